@@ -1,0 +1,249 @@
+//! The boundary between the kernel side and userspace.
+//!
+//! Every type here is `repr(C)` with its size and field offsets asserted at compile time, because
+//! the two sides are built by different compilers for different machines.
+
+use core::mem::{offset_of, size_of};
+
+/// One completed READ or WRITE request, as it travels through the ring buffer.
+///
+/// All integers are in native byte order: writer and reader share the machine.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestRecord {
+    /// `CLOCK_MONOTONIC` at completion, ns.
+    pub end_ns: u64,
+    /// Completion minus start of this attempt, ns; 0 when [`flags::UNTIMED`] is set.
+    pub latency_ns: u64,
+    /// NFS fileid (inode number).
+    pub fileid: u64,
+    /// Offset of the first byte asked for.
+    pub offset: u64,
+    /// Bytes asked for.
+    pub asked_bytes: u32,
+    /// Bytes transferred; 0 on error.
+    pub done_bytes: u32,
+    /// Device of the superblock in the kernel's encoding: `major << 20 | minor`.
+    pub dev: u32,
+    /// The kernel's CRC32 of the file handle (`nfs_fhandle_hash`).
+    pub handle_hash: u32,
+    /// 0, or the negative errno with which the request ended.
+    pub error: i32,
+    /// Process (tgid) that initiated the request; the flusher for writeback, 0 when not known.
+    pub pid: u32,
+    /// Bits of [`flags`].
+    pub flags: u32,
+    /// Zero; keeps the record a whole number of words.
+    pub reserved: u32,
+}
+
+/// Bits of [`RequestRecord::flags`].
+pub mod flags {
+    /// WRITE; READ when clear.
+    pub const WRITE: u32 = 1 << 0;
+    /// The server said end of file: fewer bytes than asked are not a short transfer.
+    pub const EOF: u32 = 1 << 1;
+    /// No usable start time: counted, but without a latency.
+    pub const UNTIMED: u32 = 1 << 2;
+    /// All bits that have a meaning.
+    pub const ALL: u32 = WRITE | EOF | UNTIMED;
+}
+
+const _: () = {
+    assert!(size_of::<RequestRecord>() == 64);
+    assert!(offset_of!(RequestRecord, end_ns) == 0);
+    assert!(offset_of!(RequestRecord, latency_ns) == 8);
+    assert!(offset_of!(RequestRecord, fileid) == 16);
+    assert!(offset_of!(RequestRecord, offset) == 24);
+    assert!(offset_of!(RequestRecord, asked_bytes) == 32);
+    assert!(offset_of!(RequestRecord, done_bytes) == 36);
+    assert!(offset_of!(RequestRecord, dev) == 40);
+    assert!(offset_of!(RequestRecord, handle_hash) == 44);
+    assert!(offset_of!(RequestRecord, error) == 48);
+    assert!(offset_of!(RequestRecord, pid) == 52);
+    assert!(offset_of!(RequestRecord, flags) == 56);
+    assert!(offset_of!(RequestRecord, reserved) == 60);
+};
+
+/// Why bytes from a ring are not a [`RequestRecord`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The record has another length than 64 bytes.
+    Length(usize),
+    /// Flag bits without a meaning are set.
+    Flags(u32),
+}
+
+impl core::fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Length(n) => write!(f, "ring record of {n} bytes instead of 64"),
+            Self::Flags(bits) => write!(f, "ring record with unknown flags {bits:#x}"),
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+impl RequestRecord {
+    /// Decodes a record. Any bytes are safe to pass.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let bytes: &[u8; 64] = bytes
+            .try_into()
+            .map_err(|_| DecodeError::Length(bytes.len()))?;
+        let record = Self {
+            end_ns: u64_at(bytes, 0),
+            latency_ns: u64_at(bytes, 8),
+            fileid: u64_at(bytes, 16),
+            offset: u64_at(bytes, 24),
+            asked_bytes: u32_at(bytes, 32),
+            done_bytes: u32_at(bytes, 36),
+            dev: u32_at(bytes, 40),
+            handle_hash: u32_at(bytes, 44),
+            error: u32_at(bytes, 48).cast_signed(),
+            pid: u32_at(bytes, 52),
+            flags: u32_at(bytes, 56),
+            reserved: u32_at(bytes, 60),
+        };
+        if record.flags & !flags::ALL != 0 {
+            return Err(DecodeError::Flags(record.flags));
+        }
+        Ok(record)
+    }
+
+    /// The record as it stands in the ring.
+    pub fn encode(&self) -> [u8; 64] {
+        let Self {
+            end_ns,
+            latency_ns,
+            fileid,
+            offset,
+            asked_bytes,
+            done_bytes,
+            dev,
+            handle_hash,
+            error,
+            pid,
+            flags,
+            reserved,
+        } = *self;
+        let mut out = [0; 64];
+        for (i, v) in [end_ns, latency_ns, fileid, offset].into_iter().enumerate() {
+            out[i * 8..i * 8 + 8].copy_from_slice(&v.to_ne_bytes());
+        }
+        let words = [
+            asked_bytes,
+            done_bytes,
+            dev,
+            handle_hash,
+            error.cast_unsigned(),
+            pid,
+            flags,
+            reserved,
+        ];
+        for (i, v) in words.into_iter().enumerate() {
+            out[32 + i * 4..36 + i * 4].copy_from_slice(&v.to_ne_bytes());
+        }
+        out
+    }
+}
+
+fn u64_at(bytes: &[u8; 64], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_ne_bytes(word)
+}
+
+fn u32_at(bytes: &[u8; 64], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_ne_bytes(word)
+}
+
+/// Byte offsets of the fields of the `nfs_readpage_done` / `nfs_writeback_done` tracepoints.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DoneOffsets {
+    /// `dev_t dev`, 4 bytes.
+    pub dev: u32,
+    /// `u32 fhandle`.
+    pub fhandle: u32,
+    /// `u64 fileid`.
+    pub fileid: u32,
+    /// `loff_t offset`.
+    pub offset: u32,
+    /// `u32 arg_count`.
+    pub arg_count: u32,
+    /// `u32 res_count`.
+    pub res_count: u32,
+    /// `int error` (`status` on 5.10).
+    pub error: u32,
+    /// `bool eof`, one byte; READ only.
+    pub eof: u32,
+}
+
+/// Byte offsets of the fields of `nfs_initiate_read` / `nfs_initiate_write`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InitiateOffsets {
+    /// `dev_t dev`, 4 bytes.
+    pub dev: u32,
+    /// `u64 fileid`.
+    pub fileid: u32,
+}
+
+/// Byte offsets of the fields of `rpc_task_begin` / `rpc_task_end`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskOffsets {
+    /// `unsigned int task_id`.
+    pub task_id: u32,
+    /// `unsigned int client_id`.
+    pub client_id: u32,
+}
+
+/// Everything the tracepoint engine has to know about this kernel, read from tracefs at start.
+///
+/// Userspace overrides the global [`OFFSETS_GLOBAL`] with it before the programs are loaded.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TracepointOffsets {
+    /// `nfs_initiate_read`.
+    pub initiate_read: InitiateOffsets,
+    /// `nfs_initiate_write`.
+    pub initiate_write: InitiateOffsets,
+    /// `rpc_task_begin`.
+    pub task_begin: TaskOffsets,
+    /// `rpc_task_end`.
+    pub task_end: TaskOffsets,
+    /// `nfs_readpage_done`.
+    pub read_done: DoneOffsets,
+    /// `nfs_writeback_done`; its `eof` is not used.
+    pub write_done: DoneOffsets,
+}
+
+const _: () = assert!(size_of::<TracepointOffsets>() == 4 * (4 * 2 + 2 * 8));
+
+/// Counters of one CPU. `seen` is counted before, `recorded` and `lost` after the record has met
+/// its fate, so that `recorded + lost <= seen` whenever they are read in that order.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    /// Completed requests the programs saw.
+    pub seen: u64,
+    /// Requests put into the ring.
+    pub recorded: u64,
+    /// Requests for which the ring had no room.
+    pub lost: u64,
+}
+
+const _: () = assert!(size_of::<Books>() == 24);
+
+/// Name of the global that holds [`TracepointOffsets`].
+pub const OFFSETS_GLOBAL: &str = "OFFSETS";
+/// Name of the global (`u64`): bytes of unread data in the ring from which on the reader is woken.
+pub const WAKEUP_BYTES_GLOBAL: &str = "WAKEUP_BYTES";
+/// Name of the ring buffer map.
+pub const RING_MAP: &str = "RING";
+/// Name of the per-CPU array, of one element, that holds [`Books`].
+pub const BOOKS_MAP: &str = "BOOKS";
