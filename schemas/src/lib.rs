@@ -2,9 +2,24 @@
 //!
 //! * [`ring`]: the records that the kernel side emits, and the offsets and books it shares with
 //!   userspace (`no_std`, the only part that the kernel side builds);
-//! * [`rollup`]: the mergeable row, its window and its histogram;
+//! * [`time`]: points in time and granularities;
+//! * [`histogram`] and [`rollup`]: the mergeable row and the window that holds it;
+//! * [`identity`]: what a file is, in memory and on disk;
 //! * [`columns`]: names and Arrow types of what is on disk;
 //! * [`ddl`]: the SQLite catalog's tables.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod ring;
+
+#[cfg(feature = "std")]
+pub mod columns;
+#[cfg(feature = "std")]
+pub mod ddl;
+#[cfg(feature = "std")]
+pub mod histogram;
+#[cfg(feature = "std")]
+pub mod identity;
+#[cfg(feature = "std")]
+pub mod rollup;
+#[cfg(feature = "std")]
+pub mod time;

@@ -1,0 +1,113 @@
+//! Names and types of the columns on disk. They are part of the format: the same in Parquet, JSON
+//! and CSV.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+
+/// Version of the format of everything on disk. A store of a newer version is not opened.
+pub const FORMAT_VERSION: u32 = 1;
+/// Parquet key-value metadata: [`FORMAT_VERSION`] of the file.
+pub const META_FORMAT: &str = "trackiops.format";
+/// Parquet key-value metadata: version of the program that wrote the file.
+pub const META_WRITER: &str = "trackiops.writer";
+/// Parquet key-value metadata: the file's granularity, such as `10s`.
+pub const META_GRANULARITY: &str = "trackiops.granularity";
+
+/// Start of the window, UTC.
+pub const TIME: &str = "time";
+/// Name of the recording host.
+pub const HOST: &str = "host";
+/// `server:/export`.
+pub const MOUNT: &str = "mount";
+/// The file's name when the window closed.
+pub const PATH: &str = "path";
+/// [`crate::identity::FileKey`].
+pub const FILE_KEY: &str = "file_key";
+/// `major:minor`.
+pub const DEV: &str = "dev";
+/// NFS fileid.
+pub const FILEID: &str = "fileid";
+
+/// The two directions, in column order.
+pub const DIRECTIONS: [&str; 2] = ["read", "write"];
+
+/// Integer columns of one direction, without the `read_` or `write_` before them, in column order.
+pub const DIRECTION_COUNTERS: [&str; 8] = [
+    "requests",
+    "bytes",
+    "latency_us_sum",
+    "latency_us_max",
+    "errors",
+    "short",
+    "sequential",
+    "untimed",
+];
+/// The histogram column of one direction, without the direction before it.
+pub const LATENCY_HIST: &str = "latency_hist";
+/// Number of the bucket within a histogram's element.
+pub const HIST_BUCKET: &str = "bucket";
+/// Number of requests within a histogram's element.
+pub const HIST_COUNT: &str = "count";
+
+/// Columns of the health rows after `time` and `host`, in column order.
+pub const HEALTH_COUNTERS: [&str; 5] = ["covered_ms", "seen", "recorded", "lost", "clock_steps"];
+
+/// The type of `time`.
+pub fn time_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
+}
+
+/// Fields of a histogram's element.
+pub fn histogram_fields() -> Fields {
+    Fields::from(vec![
+        Field::new(HIST_BUCKET, DataType::Int16, false),
+        Field::new(HIST_COUNT, DataType::Int64, false),
+    ])
+}
+
+/// The element of a histogram list.
+pub fn histogram_item() -> Field {
+    Field::new("element", DataType::Struct(histogram_fields()), false)
+}
+
+/// Schema of a rollup segment. Counters are signed because Spark and pandas have no unsigned sums.
+pub fn rollup_schema() -> SchemaRef {
+    let mut fields = vec![
+        Field::new(TIME, time_type(), false),
+        Field::new(HOST, DataType::Utf8, false),
+        Field::new(MOUNT, DataType::Utf8, true),
+        Field::new(PATH, DataType::Utf8, true),
+        Field::new(FILE_KEY, DataType::UInt64, false),
+        Field::new(DEV, DataType::Utf8, false),
+        Field::new(FILEID, DataType::UInt64, false),
+    ];
+    for direction in DIRECTIONS {
+        for counter in DIRECTION_COUNTERS {
+            fields.push(Field::new(
+                format!("{direction}_{counter}"),
+                DataType::Int64,
+                false,
+            ));
+        }
+        let list = DataType::List(Arc::new(histogram_item()));
+        fields.push(Field::new(
+            format!("{direction}_{LATENCY_HIST}"),
+            list,
+            false,
+        ));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+/// Schema of a health segment.
+pub fn health_schema() -> SchemaRef {
+    let mut fields = vec![
+        Field::new(TIME, time_type(), false),
+        Field::new(HOST, DataType::Utf8, false),
+    ];
+    for counter in HEALTH_COUNTERS {
+        fields.push(Field::new(counter, DataType::Int64, false));
+    }
+    Arc::new(Schema::new(fields))
+}

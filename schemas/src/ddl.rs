@@ -1,0 +1,65 @@
+//! The SQLite catalog's tables.
+
+/// `PRAGMA application_id` of a catalog: "TIOP".
+pub const APPLICATION_ID: i32 = 0x5449_4F50;
+
+/// Creates the tables of format 1. Times are ms since the Unix epoch, UTC; `PRAGMA user_version`
+/// holds [`crate::columns::FORMAT_VERSION`].
+///
+/// Unsigned 64-bit values (`file_key`, `fileid`) are stored as the signed integer of the same bits,
+/// SQLite's only integer.
+pub const CREATE: &str = "
+CREATE TABLE host (
+  id    INTEGER PRIMARY KEY,
+  name  TEXT NOT NULL UNIQUE
+);
+CREATE TABLE mount (
+  id    INTEGER PRIMARY KEY,
+  name  TEXT NOT NULL UNIQUE            -- server:/export
+);
+-- Which device number stood for which mount on which host, and when it was seen so.
+CREATE TABLE mount_period (
+  host      INTEGER NOT NULL REFERENCES host(id),
+  dev       INTEGER NOT NULL,           -- major << 20 | minor
+  mount     INTEGER REFERENCES mount(id),
+  first_ms  INTEGER NOT NULL,
+  last_ms   INTEGER NOT NULL
+);
+CREATE INDEX mount_period_dev ON mount_period (dev);
+CREATE TABLE file (
+  file_key     INTEGER PRIMARY KEY,
+  mount        INTEGER REFERENCES mount(id),
+  fileid       INTEGER NOT NULL,
+  handle_hash  INTEGER NOT NULL,
+  first_ms     INTEGER NOT NULL,
+  last_ms      INTEGER NOT NULL
+);
+CREATE INDEX file_fileid ON file (fileid);
+-- The names that a file was seen under, and when.
+CREATE TABLE file_name (
+  file_key  INTEGER NOT NULL REFERENCES file(file_key),
+  path      TEXT NOT NULL,
+  first_ms  INTEGER NOT NULL,
+  last_ms   INTEGER NOT NULL,
+  PRIMARY KEY (file_key, path)
+) WITHOUT ROWID;
+CREATE INDEX file_name_path ON file_name (path);
+CREATE TABLE segment (
+  id              INTEGER PRIMARY KEY,
+  dataset         TEXT NOT NULL,        -- rollup, health
+  granularity_ms  INTEGER NOT NULL,
+  host            INTEGER NOT NULL REFERENCES host(id),
+  journal         INTEGER NOT NULL,     -- number of the journal it was sealed from
+  start_ms        INTEGER NOT NULL,     -- start of its first window
+  end_ms          INTEGER NOT NULL,     -- end of its last window
+  rows            INTEGER NOT NULL,
+  bytes           INTEGER NOT NULL,
+  path            TEXT NOT NULL UNIQUE, -- relative to the store
+  files           BLOB                  -- rollup: file keys and row counts in row order, zstd
+);
+CREATE INDEX segment_time ON segment (dataset, granularity_ms, start_ms);
+-- Journals whose segments are all in this catalog: the journal file is no longer needed.
+CREATE TABLE sealed_journal (
+  journal  INTEGER PRIMARY KEY
+);
+";

@@ -1,0 +1,137 @@
+//! What a file is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A device number in the kernel's encoding: `major << 20 | minor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dev(pub u32);
+
+impl Dev {
+    /// Bits of the minor number (`MINORBITS`, include/linux/kdev_t.h).
+    const MINOR_BITS: u32 = 20;
+
+    /// The device `major:minor`, if the kernel could have it.
+    pub fn new(major: u32, minor: u32) -> Option<Self> {
+        let fits = major < 1 << (32 - Self::MINOR_BITS) && minor < 1 << Self::MINOR_BITS;
+        fits.then_some(Self(major << Self::MINOR_BITS | minor))
+    }
+}
+
+impl fmt::Display for Dev {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let minor = self.0 & ((1 << Self::MINOR_BITS) - 1);
+        write!(f, "{}:{minor}", self.0 >> Self::MINOR_BITS)
+    }
+}
+
+/// The text is not `major:minor`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a device number: write major:minor, such as 0:49")]
+pub struct DevError(String);
+
+impl FromStr for Dev {
+    type Err = DevError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parsed = text
+            .split_once(':')
+            .and_then(|(major, minor)| Self::new(major.parse().ok()?, minor.parse().ok()?));
+        parsed.ok_or_else(|| DevError(text.into()))
+    }
+}
+
+/// A file on this host, for as long as its file system stays mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    /// Tells mounts apart.
+    pub dev: Dev,
+    /// NFS fileid (inode number).
+    pub fileid: u64,
+    /// The kernel's CRC32 of the file handle: tells a reused inode number from the old file.
+    pub handle_hash: u32,
+}
+
+/// A file on disk: the same on every host that mounts the export, and after every reboot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileKey(pub u64);
+
+impl FileKey {
+    /// The key of a file: XXH3-64 over `mount`, a zero byte, and fileid and handle hash in
+    /// little-endian order.
+    ///
+    /// `mount` is `server:/export`. Where it could not be found out, the device stands in for it as
+    /// `?major:minor`, which keeps files of two unknown mounts apart; such a key holds for one
+    /// mount period only.
+    pub fn new(mount: Option<&str>, file: FileId) -> Self {
+        let mut text = match mount {
+            Some(mount) => mount.as_bytes().to_vec(),
+            None => format!("?{}", file.dev).into_bytes(),
+        };
+        text.push(0);
+        text.extend_from_slice(&file.fileid.to_le_bytes());
+        text.extend_from_slice(&file.handle_hash.to_le_bytes());
+        Self(xxh3_64(&text))
+    }
+}
+
+/// Everything about a file that a row carries beside its counters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FileAttributes {
+    /// The file on disk.
+    pub key: FileKey,
+    /// The file on this host.
+    pub id: FileId,
+    /// `server:/export`, where known.
+    pub mount: Option<String>,
+    /// Its name on this host when the window closed, where known. Bytes that are not UTF-8 are
+    /// written as `\xNN`.
+    pub path: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(dev: &str) -> FileId {
+        FileId {
+            dev: dev.parse().unwrap(),
+            fileid: 42,
+            handle_hash: 7,
+        }
+    }
+
+    #[test]
+    fn file_keys_never_change() {
+        // Part of the on-disk format: a new value here is a new format.
+        assert_eq!(
+            FileKey::new(Some("srv:/a"), file("0:49")).0,
+            5_016_218_268_607_746_644
+        );
+    }
+
+    #[test]
+    fn equal_inode_numbers_of_two_exports_are_two_files() {
+        let a = FileKey::new(Some("srv:/a"), file("0:49"));
+        assert_ne!(a, FileKey::new(Some("srv:/b"), file("0:49")));
+        assert_eq!(a, FileKey::new(Some("srv:/a"), file("0:50")));
+        assert_ne!(
+            FileKey::new(None, file("0:49")),
+            FileKey::new(None, file("0:50"))
+        );
+    }
+
+    #[test]
+    fn device_numbers_read_back_as_they_are_written() {
+        assert_eq!(file("0:49").dev, Dev(49));
+        assert_eq!(
+            "259:1048575".parse::<Dev>().unwrap().to_string(),
+            "259:1048575"
+        );
+        for text in ["", "0", "0:", "4096:0", "0:1048576", "a:b", "0:1:2"] {
+            assert!(text.parse::<Dev>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The rollup row: a mergeable partial aggregate. Two rows of the same file and window add up, so
+//! late records, restarts, coarser steps and several hosts all reduce to adding rows.
+
+use std::sync::Arc;
+
+use crate::histogram::Histogram;
+use crate::identity::FileAttributes;
+use crate::time::UtcMs;
+
+/// What happened in one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Direction {
+    /// Completed requests, failed ones included.
+    pub requests: u64,
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Sum of the latencies of the timed requests, ns.
+    pub latency_ns_sum: u64,
+    /// Largest latency, ns.
+    pub latency_ns_max: u64,
+    /// Requests that ended with an error.
+    pub errors: u64,
+    /// Requests that moved fewer bytes than asked, end of file and errors apart.
+    pub short: u64,
+    /// Requests that continue where one of the 16 requests before them ended.
+    pub sequential: u64,
+    /// Requests without a usable start time.
+    pub untimed: u64,
+    /// Latencies of the timed requests: its total is `requests - untimed`.
+    pub latency: Histogram,
+}
+
+impl Direction {
+    /// Adds another partial aggregate.
+    pub fn merge(&mut self, other: &Self) {
+        let Self {
+            requests,
+            bytes,
+            latency_ns_sum,
+            latency_ns_max,
+            errors,
+            short,
+            sequential,
+            untimed,
+            latency,
+        } = other;
+        self.requests += requests;
+        self.bytes += bytes;
+        self.latency_ns_sum = self.latency_ns_sum.saturating_add(*latency_ns_sum);
+        self.latency_ns_max = self.latency_ns_max.max(*latency_ns_max);
+        self.errors += errors;
+        self.short += short;
+        self.sequential += sequential;
+        self.untimed += untimed;
+        self.latency.merge(latency);
+    }
+
+    /// Mean latency of the timed requests, ns; `None` without one.
+    pub fn latency_ns_mean(&self) -> Option<f64> {
+        let timed = self.requests - self.untimed;
+        (timed > 0).then(|| self.latency_ns_sum as f64 / timed as f64)
+    }
+}
+
+/// The counters of one file in one window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// READ requests.
+    pub read: Direction,
+    /// WRITE requests.
+    pub write: Direction,
+}
+
+impl Row {
+    /// Adds another partial aggregate.
+    pub fn merge(&mut self, other: &Self) {
+        self.read.merge(&other.read);
+        self.write.merge(&other.write);
+    }
+}
+
+/// What the recorder knows about itself in one window; mergeable like a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Milliseconds of the window in which every probe was attached.
+    pub covered_ms: u64,
+    /// Requests that the probes saw complete.
+    pub seen: u64,
+    /// Requests that reached userspace's ring.
+    pub recorded: u64,
+    /// Requests for which the ring had no room: counted, not described.
+    pub lost: u64,
+    /// Steps of the wall clock.
+    pub clock_steps: u64,
+}
+
+impl Health {
+    /// Adds another partial aggregate.
+    pub fn merge(&mut self, other: &Self) {
+        let Self {
+            covered_ms,
+            seen,
+            recorded,
+            lost,
+            clock_steps,
+        } = other;
+        self.covered_ms += covered_ms;
+        self.seen += seen;
+        self.recorded += recorded;
+        self.lost += lost;
+        self.clock_steps += clock_steps;
+    }
+}
+
+/// One file's row with what it takes to write it down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRow {
+    /// The file.
+    pub file: Arc<FileAttributes>,
+    /// Its counters.
+    pub row: Row,
+}
+
+/// A window of the finest granularity to which nothing will be added any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosedWindow {
+    /// Its start.
+    pub start: UtcMs,
+    /// Its files, ordered by file key; the same key may come twice (a rename, a remount).
+    pub rows: Vec<FileRow>,
+    /// The recorder's own account.
+    pub health: Health,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn direction() -> impl Strategy<Value = Direction> {
+        prop::collection::vec((0_u64..1 << 40, 0_u64..1 << 20, any::<bool>()), 0..20).prop_map(
+            |requests| {
+                let mut d = Direction::default();
+                for (latency_ns, bytes, timed) in requests {
+                    d.requests += 1;
+                    d.bytes += bytes;
+                    if timed {
+                        d.latency_ns_sum += latency_ns;
+                        d.latency_ns_max = d.latency_ns_max.max(latency_ns);
+                        d.latency.record(latency_ns);
+                    } else {
+                        d.untimed += 1;
+                    }
+                }
+                d
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_associative_and_commutative(a in direction(), b in direction(), c in direction()) {
+            let merged = |x: &Direction, y: &Direction| { let mut m = x.clone(); m.merge(y); m };
+            prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
+            prop_assert_eq!(merged(&a, &b), merged(&b, &a));
+        }
+
+        #[test]
+        fn the_histogram_holds_every_timed_request(a in direction(), b in direction()) {
+            let mut m = a;
+            m.merge(&b);
+            prop_assert_eq!(m.latency.total(), m.requests - m.untimed);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Points in time and granularities, in milliseconds: finer windows than that are not offered.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+/// A point in time: milliseconds since the Unix epoch, UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UtcMs(pub i64);
+
+impl UtcMs {
+    /// The start of the window of `granularity` that holds this point.
+    pub fn align(self, granularity: Granularity) -> Self {
+        Self(self.0 - self.0.rem_euclid(granularity.ms()))
+    }
+
+    /// The point `granularity` later.
+    pub fn plus(self, granularity: Granularity) -> Self {
+        Self(self.0.saturating_add(granularity.ms()))
+    }
+}
+
+/// The length of a window. At least 1 ms, at most [`Granularity::MAX_MS`], and it divides a day or
+/// is a whole number of days, so that windows aligned to the epoch are aligned to UTC midnight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Granularity(NonZeroU32);
+
+/// One day in milliseconds.
+pub const DAY_MS: i64 = 86_400_000;
+
+impl Granularity {
+    /// Seven days: longer windows would outlive the segments that hold them.
+    pub const MAX_MS: i64 = 7 * DAY_MS;
+
+    /// The granularity of `ms` milliseconds.
+    pub fn from_ms(ms: i64) -> Result<Self, GranularityError> {
+        let divides = ms > 0 && (DAY_MS % ms == 0 || ms % DAY_MS == 0);
+        let valid = u32::try_from(ms).ok().and_then(NonZeroU32::new);
+        match valid {
+            Some(valid) if divides && ms <= Self::MAX_MS => Ok(Self(valid)),
+            _ => Err(GranularityError::OutOfRange(ms)),
+        }
+    }
+
+    /// Its length in milliseconds.
+    pub fn ms(self) -> i64 {
+        i64::from(self.0.get())
+    }
+
+    /// Whether windows of `self` are whole numbers of windows of `finer`.
+    pub fn is_multiple_of(self, finer: Self) -> bool {
+        self.ms() % finer.ms() == 0
+    }
+}
+
+/// Why a text or a number is not a granularity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GranularityError {
+    /// Not a whole number and a unit.
+    #[error("`{0}` is not a granularity: write a whole number and a unit, such as 1s, 10s, 1m, 1h")]
+    Syntax(String),
+    /// A length that windows cannot have.
+    #[error("{0} ms is not a granularity: it must divide a day or be 1 to 7 whole days")]
+    OutOfRange(i64),
+}
+
+/// Units from the longest to the shortest, with their length in ms.
+const UNITS: [(&str, i64); 5] = [
+    ("d", DAY_MS),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
+
+/// Parses a whole number and a unit (`90s`, `24h`, `7d`, `250ms`) into milliseconds.
+pub fn parse_duration_ms(text: &str) -> Option<i64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<i64>().ok()?.checked_mul(*scale)
+}
+
+impl FromStr for Granularity {
+    type Err = GranularityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let ms = parse_duration_ms(text).ok_or_else(|| GranularityError::Syntax(text.into()))?;
+        Self::from_ms(ms)
+    }
+}
+
+impl fmt::Display for Granularity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.ms();
+        for (name, scale) in UNITS {
+            if ms % scale == 0 {
+                return write!(f, "{}{name}", ms / scale);
+            }
+        }
+        unreachable!("every whole number of milliseconds is a multiple of 1 ms")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn granularities_read_back_as_they_are_written() {
+        for text in ["100ms", "1s", "10s", "90s", "1m", "1h", "1d", "7d"] {
+            assert_eq!(text.parse::<Granularity>().unwrap().to_string(), text);
+        }
+        assert_eq!("60s".parse::<Granularity>().unwrap().to_string(), "1m");
+    }
+
+    #[test]
+    fn what_is_no_granularity_is_refused_with_its_name() {
+        for text in [
+            "",
+            "s",
+            "1",
+            "1.5s",
+            "0s",
+            "-1s",
+            "7s",
+            "8d",
+            "1 s",
+            "1w",
+            "99999999999999999999s",
+        ] {
+            let error = text.parse::<Granularity>().unwrap_err().to_string();
+            assert!(error.contains("granularity"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn windows_are_aligned_before_the_epoch_too() {
+        let minute = "1m".parse().unwrap();
+        assert_eq!(UtcMs(61_234).align(minute), UtcMs(60_000));
+        assert_eq!(UtcMs(-1).align(minute), UtcMs(-60_000));
+    }
+}
