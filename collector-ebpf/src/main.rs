@@ -1,1 +1,72 @@
+//! The tracepoint engine: which NFS request, on which file, took how long.
+//!
+//! Programs are named after the tracepoints they belong on. See the README beside this crate for
+//! the order of events. Built for BPF by `make ebpf`; on the host this is an empty program.
+#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
+
+#[cfg(target_arch = "bpf")]
+mod done;
+#[cfg(target_arch = "bpf")]
+mod event;
+#[cfg(target_arch = "bpf")]
+mod link;
+#[cfg(target_arch = "bpf")]
+mod maps;
+
+#[cfg(target_arch = "bpf")]
+mod programs {
+    use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
+    use trackiops_schemas::ring::flags;
+
+    use crate::{done, link, maps::OFFSETS};
+
+    /// The direction of a READ, in the bits of a record's flags.
+    const READ: u32 = 0;
+
+    #[tracepoint(category = "nfs", name = "nfs_initiate_read")]
+    pub fn nfs_initiate_read(ctx: TracePointContext) {
+        link::initiate(&ctx, &OFFSETS.initiate_read, READ);
+    }
+
+    #[tracepoint(category = "nfs", name = "nfs_initiate_write")]
+    pub fn nfs_initiate_write(ctx: TracePointContext) {
+        link::initiate(&ctx, &OFFSETS.initiate_write, flags::WRITE);
+    }
+
+    #[tracepoint(category = "sunrpc", name = "rpc_task_begin")]
+    pub fn rpc_task_begin(ctx: TracePointContext) {
+        link::task_begin(&ctx, &OFFSETS.task_begin);
+    }
+
+    #[tracepoint(category = "sunrpc", name = "rpc_task_end")]
+    pub fn rpc_task_end(ctx: TracePointContext) {
+        link::task_end(&ctx, &OFFSETS.task_end);
+    }
+
+    #[tracepoint(category = "nfs", name = "nfs_readpage_done")]
+    pub fn nfs_readpage_done(ctx: TracePointContext) {
+        done::done(&ctx, &OFFSETS.read_done, READ);
+    }
+
+    #[tracepoint(category = "nfs", name = "nfs_writeback_done")]
+    pub fn nfs_writeback_done(ctx: TracePointContext) {
+        done::done(&ctx, &OFFSETS.write_done, flags::WRITE);
+    }
+}
+
+/// The helpers are offered to GPL-compatible programs only.
+#[cfg(target_arch = "bpf")]
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+/// Never reached: nothing here can panic, and the verifier would refuse the loop.
+#[cfg(target_arch = "bpf")]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+#[cfg(not(target_arch = "bpf"))]
 fn main() {}

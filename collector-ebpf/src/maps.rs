@@ -1,0 +1,109 @@
+//! Maps and globals that the programs share with each other and with userspace.
+
+use aya_ebpf::{
+    macros::map,
+    maps::{LruHashMap, PerCpuArray, RingBuf},
+};
+use trackiops_schemas::ring::{
+    Books, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+};
+
+/// Where this kernel keeps the fields of its trace events; userspace sets it before loading.
+///
+/// In `.rodata`, which the loader freezes: the verifier then knows every offset as a constant.
+#[unsafe(no_mangle)]
+pub static OFFSETS: TracepointOffsets = {
+    let initiate = InitiateOffsets { dev: 0, fileid: 0 };
+    let task = TaskOffsets {
+        task_id: 0,
+        client_id: 0,
+    };
+    let done = DoneOffsets {
+        dev: 0,
+        fhandle: 0,
+        fileid: 0,
+        offset: 0,
+        arg_count: 0,
+        res_count: 0,
+        error: 0,
+        eof: 0,
+    };
+    TracepointOffsets {
+        initiate_read: initiate,
+        initiate_write: initiate,
+        task_begin: task,
+        task_end: task,
+        read_done: done,
+        write_done: done,
+    }
+};
+
+/// Unread bytes in [`RING`] from which on a record wakes the reader; userspace may set it.
+#[unsafe(no_mangle)]
+pub static WAKEUP_BYTES: u64 = 4 << 20;
+
+/// Bytes of the ring, unless userspace resizes it: 233,016 records of 64 bytes and their headers.
+const RING_BYTES: u32 = 16 << 20;
+
+/// Requests in flight. sunrpc has at most 65,536 slots per TCP transport; NFSv4.1 sessions have
+/// far fewer, and what waits for a slot is bounded by the callers' own queue depth. 96 bytes each
+/// and 16 per bucket: 7 MiB.
+const WAITING_ENTRIES: u32 = 65_536;
+
+/// Threads that initiate or complete requests. An entry is in use for microseconds, so the number
+/// of CPUs would do; but LRU maps of kernels before 6.16 move free entries to CPUs by 128 at a
+/// time, and an LRU map smaller than that times the CPUs evicts entries that are in use. 16,384
+/// is enough for 128 CPUs: 1.5 MiB for `LINK_INIT`, 1.25 MiB for `LINK_END`.
+const LINK_ENTRIES: u32 = 16_384;
+
+/// A request between its RPC task's begin and its completion.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Waiting {
+    /// What was initiated.
+    pub request: Initiated,
+    /// Start of the present attempt.
+    pub start_ns: u64,
+    /// End of the present attempt and so the start of the next; 0 before the first attempt ends.
+    pub next_start_ns: u64,
+}
+
+/// What a thread has initiated: the file, the direction and the process.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Initiated {
+    pub fileid: u64,
+    pub dev: u32,
+    pub direction: u32,
+    pub pid: u32,
+    /// 1 from the initiation to the RPC task's begin, which follows at once; 0 otherwise.
+    pub pending: u32,
+}
+
+/// Records of completed requests, on their way to userspace.
+#[map]
+pub static RING: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
+
+/// What happened to completed requests, per CPU.
+#[map]
+pub static BOOKS: PerCpuArray<Books> = PerCpuArray::with_max_entries(1, 0);
+
+/// By [`TaskKey`]: requests in flight.
+#[map]
+pub static WAITING: LruHashMap<TaskKey, Waiting> = LruHashMap::with_max_entries(WAITING_ENTRIES, 0);
+
+/// By thread: the request it has just initiated. Entries are emptied, not deleted: a thread that
+/// does I/O will do more, and writing in place takes neither lock nor free list.
+#[map]
+pub static LINK_INIT: LruHashMap<u32, Initiated> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
+
+/// By thread: the RPC task that has just ended on it, [`NO_TASK`] for none. Emptied, not deleted.
+#[map]
+pub static LINK_END: LruHashMap<u32, TaskKey> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
+
+/// `client_id << 32 | task_id`. Task ids alone repeat: from Linux 5.16 on each RPC client counts
+/// its own, in 16 bits.
+pub type TaskKey = u64;
+
+/// No task: both ids count from 1 or stay far below the all-ones value.
+pub const NO_TASK: TaskKey = u64::MAX;
