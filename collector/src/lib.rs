@@ -1,1 +1,20 @@
-//! trackiops-collector
+//! The live side of TrackIOps: kernel facts -> plan -> engine -> ring -> rollup.
+//!
+//! It does not know what is on disk: [`Recorder::run`] hands closed windows to a sink.
+
+mod clock;
+mod engine;
+mod facts;
+mod format;
+mod mounts;
+mod names;
+mod open_files;
+mod plan;
+mod recorder;
+mod rollup;
+mod sequential;
+
+pub use engine::EngineError;
+pub use facts::{KernelFacts, Tracefs};
+pub use plan::{Plan, Unsupported, plan};
+pub use recorder::{RecordError, Recorder, Totals};

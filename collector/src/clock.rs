@@ -1,0 +1,129 @@
+//! Kernel time to wall clock.
+//!
+//! The probes stamp `CLOCK_MONOTONIC`; windows are UTC. The offset between the two is sampled again
+//! and again, so that slewing is followed and a step is noticed.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use trackiops_schemas::time::UtcMs;
+
+/// A change of the offset between two samples that is more than slewing can do (500 ppm) or
+/// sampling can err: somebody set the clock.
+const STEP: Duration = Duration::from_millis(20);
+
+/// `CLOCK_MONOTONIC` in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MonotonicNs(pub u64);
+
+/// Maps `CLOCK_MONOTONIC` to UTC.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// UTC minus monotonic, ns.
+    offset_ns: i64,
+}
+
+/// One look at both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// The monotonic clock.
+    pub now: MonotonicNs,
+    /// UTC minus monotonic, ns.
+    pub offset_ns: i64,
+}
+
+impl Sample {
+    /// Reads both clocks.
+    pub fn take() -> Self {
+        // The tightest of a few bracketed readings: a preemption between them is not a step.
+        let mut best = (
+            u64::MAX,
+            Self {
+                now: MonotonicNs(0),
+                offset_ns: 0,
+            },
+        );
+        for _ in 0..3 {
+            let before = read_ns(ClockId::Monotonic);
+            let utc = read_ns(ClockId::Realtime);
+            let after = read_ns(ClockId::Monotonic);
+            let width = after - before;
+            if width < best.0 {
+                let middle = before + width / 2;
+                best = (
+                    width,
+                    Self {
+                        now: MonotonicNs(after),
+                        offset_ns: utc.wrapping_sub(middle).cast_signed(),
+                    },
+                );
+            }
+        }
+        best.1
+    }
+}
+
+fn read_ns(clock: ClockId) -> u64 {
+    let t = clock_gettime(clock);
+    t.tv_sec
+        .cast_unsigned()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(t.tv_nsec.cast_unsigned())
+}
+
+impl Clock {
+    /// A clock that maps as `sample` does.
+    pub fn new(sample: Sample) -> Self {
+        Self {
+            offset_ns: sample.offset_ns,
+        }
+    }
+
+    /// Takes over the offset of `sample`; by how much the clock was stepped, if it was.
+    pub fn follow(&mut self, sample: Sample) -> Option<i64> {
+        let change = sample.offset_ns - self.offset_ns;
+        self.offset_ns = sample.offset_ns;
+        (change.unsigned_abs() > STEP.as_nanos() as u64).then_some(change)
+    }
+
+    /// The wall clock at a monotonic time, ns since the epoch.
+    pub fn utc_ns(&self, at: MonotonicNs) -> i64 {
+        at.0.cast_signed().wrapping_add(self.offset_ns)
+    }
+
+    /// The wall clock at a monotonic time.
+    pub fn utc(&self, at: MonotonicNs) -> UtcMs {
+        UtcMs(self.utc_ns(at).div_euclid(1_000_000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slewing_is_followed_and_a_step_is_told() {
+        let sample = |offset_ns| Sample {
+            now: MonotonicNs(0),
+            offset_ns,
+        };
+        let mut clock = Clock::new(sample(1_000_000_000));
+        assert_eq!(clock.follow(sample(1_001_000_000)), None);
+        assert_eq!(clock.utc(MonotonicNs(5_000_000)), UtcMs(1006));
+        assert_eq!(
+            clock.follow(sample(3_601_001_000_000)),
+            Some(3_600_000_000_000)
+        );
+        assert_eq!(clock.follow(sample(3_601_001_000_000)), None);
+    }
+
+    #[test]
+    fn the_mapping_agrees_with_the_system() {
+        let sample = Sample::take();
+        let utc = Clock::new(sample).utc(sample.now).0;
+        let system = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap();
+        assert!((system.as_millis() as i64 - utc).abs() < 1000);
+    }
+}

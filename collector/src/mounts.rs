@@ -1,0 +1,193 @@
+//! Which NFS mount a device number stands for, from `mountinfo` (proc(5)). Reading it never
+//! touches a server.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use trackiops_schemas::identity::Dev;
+
+/// One NFS line of a `mountinfo` file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NfsMount {
+    /// Id of the mount, unique among the mounts that exist.
+    pub mount_id: u32,
+    /// Device of its superblock.
+    pub dev: Dev,
+    /// `server:/export`.
+    pub source: String,
+    /// Where it is mounted, in that mount namespace.
+    pub mount_point: String,
+}
+
+/// The NFS mounts among the lines of a `mountinfo` file; lines that are no such thing are passed
+/// over.
+pub fn parse_mountinfo(text: &[u8]) -> Vec<NfsMount> {
+    String::from_utf8_lossy(text)
+        .lines()
+        .filter_map(parse_line)
+        .collect()
+}
+
+/// Parses `36 35 0:49 / /mnt/nfs rw shared:1 - nfs4 srv:/exp rw,vers=4.2`.
+fn parse_line(line: &str) -> Option<NfsMount> {
+    let (mount, superblock) = line.split_once(" - ")?;
+    let mut superblock = superblock.split(' ');
+    if !matches!(superblock.next()?, "nfs" | "nfs4") {
+        return None;
+    }
+    let source = unescape(superblock.next()?);
+    let mut mount = mount.split(' ');
+    let mount_id = mount.next()?.parse().ok()?;
+    let dev = mount.nth(1)?.parse().ok()?;
+    let mount_point = unescape(mount.nth(1)?);
+    Some(NfsMount {
+        mount_id,
+        dev,
+        source,
+        mount_point,
+    })
+}
+
+/// Undoes the octal escapes of blanks, backslashes and line ends.
+pub fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let octal = (byte == b'\\').then(|| tail.get(..3)).flatten();
+        let code = octal
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(code) => {
+                bytes.push(code);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The NFS mounts of the process `pid`'s mount namespace.
+pub fn mounts_of(pid: u32) -> io::Result<Vec<NfsMount>> {
+    Ok(parse_mountinfo(&fs::read(format!(
+        "/proc/{pid}/mountinfo"
+    ))?))
+}
+
+/// What is known of device numbers. A mount that is gone stays known until its number is used
+/// again: its last requests may still be on their way.
+#[derive(Default)]
+pub struct Mounts {
+    sources: HashMap<Dev, String>,
+}
+
+impl Mounts {
+    /// Takes over the mounts that this process sees.
+    pub fn refresh(&mut self) {
+        if let Ok(text) = fs::read("/proc/self/mountinfo") {
+            self.learn(&parse_mountinfo(&text));
+        }
+    }
+
+    /// Takes over the mounts of every mount namespace, reading each once.
+    pub fn refresh_all_namespaces(&mut self) {
+        let mut seen = std::collections::HashSet::new();
+        for pid in pids() {
+            let namespace = fs::read_link(format!("/proc/{pid}/ns/mnt"));
+            if namespace.is_ok_and(|ns| seen.insert(ns))
+                && let Ok(mounts) = mounts_of(pid)
+            {
+                self.learn(&mounts);
+            }
+        }
+    }
+
+    /// Takes over mounts. Where several share a superblock, the shortest source stands for all: it
+    /// is the one nearest the export's root, and the choice does not depend on their order.
+    pub fn learn(&mut self, mounts: &[NfsMount]) {
+        let mut best: HashMap<Dev, &str> = HashMap::new();
+        for mount in mounts {
+            let source = mount.source.as_str();
+            best.entry(mount.dev)
+                .and_modify(|old| {
+                    if (source.len(), source) < (old.len(), *old) {
+                        *old = source;
+                    }
+                })
+                .or_insert(source);
+        }
+        for (dev, source) in best {
+            self.sources.insert(dev, source.to_owned());
+        }
+    }
+
+    /// `server:/export` of a device.
+    pub fn source(&self, dev: Dev) -> Option<&str> {
+        self.sources.get(&dev).map(String::as_str)
+    }
+}
+
+/// The processes that exist.
+pub fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(Path::new("/proc"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &[u8] = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+        36 22 0:49 / /mnt/a\\040b rw,relatime shared:1 master:2 - nfs4 [::1]:/exp rw,vers=4.2\n\
+        37 22 0:50 / /mnt/old rw - nfs srv:/vol\\134x ro\n\
+        38 22 0:49 / /mnt/sub rw - nfs4 [::1]:/exp/sub rw\n\
+        truncated - nfs4\n";
+
+    #[test]
+    fn nfs_mounts_are_told_from_the_rest() {
+        let mounts = parse_mountinfo(TEXT);
+        assert_eq!(mounts.len(), 3);
+        assert_eq!(mounts[0].mount_point, "/mnt/a b");
+        assert_eq!(
+            (mounts[1].mount_id, mounts[1].source.as_str()),
+            (37, "srv:/vol\\x")
+        );
+    }
+
+    #[test]
+    fn mounts_that_share_a_superblock_are_one_in_any_order() {
+        let mut mounts = parse_mountinfo(TEXT);
+        for _ in 0..2 {
+            let mut known = Mounts::default();
+            known.learn(&mounts);
+            assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
+            mounts.reverse();
+        }
+    }
+
+    #[test]
+    fn a_reused_device_number_stands_for_the_new_mount() {
+        let mut known = Mounts::default();
+        known.learn(&parse_mountinfo(TEXT));
+        known.learn(&parse_mountinfo(b"40 22 0:50 / /m rw - nfs4 other:/x rw\n"));
+        assert_eq!(known.source(Dev(50)), Some("other:/x"));
+        assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            parse_mountinfo(&bytes);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Files of this host and what is known of them: mount, key on disk, name.
+
+use std::collections::HashSet;
+use std::mem;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ahash::AHashMap;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+
+use crate::clock::MonotonicNs;
+use crate::mounts::{Mounts, pids};
+use crate::open_files::open_files;
+
+/// A name found is looked at again after this time: files are renamed while they are open.
+const RECHECK: Duration = Duration::from_secs(30);
+/// At most this often are all processes looked through for files without a name, and all mount
+/// namespaces for devices without a mount.
+const FULL_SCAN: Duration = Duration::from_secs(5);
+/// How often a file is looked for among all processes before it stays without a name.
+const FULL_SCAN_TRIES: u8 = 3;
+/// Descriptors looked at in one go: about 20 ms of system calls.
+const DESCRIPTORS: usize = 8192;
+
+struct Known {
+    attributes: Arc<FileAttributes>,
+    checked: MonotonicNs,
+    tries_left: u8,
+}
+
+/// Names and mounts of the files that were active lately.
+pub struct Names {
+    mounts: Mounts,
+    /// Readable for exceptions (`POLLPRI`) when a mount came or went.
+    mountinfo: Option<OwnedFd>,
+    young: AHashMap<FileId, Known>,
+    old: AHashMap<FileId, Known>,
+    nameless: HashSet<FileId>,
+    scanned: Option<MonotonicNs>,
+    mounts_scanned: Option<MonotonicNs>,
+}
+
+impl Names {
+    /// Knows the mounts of now, and no file.
+    pub fn new() -> Self {
+        let mut mounts = Mounts::default();
+        mounts.refresh_all_namespaces();
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Self {
+            mounts,
+            mountinfo: rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok(),
+            young: AHashMap::new(),
+            old: AHashMap::new(),
+            nameless: HashSet::new(),
+            scanned: None,
+            mounts_scanned: None,
+        }
+    }
+
+    /// Notices mounts that came or went. Cheap: one poll without waiting.
+    pub fn watch_mounts(&mut self) {
+        let Some(fd) = &self.mountinfo else { return };
+        let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::PRI)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        if poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
+            self.mounts.refresh();
+        }
+    }
+
+    /// Looks for the names of files that were just seen, each with the process that used it.
+    pub fn observe(&mut self, seen: &[(FileId, u32)], now: MonotonicNs) {
+        let mut processes = HashSet::new();
+        for (file, pid) in seen {
+            let known = self.known(*file, now);
+            let stale = now.0.saturating_sub(known.checked.0) > RECHECK.as_nanos() as u64;
+            if known.attributes.path.is_none() || stale {
+                known.checked = now;
+                processes.insert(*pid);
+                if known.attributes.path.is_none() && known.tries_left > 0 {
+                    self.nameless.insert(*file);
+                }
+            }
+        }
+        processes.remove(&0);
+        self.look_into(processes.into_iter(), now);
+        self.scan_for_the_nameless(now);
+    }
+
+    fn scan_for_the_nameless(&mut self, now: MonotonicNs) {
+        if self.nameless.is_empty() || !due(&mut self.scanned, now) {
+            return;
+        }
+        self.look_into(pids(), now);
+        for file in mem::take(&mut self.nameless) {
+            let known = self.known(file, now);
+            known.tries_left = known.tries_left.saturating_sub(1);
+        }
+    }
+
+    fn look_into(&mut self, processes: impl Iterator<Item = u32>, now: MonotonicNs) {
+        let mut limit = DESCRIPTORS;
+        let mut names: AHashMap<(Dev, u64), String> = AHashMap::new();
+        for pid in processes {
+            for open in open_files(pid, &mut limit) {
+                names.insert((open.dev, open.fileid), open.path);
+            }
+        }
+        if names.is_empty() {
+            return;
+        }
+        for (file, known) in &mut self.young {
+            if let Some(path) = names.get(&(file.dev, file.fileid)) {
+                known.checked = now;
+                if known.attributes.path.as_ref() != Some(path) {
+                    Arc::make_mut(&mut known.attributes).path = Some(path.clone());
+                }
+                self.nameless.remove(file);
+            }
+        }
+    }
+
+    fn known(&mut self, file: FileId, now: MonotonicNs) -> &mut Known {
+        let (old, mounts) = (&mut self.old, &self.mounts);
+        self.young.entry(file).or_insert_with(|| {
+            old.remove(&file).unwrap_or_else(|| Known {
+                attributes: Arc::new(attributes(file, mounts.source(file.dev), None)),
+                checked: now,
+                tries_left: FULL_SCAN_TRIES,
+            })
+        })
+    }
+
+    /// What a row of `file` carries, by what is known now.
+    pub fn attributes(&mut self, file: FileId, now: MonotonicNs) -> Arc<FileAttributes> {
+        if self.mounts.source(file.dev).is_none() && due(&mut self.mounts_scanned, now) {
+            self.mounts.refresh_all_namespaces();
+        }
+        let source = self.mounts.source(file.dev).map(str::to_owned);
+        let known = self.known(file, now);
+        if known.attributes.mount != source {
+            // Another mount behind the same device number means another file: its name is not known.
+            let path = known
+                .attributes
+                .path
+                .clone()
+                .filter(|_| known.attributes.mount.is_none());
+            known.attributes = Arc::new(attributes(file, source.as_deref(), path));
+            known.tries_left = FULL_SCAN_TRIES;
+        }
+        Arc::clone(&known.attributes)
+    }
+
+    /// Forgets the files that were idle since the last call but one.
+    pub fn rotate(&mut self) {
+        self.old = mem::take(&mut self.young);
+        self.nameless.clear();
+    }
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether [`FULL_SCAN`] has passed since `last`, which is then set to `now`.
+fn due(last: &mut Option<MonotonicNs>, now: MonotonicNs) -> bool {
+    let due = last.is_none_or(|at| now.0.saturating_sub(at.0) > FULL_SCAN.as_nanos() as u64);
+    if due {
+        *last = Some(now);
+    }
+    due
+}
+
+fn attributes(id: FileId, mount: Option<&str>, path: Option<String>) -> FileAttributes {
+    FileAttributes {
+        key: FileKey::new(mount, id),
+        id,
+        mount: mount.map(str::to_owned),
+        path,
+    }
+}

@@ -1,0 +1,249 @@
+//! From kernel facts to what will be loaded: a pure function, so that it can be tested with the
+//! facts of kernels that are not running.
+
+use std::path::PathBuf;
+
+use trackiops_schemas::ring::{DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets};
+
+use crate::facts::{KernelFacts, TRACEPOINTS, Tracefs};
+use crate::format::Format;
+
+/// What the loader executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Where the programs find the tracepoints' fields.
+    pub offsets: TracepointOffsets,
+}
+
+/// Why this kernel or this process cannot record, and what helps.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsupported {
+    /// Neither root nor the capabilities.
+    #[error(
+        "recording needs root (or the capabilities CAP_BPF and CAP_PERFMON, and read access to tracefs): \
+         run it with sudo"
+    )]
+    Privileges,
+    /// tracefs is there, but closed.
+    #[error("tracefs at {} may not be read by this user: run trackiops as root", .0.display())]
+    TracefsDenied(PathBuf),
+    /// tracefs is not mounted.
+    #[error("tracefs is not mounted: run `mount -t tracefs tracefs /sys/kernel/tracing`")]
+    NoTracefs,
+    /// The NFS client is not there.
+    #[error(
+        "the NFS client is not loaded (no tracepoint `{0}`): mount an NFS file system or run `modprobe nfs`"
+    )]
+    NfsNotLoaded(&'static str),
+    /// The kernel is older than 5.8.
+    #[error("Linux {0} has no BPF ring buffer: trackiops needs Linux 5.8 or newer")]
+    NoRingBuffer(String),
+    /// A tracepoint lacks a field.
+    #[error(
+        "Linux {release} describes the tracepoint `{event}` without a usable field `{field}` of {size} bytes"
+    )]
+    Field {
+        /// `uname -r`.
+        release: String,
+        /// The tracepoint.
+        event: &'static str,
+        /// The missing field.
+        field: &'static str,
+        /// The size that it should have.
+        size: u32,
+    },
+}
+
+/// Decides what to load, or says what is missing: the first thing that a user has to act on.
+pub fn plan(facts: &KernelFacts) -> Result<Plan, Unsupported> {
+    if !facts.may_use_bpf {
+        return Err(Unsupported::Privileges);
+    }
+    if !facts.ring_buffer {
+        return Err(Unsupported::NoRingBuffer(facts.release.clone()));
+    }
+    match &facts.tracefs {
+        Tracefs::At(_) => {}
+        Tracefs::Denied(path) => return Err(Unsupported::TracefsDenied(path.clone())),
+        Tracefs::Missing => return Err(Unsupported::NoTracefs),
+    }
+    for (_, event) in TRACEPOINTS {
+        if !facts.formats.contains_key(event) {
+            return Err(Unsupported::NfsNotLoaded(event));
+        }
+    }
+    let offsets = TracepointOffsets {
+        initiate_read: initiate(facts, "nfs_initiate_read")?,
+        initiate_write: initiate(facts, "nfs_initiate_write")?,
+        task_begin: task(facts, "rpc_task_begin")?,
+        task_end: task(facts, "rpc_task_end")?,
+        read_done: done(facts, "nfs_readpage_done", true)?,
+        write_done: done(facts, "nfs_writeback_done", false)?,
+    };
+    Ok(Plan { offsets })
+}
+
+/// One tracepoint's fields, with what an error has to say.
+struct Event<'a> {
+    release: &'a str,
+    event: &'static str,
+    format: Format,
+}
+
+impl<'a> Event<'a> {
+    fn of(facts: &'a KernelFacts, event: &'static str) -> Self {
+        let text = facts.formats.get(event).map_or(&[][..], Vec::as_slice);
+        Self {
+            release: &facts.release,
+            event,
+            format: Format::parse(text),
+        }
+    }
+
+    /// The offset of the first of `names` that exists. Another size than the programs read would
+    /// be misread, so it counts as missing.
+    fn offset(&self, names: &[&'static str], size: u32) -> Result<u32, Unsupported> {
+        let found = names.iter().find_map(|name| self.format.field(name));
+        match found {
+            Some(field) if field.size == size => Ok(field.offset),
+            _ => Err(Unsupported::Field {
+                release: self.release.to_owned(),
+                event: self.event,
+                field: names.first().copied().unwrap_or_default(),
+                size,
+            }),
+        }
+    }
+}
+
+fn initiate(facts: &KernelFacts, event: &'static str) -> Result<InitiateOffsets, Unsupported> {
+    let event = Event::of(facts, event);
+    Ok(InitiateOffsets {
+        dev: event.offset(&["dev"], 4)?,
+        fileid: event.offset(&["fileid"], 8)?,
+    })
+}
+
+fn task(facts: &KernelFacts, event: &'static str) -> Result<TaskOffsets, Unsupported> {
+    let event = Event::of(facts, event);
+    Ok(TaskOffsets {
+        task_id: event.offset(&["task_id"], 4)?,
+        client_id: event.offset(&["client_id"], 4)?,
+    })
+}
+
+fn done(
+    facts: &KernelFacts,
+    event: &'static str,
+    has_eof: bool,
+) -> Result<DoneOffsets, Unsupported> {
+    let event = Event::of(facts, event);
+    Ok(DoneOffsets {
+        dev: event.offset(&["dev"], 4)?,
+        fhandle: event.offset(&["fhandle"], 4)?,
+        fileid: event.offset(&["fileid"], 8)?,
+        offset: event.offset(&["offset"], 8)?,
+        arg_count: event.offset(&["arg_count"], 4)?,
+        res_count: event.offset(&["res_count"], 4)?,
+        // Renamed from `status` in 5.15.
+        error: event.offset(&["error", "status"], 4)?,
+        eof: if has_eof {
+            event.offset(&["eof"], 1)?
+        } else {
+            0
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Formats as Linux 6.12 prints them, shortened to what is read.
+    fn facts() -> KernelFacts {
+        let lines = |fields: &[(&str, u32, u32)]| {
+            let line = |(name, offset, size): &(&str, u32, u32)| {
+                format!("\tfield:u32 {name};\toffset:{offset};\tsize:{size};\tsigned:0;\n")
+            };
+            fields.iter().map(line).collect::<String>().into_bytes()
+        };
+        let initiate = lines(&[
+            ("dev", 8, 4),
+            ("fhandle", 12, 4),
+            ("fileid", 16, 8),
+            ("offset", 24, 8),
+        ]);
+        let task = lines(&[("task_id", 8, 4), ("client_id", 12, 4)]);
+        let done = lines(&[
+            ("dev", 8, 4),
+            ("fhandle", 12, 4),
+            ("fileid", 16, 8),
+            ("offset", 24, 8),
+            ("arg_count", 32, 4),
+            ("res_count", 36, 4),
+            ("eof", 40, 1),
+            ("error", 44, 4),
+        ]);
+        let of = |event: &str| match event {
+            e if e.starts_with("nfs_initiate") => initiate.clone(),
+            e if e.starts_with("rpc_task") => task.clone(),
+            _ => done.clone(),
+        };
+        KernelFacts {
+            release: "6.12.0".into(),
+            may_use_bpf: true,
+            tracefs: Tracefs::At("/sys/kernel/tracing".into()),
+            ring_buffer: true,
+            formats: TRACEPOINTS
+                .iter()
+                .map(|(_, e)| ((*e).to_owned(), of(e)))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn offsets_come_from_the_kernels_own_description() {
+        let plan = plan(&facts()).unwrap();
+        assert_eq!(plan.offsets.read_done.error, 44);
+        assert_eq!(plan.offsets.read_done.eof, 40);
+        assert_eq!(plan.offsets.task_end.client_id, 12);
+    }
+
+    #[test]
+    fn the_older_name_of_the_error_field_is_understood() {
+        let mut old = facts();
+        let done = old.formats.get_mut("nfs_writeback_done").unwrap();
+        *done = String::from_utf8_lossy(done)
+            .replace("error", "status")
+            .into_bytes();
+        assert_eq!(plan(&old).unwrap().offsets.write_done.error, 44);
+    }
+
+    #[test]
+    fn a_field_of_another_size_is_refused_by_name() {
+        let mut odd = facts();
+        let done = odd.formats.get_mut("nfs_readpage_done").unwrap();
+        *done = String::from_utf8_lossy(done)
+            .replace("fileid;\toffset:16;\tsize:8", "fileid;\toffset:16;\tsize:4")
+            .into_bytes();
+        let error = plan(&odd).unwrap_err().to_string();
+        assert!(
+            error.contains("nfs_readpage_done") && error.contains("fileid"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_the_next_step() {
+        let said = |change: &dyn Fn(&mut KernelFacts)| {
+            let mut f = facts();
+            change(&mut f);
+            plan(&f).unwrap_err().to_string()
+        };
+        assert!(said(&|f| f.may_use_bpf = false).contains("sudo"));
+        assert!(said(&|f| f.ring_buffer = false).contains("Linux 5.8 or newer"));
+        assert!(said(&|f| f.tracefs = Tracefs::Missing).contains("mount -t tracefs"));
+        assert!(said(&|f| f.tracefs = Tracefs::Denied("/t".into())).contains("root"));
+        assert!(said(&|f| f.formats.clear()).contains("modprobe nfs"));
+    }
+}

@@ -1,0 +1,266 @@
+//! The loop that turns ring records into closed windows.
+
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::MissedTickBehavior;
+use trackiops_schemas::identity::{Dev, FileId};
+use trackiops_schemas::ring::{Books, RequestRecord};
+use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::clock::{Clock, MonotonicNs, Sample};
+use crate::engine::{Engine, EngineError};
+use crate::names::Names;
+use crate::plan::Plan;
+use crate::rollup::{OpenWindow, Rollup};
+
+/// How long a record may wait in the ring when nobody is woken for it.
+const DRAIN_EVERY: Duration = Duration::from_millis(100);
+/// A window stays open this long after its end: a record is stamped a little before it is in the
+/// ring. What comes later still becomes a partial row.
+const GRACE_MS: i64 = 50;
+/// Records taken from the ring before the windows get their turn, about 0.1 s of work.
+const DRAIN_AT_MOST: usize = 500_000;
+/// Files that were idle for one to two of these are forgotten.
+const GENERATION: Duration = Duration::from_secs(300);
+
+/// Why recording could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The kernel side failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The ring cannot be waited for.
+    #[error("cannot wait for the BPF ring buffer: {0}")]
+    Wait(#[from] io::Error),
+    /// Whoever takes the windows failed.
+    #[error(transparent)]
+    Sink(Box<dyn Error + Send + Sync>),
+}
+
+/// What a whole recording came to. When quiet, `seen = recorded + lost`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// The kernel's books.
+    pub books: Books,
+    /// Records that were read from the ring.
+    pub read: u64,
+}
+
+/// A recording in progress.
+pub struct Recorder {
+    engine: Engine,
+    clock: Clock,
+    rollup: Rollup,
+    names: Names,
+    /// Up to here the probes' coverage is accounted for.
+    covered_until: MonotonicNs,
+    rotated: MonotonicNs,
+    lost: u64,
+    read: u64,
+}
+
+impl Recorder {
+    /// Loads and attaches what was planned. From the moment of return on, every request is seen.
+    pub fn start(plan: &Plan, granularity: Granularity) -> Result<Self, RecordError> {
+        let names = Names::new();
+        let engine = Engine::start(plan)?;
+        let sample = Sample::take();
+        Ok(Self {
+            engine,
+            clock: Clock::new(sample),
+            rollup: Rollup::new(granularity),
+            names,
+            covered_until: sample.now,
+            rotated: sample.now,
+            lost: 0,
+            read: 0,
+        })
+    }
+
+    /// Records until `stop` is ready, handing each closed window to `sink` in the order of closing.
+    /// Then detaches, reads the ring to its end and closes every window.
+    pub async fn run<S>(
+        mut self,
+        mut sink: S,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Totals, RecordError>
+    where
+        S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
+    {
+        let fd = rustix::io::fcntl_dupfd_cloexec(&self.engine.ring, 0).map_err(io::Error::from)?;
+        // SAFETY: an `OwnedFd` keeps its descriptor open and unchanged until it is dropped.
+        let wakeups = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
+            .map_err(io::Error::from)?;
+        let mut timer = tokio::time::interval(DRAIN_EVERY);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                _ = timer.tick() => {}
+                ready = wakeups.readable() => ready?.clear_ready(),
+            }
+            self.step(&mut sink)?;
+        }
+        self.finish(&mut sink)
+    }
+
+    fn step<S>(&mut self, sink: &mut S) -> Result<(), RecordError>
+    where
+        S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
+    {
+        let sample = Sample::take();
+        let stepped_back = self.follow_clock(sample);
+        self.names.watch_mounts();
+        let drained_until = self.drain(sample.now);
+        let books = self.engine.books()?;
+        let now = self.clock.utc(sample.now);
+        self.note_lost(books, now);
+        if sample.now.0 - self.rotated.0 > GENERATION.as_nanos() as u64 {
+            self.rotated = sample.now;
+            self.rollup.rotate();
+            self.names.rotate();
+        }
+        let closed_until = UtcMs(self.clock.utc(drained_until).0 - GRACE_MS);
+        // After a step back the windows ahead of the clock would stay open until it is there again.
+        let closed = self
+            .rollup
+            .take_windows(|start, end| end <= closed_until || (stepped_back && start > now));
+        for window in closed {
+            sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
+        }
+        Ok(())
+    }
+
+    /// Accounts for the time since the last sample as covered; whether the clock was set back.
+    fn follow_clock(&mut self, sample: Sample) -> bool {
+        let from_ns = self.clock.utc_ns(self.covered_until);
+        let elapsed_ns = sample.now.0.saturating_sub(self.covered_until.0);
+        self.covered_until = sample.now;
+        let step = self.clock.follow(sample);
+        if step.is_some() {
+            let window = self.rollup.window(self.clock.utc(sample.now));
+            window.health.clock_steps += 1;
+            window.covered_ns += elapsed_ns;
+        } else {
+            self.cover(from_ns, self.clock.utc_ns(sample.now));
+        }
+        step.is_some_and(|step| step < 0)
+    }
+
+    /// Spreads the wall time from `from_ns` to `to_ns` over its windows.
+    fn cover(&mut self, mut from_ns: i64, to_ns: i64) {
+        while from_ns < to_ns {
+            let at = UtcMs(from_ns.div_euclid(1_000_000));
+            let end = at
+                .align(self.rollup.granularity())
+                .plus(self.rollup.granularity());
+            let until_ns = to_ns.min(end.0.saturating_mul(1_000_000));
+            self.rollup.window(at).covered_ns += (until_ns - from_ns).unsigned_abs();
+            from_ns = until_ns;
+        }
+    }
+
+    /// Reads the ring to its end, or as far as is good for the windows; up to which time every
+    /// record was read.
+    fn drain(&mut self, began: MonotonicNs) -> MonotonicNs {
+        let mut newcomers = Vec::new();
+        let mut drained_until = began;
+        let mut left = DRAIN_AT_MOST;
+        while let Some(item) = self.engine.ring.next() {
+            // What cannot be decoded is missing from `recorded` and so shows in the books.
+            let Ok(record) = RequestRecord::decode(&item) else {
+                continue;
+            };
+            let end = MonotonicNs(record.end_ns);
+            if self.rollup.add(&record, self.clock.utc(end)) {
+                let file = FileId {
+                    dev: Dev(record.dev),
+                    fileid: record.fileid,
+                    handle_hash: record.handle_hash,
+                };
+                newcomers.push((file, record.pid));
+            }
+            self.read += 1;
+            left -= 1;
+            if left == 0 {
+                drained_until = drained_until.min(end);
+                break;
+            }
+        }
+        if !newcomers.is_empty() {
+            self.names.observe(&newcomers, began);
+        }
+        drained_until
+    }
+
+    fn note_lost(&mut self, books: Books, now: UtcMs) {
+        let lost = books.lost.saturating_sub(self.lost);
+        if lost > 0 {
+            self.lost = books.lost;
+            let health = &mut self.rollup.window(now).health;
+            health.lost += lost;
+            health.seen += lost;
+        }
+    }
+
+    fn close(&mut self, window: OpenWindow, now: MonotonicNs) -> ClosedWindow {
+        let OpenWindow {
+            start,
+            rows,
+            mut health,
+            covered_ns,
+            ..
+        } = window;
+        health.covered_ms = (covered_ns + 500_000) / 1_000_000;
+        let mut rows: Vec<FileRow> = rows
+            .into_iter()
+            .map(|(file, row)| FileRow {
+                file: self.names.attributes(file, now),
+                row,
+            })
+            .collect();
+        rows.sort_by_key(|row| row.file.key);
+        ClosedWindow {
+            start,
+            rows,
+            health,
+        }
+    }
+
+    fn finish<S>(mut self, sink: &mut S) -> Result<Totals, RecordError>
+    where
+        S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
+    {
+        let sample = Sample::take();
+        self.follow_clock(sample);
+        self.engine.detach();
+        let now = self.clock.utc(sample.now);
+        loop {
+            let read = self.read;
+            self.drain(sample.now);
+            if self.read == read {
+                break;
+            }
+        }
+        let books = self.engine.books()?;
+        self.note_lost(books, now);
+        // With the probes gone the books are at rest: what they saw and nobody accounts for is told.
+        let unaccounted = books.seen.saturating_sub(self.read + books.lost);
+        self.rollup.window(now).health.seen += unaccounted;
+        for window in self.rollup.take_windows(|_, _| true) {
+            sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
+        }
+        Ok(Totals {
+            books,
+            read: self.read,
+        })
+    }
+}

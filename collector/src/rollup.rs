@@ -1,0 +1,262 @@
+//! Windows of the finest granularity: one hash operation per request.
+//!
+//! The coarser granularities are fed by closing these windows, so they cost nothing here.
+
+use std::mem;
+
+use ahash::AHashMap;
+use trackiops_schemas::identity::{Dev, FileId};
+use trackiops_schemas::ring::{RequestRecord, flags};
+use trackiops_schemas::rollup::{Health, Row};
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::sequential::History;
+
+/// A window that takes in requests.
+pub struct OpenWindow {
+    /// Its start.
+    pub start: UtcMs,
+    /// One row per file, or rarely two.
+    pub rows: Vec<(FileId, Row)>,
+    /// The recorder's own account; `covered_ms` is filled in when it closes.
+    pub health: Health,
+    /// Covered time, ns.
+    pub covered_ns: u64,
+    /// Unique among all windows ever opened, unlike its start.
+    serial: u64,
+}
+
+/// What outlives a window: the file's recent requests, and where its row is.
+struct FileState {
+    history: [History; 2],
+    window: u64,
+    index: usize,
+}
+
+/// The open windows, and the files that were active lately.
+pub struct Rollup {
+    granularity: Granularity,
+    /// Ascending by start: one or two.
+    open: Vec<OpenWindow>,
+    /// Idle files leave by rotation of two generations, never by scanning.
+    young: AHashMap<FileId, FileState>,
+    old: AHashMap<FileId, FileState>,
+    serials: u64,
+}
+
+impl Rollup {
+    /// No window is open yet.
+    pub fn new(granularity: Granularity) -> Self {
+        Self {
+            granularity,
+            open: Vec::new(),
+            young: AHashMap::new(),
+            old: AHashMap::new(),
+            serials: 0,
+        }
+    }
+
+    /// The length of its windows.
+    pub fn granularity(&self) -> Granularity {
+        self.granularity
+    }
+
+    /// The window that holds `at`, opened if need be.
+    pub fn window(&mut self, at: UtcMs) -> &mut OpenWindow {
+        let index = self.window_index(at);
+        &mut self.open[index]
+    }
+
+    fn window_index(&mut self, at: UtcMs) -> usize {
+        let start = at.align(self.granularity);
+        // Nearly always the last one.
+        let after = self
+            .open
+            .iter()
+            .rposition(|w| w.start <= start)
+            .map_or(0, |i| i + 1);
+        if let Some(index) = after.checked_sub(1)
+            && self.open[index].start == start
+        {
+            return index;
+        }
+        self.serials += 1;
+        let new = OpenWindow {
+            start,
+            rows: Vec::new(),
+            health: Health::default(),
+            covered_ns: 0,
+            serial: self.serials,
+        };
+        self.open.insert(after, new);
+        after
+    }
+
+    /// Counts a request that completed at `end`. Whether it is its file's first in that window.
+    pub fn add(&mut self, record: &RequestRecord, end: UtcMs) -> bool {
+        let file = FileId {
+            dev: Dev(record.dev),
+            fileid: record.fileid,
+            handle_hash: record.handle_hash,
+        };
+        let index = self.window_index(end);
+        let window = &mut self.open[index];
+        let old = &mut self.old;
+        let state = self.young.entry(file).or_insert_with(|| {
+            old.remove(&file).unwrap_or_else(|| FileState {
+                history: Default::default(),
+                window: 0,
+                index: 0,
+            })
+        });
+        let first = state.window != window.serial;
+        if first {
+            state.window = window.serial;
+            state.index = window.rows.len();
+            window.rows.push((file, Row::default()));
+        }
+        if let Some((_, row)) = window.rows.get_mut(state.index) {
+            count(row, &mut state.history, record);
+        }
+        window.health.recorded += 1;
+        window.health.seen += 1;
+        first
+    }
+
+    /// Forgets the files that were idle since the last call but one; their open rows stay.
+    pub fn rotate(&mut self) {
+        self.old = mem::take(&mut self.young);
+    }
+
+    /// Takes the windows, oldest first, for which `closed` holds (given start and end).
+    pub fn take_windows(&mut self, closed: impl Fn(UtcMs, UtcMs) -> bool) -> Vec<OpenWindow> {
+        let granularity = self.granularity;
+        let (taken, kept) = mem::take(&mut self.open)
+            .into_iter()
+            .partition(|w| closed(w.start, w.start.plus(granularity)));
+        self.open = kept;
+        taken
+    }
+}
+
+fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
+    let write = record.flags & flags::WRITE != 0;
+    let direction = if write { &mut row.write } else { &mut row.read };
+    direction.requests += 1;
+    direction.bytes += u64::from(record.done_bytes);
+    direction.sequential += history[usize::from(write)].judge(record);
+    if record.error < 0 {
+        direction.errors += 1;
+    } else if record.done_bytes < record.asked_bytes && record.flags & flags::EOF == 0 {
+        direction.short += 1;
+    }
+    if record.flags & flags::UNTIMED != 0 {
+        direction.untimed += 1;
+    } else {
+        direction.latency_ns_sum = direction.latency_ns_sum.saturating_add(record.latency_ns);
+        direction.latency_ns_max = direction.latency_ns_max.max(record.latency_ns);
+        direction.latency.record(record.latency_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(fileid: u64, flags: u32, done_bytes: u32, error: i32) -> RequestRecord {
+        RequestRecord {
+            end_ns: 1_000_000,
+            latency_ns: 1000,
+            fileid,
+            offset: 0,
+            asked_bytes: 4096,
+            done_bytes,
+            dev: 49,
+            handle_hash: 1,
+            error,
+            pid: 1,
+            flags,
+            reserved: 0,
+        }
+    }
+
+    fn rollup() -> Rollup {
+        Rollup::new("1s".parse().unwrap())
+    }
+
+    fn all(rollup: &mut Rollup) -> Vec<OpenWindow> {
+        rollup.take_windows(|_, _| true)
+    }
+
+    #[test]
+    fn a_request_is_counted_once_in_the_window_of_its_completion() {
+        let mut rollup = rollup();
+        assert!(rollup.add(&record(1, 0, 4096, 0), UtcMs(1999)));
+        assert!(rollup.add(&record(1, flags::WRITE, 100, 0), UtcMs(2000)));
+        assert!(!rollup.add(&record(1, 0, 0, -5), UtcMs(2001)));
+        let windows = all(&mut rollup);
+        assert_eq!(
+            windows.iter().map(|w| w.start.0).collect::<Vec<_>>(),
+            [1000, 2000]
+        );
+        let (read, write) = (&windows[1].rows[0].1.read, &windows[1].rows[0].1.write);
+        assert_eq!(
+            (read.requests, read.errors, read.short, read.bytes),
+            (1, 1, 0, 0)
+        );
+        assert_eq!(
+            (write.requests, write.errors, write.short, write.bytes),
+            (1, 0, 1, 100)
+        );
+        assert_eq!(windows[1].health.recorded, 2);
+    }
+
+    #[test]
+    fn end_of_file_is_not_a_short_transfer() {
+        let mut rollup = rollup();
+        rollup.add(&record(1, flags::EOF, 10, 0), UtcMs(0));
+        assert_eq!(all(&mut rollup)[0].rows[0].1.read.short, 0);
+    }
+
+    #[test]
+    fn untimed_requests_are_counted_without_a_latency() {
+        let mut rollup = rollup();
+        rollup.add(&record(1, flags::UNTIMED, 4096, 0), UtcMs(0));
+        rollup.add(&record(1, 0, 4096, 0), UtcMs(0));
+        let read = &all(&mut rollup)[0].rows[0].1.read;
+        assert_eq!(
+            (read.requests, read.untimed, read.latency.total()),
+            (2, 1, 1)
+        );
+        assert_eq!(read.latency_ns_mean(), Some(1000.0));
+    }
+
+    #[test]
+    fn a_late_request_opens_one_more_partial_window() {
+        let mut rollup = rollup();
+        rollup.add(&record(1, 0, 4096, 0), UtcMs(1500));
+        assert_eq!(rollup.take_windows(|_, end| end <= UtcMs(2000)).len(), 1);
+        assert!(rollup.add(&record(1, 0, 4096, 0), UtcMs(1600)));
+        rollup.add(&record(1, 0, 4096, 0), UtcMs(2500));
+        rollup.add(&record(1, 0, 4096, 0), UtcMs(1700));
+        let windows = all(&mut rollup);
+        let requests = |w: &OpenWindow| w.rows.iter().map(|(_, r)| r.read.requests).sum::<u64>();
+        assert_eq!(
+            windows
+                .iter()
+                .map(|w| (w.start.0, requests(w)))
+                .collect::<Vec<_>>(),
+            [(1000, 2), (2000, 1)]
+        );
+    }
+
+    #[test]
+    fn idle_files_are_forgotten_without_losing_their_open_rows() {
+        let mut rollup = rollup();
+        rollup.add(&record(1, 0, 4096, 0), UtcMs(0));
+        rollup.rotate();
+        rollup.rotate();
+        assert!(rollup.young.is_empty() && rollup.old.is_empty());
+        assert_eq!(all(&mut rollup)[0].rows.len(), 1);
+    }
+}
