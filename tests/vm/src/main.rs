@@ -1,1 +1,54 @@
-fn main() {}
+//! `cargo vm`: boots real Debian kernels with a real NFS server and client, and runs scripts in them.
+//!
+//! See `tests/vm/README.md` for what a script finds in the guest.
+
+mod accel;
+mod apt;
+mod cache;
+mod cli;
+mod console;
+mod host;
+mod image;
+mod initrd;
+mod kernel;
+mod lock;
+mod mirror;
+mod packages;
+mod payload;
+mod qemu;
+mod results;
+mod rootfs;
+mod run;
+mod session;
+mod trackiops;
+mod update;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The guest failed, or could not be made or started.
+const FAILED: u8 = 125;
+/// The script took too long. The status that `timeout` of coreutils uses.
+const TIMED_OUT: u8 = 124;
+/// The call was wrong. clap uses the same.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let result = match cli::Cli::parse().command {
+        cli::Command::Run(run) => run::run(&run),
+        cli::Command::Fetch(guest) => run::fetch(&guest).map(|_| 0),
+        cli::Command::Update => update::update().map(|()| 0),
+    };
+    match result {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            host::say(format_args!("error: {error:#}"));
+            ExitCode::from(if error.is::<run::Usage>() {
+                USAGE
+            } else {
+                FAILED
+            })
+        }
+    }
+}

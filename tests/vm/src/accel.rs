@@ -1,0 +1,75 @@
+//! Emulation or virtualisation: KVM only where a boot has proved it.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::cache::Cache;
+use crate::host;
+
+/// A KVM boot takes two or three seconds. One that takes longer is worth nothing.
+pub const PROOF_LIMIT: Duration = Duration::from_secs(15);
+
+const OVERRIDE: &str = "TRACKIOPS_VM_ACCEL";
+
+/// How QEMU runs the guest's processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accel {
+    Tcg,
+    Kvm,
+}
+
+impl Accel {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcg => "tcg",
+            Self::Kvm => "kvm",
+        }
+    }
+
+    pub fn arguments(self) -> [&'static str; 4] {
+        match self {
+            // Five-level paging makes every page walk of the emulator longer.
+            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"],
+            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
+        }
+    }
+
+    /// What to use. `prove` boots a machine with KVM and says whether it came up; the verdict holds until
+    /// the host boots again.
+    pub fn choose(cache: &Cache, prove: impl FnOnce() -> bool) -> Result<Self> {
+        match std::env::var(OVERRIDE).as_deref() {
+            Ok("tcg") => return Ok(Self::Tcg),
+            Ok("kvm") => return Ok(Self::Kvm),
+            Ok("") | Err(_) => {}
+            Ok(other) => bail!("{OVERRIDE}={other} is neither tcg nor kvm"),
+        }
+        if fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/kvm")
+            .is_err()
+        {
+            return Ok(Self::Tcg);
+        }
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let verdict = cache.dir("verdicts").join(format!("kvm-{}", boot.trim()));
+        if let Ok(text) = fs::read_to_string(&verdict) {
+            return Ok(if text == "works" {
+                Self::Kvm
+            } else {
+                Self::Tcg
+            });
+        }
+        host::say("trying KVM ...");
+        // Written first: a proof that takes us down with it is not tried again.
+        fs::write(&verdict, "does not work")?;
+        if !prove() {
+            host::say("KVM does not work here; emulating");
+            return Ok(Self::Tcg);
+        }
+        fs::write(&verdict, "works")?;
+        Ok(Self::Kvm)
+    }
+}

@@ -1,0 +1,212 @@
+//! The command line of `cargo vm`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Boots Debian kernels with real NFS under QEMU and runs scripts in them
+#[derive(Debug, Parser)]
+#[command(name = "cargo vm", bin_name = "cargo vm")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Boot a guest and run a script in it
+    Run(Run),
+    /// Get and build everything a run needs, without booting
+    Fetch(Guest),
+    /// Write the archive's current versions into the lock file
+    Update,
+}
+
+/// Which guest
+#[derive(Debug, Args)]
+pub struct Guest {
+    /// Kernel to boot: 5.10, 6.1, 6.12 or newest
+    #[arg(long, default_value = "6.12", value_name = "NAME", value_parser = kernel)]
+    pub kernel: String,
+
+    /// Debian packages to add to the guest (repeatable, or separated by commas)
+    #[arg(long, value_name = "PKG", value_delimiter = ',', value_parser = package)]
+    pub deb: Vec<String>,
+}
+
+impl Guest {
+    /// The extra packages as a set: the same set is the same guest.
+    pub fn extra(&self) -> Vec<String> {
+        let mut extra = self.deb.clone();
+        extra.sort();
+        extra.dedup();
+        extra
+    }
+}
+
+/// NFS versions that the guest can mount
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Nfs {
+    #[value(name = "3")]
+    V3,
+    #[value(name = "4.0")]
+    V40,
+    #[value(name = "4.1")]
+    V41,
+    #[value(name = "4.2")]
+    V42,
+}
+
+impl Nfs {
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::V3 => "3",
+            Self::V40 => "4.0",
+            Self::V41 => "4.1",
+            Self::V42 => "4.2",
+        }
+    }
+}
+
+/// A run
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub guest: Guest,
+
+    /// NFS version of the mount on /mnt/nfs
+    #[arg(long, default_value = "4.2", value_name = "VERSION")]
+    pub nfs: Nfs,
+
+    /// Neither start the server nor load the client nor mount
+    #[arg(long, conflicts_with = "nfs")]
+    pub no_nfs: bool,
+
+    /// Virtual CPUs
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub cpus: u32,
+
+    /// Memory in MiB
+    #[arg(long, default_value_t = 2048, value_name = "MIB", value_parser = clap::value_parser!(u32).range(512..))]
+    pub mem: u32,
+
+    /// Where to put what the script left in $OUT
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Seconds that the script may take
+    #[arg(long, default_value_t = 600, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: u64,
+
+    /// File or directory to copy to /work in the guest (repeatable)
+    #[arg(long, value_name = "PATH")]
+    pub add: Vec<PathBuf>,
+
+    /// Where to keep the guest's console
+    #[arg(long, value_name = "FILE")]
+    pub console: Option<PathBuf>,
+
+    /// Say nothing unless something fails
+    #[arg(long, short)]
+    pub quiet: bool,
+
+    /// Bash script to run as root, with /work as its directory
+    #[arg(value_name = "SCRIPT")]
+    pub script: PathBuf,
+
+    /// Arguments of the script
+    #[arg(
+        value_name = "ARG",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub args: Vec<String>,
+}
+
+impl Run {
+    /// As the guest's set-up wants it.
+    pub fn nfs(&self) -> &'static str {
+        if self.no_nfs {
+            "none"
+        } else {
+            self.nfs.version()
+        }
+    }
+}
+
+fn kernel(text: &str) -> Result<String, String> {
+    crate::kernel::Kernel::by_name(text)
+        .map(|k| k.name.to_string())
+        .map_err(|e| e.to_string())
+}
+
+/// A package name as Debian defines it, so that nothing else reaches apt's command line.
+fn package(text: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
+    let starts = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    if text.len() >= 2 && starts && text.chars().all(allowed) {
+        Ok(text.to_string())
+    } else {
+        Err(format!("`{text}` is not the name of a Debian package"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(words: &str) -> Result<Run, clap::Error> {
+        let cli = Cli::try_parse_from(["cargo vm", "run"].into_iter().chain(words.split(' ')))?;
+        match cli.command {
+            Command::Run(run) => Ok(run),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_contract() {
+        let run = run("script.sh").unwrap();
+        assert_eq!(
+            (
+                run.guest.kernel.as_str(),
+                run.nfs(),
+                run.cpus,
+                run.mem,
+                run.timeout
+            ),
+            ("6.12", "4.2", 2, 2048, 600)
+        );
+        assert!(run.args.is_empty() && run.out.is_none());
+    }
+
+    #[test]
+    fn what_follows_the_script_belongs_to_it() {
+        let run = run("--cpus 4 s.sh --cpus 8 -x -- y --help").unwrap();
+        assert_eq!(run.cpus, 4);
+        assert_eq!(run.args, ["--cpus", "8", "-x", "--", "y", "--help"]);
+    }
+
+    #[test]
+    fn packages_are_a_set_however_they_are_given() {
+        let run = run("--deb strace,bpftrace --deb strace s.sh").unwrap();
+        assert_eq!(run.guest.extra(), ["bpftrace", "strace"]);
+    }
+
+    #[test]
+    fn bad_arguments_are_refused_with_status_2() {
+        for words in [
+            "--nfs 2 s.sh",
+            "--kernel 6.13 s.sh",
+            "--cpus 0 s.sh",
+            "--mem 64 s.sh",
+            "--timeout 0 s.sh",
+            "--deb -oX=1 s.sh",
+            "--no-nfs --nfs 3 s.sh",
+            "--out",
+            "--bogus s.sh",
+        ] {
+            assert_eq!(run(words).unwrap_err().exit_code(), 2, "{words}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The guest's serial console: kept, and watched for the signs of a kernel in trouble.
+
+use std::collections::VecDeque;
+
+/// Lines shown when something went wrong.
+pub const TAIL: usize = 40;
+
+/// What the kernel says when it is beyond repair. RCU stalls are not here: an emulated CPU on a busy
+/// host stalls without any fault of the kernel's.
+const FAILURES: &[&str] = &[
+    "Kernel panic",
+    "BUG:",
+    "kernel BUG at",
+    "Oops",
+    "soft lockup",
+    "general protection fault",
+    "blocked for more than",
+    "Unable to mount root",
+];
+
+/// Console text as it comes in.
+#[derive(Default)]
+pub struct Console {
+    text: Vec<u8>,
+    /// Start of the line that is not complete yet.
+    line: usize,
+    failed: bool,
+}
+
+impl Console {
+    /// Takes more text. Returns the first line that tells of a failure, once.
+    pub fn push(&mut self, bytes: &[u8]) -> Option<String> {
+        self.text.extend_from_slice(bytes);
+        let mut found = None;
+        while let Some(length) = self.text[self.line..].iter().position(|b| *b == b'\n') {
+            let line = clean(&self.text[self.line..self.line + length]);
+            self.line += length + 1;
+            if !self.failed && is_failure(&line) {
+                self.failed = true;
+                found = Some(line);
+            }
+        }
+        found
+    }
+
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The last lines, without empty ones.
+    pub fn tail(&self) -> Vec<String> {
+        let mut tail = VecDeque::new();
+        for line in self
+            .text
+            .rsplit(|b| *b == b'\n')
+            .map(clean)
+            .filter(|line| !line.is_empty())
+            .take(TAIL)
+        {
+            tail.push_front(line);
+        }
+        tail.into()
+    }
+}
+
+/// Only what the kernel itself prints counts: its lines start with the time in brackets.
+fn is_failure(line: &str) -> bool {
+    line.starts_with('[') && FAILURES.iter().any(|sign| line.contains(sign))
+}
+
+/// A line without carriage returns and control characters.
+fn clean(line: &[u8]) -> String {
+    String::from_utf8_lossy(line)
+        .chars()
+        .filter(|c| !c.is_control() || *c == '\t')
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_in_trouble_is_noticed() {
+        for line in [
+            "[    1.5] Kernel panic - not syncing: sysrq triggered crash",
+            "[   21.0] BUG: kernel NULL pointer dereference, address: 0000000000000000",
+            "[   21.0] Oops: 0002 [#1] PREEMPT SMP",
+            "[   90.1] watchdog: BUG: soft lockup - CPU#1 stuck for 52s! [bash:1]",
+            "[  242.2] INFO: task dd:77 blocked for more than 120 seconds.",
+            "[    3.0] kernel BUG at mm/slub.c:1!",
+        ] {
+            let mut console = Console::default();
+            assert_eq!(
+                console.push(line.as_bytes()),
+                None,
+                "the line is not complete"
+            );
+            assert_eq!(console.push(b"\r\n").as_deref(), Some(line));
+            assert_eq!(console.push(b"[ 9.9] Kernel panic\n"), None, "told once");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_trouble_is_not() {
+        let mut console = Console::default();
+        for line in [
+            "[   30.0] rcu: INFO: rcu_preempt self-detected stall on CPU",
+            "a program says BUG: and Oops",
+            "[    0.1] Debugging enabled",
+        ] {
+            assert_eq!(console.push(format!("{line}\n").as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn the_tail_is_the_end_in_order() {
+        let mut console = Console::default();
+        for n in 0..100 {
+            console.push(format!("line {n}\r\n\r\n").as_bytes());
+        }
+        console.push(b"unfinished");
+        let tail = console.tail();
+        assert_eq!(tail.len(), TAIL);
+        assert_eq!(
+            (tail[TAIL - 1].as_str(), tail[TAIL - 2].as_str()),
+            ("unfinished", "line 99")
+        );
+    }
+}

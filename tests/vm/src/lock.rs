@@ -1,0 +1,218 @@
+//! The lock file: which Debian packages the guest is made of, by version and hash.
+//!
+//! One line per package, grouped in sections, sorted, so that a version bump reads well in a diff:
+//!
+//! ```text
+//! [guest]
+//! bash 5.2.37-2 amd64 pool/main/b/bash/bash_5.2.37-2_amd64.deb 6463408 9f3c...
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+const HEADER: &str = "\
+# Debian packages of the test guest. `cargo vm update` rewrites this file.
+# name  version  architecture  path in the archive  bytes  sha256
+";
+
+/// One package file in the archive.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    pub architecture: String,
+    /// Path below the archive's base, for example `pool/main/b/bash/bash_5.2_amd64.deb`.
+    pub path: String,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+impl Package {
+    /// The security archive keeps everything under `pool/updates`, the main archive nothing.
+    pub fn is_security(&self) -> bool {
+        self.path.starts_with("pool/updates/")
+    }
+
+    /// Name in the download cache: the hash first, so that nothing can be mistaken for it.
+    pub fn cache_name(&self) -> String {
+        format!("{}-{}.deb", self.sha256, self.name)
+    }
+
+    fn parse(line: &str) -> Result<Self> {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [name, version, architecture, path, bytes, sha256] = fields[..] else {
+            bail!("expected 6 fields, found {}", fields.len());
+        };
+        if sha256.len() != 64 || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
+            bail!("`{sha256}` is not a sha256");
+        }
+        if path.starts_with('/') || path.contains("..") || path.contains("://") {
+            bail!("`{path}` is not a path relative to the archive");
+        }
+        Ok(Self {
+            name: name.into(),
+            version: version.into(),
+            architecture: architecture.into(),
+            path: path.into(),
+            bytes: bytes
+                .parse()
+                .with_context(|| format!("`{bytes}` is not a size"))?,
+            sha256: sha256.into(),
+        })
+    }
+}
+
+/// The parsed lock file: section name to packages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    pub sections: BTreeMap<String, Vec<Package>>,
+}
+
+impl Lock {
+    /// The lock file's place in the source tree.
+    pub fn path() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("debian.lock")
+    }
+
+    pub fn read() -> Result<Self> {
+        let path = Self::path();
+        let text = std::fs::read_to_string(&path).with_context(|| {
+            format!(
+                "cannot read {}; `cargo vm update` writes it",
+                path.display()
+            )
+        })?;
+        Self::parse(&text).with_context(|| format!("in {}", path.display()))
+    }
+
+    pub fn write(&self) -> Result<()> {
+        let path = Self::path();
+        std::fs::write(&path, self.format())
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut lock = Self::default();
+        let mut section = None;
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+                section = Some(lock.sections.entry(name.to_string()).or_default());
+                continue;
+            }
+            let package = Package::parse(line).with_context(|| format!("line {}", number + 1))?;
+            match &mut section {
+                Some(packages) => packages.push(package),
+                None => bail!("line {}: a package before the first [section]", number + 1),
+            }
+        }
+        Ok(lock)
+    }
+
+    pub fn format(&self) -> String {
+        let mut text = String::from(HEADER);
+        for (name, packages) in &self.sections {
+            let mut packages = packages.clone();
+            packages.sort();
+            let _ = write!(text, "\n[{name}]\n");
+            for p in packages {
+                let _ = writeln!(
+                    text,
+                    "{} {} {} {} {} {}",
+                    p.name, p.version, p.architecture, p.path, p.bytes, p.sha256
+                );
+            }
+        }
+        text
+    }
+
+    pub fn section(&self, name: &str) -> Result<&[Package]> {
+        match self.sections.get(name) {
+            Some(packages) if !packages.is_empty() => Ok(packages),
+            _ => bail!(
+                "{} has no packages in [{name}]; run `cargo vm update`",
+                Self::path().display()
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str) -> Package {
+        Package {
+            name: name.into(),
+            version: "1:2.8.3-1".into(),
+            architecture: "amd64".into(),
+            path: format!("pool/main/x/{name}_2.8.3-1_amd64.deb"),
+            bytes: 17,
+            sha256: "ab".repeat(32),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut lock = Lock::default();
+        lock.sections
+            .insert("guest".into(), vec![package("a"), package("b")]);
+        lock.sections
+            .insert("kernel-6.12".into(), vec![package("linux")]);
+        assert_eq!(Lock::parse(&lock.format()).unwrap(), lock);
+    }
+
+    #[test]
+    fn packages_are_written_in_order() {
+        let mut lock = Lock::default();
+        lock.sections
+            .insert("guest".into(), vec![package("b"), package("a")]);
+        let text = lock.format();
+        assert!(text.find("\na ").unwrap() < text.find("\nb ").unwrap());
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        let hash = "ab".repeat(32);
+        for (line, cause) in [
+            ("a 1 amd64 pool/x.deb 1".to_string(), "expected 6 fields"),
+            ("a 1 amd64 pool/x.deb 1 zz".to_string(), "not a sha256"),
+            (format!("a 1 amd64 pool/x.deb many {hash}"), "not a size"),
+            (
+                format!("a 1 amd64 ../x.deb 1 {hash}"),
+                "not a path relative",
+            ),
+            (
+                format!("a 1 amd64 http://h/x.deb 1 {hash}"),
+                "not a path relative",
+            ),
+        ] {
+            let error = Lock::parse(&format!("[guest]\n{line}\n")).unwrap_err();
+            let text = format!("{error:#}");
+            assert!(text.contains("line 2") && text.contains(cause), "{text}");
+        }
+        assert!(Lock::parse(&format!("a 1 amd64 pool/x.deb 1 {hash}")).is_err());
+    }
+
+    #[test]
+    fn the_committed_lock_parses_and_is_in_canonical_form() {
+        let text = std::fs::read_to_string(Lock::path()).unwrap();
+        let lock = Lock::parse(&text).unwrap();
+        assert_eq!(lock.format(), text);
+        assert!(!lock.section("guest").unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_security_archive_is_known_by_its_pool() {
+        let mut p = package("a");
+        assert!(!p.is_security());
+        p.path = "pool/updates/main/a/a_1_amd64.deb".into();
+        assert!(p.is_security());
+    }
+}

@@ -1,0 +1,162 @@
+//! Getting package files: by path from the lock, or in apt's current version when they have left the archive.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::apt::{self, Apt, Download, Suite};
+use crate::cache::Cache;
+use crate::host;
+use crate::lock::{Lock, Package};
+use crate::mirror::Mirror;
+
+/// Section of the lock with the guest's programs.
+pub const GUEST_SECTION: &str = "guest";
+
+/// What the guest is made of; apt adds what these need.
+pub const GUEST_PACKAGES: &[&str] = &[
+    "bash",
+    "bsdextrautils",
+    "busybox-static",
+    "coreutils",
+    "dash",
+    "diffutils",
+    "e2fsprogs",
+    "findutils",
+    "fio",
+    "grep",
+    "gzip",
+    "hostname",
+    "iproute2",
+    "kmod",
+    "libcap2-bin",
+    "mawk",
+    "mount",
+    "netbase",
+    "nfs-common",
+    "nfs-kernel-server",
+    "procps",
+    "psmisc",
+    "python3-minimal",
+    "rpcbind",
+    "sed",
+    "tar",
+    "util-linux",
+];
+
+/// A package file on disk.
+#[derive(Clone, Debug)]
+pub struct Deb {
+    pub name: String,
+    pub file: PathBuf,
+}
+
+/// Where packages come from and where they are kept.
+pub struct Source<'a> {
+    pub cache: &'a Cache,
+    pub mirror: Mirror,
+}
+
+impl Source<'_> {
+    /// Every package of a list. `refresh` names the current replacement of a list that has left the archive.
+    pub fn debs(
+        &self,
+        packages: &[Package],
+        refresh: impl Fn() -> Result<Vec<Package>>,
+    ) -> Result<Vec<Deb>> {
+        if let Err(error) = self.fetch(packages) {
+            host::say(format_args!("warning: {error:#}"));
+            host::say(
+                "warning: the archive no longer has what the lock file names; taking its current versions",
+            );
+            let current = refresh()?;
+            self.fetch(&current)?;
+            return Ok(current.iter().map(|p| self.deb(p)).collect());
+        }
+        Ok(packages.iter().map(|p| self.deb(p)).collect())
+    }
+
+    fn deb(&self, package: &Package) -> Deb {
+        Deb {
+            name: package.name.clone(),
+            file: self.cache.dir("debs").join(package.cache_name()),
+        }
+    }
+
+    /// Brings every package into the cache; what is there already is verified again.
+    fn fetch(&self, packages: &[Package]) -> Result<()> {
+        let mut missing = Vec::new();
+        for package in packages {
+            let file = self.deb(package).file;
+            if file.is_file() && host::sha256_file(&file)? != package.sha256 {
+                fs::remove_file(&file)?;
+            }
+            if !file.is_file() {
+                missing.push(package);
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let bytes: u64 = missing.iter().map(|p| p.bytes).sum();
+        host::say(format_args!(
+            "downloading {} packages, {} MB ...",
+            missing.len(),
+            bytes.div_ceil(1_000_000)
+        ));
+        let temporary = tempfile::Builder::new()
+            .prefix(".getting-")
+            .tempdir_in(self.cache.dir("debs"))?;
+        let downloads: Vec<Download> = missing
+            .iter()
+            .map(|p| Download {
+                address: self.mirror.address(&p.path, p.is_security()),
+                sha256: p.sha256.clone(),
+                target: temporary.path().join(p.cache_name()),
+            })
+            .collect();
+        let result = apt::download(&downloads);
+        // What did arrive was verified, and need not be fetched again.
+        for download in downloads.iter().filter(|d| d.target.is_file()) {
+            if let Some(name) = download.target.file_name() {
+                fs::rename(&download.target, self.cache.dir("debs").join(name))?;
+            }
+        }
+        result.context("cannot get all packages")
+    }
+
+    pub fn apt(&self, suite: Suite) -> Result<Apt> {
+        Apt::open(self.cache, &self.mirror, suite)
+    }
+}
+
+/// The guest's packages: the lock's, and for extra names what they need beyond it.
+pub fn guest(source: &Source, lock: &Lock, extra: &[String]) -> Result<Vec<Deb>> {
+    let locked = lock.section(GUEST_SECTION)?;
+    let base: Vec<String> = GUEST_PACKAGES.iter().map(|s| s.to_string()).collect();
+    let wanted: Vec<String> = base.iter().chain(extra).cloned().collect();
+    if extra.is_empty() {
+        return source.debs(locked, || source.apt(apt::GUEST)?.resolve(&wanted));
+    }
+    let resolved = source.apt(apt::GUEST)?.resolve(&wanted)?;
+    let have: HashSet<&str> = locked.iter().map(|p| p.name.as_str()).collect();
+    let mut all = locked.to_vec();
+    all.extend(
+        resolved
+            .iter()
+            .filter(|p| !have.contains(p.name.as_str()))
+            .cloned(),
+    );
+    source.debs(&all, || Ok(resolved.clone()))
+}
+
+/// Unpacks package files into a directory, without running anything of theirs.
+pub fn extract(debs: &[Deb], dir: &Path) -> Result<()> {
+    for deb in debs {
+        host::run(host::as_root("dpkg-deb").arg("-x").arg(&deb.file).arg(dir))
+            .with_context(|| format!("cannot unpack {}", deb.name))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,246 @@
+//! `cargo vm run` and `cargo vm fetch`.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::accel::{self, Accel};
+use crate::cache::Cache;
+use crate::cli::{Guest, Run};
+use crate::console::Console;
+use crate::host;
+use crate::initrd;
+use crate::kernel::{Built, Kernel};
+use crate::lock::Lock;
+use crate::mirror::Mirror;
+use crate::packages::Source;
+use crate::payload::Payload;
+use crate::qemu::Machine;
+use crate::rootfs::Root;
+use crate::session::{self, Outcome, Report, Sinks};
+use crate::trackiops;
+use crate::{FAILED, TIMED_OUT};
+
+/// A call that cannot be carried out as it was made.
+#[derive(Debug)]
+pub struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Everything a boot needs, on disk.
+pub struct Fetched {
+    cache: Cache,
+    kernel: Built,
+    root: PathBuf,
+}
+
+/// Gets and builds what is not in the cache.
+pub fn fetch(guest: &Guest) -> Result<Fetched> {
+    host::ensure_tools()?;
+    let cache = Cache::open()?;
+    let lock = Lock::read()?;
+    let kernel = Kernel::by_name(&guest.kernel)?;
+    let extra = guest.extra();
+    let root = Root { extra: &extra };
+    if let (Some(kernel), Some(root)) = (kernel.cached(&cache, &lock)?, root.cached(&cache, &lock)?)
+    {
+        return Ok(Fetched {
+            cache,
+            kernel,
+            root,
+        });
+    }
+    let held = cache.lock()?;
+    let source = Source {
+        cache: &cache,
+        mirror: Mirror::find()?,
+    };
+    // Another process may have built either while we waited.
+    let kernel = match kernel.cached(&cache, &lock)? {
+        Some(kernel) => kernel,
+        None => kernel.build(&source, &lock)?,
+    };
+    let root = match root.cached(&cache, &lock)? {
+        Some(root) => root,
+        None => root.build(&source, &lock)?,
+    };
+    drop(held);
+    Ok(Fetched {
+        cache,
+        kernel,
+        root,
+    })
+}
+
+impl Fetched {
+    fn machine(&self, accel: Accel, cpus: u32, memory_mib: u32) -> Result<Machine> {
+        Ok(Machine {
+            accel,
+            cpus,
+            memory_mib,
+            vmlinuz: self.kernel.vmlinuz.clone(),
+            initrd: initrd::get(&self.cache, &self.kernel, &self.root.join("busybox"))?,
+            root_image: self.root.join("root.img"),
+            modules_image: self.kernel.modules_image.clone(),
+        })
+    }
+
+    /// Whether a guest with NFS comes up under KVM and runs a program.
+    fn kvm_works(&self) -> Result<bool> {
+        let script = tempfile::NamedTempFile::new()?;
+        let payload = Payload {
+            script: script.path(),
+            args: &[],
+            add: &[],
+            trackiops: None,
+            nfs: "4.2",
+            timeout_s: 5,
+            collect: false,
+        };
+        let machine = self.machine(Accel::Kvm, 2, 1024)?.start(payload.disk()?)?;
+        let sinks = Sinks {
+            stdout: Box::new(std::io::sink()),
+            stderr: Box::new(std::io::sink()),
+            out: None,
+        };
+        let report = session::follow(
+            machine,
+            sinks,
+            Duration::from_secs(5),
+            Some(accel::PROOF_LIMIT),
+        );
+        Ok(report.outcome == Outcome::Exited(0))
+    }
+}
+
+/// Boots a guest, runs the script, and returns the status to exit with.
+pub fn run(run: &Run) -> Result<u8> {
+    check(run)?;
+    let began = Instant::now();
+    let fetched = fetch(&run.guest)?;
+    let binary = trackiops::binary(run.quiet)?;
+    let accel = Accel::choose(&fetched.cache, || fetched.kvm_works().unwrap_or(false))?;
+    let payload = Payload {
+        script: &run.script,
+        args: &run.args,
+        add: &run.add,
+        trackiops: Some(&binary),
+        nfs: run.nfs(),
+        timeout_s: run.timeout,
+        collect: run.out.is_some(),
+    };
+    let machine = fetched.machine(accel, run.cpus, run.mem)?;
+    let payload = payload.disk()?;
+    if !run.quiet {
+        let what = if run.no_nfs {
+            "no NFS".into()
+        } else {
+            format!("NFS {}", run.nfs())
+        };
+        let (release, accel) = (&fetched.kernel.release, accel.name());
+        host::say(format_args!(
+            "booting {release}, {what}, {} CPUs, {accel}",
+            run.cpus
+        ));
+    }
+    let sinks = Sinks {
+        stdout: Box::new(std::io::stdout()),
+        stderr: Box::new(std::io::stderr()),
+        out: run.out.as_deref(),
+    };
+    let prepared = began.elapsed();
+    let report = session::follow(
+        machine.start(payload)?,
+        sinks,
+        Duration::from_secs(run.timeout),
+        None,
+    );
+    finish(run, &fetched.cache, report, prepared, began)
+}
+
+/// What can be said before anything is built.
+fn check(run: &Run) -> Result<()> {
+    if !run.script.is_file() {
+        return Err(Usage(format!("no script {}", run.script.display())).into());
+    }
+    for path in &run.add {
+        if !path.exists() {
+            return Err(Usage(format!("cannot add {}: it does not exist", path.display())).into());
+        }
+    }
+    match &run.out {
+        Some(out) if out.exists() && !out.is_dir() => {
+            Err(Usage(format!("--out {} is not a directory", out.display())).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn finish(
+    run: &Run,
+    cache: &Cache,
+    report: Report,
+    prepared: Duration,
+    began: Instant,
+) -> Result<u8> {
+    if let Some(path) = &run.console {
+        fs::write(path, report.console.text())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let (Some(started), false) = (report.script_started, run.quiet) {
+        host::say(format_args!(
+            "script started after {:.1} s, {:.1} s in all",
+            (prepared + started).as_secs_f64(),
+            began.elapsed().as_secs_f64()
+        ));
+    }
+    match report.outcome {
+        Outcome::Exited(status) => {
+            report.results?;
+            Ok(u8::try_from(status).unwrap_or(FAILED))
+        }
+        Outcome::TimedOut => {
+            show(cache, &report.console);
+            host::say(format_args!(
+                "failed: the script was still running after {} s",
+                run.timeout
+            ));
+            Ok(TIMED_OUT)
+        }
+        Outcome::Failed(cause) => {
+            show(cache, &report.console);
+            host::say(format_args!("failed: {cause}"));
+            Ok(FAILED)
+        }
+    }
+}
+
+/// The console's last lines; all of it is kept in a file.
+fn show(cache: &Cache, console: &Console) {
+    let path = cache.dir("console").join("last-failure.log");
+    let mut text = String::from("vm: the console's last lines:\n");
+    for line in console.tail() {
+        text.push_str(&format!("    {line}\n"));
+    }
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    if keep(&path, console.text()).is_ok() {
+        host::say(format_args!("the whole console is in {}", path.display()));
+    }
+}
+
+fn keep(path: &Path, text: &[u8]) -> Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(text)?;
+    file.persist(path)?;
+    Ok(())
+}
