@@ -1,0 +1,56 @@
+# Two commands do the main jobs: `make demo` and `make test`. Each installs what it needs.
+
+CARGO ?= cargo
+
+.PHONY: help demo test test-long lint unit guest ebpf ebpf-check release deny setup python
+
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make demo        record a real workload on real NFS in a small emulated machine, then ask about it
+demo: setup
+	@scripts/demo.sh
+
+## make test        format, lints, kernel object, unit and integration tests, then tests in guests
+test: lint unit guest
+	@echo "==> all tests passed"
+
+## make test-long   make test, and what takes longer
+test-long: test ebpf-check deny
+
+lint: setup
+	@echo "==> format and lints"
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@echo "==> the committed kernel object belongs to its sources"
+	@collector-ebpf/build.sh check-sources
+
+unit: setup
+	@echo "==> unit and integration tests"
+	$(CARGO) test --workspace --locked
+
+guest: setup python
+	@echo "==> tests in guests: real kernels, real NFS"
+	@TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked --test guest -- --ignored --test-threads=1 --nocapture
+
+## make release     the binary: target/release/trackiops
+release: setup
+	$(CARGO) build --release --locked
+
+## make ebpf        rebuild the kernel object, installing the toolchain that it needs
+ebpf:
+	@collector-ebpf/build.sh build
+
+## make ebpf-check  rebuild the kernel object and compare bytes, where the recorded toolchain can be had
+ebpf-check:
+	@collector-ebpf/build.sh check
+
+## make deny        licences, sources and bans of all dependencies
+deny: setup
+	@scripts/deny.sh
+
+setup:
+	@scripts/setup.sh
+
+python: setup
+	@scripts/python.sh >/dev/null

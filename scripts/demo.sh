@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Records a real mixed workload on real NFS in an emulated machine, brings the store out, and asks it
+# questions on this machine.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+show() {
+    printf '\n\033[1m$ trackiops %s\033[0m\n' "$*" | { [ -t 1 ] && cat || sed 's/\x1b\[[0-9;]*m//g'; }
+    "$trackiops" "$@"
+}
+
+out=${1:-demo/out}
+rm -rf "$out"
+echo "==> building trackiops, then recording in a guest (the first run fetches a kernel and a small Debian root)"
+cargo build --release --locked
+trackiops=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/trackiops
+cargo vm run --kernel 6.12 --out "$out" demo/workload.sh
+
+echo
+echo "==> the store, as it came out of the guest: $out/store"
+find "$out/store" -type f -printf '%8s  %P\n' | sort -k2 | head -n 8
+echo "    ... $(find "$out/store" -name '*.parquet' | wc -l) Parquet files and a catalog, $(du -sh "$out/store" | cut -f1) in all"
+echo
+echo "==> which files moved the most?"
+show query --store "$out/store" --step all --top 5
+echo
+echo "==> what happened to the database when the backup began?"
+show query --store "$out/store" --file /mnt/nfs/db/orders.db --step 1s

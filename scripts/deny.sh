@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Holds the dependencies against deny.toml. Advisories need a database from the network and are left
+# to whoever has it (`cargo deny check`).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/trackiops/tools
+export PATH=$tools/bin:$PATH
+if ! command -v cargo-deny >/dev/null; then
+    echo "deny: installing cargo-deny into the cache (some minutes)" >&2
+    cargo install --quiet --locked cargo-deny --root "$tools"
+fi
+cargo deny --offline check licenses bans sources

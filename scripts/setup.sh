@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Makes sure of what building and testing need, before anything slow begins. Installs Debian packages
+# where it may; says plainly what is missing where it may not.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { echo "setup: $*" >&2; }
+
+rust_needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+if ! command -v cargo >/dev/null; then
+    say "cargo is missing: install Rust $rust_needed or newer (https://rustup.rs), then run this again"
+    exit 1
+fi
+rust_here=$(rustc --version | awk '{print $2}')
+if [ "$(printf '%s\n' "$rust_needed" "${rust_here%%-*}" | sort -V | head -n1)" != "$rust_needed" ]; then
+    say "Rust $rust_here is too old: $rust_needed or newer is needed (rustup update stable)"
+    exit 1
+fi
+for component in fmt clippy; do
+    cargo "$component" --version >/dev/null 2>&1 || {
+        say "cargo $component is missing: rustup component add rustfmt clippy"
+        exit 1
+    }
+done
+
+packages=()
+command -v cc >/dev/null || packages+=(build-essential)
+command -v git >/dev/null || packages+=(git)
+python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
+[ ${#packages[@]} -eq 0 ] && exit 0
+
+if ! command -v apt-get >/dev/null || [ "$(id -u)" -ne 0 ]; then
+    say "missing: ${packages[*]}; install them, or run this as root on Debian or Ubuntu"
+    exit 1
+fi
+say "installing ${packages[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update
+apt-get -qq install --no-install-recommends -y "${packages[@]}" >/dev/null

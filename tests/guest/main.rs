@@ -1,0 +1,11 @@
+//! The promises of the recorder, held against real kernels with a real NFS server.
+//!
+//! Each guest runs one script of `scripts/`; the checks run here, on what the script brought back.
+//! They take minutes and need root, so they are ignored unless asked for: `make test` does.
+
+mod errors;
+mod latency;
+mod lifecycle;
+mod mountstats;
+mod run;
+mod workloads;

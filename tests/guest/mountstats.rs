@@ -1,0 +1,105 @@
+//! The ground truth: `/proc/self/mountstats` (fs/nfs/super.c, net/sunrpc/stats.c).
+
+use std::collections::BTreeMap;
+
+/// What one mount's statistics say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountCounters {
+    /// Bytes read from the server: field 5 of `bytes:`.
+    pub server_read_bytes: u64,
+    /// Bytes written to the server: field 6 of `bytes:`.
+    pub server_written_bytes: u64,
+    /// Per operation its 9 or more numbers.
+    pub ops: BTreeMap<String, Vec<u64>>,
+}
+
+impl MountCounters {
+    /// Sum of a field over operations.
+    fn total(&self, ops: &[&str], field: usize) -> u64 {
+        ops.iter().filter_map(|op| self.ops.get(*op)).map(|numbers| numbers[field]).sum()
+    }
+
+    /// Completed READ requests, READ_PLUS included.
+    pub fn reads(&self) -> u64 {
+        self.total(&["READ", "READ_PLUS"], 0)
+    }
+
+    /// Completed WRITE requests.
+    pub fn writes(&self) -> u64 {
+        self.total(&["WRITE"], 0)
+    }
+
+    /// Transmissions beyond one per request.
+    pub fn retransmissions(&self) -> u64 {
+        let ops = ["READ", "READ_PLUS", "WRITE"];
+        self.total(&ops, 1).saturating_sub(self.total(&ops, 0))
+    }
+
+    /// Mean time from a request's creation to its completion, ms.
+    pub fn execute_ms_mean(&self) -> f64 {
+        let ops = ["READ", "READ_PLUS", "WRITE"];
+        self.total(&ops, 7) as f64 / self.total(&ops, 0) as f64
+    }
+}
+
+/// Statistics by mount point.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mountstats {
+    pub mounts: BTreeMap<String, (String, MountCounters)>,
+}
+
+impl Mountstats {
+    /// Parses the NFS mounts of the file.
+    pub fn parse(text: &str) -> Self {
+        let mut mounts = BTreeMap::new();
+        let mut current: Option<&mut (String, MountCounters)> = None;
+        for line in text.lines() {
+            if let Some(device) = line.strip_prefix("device ") {
+                let words: Vec<&str> = device.split(' ').collect();
+                let nfs = words.get(6).is_some_and(|fstype| fstype.starts_with("nfs") && *fstype != "nfsd");
+                current = nfs.then(|| {
+                    let entry = (words[0].to_owned(), MountCounters::default());
+                    mounts.entry(words[3].to_owned()).insert_entry(entry).into_mut()
+                });
+            } else if let (Some((_, counters)), Some((key, values))) = (&mut current, line.trim().split_once(':')) {
+                let numbers: Vec<u64> = values.split_whitespace().map_while(|v| v.parse().ok()).collect();
+                if key == "bytes" {
+                    (counters.server_read_bytes, counters.server_written_bytes) = (numbers[4], numbers[5]);
+                } else if numbers.len() >= 8 && key.chars().all(|c| c.is_ascii_uppercase() || c == '_') {
+                    counters.ops.insert(key.to_owned(), numbers);
+                }
+            }
+        }
+        Self { mounts }
+    }
+
+    /// What was counted since an earlier snapshot. A mount that it lacks counts from zero.
+    pub fn since(mut self, before: &Self) -> Self {
+        for (mount_point, (_, counters)) in &mut self.mounts {
+            let Some((_, old)) = before.mounts.get(mount_point) else { continue };
+            counters.server_read_bytes -= old.server_read_bytes;
+            counters.server_written_bytes -= old.server_written_bytes;
+            for (op, numbers) in &mut counters.ops {
+                if let Some(old) = old.ops.get(op) {
+                    numbers.iter_mut().zip(old).for_each(|(new, old)| *new -= old);
+                }
+            }
+        }
+        self
+    }
+}
+
+#[test]
+fn mountstats_are_read_as_the_kernel_prints_them() {
+    let text = "device proc mounted on /proc with fstype proc\n\
+        device 127.0.0.1:/exp mounted on /mnt/nfs with fstype nfs4 statvers=1.1\n\
+        \tbytes:\t1 2 3 4 500 600 7 8 \n\tper-op statistics\n\
+        \t        NULL: 1 1 0 44 24 0 0 0 0\n\t        READ: 10 12 0 1 2 3 4 5 0\n\t   READ_PLUS: 5 5 0 1 2 3 4 10 0\n";
+    let parsed = Mountstats::parse(text);
+    let (device, counters) = &parsed.mounts["/mnt/nfs"];
+    assert_eq!((device.as_str(), parsed.mounts.len()), ("127.0.0.1:/exp", 1));
+    assert_eq!((counters.server_read_bytes, counters.server_written_bytes), (500, 600));
+    assert_eq!((counters.reads(), counters.writes(), counters.retransmissions()), (15, 0, 2));
+    let none = parsed.clone().since(&parsed);
+    assert_eq!(none.mounts["/mnt/nfs"].1.reads(), 0);
+}

@@ -1,0 +1,109 @@
+//! Runs a script in a guest, once per test run, and reads what it brought back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::mountstats::Mountstats;
+
+/// What a script left in `$OUT`.
+pub struct Run {
+    pub out: PathBuf,
+}
+
+/// One JSON object of `trackiops query`.
+pub type Answer = serde_json::Map<String, Value>;
+
+impl Run {
+    /// Boots a guest and runs `scripts/<name>.sh`; panics with the reason when that fails.
+    pub fn script(name: &str, flags: &[&str]) -> Self {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/scripts");
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest").join(name);
+        // What an earlier run left must not be taken for this one's.
+        let _ = fs::remove_dir_all(&out);
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .args(["vm", "run", "--kernel", "6.12", "--timeout", "300"])
+            .args(flags)
+            .arg("--out")
+            .arg(&out)
+            .arg("--add")
+            .arg(scripts.join("lib.sh"))
+            .arg(scripts.join(format!("{name}.sh")))
+            .status()
+            .expect("cargo vm can be started");
+        assert!(status.success(), "the guest script {name}.sh failed: {status}");
+        Self { out }
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.out.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    pub fn json(&self, name: &str) -> Value {
+        let text = self.text(name);
+        // fio may write notes before its JSON.
+        let start = text.find('{').unwrap_or(0);
+        serde_json::from_str(&text[start..]).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// What the kernel counted between two snapshots.
+    pub fn mountstats(&self, before: &str, after: &str) -> Mountstats {
+        let parse = |name: &str| Mountstats::parse(&self.text(&format!("mountstats.{name}")));
+        parse(after).since(&parse(before))
+    }
+
+    /// Fileid of each file on NFS by its path.
+    pub fn files(&self) -> BTreeMap<String, u64> {
+        let text = self.text("files");
+        let parse = |line: &str| {
+            let mut fields = line.splitn(3, '\t');
+            let fileid = fields.next()?.parse().ok()?;
+            Some((fields.nth(1)?.to_owned(), fileid))
+        };
+        text.lines().filter_map(parse).collect()
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.out.join("store")
+    }
+
+    /// Answers of `trackiops query` on the host about the store that came back.
+    pub fn query(&self, flags: &[&str]) -> Vec<Answer> {
+        let output = self.query_output(flags);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        answers(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    pub fn query_output(&self, flags: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_trackiops"))
+            .args(["query", "--format", "json", "--store"])
+            .arg(self.store())
+            .args(flags)
+            .output()
+            .expect("trackiops can be started")
+    }
+}
+
+/// Parses one JSON object per line.
+pub fn answers(text: &str) -> Vec<Answer> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
+}
+
+/// A number of an answer; null is 0.
+pub fn number(answer: &Answer, key: &str) -> f64 {
+    match answer.get(key) {
+        Some(Value::Null) => 0.0,
+        Some(value) => value.as_f64().unwrap_or_else(|| panic!("{key} is no number: {value}")),
+        None => panic!("no column {key}"),
+    }
+}
+
+/// The sum of a column.
+pub fn sum(answers: &[Answer], key: &str) -> u64 {
+    answers.iter().map(|a| number(a, key) as u64).sum()
+}

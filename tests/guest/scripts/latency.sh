@@ -1,0 +1,33 @@
+# fio's own completion latency beside the recorder's, then a slow and a fast server side by side.
+. /work/lib.sh
+
+start_recorder
+snapshot before
+for jobs in 1 8 64; do
+    fio --name="lat$jobs" --directory=/mnt/nfs --rw=randrw --bs=4k --size=1m --numjobs="$jobs" --direct=1 --thread \
+        --ioengine=psync --time_based --runtime=6 --group_reporting --output-format=json --output="$OUT/lat$jobs.json"
+    snapshot "lat$jobs"
+done
+
+# A second way to the same machine, 20 ms away: all that goes to or comes from 127.0.0.2.
+mkdir -p /exp2 /mnt/slow
+mount -t tmpfs -o size=64m tmpfs /exp2
+exportfs -o rw,no_root_squash,insecure,fsid=2 '*:/exp2'
+modprobe -a sch_prio sch_netem cls_u32
+tc qdisc add dev lo root handle 1: prio bands 4
+tc qdisc add dev lo parent 1:4 handle 40: netem delay 10ms
+tc filter add dev lo parent 1: protocol ip u32 match ip dst 127.0.0.2 flowid 1:4
+tc filter add dev lo parent 1: protocol ip u32 match ip src 127.0.0.2 flowid 1:4
+mount -t nfs -o vers=4.2 127.0.0.2:/exp2 /mnt/slow
+
+# Threads of one process, some of them alternating between the two files.
+fio --ioengine=psync --direct=1 --bs=4k --rw=randrw --thread --time_based --runtime=8 --size=1m \
+    --name=slow --numjobs=4 --filename=/mnt/slow/slow.bin \
+    --name=fast --numjobs=4 --filename=/mnt/nfs/fast.bin \
+    --name=both --numjobs=4 --filename=/mnt/slow/slow.bin:/mnt/nfs/fast.bin --file_service_type=roundrobin \
+    --output-format=json --output="$OUT/mixed.json"
+snapshot after
+list_files /mnt/nfs /mnt/slow
+stop_recorder TERM
+tc qdisc del dev lo root
+keep_store

@@ -1,0 +1,49 @@
+# Sourced by the guest scripts: starting and stopping the recorder, snapshots of the ground truth.
+set -euo pipefail
+
+STORE=${STORE:-/var/tmp/store}
+
+# wait_for SECONDS COMMAND...: until the command succeeds.
+wait_for() {
+    local left=$(($1 * 10))
+    shift
+    until "$@"; do
+        ((left-- > 0)) || { echo "gave up waiting for: $*" >&2; return 1; }
+        sleep 0.1
+    done
+}
+
+# start_recorder [FLAG...]: returns once every probe is attached.
+start_recorder() {
+    trackiops record --store "$STORE" --ready-file /run/trackiops.ready "$@" 2>>"$OUT/record.err" &
+    RECORDER=$!
+    wait_for 60 test -s /run/trackiops.ready || { cat "$OUT/record.err" >&2; return 1; }
+}
+
+# stop_recorder [SIGNAL]: its exit status is this function's.
+stop_recorder() {
+    kill -"${1:-INT}" "$RECORDER"
+    wait "$RECORDER"
+}
+
+# snapshot NAME: the kernel's own statistics, with nothing in flight.
+snapshot() {
+    sync
+    sleep 0.5
+    cp /proc/self/mountstats "$OUT/mountstats.$1"
+}
+
+# list_files: fileid, size and path of every file on NFS, for the checks on the host.
+list_files() {
+    find "$@" -type f -printf '%i\t%s\t%p\n' >"$OUT/files"
+}
+
+keep_store() {
+    mkdir -p "$OUT/store"
+    cp -a "$STORE/." "$OUT/store/"
+}
+
+drop_caches() {
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+}

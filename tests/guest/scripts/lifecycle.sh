@@ -1,0 +1,55 @@
+# Stopping, being killed, starting again, being asked while at work, and everything that can be wrong.
+. /work/lib.sh
+
+# expect NAME COMMAND...: keeps status and messages of a command for the checks on the host.
+expect() {
+    local name=$1 status=0
+    shift
+    timeout 60 "$@" >"$OUT/$name.out" 2>"$OUT/$name.err" || status=$?
+    echo "$status" >"$OUT/$name.status"
+}
+
+write_some() {
+    dd if=/dev/zero of=/mnt/nfs/some.bin bs=64k count="$1" oflag=direct conv=notrunc 2>/dev/null
+}
+
+# --- a recording that is asked while at work, then killed, then continued --------------------------
+start_recorder
+write_some 32
+# Every closed window is in the answer, at most 2 s old.
+sleep 2
+expect live trackiops query --store "$STORE" --step all --format json
+expect second trackiops record --store "$STORE" --duration 1s
+kill -KILL "$RECORDER"
+wait "$RECORDER" || true
+sleep 3
+start_recorder
+write_some 16
+stop_recorder TERM
+ls "$STORE/journal" >"$OUT/journals"
+expect paper trackiops record --store /var/tmp/paper --duration 4s --stdout paper &
+sleep 2
+write_some 8
+wait
+keep_store
+
+# --- what can be wrong -----------------------------------------------------------------------------
+expect newer bash -c 'cp -a /var/tmp/store /var/tmp/newer; rm -f /var/tmp/newer/catalog.db-*
+    printf "\x00\x00\x03\xe7" | dd of=/var/tmp/newer/catalog.db bs=1 seek=60 conv=notrunc 2>/dev/null
+    trackiops record --store /var/tmp/newer --duration 1s'
+mkdir -p /var/tmp/readonly && mount -t tmpfs -o ro tmpfs /var/tmp/readonly
+expect unwritable trackiops record --store /var/tmp/readonly/store --duration 1s
+mkdir -p /var/tmp/foreign && touch /var/tmp/foreign/thesis.tex
+expect foreign trackiops record --store /var/tmp/foreign --duration 1s
+expect nfs_store trackiops record --store /mnt/nfs/store --duration 1s
+expect nfs_store_allowed trackiops record --store /mnt/nfs/store --allow-nfs-store --duration 1s
+expect flags trackiops record --store /var/tmp/x --granularity 7s --duration 1s
+expect nesting trackiops record --store /var/tmp/x --granularity 2s,5s --duration 1s
+expect user setpriv --reuid 1000 --regid 1000 --clear-groups --inh-caps=-all \
+    trackiops record --store /tmp/user --duration 1s
+expect capabilities setpriv --bounding-set -sys_admin,-bpf,-perfmon --inh-caps=-all \
+    trackiops record --store /var/tmp/y --duration 1s
+umount /mnt/nfs
+umount /sys/kernel/tracing
+umount /sys/kernel/debug 2>/dev/null || true
+expect no_tracefs trackiops record --store /var/tmp/z --duration 1s
