@@ -103,6 +103,16 @@ pub struct Run {
     #[arg(long, value_name = "PATH")]
     pub add: Vec<PathBuf>,
 
+    /// More words for the kernel's command line, such as lockdown=confidentiality
+    #[arg(
+        long,
+        value_name = "WORDS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub append: String,
+
     /// Where to keep the guest's console
     #[arg(long, value_name = "FILE")]
     pub console: Option<PathBuf>,

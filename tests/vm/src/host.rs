@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 /// What the machinery needs on the host: a path that proves presence, and Debian's package for it.
 const NEEDED: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
-    ("mke2fs", "e2fsprogs"),
+    ("mksquashfs", "squashfs-tools"),
     ("dpkg-deb", "dpkg"),
     ("depmod", "kmod"),
     ("xz", "xz-utils"),

@@ -13,7 +13,7 @@ use crate::lock::{Lock, Package};
 use crate::packages::{self, Source};
 
 /// Raised when the way a kernel entry is made changes.
-const RECIPE: u32 = 1;
+const RECIPE: u32 = 2;
 
 /// A kernel that can be asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -119,19 +119,17 @@ pub struct Built {
     /// Full release, for example `6.12.107+deb13-amd64`.
     pub release: String,
     pub vmlinuz: PathBuf,
-    /// ext4 image to mount at /usr/lib/modules.
+    /// squashfs image to mount at /usr/lib/modules.
     pub modules_image: PathBuf,
     /// Module files needed before the root can be mounted, in order of loading.
     pub early_modules: Vec<PathBuf>,
 }
 
-/// Loaded by the initrd: the disks, the file systems on them, the channels to the host. ext4 asks for
-/// crc32c by name at mount, which `modules.dep` does not know.
+/// Loaded by the initrd: the disks, the file systems on them, the channels to the host.
 const EARLY: &[&str] = &[
     "virtio_pci",
     "virtio_blk",
-    "crc32c_generic",
-    "ext4",
+    "squashfs",
     "overlay",
     "virtio_console",
 ];
@@ -262,7 +260,7 @@ fn fill(tree: &Path, dir: &Path) -> Result<()> {
         list.push('\n');
     }
     fs::write(dir.join("early"), list)?;
-    image::ext4(&modules, &dir.join("modules.img"))
+    image::squashfs(&modules, &dir.join("modules.img"))
 }
 
 fn only_entry(dir: &Path) -> Result<String> {

@@ -15,7 +15,7 @@ use crate::host;
 /// Thresholds fit an emulated CPU on a shared host: a vCPU thread can lose the processor for seconds.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=5 printk.time=1 panic=-1 oops=panic softlockup_panic=1 \
     watchdog_thresh=30 workqueue.watchdog_thresh=120 rcupdate.rcu_cpu_stall_timeout=120 nokaslr mitigations=off \
-    nmi_watchdog=0 random.trust_cpu=on";
+    nmi_watchdog=0 random.trust_cpu=on cryptomgr.notests";
 
 /// A machine to boot.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Machine {
     pub accel: Accel,
     pub cpus: u32,
     pub memory_mib: u32,
+    /// More words for the kernel's command line.
+    pub append: String,
     pub vmlinuz: PathBuf,
     pub initrd: PathBuf,
     pub root_image: PathBuf,
@@ -105,7 +107,7 @@ impl Machine {
             ("-m", self.memory_mib.to_string()),
             ("-kernel", self.vmlinuz.display().to_string()),
             ("-initrd", self.initrd.display().to_string()),
-            ("-append", KERNEL_ARGUMENTS.to_string()),
+            ("-append", format!("{KERNEL_ARGUMENTS} {}", self.append)),
         ] {
             arguments.push(option.into());
             arguments.push(value);

@@ -13,7 +13,7 @@ use crate::lock::Lock;
 use crate::packages::{self, GUEST_PACKAGES, GUEST_SECTION, Source};
 
 /// Raised when the way a root is made changes.
-const RECIPE: u32 = 1;
+const RECIPE: u32 = 2;
 
 /// Never read in the guest.
 const DROPPED: &[&str] = &[
@@ -37,7 +37,10 @@ const FILES: &[(&str, &str)] = &[
         "etc/exports",
         "/exp *(rw,no_root_squash,insecure,no_subtree_check,fsid=1)\n",
     ),
-    ("etc/nfs.conf", "[nfsd]\ngrace-time=10\nlease-time=10\n"),
+    (
+        "etc/nfs.conf",
+        "[general]\npipefs-directory=/run/rpc_pipefs\n[nfsd]\ngrace-time=10\nlease-time=10\n",
+    ),
     ("etc/pam.d/common-auth", "auth required pam_permit.so\n"),
     (
         "etc/pam.d/common-account",
@@ -142,7 +145,7 @@ impl Root<'_> {
             configure(tree)?;
             host::run(host::as_root("ldconfig").arg("-r").arg(tree))
                 .context("cannot make the linker's cache")?;
-            image::ext4(tree, &dir.join("root.img"))
+            image::squashfs(tree, &dir.join("root.img"))
         })
     }
 }

@@ -82,11 +82,12 @@ pub fn fetch(guest: &Guest) -> Result<Fetched> {
 }
 
 impl Fetched {
-    fn machine(&self, accel: Accel, cpus: u32, memory_mib: u32) -> Result<Machine> {
+    fn machine(&self, accel: Accel, cpus: u32, memory_mib: u32, append: &str) -> Result<Machine> {
         Ok(Machine {
             accel,
             cpus,
             memory_mib,
+            append: append.into(),
             vmlinuz: self.kernel.vmlinuz.clone(),
             initrd: initrd::get(&self.cache, &self.kernel, &self.root.join("busybox"))?,
             root_image: self.root.join("root.img"),
@@ -106,7 +107,9 @@ impl Fetched {
             timeout_s: 5,
             collect: false,
         };
-        let machine = self.machine(Accel::Kvm, 2, 1024)?.start(payload.disk()?)?;
+        let machine = self
+            .machine(Accel::Kvm, 2, 1024, "")?
+            .start(payload.disk()?)?;
         let sinks = Sinks {
             stdout: Box::new(std::io::sink()),
             stderr: Box::new(std::io::sink()),
@@ -138,7 +141,7 @@ pub fn run(run: &Run) -> Result<u8> {
         timeout_s: run.timeout,
         collect: run.out.is_some(),
     };
-    let machine = fetched.machine(accel, run.cpus, run.mem)?;
+    let machine = fetched.machine(accel, run.cpus, run.mem, &run.append)?;
     let payload = payload.disk()?;
     if !run.quiet {
         let what = if run.no_nfs {
