@@ -1,1 +1,34 @@
-//! trackiops-store
+//! What TrackIOps keeps on disk.
+//!
+//! ```text
+//! closed windows -> journal (append, CRC, fsync) -> seal -> segments (Parquet) -> catalog (SQLite)
+//! ```
+//!
+//! [`Writer`] is the recorder's side and [`Snapshot`] the reader's. Both may be at work on the same
+//! store at once, in different processes; of writers there is one. Rows are mergeable partial
+//! aggregates: several rows of the same file and window, in one segment or in several, add up.
+
+pub mod batch;
+mod catalog;
+mod error;
+mod file_index;
+mod journal;
+mod layout;
+mod lock;
+mod options;
+mod recovery;
+mod seal;
+mod sealer;
+mod segment;
+mod snapshot;
+mod units;
+mod varint;
+mod writer;
+
+pub use error::StoreError;
+pub use file_index::FileIndex;
+pub use layout::Dataset;
+pub use options::{GranularitySet, Options, OptionsError};
+pub use recovery::Recovery;
+pub use snapshot::{JournalTail, Segment, Snapshot};
+pub use writer::Writer;

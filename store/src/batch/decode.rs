@@ -1,0 +1,206 @@
+//! Record batches to rows.
+
+use arrow::array::{
+    Array, AsArray, Int16Array, Int64Array, ListArray, RecordBatch, StringArray,
+    TimestampMillisecondArray, UInt64Array,
+};
+use trackiops_schemas::columns;
+use trackiops_schemas::histogram::Histogram;
+use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::rollup::{Direction, Health, Row};
+use trackiops_schemas::time::UtcMs;
+
+use super::direction;
+use crate::units::unsigned;
+
+/// A row of a rollup segment. What the batch has no column for is empty, zero or `None`, so a
+/// query may leave out what it does not need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredRow<'a> {
+    /// Start of the window.
+    pub time: UtcMs,
+    /// The recording host.
+    pub host: &'a str,
+    /// `server:/export`, where known.
+    pub mount: Option<&'a str>,
+    /// The file's name when the window closed, where known.
+    pub path: Option<&'a str>,
+    /// The file on disk.
+    pub file_key: FileKey,
+    /// The file's device on the host.
+    pub dev: Dev,
+    /// NFS fileid.
+    pub fileid: u64,
+    /// The counters, in ns, to the microsecond.
+    pub row: Row,
+}
+
+/// A row of a health segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredHealth<'a> {
+    /// Start of the window.
+    pub time: UtcMs,
+    /// The recording host.
+    pub host: &'a str,
+    /// The recorder's own account.
+    pub health: Health,
+}
+
+/// A batch does not have the columns of this format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "column `{0}` is not of the type it has in this format; was the segment written by another program?"
+)]
+pub struct BatchError(String);
+
+/// Decodes the rows of a batch of a rollup segment, in order.
+pub fn decode_rows<'a>(
+    batch: &'a RecordBatch,
+    mut each: impl FnMut(StoredRow<'a>),
+) -> Result<(), BatchError> {
+    let times: Option<&TimestampMillisecondArray> = column(batch, columns::TIME)?;
+    let hosts: Option<&StringArray> = column(batch, columns::HOST)?;
+    let mounts: Option<&StringArray> = column(batch, columns::MOUNT)?;
+    let paths: Option<&StringArray> = column(batch, columns::PATH)?;
+    let keys: Option<&UInt64Array> = column(batch, columns::FILE_KEY)?;
+    let devs: Option<&StringArray> = column(batch, columns::DEV)?;
+    let fileids: Option<&UInt64Array> = column(batch, columns::FILEID)?;
+    let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
+    let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;
+    let mut last_dev = ("", Dev(0));
+    for i in 0..batch.num_rows() {
+        let dev = text(devs, i).unwrap_or_default();
+        if dev != last_dev.0 {
+            let parsed = dev.parse();
+            last_dev = (dev, parsed.map_err(|_| BatchError(columns::DEV.into()))?);
+        }
+        each(StoredRow {
+            time: UtcMs(times.map_or(0, |times| times.value(i))),
+            host: text(hosts, i).unwrap_or_default(),
+            mount: text(mounts, i),
+            path: text(paths, i),
+            file_key: FileKey(keys.map_or(0, |keys| keys.value(i))),
+            dev: last_dev.1,
+            fileid: fileids.map_or(0, |fileids| fileids.value(i)),
+            row: Row {
+                read: read.at(i),
+                write: write.at(i),
+            },
+        });
+    }
+    Ok(())
+}
+
+/// Decodes the rows of a batch of a health segment, in order.
+pub fn decode_health<'a>(
+    batch: &'a RecordBatch,
+    mut each: impl FnMut(StoredHealth<'a>),
+) -> Result<(), BatchError> {
+    let times: Option<&TimestampMillisecondArray> = column(batch, columns::TIME)?;
+    let hosts: Option<&StringArray> = column(batch, columns::HOST)?;
+    let mut counters: [Option<&Int64Array>; columns::HEALTH_COUNTERS.len()] = Default::default();
+    for (name, counter) in columns::HEALTH_COUNTERS.iter().zip(&mut counters) {
+        *counter = column(batch, name)?;
+    }
+    for i in 0..batch.num_rows() {
+        let [covered_ms, seen, recorded, lost, clock_steps] =
+            counters.map(|column| column.map_or(0, |column| unsigned(column.value(i))));
+        each(StoredHealth {
+            time: UtcMs(times.map_or(0, |times| times.value(i))),
+            host: text(hosts, i).unwrap_or_default(),
+            health: Health {
+                covered_ms,
+                seen,
+                recorded,
+                lost,
+                clock_steps,
+            },
+        });
+    }
+    Ok(())
+}
+
+/// The columns of one direction.
+struct DirectionColumns<'a> {
+    counters: [Option<&'a Int64Array>; columns::DIRECTION_COUNTERS.len()],
+    histograms: Option<Histograms<'a>>,
+}
+
+struct Histograms<'a> {
+    lists: &'a ListArray,
+    buckets: &'a Int16Array,
+    counts: &'a Int64Array,
+}
+
+impl<'a> DirectionColumns<'a> {
+    fn new(batch: &'a RecordBatch, name: &str) -> Result<Self, BatchError> {
+        let mut counters = [None; columns::DIRECTION_COUNTERS.len()];
+        for (counter, column_of) in columns::DIRECTION_COUNTERS.iter().zip(&mut counters) {
+            *column_of = column(batch, &format!("{name}_{counter}"))?;
+        }
+        let histogram = format!("{name}_{}", columns::LATENCY_HIST);
+        let histograms = match column::<ListArray>(batch, &histogram)? {
+            None => None,
+            Some(lists) => Some(Histograms::new(lists).ok_or(BatchError(histogram))?),
+        };
+        Ok(Self {
+            counters,
+            histograms,
+        })
+    }
+
+    fn at(&self, i: usize) -> Direction {
+        let mut direction = direction(
+            self.counters
+                .map(|column| column.map_or(0, |column| column.value(i))),
+        );
+        if let Some(histograms) = &self.histograms {
+            histograms.add_to(&mut direction.latency, i);
+        }
+        direction
+    }
+}
+
+impl<'a> Histograms<'a> {
+    fn new(lists: &'a ListArray) -> Option<Self> {
+        let elements = lists.values().as_struct_opt()?;
+        Some(Self {
+            lists,
+            buckets: elements
+                .column_by_name(columns::HIST_BUCKET)?
+                .as_any()
+                .downcast_ref()?,
+            counts: elements
+                .column_by_name(columns::HIST_COUNT)?
+                .as_any()
+                .downcast_ref()?,
+        })
+    }
+
+    fn add_to(&self, histogram: &mut Histogram, i: usize) {
+        let [start, end] = [i, i + 1].map(|at| self.lists.value_offsets()[at] as usize);
+        for at in start..end {
+            histogram.add(self.buckets.value(at), unsigned(self.counts.value(at)));
+        }
+    }
+}
+
+/// A column of the batch, if it is there; an error if it has another type.
+fn column<'a, A: Array + 'static>(
+    batch: &'a RecordBatch,
+    name: &str,
+) -> Result<Option<&'a A>, BatchError> {
+    match batch.column_by_name(name) {
+        None => Ok(None),
+        Some(array) => match array.as_any().downcast_ref() {
+            None => Err(BatchError(name.into())),
+            array => Ok(array),
+        },
+    }
+}
+
+fn text(array: Option<&StringArray>, i: usize) -> Option<&str> {
+    array
+        .filter(|array| array.is_valid(i))
+        .map(|array| array.value(i))
+}

@@ -1,0 +1,138 @@
+//! Rows to record batches.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, Int16Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
+    TimestampMillisecondArray, UInt64Array,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::error::ArrowError;
+use trackiops_schemas::columns;
+use trackiops_schemas::histogram::Histogram;
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::rollup::{Direction, Health, Row};
+use trackiops_schemas::time::UtcMs;
+
+use super::counters;
+use crate::units::signed;
+
+/// A row with its window and its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RollupRow {
+    /// Start of the window.
+    pub time: UtcMs,
+    /// The file.
+    pub file: Arc<FileAttributes>,
+    /// Its counters.
+    pub row: Row,
+}
+
+/// The recorder's own account of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthRow {
+    /// Start of the window.
+    pub time: UtcMs,
+    /// The account.
+    pub health: Health,
+}
+
+/// Rows of one host as a batch of [`columns::rollup_schema`].
+pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, ArrowError> {
+    let files = || rows.iter().map(|row| &*row.file);
+    let mut arrays: Vec<ArrayRef> = vec![
+        times(rows.iter().map(|row| row.time)),
+        hosts(host, rows.len()),
+        Arc::new(
+            files()
+                .map(|file| file.mount.as_deref())
+                .collect::<StringArray>(),
+        ),
+        Arc::new(
+            files()
+                .map(|file| file.path.as_deref())
+                .collect::<StringArray>(),
+        ),
+        Arc::new(UInt64Array::from_iter_values(
+            files().map(|file| file.key.0),
+        )),
+        Arc::new(StringArray::from_iter_values(
+            files().map(|file| file.id.dev.to_string()),
+        )),
+        Arc::new(UInt64Array::from_iter_values(
+            files().map(|file| file.id.fileid),
+        )),
+    ];
+    let directions: [fn(&RollupRow) -> &Direction; 2] = [|row| &row.row.read, |row| &row.row.write];
+    for direction in directions {
+        let counters: Vec<_> = rows.iter().map(|row| counters(direction(row))).collect();
+        for i in 0..columns::DIRECTION_COUNTERS.len() {
+            let column = counters.iter().map(|counters| counters[i]);
+            arrays.push(Arc::new(Int64Array::from_iter_values(column)));
+        }
+        arrays.push(histograms(rows.iter().map(|row| &direction(row).latency))?);
+    }
+    RecordBatch::try_new(columns::rollup_schema(), arrays)
+}
+
+/// Health rows of one host as a batch of [`columns::health_schema`].
+pub fn health_batch(host: &str, rows: &[HealthRow]) -> Result<RecordBatch, ArrowError> {
+    let mut arrays = vec![
+        times(rows.iter().map(|row| row.time)),
+        hosts(host, rows.len()),
+    ];
+    for i in 0..columns::HEALTH_COUNTERS.len() {
+        let column = rows
+            .iter()
+            .map(|row| signed(health_counters(&row.health)[i]));
+        arrays.push(Arc::new(Int64Array::from_iter_values(column)));
+    }
+    RecordBatch::try_new(columns::health_schema(), arrays)
+}
+
+/// In the order of [`columns::HEALTH_COUNTERS`].
+fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
+    let Health {
+        covered_ms,
+        seen,
+        recorded,
+        lost,
+        clock_steps,
+    } = *health;
+    [covered_ms, seen, recorded, lost, clock_steps]
+}
+
+fn times(times: impl Iterator<Item = UtcMs>) -> ArrayRef {
+    let array = TimestampMillisecondArray::from_iter_values(times.map(|time| time.0));
+    Arc::new(array.with_timezone("UTC"))
+}
+
+fn hosts(host: &str, rows: usize) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(std::iter::repeat_n(
+        host, rows,
+    )))
+}
+
+fn histograms<'a>(rows: impl Iterator<Item = &'a Histogram>) -> Result<ArrayRef, ArrowError> {
+    let (mut buckets, mut counts, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+    for histogram in rows {
+        lengths.push(histogram.buckets().len());
+        for (bucket, count) in histogram.buckets() {
+            buckets.push(*bucket);
+            counts.push(signed(*count));
+        }
+    }
+    let fields: Vec<ArrayRef> = vec![
+        Arc::new(Int16Array::from(buckets)),
+        Arc::new(Int64Array::from(counts)),
+    ];
+    let elements = StructArray::try_new(columns::histogram_fields(), fields, None)?;
+    let item = Arc::new(columns::histogram_item());
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(Arc::new(ListArray::try_new(
+        item,
+        offsets,
+        Arc::new(elements),
+        None,
+    )?))
+}

@@ -1,0 +1,175 @@
+//! Rows in Arrow's columns and back: the only module that knows how a row's fields map to columns.
+
+mod decode;
+mod encode;
+
+pub use decode::{BatchError, StoredHealth, StoredRow, decode_health, decode_rows};
+pub use encode::{HealthRow, RollupRow, health_batch, rollup_batch};
+
+use trackiops_schemas::columns::DIRECTION_COUNTERS;
+use trackiops_schemas::rollup::Direction;
+
+use crate::units::{ns_from_us, signed, unsigned, us_from_ns};
+
+/// The integer columns of a direction, in the order of [`DIRECTION_COUNTERS`].
+fn counters(direction: &Direction) -> [i64; DIRECTION_COUNTERS.len()] {
+    let Direction {
+        requests,
+        bytes,
+        latency_ns_sum,
+        latency_ns_max,
+        errors,
+        short,
+        sequential,
+        untimed,
+        latency: _,
+    } = direction;
+    [
+        signed(*requests),
+        signed(*bytes),
+        us_from_ns(*latency_ns_sum),
+        us_from_ns(*latency_ns_max),
+        signed(*errors),
+        signed(*short),
+        signed(*sequential),
+        signed(*untimed),
+    ]
+}
+
+/// The direction that [`counters`] describes, without its histogram.
+fn direction(counters: [i64; DIRECTION_COUNTERS.len()]) -> Direction {
+    let [
+        requests,
+        bytes,
+        us_sum,
+        us_max,
+        errors,
+        short,
+        sequential,
+        untimed,
+    ] = counters.map(unsigned);
+    Direction {
+        requests,
+        bytes,
+        latency_ns_sum: ns_from_us(us_sum),
+        latency_ns_max: ns_from_us(us_max),
+        errors,
+        short,
+        sequential,
+        untimed,
+        ..Direction::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+    use trackiops_schemas::rollup::{Health, Row};
+    use trackiops_schemas::time::UtcMs;
+
+    use super::*;
+
+    fn rows() -> Vec<RollupRow> {
+        let file = |fileid, mount: Option<&str>| {
+            let id = FileId {
+                dev: Dev::new(0, 49).unwrap(),
+                fileid,
+                handle_hash: 3,
+            };
+            Arc::new(FileAttributes {
+                key: FileKey::new(mount, id),
+                id,
+                mount: mount.map(str::to_owned),
+                path: mount.map(|_| format!("/mnt/{fileid}")),
+            })
+        };
+        let mut row = Row::default();
+        row.read.requests = 2;
+        row.read.bytes = 8192;
+        row.read.latency_ns_sum = 5_000_000;
+        row.read.latency_ns_max = 4_000_000;
+        row.read.latency.record(1_000_000);
+        row.read.latency.record(4_000_000);
+        row.write.errors = 1;
+        let row = |time, file| RollupRow {
+            time: UtcMs(time),
+            file,
+            row: row.clone(),
+        };
+        vec![
+            row(1000, file(u64::MAX, Some("s:/e"))),
+            row(2000, file(7, None)),
+        ]
+    }
+
+    #[test]
+    fn rows_read_back_from_their_columns() {
+        let rows = rows();
+        let batch = rollup_batch("web-1", &rows).unwrap();
+        let mut at = 0;
+        decode_rows(&batch, |stored| {
+            let RollupRow { time, file, row } = &rows[at];
+            assert_eq!(stored.time, *time);
+            assert_eq!(stored.host, "web-1");
+            assert_eq!(stored.mount, file.mount.as_deref());
+            assert_eq!(stored.path, file.path.as_deref());
+            assert_eq!(stored.file_key, file.key);
+            assert_eq!((stored.dev, stored.fileid), (file.id.dev, file.id.fileid));
+            assert_eq!(stored.row, *row);
+            at += 1;
+        })
+        .unwrap();
+        assert_eq!(at, 2);
+    }
+
+    #[test]
+    fn columns_left_out_of_a_projection_read_as_nothing() {
+        let batch = rollup_batch("h", &rows()).unwrap();
+        let time = batch.schema().index_of("time").unwrap();
+        let bytes = batch.schema().index_of("read_bytes").unwrap();
+        let projected = batch.project(&[time, bytes]).unwrap();
+        let mut times = Vec::new();
+        decode_rows(&projected, |stored| {
+            assert_eq!((stored.host, stored.path), ("", None));
+            assert_eq!(stored.row.read.bytes, 8192);
+            assert_eq!(stored.row.read.requests, 0);
+            assert_eq!(stored.row.read.latency.total(), 0);
+            times.push(stored.time.0);
+        })
+        .unwrap();
+        assert_eq!(times, [1000, 2000]);
+    }
+
+    #[test]
+    fn health_reads_back_from_its_columns() {
+        let health = Health {
+            covered_ms: 1000,
+            seen: 5,
+            recorded: 4,
+            lost: 1,
+            clock_steps: 2,
+        };
+        let row = HealthRow {
+            time: UtcMs(-1000),
+            health,
+        };
+        let batch = health_batch("h", &[row]).unwrap();
+        let mut seen = Vec::new();
+        decode_health(&batch, |stored| {
+            seen.push((stored.time, stored.host.to_owned(), stored.health));
+        })
+        .unwrap();
+        assert_eq!(seen, [(UtcMs(-1000), "h".to_owned(), health)]);
+    }
+
+    #[test]
+    fn a_column_of_another_type_is_named() {
+        use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+        let column: ArrayRef = Arc::new(Int32Array::from(vec![1]));
+        let batch = RecordBatch::try_from_iter([("read_bytes", column)]).unwrap();
+        let error = decode_rows(&batch, |_| {}).unwrap_err().to_string();
+        assert!(error.contains("read_bytes"), "{error}");
+    }
+}

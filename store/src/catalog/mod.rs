@@ -1,0 +1,199 @@
+//! The SQLite catalog: the only module that knows SQL.
+//!
+//! Readers never block the writer (WAL), and what a sealed journal adds is one transaction.
+
+mod read;
+mod write;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use trackiops_schemas::columns::FORMAT_VERSION;
+use trackiops_schemas::ddl;
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::error::StoreError;
+use crate::file_index::FileIndex;
+use crate::layout::{self, Dataset};
+
+pub(crate) use read::CatalogView;
+
+/// Writers hold the database for one short transaction; a reader's recovery of the WAL may take
+/// a little longer.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A segment as the catalog knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentEntry {
+    pub(crate) dataset: Dataset,
+    pub(crate) granularity: Granularity,
+    pub(crate) journal: u64,
+    pub(crate) start: UtcMs,
+    pub(crate) end: UtcMs,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    /// Relative to the store.
+    pub(crate) path: String,
+    pub(crate) files: FileIndex,
+}
+
+/// A file and when it was seen with these attributes.
+#[derive(Clone, Debug)]
+pub(crate) struct FileSeen {
+    pub(crate) file: Arc<FileAttributes>,
+    pub(crate) first: UtcMs,
+    pub(crate) last: UtcMs,
+}
+
+/// What a sealed journal adds to the catalog.
+pub(crate) struct Sealed<'a> {
+    pub(crate) journal: u64,
+    pub(crate) host: &'a str,
+    pub(crate) segments: &'a [SegmentEntry],
+    pub(crate) files: &'a [FileSeen],
+}
+
+/// The writer's connection.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Catalog {
+    /// Opens the catalog of a store, creating it where there is none.
+    pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
+        let path = layout::catalog(store);
+        let error = error_at(&path);
+        let connection = Connection::open(&path).map_err(&error)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(&error)?;
+        connection
+            .execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL;")
+            .map_err(&error)?;
+        let mut catalog = Self { connection, path };
+        if catalog.is_blank().map_err(&error)? {
+            catalog.create().map_err(&error)?;
+            layout::sync_dir(store)?;
+        }
+        check_format(&catalog.connection, store, &catalog.path)?;
+        Ok(catalog)
+    }
+
+    /// Whether nothing was committed to it yet: it is new, or its creation was interrupted.
+    fn is_blank(&self) -> rusqlite::Result<bool> {
+        let count = "SELECT count(*) FROM sqlite_schema";
+        let tables: i64 = self.connection.query_row(count, [], |row| row.get(0))?;
+        let (application_id, version) = marks(&self.connection)?;
+        Ok(tables == 0 && application_id == 0 && version == 0)
+    }
+
+    fn create(&mut self) -> rusqlite::Result<()> {
+        self.connection
+            .execute_batch("PRAGMA journal_mode = WAL;")?;
+        let transaction = self.connection.transaction()?;
+        transaction.execute_batch(ddl::CREATE)?;
+        transaction.pragma_update(None, "application_id", ddl::APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
+        transaction.commit()
+    }
+
+    fn error(&self) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
+        error_at(&self.path)
+    }
+}
+
+fn error_at(path: &Path) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
+    let path = path.to_owned();
+    move |source| StoreError::Catalog {
+        path: path.clone(),
+        source,
+    }
+}
+
+/// `application_id` and `user_version`.
+fn marks(connection: &Connection) -> rusqlite::Result<(i32, u32)> {
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
+    let application_id = pragma("application_id")?;
+    let version: i32 = pragma("user_version")?;
+    Ok((application_id, version.cast_unsigned()))
+}
+
+/// Refuses other programs' databases and later releases' catalogs.
+fn check_format(connection: &Connection, store: &Path, path: &Path) -> Result<(), StoreError> {
+    let foreign = |why| StoreError::NotAStore {
+        path: store.to_owned(),
+        why,
+    };
+    match marks(connection) {
+        Err(e) if e.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            Err(foreign("its catalog.db is not an SQLite database"))
+        }
+        Err(e) => Err(error_at(path)(e)),
+        Ok((ddl::APPLICATION_ID, found)) if found > FORMAT_VERSION => {
+            Err(StoreError::NewerFormat {
+                path: store.to_owned(),
+                found,
+                supported: FORMAT_VERSION,
+            })
+        }
+        Ok((ddl::APPLICATION_ID, _)) => Ok(()),
+        Ok(_) => Err(foreign("its catalog.db is not a TrackIOps catalog")),
+    }
+}
+
+/// Opens a catalog for reading. On media where the WAL's shared memory cannot be made, and no WAL
+/// has content that would be missed, the database file is read as it is.
+fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
+    let open = |immutable: bool| {
+        let uri = uri(path, immutable);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(uri, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        marks(&connection)?;
+        Ok(connection)
+    };
+    let cannot_open = |e: &rusqlite::Error| {
+        matches!(
+            e.sqlite_error_code(),
+            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)
+        )
+    };
+    // The database file is opened on its own first for an error that tells permission from absence.
+    std::fs::File::open(path).map_err(StoreError::io("open", path))?;
+    match open(false) {
+        Err(e) if cannot_open(&e) && !has_wal(path) => open(true),
+        other => other,
+    }
+    .map_err(error_at(path))
+}
+
+fn has_wal(path: &Path) -> bool {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    let length = std::fs::metadata(PathBuf::from(wal)).map(|m| m.len());
+    !matches!(length, Ok(0)) && !matches!(&length, Err(e) if e.kind() == io::ErrorKind::NotFound)
+}
+
+/// The path as an SQLite URI.
+fn uri(path: &Path, immutable: bool) -> String {
+    use std::fmt::Write;
+    use std::os::unix::ffi::OsStrExt;
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    if immutable {
+        uri.push_str("?immutable=1");
+    }
+    uri
+}

@@ -1,0 +1,165 @@
+//! What the writer asks of the catalog and tells it.
+
+use rusqlite::{OptionalExtension, Transaction, params};
+use trackiops_schemas::identity::Dev;
+use trackiops_schemas::time::UtcMs;
+
+use super::{Catalog, FileSeen, Sealed, SegmentEntry};
+use crate::error::StoreError;
+
+impl Catalog {
+    /// Whether the journal's segments are in the catalog.
+    pub(crate) fn is_sealed(&self, journal: u64) -> Result<bool, StoreError> {
+        self.connection
+            .prepare_cached("SELECT 1 FROM sealed_journal WHERE journal = ?1")
+            .and_then(|mut select| select.exists([journal.cast_signed()]))
+            .map_err(self.error())
+    }
+
+    /// The largest number of a journal that was sealed, 0 before the first.
+    pub(crate) fn last_journal(&self) -> Result<u64, StoreError> {
+        let largest = "SELECT coalesce(max(journal), 0) FROM sealed_journal";
+        let number: i64 = self
+            .connection
+            .query_row(largest, [], |row| row.get(0))
+            .map_err(self.error())?;
+        Ok(number.cast_unsigned())
+    }
+
+    /// Enters all that a journal was sealed to, in one transaction.
+    pub(crate) fn commit(&mut self, sealed: &Sealed<'_>) -> Result<(), StoreError> {
+        let error = self.error();
+        let blobs: Result<Vec<_>, _> = sealed.segments.iter().map(file_blob).collect();
+        let transaction = self.connection.transaction().map_err(&error)?;
+        enter(&transaction, sealed, &blobs?)
+            .and_then(|()| transaction.commit())
+            .map_err(&error)
+    }
+}
+
+/// Segments without files have none.
+fn file_blob(segment: &SegmentEntry) -> Result<Option<Vec<u8>>, StoreError> {
+    if segment.files.is_empty() {
+        return Ok(None);
+    }
+    let encoded = segment.files.encode();
+    encoded
+        .map(Some)
+        .map_err(StoreError::io("index the files of", segment.path.as_ref()))
+}
+
+fn enter(
+    transaction: &Transaction<'_>,
+    sealed: &Sealed<'_>,
+    blobs: &[Option<Vec<u8>>],
+) -> rusqlite::Result<()> {
+    let host = named(transaction, "host", sealed.host)?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO segment (dataset, granularity_ms, host, journal, start_ms, end_ms, rows, bytes, path, files)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?;
+    for (segment, blob) in sealed.segments.iter().zip(blobs) {
+        insert.execute(params![
+            segment.dataset.name(),
+            segment.granularity.ms(),
+            host,
+            segment.journal.cast_signed(),
+            segment.start.0,
+            segment.end.0,
+            segment.rows.cast_signed(),
+            segment.bytes.cast_signed(),
+            segment.path,
+            blob,
+        ])?;
+    }
+    // Oldest first, so that mount periods grow in the order in which they happened.
+    let mut files: Vec<_> = sealed.files.iter().collect();
+    files.sort_by_key(|seen| (seen.first, seen.last));
+    for seen in files {
+        enter_file(transaction, host, seen)?;
+    }
+    transaction
+        .prepare_cached("INSERT INTO sealed_journal (journal) VALUES (?1)")?
+        .execute([sealed.journal.cast_signed()])?;
+    Ok(())
+}
+
+fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusqlite::Result<()> {
+    let FileSeen { file, first, last } = seen;
+    let mount = file.mount.as_deref();
+    let mount = mount
+        .map(|name| named(transaction, "mount", name))
+        .transpose()?;
+    let key = file.key.0.cast_signed();
+    transaction
+        .prepare_cached(
+            "INSERT INTO file (file_key, mount, fileid, handle_hash, first_ms, last_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (file_key) DO UPDATE SET
+               first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms)",
+        )?
+        .execute(params![
+            key,
+            mount,
+            file.id.fileid.cast_signed(),
+            file.id.handle_hash,
+            first.0,
+            last.0,
+        ])?;
+    if let Some(path) = &file.path {
+        transaction
+            .prepare_cached(
+                "INSERT INTO file_name (file_key, path, first_ms, last_ms) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT (file_key, path) DO UPDATE SET
+                   first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms)",
+            )?
+            .execute(params![key, path, first.0, last.0])?;
+    }
+    enter_mount_period(transaction, host, file.id.dev, mount, (*first, *last))
+}
+
+/// Extends the device's latest period when it is of the same mount, else begins a new one.
+fn enter_mount_period(
+    transaction: &Transaction<'_>,
+    host: i64,
+    dev: Dev,
+    mount: Option<i64>,
+    (first, last): (UtcMs, UtcMs),
+) -> rusqlite::Result<()> {
+    let latest: Option<(i64, Option<i64>)> = transaction
+        .prepare_cached(
+            "SELECT rowid, mount FROM mount_period WHERE dev = ?1 AND host = ?2
+             ORDER BY last_ms DESC, rowid DESC LIMIT 1",
+        )?
+        .query_row([i64::from(dev.0), host], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    match latest {
+        Some((id, same)) if same == mount => transaction
+            .prepare_cached(
+                "UPDATE mount_period SET first_ms = min(first_ms, ?2), last_ms = max(last_ms, ?3)
+                 WHERE rowid = ?1",
+            )?
+            .execute([id, first.0, last.0])?,
+        _ => transaction
+            .prepare_cached(
+                "INSERT INTO mount_period (host, dev, mount, first_ms, last_ms)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![host, dev.0, mount, first.0, last.0])?,
+    };
+    Ok(())
+}
+
+/// The id of a name in `host` or `mount`, which gets one where it has none.
+fn named(transaction: &Transaction<'_>, table: &str, name: &str) -> rusqlite::Result<i64> {
+    transaction
+        .prepare_cached(&format!(
+            "INSERT INTO {table} (name) VALUES (?1) ON CONFLICT DO NOTHING"
+        ))?
+        .execute([name])?;
+    transaction
+        .prepare_cached(&format!("SELECT id FROM {table} WHERE name = ?1"))?
+        .query_row([name], |row| row.get(0))
+}

@@ -1,0 +1,133 @@
+//! What can go wrong with a store.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::options::OptionsError;
+
+/// Why the store did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is nothing at the path.
+    #[error("there is no store at {path}: no such directory; check the path, or record into it first", path = .0.display())]
+    Missing(PathBuf),
+    /// Something else lives there.
+    #[error("{path} is not a TrackIOps store: {why}; name an empty directory, a new one, or a store", path = .path.display())]
+    NotAStore {
+        /// The directory.
+        path: PathBuf,
+        /// What was found instead.
+        why: &'static str,
+    },
+    /// Written by a later release.
+    #[error(
+        "{path} has format version {found}, this program knows versions up to {supported}; use a newer trackiops",
+        path = .path.display()
+    )]
+    NewerFormat {
+        /// The store or the file in it.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest version that is understood here.
+        supported: u32,
+    },
+    /// One store has one writer.
+    #[error("another recorder is at work on {path}; stop it, or name another store", path = .0.display())]
+    Locked(PathBuf),
+    /// The store would be recorded by its own recorder.
+    #[error(
+        "{path} is on NFS: the recorder would record its own writes, and a server that hangs would block it; \
+         name a local directory, or allow it with --allow-nfs-store",
+        path = .0.display()
+    )]
+    OnNfs(PathBuf),
+    /// The operating system refused.
+    #[error("cannot {doing} {path}: {source}{hint}", path = .path.display(), hint = hint(.source))]
+    Io {
+        /// What was tried, as a verb.
+        doing: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// SQLite refused.
+    #[error("the catalog {path}: {source}; if it is damaged, restore it from a copy", path = .path.display())]
+    Catalog {
+        /// The catalog file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// A segment could not be written.
+    #[error("cannot write segment {path}: {source}", path = .path.display())]
+    Parquet {
+        /// The segment.
+        path: PathBuf,
+        /// What the Parquet writer said.
+        source: parquet::errors::ParquetError,
+    },
+    /// A file does not hold what it should, other than by a torn end.
+    #[error("{path} is damaged at byte {offset}: {why}; keep a copy and move it out of the store", path = .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the damage begins.
+        offset: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A choice that the store cannot work with.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// A window does not begin on a multiple of its length.
+    #[error("a window that starts at {start} ms is not aligned to {granularity}; align it before it is closed", start = .start.0)]
+    Unaligned {
+        /// The window's start.
+        start: UtcMs,
+        /// The store's finest granularity.
+        granularity: Granularity,
+    },
+    /// A frame's length field has 32 bits.
+    #[error(
+        "a window of {0} bytes does not fit a journal frame of 4 GiB; record fewer files at once"
+    )]
+    WindowTooLarge(usize),
+    /// The sealing thread is gone without saying why.
+    #[error("the sealing thread of {path} ended early; open the store again to recover its journals", path = .0.display())]
+    SealerGone(PathBuf),
+    /// Sealing was stopped between two steps by the observer of its steps.
+    #[error("sealing of journal {0} was interrupted; open the store again to finish it")]
+    Interrupted(u64),
+}
+
+impl StoreError {
+    /// Makes an I/O error into one that names what was tried on which path.
+    pub(crate) fn io<'a>(
+        doing: &'static str,
+        path: &'a Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<'a> {
+        move |source| Self::Io {
+            doing,
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+/// The next step, where the cause suggests one.
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "; run as a user who may, or name another store",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free space there, or name a store elsewhere"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "; name a store on a writable file system",
+        io::ErrorKind::NotADirectory => "; name a path whose parents are directories",
+        io::ErrorKind::NotFound => "; check the path",
+        _ => "",
+    }
+}

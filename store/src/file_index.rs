@@ -1,0 +1,145 @@
+//! Where the rows of each file are within a segment.
+
+use std::io::Read;
+use std::ops::Range;
+
+use trackiops_schemas::identity::FileKey;
+
+use crate::varint::{DecodeError, Input, put_u64};
+
+const ZSTD_LEVEL: i32 = 3;
+
+/// Which rows of a segment belong to which file. The rows of a file are one run, because a segment
+/// is ordered by file key; a file that is not in the index has no row in the segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileIndex {
+    /// Ascending keys, each with the row behind its last.
+    runs: Vec<(FileKey, u64)>,
+}
+
+impl FileIndex {
+    /// Notes one more row; keys do not descend.
+    pub(crate) fn push(&mut self, key: FileKey) {
+        let end = self.rows() + 1;
+        match self.runs.last_mut() {
+            Some((last, last_end)) if *last == key => *last_end = end,
+            _ => self.runs.push((key, end)),
+        }
+    }
+
+    /// How many rows it covers.
+    pub(crate) fn rows(&self) -> u64 {
+        self.runs.last().map_or(0, |(_, end)| *end)
+    }
+
+    /// Whether it covers no row, as in health segments.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// The rows of files, whose keys ascend, as ascending ranges that neither touch nor overlap.
+    pub fn rows_of(&self, keys: &[FileKey]) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for key in keys {
+            let Ok(at) = self.runs.binary_search_by_key(key, |(key, _)| *key) else {
+                continue;
+            };
+            let start = at.checked_sub(1).map_or(0, |before| self.runs[before].1);
+            let end = self.runs[at].1;
+            match ranges.last_mut() {
+                Some(last) if last.end >= start => last.end = last.end.max(end),
+                _ => ranges.push(start..end),
+            }
+        }
+        ranges
+    }
+
+    /// The files, ascending.
+    pub fn keys(&self) -> impl Iterator<Item = FileKey> + '_ {
+        self.runs.iter().map(|(key, _)| *key)
+    }
+
+    /// Varints of the difference between keys and of the number of rows, compressed.
+    pub(crate) fn encode(&self) -> std::io::Result<Vec<u8>> {
+        let mut plain = Vec::new();
+        let mut before = (0, 0);
+        for (key, end) in &self.runs {
+            put_u64(&mut plain, key.0 - before.0);
+            put_u64(&mut plain, end - before.1);
+            before = (key.0, *end);
+        }
+        zstd::bulk::compress(&plain, ZSTD_LEVEL)
+    }
+
+    /// Reads back what [`Self::encode`] wrote for a segment of `rows` rows.
+    pub(crate) fn decode(blob: &[u8], rows: u64) -> Result<Self, DecodeError> {
+        // Two numbers of at most 10 bytes for every row: no blob unpacks to more than that.
+        let most = rows.saturating_mul(20);
+        let mut plain = Vec::new();
+        zstd::stream::Decoder::new(blob)
+            .and_then(|decoder| decoder.take(most).read_to_end(&mut plain))
+            .map_err(|_| DecodeError::Malformed("a file index does not unpack"))?;
+        let mut input = Input::new(&plain);
+        let mut index = Self::default();
+        let mut before = (0_u64, 0_u64);
+        while input.remaining() > 0 {
+            let (key, end) = (input.u64()?, input.u64()?);
+            before = before
+                .0
+                .checked_add(key)
+                .zip(before.1.checked_add(end))
+                .ok_or(DecodeError::Malformed("a file index overflows"))?;
+            index.runs.push((FileKey(before.0), before.1));
+        }
+        let ordered = index.runs.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1);
+        if ordered && index.rows() == rows {
+            Ok(index)
+        } else {
+            Err(DecodeError::Malformed(
+                "a file index does not fit its segment",
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn index(keys: &[u64]) -> FileIndex {
+        let mut index = FileIndex::default();
+        keys.iter().for_each(|key| index.push(FileKey(*key)));
+        index
+    }
+
+    #[test]
+    fn neighbouring_files_are_one_range() {
+        let index = index(&[1, 1, 2, 5, 5, 5, 9]);
+        let rows =
+            |keys: &[u64]| index.rows_of(&keys.iter().map(|key| FileKey(*key)).collect::<Vec<_>>());
+        assert_eq!(rows(&[1, 2]), vec![0..3]);
+        assert_eq!(rows(&[1, 5, 7]), vec![0..2, 3..6]);
+        assert_eq!(rows(&[0, 3, 10]), vec![]);
+        assert_eq!(rows(&[9, 9]), vec![6..7]);
+    }
+
+    proptest! {
+        #[test]
+        fn an_index_reads_back(mut keys: Vec<u64>) {
+            keys.sort_unstable();
+            let index = index(&keys);
+            let rows = keys.len() as u64;
+            let blob = index.encode().unwrap();
+            prop_assert_eq!(FileIndex::decode(&blob, rows), Ok(index));
+            prop_assert!(FileIndex::decode(&blob, rows + 1).is_err());
+        }
+
+        #[test]
+        fn any_bytes_decode_to_an_index_or_an_error(bytes: Vec<u8>, rows: u64) {
+            let _ = FileIndex::decode(&bytes, rows);
+            let packed = zstd::bulk::compress(&bytes, 1).unwrap();
+            let _ = FileIndex::decode(&packed, rows);
+        }
+    }
+}

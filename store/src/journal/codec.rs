@@ -1,0 +1,257 @@
+//! Payloads of journal frames.
+
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
+use trackiops_schemas::time::UtcMs;
+
+use crate::varint::{DecodeError, Input, put_i64, put_optional_str, put_u64};
+
+/// No counter of one window is larger: 2^52 bytes a window are 4 PiB. It keeps sums over all
+/// windows of a journal within 64 bits, whatever a frame holds.
+const MAX_COUNTER: u64 = 1 << 52;
+/// Histogram buckets of latencies that 64 bits of nanoseconds can hold are within.
+const BUCKETS: std::ops::RangeInclusive<i64> = -512..=2047;
+
+const READ: u64 = 1;
+const WRITE: u64 = 2;
+
+/// What is known about a window before its rows are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WindowHead {
+    pub(crate) start: UtcMs,
+    pub(crate) health: Health,
+    pub(crate) rows: u64,
+}
+
+/// Longest encoding of a [`WindowHead`]: 7 numbers of at most 10 bytes.
+pub(crate) const MAX_HEAD_BYTES: usize = 7 * 10;
+
+pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
+    let FileAttributes {
+        key,
+        id: FileId {
+            dev,
+            fileid,
+            handle_hash,
+        },
+        mount,
+        path,
+    } = file;
+    out.extend_from_slice(&key.0.to_le_bytes());
+    put_u64(out, u64::from(dev.0));
+    put_u64(out, *fileid);
+    put_u64(out, u64::from(*handle_hash));
+    put_optional_str(out, mount.as_deref());
+    put_optional_str(out, path.as_deref());
+}
+
+pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, DecodeError> {
+    let mut key = [0; 8];
+    for byte in &mut key {
+        *byte = input.byte()?;
+    }
+    Ok(FileAttributes {
+        key: FileKey(u64::from_le_bytes(key)),
+        id: FileId {
+            dev: Dev(input.u32()?),
+            fileid: input.u64()?,
+            handle_hash: input.u32()?,
+        },
+        mount: input.optional_str()?.map(str::to_owned),
+        path: input.optional_str()?.map(str::to_owned),
+    })
+}
+
+pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
+    let Health {
+        covered_ms,
+        seen,
+        recorded,
+        lost,
+        clock_steps,
+    } = window.health;
+    put_i64(out, window.start.0);
+    for counter in [covered_ms, seen, recorded, lost, clock_steps] {
+        put_u64(out, counter.min(MAX_COUNTER));
+    }
+    put_u64(out, window.rows.len() as u64);
+}
+
+pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeError> {
+    Ok(WindowHead {
+        start: UtcMs(input.i64()?),
+        health: Health {
+            covered_ms: counter(input)?,
+            seen: counter(input)?,
+            recorded: counter(input)?,
+            lost: counter(input)?,
+            clock_steps: counter(input)?,
+        },
+        rows: input.u64()?,
+    })
+}
+
+pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
+    let idle = Direction::default();
+    let present = |direction: &Direction, bit| if *direction == idle { 0 } else { bit };
+    let directions = present(&row.read, READ) | present(&row.write, WRITE);
+    put_u64(out, u64::from(file));
+    put_u64(out, directions);
+    for (direction, bit) in [(&row.read, READ), (&row.write, WRITE)] {
+        if directions & bit != 0 {
+            put_direction(out, direction);
+        }
+    }
+}
+
+/// A row and the local id of its file.
+pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
+    let file = input.u32()?;
+    let directions = input.u64()?;
+    if directions & !(READ | WRITE) != 0 {
+        return Err(DecodeError::Malformed("a row has an unknown direction"));
+    }
+    let mut one = |bit| match directions & bit {
+        0 => Ok(Direction::default()),
+        _ => direction(input),
+    };
+    let row = Row {
+        read: one(READ)?,
+        write: one(WRITE)?,
+    };
+    Ok((file, row))
+}
+
+/// The counters that are not zero, announced by a bit each, then the histogram.
+fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
+    let Direction {
+        requests,
+        bytes,
+        latency_ns_sum,
+        latency_ns_max,
+        errors,
+        short,
+        sequential,
+        untimed,
+        latency,
+    } = direction;
+    let capped = |counter: &u64| (*counter).min(MAX_COUNTER);
+    let counters = [
+        capped(requests),
+        capped(bytes),
+        *latency_ns_sum,
+        *latency_ns_max,
+        capped(errors),
+        capped(short),
+        capped(sequential),
+        capped(untimed),
+    ];
+    let mut present = 0;
+    for (i, counter) in counters.iter().enumerate() {
+        present |= u8::from(*counter != 0) << i;
+    }
+    out.push(present);
+    for counter in counters.into_iter().filter(|c| *c != 0) {
+        put_u64(out, counter);
+    }
+    put_u64(out, latency.buckets().len() as u64);
+    let mut before = 0;
+    for (bucket, count) in latency.buckets() {
+        let bucket = i64::from(*bucket);
+        put_i64(out, bucket - before);
+        put_u64(out, capped(count));
+        before = bucket;
+    }
+}
+
+fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
+    let present = input.byte()?;
+    let mut counters = [0; 8];
+    for (i, counter) in counters.iter_mut().enumerate() {
+        if present & 1 << i != 0 {
+            *counter = input.u64()?;
+        }
+    }
+    let [
+        requests,
+        bytes,
+        latency_ns_sum,
+        latency_ns_max,
+        errors,
+        short,
+        sequential,
+        untimed,
+    ] = counters;
+    for counter in [requests, bytes, errors, short, sequential, untimed] {
+        in_bounds(counter)?;
+    }
+    let mut direction = Direction {
+        requests,
+        bytes,
+        latency_ns_sum,
+        latency_ns_max,
+        errors,
+        short,
+        sequential,
+        untimed,
+        ..Direction::default()
+    };
+    let mut before = 0_i64;
+    for i in 0..input.u64()? {
+        let bucket = before.saturating_add(input.i64()?);
+        let ascends = i == 0 || bucket > before;
+        match i16::try_from(bucket) {
+            Ok(number) if ascends && BUCKETS.contains(&bucket) => {
+                direction.latency.add(number, counter(input)?);
+            }
+            _ => return Err(DecodeError::Malformed("a histogram bucket is out of place")),
+        }
+        before = bucket;
+    }
+    Ok(direction)
+}
+
+fn counter(input: &mut Input<'_>) -> Result<u64, DecodeError> {
+    in_bounds(input.u64()?)
+}
+
+fn in_bounds(counter: u64) -> Result<u64, DecodeError> {
+    if counter <= MAX_COUNTER {
+        Ok(counter)
+    } else {
+        Err(DecodeError::Malformed("a counter is implausibly large"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = definition(&mut Input::new(&bytes));
+            let _ = window_head(&mut Input::new(&bytes));
+            if let (Ok((_, mut a)), Ok((_, b))) = (row(&mut Input::new(&bytes)), row(&mut Input::new(&bytes))) {
+                a.merge(&b);
+            }
+        }
+
+        #[test]
+        fn a_row_reads_back(file: u32, latencies in prop::collection::vec(any::<u64>(), 0..40), bytes in 0..MAX_COUNTER) {
+            let mut expected = Row::default();
+            for ns in latencies {
+                expected.read.requests += 1;
+                expected.read.latency_ns_sum = expected.read.latency_ns_sum.saturating_add(ns);
+                expected.read.latency.record(ns);
+            }
+            expected.write.bytes = bytes;
+            let mut out = Vec::new();
+            put_row(&mut out, file, &expected);
+            let mut input = Input::new(&out);
+            prop_assert_eq!(row(&mut input), Ok((file, expected)));
+            prop_assert_eq!(input.remaining(), 0);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Reading the rows of one window out of a journal as a stream.
+
+use std::sync::Arc;
+
+use trackiops_schemas::identity::{FileAttributes, FileKey};
+use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+
+use super::codec;
+use super::format::read_at;
+use super::scan::{Scan, WindowFrame};
+use crate::error::StoreError;
+use crate::varint::{DecodeError, Input};
+
+/// Yields a window's rows in order of their file keys, through a buffer of a chosen size.
+pub(crate) struct Cursor {
+    /// Place in the file of the first byte behind the buffer.
+    at: u64,
+    end: u64,
+    rows_left: u64,
+    last_key: Option<FileKey>,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that are decoded already.
+    used: usize,
+    chunk: usize,
+}
+
+impl Cursor {
+    pub(crate) fn new(window: &WindowFrame, chunk: usize) -> Self {
+        Self {
+            at: window.rows_at,
+            end: window.end,
+            rows_left: window.head.rows,
+            last_key: None,
+            buffer: Vec::new(),
+            used: 0,
+            chunk: chunk.max(1),
+        }
+    }
+
+    /// The next row with the local id of its file, or `None` behind the last.
+    pub(crate) fn next(&mut self, scan: &Scan) -> Result<Option<(u32, Row)>, StoreError> {
+        if self.rows_left == 0 {
+            let over = self.used < self.buffer.len() || self.at < self.end;
+            let behind = "bytes follow the last row of a window";
+            return if over {
+                Err(self.damaged(scan, behind))
+            } else {
+                Ok(None)
+            };
+        }
+        loop {
+            let mut input = Input::new(&self.buffer[self.used..]);
+            match codec::row(&mut input) {
+                Ok((id, row)) => {
+                    self.used = self.buffer.len() - input.remaining();
+                    self.rows_left -= 1;
+                    let file = scan.definitions.get(id as usize);
+                    let key = file.map(|file| file.key);
+                    if key.is_none() || key < self.last_key {
+                        return Err(self.damaged(scan, "a row is out of order or of no known file"));
+                    }
+                    self.last_key = key;
+                    return Ok(Some((id, row)));
+                }
+                Err(DecodeError::Truncated) if self.at < self.end => self.refill(scan)?,
+                Err(error) => return Err(self.damaged(scan, error.why())),
+            }
+        }
+    }
+
+    fn damaged(&self, scan: &Scan, why: &'static str) -> StoreError {
+        StoreError::Damaged {
+            path: scan.path.clone(),
+            offset: self.at,
+            why,
+        }
+    }
+
+    /// Drops what is used and reads on. The buffer exceeds its chunk only when one row does, and
+    /// never the frame.
+    fn refill(&mut self, scan: &Scan) -> Result<(), StoreError> {
+        self.buffer.drain(..self.used);
+        self.used = 0;
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let room = self
+            .chunk
+            .saturating_sub(self.buffer.len())
+            .max(self.chunk / 2)
+            .max(1);
+        let kept = self.buffer.len();
+        self.buffer.resize(kept + room.min(left), 0);
+        let got = read_at(&scan.file, &mut self.buffer[kept..], self.at)
+            .map_err(StoreError::io("read", &scan.path))?;
+        self.buffer.truncate(kept + got);
+        self.at += got as u64;
+        if got == 0 {
+            // The frame was whole when it was scanned.
+            self.end = self.at;
+        }
+        Ok(())
+    }
+}
+
+/// Reads one window into memory.
+pub(crate) fn window(scan: &Scan, frame: &WindowFrame) -> Result<ClosedWindow, StoreError> {
+    const CHUNK_BYTES: usize = 64 * 1024;
+    let mut cursor = Cursor::new(frame, CHUNK_BYTES);
+    let mut rows = Vec::new();
+    while let Some((id, row)) = cursor.next(scan)? {
+        let file: &Arc<FileAttributes> = &scan.definitions[id as usize];
+        rows.push(FileRow {
+            file: Arc::clone(file),
+            row,
+        });
+    }
+    Ok(ClosedWindow {
+        start: frame.head.start,
+        rows,
+        health: frame.head.health,
+    })
+}

@@ -1,0 +1,135 @@
+//! Appending to a journal.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+
+use super::codec::{put_definition, put_row, put_window_head};
+use super::format::{Header, Kind, put_frame};
+use crate::error::StoreError;
+use crate::layout;
+use crate::varint::put_u64;
+
+/// An open journal.
+#[derive(Debug)]
+pub(crate) struct JournalWriter {
+    file: File,
+    path: PathBuf,
+    /// Length of the file up to its last durable frame.
+    durable_bytes: u64,
+    ids: HashMap<Arc<FileAttributes>, u32>,
+    buffer: Vec<u8>,
+}
+
+/// Why a window was not appended.
+pub(crate) struct AppendError {
+    pub(crate) cause: StoreError,
+    /// Whether the journal ends with its last durable frame, so that it can be appended to again.
+    pub(crate) usable: bool,
+}
+
+impl JournalWriter {
+    /// Creates the journal and makes its header and its name durable.
+    pub(crate) fn create(store: &Path, header: &Header) -> Result<Self, StoreError> {
+        let path = layout::journal(store, header.number);
+        let encoded = header.encode();
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o640);
+        let mut file = options
+            .open(&path)
+            .map_err(StoreError::io("create journal", &path))?;
+        let written = file.write_all(&encoded).and_then(|()| file.sync_all());
+        if written.is_err() {
+            // Nothing was appended; were it left, recovery would find an empty journal.
+            let _ = std::fs::remove_file(&path);
+        }
+        written.map_err(StoreError::io("write journal", &path))?;
+        layout::sync_dir(&layout::journal_dir(store))?;
+        Ok(Self {
+            file,
+            path,
+            durable_bytes: encoded.len() as u64,
+            ids: HashMap::new(),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Appends a window with the definitions it needs, in one write, and makes it durable.
+    pub(crate) fn append(&mut self, window: &ClosedWindow) -> Result<(), AppendError> {
+        let known = self.ids.len();
+        match self.try_append(window) {
+            Ok(()) => Ok(()),
+            Err(cause) => {
+                self.ids.retain(|_, id| (*id as usize) < known);
+                Err(AppendError {
+                    usable: self.cut_to_durable(&cause),
+                    cause,
+                })
+            }
+        }
+    }
+
+    fn try_append(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
+        self.buffer.clear();
+        self.encode(window)?;
+        self.file
+            .write_all(&self.buffer)
+            .map_err(StoreError::io("write journal", &self.path))?;
+        self.file
+            .sync_data()
+            .map_err(StoreError::io("sync journal", &self.path))?;
+        self.durable_bytes += self.buffer.len() as u64;
+        Ok(())
+    }
+
+    fn encode(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
+        let mut rows: Vec<&FileRow> = window.rows.iter().collect();
+        rows.sort_by_key(|row| row.file.key);
+        let first = self.ids.len() as u32;
+        let mut new = Vec::new();
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let next = self.ids.len() as u32;
+            let id = *self.ids.entry(Arc::clone(&row.file)).or_insert_with(|| {
+                new.push(&row.file);
+                next
+            });
+            ids.push(id);
+        }
+        if !new.is_empty() {
+            put_frame(&mut self.buffer, Kind::Definitions, |out| {
+                put_u64(out, u64::from(first));
+                new.iter().for_each(|file| put_definition(out, file));
+            })?;
+        }
+        put_frame(&mut self.buffer, Kind::Window, |out| {
+            put_window_head(out, window);
+            for (row, id) in rows.iter().zip(&ids) {
+                put_row(out, *id, &row.row);
+            }
+        })
+    }
+
+    /// Removes what a failed append may have left, so that the next frame follows a whole one.
+    /// After a failed sync the kernel may have dropped what it could not write: such a journal is
+    /// not trusted again.
+    fn cut_to_durable(&mut self, cause: &StoreError) -> bool {
+        use std::io::{Seek, SeekFrom};
+        let synced = !matches!(
+            cause,
+            StoreError::Io {
+                doing: "sync journal",
+                ..
+            }
+        );
+        let cut = self.file.set_len(self.durable_bytes);
+        let sought = self.file.seek(SeekFrom::Start(self.durable_bytes));
+        synced && cut.is_ok() && sought.is_ok()
+    }
+}

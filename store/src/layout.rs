@@ -1,0 +1,195 @@
+//! Where things are in a store: the only module that spells paths.
+//!
+//! ```text
+//! <store>/catalog.db
+//! <store>/journal/<n>.tij
+//! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
+//! ```
+//!
+//! A segment's name is a function of its journal's content, so sealing a journal again writes the
+//! same names. Temporary names do not end in `.parquet`.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use chrono::DateTime;
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::error::StoreError;
+
+/// Paths are sensitive: no access for others.
+const DIRECTORY_MODE: u32 = 0o750;
+/// Extension of a journal.
+const JOURNAL_EXTENSION: &str = "tij";
+
+/// What a segment's rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dataset {
+    /// What the files did.
+    Rollup,
+    /// What the recorder knows about itself.
+    Health,
+}
+
+impl Dataset {
+    /// Its directory, and its name in the catalog.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rollup => "rollup",
+            Self::Health => "health",
+        }
+    }
+}
+
+pub(crate) fn catalog(store: &Path) -> PathBuf {
+    store.join("catalog.db")
+}
+
+pub(crate) fn journal_dir(store: &Path) -> PathBuf {
+    store.join("journal")
+}
+
+pub(crate) fn journal(store: &Path, number: u64) -> PathBuf {
+    journal_dir(store).join(format!("{number}.{JOURNAL_EXTENSION}"))
+}
+
+/// The numbers of the journals in the store, ascending.
+pub(crate) fn journals(store: &Path) -> Result<Vec<u64>, StoreError> {
+    let dir = journal_dir(store);
+    let entries = match fs::read_dir(&dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(StoreError::io("list", &dir))?,
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(StoreError::io("list", &dir))?.file_name();
+        let path = Path::new(&name);
+        let number = path
+            .file_stem()
+            .and_then(|stem| stem.to_str()?.parse().ok());
+        // Only the name that `journal` writes: `007.tij` is not journal 7.
+        numbers.extend(number.filter(|n| journal(store, *n).file_name() == Some(&name)));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Path of a segment, relative to the store. `start` is the start of its first window.
+pub(crate) fn segment(
+    dataset: Dataset,
+    granularity: Granularity,
+    date: Date,
+    host: &str,
+    start: UtcMs,
+    journal: u64,
+) -> String {
+    let start = utc(start).map_or_else(
+        || format!("{}ms", start.0),
+        |t| t.format("%Y%m%dT%H%M%SZ").to_string(),
+    );
+    format!(
+        "{}/granularity={granularity}/date={}/{}-{start}-{journal}.parquet",
+        dataset.name(),
+        date.name(),
+        file_name_safe(host),
+    )
+}
+
+/// The name that a segment has until it is complete.
+pub(crate) fn temporary(segment: &Path) -> PathBuf {
+    segment.with_extension("parquet.tmp")
+}
+
+/// A UTC day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Date(i64);
+
+impl Date {
+    pub(crate) fn of(time: UtcMs) -> Self {
+        Self(time.0.div_euclid(trackiops_schemas::time::DAY_MS))
+    }
+
+    fn name(self) -> String {
+        let midnight = UtcMs(self.0.saturating_mul(trackiops_schemas::time::DAY_MS));
+        utc(midnight).map_or_else(
+            || format!("day{}", self.0),
+            |t| t.format("%Y-%m-%d").to_string(),
+        )
+    }
+}
+
+/// `None` beyond the years that chrono can name.
+fn utc(time: UtcMs) -> Option<DateTime<chrono::Utc>> {
+    DateTime::from_timestamp_millis(time.0)
+}
+
+/// `host` without what a file name cannot hold. It begins with a letter or a digit: Spark and
+/// DuckDB take names that begin with `.` or `_` for hidden files.
+fn file_name_safe(host: &str) -> String {
+    const LONGEST: usize = 100;
+    let safe = |c: char| {
+        if c.is_ascii_alphanumeric() || "-._".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
+    let name: String = host.chars().take(LONGEST).map(safe).collect();
+    if name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        name
+    } else {
+        format!("host{name}")
+    }
+}
+
+/// Creates a directory and what is missing above it.
+pub(crate) fn create_dir(path: &Path) -> Result<(), StoreError> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(DIRECTORY_MODE);
+    builder
+        .create(path)
+        .map_err(StoreError::io("create directory", path))
+}
+
+/// Makes what happened to the names in a directory durable.
+pub(crate) fn sync_dir(path: &Path) -> Result<(), StoreError> {
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .map_err(StoreError::io("sync directory", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_names_tell_where_a_row_belongs() {
+        let minute = "1m".parse().unwrap();
+        let start = UtcMs(1_795_233_120_000);
+        let path = segment(Dataset::Rollup, minute, Date::of(start), "web/1", start, 7);
+        assert_eq!(
+            path,
+            "rollup/granularity=1m/date=2026-11-21/web-1-20261121T035200Z-7.parquet"
+        );
+        let temporary = temporary(Path::new(&path));
+        assert_ne!(temporary.extension().unwrap(), "parquet");
+    }
+
+    #[test]
+    fn no_host_name_leaves_its_directory_or_hides_its_files() {
+        assert_eq!(file_name_safe("../etc"), "host..-etc");
+        assert_eq!(file_name_safe("_a"), "host_a");
+        assert_eq!(file_name_safe(""), "host");
+        assert_eq!(file_name_safe("web-1.example"), "web-1.example");
+    }
+
+    #[test]
+    fn times_that_no_calendar_names_still_have_a_path() {
+        let ms = "1ms".parse().unwrap();
+        for start in [UtcMs(i64::MIN), UtcMs(i64::MAX)] {
+            segment(Dataset::Health, ms, Date::of(start), "h", start, 1);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Taking hold of a store's directory for writing.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, FlockOperation, access, flock, fstatfs};
+
+use crate::error::StoreError;
+use crate::layout;
+
+/// `NFS_SUPER_MAGIC`, include/uapi/linux/magic.h.
+const NFS_SUPER_MAGIC: u64 = 0x6969;
+
+/// One writer per store: holds `flock(LOCK_EX)` on the store's directory until it is dropped.
+#[derive(Debug)]
+pub(crate) struct StoreLock {
+    _dir: File,
+}
+
+impl StoreLock {
+    /// Creates the directory where there is none and locks it. It must be a store, or empty.
+    pub(crate) fn take(store: &Path, allow_nfs: bool) -> Result<Self, StoreError> {
+        if !store.exists() {
+            layout::create_dir(store)?;
+        }
+        let dir = File::open(store).map_err(StoreError::io("open", store))?;
+        let kind = fstatfs(&dir).map_err(|e| StoreError::io("examine", store)(e.into()))?;
+        if is_nfs(kind.f_type as u64) && !allow_nfs {
+            return Err(StoreError::OnNfs(store.to_owned()));
+        }
+        check_kind(store)?;
+        access(store, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+            .map_err(|e| StoreError::io("write to", store)(e.into()))?;
+        match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { _dir: dir }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked(store.to_owned())),
+            Err(e) => Err(StoreError::io("lock", store)(e.into())),
+        }
+    }
+}
+
+fn is_nfs(f_type: u64) -> bool {
+    f_type == NFS_SUPER_MAGIC
+}
+
+/// Refuses what is neither a store nor empty.
+fn check_kind(store: &Path) -> Result<(), StoreError> {
+    if layout::catalog(store).exists() {
+        return Ok(());
+    }
+    let not_a_store = |why| StoreError::NotAStore {
+        path: PathBuf::from(store),
+        why,
+    };
+    let entries = match fs::read_dir(store) {
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            return Err(not_a_store("it is not a directory"));
+        }
+        entries => entries.map_err(StoreError::io("list", store))?,
+    };
+    for entry in entries {
+        let name = entry.map_err(StoreError::io("list", store))?.file_name();
+        // A file system of its own is empty but for this.
+        if name != "lost+found" {
+            return Err(not_a_store("it holds other files and no catalog.db"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nfs_is_told_by_its_superblock_magic() {
+        const TMPFS_MAGIC: u64 = 0x0102_1994;
+        assert!(is_nfs(0x6969));
+        assert!(!is_nfs(TMPFS_MAGIC));
+    }
+}

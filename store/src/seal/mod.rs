@@ -1,0 +1,140 @@
+//! Sealing: turning a journal into segments of every granularity.
+//!
+//! The steps, each of which may be the last before the power fails:
+//!
+//! 1. segments are written under temporary names and made durable;
+//! 2. they are renamed, and their directories made durable;
+//! 3. one catalog transaction enters segments, files, names and mounts, and marks the journal sealed;
+//! 4. the journal is removed, and its directory made durable.
+//!
+//! Before step 3 readers see the journal and no segment of it; after step 3 they see the segments and
+//! skip the journal. A journal that is not marked sealed is sealed again from the start, over the
+//! same names, since names and content are functions of the journal alone; one that is marked is
+//! only removed.
+//!
+//! Memory is bounded by the journal's number of windows (a read buffer each, within
+//! [`merge::READ_BUFFER_BYTES`] in all) and of files, and by one Parquet row group for each
+//! granularity and date, not by the journal's size.
+
+mod cascade;
+mod merge;
+mod outputs;
+
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use trackiops_schemas::time::UtcMs;
+
+use crate::catalog::{Catalog, FileSeen, Sealed};
+use crate::error::StoreError;
+use crate::journal::scan::Scan;
+use crate::layout;
+use outputs::Outputs;
+
+/// A step of sealing that has just been taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Every segment is complete under its temporary name.
+    Written,
+    /// One segment has its final name; more may follow.
+    Renamed,
+    /// The names of all segments are durable.
+    NamesDurable,
+    /// The catalog knows the segments.
+    Committed,
+    /// The journal is gone.
+    JournalRemoved,
+}
+
+/// Is told of each step, and may stop sealing there as a crash would.
+pub(crate) type Observer<'a> = &'a mut dyn FnMut(Step) -> ControlFlow<()>;
+
+/// What sealing a journal came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) windows: u64,
+    pub(crate) torn_bytes: u64,
+}
+
+/// Seals a journal that nobody appends to any more.
+pub(crate) fn seal(
+    store: &Path,
+    catalog: &mut Catalog,
+    number: u64,
+    observer: Observer<'_>,
+) -> Result<Outcome, StoreError> {
+    let mut step = |step| match observer(step) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
+    };
+    let mut outcome = Outcome::default();
+    if !catalog.is_sealed(number)? {
+        let path = layout::journal(store, number);
+        let file = File::open(&path).map_err(StoreError::io("open journal", &path))?;
+        let file_bytes = file
+            .metadata()
+            .map_err(StoreError::io("read", &path))?
+            .len();
+        outcome.torn_bytes = file_bytes;
+        if let Some(scan) = Scan::new(file, &path)? {
+            outcome.windows = scan.windows.len() as u64;
+            outcome.torn_bytes = scan.torn_bytes;
+            seal_scanned(store, catalog, number, &scan, &mut step)?;
+        }
+    }
+    remove_journal(store, number)?;
+    step(Step::JournalRemoved)?;
+    Ok(outcome)
+}
+
+fn seal_scanned(
+    store: &Path,
+    catalog: &mut Catalog,
+    number: u64,
+    scan: &Scan,
+    step: &mut dyn FnMut(Step) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut outputs = Outputs::create(store, number, scan)?;
+    outputs.write_health(scan)?;
+    let seen = outputs.write_rollup(scan)?;
+    let segments = outputs.finish()?;
+    step(Step::Written)?;
+    for segment in &segments {
+        let path = store.join(&segment.path);
+        fs::rename(layout::temporary(&path), &path)
+            .map_err(StoreError::io("rename segment to", &path))?;
+        step(Step::Renamed)?;
+    }
+    outputs::sync_names(store, &segments)?;
+    step(Step::NamesDurable)?;
+    catalog.commit(&Sealed {
+        journal: number,
+        host: &scan.header.host,
+        segments: &segments,
+        files: &seen,
+    })?;
+    step(Step::Committed)
+}
+
+fn remove_journal(store: &Path, number: u64) -> Result<(), StoreError> {
+    let path = layout::journal(store, number);
+    fs::remove_file(&path).map_err(StoreError::io("remove journal", &path))?;
+    layout::sync_dir(&layout::journal_dir(store))
+}
+
+/// When each of the journal's files, by local id, was seen. `None` for a file of no row.
+pub(crate) type Seen = Vec<Option<(UtcMs, UtcMs)>>;
+
+/// Pairs definitions with when they were seen.
+fn files_seen(scan: &Scan, seen: &Seen) -> Vec<FileSeen> {
+    let pairs = scan.definitions.iter().zip(seen);
+    let files = pairs.filter_map(|(file, seen)| {
+        seen.map(|(first, last)| FileSeen {
+            file: file.clone(),
+            first,
+            last,
+        })
+    });
+    files.collect()
+}

@@ -1,0 +1,119 @@
+//! The thread that seals journals while the recorder goes on appending.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::catalog::Catalog;
+use crate::error::StoreError;
+use crate::seal::seal;
+
+/// Seals the journals it is handed, in order. One that fails is tried again with the next one;
+/// it stays in the store meanwhile, where readers see it.
+#[derive(Debug)]
+pub(crate) struct Sealer {
+    store: PathBuf,
+    queue: Option<Sender<u64>>,
+    thread: Option<JoinHandle<()>>,
+    failure: Arc<Mutex<Option<StoreError>>>,
+}
+
+impl Sealer {
+    pub(crate) fn start(store: PathBuf, catalog: Catalog) -> Result<Self, StoreError> {
+        let (queue, journals) = mpsc::channel();
+        let failure = Arc::default();
+        let worker = Worker {
+            store: store.clone(),
+            catalog,
+            waiting: Vec::new(),
+            failure: Arc::clone(&failure),
+        };
+        let thread = thread::Builder::new()
+            .name("seal".into())
+            .spawn(move || worker.run(&journals))
+            .map_err(StoreError::io("start the sealing thread of", &store))?;
+        Ok(Self {
+            store,
+            queue: Some(queue),
+            thread: Some(thread),
+            failure,
+        })
+    }
+
+    /// Hands over a journal that nothing will be appended to.
+    pub(crate) fn seal(&self, journal: u64) -> Result<(), StoreError> {
+        let sent = self.queue.as_ref().map(|queue| queue.send(journal));
+        match sent {
+            Some(Ok(())) => Ok(()),
+            _ => Err(StoreError::SealerGone(self.store.clone())),
+        }
+    }
+
+    /// Reports what failed since the last call.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        lock(&self.failure).take().map_or(Ok(()), Err)
+    }
+
+    /// Waits until all is sealed. What failed earlier and succeeds now is no failure.
+    pub(crate) fn finish(mut self) -> Result<(), StoreError> {
+        let ended = self.join();
+        self.check()?;
+        ended
+    }
+
+    fn join(&mut self) -> Result<(), StoreError> {
+        self.queue = None;
+        let joined = self.thread.take().map_or(Ok(()), JoinHandle::join);
+        joined.map_err(|_| StoreError::SealerGone(self.store.clone()))
+    }
+}
+
+impl Drop for Sealer {
+    /// The store's lock must outlive the thread, so the thread is waited for.
+    fn drop(&mut self) {
+        let _ = self.join();
+    }
+}
+
+struct Worker {
+    store: PathBuf,
+    catalog: Catalog,
+    /// Journals not sealed yet, because sealing them failed.
+    waiting: Vec<u64>,
+    failure: Arc<Mutex<Option<StoreError>>>,
+}
+
+impl Worker {
+    fn run(mut self, journals: &Receiver<u64>) {
+        for journal in journals {
+            self.waiting.push(journal);
+            self.seal_waiting();
+        }
+        if !self.waiting.is_empty() {
+            *lock(&self.failure) = None;
+            self.seal_waiting();
+        }
+    }
+
+    fn seal_waiting(&mut self) {
+        let Self {
+            store,
+            catalog,
+            waiting,
+            failure,
+        } = self;
+        waiting.retain(|journal| {
+            let sealed = seal(store, catalog, *journal, &mut |_| ControlFlow::Continue(()));
+            sealed
+                .map_err(|error| *lock(failure) = Some(error))
+                .is_err()
+        });
+    }
+}
+
+/// A thread that panicked leaves a value that is whole: it is only ever replaced.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,212 @@
+//! Writing one segment: the only module that knows Parquet's writer settings.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::schema::types::ColumnPath;
+use trackiops_schemas::columns;
+use trackiops_schemas::time::Granularity;
+
+use crate::batch::{HealthRow, RollupRow, health_batch, rollup_batch};
+use crate::error::StoreError;
+use crate::file_index::FileIndex;
+use crate::layout;
+
+/// Rows are handed to the Parquet writer in batches of this size.
+const BATCH_ROWS: usize = 2048;
+/// A question about one file reads whole pages: 15 minutes of one file at 1 s are 900 rows.
+const PAGE_ROWS: usize = 2048;
+/// Bounds what the Parquet writer holds back, and is still long enough for compression.
+const ROW_GROUP_ROWS: usize = 64 * 1024;
+const ZSTD_LEVEL: i32 = 3;
+const WRITER: &str = env!("CARGO_PKG_VERSION");
+
+/// What a segment's file will be.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) granularity: Granularity,
+    pub(crate) host: Arc<str>,
+    /// The final path.
+    pub(crate) path: PathBuf,
+}
+
+/// A complete, durable segment under its temporary name.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    pub(crate) files: FileIndex,
+}
+
+/// Writes rows, ordered by (file key, time), to the temporary name of a segment.
+pub(crate) struct SegmentWriter<R> {
+    target: Target,
+    temporary: PathBuf,
+    writer: ArrowWriter<File>,
+    pending: Vec<R>,
+    rows: u64,
+    files: FileIndex,
+}
+
+/// A row of some dataset.
+pub(crate) trait SegmentRow: Sized {
+    fn schema() -> SchemaRef;
+    fn batch(host: &str, rows: &[Self]) -> Result<RecordBatch, ArrowError>;
+    /// Enters the row into the index of its segment's files.
+    fn index(&self, files: &mut FileIndex);
+    /// Columns that the rows are ordered by.
+    const ORDER: &'static [&'static str];
+}
+
+impl SegmentRow for RollupRow {
+    const ORDER: &'static [&'static str] = &[columns::FILE_KEY, columns::TIME];
+
+    fn schema() -> SchemaRef {
+        columns::rollup_schema()
+    }
+
+    fn batch(host: &str, rows: &[Self]) -> Result<RecordBatch, ArrowError> {
+        rollup_batch(host, rows)
+    }
+
+    fn index(&self, files: &mut FileIndex) {
+        files.push(self.file.key);
+    }
+}
+
+impl SegmentRow for HealthRow {
+    const ORDER: &'static [&'static str] = &[columns::TIME];
+
+    fn schema() -> SchemaRef {
+        columns::health_schema()
+    }
+
+    fn batch(host: &str, rows: &[Self]) -> Result<RecordBatch, ArrowError> {
+        health_batch(host, rows)
+    }
+
+    fn index(&self, _: &mut FileIndex) {}
+}
+
+impl<R: SegmentRow> SegmentWriter<R> {
+    /// Begins the segment, over whatever an interrupted attempt has left.
+    pub(crate) fn create(target: Target) -> Result<Self, StoreError> {
+        let temporary = layout::temporary(&target.path);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o640);
+        let file = options
+            .open(&temporary)
+            .map_err(StoreError::io("create", &temporary))?;
+        let schema = R::schema();
+        let properties =
+            properties(&schema, R::ORDER, target.granularity).map_err(parquet(&target.path))?;
+        let writer =
+            ArrowWriter::try_new(file, schema, Some(properties)).map_err(parquet(&target.path))?;
+        Ok(Self {
+            target,
+            temporary,
+            writer,
+            pending: Vec::new(),
+            rows: 0,
+            files: FileIndex::default(),
+        })
+    }
+
+    pub(crate) fn push(&mut self, row: R) -> Result<(), StoreError> {
+        row.index(&mut self.files);
+        self.rows += 1;
+        self.pending.push(row);
+        if self.pending.len() >= BATCH_ROWS {
+            self.write_pending()?;
+        }
+        Ok(())
+    }
+
+    fn write_pending(&mut self) -> Result<(), StoreError> {
+        R::batch(&self.target.host, &self.pending)
+            .map_err(ParquetError::from)
+            .and_then(|batch| self.writer.write(&batch))
+            .map_err(parquet(&self.target.path))?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Completes the file and makes its content durable.
+    pub(crate) fn finish(mut self) -> Result<Written, StoreError> {
+        self.write_pending()?;
+        let file = self
+            .writer
+            .into_inner()
+            .map_err(parquet(&self.target.path))?;
+        let bytes = file
+            .sync_all()
+            .and_then(|()| file.metadata())
+            .map_err(StoreError::io("sync", &self.temporary))?
+            .len();
+        Ok(Written {
+            rows: self.rows,
+            bytes,
+            files: self.files,
+        })
+    }
+}
+
+fn parquet(path: &Path) -> impl FnOnce(ParquetError) -> StoreError + use<'_> {
+    move |source| StoreError::Parquet {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn properties(
+    schema: &SchemaRef,
+    order: &[&str],
+    granularity: Granularity,
+) -> Result<WriterProperties, ParquetError> {
+    // Leaves are numbered like fields as far as the columns before them are flat; those are.
+    let sorting: Result<Vec<_>, _> = order.iter().map(|name| schema.index_of(name)).collect();
+    let sorting = sorting?.into_iter().map(|column| SortingColumn {
+        column_idx: column as i32,
+        descending: false,
+        nulls_first: false,
+    });
+    let meta = [
+        (columns::META_FORMAT, columns::FORMAT_VERSION.to_string()),
+        (columns::META_WRITER, WRITER.to_owned()),
+        (columns::META_GRANULARITY, granularity.to_string()),
+    ];
+    let meta = meta.map(|(key, value)| KeyValue::new(key.to_owned(), value));
+    let mut builder = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_1_0)
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_write_batch_size(PAGE_ROWS)
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_sorting_columns(Some(sorting.collect()))
+        .set_key_value_metadata(Some(meta.to_vec()))
+        .set_created_by(format!("trackiops {WRITER}"));
+    // Times step evenly and latencies seldom repeat: differences pack better than a dictionary.
+    let mut packed = vec![columns::TIME.to_owned()];
+    for direction in columns::DIRECTIONS {
+        packed.push(format!("{direction}_latency_us_sum"));
+        packed.push(format!("{direction}_latency_us_max"));
+    }
+    for name in packed {
+        let column = ColumnPath::from(name);
+        builder = builder
+            .set_column_dictionary_enabled(column.clone(), false)
+            .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+    }
+    Ok(builder.build())
+}

@@ -1,0 +1,197 @@
+//! The reader's side of a store.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::catalog::CatalogView;
+use crate::error::StoreError;
+use crate::file_index::FileIndex;
+use crate::journal::cursor;
+use crate::journal::scan::Scan;
+use crate::layout::{self, Dataset};
+
+/// A consistent view of a store, whether a recorder is at work on it or not.
+///
+/// It holds every window that was durable when it was opened, each exactly once: journals are opened
+/// before the catalog is read, so a journal sealed in between is in the catalog, and a journal that
+/// the catalog knows as sealed is not read.
+#[derive(Debug)]
+pub struct Snapshot {
+    catalog: CatalogView,
+    tails: Vec<JournalTail>,
+    granularities: Vec<Granularity>,
+    span: Option<(UtcMs, UtcMs)>,
+}
+
+/// A Parquet file of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The file: the store's path, as it was given, and the segment's within it.
+    pub path: PathBuf,
+    /// What its rows are.
+    pub dataset: Dataset,
+    /// Length of its windows.
+    pub granularity: Granularity,
+    /// The recording host.
+    pub host: String,
+    /// Number of the journal it was sealed from.
+    pub journal: u64,
+    /// Start of its first window.
+    pub start: UtcMs,
+    /// End of its last window.
+    pub end: UtcMs,
+    /// Number of its rows.
+    pub rows: u64,
+    /// Which of its rows belong to which file; empty for health.
+    pub files: FileIndex,
+}
+
+/// The windows of a journal that is not sealed yet.
+#[derive(Debug)]
+pub struct JournalTail {
+    scan: Scan,
+}
+
+impl Snapshot {
+    /// Takes a view of the store.
+    pub fn open(store: &Path) -> Result<Self, StoreError> {
+        check_is_store(store)?;
+        let opened = open_journals(store)?;
+        let catalog = CatalogView::open(store)?;
+        let sealed = catalog.sealed_journals()?;
+        let mut tails = Vec::new();
+        for (number, path, file) in opened {
+            if !sealed.contains(&number) {
+                tails.extend(Scan::new(file, &path)?.map(|scan| JournalTail { scan }));
+            }
+        }
+        let mut granularities: BTreeSet<_> = catalog.granularities()?.into_iter().collect();
+        granularities.extend(tails.iter().map(JournalTail::granularity));
+        let spans = catalog.span()?.into_iter();
+        let spans = spans.chain(tails.iter().filter_map(JournalTail::span));
+        Ok(Self {
+            span: spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
+            granularities: granularities.into_iter().collect(),
+            catalog,
+            tails,
+        })
+    }
+
+    /// The segments of a dataset that overlap the half-open `range`, from fine to coarse, by start.
+    pub fn segments(
+        &self,
+        dataset: Dataset,
+        range: Option<(UtcMs, UtcMs)>,
+    ) -> Result<Vec<Segment>, StoreError> {
+        self.catalog.segments(dataset, range)
+    }
+
+    /// All granularities that occur, in segments or as the finest of a journal, ascending.
+    pub fn granularities(&self) -> Vec<Granularity> {
+        self.granularities.clone()
+    }
+
+    /// The journals that are not sealed yet, in order of their numbers.
+    pub fn tails(&self) -> &[JournalTail] {
+        &self.tails
+    }
+
+    /// Start of the first and end of the last closed window of the finest granularity, windows
+    /// without a row included. `None` when nothing was recorded yet.
+    pub fn span(&self) -> Option<(UtcMs, UtcMs)> {
+        self.span
+    }
+
+    /// The files that were ever seen under a name, ascending.
+    pub fn files_named(&self, path: &str) -> Result<Vec<FileKey>, StoreError> {
+        let known = self.catalog.files_named(path)?;
+        Ok(self.with_tails(known, |file| file.path.as_deref() == Some(path)))
+    }
+
+    /// The files that had this fileid on a mount that ever had this device number, ascending.
+    pub fn files_with_id(&self, dev: Dev, fileid: u64) -> Result<Vec<FileKey>, StoreError> {
+        let known = self.catalog.files_with_id(dev, fileid)?;
+        Ok(self.with_tails(known, |file| file.id.dev == dev && file.id.fileid == fileid))
+    }
+
+    fn with_tails(
+        &self,
+        known: Vec<FileKey>,
+        matches: impl Fn(&FileAttributes) -> bool,
+    ) -> Vec<FileKey> {
+        let mut keys: BTreeSet<_> = known.into_iter().collect();
+        for tail in &self.tails {
+            let files = tail.scan.definitions.iter().filter(|file| matches(file));
+            keys.extend(files.map(|file| file.key));
+        }
+        keys.into_iter().collect()
+    }
+}
+
+impl JournalTail {
+    /// The recording host.
+    pub fn host(&self) -> &str {
+        &self.scan.header.host
+    }
+
+    /// Length of its windows.
+    pub fn granularity(&self) -> Granularity {
+        self.scan.header.granularities.finest()
+    }
+
+    /// Hands over its windows in the order in which they were closed. A window may come again later,
+    /// with rows that were late: they add up.
+    pub fn windows(&self, each: &mut dyn FnMut(ClosedWindow)) -> Result<(), StoreError> {
+        for frame in &self.scan.windows {
+            each(cursor::window(&self.scan, frame)?);
+        }
+        Ok(())
+    }
+
+    fn span(&self) -> Option<(UtcMs, UtcMs)> {
+        let starts = || self.scan.windows.iter().map(|window| window.head.start);
+        starts()
+            .min()
+            .zip(starts().max().map(|start| start.plus(self.granularity())))
+    }
+}
+
+fn check_is_store(store: &Path) -> Result<(), StoreError> {
+    let not_a_store = |why| StoreError::NotAStore {
+        path: store.to_owned(),
+        why,
+    };
+    match store.metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(StoreError::Missing(store.to_owned())),
+        Err(e) => Err(StoreError::io("open", store)(e)),
+        Ok(metadata) if !metadata.is_dir() => Err(not_a_store("it is not a directory")),
+        Ok(_) => match layout::catalog(store).metadata() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(not_a_store("it holds no catalog.db"))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+/// Opens the journals; one that was sealed and removed meanwhile is in the catalog by now.
+fn open_journals(store: &Path) -> Result<Vec<(u64, PathBuf, File)>, StoreError> {
+    let mut opened = Vec::new();
+    for number in layout::journals(store)? {
+        let path = layout::journal(store, number);
+        match File::open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            file => {
+                let file = file.map_err(StoreError::io("open journal", &path))?;
+                opened.push((number, path, file));
+            }
+        }
+    }
+    Ok(opened)
+}

@@ -1,0 +1,172 @@
+//! The recorder's side of a store.
+
+use std::path::{Path, PathBuf};
+
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
+
+use crate::catalog::Catalog;
+use crate::error::StoreError;
+use crate::journal::format::Header;
+use crate::journal::write::JournalWriter;
+use crate::layout;
+use crate::lock::StoreLock;
+use crate::options::Options;
+use crate::recovery::{Recovery, recover};
+use crate::sealer::Sealer;
+
+/// Writes closed windows to a store.
+///
+/// * A window is durable, and visible to readers, when [`Writer::append`] has returned `Ok`.
+/// * A store has one writer at a time; it is locked until the writer is dropped.
+/// * Journals are sealed in a thread of their own, so appending never waits for sealing.
+/// * Dropping the writer, or losing the process, at any point leaves a store that the next
+///   [`Writer::open`] completes; [`Writer::finish`] leaves nothing to complete.
+#[derive(Debug)]
+pub struct Writer {
+    store: PathBuf,
+    options: Options,
+    recovery: Recovery,
+    journal: Option<OpenJournal>,
+    next_number: u64,
+    /// Before the lock, so that it has ended when the lock is released.
+    sealer: Sealer,
+    _lock: StoreLock,
+}
+
+#[derive(Debug)]
+struct OpenJournal {
+    writer: JournalWriter,
+    number: u64,
+    period: Period,
+    /// A failed append has left its end in doubt.
+    retired: bool,
+}
+
+impl Writer {
+    /// Opens the store, or creates it, and seals what an earlier writer has left.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        let store = path.as_ref().to_owned();
+        options.validate()?;
+        let lock = StoreLock::take(&store, options.allow_nfs_store)?;
+        let mut catalog = Catalog::open(&store)?;
+        layout::create_dir(&layout::journal_dir(&store))?;
+        layout::sync_dir(&store)?;
+        let recovery = recover(&store, &mut catalog)?;
+        let next_number = catalog.last_journal()?.max(recovery.last_journal) + 1;
+        Ok(Self {
+            sealer: Sealer::start(store.clone(), catalog)?,
+            store,
+            options,
+            recovery,
+            journal: None,
+            next_number,
+            _lock: lock,
+        })
+    }
+
+    /// What opening the store had to complete.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Appends a window of the finest granularity and makes it durable.
+    ///
+    /// An error may also be that of sealing an earlier journal. In every case the window was not
+    /// appended, and may be appended again.
+    pub fn append(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
+        self.sealer.check()?;
+        let finest = self.options.granularities.finest();
+        if window.start.align(finest) != window.start {
+            return Err(StoreError::Unaligned {
+                start: window.start,
+                granularity: finest,
+            });
+        }
+        let period = Period::of(window.start, self.options.rotate);
+        let journal = self.journal_for(period)?;
+        journal.writer.append(window).map_err(|error| {
+            journal.retired = !error.usable;
+            error.cause
+        })
+    }
+
+    /// The journal of a period, beginning a new one where the open one is over.
+    fn journal_for(&mut self, period: Period) -> Result<&mut OpenJournal, StoreError> {
+        let open = self
+            .journal
+            .take_if(|open| open.retired || open.period.is_over_at(period));
+        if let Some(open) = open {
+            self.sealer.seal(open.number)?;
+        }
+        match &mut self.journal {
+            Some(open) => Ok(open),
+            none => {
+                let number = self.next_number;
+                // Not again, even if creating it fails halfway.
+                self.next_number += 1;
+                let header = Header {
+                    granularities: self.options.granularities.clone(),
+                    host: self.options.host.clone(),
+                    number,
+                    writer: env!("CARGO_PKG_VERSION").to_owned(),
+                };
+                Ok(none.insert(OpenJournal {
+                    writer: JournalWriter::create(&self.store, &header)?,
+                    number,
+                    period,
+                    retired: false,
+                }))
+            }
+        }
+    }
+
+    /// Seals everything. The store then holds no journal.
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        if let Some(open) = self.journal.take() {
+            self.sealer.seal(open.number)?;
+        }
+        self.sealer.finish()
+    }
+}
+
+/// The time between two rotations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Period {
+    start: i64,
+    length: i64,
+}
+
+impl Period {
+    /// The period of a window: rotations are at multiples of `rotate` and at midnight, UTC.
+    fn of(window: UtcMs, rotate: Granularity) -> Self {
+        let length = rotate.ms().min(DAY_MS);
+        Self {
+            start: window.0.div_euclid(length) * length,
+            length,
+        }
+    }
+
+    /// Whether a journal of this period ends with a window of `other`. Late windows of the period
+    /// before stay in the journal; a longer way back is a step of the clock, after which waiting
+    /// for this period to end could take years.
+    fn is_over_at(self, other: Self) -> bool {
+        other.start > self.start || other.start.saturating_add(self.length) < self.start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journals_are_cut_at_multiples_of_the_rotation_and_at_midnight() {
+        let period = |ms, rotate: &str| Period::of(UtcMs(ms), rotate.parse().unwrap());
+        let over = |from, to, rotate| period(from, rotate).is_over_at(period(to, rotate));
+        assert!(!over(0, 899_000, "15m"));
+        assert!(over(899_000, 900_000, "15m"));
+        assert!(over(DAY_MS - 1000, DAY_MS, "7d"));
+        assert!(!over(900_000, 899_000, "15m"), "a late window");
+        assert!(over(9_000_000, 899_000, "15m"), "a clock step");
+    }
+}
