@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 
 use crate::cache::Cache;
 use crate::host;
@@ -103,12 +103,13 @@ impl Apt {
 
     /// The packages and everything that they depend on, in the suite's current versions.
     pub fn resolve(&self, names: &[String]) -> Result<Vec<Package>> {
-        let simulated = host::output(
-            self.command("apt-get")
-                .args(["install", "-s", "-qq", "--"])
-                .args(names),
-        )
-        .with_context(|| format!("cannot resolve {} in {}", names.join(" "), self.suite.name))?;
+        let mut command = self.command("apt-get");
+        command.args(["install", "-s", "-qq", "--"]).args(names);
+        let simulated =
+            host::output(&mut command).map_err(|error| match unknown_package(&error) {
+                Some(name) => anyhow!("Debian {} has no package `{name}`", self.suite.name),
+                None => error.context(format!("cannot resolve packages in {}", self.suite.name)),
+            })?;
         let selected = parse_simulation(&simulated);
         let shown = host::output(
             self.command("apt-cache").arg("show").args(
@@ -159,6 +160,13 @@ pub fn download(files: &[Download]) -> Result<()> {
         Some(file) => bail!("{} was not downloaded", file.address),
         None => Ok(()),
     }
+}
+
+/// The package that apt could not find, from what it said.
+fn unknown_package(error: &Error) -> Option<String> {
+    let text = format!("{error:#}");
+    let (_, rest) = text.split_once("Unable to locate package ")?;
+    rest.split_whitespace().next().map(str::to_string)
 }
 
 /// Names and versions in the output of a simulated installation.

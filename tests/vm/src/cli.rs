@@ -1,6 +1,6 @@
 //! The command line of `cargo vm`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -121,20 +121,21 @@ pub struct Run {
     #[arg(long, short)]
     pub quiet: bool,
 
-    /// Bash script to run as root, with /work as its directory
-    #[arg(value_name = "SCRIPT")]
-    pub script: PathBuf,
-
-    /// Arguments of the script
-    #[arg(
-        value_name = "ARG",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    pub args: Vec<String>,
+    /// Bash script to run as root, with /work as its directory; what follows it belongs to it
+    // One list, not two: clap stops looking for options only when the list has begun.
+    #[arg(value_names = ["SCRIPT", "ARG"], required = true, num_args = 1.., trailing_var_arg = true)]
+    words: Vec<String>,
 }
 
 impl Run {
+    pub fn script(&self) -> &Path {
+        Path::new(self.words.first().map_or("", String::as_str))
+    }
+
+    pub fn args(&self) -> &[String] {
+        self.words.get(1..).unwrap_or_default()
+    }
+
     /// As the guest's set-up wants it.
     pub fn nfs(&self) -> &'static str {
         if self.no_nfs {
@@ -187,14 +188,15 @@ mod tests {
             ),
             ("6.12", "4.2", 2, 2048, 600)
         );
-        assert!(run.args.is_empty() && run.out.is_none());
+        assert!(run.args().is_empty() && run.out.is_none());
     }
 
     #[test]
     fn what_follows_the_script_belongs_to_it() {
         let run = run("--cpus 4 s.sh --cpus 8 -x -- y --help").unwrap();
         assert_eq!(run.cpus, 4);
-        assert_eq!(run.args, ["--cpus", "8", "-x", "--", "y", "--help"]);
+        assert_eq!(run.script(), Path::new("s.sh"));
+        assert_eq!(run.args(), ["--cpus", "8", "-x", "--", "y", "--help"]);
     }
 
     #[test]

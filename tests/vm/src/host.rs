@@ -176,13 +176,22 @@ fn name(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
+/// The command without its options of the form `-o NAME=VALUE`, and not longer than a line or two.
 fn line(command: &Command) -> String {
-    let mut text = name(command);
-    for arg in command.get_args().take(12) {
-        text.push(' ');
-        text.push_str(&arg.to_string_lossy());
+    let mut words = vec![name(command)];
+    let mut args = command.get_args().map(|arg| arg.to_string_lossy());
+    while let Some(arg) = args.next() {
+        if arg == "-o" {
+            args.next();
+        } else {
+            words.push(arg.into_owned());
+        }
     }
-    text
+    if words.len() > 12 {
+        words.truncate(12);
+        words.push("...".into());
+    }
+    words.join(" ")
 }
 
 #[cfg(test)]

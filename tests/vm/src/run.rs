@@ -133,8 +133,8 @@ pub fn run(run: &Run) -> Result<u8> {
     let binary = trackiops::binary(run.quiet)?;
     let accel = Accel::choose(&fetched.cache, || fetched.kvm_works().unwrap_or(false))?;
     let payload = Payload {
-        script: &run.script,
-        args: &run.args,
+        script: run.script(),
+        args: run.args(),
         add: &run.add,
         trackiops: Some(&binary),
         nfs: run.nfs(),
@@ -172,8 +172,8 @@ pub fn run(run: &Run) -> Result<u8> {
 
 /// What can be said before anything is built.
 fn check(run: &Run) -> Result<()> {
-    if !run.script.is_file() {
-        return Err(Usage(format!("no script {}", run.script.display())).into());
+    if !run.script().is_file() {
+        return Err(Usage(format!("no script {}", run.script().display())).into());
     }
     for path in &run.add {
         if !path.exists() {

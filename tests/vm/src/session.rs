@@ -87,6 +87,7 @@ pub fn follow(
         start,
         boot: boot_limit.unwrap_or(BOOT_LIMIT),
         script: script_limit,
+        last_words: LAST_WORDS,
     };
     let (mut outcome, script_started) = wait(&events, &limits);
     machine.kill();
@@ -116,6 +117,7 @@ struct Limits {
     start: Instant,
     boot: Duration,
     script: Duration,
+    last_words: Duration,
 }
 
 fn wait(events: &Receiver<Event>, limits: &Limits) -> (Outcome, Option<Duration>) {
@@ -130,7 +132,7 @@ fn wait(events: &Receiver<Event>, limits: &Limits) -> (Outcome, Option<Duration>
             Ok(Event::Exited(status)) => return (Outcome::Exited(status), script_started),
             Ok(Event::TimedOut) => return (Outcome::TimedOut, script_started),
             Ok(Event::Failed(cause)) => {
-                last_words(events);
+                last_words(events, limits.last_words);
                 return (Outcome::Failed(cause), script_started);
             }
             Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => {
@@ -154,8 +156,8 @@ fn wait(events: &Receiver<Event>, limits: &Limits) -> (Outcome, Option<Duration>
 }
 
 /// Gives a failing kernel the time to print its trace.
-fn last_words(events: &Receiver<Event>) {
-    let deadline = Instant::now() + LAST_WORDS;
+fn last_words(events: &Receiver<Event>, time: Duration) {
+    let deadline = Instant::now() + time;
     while let Ok(event) = events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         if matches!(event, Event::Ended) {
             return;
@@ -234,6 +236,7 @@ mod tests {
             start: Instant::now(),
             boot: Duration::from_millis(20),
             script: Duration::from_secs(60),
+            last_words: Duration::ZERO,
         }
     }
 
