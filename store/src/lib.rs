@@ -8,6 +8,10 @@
 //! store at once, in different processes; of writers there is one. Rows are mergeable partial
 //! aggregates: several rows of the same file and window, in one segment or in several, add up.
 
+// Unit tests share helpers with the integration tests, which name the crate.
+#[cfg(test)]
+extern crate self as trackiops_store;
+
 pub mod batch;
 mod catalog;
 mod error;

@@ -106,11 +106,24 @@ impl Catalog {
     }
 }
 
+/// Says that something else lives where the catalog of a store should be.
+fn not_a_store(catalog: &Path, why: &'static str) -> StoreError {
+    StoreError::NotAStore {
+        path: catalog.parent().unwrap_or(catalog).to_owned(),
+        why,
+    }
+}
+
 fn error_at(path: &Path) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
     let path = path.to_owned();
-    move |source| StoreError::Catalog {
-        path: path.clone(),
-        source,
+    move |source| match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => {
+            not_a_store(&path, "its catalog.db is not an SQLite database")
+        }
+        _ => StoreError::Catalog {
+            path: path.clone(),
+            source,
+        },
     }
 }
 
@@ -124,24 +137,17 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i32, u32)> {
 
 /// Refuses other programs' databases and later releases' catalogs.
 fn check_format(connection: &Connection, store: &Path, path: &Path) -> Result<(), StoreError> {
-    let foreign = |why| StoreError::NotAStore {
-        path: store.to_owned(),
-        why,
-    };
-    match marks(connection) {
-        Err(e) if e.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
-            Err(foreign("its catalog.db is not an SQLite database"))
-        }
-        Err(e) => Err(error_at(path)(e)),
-        Ok((ddl::APPLICATION_ID, found)) if found > FORMAT_VERSION => {
-            Err(StoreError::NewerFormat {
-                path: store.to_owned(),
-                found,
-                supported: FORMAT_VERSION,
-            })
-        }
-        Ok((ddl::APPLICATION_ID, _)) => Ok(()),
-        Ok(_) => Err(foreign("its catalog.db is not a TrackIOps catalog")),
+    match marks(connection).map_err(error_at(path))? {
+        (ddl::APPLICATION_ID, found) if found > FORMAT_VERSION => Err(StoreError::NewerFormat {
+            path: store.to_owned(),
+            found,
+            supported: FORMAT_VERSION,
+        }),
+        (ddl::APPLICATION_ID, _) => Ok(()),
+        _ => Err(not_a_store(
+            path,
+            "its catalog.db is not a TrackIOps catalog",
+        )),
     }
 }
 

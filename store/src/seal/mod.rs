@@ -19,6 +19,8 @@
 mod cascade;
 mod merge;
 mod outputs;
+#[cfg(test)]
+mod tests;
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;

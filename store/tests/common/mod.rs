@@ -1,0 +1,237 @@
+//! Windows to write, and reading back a whole store.
+#![allow(dead_code, reason = "not every test needs every helper")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
+use trackiops_schemas::time::{Granularity, UtcMs};
+use trackiops_store::batch::{decode_health, decode_rows};
+use trackiops_store::{Dataset, Options, Segment, Snapshot};
+
+/// 2026-11-21T03:52:00Z.
+pub const T0: i64 = 1_795_233_120_000;
+
+pub fn options(host: &str) -> Options {
+    Options {
+        host: host.into(),
+        granularities: "1s,10s,1m,1h".parse().unwrap(),
+        rotate: "15m".parse().unwrap(),
+        allow_nfs_store: false,
+    }
+}
+
+pub fn granularity(text: &str) -> Granularity {
+    text.parse().unwrap()
+}
+
+pub fn file(fileid: u64, dev: u32, path: Option<&str>) -> Arc<FileAttributes> {
+    let id = FileId {
+        dev: Dev::new(0, dev).unwrap(),
+        fileid,
+        handle_hash: 7,
+    };
+    let mount = Some("srv:/export");
+    Arc::new(FileAttributes {
+        key: FileKey::new(mount, id),
+        id,
+        mount: mount.map(str::to_owned),
+        path: path.map(str::to_owned),
+    })
+}
+
+/// A row of `requests` reads of 4 KiB and 300 us each, one of them untimed.
+pub fn reads(requests: u64) -> Row {
+    let mut row = Row::default();
+    row.read.requests = requests;
+    row.read.bytes = 4096 * requests;
+    row.read.untimed = 1;
+    for _ in 1..requests {
+        row.read.latency.record(300_000);
+        row.read.latency_ns_sum += 300_000;
+        row.read.latency_ns_max = 300_000;
+    }
+    row
+}
+
+pub fn window(start_ms: i64, rows: Vec<(Arc<FileAttributes>, Row)>) -> ClosedWindow {
+    let seen = rows
+        .iter()
+        .map(|(_, row)| row.read.requests + row.write.requests)
+        .sum();
+    let mut rows: Vec<_> = rows
+        .into_iter()
+        .map(|(file, row)| FileRow { file, row })
+        .collect();
+    rows.sort_by_key(|row| row.file.key);
+    ClosedWindow {
+        start: UtcMs(start_ms),
+        rows,
+        health: Health {
+            covered_ms: 1000,
+            seen,
+            recorded: seen,
+            lost: 0,
+            clock_steps: 0,
+        },
+    }
+}
+
+/// `count` windows of one second from `T0`, of two files each.
+pub fn windows(count: i64) -> Vec<ClosedWindow> {
+    let one = |i: i64| {
+        let rows = vec![
+            (file(1, 49, Some("/mnt/a")), reads(2 + i.cast_unsigned())),
+            (file(2, 49, Some("/mnt/b")), reads(5)),
+        ];
+        window(T0 + i * 1000, rows)
+    };
+    (0..count).map(one).collect()
+}
+
+/// What identifies a row: its window and everything about its file that is stored.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowId {
+    pub time: UtcMs,
+    pub key: FileKey,
+    pub dev: Dev,
+    pub fileid: u64,
+    pub mount: Option<String>,
+    pub path: Option<String>,
+}
+
+/// Rows and health added up by window of one granularity.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    pub rows: BTreeMap<RowId, Row>,
+    pub health: BTreeMap<UtcMs, Health>,
+}
+
+impl Content {
+    pub fn of(windows: &[ClosedWindow], granularity: Granularity) -> Self {
+        let mut content = Self::default();
+        windows
+            .iter()
+            .for_each(|window| content.add(window, granularity));
+        content
+    }
+
+    fn add(&mut self, window: &ClosedWindow, granularity: Granularity) {
+        let time = window.start.align(granularity);
+        self.health.entry(time).or_default().merge(&window.health);
+        for FileRow { file, row } in &window.rows {
+            let id = RowId {
+                time,
+                key: file.key,
+                dev: file.id.dev,
+                fileid: file.id.fileid,
+                mount: file.mount.clone(),
+                path: file.path.clone(),
+            };
+            self.rows.entry(id).or_default().merge(row);
+        }
+    }
+
+    /// All that a store holds at a granularity: its segments, and the tails of its journals.
+    pub fn stored(store: &Path, granularity: Granularity) -> Self {
+        let snapshot = Snapshot::open(store).unwrap();
+        let mut content = Self::default();
+        for segment in of(&snapshot, Dataset::Rollup, granularity) {
+            for (id, row) in rows(&segment) {
+                content.rows.entry(id).or_default().merge(&row);
+            }
+        }
+        for segment in of(&snapshot, Dataset::Health, granularity) {
+            for (time, health) in health(&segment) {
+                content.health.entry(time).or_default().merge(&health);
+            }
+        }
+        for tail in snapshot.tails() {
+            tail.windows(&mut |window| content.add(&window, granularity))
+                .unwrap();
+        }
+        content
+    }
+}
+
+pub fn of(snapshot: &Snapshot, dataset: Dataset, granularity: Granularity) -> Vec<Segment> {
+    let mut segments = snapshot.segments(dataset, None).unwrap();
+    segments.retain(|segment| segment.granularity == granularity);
+    segments
+}
+
+/// The rows of a rollup segment, in the order of the file.
+pub fn rows(segment: &Segment) -> Vec<(RowId, Row)> {
+    let mut rows = Vec::new();
+    for batch in reader(segment).build().unwrap() {
+        let batch = batch.unwrap();
+        decode_rows(&batch, |stored| {
+            assert_eq!(stored.host, segment.host);
+            let id = RowId {
+                time: stored.time,
+                key: stored.file_key,
+                dev: stored.dev,
+                fileid: stored.fileid,
+                mount: stored.mount.map(str::to_owned),
+                path: stored.path.map(str::to_owned),
+            };
+            rows.push((id, stored.row));
+        })
+        .unwrap();
+    }
+    rows
+}
+
+/// The rows of a health segment, in the order of the file.
+pub fn health(segment: &Segment) -> Vec<(UtcMs, Health)> {
+    let mut rows = Vec::new();
+    for batch in reader(segment).build().unwrap() {
+        decode_health(&batch.unwrap(), |stored| {
+            rows.push((stored.time, stored.health))
+        })
+        .unwrap();
+    }
+    rows
+}
+
+pub fn reader(segment: &Segment) -> ParquetRecordBatchReaderBuilder<File> {
+    let file = File::open(&segment.path).unwrap();
+    ParquetRecordBatchReaderBuilder::try_new(file).unwrap()
+}
+
+/// Names in the journal directory.
+pub fn journals(store: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(store.join("journal")).unwrap();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+    let mut names: Vec<_> = entries.map(|e| name(e).into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Paths of all segments under the store, relative to it.
+pub fn parquet_files(store: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    let mut dirs = vec![store.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.to_str().unwrap().contains(".parquet") {
+                files.push(
+                    path.strip_prefix(store)
+                        .unwrap()
+                        .to_str()
+                        .unwrap()
+                        .to_owned(),
+                );
+            }
+        }
+    }
+    files.sort();
+    files
+}

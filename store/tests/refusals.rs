@@ -1,0 +1,154 @@
+//! What is refused, and in which words.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use common::{options, windows};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Snapshot, StoreError, Writer};
+
+fn refused(path: &Path) -> StoreError {
+    Writer::open(path, options("h")).expect_err("refused")
+}
+
+/// Every message names the path and what is wrong with it.
+fn assert_says(error: &StoreError, path: &Path, words: &str) {
+    let message = error.to_string();
+    assert!(message.contains(path.to_str().unwrap()), "{message}");
+    assert!(message.contains(words), "{message}");
+}
+
+#[test]
+fn a_second_writer_is_refused_until_the_first_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Writer::open(dir.path(), options("h")).unwrap();
+    let error = refused(dir.path());
+    assert!(matches!(error, StoreError::Locked(_)));
+    assert_says(&error, dir.path(), "another recorder");
+    drop(first);
+    Writer::open(dir.path(), options("h")).unwrap();
+}
+
+#[test]
+fn a_store_of_a_later_release_is_neither_written_nor_read() {
+    let dir = tempfile::tempdir().unwrap();
+    Writer::open(dir.path(), options("h"))
+        .unwrap()
+        .finish()
+        .unwrap();
+    let catalog = rusqlite::Connection::open(dir.path().join("catalog.db")).unwrap();
+    catalog.pragma_update(None, "user_version", 7).unwrap();
+    drop(catalog);
+    for error in [
+        refused(dir.path()),
+        Snapshot::open(dir.path()).expect_err("refused"),
+    ] {
+        assert!(matches!(
+            error,
+            StoreError::NewerFormat {
+                found: 7,
+                supported: 1,
+                ..
+            }
+        ));
+        assert_says(&error, dir.path(), "format version 7");
+    }
+}
+
+#[test]
+fn a_journal_of_a_later_release_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    writer.append(&windows(1)[0]).unwrap();
+    drop(writer);
+    let journal = dir.path().join("journal/1.tij");
+    let mut bytes = fs::read(&journal).unwrap();
+    bytes[4] = 2;
+    fs::write(&journal, &bytes).unwrap();
+    assert!(matches!(
+        refused(dir.path()),
+        StoreError::NewerFormat { found: 2, .. }
+    ));
+    assert_eq!(fs::read(&journal).unwrap(), bytes);
+}
+
+#[test]
+fn a_path_that_cannot_be_written_is_named_with_the_cause() {
+    // Not by modes: they do not bind root, who runs the recorder.
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let below = file.join("store");
+    assert_says(&refused(&below), &below, "Not a directory");
+    assert_says(&refused(&file), &file, "not a directory");
+    let nowhere = Path::new("/proc/trackiops-store");
+    assert_says(&refused(nowhere), nowhere, "cannot create directory");
+}
+
+#[test]
+fn what_is_not_a_store_is_not_made_one() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("thesis.tex"), "").unwrap();
+    for error in [
+        refused(dir.path()),
+        Snapshot::open(dir.path()).expect_err("refused"),
+    ] {
+        assert!(matches!(error, StoreError::NotAStore { .. }));
+        assert_says(&error, dir.path(), "not a TrackIOps store");
+    }
+    for content in [
+        "not a database at all, and long enough to be told from one",
+        "",
+    ] {
+        let other = tempfile::tempdir().unwrap();
+        fs::write(other.path().join("catalog.db"), content).unwrap();
+        let error = Snapshot::open(other.path()).expect_err("refused");
+        assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
+    }
+    let missing = dir.path().join("missing");
+    assert_says(
+        &Snapshot::open(&missing).expect_err("refused"),
+        &missing,
+        "no such directory",
+    );
+}
+
+#[test]
+fn a_catalog_whose_creation_was_interrupted_is_created_again() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("catalog.db"), "").unwrap();
+    Writer::open(dir.path(), options("h"))
+        .unwrap()
+        .finish()
+        .unwrap();
+    Snapshot::open(dir.path()).unwrap();
+}
+
+#[test]
+fn a_new_store_is_closed_to_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let mut writer = Writer::open(&store, options("h")).unwrap();
+    writer.append(&windows(1)[0]).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o007;
+    assert_eq!(mode(&store), 0);
+    assert_eq!(mode(&store.join("journal")), 0);
+    assert_eq!(mode(&store.join("journal/1.tij")), 0);
+}
+
+#[test]
+fn a_window_that_is_not_aligned_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    let mut window = windows(1).remove(0);
+    window.start = UtcMs(window.start.0 + 1);
+    assert!(matches!(
+        writer.append(&window),
+        Err(StoreError::Unaligned { .. })
+    ));
+    writer.finish().unwrap();
+    assert_eq!(Snapshot::open(dir.path()).unwrap().span(), None);
+}

@@ -1,0 +1,254 @@
+//! What is appended is what is stored, at every granularity.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Content, T0, file, of, options, rows};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::file::metadata::PageIndexPolicy;
+use proptest::prelude::*;
+use trackiops_schemas::columns;
+use trackiops_schemas::histogram::Histogram;
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::time::{DAY_MS, UtcMs};
+use trackiops_store::{Dataset, Segment, Snapshot, Writer};
+
+fn a_file() -> impl Strategy<Value = Arc<FileAttributes>> {
+    // Few of each, so that files meet again, under other names and devices too.
+    let path = prop::option::of(prop::sample::select(vec![
+        "/mnt/a",
+        "/mnt/b",
+        "/mnt/\u{e9}",
+    ]));
+    let unknown_mount = prop::bool::weighted(0.2);
+    (1_u64..6, 49_u32..51, path, unknown_mount).prop_map(|(fileid, dev, path, unknown)| {
+        let file = file(fileid, dev, path);
+        if !unknown {
+            return file;
+        }
+        Arc::new(FileAttributes {
+            key: trackiops_schemas::identity::FileKey::new(None, file.id),
+            mount: None,
+            ..(*file).clone()
+        })
+    })
+}
+
+/// Latencies are whole microseconds, so that sums are exact in the store.
+fn a_direction() -> impl Strategy<Value = Direction> {
+    let request = (prop::option::of(1_u64..1 << 30), 0_u64..1 << 20, 0_u8..16);
+    prop::collection::vec(request, 0..8).prop_map(|requests| {
+        let mut d = Direction::default();
+        for (latency_us, bytes, flags) in requests {
+            d.requests += 1;
+            d.bytes += bytes;
+            d.errors += u64::from(flags & 1);
+            d.short += u64::from(flags >> 1 & 1);
+            d.sequential += u64::from(flags >> 2 & 1);
+            match latency_us {
+                None => d.untimed += 1,
+                Some(us) => {
+                    d.latency_ns_sum += us * 1000;
+                    d.latency_ns_max = d.latency_ns_max.max(us * 1000);
+                    d.latency.record(us * 1000);
+                }
+            }
+        }
+        d
+    })
+}
+
+fn a_window() -> impl Strategy<Value = ClosedWindow> {
+    let row = (a_file(), a_direction(), a_direction()).prop_map(|(file, read, write)| FileRow {
+        file,
+        row: Row { read, write },
+    });
+    // Around midnight and around rotations, some late.
+    let midnight = (T0 / DAY_MS + 1) * DAY_MS;
+    let start = prop_oneof![
+        (-30_i64..30).prop_map(move |s| midnight + s * 1000),
+        (0_i64..4000).prop_map(|s| T0 + s * 1000),
+    ];
+    let health = (0_u64..1001, 0_u64..1000, 0_u64..3);
+    (start, prop::collection::vec(row, 0..8), health).prop_map(
+        |(start, rows, (covered_ms, seen, clock_steps))| ClosedWindow {
+            start: UtcMs(start),
+            rows,
+            health: Health {
+                covered_ms,
+                seen,
+                recorded: seen,
+                lost: clock_steps / 2,
+                clock_steps,
+            },
+        },
+    )
+}
+
+fn check_segment(segment: &Segment) {
+    let rows = rows(segment);
+    let keys: Vec<_> = rows.iter().map(|(id, _)| (id.key, id.time)).collect();
+    assert!(keys.is_sorted(), "ordered by (file_key, time)");
+    assert_eq!(rows.len() as u64, segment.rows);
+    let times = || rows.iter().map(|(id, _)| id.time);
+    assert_eq!(times().min(), Some(segment.start));
+    assert_eq!(
+        times().max().map(|t| t.plus(segment.granularity)),
+        Some(segment.end)
+    );
+    for (id, row) in &rows {
+        assert_eq!(id.time.align(segment.granularity), id.time);
+        for d in [&row.read, &row.write] {
+            assert_eq!(d.latency.total(), d.requests - d.untimed);
+        }
+        let date = id.time.0.div_euclid(DAY_MS);
+        assert_eq!(
+            date,
+            segment.start.0.div_euclid(DAY_MS),
+            "one date a segment"
+        );
+    }
+    for (at, (id, _)) in rows.iter().enumerate() {
+        let ranges = segment.files.rows_of(&[id.key]);
+        assert_eq!(ranges.len(), 1);
+        assert!(ranges[0].contains(&(at as u64)));
+        let of_file = rows.iter().filter(|(other, _)| other.key == id.key).count();
+        assert_eq!(ranges[0].end - ranges[0].start, of_file as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_granularity_holds_exactly_what_was_appended(
+        windows in prop::collection::vec(a_window(), 0..40),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        let mut options = options("web-1");
+        options.granularities = "1s,10s,1m,1d,2d".parse().unwrap();
+        let granularities = options.granularities.as_slice().to_vec();
+        let mut writer = Writer::open(&store, options).unwrap();
+        for window in &windows {
+            writer.append(window).unwrap();
+        }
+        let finest = granularities[0];
+        prop_assert_eq!(Content::stored(&store, finest), Content::of(&windows, finest));
+        writer.finish().unwrap();
+
+        prop_assert!(common::journals(&store).is_empty());
+        let snapshot = Snapshot::open(&store).unwrap();
+        for granularity in granularities {
+            let (stored, appended) =
+                (Content::stored(&store, granularity), Content::of(&windows, granularity));
+            prop_assert_eq!(stored, appended, "{}", granularity);
+            of(&snapshot, Dataset::Rollup, granularity).iter().for_each(check_segment);
+        }
+        let starts = || windows.iter().map(|window| window.start);
+        let span = starts().min().zip(starts().max().map(|start| start.plus(finest)));
+        prop_assert_eq!(snapshot.span(), span);
+        let mut catalogued: Vec<_> = [Dataset::Rollup, Dataset::Health]
+            .into_iter()
+            .flat_map(|dataset| snapshot.segments(dataset, None).unwrap())
+            .map(|segment| segment.path.strip_prefix(&store).unwrap().to_str().unwrap().to_owned())
+            .collect();
+        catalogued.sort();
+        prop_assert_eq!(catalogued, common::parquet_files(&store), "no file is unknown or missing");
+    }
+}
+
+#[test]
+fn latencies_are_rounded_to_the_nearest_microsecond_and_histograms_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut row = Row::default();
+    row.read.requests = 1;
+    row.read.latency_ns_sum = 1_499;
+    row.read.latency_ns_max = 1_500;
+    row.read.latency.record(1_499);
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    writer
+        .append(&common::window(T0, vec![(file(1, 49, None), row)]))
+        .unwrap();
+    writer.finish().unwrap();
+    let content = Content::stored(dir.path(), common::granularity("1s"));
+    let stored = content.rows.into_values().next().unwrap().read;
+    let mut expected = Histogram::default();
+    expected.record(1_499);
+    assert_eq!(
+        (stored.latency_ns_sum, stored.latency_ns_max),
+        (1_000, 2_000)
+    );
+    assert_eq!(stored.latency, expected);
+}
+
+#[test]
+fn coarse_windows_of_a_file_under_two_names_are_two_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    for i in 0..10 {
+        let path = ["/mnt/a", "/mnt/b"][i % 2];
+        let row = (file(1, 49, Some(path)), common::reads(2));
+        writer
+            .append(&common::window(T0 + i as i64 * 1000, vec![row]))
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let segments = of(&snapshot, Dataset::Rollup, common::granularity("10s"));
+    let stored = rows(&segments[0]);
+    let requests: Vec<_> = stored.iter().map(|(_, row)| row.read.requests).collect();
+    assert_eq!(requests, [10, 10]);
+}
+
+#[test]
+fn segments_carry_page_indexes_order_and_versions() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    for i in 0..800 {
+        let rows = (0..10).map(|f| (file(f, 49, Some("/mnt/x")), common::reads(3)));
+        writer
+            .append(&common::window(T0 + 60_000 + i * 1000, rows.collect()))
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let segment = of(&snapshot, Dataset::Rollup, common::granularity("1s")).remove(0);
+    let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
+    let file = std::fs::File::open(&segment.path).unwrap();
+    let metadata = ArrowReaderMetadata::load(&file, options).unwrap();
+    assert_eq!(
+        metadata.schema().fields(),
+        columns::rollup_schema().fields()
+    );
+    let metadata = metadata.metadata();
+    let index = metadata.page_index_for_row_group(0);
+    let file_key = 4;
+    assert!(index.column_index(file_key).is_some());
+    let pages = index.offset_index(file_key).unwrap().page_locations();
+    assert!(
+        pages.len() >= 3,
+        "{} pages of {} rows",
+        pages.len(),
+        segment.rows
+    );
+    let order = metadata.row_group(0).sorting_columns().unwrap();
+    assert_eq!(
+        order.iter().map(|c| c.column_idx).collect::<Vec<_>>(),
+        [4, 0]
+    );
+    let meta = metadata.file_metadata().key_value_metadata().unwrap();
+    let value = |key: &str| {
+        meta.iter()
+            .find(|kv| kv.key == key)
+            .unwrap()
+            .value
+            .clone()
+            .unwrap()
+    };
+    assert_eq!(value(columns::META_FORMAT), "1");
+    assert_eq!(value(columns::META_GRANULARITY), "1s");
+    assert_eq!(value(columns::META_WRITER), env!("CARGO_PKG_VERSION"));
+}
