@@ -22,9 +22,13 @@ pub fn get(cache: &Cache, kernel: &Built, busybox: &Path) -> Result<PathBuf> {
         Some(dir) => dir,
         None => {
             let _lock = cache.lock()?;
-            cache.build("initrd", &key, |dir| {
-                Ok(fs::write(dir.join("initrd"), &bytes)?)
-            })?
+            // Another process may have made it while we waited.
+            match cache.get("initrd", &key) {
+                Some(dir) => dir,
+                None => cache.build("initrd", &key, |dir| {
+                    Ok(fs::write(dir.join("initrd"), &bytes)?)
+                })?,
+            }
         }
     };
     Ok(dir.join("initrd"))

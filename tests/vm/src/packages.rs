@@ -155,8 +155,13 @@ pub fn guest(source: &Source, lock: &Lock, extra: &[String]) -> Result<Vec<Deb>>
 /// Unpacks package files into a directory, without running anything of theirs.
 pub fn extract(debs: &[Deb], dir: &Path) -> Result<()> {
     for deb in debs {
-        host::run(host::as_root("dpkg-deb").arg("-x").arg(&deb.file).arg(dir))
-            .with_context(|| format!("cannot unpack {}", deb.name))?;
+        host::run(
+            host::with_sbin("dpkg-deb")
+                .arg("-x")
+                .arg(&deb.file)
+                .arg(dir),
+        )
+        .with_context(|| format!("cannot unpack {}", deb.name))?;
     }
     Ok(())
 }

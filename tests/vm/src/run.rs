@@ -160,14 +160,13 @@ pub fn run(run: &Run) -> Result<u8> {
         stderr: Box::new(std::io::stderr()),
         out: run.out.as_deref(),
     };
-    let prepared = began.elapsed();
     let report = session::follow(
         machine.start(payload)?,
         sinks,
         Duration::from_secs(run.timeout),
         None,
     );
-    finish(run, &fetched.cache, report, prepared, began)
+    finish(run, &fetched.cache, report, began)
 }
 
 /// What can be said before anything is built.
@@ -188,22 +187,15 @@ fn check(run: &Run) -> Result<()> {
     }
 }
 
-fn finish(
-    run: &Run,
-    cache: &Cache,
-    report: Report,
-    prepared: Duration,
-    began: Instant,
-) -> Result<u8> {
+fn finish(run: &Run, cache: &Cache, report: Report, began: Instant) -> Result<u8> {
     if let Some(path) = &run.console {
         fs::write(path, report.console.text())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let (Some(started), false) = (report.script_started, run.quiet) {
+        let (started, all) = (started.as_secs_f64(), began.elapsed().as_secs_f64());
         host::say(format_args!(
-            "script started after {:.1} s, {:.1} s in all",
-            (prepared + started).as_secs_f64(),
-            began.elapsed().as_secs_f64()
+            "the script started {started:.1} s after power-on; {all:.1} s in all"
         ));
     }
     match report.outcome {
