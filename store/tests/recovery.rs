@@ -1,4 +1,9 @@
 //! A store survives what happens to its writer.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
 
 mod common;
 

@@ -1,4 +1,9 @@
 //! What is refused, and in which words.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
 
 mod common;
 

@@ -1,4 +1,9 @@
 //! What is appended is what is stored, at every granularity.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
 
 mod common;
 

@@ -1,4 +1,9 @@
 //! What readers see, while recording and after.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
 
 mod common;
 
