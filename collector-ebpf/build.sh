@@ -239,7 +239,7 @@ compile() {
 }
 
 build() {
-    find_toolchain || die "cannot build the kernel side: $why"
+    find_toolchain || die "cannot build the kernel side: $why; install rustup and retry with network"
     compile "$scratch/object"
     cp "$scratch/object" "$object"
     write_record "$object"
