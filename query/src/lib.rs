@@ -1,1 +1,26 @@
-//! trackiops-query
+//! What is asked of a TrackIOps store: plan, prune, scan, merge, render.
+//!
+//! [`ask`] takes a [`Question`] to its [`Outcome`]: the file is looked up in the catalog
+//! ([`file`]), the journals in the range are each given one granularity ([`plan`]), their wanted
+//! pages are read ([`scan`]) and added up ([`execute`], [`merge`]), what was not
+//! recorded is found ([`coverage`]) and told ([`note`]). [`render`] writes the answer down.
+
+pub mod answer;
+pub mod coverage;
+pub mod error;
+pub mod execute;
+pub mod file;
+pub mod merge;
+pub mod note;
+pub mod plan;
+pub mod render;
+mod report;
+pub mod scan;
+pub mod times;
+
+pub use answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};
+pub use error::QueryError;
+pub use file::FileSelector;
+pub use plan::{Range, Step};
+pub use render::Format;
+pub use scan::Detail;

@@ -1,0 +1,213 @@
+//! Reads what a plan names and adds it up.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use trackiops_schemas::identity::{FileAttributes, FileKey};
+use trackiops_schemas::rollup::{ClosedWindow, Health};
+use trackiops_schemas::time::{Granularity, UtcMs};
+use trackiops_store::Segment;
+
+use crate::coverage::{Coverage, Interval, Piece};
+use crate::error::QueryError;
+use crate::file::Wanted;
+use crate::merge::{File, Group, GroupKey, HostIndex, Merger};
+use crate::plan::{Bounds, Journal, Plan, Tail};
+use crate::scan::{self, Detail};
+
+/// What was found.
+#[derive(Debug)]
+pub struct Found {
+    /// The sums, in no order.
+    pub groups: Vec<(GroupKey, Group)>,
+    /// How much of each window of the answer each host recorded, ms.
+    pub covered: HashMap<(HostIndex, UtcMs), u64>,
+    /// Each host's coverage and what it recorded in all.
+    pub hosts: Vec<(Coverage, Option<Interval>)>,
+}
+
+/// Executes a plan for the wanted files, or for all.
+pub fn execute(
+    plan: &Plan<'_>,
+    wanted: Option<&Wanted>,
+    detail: Detail,
+) -> Result<Found, QueryError> {
+    let hosts = plan.spans.iter().map(|span| (Coverage::default(), *span));
+    let mut run = Run {
+        plan,
+        wanted,
+        detail,
+        merger: Merger::default(),
+        covered: HashMap::new(),
+        hosts: hosts.collect(),
+    };
+    for journal in &plan.journals {
+        run.rollup(journal)?;
+        run.health(journal)?;
+    }
+    for tail in &plan.tails {
+        run.tail(tail)?;
+    }
+    Ok(Found {
+        groups: run.merger.finish().collect(),
+        covered: run.covered,
+        hosts: run.hosts,
+    })
+}
+
+/// An execution under way.
+struct Run<'p> {
+    plan: &'p Plan<'p>,
+    wanted: Option<&'p Wanted>,
+    detail: Detail,
+    merger: Merger,
+    covered: HashMap<(HostIndex, UtcMs), u64>,
+    hosts: Vec<(Coverage, Option<Interval>)>,
+}
+
+impl Run<'_> {
+    fn rollup(&mut self, journal: &Journal) -> Result<(), QueryError> {
+        let Self {
+            plan,
+            wanted,
+            merger,
+            ..
+        } = self;
+        for segment in &journal.rollup {
+            let ranges = wanted.map(|wanted| segment.files.rows_of(&wanted.keys));
+            if ranges.as_ref().is_some_and(Vec::is_empty) {
+                continue;
+            }
+            scan::rollup(
+                segment,
+                ranges.as_deref(),
+                self.detail,
+                &mut |time, file, row| {
+                    if journal.bounds.contains(time) && is_wanted(*wanted, file) {
+                        let key = GroupKey {
+                            window: plan.window(time),
+                            host: journal.host,
+                            file: file.key,
+                        };
+                        let closed = window_of(time, journal.granularity, journal.extent).end;
+                        merger.add(key, closed, file, row);
+                    }
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    fn health(&mut self, journal: &Journal) -> Result<(), QueryError> {
+        let rows = health_rows(&journal.health, journal.bounds)?;
+        for (time, health) in &rows {
+            let window = self.plan.window(*time);
+            *self.covered.entry((journal.host, window)).or_default() += health.covered_ms;
+        }
+        let read = pieces(&rows, journal.granularity, journal.extent);
+        let whole = read
+            .iter()
+            .all(|piece| piece.covered_ms >= piece.window.ms());
+        let coverage = &mut self.hosts[journal.host].0;
+        for (time, health) in &rows {
+            coverage.add_health(
+                window_of(*time, journal.granularity, journal.extent),
+                *health,
+            );
+        }
+        // A coarse window that was not covered in whole says how much is missing, not where.
+        if whole || journal.finest_health.is_empty() {
+            read.into_iter().for_each(|piece| coverage.add_piece(piece));
+        } else {
+            let rows = health_rows(&journal.finest_health, journal.bounds)?;
+            let read = pieces(&rows, journal.finest, journal.extent);
+            read.into_iter().for_each(|piece| coverage.add_piece(piece));
+        }
+        Ok(())
+    }
+
+    fn tail(&mut self, tail: &Tail<'_>) -> Result<(), QueryError> {
+        let granularity = tail.tail.granularity();
+        let mut files = HashMap::new();
+        let host = tail.host;
+        let mut each = |window: ClosedWindow| {
+            let extent = Interval::new(window.start, window.start.plus(granularity));
+            let (coverage, span) = &mut self.hosts[host];
+            *span = Some(span.map_or(extent, |span| span.hull(extent)));
+            if !tail.bounds.contains(window.start) {
+                return;
+            }
+            let answer_window = self.plan.window(window.start);
+            *self.covered.entry((host, answer_window)).or_default() += window.health.covered_ms;
+            coverage.add_health(extent, window.health);
+            coverage.add_piece(Piece {
+                window: extent,
+                covered_ms: window.health.covered_ms,
+            });
+            for row in window.rows {
+                let file = intern(&mut files, &row.file);
+                if is_wanted(self.wanted, &file) {
+                    let key = GroupKey {
+                        window: answer_window,
+                        host,
+                        file: file.key,
+                    };
+                    self.merger.add(key, extent.end, &file, row.row);
+                }
+            }
+        };
+        Ok(tail.tail.windows(&mut each)?)
+    }
+}
+
+fn is_wanted(wanted: Option<&Wanted>, file: &File) -> bool {
+    wanted.is_none_or(|wanted| wanted.contains(file.key, file.dev, file.fileid))
+}
+
+/// The file that was last seen under that key, if nothing about it changed: a journal repeats its
+/// files in every window.
+fn intern(
+    files: &mut HashMap<FileKey, (Arc<FileAttributes>, Arc<File>)>,
+    file: &Arc<FileAttributes>,
+) -> Arc<File> {
+    match files.get(&file.key) {
+        Some((known, interned)) if known == file => Arc::clone(interned),
+        _ => {
+            let interned = Arc::new(File::from(file.as_ref()));
+            files.insert(file.key, (Arc::clone(file), Arc::clone(&interned)));
+            interned
+        }
+    }
+}
+
+/// The health rows within the bounds, those of the same window added up.
+fn health_rows(
+    segments: &[Segment],
+    bounds: Bounds,
+) -> Result<BTreeMap<UtcMs, Health>, QueryError> {
+    let mut rows: BTreeMap<UtcMs, Health> = BTreeMap::new();
+    for segment in segments {
+        for (time, health) in scan::health(segment)? {
+            if bounds.contains(time) {
+                rows.entry(time).or_default().merge(&health);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn window_of(time: UtcMs, granularity: Granularity, extent: Interval) -> Interval {
+    Interval::new(time, time.plus(granularity)).intersect(extent)
+}
+
+fn pieces(
+    rows: &BTreeMap<UtcMs, Health>,
+    granularity: Granularity,
+    extent: Interval,
+) -> Vec<Piece> {
+    let piece = |(time, health): (&UtcMs, &Health)| Piece {
+        window: window_of(*time, granularity, extent),
+        covered_ms: health.covered_ms,
+    };
+    rows.iter().map(piece).collect()
+}

@@ -1,0 +1,138 @@
+//! Adds up the partial rows of each file and window.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
+use trackiops_schemas::rollup::Row;
+use trackiops_schemas::time::UtcMs;
+
+/// What a row says about its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// The file on disk.
+    pub key: FileKey,
+    /// Its device number on the host that recorded it.
+    pub dev: Dev,
+    /// NFS fileid.
+    pub fileid: u64,
+    /// `server:/export`, where known.
+    pub mount: Option<String>,
+    /// Its name, where known.
+    pub path: Option<String>,
+}
+
+impl From<&FileAttributes> for File {
+    fn from(file: &FileAttributes) -> Self {
+        Self {
+            key: file.key,
+            dev: file.id.dev,
+            fileid: file.id.fileid,
+            mount: file.mount.clone(),
+            path: file.path.clone(),
+        }
+    }
+}
+
+/// Which host a row is from: an index into the plan's hosts.
+pub type HostIndex = usize;
+
+/// What rows with equal values of are added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKey {
+    /// Start of the window of the answer.
+    pub window: UtcMs,
+    /// The recording host.
+    pub host: HostIndex,
+    /// The file.
+    pub file: FileKey,
+}
+
+/// The sum of a group's rows.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The file as the latest of the rows has it.
+    pub file: Arc<File>,
+    /// The counters.
+    pub row: Row,
+    latest: UtcMs,
+}
+
+/// Adds up rows, in whatever order they come.
+#[derive(Debug, Default)]
+pub struct Merger {
+    groups: HashMap<GroupKey, Group>,
+}
+
+impl Merger {
+    /// Adds a row whose window closed at `closed`.
+    pub fn add(&mut self, key: GroupKey, closed: UtcMs, file: &Arc<File>, row: Row) {
+        match self.groups.entry(key) {
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                let (file, latest) = (Arc::clone(file), closed);
+                entry.insert(Group { file, row, latest });
+            }
+            std::collections::hash_map::Entry::Occupied(mut entry) => {
+                let group = entry.get_mut();
+                group.row.merge(&row);
+                if is_better(&file.path, closed, group) {
+                    group.file = Arc::clone(file);
+                    group.latest = closed;
+                }
+            }
+        }
+    }
+
+    /// The sums, in no order.
+    pub fn finish(self) -> impl Iterator<Item = (GroupKey, Group)> {
+        self.groups.into_iter()
+    }
+}
+
+/// A later name is better than an earlier one, and any name is better than none. Of rows of one
+/// window, a segment has the later name later.
+fn is_better(path: &Option<String>, closed: UtcMs, than: &Group) -> bool {
+    (path.is_some(), closed) >= (than.file.path.is_some(), than.latest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: Option<&str>) -> Arc<File> {
+        Arc::new(File {
+            key: FileKey(7),
+            dev: Dev(49),
+            fileid: 42,
+            mount: None,
+            path: path.map(Into::into),
+        })
+    }
+
+    fn requests(n: u64) -> Row {
+        let mut row = Row::default();
+        row.read.requests = n;
+        row.read.untimed = n;
+        row
+    }
+
+    #[test]
+    fn the_latest_name_stands_for_the_group_whatever_the_order_of_arrival() {
+        let rows = [(1, Some("/a")), (3, Some("/c")), (4, None), (2, Some("/b"))];
+        for first in 0..rows.len() {
+            let mut merger = Merger::default();
+            for (time, path) in rows.iter().cycle().skip(first).take(rows.len()) {
+                let key = GroupKey {
+                    window: UtcMs(0),
+                    host: 0,
+                    file: FileKey(7),
+                };
+                merger.add(key, UtcMs(*time), &file(*path), requests(1));
+            }
+            let groups: Vec<_> = merger.finish().collect();
+            assert_eq!(groups.len(), 1);
+            assert_eq!(groups[0].1.file.path.as_deref(), Some("/c"));
+            assert_eq!(groups[0].1.row, requests(4));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What people must know about an answer beside its rows.
+
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::coverage::{Gap, Interval, Losses};
+use crate::times::{Zone, show_length, show_offset, show_range};
+
+/// Something about the answer, one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Times are local.
+    LocalTimes {
+        /// A time at which the offset holds.
+        at: UtcMs,
+    },
+    /// The step was chosen, and finer ones are stored.
+    StepChosen {
+        /// The step.
+        step: Granularity,
+        /// The finest that is stored.
+        finest: Granularity,
+    },
+    /// A part of the range was not recorded.
+    Gap {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// Where.
+        gap: Gap,
+    },
+    /// More gaps than anybody reads.
+    MoreGaps {
+        /// How many.
+        count: usize,
+        /// What is missing in all of them.
+        missing_ms: u64,
+    },
+    /// Requests were counted but not described.
+    Lost {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// How many, and where.
+        losses: Losses,
+    },
+    /// The wall clock was set.
+    ClockSteps {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// Where.
+        range: Interval,
+        /// How often.
+        count: u64,
+    },
+}
+
+impl Note {
+    /// Whether it names a time.
+    pub fn has_time(&self) -> bool {
+        matches!(
+            self,
+            Self::Gap { .. } | Self::Lost { .. } | Self::ClockSteps { .. }
+        )
+    }
+
+    /// The note as people read it.
+    pub fn show(&self, zone: Zone) -> String {
+        let on = |host: &Option<String>| host.as_ref().map_or(String::new(), |h| format!("{h}: "));
+        let between = |range: &Interval| show_range(range.start, range.end, zone);
+        match self {
+            Self::LocalTimes { at } => format!("times are local, UTC{}", show_offset(*at, zone)),
+            Self::StepChosen { step, finest } => {
+                format!(
+                    "rows of {step}; {finest} is stored: --step {finest} or a shorter range shows more"
+                )
+            }
+            Self::Gap { host, gap } if gap.is_whole() => {
+                format!("{}{} not recorded", on(host), between(&gap.range))
+            }
+            Self::Gap { host, gap } => {
+                let missing = show_length(gap.missing_ms);
+                format!(
+                    "{}{} not recorded for {missing} of it",
+                    on(host),
+                    between(&gap.range)
+                )
+            }
+            Self::MoreGaps { count, missing_ms } => {
+                let missing = show_length(*missing_ms);
+                format!(
+                    "{count} more gaps not recorded, {missing} in all; a shorter range tells them"
+                )
+            }
+            Self::Lost { host, losses } => format!(
+                "{}{} of {} requests lost between {}: counts below are too low by that",
+                on(host),
+                losses.lost,
+                losses.seen,
+                between(&losses.range).replace(" to ", " and "),
+            ),
+            Self::ClockSteps { host, range, count } => {
+                let times = if *count == 1 { "once" } else { "several times" };
+                let between = between(range).replace(" to ", " and ");
+                format!(
+                    "{}the clock was set {times} between {between}: times there are approximate",
+                    on(host)
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! Which journals answer a question, each at which granularity.
+//!
+//! A journal was sealed into all its granularities, so any one of them holds all of it: exactly
+//! one is read, the coarsest that adds up to the step and that the asked range does not cut.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use trackiops_schemas::time::{DAY_MS, Granularity, GranularityError, UtcMs};
+use trackiops_store::{Dataset, JournalTail, Segment, Snapshot};
+
+use crate::coverage::Interval;
+use crate::error::QueryError;
+use crate::merge::HostIndex;
+use crate::times::{Zone, show_range};
+
+/// Without `--step`, a history has at most so many windows where a coarser granularity is stored:
+/// what a screen or a plot can show.
+const MAX_DEFAULT_WINDOWS: u64 = 600;
+
+/// The windows of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Windows of one length.
+    Windows(Granularity),
+    /// One for the whole range.
+    All,
+}
+
+impl FromStr for Step {
+    type Err = GranularityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "all" => Ok(Self::All),
+            _ => text.parse().map(Self::Windows),
+        }
+    }
+}
+
+impl Step {
+    fn accepts(self, granularity: Granularity) -> bool {
+        match self {
+            Self::Windows(step) => step.is_multiple_of(granularity),
+            Self::All => true,
+        }
+    }
+}
+
+/// The asked range; an open end is an end of what was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// Its start.
+    pub since: Option<UtcMs>,
+    /// The first point after it.
+    pub until: Option<UtcMs>,
+}
+
+/// Which window starts of a journal belong to the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    from: Option<UtcMs>,
+    before: Option<UtcMs>,
+}
+
+impl Bounds {
+    /// Whether the window that starts at `time` belongs to the range.
+    pub fn contains(&self, time: UtcMs) -> bool {
+        self.from.is_none_or(|from| time >= from) && self.before.is_none_or(|before| time < before)
+    }
+
+    /// The bounds within a journal of `extent`, in whole windows of `finest`. An end that lies
+    /// outside the journal binds nothing.
+    fn of(asked: Interval, extent: Interval, finest: Granularity) -> Self {
+        let from = (asked.start > extent.start).then(|| asked.start.align(finest));
+        let before = (asked.end < extent.end).then(|| align_up(asked.end, finest));
+        Self { from, before }
+    }
+
+    fn are_aligned_to(&self, granularity: Granularity) -> bool {
+        let aligned = |at: Option<UtcMs>| at.is_none_or(|at| at.align(granularity) == at);
+        aligned(self.from) && aligned(self.before)
+    }
+}
+
+fn align_up(at: UtcMs, granularity: Granularity) -> UtcMs {
+    match at.align(granularity) {
+        aligned if aligned == at => at,
+        aligned => aligned.plus(granularity),
+    }
+}
+
+/// A sealed journal and what to read of it.
+#[derive(Debug)]
+pub struct Journal {
+    /// Who recorded it.
+    pub host: HostIndex,
+    /// From its first to its last window of the finest granularity.
+    pub extent: Interval,
+    /// What of it belongs to the range.
+    pub bounds: Bounds,
+    /// The granularity to read.
+    pub granularity: Granularity,
+    /// Rollups of that granularity.
+    pub rollup: Vec<Segment>,
+    /// Health rows of that granularity.
+    pub health: Vec<Segment>,
+    /// Its finest granularity.
+    pub finest: Granularity,
+    /// Health rows of the finest granularity; empty where that is the one to read.
+    pub finest_health: Vec<Segment>,
+}
+
+/// A journal that is not sealed yet.
+#[derive(Debug)]
+pub struct Tail<'s> {
+    /// Who recorded it.
+    pub host: HostIndex,
+    /// What of it belongs to the range.
+    pub bounds: Bounds,
+    /// The journal.
+    pub tail: &'s JournalTail,
+}
+
+/// What to read.
+#[derive(Debug)]
+pub struct Plan<'s> {
+    /// The recording hosts.
+    pub hosts: Vec<String>,
+    /// What each host's sealed journals hold in all.
+    pub spans: Vec<Option<Interval>>,
+    /// The range.
+    pub asked: Interval,
+    /// The windows of the answer.
+    pub step: Step,
+    /// The finest granularity that a finer step could have, if the step was chosen here.
+    pub finer: Option<Granularity>,
+    /// Sealed journals in the range.
+    pub journals: Vec<Journal>,
+    /// Unsealed journals.
+    pub tails: Vec<Tail<'s>>,
+}
+
+impl Plan<'_> {
+    /// The start of the answer's window that holds `time`.
+    pub fn window(&self, time: UtcMs) -> UtcMs {
+        match self.step {
+            Step::Windows(step) => time.align(step),
+            Step::All => self.asked.start,
+        }
+    }
+}
+
+/// Everything of one sealed journal, as far as it is in question.
+#[derive(Default)]
+struct Sealed {
+    segments: BTreeMap<Granularity, (Vec<Segment>, Vec<Segment>)>,
+}
+
+impl Sealed {
+    fn finest(&self) -> Option<(Granularity, Interval)> {
+        let (finest, (rollup, health)) = self.segments.first_key_value()?;
+        let extents = rollup.iter().chain(health);
+        let extent = extents
+            .map(|s| Interval::new(s.start, s.end))
+            .reduce(Interval::hull)?;
+        Some((*finest, extent))
+    }
+}
+
+/// Plans a question about `range` of a store that recorded `span`. `zone` is for error messages.
+pub fn plan<'s>(
+    snapshot: &'s Snapshot,
+    span: Interval,
+    range: Range,
+    step: Option<Step>,
+    zone: Zone,
+) -> Result<Plan<'s>, QueryError> {
+    let asked = Interval::new(
+        range.since.unwrap_or(span.start),
+        range.until.unwrap_or(span.end),
+    );
+    let Catalogued {
+        hosts,
+        spans,
+        sealed,
+    } = sealed_journals(snapshot, asked)?;
+    let tails = tails(snapshot, &hosts, asked);
+    let recorded = Recorded {
+        stored: snapshot.granularities(),
+        parts: parts(&sealed, &tails, &hosts),
+        zone,
+    };
+    let (step, finer) = match step {
+        Some(step) => (recorded.check(step)?, None),
+        None => recorded.choose(asked.intersect(span))?,
+    };
+    let open = |(host, sealed)| journal(host, sealed, asked, step);
+    let journals = sealed.into_iter().filter_map(open).collect();
+    Ok(Plan {
+        hosts,
+        spans,
+        asked: asked_or_recorded(asked, span),
+        step,
+        finer,
+        journals,
+        tails,
+    })
+}
+
+/// The range as it is shown: without the part before the recording when that is merely long ago.
+fn asked_or_recorded(asked: Interval, span: Interval) -> Interval {
+    let within = asked.intersect(span);
+    if within.is_empty() { asked } else { within }
+}
+
+/// What the catalog has for a range.
+struct Catalogued {
+    hosts: Vec<String>,
+    /// What each host recorded in all.
+    spans: Vec<Option<Interval>>,
+    /// The sealed journals that overlap the range.
+    sealed: Vec<(HostIndex, Sealed)>,
+}
+
+fn sealed_journals(snapshot: &Snapshot, asked: Interval) -> Result<Catalogued, QueryError> {
+    let health = snapshot.segments(Dataset::Health, None)?;
+    let rollup = snapshot.segments(Dataset::Rollup, Some((asked.start, asked.end)))?;
+    let tail_hosts = snapshot.tails().iter().map(|tail| tail.host().to_owned());
+    let mut hosts: Vec<String> = health
+        .iter()
+        .chain(&rollup)
+        .map(|s| s.host.clone())
+        .collect();
+    hosts.extend(tail_hosts);
+    hosts.sort_unstable();
+    hosts.dedup();
+
+    let mut journals: BTreeMap<(HostIndex, u64), Sealed> = BTreeMap::new();
+    for segment in rollup.into_iter().chain(health) {
+        let host = index_of(&hosts, &segment.host);
+        let sealed = journals.entry((host, segment.journal)).or_default();
+        let (rollup, health) = sealed.segments.entry(segment.granularity).or_default();
+        match segment.dataset {
+            Dataset::Rollup => rollup.push(segment),
+            Dataset::Health => health.push(segment),
+        }
+    }
+    let mut spans: Vec<Option<Interval>> = vec![None; hosts.len()];
+    let mut in_range = Vec::new();
+    for ((host, _), sealed) in journals {
+        let Some((_, extent)) = sealed.finest() else {
+            continue;
+        };
+        spans[host] = Some(spans[host].map_or(extent, |span| span.hull(extent)));
+        if !extent.intersect(asked).is_empty() {
+            in_range.push((host, sealed));
+        }
+    }
+    Ok(Catalogued {
+        hosts,
+        spans,
+        sealed: in_range,
+    })
+}
+
+/// `hosts` is sorted and has every host.
+fn index_of(hosts: &[String], host: &str) -> HostIndex {
+    hosts.partition_point(|known| known.as_str() < host)
+}
+
+fn tails<'s>(snapshot: &'s Snapshot, hosts: &[String], asked: Interval) -> Vec<Tail<'s>> {
+    let everything = Interval::new(UtcMs(i64::MIN), UtcMs(i64::MAX));
+    let tails = snapshot.tails().iter().map(|tail| Tail {
+        host: index_of(hosts, tail.host()),
+        bounds: Bounds::of(asked, everything, tail.granularity()),
+        tail,
+    });
+    tails.collect()
+}
+
+fn journal(host: HostIndex, mut sealed: Sealed, asked: Interval, step: Step) -> Option<Journal> {
+    let (finest, extent) = sealed.finest()?;
+    let bounds = Bounds::of(asked, extent, finest);
+    let fits = |g: &&Granularity| step.accepts(**g) && bounds.are_aligned_to(**g);
+    let granularity = *sealed.segments.keys().rev().find(fits)?;
+    let (rollup, health) = sealed.segments.remove(&granularity)?;
+    let finest_health = sealed.segments.remove(&finest).map(|(_, health)| health);
+    Some(Journal {
+        host,
+        extent,
+        bounds,
+        granularity,
+        rollup,
+        health,
+        finest,
+        finest_health: finest_health.unwrap_or_default(),
+    })
+}
+
+/// A journal as far as steps are concerned.
+struct Part {
+    host: String,
+    extent: Option<Interval>,
+    granularities: Vec<Granularity>,
+}
+
+fn parts(sealed: &[(HostIndex, Sealed)], tails: &[Tail<'_>], hosts: &[String]) -> Vec<Part> {
+    let sealed = sealed.iter().map(|(host, sealed)| Part {
+        host: hosts[*host].clone(),
+        extent: sealed.finest().map(|(_, extent)| extent),
+        granularities: sealed.segments.keys().copied().collect(),
+    });
+    let tails = tails.iter().map(|tail| Part {
+        host: hosts[tail.host].clone(),
+        extent: None,
+        granularities: vec![tail.tail.granularity()],
+    });
+    sealed.chain(tails).collect()
+}
+
+/// What was recorded, for choosing a step.
+struct Recorded {
+    stored: Vec<Granularity>,
+    parts: Vec<Part>,
+    zone: Zone,
+}
+
+impl Recorded {
+    fn refuses(&self, step: Step) -> Option<&Part> {
+        let accepts = |part: &&Part| part.granularities.iter().any(|g| step.accepts(*g));
+        self.parts.iter().find(|part| !accepts(part))
+    }
+
+    /// The step that was asked for, if every part adds up to it.
+    fn check(&self, asked: Step) -> Result<Step, QueryError> {
+        let Step::Windows(step) = asked else {
+            return Ok(asked);
+        };
+        if !self.stored.iter().any(|g| step.is_multiple_of(*g)) {
+            let stored = self.stored.clone();
+            return Err(QueryError::StepNotStored { step, stored });
+        }
+        match self.refuses(asked) {
+            None => Ok(asked),
+            Some(part) => Err(QueryError::StepNotRecorded {
+                step,
+                host: part.host.clone(),
+                range: part.extent.map_or("just now".into(), |extent| {
+                    show_range(extent.start, extent.end, self.zone)
+                }),
+                stored: part.granularities.clone(),
+            }),
+        }
+    }
+
+    /// The finest step that keeps the answer readable and that every part adds up to. A day is a
+    /// multiple of nearly every granularity. The second is the finest step possible, if finer.
+    fn choose(&self, range: Interval) -> Result<(Step, Option<Granularity>), QueryError> {
+        let accepted = |g: &Granularity| self.refuses(Step::Windows(*g)).is_none();
+        let mut steps: Vec<_> = self.stored.iter().copied().filter(accepted).collect();
+        if steps.is_empty() {
+            steps.extend(Granularity::from_ms(DAY_MS).ok().filter(accepted));
+        }
+        let readable = |g: &Granularity| range.ms().div_ceil(g.ms() as u64) <= MAX_DEFAULT_WINDOWS;
+        let chosen = steps.iter().copied().find(readable);
+        match (chosen.or(steps.last().copied()), steps.first()) {
+            (Some(step), Some(finest)) => {
+                let finer = (step > *finest).then_some(*finest);
+                Ok((Step::Windows(step), finer))
+            }
+            _ => Err(QueryError::NoCommonStep {
+                stored: self.stored.clone(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn g(text: &str) -> Granularity {
+        text.parse().unwrap()
+    }
+
+    fn seconds(start: i64, end: i64) -> Interval {
+        Interval::new(UtcMs(start * 1000), UtcMs(end * 1000))
+    }
+
+    #[test]
+    fn an_end_outside_the_journal_binds_nothing() {
+        let extent = seconds(900, 1800);
+        let open = Bounds {
+            from: None,
+            before: None,
+        };
+        assert_eq!(Bounds::of(seconds(900, 1800), extent, g("1s")), open);
+        assert_eq!(Bounds::of(seconds(0, 9000), extent, g("1s")), open);
+        // The hour of 0 s, of which this journal holds a part, starts before the asked range.
+        assert!(open.contains(UtcMs(0)) && open.are_aligned_to(g("1h")));
+    }
+
+    #[test]
+    fn ends_within_the_journal_are_taken_in_whole_windows() {
+        let asked = Interval::new(UtcMs(930_400), UtcMs(990_001));
+        let bounds = Bounds::of(asked, seconds(900, 1800), g("1s"));
+        assert_eq!(bounds.from, Some(UtcMs(930_000)));
+        assert_eq!(bounds.before, Some(UtcMs(991_000)));
+        assert!(bounds.are_aligned_to(g("1s")) && !bounds.are_aligned_to(g("10s")));
+        assert!(bounds.contains(UtcMs(930_000)) && bounds.contains(UtcMs(990_000)));
+        assert!(!bounds.contains(UtcMs(929_000)) && !bounds.contains(UtcMs(991_000)));
+    }
+
+    fn recorded(lists: &[&[&str]]) -> Recorded {
+        let part = |list: &&[&str]| Part {
+            host: "h".into(),
+            extent: Some(seconds(0, 1)),
+            granularities: list.iter().map(|text| g(text)).collect(),
+        };
+        let parts: Vec<_> = lists.iter().map(part).collect();
+        let mut stored: Vec<_> = parts.iter().flat_map(|p| p.granularities.clone()).collect();
+        stored.sort_unstable();
+        stored.dedup();
+        let zone = Zone::utc();
+        Recorded {
+            stored,
+            parts,
+            zone,
+        }
+    }
+
+    #[test]
+    fn the_default_step_keeps_an_answer_readable() {
+        let usual = recorded(&[&["1s", "10s", "1m", "1h"]]);
+        for (length_s, step) in [
+            (1, "1s"),
+            (600, "1s"),
+            (601, "10s"),
+            (6000, "10s"),
+            (86_400, "1h"),
+            (9_000_000, "1h"),
+        ] {
+            let (chosen, finer) = usual.choose(seconds(0, length_s)).unwrap();
+            assert_eq!(chosen, Step::Windows(g(step)), "{length_s}");
+            assert_eq!(finer.is_some(), step != "1s");
+        }
+    }
+
+    #[test]
+    fn the_default_step_suits_every_recording() {
+        let two = recorded(&[&["1s", "10s"], &["5s", "1m"]]);
+        assert_eq!(
+            two.choose(seconds(0, 60)).unwrap().0,
+            Step::Windows(g("5s"))
+        );
+        let odd = recorded(&[&["90s"], &["1m"]]);
+        assert_eq!(
+            odd.choose(seconds(0, 60)).unwrap().0,
+            Step::Windows(g("1d"))
+        );
+        let odder = recorded(&[&["2d"], &["5d"]]);
+        assert!(odder.choose(seconds(0, 60)).is_err());
+    }
+
+    #[test]
+    fn a_step_must_be_a_sum_of_what_is_stored() {
+        let two = recorded(&[&["1s", "10s"], &["5s", "1m"]]);
+        assert!(two.check(Step::Windows(g("30s"))).is_ok());
+        assert!(two.check(Step::All).is_ok());
+        let error = two
+            .check(Step::Windows(g("100ms")))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("1s, 5s, 10s, 1m"), "{error}");
+        let error = two.check(Step::Windows(g("1s"))).unwrap_err().to_string();
+        assert!(error.contains("only 5s, 1m"), "{error}");
+    }
+}

@@ -1,0 +1,36 @@
+//! CSV with a header. Unknown values are empty; a histogram is its JSON text.
+
+use std::io::{self, Write};
+
+use super::record::{Value, histogram_json, names, values};
+use crate::answer::Answer;
+
+pub(super) fn write(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(names()).map_err(io_error)?;
+    for row in &answer.rows {
+        let values = values(row);
+        writer
+            .write_record(values.iter().map(text))
+            .map_err(io_error)?;
+    }
+    writer.flush()
+}
+
+/// Keeps the kind of an I/O error: a broken pipe is told apart.
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
+fn text(value: &Value<'_>) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Text(text) => text.clone(),
+        Value::Count(count) => count.to_string(),
+        Value::Figure(figure) => figure.to_string(),
+        Value::Histogram(histogram) => histogram_json(histogram),
+    }
+}

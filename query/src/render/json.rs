@@ -1,0 +1,28 @@
+//! JSON, one object per line, its keys in column order.
+
+use std::io::{self, Write};
+
+use super::record::{Value, histogram_json, names, values};
+use crate::answer::Answer;
+
+pub(super) fn write(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    let names = names();
+    for row in &answer.rows {
+        for (i, (name, value)) in names.iter().zip(values(row)).enumerate() {
+            let before = if i == 0 { '{' } else { ',' };
+            write!(out, "{before}\"{name}\":{}", text(&value)?)?;
+        }
+        out.write_all(b"}\n")?;
+    }
+    Ok(())
+}
+
+fn text(value: &Value<'_>) -> io::Result<String> {
+    Ok(match value {
+        Value::Null => "null".into(),
+        Value::Text(text) => serde_json::to_string(text)?,
+        Value::Count(count) => count.to_string(),
+        Value::Figure(figure) => serde_json::to_string(figure)?,
+        Value::Histogram(histogram) => histogram_json(histogram),
+    })
+}

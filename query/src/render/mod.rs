@@ -1,0 +1,62 @@
+//! How an answer is written down.
+
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use crate::answer::Answer;
+use crate::scan::Detail;
+use crate::times::Zone;
+
+mod csv;
+mod json;
+pub mod record;
+mod table;
+pub mod units;
+
+/// The way an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// A header and one line per row.
+    Csv,
+    /// One object per line.
+    Json,
+}
+
+impl Format {
+    /// What it shows of a row.
+    pub fn detail(self) -> Detail {
+        match self {
+            Self::Table => Detail::Figures,
+            Self::Csv | Self::Json => Detail::Full,
+        }
+    }
+}
+
+/// No such format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a format: write table, csv or json")]
+pub struct FormatError(String);
+
+impl FromStr for Format {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "table" => Ok(Self::Table),
+            "csv" => Ok(Self::Csv),
+            "json" => Ok(Self::Json),
+            _ => Err(FormatError(text.into())),
+        }
+    }
+}
+
+/// Writes an answer. Tables show times of `zone`; CSV and JSON are in UTC always.
+pub fn write(answer: &Answer, format: Format, zone: Zone, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        Format::Table => table::write(answer, zone, out),
+        Format::Csv => csv::write(answer, out),
+        Format::Json => json::write(answer, out),
+    }
+}

@@ -1,0 +1,79 @@
+//! Figures in units that people read.
+
+/// Three significant digits, or all digits of the whole part where it has more.
+fn three_digits(value: f64) -> String {
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+/// The value in the largest unit of which there is at least one.
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    let at_least_one = units.iter().find(|(scale, _)| value >= *scale);
+    match at_least_one.or(units.last()) {
+        Some((scale, unit)) => format!("{} {unit}", three_digits(value / scale)),
+        None => three_digits(value),
+    }
+}
+
+const KIB: f64 = 1024.0;
+const MIB: f64 = KIB * 1024.0;
+const GIB: f64 = MIB * 1024.0;
+const TIB: f64 = GIB * 1024.0;
+
+/// Requests per second.
+pub fn rate(per_second: f64) -> String {
+    three_digits(per_second)
+}
+
+/// A number of bytes.
+pub fn bytes(count: u64) -> String {
+    if (count as f64) < KIB {
+        return format!("{count} B");
+    }
+    let units = [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")];
+    scaled(count as f64, &units)
+}
+
+/// Bytes per second.
+pub fn bytes_per_second(per_second: f64) -> String {
+    let units = [(GIB, "GiB/s"), (MIB, "MiB/s"), (KIB, "KiB/s"), (1.0, "B/s")];
+    scaled(per_second, &units)
+}
+
+/// A latency, given in us.
+pub fn latency(us: f64) -> String {
+    scaled(us, &[(1e6, "s"), (1e3, "ms"), (1.0, "us")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_digits_are_enough_and_units_fit() {
+        assert_eq!(
+            [rate(0.0421), rate(9.999), rate(99.96), rate(12_345.6)],
+            ["0.04", "10.0", "100", "12346"]
+        );
+        assert_eq!(
+            [bytes(0), bytes(1023), bytes(1024), bytes(5 << 40)],
+            ["0 B", "1023 B", "1.00 KiB", "5.00 TiB"]
+        );
+        assert_eq!(
+            [bytes_per_second(0.5), bytes_per_second(1.5e6)],
+            ["0.50 B/s", "1.43 MiB/s"]
+        );
+        assert_eq!(
+            [
+                latency(0.3),
+                latency(450.0),
+                latency(12_345.0),
+                latency(2.5e6)
+            ],
+            ["0.30 us", "450 us", "12.3 ms", "2.50 s"]
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! Which notes an answer needs.
+
+use trackiops_schemas::time::UtcMs;
+
+use crate::answer::Question;
+use crate::coverage::{Coverage, Gap, Interval};
+use crate::note::Note;
+use crate::plan::{Plan, Step};
+
+/// More gaps than this are told as a sum.
+const MAX_GAPS: usize = 20;
+/// A live recording's last window closes within this time after its end: until then the present
+/// is no gap. Two windows of the finest granularity, where that is longer.
+const CLOSING_MS: i64 = 5000;
+
+/// Notes about the range and its coverage. `found`: there are rows to which they apply.
+pub(crate) fn notes(
+    hosts: Vec<(Coverage, Option<Interval>)>,
+    plan: &Plan<'_>,
+    question: &Question,
+    found: bool,
+) -> Vec<Note> {
+    let mut notes = Vec::new();
+    if let (Some(finest), Step::Windows(step), true) = (plan.finer, plan.step, found) {
+        notes.push(Note::StepChosen { step, finest });
+    }
+    let several = plan.hosts.len() > 1;
+    for (host, (coverage, span)) in plan.hosts.iter().zip(hosts) {
+        let Some(span) = span else { continue };
+        let host = several.then(|| host.clone());
+        let losses = coverage.losses();
+        let steps = coverage.clock_steps();
+        let until = until(plan, question, span);
+        let gaps = coverage.gaps(question.range.since, until, span);
+        tell_gaps(&mut notes, &host, gaps);
+        if let Some(losses) = losses {
+            let host = host.clone();
+            notes.push(Note::Lost { host, losses });
+        }
+        if let Some((range, count)) = steps {
+            notes.push(Note::ClockSteps { host, range, count });
+        }
+    }
+    if let (Some(_), at) = (notes.iter().find(|note| note.has_time()), plan.asked.start) {
+        notes.insert(0, Note::LocalTimes { at });
+    }
+    notes
+}
+
+/// Until when something missing is a gap for a host: as far as somebody asked, where `--since`
+/// alone asks up to the present; `None` is as far as the host recorded.
+fn until(plan: &Plan<'_>, question: &Question, span: Interval) -> Option<UtcMs> {
+    let end = match (question.range.until, question.range.since) {
+        (Some(until), _) => until.min(question.now),
+        (None, Some(_)) => question.now,
+        (None, None) => return None,
+    };
+    let tails = plan.tails.iter().map(|tail| tail.tail.granularity());
+    let finest = tails.chain(plan.journals.iter().map(|journal| journal.finest));
+    let closing_ms = finest
+        .map(|g| 2 * g.ms())
+        .max()
+        .unwrap_or(0)
+        .max(CLOSING_MS);
+    let at_work = question.now.0 - span.end.0 <= closing_ms;
+    (end <= span.end || !at_work).then_some(end)
+}
+
+fn tell_gaps(notes: &mut Vec<Note>, host: &Option<String>, gaps: Vec<Gap>) {
+    let untold = gaps.get(MAX_GAPS..).unwrap_or_default();
+    for gap in gaps.iter().take(MAX_GAPS) {
+        let host = host.clone();
+        notes.push(Note::Gap { host, gap: *gap });
+    }
+    if !untold.is_empty() {
+        notes.push(Note::MoreGaps {
+            count: untold.len(),
+            missing_ms: untold.iter().map(|gap| gap.missing_ms).sum(),
+        });
+    }
+}

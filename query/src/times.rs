@@ -1,0 +1,287 @@
+//! Points in time as people write them, and as they are shown to people.
+
+use chrono::{
+    DateTime, FixedOffset, Local, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, Offset,
+    TimeZone, Utc,
+};
+use trackiops_schemas::time::{DAY_MS, UtcMs, parse_duration_ms};
+
+/// The time zone in which times without an offset are read and shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zone {
+    /// This machine's.
+    Local,
+    /// One fixed offset from UTC.
+    Fixed(FixedOffset),
+}
+
+impl Zone {
+    /// UTC.
+    pub fn utc() -> Self {
+        Self::Fixed(Utc.fix())
+    }
+
+    /// The time of day and date here at `at`. Times that no calendar can show become its ends.
+    pub fn at(self, at: UtcMs) -> DateTime<FixedOffset> {
+        let utc = match DateTime::<Utc>::from_timestamp_millis(at.0) {
+            Some(utc) => utc,
+            None if at.0 < 0 => DateTime::<Utc>::MIN_UTC,
+            None => DateTime::<Utc>::MAX_UTC,
+        };
+        match self {
+            Self::Local => utc.with_timezone(&Local).fixed_offset(),
+            Self::Fixed(offset) => utc.with_timezone(&offset),
+        }
+    }
+
+    fn resolve(self, naive: NaiveDateTime) -> LocalResult<UtcMs> {
+        match self {
+            Self::Local => Local
+                .from_local_datetime(&naive)
+                .map(|t| t.timestamp_millis()),
+            Self::Fixed(o) => o.from_local_datetime(&naive).map(|t| t.timestamp_millis()),
+        }
+        .map(UtcMs)
+    }
+}
+
+/// Why a text is not a point in time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TimeError {
+    /// Nothing that is known.
+    #[error(
+        "`{0}` is not a time: write how long ago (90s, 24h, 7d, 1h30m), a local time \
+         (2026-11-21 03:10, 2026-11-21, 03:10) or one with its offset (2026-11-21T03:10:00Z)"
+    )]
+    Syntax(String),
+    /// The clocks were put forward over it.
+    #[error(
+        "`{0}` did not exist: the local clocks were put forward over it; write it with its offset, such as 2026-11-21T03:10:00Z"
+    )]
+    Skipped(String),
+    /// Beyond what the calendar holds.
+    #[error("`{0}` lies too far back: nothing can have been recorded then")]
+    TooFar(String),
+}
+
+/// A point in time that somebody asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The point.
+    pub at: UtcMs,
+    /// It was written without an offset, so that the zone decided.
+    pub local: bool,
+}
+
+/// Reads a point in time since 1970: a duration back from `now`, a time with its offset (RFC 3339), or a time
+/// of `zone`. A time of day alone is the latest such that is not after `now`; of two that the end
+/// of summer time makes, the earlier is meant.
+pub fn parse(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
+    let text = text.trim();
+    match parse_any(text, now, zone)? {
+        moment if moment.at.0 < 0 => Err(TimeError::TooFar(text.into())),
+        moment => Ok(moment),
+    }
+}
+
+fn parse_any(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
+    let fixed = |at| Moment { at, local: false };
+    if text == "now" {
+        return Ok(fixed(now));
+    }
+    if let Some(back_ms) = parse_durations_ms(text) {
+        return Ok(fixed(UtcMs(now.0.saturating_sub(back_ms))));
+    }
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Ok(fixed(UtcMs(time.timestamp_millis())));
+    }
+    let naive = match (parse_naive(text), parse_time_of_day(text)) {
+        (Some(naive), _) => naive,
+        (None, Some(time)) => {
+            let today = zone.at(now).date_naive().and_time(time);
+            match zone.resolve(today).earliest() {
+                Some(at) if at > now => today - chrono::Duration::milliseconds(DAY_MS),
+                _ => today,
+            }
+        }
+        (None, None) => return Err(TimeError::Syntax(text.into())),
+    };
+    match zone.resolve(naive).earliest() {
+        Some(at) => Ok(Moment { at, local: true }),
+        None => Err(TimeError::Skipped(text.into())),
+    }
+}
+
+/// One or more whole numbers with units, added up: `90s`, `1h30m`.
+fn parse_durations_ms(text: &str) -> Option<i64> {
+    let mut rest = text;
+    let mut total_ms = 0_i64;
+    while !rest.is_empty() {
+        let unit = rest.find(|c: char| !c.is_ascii_digit())?;
+        let next = rest[unit..].find(|c: char| c.is_ascii_digit());
+        let (first, others) = rest.split_at(next.map_or(rest.len(), |next| unit + next));
+        total_ms = total_ms.checked_add(parse_duration_ms(first)?)?;
+        rest = others;
+    }
+    (!text.is_empty()).then_some(total_ms)
+}
+
+fn parse_naive(text: &str) -> Option<NaiveDateTime> {
+    let formats = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
+    let spaced = text.replacen('T', " ", 1);
+    let time = |format| NaiveDateTime::parse_from_str(&spaced, format).ok();
+    formats.into_iter().find_map(time).or_else(|| {
+        let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
+        Some(date.and_time(NaiveTime::MIN))
+    })
+}
+
+fn parse_time_of_day(text: &str) -> Option<NaiveTime> {
+    let formats = ["%H:%M:%S%.f", "%H:%M"];
+    let time = |format| NaiveTime::parse_from_str(text, format).ok();
+    formats.into_iter().find_map(time)
+}
+
+/// RFC 3339 in UTC with milliseconds, as JSON and CSV write it.
+pub fn rfc3339(at: UtcMs) -> String {
+    let time = Zone::utc().at(at);
+    time.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// Local date and time of day; milliseconds only where there are some.
+pub fn show(at: UtcMs, zone: Zone) -> String {
+    zone.at(at)
+        .format(pattern(at, "%Y-%m-%d %H:%M:%S"))
+        .to_string()
+}
+
+/// `FROM to TO`, with the date once where it is the same.
+pub fn show_range(from: UtcMs, to: UtcMs, zone: Zone) -> String {
+    let (start, end) = (zone.at(from), zone.at(to));
+    let end = if start.date_naive() == end.date_naive() {
+        end.format(pattern(to, "%H:%M:%S")).to_string()
+    } else {
+        show(to, zone)
+    };
+    format!("{} to {end}", show(from, zone))
+}
+
+fn pattern(at: UtcMs, whole_seconds: &'static str) -> &'static str {
+    match (at.0.rem_euclid(1000), whole_seconds) {
+        (0, _) => whole_seconds,
+        (_, "%H:%M:%S") => "%H:%M:%S%.3f",
+        _ => "%Y-%m-%d %H:%M:%S%.3f",
+    }
+}
+
+/// The offset from UTC in force at `at`, such as `+02:00`.
+pub fn show_offset(at: UtcMs, zone: Zone) -> String {
+    zone.at(at).format("%:z").to_string()
+}
+
+/// A length of time in the largest unit that shows it well: `0.4 s`, `14 min`, `2.5 h`.
+pub fn show_length(ms: u64) -> String {
+    let units = [(86_400_000_u64, "days"), (3_600_000, "h"), (60_000, "min")];
+    let (scale, unit) = units
+        .into_iter()
+        .find(|(scale, _)| ms >= 2 * scale)
+        .unwrap_or((1000, "s"));
+    let hundredths = (ms as f64 / scale as f64 * 100.0).round() / 100.0;
+    match hundredths {
+        h if h < 0.01 => format!("{ms} ms"),
+        h => format!("{h} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-21T12:00:00Z.
+    const NOON: UtcMs = UtcMs(1_795_262_400_000);
+
+    fn east() -> Zone {
+        Zone::Fixed(FixedOffset::east_opt(2 * 3600).unwrap())
+    }
+
+    fn read(text: &str) -> Result<(String, bool), TimeError> {
+        parse(text, NOON, east()).map(|m| (rfc3339(m.at), m.local))
+    }
+
+    #[test]
+    fn every_way_to_write_a_time_is_read() {
+        for (text, expected, local) in [
+            ("now", "2026-11-21T12:00:00.000Z", false),
+            ("90s", "2026-11-21T11:58:30.000Z", false),
+            ("1h30m", "2026-11-21T10:30:00.000Z", false),
+            ("7d", "2026-11-14T12:00:00.000Z", false),
+            ("250ms", "2026-11-21T11:59:59.750Z", false),
+            ("2026-11-21T03:10:00Z", "2026-11-21T03:10:00.000Z", false),
+            (
+                "2026-11-21T03:10:00.5+01:00",
+                "2026-11-21T02:10:00.500Z",
+                false,
+            ),
+            ("2026-11-21 03:10", "2026-11-21T01:10:00.000Z", true),
+            ("2026-11-21T03:10:07", "2026-11-21T01:10:07.000Z", true),
+            ("2026-11-21 03:10:07.25", "2026-11-21T01:10:07.250Z", true),
+            ("2026-11-21", "2026-11-20T22:00:00.000Z", true),
+            ("03:10", "2026-11-21T01:10:00.000Z", true),
+            (" 13:59:59 ", "2026-11-21T11:59:59.000Z", true),
+            // 15:00 at +02:00 is not yet: yesterday's is meant.
+            ("15:00", "2026-11-20T13:00:00.000Z", true),
+        ] {
+            assert_eq!(read(text), Ok((expected.into(), local)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused_with_its_name_and_what_to_write() {
+        for text in [
+            "",
+            "yesterday",
+            "1.5h",
+            "90",
+            "h",
+            "2026-13-01",
+            "25:00",
+            "2026-11-21 3pm",
+            "-5s",
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("`{text}`")) && error.contains("24h"),
+                "{error}"
+            );
+        }
+        for text in ["9000000000000000000ms1d", "1969-12-31", "30000d"] {
+            assert_eq!(read(text), Err(TimeError::TooFar(text.into())));
+        }
+        assert!(matches!(
+            read("99999999999999999999s"),
+            Err(TimeError::Syntax(_))
+        ));
+    }
+
+    #[test]
+    fn times_are_shown_as_short_as_they_can_be() {
+        let show_both = |ms| show_range(NOON, UtcMs(NOON.0 + ms), east());
+        assert_eq!(show_both(240_000), "2026-11-21 14:00:00 to 14:04:00");
+        assert_eq!(show_both(400), "2026-11-21 14:00:00 to 14:00:00.400");
+        assert_eq!(
+            show_both(DAY_MS),
+            "2026-11-21 14:00:00 to 2026-11-22 14:00:00"
+        );
+        assert_eq!(show_offset(NOON, east()), "+02:00");
+        assert!(show(UtcMs(i64::MAX), Zone::utc()).starts_with("+262142"));
+        for (ms, text) in [
+            (400, "0.4 s"),
+            (4, "4 ms"),
+            (90_000, "90 s"),
+            (240_000, "4 min"),
+            (9_000_000, "2.5 h"),
+        ] {
+            assert_eq!(show_length(ms), text);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Generated recordings, stores made of them, and the straightforward answer to a question.
+#![allow(dead_code)] // not every test file needs all of it
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use trackiops_query::times::Zone;
+use trackiops_query::{Answer, Detail, Outcome, Question, Range, Step, ask};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Options, Writer};
+
+/// 2026-11-21T03:00:00Z.
+pub const THREE: i64 = 1_795_230_000_000;
+
+/// A small generator of the same numbers every time.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+pub fn file(fileid: u64, path: Option<&str>) -> Arc<FileAttributes> {
+    let mount = if fileid.is_multiple_of(2) {
+        "srv:/even"
+    } else {
+        "srv:/odd"
+    };
+    let id = FileId {
+        dev: Dev(49 + (fileid % 2) as u32),
+        fileid,
+        handle_hash: fileid as u32,
+    };
+    Arc::new(FileAttributes {
+        key: FileKey::new(Some(mount), id),
+        id,
+        mount: Some(mount.into()),
+        path: path.map(Into::into),
+    })
+}
+
+fn direction(numbers: &mut Numbers) -> Direction {
+    let mut d = Direction::default();
+    for _ in 0..numbers.below(4) {
+        d.requests += 1;
+        d.bytes += 4096 * (1 + numbers.below(8));
+        d.sequential += numbers.below(2);
+        d.short += u64::from(numbers.below(9) == 0);
+        d.errors += u64::from(numbers.below(20) == 0);
+        if numbers.below(10) == 0 {
+            d.untimed += 1;
+            continue;
+        }
+        // Whole microseconds, so that rounding on disk does not show.
+        let latency_ns = (100 + numbers.below(5000)) * 1000;
+        d.latency_ns_sum += latency_ns;
+        d.latency_ns_max = d.latency_ns_max.max(latency_ns);
+        d.latency.record(latency_ns);
+    }
+    d
+}
+
+/// Windows of `step_ms` from `start`, with about half of `files` files active in each.
+pub fn windows(seed: u64, start: i64, step_ms: i64, count: i64, files: u64) -> Vec<ClosedWindow> {
+    let mut numbers = Numbers(seed);
+    let window = |i| {
+        let mut rows = Vec::new();
+        for fileid in 0..files {
+            if numbers.below(2) == 0 {
+                continue;
+            }
+            // One file is renamed half way, one never had a name.
+            let path = match fileid {
+                0 if i >= count / 2 => Some("/mnt/a new name".to_owned()),
+                3 => None,
+                n => Some(format!("/mnt/f{n}")),
+            };
+            rows.push(FileRow {
+                file: file(fileid, path.as_deref()),
+                row: Row {
+                    read: direction(&mut numbers),
+                    write: direction(&mut numbers),
+                },
+            });
+        }
+        rows.sort_by_key(|row| row.file.key);
+        ClosedWindow {
+            start: UtcMs(start + i * step_ms),
+            health: health(step_ms as u64, &rows),
+            rows,
+        }
+    };
+    (0..count).map(window).collect()
+}
+
+pub fn health(covered_ms: u64, rows: &[FileRow]) -> Health {
+    let seen = rows
+        .iter()
+        .map(|r| r.row.read.requests + r.row.write.requests)
+        .sum();
+    Health {
+        covered_ms,
+        seen,
+        recorded: seen,
+        ..Health::default()
+    }
+}
+
+pub fn options(host: &str, granularities: &str, rotate: &str) -> Options {
+    Options {
+        host: host.into(),
+        granularities: granularities.parse().unwrap(),
+        rotate: rotate.parse().unwrap(),
+        allow_nfs_store: true,
+    }
+}
+
+/// Appends windows without sealing the last journal.
+pub fn append(store: &Path, options: Options, windows: &[ClosedWindow]) -> Writer {
+    let mut writer = Writer::open(store, options).unwrap();
+    for window in windows {
+        writer.append(window).unwrap();
+    }
+    writer
+}
+
+/// A complete recording.
+pub fn record(store: &Path, options: Options, windows: &[ClosedWindow]) {
+    append(store, options, windows).finish().unwrap();
+}
+
+pub fn question(store: &Path) -> Question {
+    Question {
+        store: store.into(),
+        file: None,
+        range: Range::default(),
+        step: None,
+        top: None,
+        detail: Detail::Full,
+        // Long after everything that tests record.
+        now: UtcMs(THREE + 30 * 86_400_000),
+        zone: Zone::utc(),
+    }
+}
+
+pub fn range(since: i64, until: i64) -> Range {
+    Range {
+        since: Some(UtcMs(since)),
+        until: Some(UtcMs(until)),
+    }
+}
+
+pub fn found(question: &Question) -> Answer {
+    match ask(question).unwrap() {
+        Outcome::Found(answer) => answer,
+        Outcome::Nothing { why, .. } => panic!("nothing found: {why:?}"),
+    }
+}
+
+/// What a row of an answer is about.
+pub type Key = (i64, String, FileKey);
+/// The row without what it is about.
+pub type Sum = (Row, u64, Option<String>);
+
+pub fn rows(answer: &Answer) -> BTreeMap<Key, Sum> {
+    let row = |row: &trackiops_query::AnswerRow| {
+        let key = (row.time.0, row.host.to_string(), row.file.key);
+        (
+            key,
+            (row.row.clone(), row.covered_ms, row.file.path.clone()),
+        )
+    };
+    let rows: BTreeMap<_, _> = answer.rows.iter().map(row).collect();
+    assert_eq!(rows.len(), answer.rows.len(), "a row comes twice");
+    rows
+}
+
+/// The answer by the shortest way: every window that `counts`, in windows of `step`.
+pub fn straightforward(
+    recordings: &[(&str, &[ClosedWindow])],
+    counts: impl Fn(&ClosedWindow) -> bool,
+    only: Option<FileKey>,
+    step: Step,
+    start: i64,
+) -> BTreeMap<Key, Sum> {
+    let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
+    let mut covered: BTreeMap<(i64, String), u64> = BTreeMap::new();
+    for (host, windows) in recordings {
+        for window in windows.iter().filter(|window| counts(window)) {
+            let time = match step {
+                Step::Windows(step) => window.start.align(step).0,
+                Step::All => start,
+            };
+            *covered.entry((time, host.to_string())).or_default() += window.health.covered_ms;
+            for row in &window.rows {
+                if only.is_some_and(|only| only != row.file.key) {
+                    continue;
+                }
+                let sum = sums
+                    .entry((time, host.to_string(), row.file.key))
+                    .or_default();
+                sum.0.merge(&row.row);
+                sum.2 = row.file.path.clone();
+            }
+        }
+    }
+    for ((time, host, _), sum) in &mut sums {
+        sum.1 = covered[&(*time, host.clone())];
+    }
+    sums
+}

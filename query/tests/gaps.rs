@@ -1,0 +1,284 @@
+//! No data is told from idle.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+mod common;
+
+use std::path::Path;
+
+use common::*;
+use trackiops_query::{FileSelector, Nothing, Outcome, Question, Range, Step, ask};
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+
+const LIST: &str = "1s,10s,1m,1h";
+
+fn notes(question: &Question) -> Vec<String> {
+    let notes = match ask(question).unwrap() {
+        Outcome::Found(answer) => answer.notes,
+        Outcome::Nothing { notes, .. } => notes,
+    };
+    notes.iter().map(|note| note.show(question.zone)).collect()
+}
+
+/// Recorded from 03:00:00.300 to 03:01:40.600, and from 03:04:10.250 to 03:05:00.
+fn restarted(store: &Path) -> Vec<ClosedWindow> {
+    let mut first = windows(1, THREE, 1000, 101, 4);
+    first[0].health.covered_ms = 700;
+    first[100].health.covered_ms = 600;
+    let mut second = windows(2, THREE + 250_000, 1000, 50, 4);
+    second[0].health.covered_ms = 750;
+    record(store, options("a", LIST, "1m"), &first);
+    record(store, options("a", LIST, "1m"), &second);
+    first.into_iter().chain(second).collect()
+}
+
+#[test]
+fn a_restart_is_told_to_the_millisecond_at_every_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = restarted(dir.path());
+    let local = "times are local, UTC+00:00".to_owned();
+    for text in ["1s", "10s", "1m", "1h", "all"] {
+        let mut asked = question(dir.path());
+        asked.step = Some(text.parse().unwrap());
+        let expected = "2026-11-21 03:01:40.600 to 03:04:10.250 not recorded".to_owned();
+        assert_eq!(notes(&asked), [local.clone(), expected], "{text}");
+        let step: Step = text.parse().unwrap();
+        let sums = straightforward(&[("a", &recorded)], |_| true, None, step, THREE);
+        assert!(rows(&found(&asked)) == sums, "{text}");
+    }
+}
+
+#[test]
+fn who_asks_for_more_than_was_recorded_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    restarted(dir.path());
+    let mut asked = question(dir.path());
+    asked.range = range(THREE - 3_600_000, THREE + 60_000);
+    assert_eq!(
+        notes(&asked)[1..],
+        ["2026-11-21 02:00:00 to 03:00:00.300 not recorded"]
+    );
+    asked.range = range(THREE + 270_000, THREE + 3_600_000);
+    assert_eq!(
+        notes(&asked)[1..],
+        ["2026-11-21 03:05:00 to 04:00:00 not recorded"]
+    );
+    // The present counts as asked for once somebody says since when ...
+    asked.range.until = None;
+    asked.now = UtcMs(THREE + 400_000);
+    assert_eq!(
+        notes(&asked)[1..],
+        ["2026-11-21 03:05:00 to 03:06:40 not recorded"]
+    );
+    // ... except for the windows that a recorder at work has not closed yet.
+    asked.now = UtcMs(THREE + 302_000);
+    assert_eq!(notes(&asked), [""; 0]);
+}
+
+#[test]
+fn a_restart_within_one_window_is_told_as_its_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = windows(1, THREE, 1000, 21, 4);
+    first[20].health.covered_ms = 300;
+    let mut second = windows(2, THREE + 20_000, 1000, 21, 4);
+    second[0].health.covered_ms = 300;
+    record(dir.path(), options("a", LIST, "1m"), &first);
+    record(dir.path(), options("a", LIST, "1m"), &second);
+    let told = notes(&question(dir.path()));
+    assert_eq!(
+        told[1..],
+        ["2026-11-21 03:00:20 to 03:00:21 not recorded for 0.4 s of it"]
+    );
+}
+
+#[test]
+fn rates_divide_by_the_time_that_was_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    restarted(dir.path());
+    let mut asked = question(dir.path());
+    asked.step = Some("1m".parse().unwrap());
+    let covered: std::collections::BTreeMap<_, _> = found(&asked)
+        .rows
+        .iter()
+        .map(|row| ((row.time.0 - THREE) / 60_000, row.covered_ms))
+        .collect();
+    let expected = [(0, 59_700), (1, 40_600), (4, 49_750)];
+    assert_eq!(covered.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn unsealed_journals_tell_their_gaps_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = windows(1, THREE, 1000, 50, 4);
+    recorded.drain(10..20);
+    let writer = append(dir.path(), options("a", LIST, "1m"), &recorded);
+    let expected = ["2026-11-21 03:00:10 to 03:00:20 not recorded"];
+    assert_eq!(notes(&question(dir.path()))[1..], expected);
+    writer.finish().unwrap();
+    assert_eq!(notes(&question(dir.path()))[1..], expected);
+}
+
+#[test]
+fn losses_are_told_with_their_range() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = windows(1, THREE, 1000, 60, 4);
+    for (i, window) in recorded.iter_mut().enumerate() {
+        window.health.seen = 100;
+        window.health.lost = u64::from(i == 20) * 7;
+    }
+    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    let mut asked = question(dir.path());
+    asked.range = range(THREE + 10_000, THREE + 50_000);
+    asked.step = Some("1s".parse().unwrap());
+    let expected = "7 of 100 requests lost between 2026-11-21 03:00:20 and 03:00:21: counts below are too low by that";
+    assert_eq!(notes(&asked)[1..], [expected]);
+}
+
+#[test]
+fn many_gaps_are_told_as_a_sum() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded: Vec<_> = windows(1, THREE, 1000, 101, 2)
+        .into_iter()
+        .step_by(2)
+        .collect();
+    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    let told = notes(&question(dir.path()));
+    assert_eq!(told.len(), 22);
+    assert_eq!(
+        told[21],
+        "30 more gaps not recorded, 30 s in all; a shorter range tells them"
+    );
+}
+
+#[test]
+fn of_several_hosts_each_has_its_own_gaps() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut a = windows(1, THREE, 1000, 50, 2);
+    a.drain(10..20);
+    record(dir.path(), options("a", LIST, "1m"), &a);
+    record(
+        dir.path(),
+        options("b", LIST, "1m"),
+        &windows(1, THREE + 5000, 1000, 50, 2),
+    );
+    let told = notes(&question(dir.path()));
+    assert_eq!(
+        told[1..],
+        ["a: 2026-11-21 03:00:10 to 03:00:20 not recorded"]
+    );
+}
+
+#[test]
+fn what_is_not_found_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    restarted(dir.path());
+    let why = |file: Option<&str>, range: Range| {
+        let mut asked = question(dir.path());
+        asked.file = file.map(|file| FileSelector::from(std::path::PathBuf::from(file)));
+        asked.range = range;
+        match ask(&asked).unwrap() {
+            Outcome::Nothing { why, .. } => (why.clone(), why.show(asked.zone)),
+            Outcome::Found(answer) => panic!("{:?}", answer.rows),
+        }
+    };
+    let any = Range::default();
+    assert_eq!(
+        why(Some("0:49:4711"), any).1.split(';').next(),
+        Some("no file 0:49:4711 was ever recorded")
+    );
+    let (_, text) = why(Some("/no such file"), any);
+    assert!(
+        text.contains("no file was ever recorded under the name /no such file"),
+        "{text}"
+    );
+    assert!(text.contains("No such file"), "{text}");
+    let (_, text) = why(Some("/proc/version"), any);
+    assert!(
+        text.starts_with("/proc/version (") && text.contains("was never recorded"),
+        "{text}"
+    );
+    let (_, text) = why(None, range(THREE + 120_000, THREE + 180_000));
+    assert_eq!(
+        text,
+        "nothing was recorded from 2026-11-21 03:02:00 to 03:03:00; the recording is from 2026-11-21 03:00:00 to 03:05:00"
+    );
+    let (_, text) = why(None, range(THREE - 7_200_000, THREE - 3_600_000));
+    assert!(
+        text.starts_with("nothing was recorded from 2026-11-21 01:00:00 to 02:00:00"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_idle_file_is_not_an_unknown_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = windows(1, THREE, 1000, 60, 4);
+    for window in &mut recorded[30..] {
+        window.rows.clear();
+        window.health.seen = 0;
+    }
+    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    let mut asked = question(dir.path());
+    asked.range = range(THREE + 40_000, THREE + 50_000);
+    for (file, text) in [
+        (Some("/mnt/f1"), "the file was idle"),
+        (None, "all files were idle"),
+    ] {
+        asked.file = file.map(|file| FileSelector::from(std::path::PathBuf::from(file)));
+        match ask(&asked).unwrap() {
+            Outcome::Nothing {
+                why: why @ Nothing::Idle { .. },
+                notes,
+            } => {
+                assert_eq!(
+                    why.show(asked.zone),
+                    format!("{text} from 2026-11-21 03:00:40 to 03:00:50")
+                );
+                assert!(notes.is_empty());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn impossible_questions_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |asked: &Question| ask(asked).unwrap_err().to_string();
+    let mut asked = question(&dir.path().join("none"));
+    assert!(
+        refused(&asked).contains("no such directory"),
+        "{}",
+        refused(&asked)
+    );
+    asked.store = dir.path().into();
+    assert!(
+        refused(&asked).contains("not a TrackIOps store"),
+        "{}",
+        refused(&asked)
+    );
+    restarted(dir.path());
+    asked.range = range(THREE + 1000, THREE);
+    assert!(
+        refused(&asked).contains("begins at 2026-11-21 03:00:01 and ends at 2026-11-21 03:00:00")
+    );
+    asked.range = range(asked.now.0 + 1, asked.now.0 + 2);
+    assert!(refused(&asked).contains("future"));
+    asked.range = Range::default();
+    asked.step = Some("500ms".parse().unwrap());
+    assert!(refused(&asked).contains("(1s, 10s, 1m, 1h)"));
+}
+
+#[test]
+fn a_store_without_a_window_is_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), options("a", LIST, "1m"), &[]);
+    match ask(&question(dir.path())).unwrap() {
+        Outcome::Nothing {
+            why: Nothing::EmptyStore(_),
+            ..
+        } => {}
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,125 @@
+//! What people and programs see of a small store, to the letter. `UPDATE_GOLDEN=1 cargo test` writes the files
+//! anew; look at the difference.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+mod common;
+
+use std::path::Path;
+
+use chrono::FixedOffset;
+use common::*;
+use trackiops_query::times::Zone;
+use trackiops_query::{Detail, FileSelector, Format, Question, render};
+use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::time::UtcMs;
+
+/// Two hand-made files over three windows: one with a name that needs quoting, one without name.
+fn small() -> Vec<ClosedWindow> {
+    let quoted = file(2, Some("/mnt/a \"quoted\", long name"));
+    let nameless = file(3, None);
+    let row = |reads: u64, writes: u64| {
+        let mut row = Row::default();
+        for (direction, requests) in [(&mut row.read, reads), (&mut row.write, writes)] {
+            for i in 0..requests {
+                let latency_ns = (400 + 100 * i) * 1000;
+                direction.requests += 1;
+                direction.bytes += 65_536;
+                direction.latency_ns_sum += latency_ns;
+                direction.latency_ns_max = latency_ns;
+                direction.latency.record(latency_ns);
+            }
+        }
+        row
+    };
+    let window = |i: i64, rows: Vec<(&_, Row)>| {
+        let rows = rows.into_iter().map(|(file, row)| FileRow {
+            file: std::sync::Arc::clone(file),
+            row,
+        });
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by_key(|row| row.file.key);
+        ClosedWindow {
+            start: UtcMs(THREE + i * 1000),
+            health: health(1000, &rows),
+            rows,
+        }
+    };
+    let mut failed = row(0, 2);
+    failed.write.errors = 1;
+    failed.write.untimed = 1;
+    failed.write.requests += 1;
+    failed.read.sequential = 0;
+    vec![
+        window(0, vec![(&quoted, row(20, 0)), (&nameless, row(1, 1))]),
+        window(1, vec![(&quoted, row(3, 5))]),
+        window(2, vec![(&quoted, row(0, 1)), (&nameless, failed)]),
+    ]
+}
+
+fn check(name: &str, question: &Question, format: Format) {
+    let mut question = question.clone();
+    question.detail = format.detail();
+    let mut out = Vec::new();
+    render::write(&found(&question), format, question.zone, &mut out).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &out).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap();
+    assert!(out == golden, "{name} is to be\n{golden}\nand is\n{out}");
+}
+
+#[test]
+fn answers_look_as_they_always_did() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), options("web-1", "1s,10s", "1m"), &small());
+    let mut asked = question(dir.path());
+    asked.zone = Zone::Fixed(FixedOffset::east_opt(2 * 3600).unwrap());
+    check("files.json", &asked, Format::Json);
+    check("files.csv", &asked, Format::Csv);
+    check("files.txt", &asked, Format::Table);
+    let mut all = asked.clone();
+    all.step = Some("all".parse().unwrap());
+    check("all.txt", &all, Format::Table);
+    asked.file = Some(FileSelector::from(std::path::PathBuf::from("0:49:2")));
+    check("one.txt", &asked, Format::Table);
+    assert_eq!(asked.detail, Detail::Full);
+}
+
+#[test]
+fn csv_and_json_have_the_same_columns_in_the_same_order() {
+    let dir = tempfile::tempdir().unwrap();
+    record(
+        dir.path(),
+        options("web-1", "1s,10s", "1m"),
+        &windows(9, THREE, 1000, 30, 5),
+    );
+    let written = |format| {
+        let mut out = Vec::new();
+        render::write(&found(&question(dir.path())), format, Zone::utc(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let (csv, json) = (written(Format::Csv), written(Format::Json));
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    for (record, line) in reader.records().zip(json.lines()) {
+        let object: serde_json::Map<_, _> = serde_json::from_str(line).unwrap();
+        let mut at = 0;
+        for (name, cell) in header.iter().zip(&record.unwrap()) {
+            at += line[at..].find(&format!("\"{name}\":")).unwrap();
+            match &object[name] {
+                serde_json::Value::Null => assert_eq!(cell, ""),
+                serde_json::Value::String(text) => assert_eq!(cell, text),
+                serde_json::Value::Number(number) => {
+                    assert_eq!(cell.parse::<f64>().unwrap(), number.as_f64().unwrap());
+                }
+                list => assert_eq!(cell, list.to_string()),
+            }
+        }
+        assert_eq!(object.len(), header.len());
+    }
+}

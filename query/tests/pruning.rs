@@ -1,0 +1,76 @@
+//! A question about one file touches only that file's pages.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+mod common;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use common::*;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
+use trackiops_query::{FileSelector, ask};
+use trackiops_store::{Dataset, Snapshot};
+
+/// Overwrites every data page that holds no row of `keep`, and tells how many there were.
+fn wreck_pages_beside(path: &std::path::Path, keep: &[std::ops::Range<u64>]) -> usize {
+    let file = File::open(path).unwrap();
+    let metadata = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
+    let metadata = metadata.parse_and_finish(&file).unwrap();
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    let mut wrecked = 0;
+    let mut group_start = 0_u64;
+    for group in 0..metadata.num_row_groups() {
+        let group_rows = metadata.row_group(group).num_rows() as u64;
+        let index = metadata.page_index_for_row_group(group);
+        for column in 0..metadata.row_group(group).num_columns() {
+            let column = index.offset_index(column).unwrap();
+            let pages = column.page_locations();
+            for (i, page) in pages.iter().enumerate() {
+                let first = group_start + page.first_row_index as u64;
+                let next = pages
+                    .get(i + 1)
+                    .map_or(group_rows, |next| next.first_row_index as u64);
+                let end = group_start + next;
+                if keep
+                    .iter()
+                    .all(|range| range.end <= first || range.start >= end)
+                {
+                    let garbage = vec![0xFF; page.compressed_page_size as usize];
+                    file.write_all_at(&garbage, page.offset as u64).unwrap();
+                    wrecked += 1;
+                }
+            }
+        }
+        group_start += group_rows;
+    }
+    wrecked
+}
+
+#[test]
+fn pages_of_other_files_are_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    // About 10,000 rows in one journal: each of its columns has several pages.
+    let recorded = windows(1, THREE, 1000, 100, 200);
+    record(dir.path(), options("a", "1s", "2h"), &recorded);
+    let mut asked = question(dir.path());
+    asked.file = Some(FileSelector::from(std::path::PathBuf::from("/mnt/f4")));
+    asked.step = Some("1s".parse().unwrap());
+    let before = rows(&found(&asked));
+    assert!(before.len() > 30);
+
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let keys = snapshot.files_named("/mnt/f4").unwrap();
+    let mut wrecked = 0;
+    for segment in snapshot.segments(Dataset::Rollup, None).unwrap() {
+        wrecked += wreck_pages_beside(&segment.path, &segment.files.rows_of(&keys));
+    }
+    assert!(wrecked > 50, "{wrecked}");
+    assert!(rows(&found(&asked)) == before);
+    asked.file = None;
+    let error = ask(&asked).unwrap_err().to_string();
+    assert!(
+        error.contains("is damaged") && error.contains(".parquet"),
+        "{error}"
+    );
+}

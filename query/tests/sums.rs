@@ -1,0 +1,235 @@
+//! Whatever way a question is planned, its answer is the sum of the windows that were recorded.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+mod common;
+
+use common::*;
+use trackiops_query::note::Note;
+use trackiops_query::times::Zone;
+use trackiops_query::{FileSelector, Nothing, Outcome, Question, Step, ask};
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::{DAY_MS, UtcMs};
+
+const LIST: &str = "1s,10s,1m,1h";
+
+fn step(text: &str) -> Step {
+    text.parse().unwrap()
+}
+
+/// Asks for `[since, until)` and compares with the sum over the windows that it touches.
+fn compare(
+    question: &Question,
+    recordings: &[(&str, &[ClosedWindow])],
+    since: i64,
+    until: i64,
+    finest_ms: i64,
+) {
+    let mut question = question.clone();
+    question.range = range(since, until);
+    let first = since - since.rem_euclid(finest_ms);
+    let counts = |window: &ClosedWindow| window.start.0 >= first && window.start.0 < until;
+    let only = question.file.as_ref().map(|_| file(2, None).key);
+    let expected = |step, start| straightforward(recordings, counts, only, step, start);
+    let answer = match ask(&question).unwrap() {
+        Outcome::Found(answer) => answer,
+        Outcome::Nothing { why, .. } => {
+            assert!(matches!(why, Nothing::Idle { .. }), "{why:?}");
+            assert!(expected(Step::All, 0).is_empty());
+            return;
+        }
+    };
+    let expected = expected(answer.step, answer.range.start.0);
+    assert!(
+        rows(&answer) == expected,
+        "{since}..{until} {:?}",
+        question.step
+    );
+}
+
+#[test]
+fn every_step_range_and_file_adds_up() {
+    let dir = tempfile::tempdir().unwrap();
+    // Journals of a minute: an hour's row is cut into partial rows by each rotation.
+    let recorded = windows(1, THREE + 3000, 1000, 400, 8);
+    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    let recordings = [("a", &recorded[..])];
+    let end = THREE + 403_000;
+    for step_text in ["1s", "5s", "10s", "90s", "1m", "1h", "1d", "all"] {
+        let mut asked = question(dir.path());
+        asked.step = Some(step(step_text));
+        for (since, until) in [
+            (THREE, end),
+            (THREE - DAY_MS, end + DAY_MS),
+            (THREE + 60_000, THREE + 120_000),
+            (THREE + 61_000, THREE + 119_000),
+            (THREE + 70_000, THREE + 130_000),
+            (THREE + 61_500, THREE + 302_700),
+            (THREE + 100_000, THREE + 101_000),
+        ] {
+            compare(&asked, &recordings, since, until, 1000);
+            let mut one = asked.clone();
+            one.file = Some(FileSelector::from(std::path::PathBuf::from("/mnt/f2")));
+            compare(&one, &recordings, since, until, 1000);
+        }
+        let everything =
+            straightforward(&recordings, |_| true, None, step(step_text), THREE + 3000);
+        assert!(rows(&found(&asked)) == everything, "{step_text}");
+    }
+}
+
+#[test]
+fn a_device_and_fileid_name_the_same_file_as_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = windows(1, THREE, 1000, 100, 8);
+    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    let select = |text: &str| {
+        let mut asked = question(dir.path());
+        asked.file = Some(FileSelector::from(std::path::PathBuf::from(text)));
+        rows(&found(&asked))
+    };
+    let by_path = select("/mnt/f5");
+    assert_eq!(by_path, select("0:50:5"));
+    assert_eq!(by_path, select("/mnt/../mnt/./f5"));
+    // Renamed half way: each of its names means the file.
+    assert_eq!(select("/mnt/f0"), select("/mnt/a new name"));
+    assert!(
+        select("/mnt/f0")
+            .values()
+            .any(|sum| sum.2.as_deref() == Some("/mnt/f0"))
+    );
+}
+
+#[test]
+fn a_journal_answers_as_it_will_when_it_is_sealed() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = windows(2, THREE, 1000, 200, 6);
+    let writer = append(dir.path(), options("a", LIST, "1m"), &recorded);
+    let ask_all = || {
+        ["1s", "10s", "1m", "1h", "all"].map(|text| {
+            let mut asked = question(dir.path());
+            asked.step = Some(step(text));
+            let all = rows(&found(&asked));
+            asked.file = Some(FileSelector::from(std::path::PathBuf::from("/mnt/f1")));
+            asked.range = range(THREE + 20_000, THREE + 190_500);
+            (all, rows(&found(&asked)))
+        })
+    };
+    let open = ask_all();
+    writer.finish().unwrap();
+    assert!(open == ask_all());
+    assert_eq!(
+        open[0].0,
+        straightforward(&[("a", &recorded)], |_| true, None, step("1s"), THREE)
+    );
+}
+
+#[test]
+fn recordings_with_other_granularities_and_hosts_add_up_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = windows(3, THREE, 1000, 130, 5);
+    let second = windows(4, THREE + 130_000, 5000, 60, 5);
+    let other = windows(5, THREE + 7000, 1000, 200, 5);
+    record(dir.path(), options("a", "1s,10s", "1m"), &first);
+    record(dir.path(), options("a", "5s,1m", "5m"), &second);
+    record(dir.path(), options("b", LIST, "1m"), &other);
+    let a: Vec<_> = first.iter().chain(&second).cloned().collect();
+    let recordings = [("a", &a[..]), ("b", &other[..])];
+    for text in ["5s", "10s", "1m", "10m", "all"] {
+        let mut asked = question(dir.path());
+        asked.step = Some(step(text));
+        let expected = straightforward(&recordings, |_| true, None, step(text), THREE);
+        assert!(rows(&found(&asked)) == expected, "{text}");
+        compare(&asked, &recordings, THREE + 20_000, THREE + 200_000, 1000);
+    }
+    let mut asked = question(dir.path());
+    assert_eq!(found(&asked).step, step("5s"));
+    asked.step = Some(step("1s"));
+    let error = trackiops_query::ask(&asked).unwrap_err().to_string();
+    assert!(
+        error.contains("2026-11-21 03:02:10 to 03:05:00") && error.contains("5s, 1m"),
+        "{error}"
+    );
+    // Where only the fine recordings are, a fine step is fine.
+    compare(&asked, &recordings, THREE + 20_000, THREE + 130_000, 1000);
+}
+
+#[test]
+fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = windows(6, THREE, 1000, 150, 9);
+    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    let (since, until) = (THREE + 10_000, THREE + 95_000);
+    let counts = |w: &ClosedWindow| (since..until).contains(&w.start.0);
+    let totals = straightforward(&[("a", &recorded)], counts, None, Step::All, since);
+    let bytes = |sum: &Sum| sum.0.read.bytes + sum.0.write.bytes;
+    let mut ranking: Vec<_> = totals
+        .iter()
+        .map(|(key, sum)| (bytes(sum), key.2))
+        .collect();
+    ranking.sort_by(|a, b| b.cmp(a));
+
+    let mut asked = question(dir.path());
+    asked.range = range(since, until);
+    asked.top = std::num::NonZeroUsize::new(3);
+    asked.step = Some(Step::All);
+    let keys: Vec<_> = found(&asked).rows.iter().map(|row| row.file.key).collect();
+    let expected: Vec<_> = ranking.iter().take(3).map(|(_, key)| *key).collect();
+    assert_eq!(keys, expected);
+
+    asked.step = Some(step("10s"));
+    let answer = found(&asked);
+    let in_order = |a: &trackiops_query::AnswerRow| {
+        (expected.iter().position(|key| *key == a.file.key), a.time)
+    };
+    assert!(answer.rows.is_sorted_by_key(in_order));
+    let all = straightforward(&[("a", &recorded)], counts, None, step("10s"), since);
+    assert_eq!(
+        rows(&answer).len(),
+        all.keys().filter(|key| expected.contains(&key.2)).count()
+    );
+
+    asked.top = None;
+    asked.step = Some(Step::All);
+    let all: Vec<_> = found(&asked).rows.iter().map(|row| row.file.key).collect();
+    assert_eq!(all.len(), 9);
+    assert_eq!(all[..3], expected);
+}
+
+#[test]
+fn a_table_needs_fewer_columns_and_shows_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    record(
+        dir.path(),
+        options("a", LIST, "1m"),
+        &windows(7, THREE, 1000, 90, 4),
+    );
+    let table = |detail| {
+        let mut asked = question(dir.path());
+        asked.detail = detail;
+        let mut out = Vec::new();
+        let format = trackiops_query::Format::Table;
+        trackiops_query::render::write(&found(&asked), format, asked.zone, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let figures = table(trackiops_query::Detail::Figures);
+    assert_eq!(figures, table(trackiops_query::Detail::Full));
+    assert!(figures.lines().count() > 90);
+}
+
+#[test]
+fn the_default_step_keeps_a_long_range_readable_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = windows(8, THREE, 1000, 700, 2);
+    recorded.drain(10..690);
+    record(dir.path(), options("a", LIST, "15m"), &recorded);
+    let mut asked = question(dir.path());
+    let answer = found(&asked);
+    assert_eq!(answer.step, step("10s"));
+    let rows_of_10s = "rows of 10s; 1s is stored: --step 1s or a shorter range shows more";
+    let chosen = |note: &Note| note.show(Zone::utc()) == rows_of_10s;
+    assert!(answer.notes.iter().any(chosen), "{:?}", answer.notes);
+    asked.range.until = Some(UtcMs(THREE + 600_000));
+    assert_eq!(found(&asked).step, step("1s"));
+    assert!(!found(&asked).notes.iter().any(chosen));
+}
