@@ -10,6 +10,7 @@ use crate::cache::Cache;
 use crate::host;
 use crate::image;
 use crate::lock::{Lock, Package};
+use crate::modules;
 use crate::packages::{self, Source};
 
 /// Raised when the way a kernel entry is made changes.
@@ -61,57 +62,6 @@ pub const KERNELS: &[Kernel] = &[
 
 /// Depends on the image (and modules, where they are apart) of the suite's default kernel.
 const META_PACKAGE: &str = "linux-image-amd64";
-
-/// Modules that nothing here can need, by prefix: they are nine tenths of the tree.
-const DROPPED: &[&str] = &[
-    "drivers/accel",
-    "drivers/bluetooth",
-    "drivers/comedi",
-    "drivers/crypto",
-    "drivers/edac",
-    "drivers/firewire",
-    "drivers/gpu",
-    "drivers/hid",
-    "drivers/hwmon",
-    "drivers/i2c",
-    "drivers/iio",
-    "drivers/infiniband",
-    "drivers/input",
-    "drivers/isdn",
-    "drivers/leds",
-    "drivers/media",
-    "drivers/memstick",
-    "drivers/mfd",
-    "drivers/misc",
-    "drivers/mmc",
-    "drivers/mtd",
-    "drivers/net/can",
-    "drivers/net/dsa",
-    "drivers/net/ethernet",
-    "drivers/net/fddi",
-    "drivers/net/ieee802154",
-    "drivers/net/phy",
-    "drivers/net/usb",
-    "drivers/net/wan",
-    "drivers/net/wireless",
-    "drivers/net/wwan",
-    "drivers/pcmcia",
-    "drivers/platform",
-    "drivers/power",
-    "drivers/scsi/",
-    "drivers/staging",
-    "drivers/thunderbolt",
-    "drivers/usb",
-    "drivers/video",
-    "drivers/watchdog",
-    "drivers/xen",
-    "net/bluetooth",
-    "net/can",
-    "net/mac80211",
-    "net/nfc",
-    "net/wireless",
-    "sound",
-];
 
 /// A kernel ready to boot.
 #[derive(Clone, Debug)]
@@ -166,7 +116,13 @@ impl Kernel {
     fn key(&self, lock: &Lock) -> Result<String> {
         let packages = lock.section(&self.section())?;
         let hashes: Vec<&str> = packages.iter().map(|p| p.sha256.as_str()).collect();
-        host::sha256(format!("kernel {RECIPE} {hashes:?} {DROPPED:?} {EARLY:?}").as_bytes())
+        host::sha256(
+            format!(
+                "kernel {RECIPE} {hashes:?} {:?} {EARLY:?}",
+                modules::DROPPED
+            )
+            .as_bytes(),
+        )
     }
 
     /// The cached entry, if it is complete.
@@ -227,10 +183,8 @@ fn fill(tree: &Path, dir: &Path) -> Result<()> {
     fs::copy(vmlinuz, dir.join("vmlinuz"))?;
 
     let base = modules.join(&release);
-    for prefix in DROPPED {
-        drop_prefix(&base.join("kernel").join(prefix))?;
-    }
-    decompress(&base)?;
+    modules::prune(&base)?;
+    modules::decompress(&base)?;
     // depmod looks below <base>/lib/modules.
     let depmod_base = tree.join("depmod");
     fs::create_dir(&depmod_base)?;
@@ -250,7 +204,7 @@ fn fill(tree: &Path, dir: &Path) -> Result<()> {
     let dependencies =
         fs::read_to_string(base.join("modules.dep")).context("cannot read modules.dep")?;
     let mut list = format!("{release}\n");
-    for (number, module) in load_order(&dependencies, EARLY).iter().enumerate() {
+    for (number, module) in modules::load_order(&dependencies, EARLY).iter().enumerate() {
         let name = format!(
             "{number:02}-{}",
             module.rsplit('/').next().unwrap_or(module)
@@ -273,86 +227,9 @@ fn only_entry(dir: &Path) -> Result<String> {
     }
 }
 
-/// Removes a directory; a trailing slash keeps the files directly in it (shared cores of a subsystem).
-fn drop_prefix(path: &Path) -> Result<()> {
-    if !path.is_dir() {
-        return Ok(());
-    }
-    if !path.as_os_str().to_string_lossy().ends_with('/') {
-        return Ok(fs::remove_dir_all(path)?);
-    }
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-/// Decompresses modules here, where it is done once and not under emulation.
-fn decompress(base: &Path) -> Result<()> {
-    for (extension, program) in [("xz", "xz"), ("zst", "zstd")] {
-        let script = format!(
-            "find . -name '*.ko.{extension}' -print0 | xargs -0 -r -n 64 -P 4 {program} -d -q {}",
-            if program == "zstd" { "--rm" } else { "" }
-        );
-        host::run(
-            host::with_sbin("sh")
-                .args(["-c", &script])
-                .current_dir(base),
-        )
-        .context("cannot decompress the modules")?;
-    }
-    Ok(())
-}
-
-/// Files of the named modules and of what they depend on, dependencies first. A module that does not
-/// exist is built into the kernel.
-fn load_order<'a>(dependencies: &'a str, names: &[&str]) -> Vec<&'a str> {
-    let lines: Vec<(&str, Vec<&str>)> = dependencies
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .map(|(file, needs)| (file, needs.split_whitespace().collect()))
-        .collect();
-    let stem = |file: &str| {
-        let name = file.rsplit('/').next().unwrap_or(file);
-        name.split('.').next().unwrap_or(name).replace('-', "_")
-    };
-    let mut order: Vec<&str> = Vec::new();
-    for name in names {
-        let Some((file, needs)) = lines.iter().find(|(file, _)| stem(file) == *name) else {
-            continue;
-        };
-        // depmod lists what is needed last first.
-        for module in needs.iter().rev().chain([file]) {
-            if !order.contains(module) {
-                order.push(module);
-            }
-        }
-    }
-    order
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn modules_load_after_what_they_need() {
-        let dep = "kernel/fs/ext4/ext4.ko: kernel/fs/jbd2/jbd2.ko kernel/lib/crc16.ko kernel/fs/mbcache.ko\n\
-                   kernel/fs/jbd2/jbd2.ko:\nkernel/drivers/block/virtio-blk.ko: kernel/lib/crc16.ko\n";
-        assert_eq!(
-            load_order(dep, &["virtio_blk", "builtin", "ext4"]),
-            [
-                "kernel/lib/crc16.ko",
-                "kernel/drivers/block/virtio-blk.ko",
-                "kernel/fs/mbcache.ko",
-                "kernel/fs/jbd2/jbd2.ko",
-                "kernel/fs/ext4/ext4.ko"
-            ]
-        );
-    }
 
     #[test]
     fn an_unknown_kernel_is_told_with_the_known_ones() {
@@ -361,18 +238,5 @@ mod tests {
             text.contains("6.13") && text.contains("6.12") && text.contains("newest"),
             "{text}"
         );
-    }
-
-    #[test]
-    fn a_trailing_slash_keeps_the_core_of_a_subsystem() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("scsi/vendor")).unwrap();
-        fs::write(dir.path().join("scsi/core.ko"), "").unwrap();
-        drop_prefix(&dir.path().join("scsi/")).unwrap();
-        assert!(
-            dir.path().join("scsi/core.ko").exists() && !dir.path().join("scsi/vendor").exists()
-        );
-        drop_prefix(&dir.path().join("scsi")).unwrap();
-        assert!(!dir.path().join("scsi").exists());
     }
 }

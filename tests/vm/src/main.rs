@@ -13,6 +13,7 @@ mod initrd;
 mod kernel;
 mod lock;
 mod mirror;
+mod modules;
 mod packages;
 mod payload;
 mod qemu;
