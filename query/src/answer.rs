@@ -17,9 +17,10 @@ use crate::execute::{Found, execute};
 use crate::file::{FileSelector, Resolved, Wanted, resolve};
 use crate::merge::{File, Group, GroupKey};
 use crate::note::Note;
-use crate::plan::{Plan, Range, Step, plan};
+use crate::plan::{Plan, Range, plan};
 use crate::report::notes;
 use crate::scan::Detail;
+use crate::step::Step;
 use crate::times::{Zone, show, show_range};
 
 /// How often a question is planned again because a segment vanished between plan and scan.

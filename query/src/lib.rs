@@ -16,11 +16,13 @@ pub mod plan;
 pub mod render;
 mod report;
 pub mod scan;
+pub mod step;
 pub mod times;
 
 pub use answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};
 pub use error::QueryError;
 pub use file::FileSelector;
-pub use plan::{Range, Step};
+pub use plan::Range;
 pub use render::Format;
 pub use scan::Detail;
+pub use step::Step;

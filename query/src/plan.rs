@@ -4,48 +4,15 @@
 //! one is read, the coarsest that adds up to the step and that the asked range does not cut.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
-use trackiops_schemas::time::{DAY_MS, Granularity, GranularityError, UtcMs};
+use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Dataset, JournalTail, Segment, Snapshot};
 
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::merge::HostIndex;
-use crate::times::{Zone, show_range};
-
-/// Without `--step`, a history has at most so many windows where a coarser granularity is stored:
-/// what a screen or a plot can show.
-const MAX_DEFAULT_WINDOWS: u64 = 600;
-
-/// The windows of the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Windows of one length.
-    Windows(Granularity),
-    /// One for the whole range.
-    All,
-}
-
-impl FromStr for Step {
-    type Err = GranularityError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "all" => Ok(Self::All),
-            _ => text.parse().map(Self::Windows),
-        }
-    }
-}
-
-impl Step {
-    fn accepts(self, granularity: Granularity) -> bool {
-        match self {
-            Self::Windows(step) => step.is_multiple_of(granularity),
-            Self::All => true,
-        }
-    }
-}
+use crate::step::{Part, Recorded, Step};
+use crate::times::Zone;
 
 /// The asked range; an open end is an end of what was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,6 +85,8 @@ pub struct Tail<'s> {
     pub host: HostIndex,
     /// What of it belongs to the range.
     pub bounds: Bounds,
+    /// Whether it may hold something of the range. What it holds in all matters in any case.
+    pub in_range: bool,
     /// The journal.
     pub tail: &'s JournalTail,
 }
@@ -185,7 +154,7 @@ pub fn plan<'s>(
         spans,
         sealed,
     } = sealed_journals(snapshot, asked)?;
-    let tails = tails(snapshot, &hosts, asked);
+    let tails = tails(snapshot, &hosts, asked)?;
     let recorded = Recorded {
         stored: snapshot.granularities(),
         parts: parts(&sealed, &tails, &hosts),
@@ -269,14 +238,36 @@ fn index_of(hosts: &[String], host: &str) -> HostIndex {
     hosts.partition_point(|known| known.as_str() < host)
 }
 
-fn tails<'s>(snapshot: &'s Snapshot, hosts: &[String], asked: Interval) -> Vec<Tail<'s>> {
+fn tails<'s>(
+    snapshot: &'s Snapshot,
+    hosts: &[String],
+    asked: Interval,
+) -> Result<Vec<Tail<'s>>, QueryError> {
     let everything = Interval::new(UtcMs(i64::MIN), UtcMs(i64::MAX));
-    let tails = snapshot.tails().iter().map(|tail| Tail {
-        host: index_of(hosts, tail.host()),
-        bounds: Bounds::of(asked, everything, tail.granularity()),
-        tail,
-    });
-    tails.collect()
+    let finest = snapshot.granularities().first().copied();
+    let mut tails = Vec::new();
+    for tail in snapshot.tails() {
+        let granularity = tail.granularity();
+        // One of a coarse recorder must not forbid fine steps for ranges that it is not in. The
+        // usual one forbids nothing, so it need not be read to know where it is.
+        let in_range = Some(granularity) == finest || overlaps(tail, asked)?;
+        tails.push(Tail {
+            host: index_of(hosts, tail.host()),
+            bounds: Bounds::of(asked, everything, granularity),
+            in_range,
+            tail,
+        });
+    }
+    Ok(tails)
+}
+
+fn overlaps(tail: &JournalTail, asked: Interval) -> Result<bool, QueryError> {
+    let mut overlaps = false;
+    tail.windows(&mut |window| {
+        let window = Interval::new(window.start, window.start.plus(tail.granularity()));
+        overlaps |= !window.intersect(asked).is_empty();
+    })?;
+    Ok(overlaps)
 }
 
 fn journal(host: HostIndex, mut sealed: Sealed, asked: Interval, step: Step) -> Option<Journal> {
@@ -298,82 +289,19 @@ fn journal(host: HostIndex, mut sealed: Sealed, asked: Interval, step: Step) -> 
     })
 }
 
-/// A journal as far as steps are concerned.
-struct Part {
-    host: String,
-    extent: Option<Interval>,
-    granularities: Vec<Granularity>,
-}
-
 fn parts(sealed: &[(HostIndex, Sealed)], tails: &[Tail<'_>], hosts: &[String]) -> Vec<Part> {
     let sealed = sealed.iter().map(|(host, sealed)| Part {
         host: hosts[*host].clone(),
         extent: sealed.finest().map(|(_, extent)| extent),
         granularities: sealed.segments.keys().copied().collect(),
     });
-    let tails = tails.iter().map(|tail| Part {
+    let tails = tails.iter().filter(|tail| tail.in_range);
+    let tails = tails.map(|tail| Part {
         host: hosts[tail.host].clone(),
         extent: None,
         granularities: vec![tail.tail.granularity()],
     });
     sealed.chain(tails).collect()
-}
-
-/// What was recorded, for choosing a step.
-struct Recorded {
-    stored: Vec<Granularity>,
-    parts: Vec<Part>,
-    zone: Zone,
-}
-
-impl Recorded {
-    fn refuses(&self, step: Step) -> Option<&Part> {
-        let accepts = |part: &&Part| part.granularities.iter().any(|g| step.accepts(*g));
-        self.parts.iter().find(|part| !accepts(part))
-    }
-
-    /// The step that was asked for, if every part adds up to it.
-    fn check(&self, asked: Step) -> Result<Step, QueryError> {
-        let Step::Windows(step) = asked else {
-            return Ok(asked);
-        };
-        if !self.stored.iter().any(|g| step.is_multiple_of(*g)) {
-            let stored = self.stored.clone();
-            return Err(QueryError::StepNotStored { step, stored });
-        }
-        match self.refuses(asked) {
-            None => Ok(asked),
-            Some(part) => Err(QueryError::StepNotRecorded {
-                step,
-                host: part.host.clone(),
-                range: part.extent.map_or("just now".into(), |extent| {
-                    show_range(extent.start, extent.end, self.zone)
-                }),
-                stored: part.granularities.clone(),
-            }),
-        }
-    }
-
-    /// The finest step that keeps the answer readable and that every part adds up to. A day is a
-    /// multiple of nearly every granularity. The second is the finest step possible, if finer.
-    fn choose(&self, range: Interval) -> Result<(Step, Option<Granularity>), QueryError> {
-        let accepted = |g: &Granularity| self.refuses(Step::Windows(*g)).is_none();
-        let mut steps: Vec<_> = self.stored.iter().copied().filter(accepted).collect();
-        if steps.is_empty() {
-            steps.extend(Granularity::from_ms(DAY_MS).ok().filter(accepted));
-        }
-        let readable = |g: &Granularity| range.ms().div_ceil(g.ms() as u64) <= MAX_DEFAULT_WINDOWS;
-        let chosen = steps.iter().copied().find(readable);
-        match (chosen.or(steps.last().copied()), steps.first()) {
-            (Some(step), Some(finest)) => {
-                let finer = (step > *finest).then_some(*finest);
-                Ok((Step::Windows(step), finer))
-            }
-            _ => Err(QueryError::NoCommonStep {
-                stored: self.stored.clone(),
-            }),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -410,70 +338,5 @@ mod tests {
         assert!(bounds.are_aligned_to(g("1s")) && !bounds.are_aligned_to(g("10s")));
         assert!(bounds.contains(UtcMs(930_000)) && bounds.contains(UtcMs(990_000)));
         assert!(!bounds.contains(UtcMs(929_000)) && !bounds.contains(UtcMs(991_000)));
-    }
-
-    fn recorded(lists: &[&[&str]]) -> Recorded {
-        let part = |list: &&[&str]| Part {
-            host: "h".into(),
-            extent: Some(seconds(0, 1)),
-            granularities: list.iter().map(|text| g(text)).collect(),
-        };
-        let parts: Vec<_> = lists.iter().map(part).collect();
-        let mut stored: Vec<_> = parts.iter().flat_map(|p| p.granularities.clone()).collect();
-        stored.sort_unstable();
-        stored.dedup();
-        let zone = Zone::utc();
-        Recorded {
-            stored,
-            parts,
-            zone,
-        }
-    }
-
-    #[test]
-    fn the_default_step_keeps_an_answer_readable() {
-        let usual = recorded(&[&["1s", "10s", "1m", "1h"]]);
-        for (length_s, step) in [
-            (1, "1s"),
-            (600, "1s"),
-            (601, "10s"),
-            (6000, "10s"),
-            (86_400, "1h"),
-            (9_000_000, "1h"),
-        ] {
-            let (chosen, finer) = usual.choose(seconds(0, length_s)).unwrap();
-            assert_eq!(chosen, Step::Windows(g(step)), "{length_s}");
-            assert_eq!(finer.is_some(), step != "1s");
-        }
-    }
-
-    #[test]
-    fn the_default_step_suits_every_recording() {
-        let two = recorded(&[&["1s", "10s"], &["5s", "1m"]]);
-        assert_eq!(
-            two.choose(seconds(0, 60)).unwrap().0,
-            Step::Windows(g("5s"))
-        );
-        let odd = recorded(&[&["90s"], &["1m"]]);
-        assert_eq!(
-            odd.choose(seconds(0, 60)).unwrap().0,
-            Step::Windows(g("1d"))
-        );
-        let odder = recorded(&[&["2d"], &["5d"]]);
-        assert!(odder.choose(seconds(0, 60)).is_err());
-    }
-
-    #[test]
-    fn a_step_must_be_a_sum_of_what_is_stored() {
-        let two = recorded(&[&["1s", "10s"], &["5s", "1m"]]);
-        assert!(two.check(Step::Windows(g("30s"))).is_ok());
-        assert!(two.check(Step::All).is_ok());
-        let error = two
-            .check(Step::Windows(g("100ms")))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("1s, 5s, 10s, 1m"), "{error}");
-        let error = two.check(Step::Windows(g("1s"))).unwrap_err().to_string();
-        assert!(error.contains("only 5s, 1m"), "{error}");
     }
 }

@@ -5,7 +5,8 @@ use trackiops_schemas::time::UtcMs;
 use crate::answer::Question;
 use crate::coverage::{Coverage, Gap, Interval};
 use crate::note::Note;
-use crate::plan::{Plan, Step};
+use crate::plan::Plan;
+use crate::step::Step;
 
 /// More gaps than this are told as a sum.
 const MAX_GAPS: usize = 20;

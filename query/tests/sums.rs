@@ -233,3 +233,18 @@ fn the_default_step_keeps_a_long_range_readable_and_says_so() {
     assert_eq!(found(&asked).step, step("1s"));
     assert!(!found(&asked).notes.iter().any(chosen));
 }
+
+#[test]
+fn a_coarse_recorder_at_work_forbids_no_fine_step_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = windows(10, THREE, 1000, 30, 3);
+    record(dir.path(), options("a", LIST, "1m"), &before);
+    let now = windows(11, THREE + 60_000, 10_000, 3, 3);
+    let writer = append(dir.path(), options("a", "10s,1m", "1m"), &now);
+    let mut asked = question(dir.path());
+    asked.step = Some(step("1s"));
+    compare(&asked, &[("a", &before)], THREE, THREE + 30_000, 1000);
+    let error = ask(&asked).unwrap_err().to_string();
+    assert!(error.contains("only 10s is stored"), "{error}");
+    writer.finish().unwrap();
+}

@@ -9,7 +9,7 @@ use super::record::per_second;
 use super::units::{bytes, bytes_per_second, latency, rate};
 use crate::answer::{Answer, AnswerRow};
 use crate::merge::File;
-use crate::plan::Step;
+use crate::step::Step;
 use crate::times::{Zone, show, show_offset, show_range};
 
 /// Between two columns.
