@@ -31,6 +31,7 @@ pub const GUEST_PACKAGES: &[&str] = &[
     "hostname",
     "iproute2",
     "kmod",
+    "libc-bin",
     "libcap2-bin",
     "mawk",
     "mount",
