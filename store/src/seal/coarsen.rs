@@ -1,0 +1,61 @@
+//! Adding the rows of fine windows up to rows of coarser ones.
+
+use trackiops_schemas::identity::FileKey;
+use trackiops_schemas::rollup::Row;
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use super::merge::Merged;
+use crate::error::StoreError;
+
+/// Takes the rows of closed windows.
+pub(super) type Sink<'a> = &'a mut dyn FnMut(Merged) -> Result<(), StoreError>;
+
+/// The open window of one granularity. Rows come ordered by (file key, time), so there is one open
+/// window at a time. It holds a row for each set of attributes that the file has in it, in order
+/// of appearance: a rename or a second mount makes a second partial row, not a wrong name.
+pub(super) struct Coarsen {
+    granularity: Granularity,
+    open: Option<(FileKey, UtcMs)>,
+    rows: Vec<(u32, Row)>,
+}
+
+impl Coarsen {
+    pub(super) fn new(granularity: Granularity) -> Self {
+        Self {
+            granularity,
+            open: None,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row of the merged stream, closing the open window if the row is not of it.
+    pub(super) fn push(&mut self, merged: Merged, sink: Sink<'_>) -> Result<(), StoreError> {
+        let window = (merged.key, merged.time.align(self.granularity));
+        if self.open != Some(window) {
+            self.close(sink)?;
+            self.open = Some(window);
+        }
+        let same = |(file, _): &&mut (u32, Row)| *file == merged.file;
+        match self.rows.iter_mut().find(same) {
+            Some((_, row)) => row.merge(&merged.row),
+            None => self.rows.push((merged.file, merged.row)),
+        }
+        Ok(())
+    }
+
+    /// Hands the rows of the open window to the sink.
+    pub(super) fn close(&mut self, sink: Sink<'_>) -> Result<(), StoreError> {
+        let Some((key, time)) = self.open.take() else {
+            return Ok(());
+        };
+        for (file, row) in self.rows.drain(..) {
+            sink(Merged {
+                file,
+                key,
+                time,
+                row,
+            })?;
+        }
+        Ok(())
+    }
+}
