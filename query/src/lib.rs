@@ -1,8 +1,8 @@
 //! What is asked of a TrackIOps store: plan, prune, scan, merge, render.
 //!
 //! [`ask`] takes a [`Question`] to its [`Outcome`]: the file is looked up in the catalog
-//! ([`file`]), the journals in the range are each given one granularity ([`plan`]), their wanted
-//! pages are read ([`scan`]) and added up ([`execute`], [`merge`]), what was not
+//! ([`mod@file`]), the journals in the range are each given one granularity ([`mod@plan`]), their wanted
+//! pages are read ([`scan`]) and added up ([`mod@execute`], [`merge`]), what was not
 //! recorded is found ([`coverage`]) and told ([`note`]). [`render`] writes the answer down.
 
 pub mod answer;
