@@ -1,1 +1,49 @@
-fn main() {}
+//! The command line of TrackIOps.
+
+mod query;
+mod record;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Exit status of an error; 1 means that a query matched nothing.
+const ERROR: u8 = 2;
+
+/// Records what every NFS file on this client does, and answers questions about it.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Record NFS requests of this client into a store, until told to stop
+    Record(record::Args),
+    /// Ask a store what files did
+    Query(query::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Record(args) => record::run(args),
+        Command::Query(args) => query::run(args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("trackiops: {}", describe(&error));
+        ExitCode::from(ERROR)
+    })
+}
+
+/// The error with those of its causes that it does not name itself.
+fn describe(error: &anyhow::Error) -> String {
+    error
+        .chain()
+        .fold(String::new(), |text, cause| match cause.to_string() {
+            cause if text.is_empty() => cause,
+            cause if text.contains(&cause) => text,
+            cause => format!("{text}: {cause}"),
+        })
+}

@@ -11,7 +11,7 @@ const CASES: [(&str, &[&str]); 10] = [
     ("foreign", &["/var/tmp/foreign"]),
     ("nfs_store", &["/mnt/nfs/store", "--allow-nfs-store"]),
     ("flags", &["7s", "granularity"]),
-    ("nesting", &["5s is not a multiple of 2s"]),
+    ("nesting", &["5s is not a whole number of 2s"]),
     ("user", &["sudo"]),
     ("capabilities", &["CAP_BPF", "CAP_PERFMON"]),
     ("no_tracefs", &["mount -t tracefs"]),
@@ -19,7 +19,11 @@ const CASES: [(&str, &[&str]); 10] = [
 
 fn assert_says(run: &Run, name: &str, words: &[&str]) {
     let message = run.text(&format!("{name}.err"));
-    assert_eq!(run.text(&format!("{name}.status")).trim(), "2", "{name}: {message}");
+    assert_eq!(
+        run.text(&format!("{name}.status")).trim(),
+        "2",
+        "{name}: {message}"
+    );
     for word in words {
         assert!(message.contains(word), "{name}: `{word}` in: {message}");
     }
@@ -36,7 +40,12 @@ fn guest_what_is_wrong_is_said() {
 #[test]
 #[ignore = "boots a guest: make test"]
 fn guest_a_store_on_nfs_is_made_when_asked_for() {
-    assert_eq!(RUN.text("nfs_store_allowed.status").trim(), "0", "{}", RUN.text("nfs_store_allowed.err"));
+    assert_eq!(
+        RUN.text("nfs_store_allowed.status").trim(),
+        "0",
+        "{}",
+        RUN.text("nfs_store_allowed.err")
+    );
 }
 
 #[test]

@@ -9,10 +9,14 @@ static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("latency", &[]));
 /// Mean latency over both directions of the files for which `of` holds, us.
 fn mean_us(answers: &[Answer], of: impl Fn(&str) -> bool) -> f64 {
     let (mut sum, mut timed) = (0.0, 0.0);
-    for answer in answers.iter().filter(|a| a["path"].as_str().is_some_and(&of)) {
+    for answer in answers
+        .iter()
+        .filter(|a| a["path"].as_str().is_some_and(&of))
+    {
         for d in ["read", "write"] {
             sum += number(answer, &format!("{d}_latency_us_sum"));
-            timed += number(answer, &format!("{d}_requests")) - number(answer, &format!("{d}_untimed"));
+            timed +=
+                number(answer, &format!("{d}_requests")) - number(answer, &format!("{d}_untimed"));
         }
     }
     sum / timed
@@ -34,19 +38,30 @@ fn fio_us(report: &serde_json::Value) -> f64 {
 #[ignore = "boots a guest: make test"]
 fn guest_mean_latency_agrees_with_mountstats_and_stays_below_fio() {
     let answers = RUN.query(&["--step", "all"]);
-    println!("{:>5} {:>14} {:>18} {:>14}", "jobs", "recorded us", "mountstats us", "fio clat us");
+    println!(
+        "{:>5} {:>14} {:>18} {:>14}",
+        "jobs", "recorded us", "mountstats us", "fio clat us"
+    );
     let mut before = "before".to_owned();
     for jobs in [1, 8, 64] {
         let name = format!("lat{jobs}");
-        let recorded = mean_us(&answers, |path| path.starts_with(&format!("/mnt/nfs/{name}.")));
+        let recorded = mean_us(&answers, |path| {
+            path.starts_with(&format!("/mnt/nfs/{name}."))
+        });
         let truth = &RUN.mountstats(&before, &name).mounts["/mnt/nfs"].1;
         let execute = truth.execute_ms_mean() * 1000.0;
         let fio = fio_us(&RUN.json(&format!("{name}.json")));
         println!("{jobs:>5} {recorded:>14.0} {execute:>18.0} {fio:>14.0}");
         // mountstats sums whole ns and prints ms; the rest is the few instructions between its clock
         // reading and ours, and the layout of the files before fio measures.
-        assert!((recorded / execute - 1.0).abs() < 0.05, "{jobs} jobs: recorded {recorded}, mountstats {execute}");
-        assert!(recorded < fio * 1.05, "{jobs} jobs: recorded {recorded}, fio {fio}");
+        assert!(
+            (recorded / execute - 1.0).abs() < 0.05,
+            "{jobs} jobs: recorded {recorded}, mountstats {execute}"
+        );
+        assert!(
+            recorded < fio * 1.05,
+            "{jobs} jobs: recorded {recorded}, fio {fio}"
+        );
         before = name;
     }
 }
@@ -55,20 +70,43 @@ fn guest_mean_latency_agrees_with_mountstats_and_stays_below_fio() {
 #[ignore = "boots a guest: make test"]
 fn guest_a_slow_and_a_fast_file_never_swap_latencies() {
     let answers = RUN.query(&["--step", "all"]);
-    let of = |path: &str| answers.iter().find(|a| a["path"] == path).unwrap_or_else(|| panic!("{path} was recorded"));
+    let of = |path: &str| {
+        answers
+            .iter()
+            .find(|a| a["path"] == path)
+            .unwrap_or_else(|| panic!("{path} was recorded"))
+    };
     let (slow, fast) = (of("/mnt/slow/slow.bin"), of("/mnt/nfs/fast.bin"));
     // The shortest latency, by the lower bound of the lowest bucket, ms.
     let least = |answer: &Answer, d: &str| {
-        let histogram = answer[&format!("{d}_latency_hist")].as_array().expect("a histogram");
-        let bucket = histogram.iter().filter_map(|b| b["bucket"].as_i64()).min().expect("requests");
+        let histogram = answer[&format!("{d}_latency_hist")]
+            .as_array()
+            .expect("a histogram");
+        let bucket = histogram
+            .iter()
+            .filter_map(|b| b["bucket"].as_i64())
+            .min()
+            .expect("requests");
         (bucket as f64 / 32.0).exp2() / 1000.0
     };
     for d in ["read", "write"] {
         let fast_median = number(fast, &format!("{d}_latency_us_p50")) / 1000.0;
-        println!("{d}: slow at least {:.1} ms, fast median {fast_median:.1} ms", least(slow, d));
+        println!(
+            "{d}: slow at least {:.1} ms, fast median {fast_median:.1} ms",
+            least(slow, d)
+        );
         // 10 ms there and 10 ms back; a bucket's lower bound is up to 2.2 % below its content.
-        assert!(least(slow, d) >= 20.0 * 0.978, "a fast latency was booked on the slow file");
-        assert!(fast_median < 20.0, "slow latencies were booked on the fast file");
-        assert!(number(slow, &format!("{d}_requests")) > 100.0 && number(fast, &format!("{d}_requests")) > 100.0);
+        assert!(
+            least(slow, d) >= 20.0 * 0.978,
+            "a fast latency was booked on the slow file"
+        );
+        assert!(
+            fast_median < 20.0,
+            "slow latencies were booked on the fast file"
+        );
+        assert!(
+            number(slow, &format!("{d}_requests")) > 100.0
+                && number(fast, &format!("{d}_requests")) > 100.0
+        );
     }
 }

@@ -12,8 +12,16 @@ const WRITE_BYTES: u64 = 65_536;
 #[test]
 #[ignore = "boots a guest: make test"]
 fn guest_every_closed_window_is_in_the_answer_while_recording() {
-    assert_eq!(RUN.text("live.status").trim(), "0", "{}", RUN.text("live.err"));
-    assert_eq!(sum(&answers(&RUN.text("live.out")), "write_bytes"), 32 * WRITE_BYTES);
+    assert_eq!(
+        RUN.text("live.status").trim(),
+        "0",
+        "{}",
+        RUN.text("live.err")
+    );
+    assert_eq!(
+        sum(&answers(&RUN.text("live.out")), "write_bytes"),
+        32 * WRITE_BYTES
+    );
 }
 
 #[test]
@@ -21,8 +29,16 @@ fn guest_every_closed_window_is_in_the_answer_while_recording() {
 fn guest_what_was_closed_survives_sigkill_and_nothing_is_counted_twice() {
     let all = RUN.query(&["--step", "all"]);
     assert_eq!(sum(&all, "write_bytes"), 48 * WRITE_BYTES);
-    assert!(RUN.text("record.err").contains("recovered"), "{}", RUN.text("record.err"));
-    assert_eq!(RUN.text("journals"), "", "a clean stop leaves nothing pending");
+    assert!(
+        RUN.text("record.err").contains("recovered"),
+        "{}",
+        RUN.text("record.err")
+    );
+    assert_eq!(
+        RUN.text("journals"),
+        "",
+        "a clean stop leaves nothing pending"
+    );
 }
 
 #[test]
@@ -37,9 +53,23 @@ fn guest_the_time_between_two_recordings_is_told_as_a_gap() {
 #[ignore = "boots a guest: make test"]
 fn guest_the_papers_lines_are_printed_per_file_and_window() {
     let text = RUN.text("paper.out");
-    let fields: Vec<Vec<&str>> = text.lines().map(|line| line.split(", ").collect()).collect();
+    let fields: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split(", ").collect())
+        .collect();
     assert!(!fields.is_empty(), "{}", RUN.text("paper.err"));
-    assert!(fields.iter().all(|f| f.len() == 8 && f[0].starts_with('[') && f[1].split(':').count() == 3), "{text}");
-    let written: u64 = fields.iter().map(|f| f[6].parse::<u64>().expect("bytes/s")).sum();
-    assert!(written >= 8 * WRITE_BYTES, "1 s windows: bytes/s add up to the bytes: {text}");
+    assert!(
+        fields
+            .iter()
+            .all(|f| f.len() == 8 && f[0].starts_with('[') && f[1].split(':').count() == 3),
+        "{text}"
+    );
+    let written: u64 = fields
+        .iter()
+        .map(|f| f[6].parse::<u64>().expect("bytes/s"))
+        .sum();
+    assert!(
+        written >= 8 * WRITE_BYTES,
+        "1 s windows: bytes/s add up to the bytes: {text}"
+    );
 }

@@ -2,6 +2,7 @@
 //!
 //! Each guest runs one script of `scripts/`; the checks run here, on what the script brought back.
 //! They take minutes and need root, so they are ignored unless asked for: `make test` does.
+#![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 mod errors;
 mod latency;

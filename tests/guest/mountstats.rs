@@ -16,7 +16,10 @@ pub struct MountCounters {
 impl MountCounters {
     /// Sum of a field over operations.
     fn total(&self, ops: &[&str], field: usize) -> u64 {
-        ops.iter().filter_map(|op| self.ops.get(*op)).map(|numbers| numbers[field]).sum()
+        ops.iter()
+            .filter_map(|op| self.ops.get(*op))
+            .map(|numbers| numbers[field])
+            .sum()
     }
 
     /// Completed READ requests, READ_PLUS included.
@@ -56,16 +59,26 @@ impl Mountstats {
         for line in text.lines() {
             if let Some(device) = line.strip_prefix("device ") {
                 let words: Vec<&str> = device.split(' ').collect();
-                let nfs = words.get(6).is_some_and(|fstype| fstype.starts_with("nfs") && *fstype != "nfsd");
+                let nfs = words
+                    .get(6)
+                    .is_some_and(|fstype| fstype.starts_with("nfs") && *fstype != "nfsd");
                 current = nfs.then(|| {
-                    let entry = (words[0].to_owned(), MountCounters::default());
-                    mounts.entry(words[3].to_owned()).insert_entry(entry).into_mut()
+                    let entry = mounts.entry(words[3].to_owned());
+                    entry.or_insert((words[0].to_owned(), MountCounters::default()))
                 });
-            } else if let (Some((_, counters)), Some((key, values))) = (&mut current, line.trim().split_once(':')) {
-                let numbers: Vec<u64> = values.split_whitespace().map_while(|v| v.parse().ok()).collect();
+            } else if let (Some((_, counters)), Some((key, values))) =
+                (&mut current, line.trim().split_once(':'))
+            {
+                let numbers: Vec<u64> = values
+                    .split_whitespace()
+                    .map_while(|v| v.parse().ok())
+                    .collect();
                 if key == "bytes" {
-                    (counters.server_read_bytes, counters.server_written_bytes) = (numbers[4], numbers[5]);
-                } else if numbers.len() >= 8 && key.chars().all(|c| c.is_ascii_uppercase() || c == '_') {
+                    (counters.server_read_bytes, counters.server_written_bytes) =
+                        (numbers[4], numbers[5]);
+                } else if numbers.len() >= 8
+                    && key.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+                {
                     counters.ops.insert(key.to_owned(), numbers);
                 }
             }
@@ -76,12 +89,17 @@ impl Mountstats {
     /// What was counted since an earlier snapshot. A mount that it lacks counts from zero.
     pub fn since(mut self, before: &Self) -> Self {
         for (mount_point, (_, counters)) in &mut self.mounts {
-            let Some((_, old)) = before.mounts.get(mount_point) else { continue };
+            let Some((_, old)) = before.mounts.get(mount_point) else {
+                continue;
+            };
             counters.server_read_bytes -= old.server_read_bytes;
             counters.server_written_bytes -= old.server_written_bytes;
             for (op, numbers) in &mut counters.ops {
                 if let Some(old) = old.ops.get(op) {
-                    numbers.iter_mut().zip(old).for_each(|(new, old)| *new -= old);
+                    numbers
+                        .iter_mut()
+                        .zip(old)
+                        .for_each(|(new, old)| *new -= old);
                 }
             }
         }
@@ -97,9 +115,22 @@ fn mountstats_are_read_as_the_kernel_prints_them() {
         \t        NULL: 1 1 0 44 24 0 0 0 0\n\t        READ: 10 12 0 1 2 3 4 5 0\n\t   READ_PLUS: 5 5 0 1 2 3 4 10 0\n";
     let parsed = Mountstats::parse(text);
     let (device, counters) = &parsed.mounts["/mnt/nfs"];
-    assert_eq!((device.as_str(), parsed.mounts.len()), ("127.0.0.1:/exp", 1));
-    assert_eq!((counters.server_read_bytes, counters.server_written_bytes), (500, 600));
-    assert_eq!((counters.reads(), counters.writes(), counters.retransmissions()), (15, 0, 2));
+    assert_eq!(
+        (device.as_str(), parsed.mounts.len()),
+        ("127.0.0.1:/exp", 1)
+    );
+    assert_eq!(
+        (counters.server_read_bytes, counters.server_written_bytes),
+        (500, 600)
+    );
+    assert_eq!(
+        (
+            counters.reads(),
+            counters.writes(),
+            counters.retransmissions()
+        ),
+        (15, 0, 2)
+    );
     let none = parsed.clone().since(&parsed);
     assert_eq!(none.mounts["/mnt/nfs"].1.reads(), 0);
 }

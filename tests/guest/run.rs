@@ -21,7 +21,9 @@ impl Run {
     /// Boots a guest and runs `scripts/<name>.sh`; panics with the reason when that fails.
     pub fn script(name: &str, flags: &[&str]) -> Self {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/scripts");
-        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest").join(name);
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join("guest")
+            .join(name);
         // What an earlier run left must not be taken for this one's.
         let _ = fs::remove_dir_all(&out);
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -36,7 +38,10 @@ impl Run {
             .arg(scripts.join(format!("{name}.sh")))
             .status()
             .expect("cargo vm can be started");
-        assert!(status.success(), "the guest script {name}.sh failed: {status}");
+        assert!(
+            status.success(),
+            "the guest script {name}.sh failed: {status}"
+        );
         Self { out }
     }
 
@@ -75,7 +80,11 @@ impl Run {
     /// Answers of `trackiops query` on the host about the store that came back.
     pub fn query(&self, flags: &[&str]) -> Vec<Answer> {
         let output = self.query_output(flags);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         answers(&String::from_utf8_lossy(&output.stdout))
     }
 
@@ -91,14 +100,18 @@ impl Run {
 
 /// Parses one JSON object per line.
 pub fn answers(text: &str) -> Vec<Answer> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
+        .collect()
 }
 
 /// A number of an answer; null is 0.
 pub fn number(answer: &Answer, key: &str) -> f64 {
     match answer.get(key) {
         Some(Value::Null) => 0.0,
-        Some(value) => value.as_f64().unwrap_or_else(|| panic!("{key} is no number: {value}")),
+        Some(value) => value
+            .as_f64()
+            .unwrap_or_else(|| panic!("{key} is no number: {value}")),
         None => panic!("no column {key}"),
     }
 }

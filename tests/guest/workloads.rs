@@ -11,7 +11,10 @@ use crate::run::{Answer, Run, number, sum};
 static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("workloads", &[]));
 
 fn of<'a>(answers: &'a [Answer], key: &str, value: &str) -> Vec<&'a Answer> {
-    answers.iter().filter(|a| a[key].as_str() == Some(value)).collect()
+    answers
+        .iter()
+        .filter(|a| a[key].as_str() == Some(value))
+        .collect()
 }
 
 #[test]
@@ -22,11 +25,32 @@ fn guest_bytes_and_requests_equal_mountstats_per_mount() {
     let files = RUN.query(&["--step", "all"]);
     for (mount_point, (device, truth)) in &stats.mounts {
         let own: Vec<Answer> = of(&files, "mount", device).into_iter().cloned().collect();
-        assert!(truth.server_read_bytes > 0 && truth.server_written_bytes > 0, "{mount_point} was used");
-        let found = ["read_bytes", "write_bytes", "read_requests", "write_requests"].map(|key| sum(&own, key));
-        let expected = [truth.server_read_bytes, truth.server_written_bytes, truth.reads(), truth.writes()];
-        println!("{device}: recorded {found:?}, mountstats {expected:?} (bytes and requests, read and written)");
-        assert_eq!(found, expected, "{device}: {} retransmissions", truth.retransmissions());
+        assert!(
+            truth.server_read_bytes > 0 && truth.server_written_bytes > 0,
+            "{mount_point} was used"
+        );
+        let found = [
+            "read_bytes",
+            "write_bytes",
+            "read_requests",
+            "write_requests",
+        ]
+        .map(|key| sum(&own, key));
+        let expected = [
+            truth.server_read_bytes,
+            truth.server_written_bytes,
+            truth.reads(),
+            truth.writes(),
+        ];
+        println!(
+            "{device}: recorded {found:?}, mountstats {expected:?} (bytes and requests, read and written)"
+        );
+        assert_eq!(
+            found,
+            expected,
+            "{device}: {} retransmissions",
+            truth.retransmissions()
+        );
     }
 }
 
@@ -34,11 +58,19 @@ fn guest_bytes_and_requests_equal_mountstats_per_mount() {
 #[ignore = "boots a guest: make test"]
 fn guest_server_side_copy_is_seen_by_the_server_alone() {
     let stats = RUN.mountstats("before", "after");
-    let copies = stats.mounts["/mnt/nfs"].1.ops.get("COPY").map_or(0, |numbers| numbers[0]);
+    let copies = stats.mounts["/mnt/nfs"]
+        .1
+        .ops
+        .get("COPY")
+        .map_or(0, |numbers| numbers[0]);
     assert!(copies > 0, "cp used server-side copy");
     let copied = RUN.files()["/mnt/nfs/copied.bin"];
     let answers = RUN.query(&["--step", "all"]);
-    assert!(!answers.iter().any(|a| a["fileid"].as_u64() == Some(copied) && a["path"] == "/mnt/nfs/copied.bin"));
+    assert!(
+        !answers
+            .iter()
+            .any(|a| a["fileid"].as_u64() == Some(copied) && a["path"] == "/mnt/nfs/copied.bin")
+    );
 }
 
 #[test]
@@ -51,17 +83,26 @@ fn guest_direct_io_is_counted_file_by_file() {
     assert_eq!(jobs.len(), 4);
     for (index, job) in jobs.iter().enumerate() {
         let path = format!("/mnt/nfs/direct.{index}.0");
-        let answer = answers.iter().find(|a| a["fileid"].as_u64() == Some(files[&path]) && a["mount"] == "127.0.0.1:/exp");
+        let answer = answers
+            .iter()
+            .find(|a| a["fileid"].as_u64() == Some(files[&path]) && a["mount"] == "127.0.0.1:/exp");
         let answer = answer.unwrap_or_else(|| panic!("{path} was recorded"));
         assert_eq!(answer["path"], path.as_str(), "the name that fio held open");
         for (ours, theirs) in [("read", "read"), ("write", "write")] {
             // fio lays its files out before it measures, with larger buffered writes.
             let requests = number(answer, &format!("{ours}_requests"));
             let asked = job[theirs]["total_ios"].as_f64().expect("fio counts");
-            assert!(requests >= asked, "{path}: {requests} {ours} requests, fio {asked}");
+            assert!(
+                requests >= asked,
+                "{path}: {requests} {ours} requests, fio {asked}"
+            );
             if ours == "read" {
                 assert_eq!(requests, asked, "{path}");
-                assert_eq!(number(answer, "read_bytes"), job[theirs]["io_bytes"].as_f64().unwrap_or(0.0), "{path}");
+                assert_eq!(
+                    number(answer, "read_bytes"),
+                    job[theirs]["io_bytes"].as_f64().unwrap_or(0.0),
+                    "{path}"
+                );
             }
         }
     }
@@ -73,16 +114,41 @@ fn guest_equal_inode_numbers_of_two_exports_are_two_files() {
     let answers = RUN.query(&["--step", "all"]);
     let mut by_fileid: BTreeMap<u64, BTreeSet<(String, u64, String)>> = BTreeMap::new();
     for a in &answers {
-        let identity = (a["mount"].to_string(), a["file_key"].as_u64().expect("a key"), a["dev"].to_string());
-        by_fileid.entry(a["fileid"].as_u64().expect("a fileid")).or_default().insert(identity);
+        let identity = (
+            a["mount"].to_string(),
+            a["file_key"].as_u64().expect("a key"),
+            a["dev"].to_string(),
+        );
+        by_fileid
+            .entry(a["fileid"].as_u64().expect("a fileid"))
+            .or_default()
+            .insert(identity);
     }
     let twin = RUN.files()["/mnt/nfs2/twin.bin"];
     let files = &by_fileid[&twin];
     assert_eq!(files.len(), 2, "{files:?}");
-    let distinct = |part: fn(&(String, u64, String)) -> String| files.iter().map(part).collect::<BTreeSet<_>>().len();
-    assert_eq!((distinct(|f| f.0.clone()), distinct(|f| f.1.to_string()), distinct(|f| f.2.clone())), (2, 2, 2));
-    let second = answers.iter().find(|a| a["mount"] == "127.0.0.1:/exp2").expect("the second export");
-    assert_eq!((sum(&[second.clone()], "read_bytes"), sum(&[second.clone()], "write_bytes")), (1_048_576, 1_048_576));
+    let distinct = |part: fn(&(String, u64, String)) -> String| {
+        files.iter().map(part).collect::<BTreeSet<_>>().len()
+    };
+    assert_eq!(
+        (
+            distinct(|f| f.0.clone()),
+            distinct(|f| f.1.to_string()),
+            distinct(|f| f.2.clone())
+        ),
+        (2, 2, 2)
+    );
+    let second = answers
+        .iter()
+        .find(|a| a["mount"] == "127.0.0.1:/exp2")
+        .expect("the second export");
+    assert_eq!(
+        (
+            sum(std::slice::from_ref(second), "read_bytes"),
+            sum(std::slice::from_ref(second), "write_bytes")
+        ),
+        (1_048_576, 1_048_576)
+    );
     let device = format!("{}:{twin}", second["dev"].as_str().expect("a device"));
     let asked = RUN.query(&["--step", "all", "--file", &device]);
     assert_eq!(asked.len(), 1, "DEV:FILEID names one file");
@@ -94,8 +160,15 @@ fn guest_equal_inode_numbers_of_two_exports_are_two_files() {
 fn guest_every_granularity_tells_the_same_totals() {
     let totals = |step: &str| {
         let answers = RUN.query(&["--step", step]);
-        ["read_requests", "write_requests", "read_bytes", "write_bytes", "read_sequential", "write_short"]
-            .map(|key| sum(&answers, key))
+        [
+            "read_requests",
+            "write_requests",
+            "read_bytes",
+            "write_bytes",
+            "read_sequential",
+            "write_short",
+        ]
+        .map(|key| sum(&answers, key))
     };
     let finest = totals("1s");
     assert!(finest[0] > 0);
@@ -114,28 +187,64 @@ fn guest_the_books_are_balanced_and_the_histogram_holds_every_request() {
     assert!(stopped.contains(&expected), "`{expected}` in:\n{stopped}");
     for answer in &answers {
         for d in ["read", "write"] {
-            let histogram = answer[&format!("{d}_latency_hist")].as_array().cloned().unwrap_or_default();
-            let total: u64 = histogram.iter().filter_map(|bucket| bucket["count"].as_u64()).sum();
-            let timed = number(answer, &format!("{d}_requests")) - number(answer, &format!("{d}_untimed"));
+            let histogram = answer[&format!("{d}_latency_hist")]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let total: u64 = histogram
+                .iter()
+                .filter_map(|bucket| bucket["count"].as_u64())
+                .sum();
+            let timed =
+                number(answer, &format!("{d}_requests")) - number(answer, &format!("{d}_untimed"));
             assert_eq!(total as f64, timed, "{answer:?}");
         }
     }
-    assert_eq!(sum(&answers, "read_untimed") + sum(&answers, "write_untimed"), 0);
-    assert_eq!(sum(&answers, "read_errors") + sum(&answers, "write_errors"), 0);
+    assert_eq!(
+        sum(&answers, "read_untimed") + sum(&answers, "write_untimed"),
+        0
+    );
+    assert_eq!(
+        sum(&answers, "read_errors") + sum(&answers, "write_errors"),
+        0
+    );
 }
 
 #[test]
 #[ignore = "boots a guest: make test"]
 fn guest_a_stopped_store_opens_with_pyarrow_and_duckdb_and_matches_its_catalog() {
     let python = std::env::var("TRACKIOPS_PYTHON").expect("make test sets TRACKIOPS_PYTHON");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/open_everything.py");
-    let output = Command::new(python).arg(script).arg(RUN.store()).output().expect("python can be started");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/python/open_everything.py"
+    );
+    let output = Command::new(python)
+        .arg(script)
+        .arg(RUN.store())
+        .output()
+        .expect("python can be started");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let seen: Value = serde_json::from_slice(&output.stdout).expect("the script prints JSON");
     println!("pyarrow and DuckDB: {seen}");
     let answers = RUN.query(&["--step", "1s"]);
-    for key in ["read_requests", "write_requests", "read_bytes", "write_bytes"] {
-        assert_eq!(seen[key].as_u64(), Some(sum(&answers, key)), "{key} by DuckDB");
+    for key in [
+        "read_requests",
+        "write_requests",
+        "read_bytes",
+        "write_bytes",
+    ] {
+        assert_eq!(
+            seen[key].as_u64(),
+            Some(sum(&answers, key)),
+            "{key} by DuckDB"
+        );
     }
-    assert!(seen["segments"].as_u64() > Some(6), "the files rotated: {seen}");
+    assert!(
+        seen["segments"].as_u64() > Some(6),
+        "the files rotated: {seen}"
+    );
 }

@@ -1,0 +1,275 @@
+//! `trackiops record`: from the kernel's NFS client to the store.
+
+mod paper;
+mod status;
+
+use std::error::Error;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use trackiops_collector::{KernelFacts, Recorder, plan};
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::{Granularity, parse_duration_ms};
+use trackiops_store::{GranularitySet, Options, StoreError, Writer};
+
+/// Closed windows that may wait for a slow disk before the recorder waits, too. Meanwhile requests
+/// gather in the ring.
+const WAITING_WINDOWS: usize = 16;
+
+/// Arguments of `trackiops record`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directory of the store; made if it does not exist
+    #[arg(long, value_name = "DIR")]
+    store: PathBuf,
+    /// Window lengths, all written at once; each a multiple of the one before
+    #[arg(long, value_name = "G,...", default_value = "1s,10s,1m,1h")]
+    granularity: GranularitySet,
+    /// Begin new Parquet files at multiples of this time, and at midnight UTC [default: 15m]
+    #[arg(long, value_name = "T")]
+    rotate: Option<Granularity>,
+    /// Stop after this time, such as 90s or 2h
+    #[arg(long, value_name = "T", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    /// Make this file, holding the process id, once every probe is attached
+    #[arg(long, value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+    /// Print each closed window of the finest granularity on standard output
+    #[arg(long, value_name = "FORMAT")]
+    stdout: Option<Stdout>,
+    /// Allow a store on NFS, whose own traffic is then recorded, and whose server may hold up the recorder
+    #[arg(long)]
+    allow_nfs_store: bool,
+}
+
+/// What can be printed while recording.
+#[derive(Clone, Copy, ValueEnum)]
+enum Stdout {
+    /// The lines of the CHEOPS'24 paper: [Timestamp], File ID, r-iops, r-throughput, r-latency,
+    /// w-iops, w-throughput, w-latency (bytes/s, ns)
+    Paper,
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let ms = parse_duration_ms(text)
+        .and_then(|ms| u64::try_from(ms).ok())
+        .filter(|ms| *ms > 0);
+    ms.map(Duration::from_millis)
+        .ok_or_else(|| "write a whole number above 0 and a unit, such as 90s, 15m, 2h".to_owned())
+}
+
+/// Records until told to stop.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let finest = args.granularity.finest();
+    let plan = plan(&KernelFacts::gather())?;
+    if let Some(file) = &args.ready_file {
+        clear_ready_file(file)?;
+    }
+    let options = Options {
+        host: host_name(),
+        granularities: args.granularity,
+        rotate: args.rotate.unwrap_or_else(|| default_rotation(finest)),
+        allow_nfs_store: args.allow_nfs_store,
+    };
+    let writer = Writer::open(&args.store, options)?;
+    if let Some(told) = recovered(&writer) {
+        eprintln!("{told}");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        // Before the probes are attached, so that a signal never kills a recording half begun.
+        let stop = Stop::new(args.duration)?;
+        let recorder = Recorder::start(&plan, finest)?;
+        let (sender, receiver) = sync_channel(WAITING_WINDOWS);
+        let store = write_windows(writer, receiver);
+        announce(args.ready_file.as_deref())?;
+        let mut show = Show::new(args.stdout, finest, Rc::clone(&stop.asked));
+        let sink = |window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
+            show.window(&window)?;
+            sender
+                .send(window)
+                .map_err(|_| "the store cannot be written".into())
+        };
+        let totals = recorder.run(sink, stop.wait()).await;
+        drop(sender);
+        let stored = store
+            .join()
+            .map_err(|_| anyhow!("the thread that writes the store panicked"))?;
+        stored?;
+        let totals = totals?;
+        let (seen, lost) = (totals.books.seen, totals.books.lost);
+        eprintln!(
+            "stopped: {seen} requests seen, {} recorded, {lost} lost",
+            totals.read
+        );
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// 15 minutes, or as much more as it takes to hold whole windows.
+fn default_rotation(finest: Granularity) -> Granularity {
+    (1..=i64::from(u16::MAX))
+        .filter_map(|n| Granularity::from_ms(n * finest.ms()).ok())
+        .find(|rotate| rotate.ms() >= 15 * 60 * 1000)
+        .unwrap_or(finest)
+}
+
+fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn recovered(writer: &Writer) -> Option<String> {
+    let recovery = writer.recovery();
+    (recovery.journals > 0).then(|| {
+        format!(
+            "recovered {} windows that an interrupted recording had left ({} bytes of a torn end cut off)",
+            recovery.windows, recovery.torn_bytes
+        )
+    })
+}
+
+/// A file left by an earlier recording must not be taken for this one's.
+fn clear_ready_file(file: &Path) -> Result<()> {
+    match fs::remove_file(file) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("cannot replace the ready file {}", file.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn announce(ready_file: Option<&Path>) -> Result<()> {
+    eprintln!("recording");
+    if let Some(file) = ready_file {
+        fs::write(file, format!("{}\n", std::process::id()))
+            .with_context(|| format!("cannot write the ready file {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Makes windows durable on a thread of its own: a disk that takes seconds must not keep the ring
+/// from being read.
+fn write_windows(
+    mut writer: Writer,
+    windows: Receiver<ClosedWindow>,
+) -> JoinHandle<Result<(), StoreError>> {
+    thread::spawn(move || {
+        for window in windows {
+            writer.append(&window)?;
+        }
+        writer.finish()
+    })
+}
+
+/// When to stop.
+struct Stop {
+    duration: Option<Duration>,
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    /// Asked from within.
+    asked: Rc<Notify>,
+}
+
+impl Stop {
+    fn new(duration: Option<Duration>) -> io::Result<Self> {
+        Ok(Self {
+            duration,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            asked: Rc::new(Notify::new()),
+        })
+    }
+
+    async fn wait(mut self) {
+        let elapsed = async {
+            match self.duration {
+                Some(duration) => tokio::time::sleep(duration).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            () = self.asked.notified() => {}
+            () = elapsed => {}
+        }
+    }
+}
+
+/// What a person sees of the windows.
+struct Show {
+    stdout: Option<Stdout>,
+    status: bool,
+    granularity: Granularity,
+    stop: Rc<Notify>,
+}
+
+impl Show {
+    fn new(stdout: Option<Stdout>, granularity: Granularity, stop: Rc<Notify>) -> Self {
+        Self {
+            stdout,
+            status: io::stderr().is_terminal(),
+            granularity,
+            stop,
+        }
+    }
+
+    fn window(&mut self, window: &ClosedWindow) -> io::Result<()> {
+        if self.status {
+            eprintln!("{}", status::line(window));
+        }
+        let Some(Stdout::Paper) = self.stdout else {
+            return Ok(());
+        };
+        let mut out = io::stdout().lock();
+        let written = out
+            .write_all(paper::lines(window, self.granularity).as_bytes())
+            .and_then(|()| out.flush());
+        match written {
+            // Nobody reads any more: stop as if asked to, and keep what was recorded.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
+                self.stdout = None;
+                self.stop.notify_one();
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_rotation_holds_whole_windows() {
+        let default = |finest: &str| default_rotation(finest.parse().unwrap()).to_string();
+        assert_eq!(
+            ["100ms", "1s", "1m", "10m", "1h", "1d"].map(default),
+            ["15m", "15m", "15m", "20m", "1h", "1d"]
+        );
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
+        for text in ["", "90", "0s", "-1s", "1y"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What the program says and with which status it ends, where no kernel is needed.
+#![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
+
+use std::process::{Command, Output};
+
+fn trackiops(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trackiops"))
+        .args(args)
+        .output()
+        .expect("trackiops can be started")
+}
+
+fn assert_fails_with(args: &[&str], words: &[&str]) {
+    let output = trackiops(args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    assert!(
+        output.stdout.is_empty(),
+        "no output that looks like an answer"
+    );
+    for word in words {
+        assert!(said.contains(word), "{args:?}: `{word}` in: {said}");
+    }
+}
+
+#[test]
+fn bad_flags_are_named() {
+    assert_fails_with(&["record"], &["--store"]);
+    assert_fails_with(
+        &["record", "--store", "x", "--granularity", "7s"],
+        &["--granularity", "7"],
+    );
+    assert_fails_with(
+        &["record", "--store", "x", "--granularity", "2s,5s"],
+        &["5s is not a whole number of 2s"],
+    );
+    assert_fails_with(
+        &["record", "--store", "x", "--duration", "5"],
+        &["--duration", "90s"],
+    );
+    assert_fails_with(
+        &["record", "--store", "x", "--stdout", "xml"],
+        &["--stdout", "paper"],
+    );
+    assert_fails_with(&["frobnicate"], &["frobnicate"]);
+}
+
+#[test]
+fn a_query_of_what_is_no_store_says_so() {
+    let empty = tempfile::tempdir().expect("a directory");
+    let path = empty.path().to_str().expect("a readable name");
+    assert_fails_with(&["query", "--store", path], &[path]);
+    assert_fails_with(
+        &["query", "--store", "/nonexistent/store"],
+        &["/nonexistent/store"],
+    );
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for args in [
+        &["--help"][..],
+        &["record", "--help"],
+        &["query", "--help"],
+        &["--version"],
+    ] {
+        assert_eq!(trackiops(args).status.code(), Some(0), "{args:?}");
+    }
+}
