@@ -27,7 +27,7 @@ for path, dataset, granularity_ms, start_ms, end_ms, rows, size in segments:
     assert file.stat().st_size == size, f"{path}: {file.stat().st_size} bytes, catalog {size}"
     table = pq.read_table(file, partitioning=None)
     assert table.num_rows == rows > 0, f"{path}: {table.num_rows} rows, catalog {rows}"
-    counted = duckdb.sql(f"SELECT count(*) FROM read_parquet('{file}', hive_partitioning = false)").fetchone()[0]
+    counted = duckdb.sql(f"SELECT count(*) FROM read_parquet('{file}', hive_partitioning = false)").fetchall()[0][0]
     assert counted == rows, f"{path}: DuckDB sees {counted} rows, catalog {rows}"
     times = table.column("time").cast("int64").to_pylist()
     assert min(times) == start_ms and max(times) + granularity_ms == end_ms, f"{path}: times outside the catalog's"
@@ -47,6 +47,6 @@ sums = ", ".join(f"sum({k})::BIGINT" for k in keys)
 totals = {}
 for granularity in {s[0].split("/")[1] for s in segments if s[1] == "rollup"}:
     glob = f"{store}/rollup/{granularity}/**/*.parquet"
-    totals[granularity] = duckdb.sql(f"SELECT {sums} FROM '{glob}'").fetchone()
+    totals[granularity] = duckdb.sql(f"SELECT {sums} FROM '{glob}'").fetchall()[0]
 assert len(set(totals.values())) == 1, f"granularities disagree: {totals}"
 print(json.dumps({"segments": len(segments), **dict(zip(keys, totals[label]))}))

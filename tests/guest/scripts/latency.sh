@@ -18,7 +18,8 @@ tc qdisc add dev lo root handle 1: prio bands 4
 tc qdisc add dev lo parent 1:4 handle 40: netem delay 10ms
 tc filter add dev lo parent 1: protocol ip u32 match ip dst 127.0.0.2 flowid 1:4
 tc filter add dev lo parent 1: protocol ip u32 match ip src 127.0.0.2 flowid 1:4
-mount -t nfs -o vers=4.2 127.0.0.2:/exp2 /mnt/slow
+# Of the same minor version the client would find that it is the same server, and use one connection.
+mount -t nfs -o vers=4.1 127.0.0.2:/exp2 /mnt/slow
 
 # Threads of one process, some of them alternating between the two files.
 fio --ioengine=psync --direct=1 --bs=4k --rw=randrw --thread --time_based --runtime=8 --size=1m \

@@ -15,6 +15,7 @@ wait_for() {
 
 # start_recorder [FLAG...]: returns once every probe is attached.
 start_recorder() {
+    rm -f /run/trackiops.ready # of a recorder that was killed
     trackiops record --store "$STORE" --ready-file /run/trackiops.ready "$@" 2>>"$OUT/record.err" &
     RECORDER=$!
     wait_for 60 test -s /run/trackiops.ready || { cat "$OUT/record.err" >&2; return 1; }
