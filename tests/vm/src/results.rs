@@ -7,12 +7,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tar::Archive;
 
-/// Unpacks into a directory, or only reads to the end when nothing is wanted.
-pub fn unpack(mut stream: impl Read, dir: Option<&Path>) -> Result<()> {
+/// Unpacks into a directory, or only reads to the end when nothing is wanted. Calls `complete` as
+/// soon as the archive is over, while the stream is still open.
+pub fn unpack(mut stream: impl Read, dir: Option<&Path>, complete: impl FnOnce()) -> Result<()> {
     let result = match dir {
         Some(dir) => unpack_into(&mut stream, dir),
         None => Ok(()),
     };
+    complete();
     // The guest must not be held up by what we could not use.
     let _ = std::io::copy(&mut stream, &mut std::io::sink());
     result
@@ -64,7 +66,7 @@ mod tests {
     fn files_arrive_with_their_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("a/b");
-        unpack(&archive()[..], Some(&out)).unwrap();
+        unpack(&archive()[..], Some(&out), || ()).unwrap();
         assert_eq!(fs::read(out.join("sub/file")).unwrap(), b"hello");
     }
 
@@ -72,8 +74,8 @@ mod tests {
     fn a_stream_that_ends_early_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let bytes = archive();
-        assert!(unpack(&bytes[..1026], Some(dir.path())).is_err());
-        assert!(unpack(&[][..], Some(dir.path())).is_err());
-        unpack(&[][..], None).unwrap();
+        assert!(unpack(&bytes[..1026], Some(dir.path()), || ()).is_err());
+        assert!(unpack(&[][..], Some(dir.path()), || ()).is_err());
+        unpack(&[][..], None, || ()).unwrap();
     }
 }

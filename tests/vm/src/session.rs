@@ -15,6 +15,8 @@ use crate::results;
 
 /// From power-on to the script's first line. Emulated on a loaded host it can take a while.
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
+/// For the last bytes of the other ports to reach their pipes.
+const SETTLE: Duration = Duration::from_millis(100);
 /// For what comes after the script: killing what it left, and copying results.
 const END_LIMIT: Duration = Duration::from_secs(120);
 /// After the first sign of a failure, so that the console's trace is complete.
@@ -81,7 +83,13 @@ pub fn follow(
     let complaints = read_all(complaints);
     let copies = [copy(stdout, sinks.stdout), copy(stderr, sinks.stderr)];
     let out = sinks.out.map(Path::to_path_buf);
-    let unpack = thread::spawn(move || results::unpack(results, out.as_deref()));
+    let collects = out.is_some();
+    let (complete, completed) = channel();
+    let unpack = thread::spawn(move || {
+        results::unpack(results, out.as_deref(), || {
+            let _ = complete.send(());
+        })
+    });
 
     let limits = Limits {
         start,
@@ -90,6 +98,12 @@ pub fn follow(
         last_words: LAST_WORDS,
     };
     let (mut outcome, script_started) = wait(&events, &limits);
+    // What the guest has written may still be on its way: each port has a queue of its own, and the
+    // last word on the control port can overtake the results.
+    if collects && matches!(outcome, Outcome::Exited(_) | Outcome::TimedOut) {
+        let _ = completed.recv_timeout(END_LIMIT);
+    }
+    thread::sleep(SETTLE);
     machine.kill();
     // With QEMU gone every pipe ends, and so does every thread.
     for thread in copies.into_iter().chain([watch, control]) {
