@@ -52,10 +52,11 @@ fn guest_mean_latency_agrees_with_mountstats_and_stays_below_fio() {
         let execute = truth.execute_ms_mean() * 1000.0;
         let fio = fio_us(&RUN.json(&format!("{name}.json")));
         println!("{jobs:>5} {recorded:>14.0} {execute:>18.0} {fio:>14.0}");
-        // mountstats sums whole ns and prints ms; the rest is the few instructions between its clock
-        // reading and ours, and the layout of the files before fio measures.
+        // Between mountstats' reading of the clock and ours lie some us of completion, in which a busy
+        // machine may run something else; the files are laid out before fio measures.
+        let difference = (recorded - execute).abs();
         assert!(
-            (recorded / execute - 1.0).abs() < 0.05,
+            difference < execute * 0.05 + 20.0,
             "{jobs} jobs: recorded {recorded}, mountstats {execute}"
         );
         assert!(

@@ -73,3 +73,17 @@ fn guest_the_papers_lines_are_printed_per_file_and_window() {
         "1 s windows: bytes/s add up to the bytes: {text}"
     );
 }
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_a_terminal_gets_a_status_line_per_window() {
+    let text = RUN.text("terminal");
+    let lines = text
+        .lines()
+        .filter(|l| l.contains("requests/s") && l.contains("files") && l.ends_with("0 lost"));
+    assert!((3..=5).contains(&lines.count()), "{text}");
+    assert!(
+        !RUN.text("record.err").contains("requests/s"),
+        "and nobody else"
+    );
+}

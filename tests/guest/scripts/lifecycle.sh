@@ -31,6 +31,9 @@ expect paper trackiops record --store /var/tmp/paper --duration 4s --stdout pape
 sleep 2
 write_some 8
 wait
+# On a terminal there is a status line per window.
+python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' \
+    trackiops record --store /var/tmp/terminal --duration 3s >"$OUT/terminal"
 keep_store
 
 # --- what can be wrong -----------------------------------------------------------------------------
