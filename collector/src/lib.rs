@@ -6,6 +6,7 @@ mod clock;
 mod engine;
 mod facts;
 mod format;
+mod generations;
 mod mounts;
 mod names;
 mod open_files;

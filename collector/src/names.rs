@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 
 use crate::clock::MonotonicNs;
+use crate::generations::Generations;
 use crate::mounts::{Mounts, pids};
 use crate::open_files::open_files;
 
@@ -36,8 +37,7 @@ pub struct Names {
     mounts: Mounts,
     /// Readable for exceptions (`POLLPRI`) when a mount came or went.
     mountinfo: Option<OwnedFd>,
-    young: AHashMap<FileId, Known>,
-    old: AHashMap<FileId, Known>,
+    known: Generations<FileId, Known>,
     nameless: HashSet<FileId>,
     scanned: Option<MonotonicNs>,
     mounts_scanned: Option<MonotonicNs>,
@@ -52,8 +52,7 @@ impl Names {
         Self {
             mounts,
             mountinfo: rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok(),
-            young: AHashMap::new(),
-            old: AHashMap::new(),
+            known: Generations::new(),
             nameless: HashSet::new(),
             scanned: None,
             mounts_scanned: None,
@@ -114,7 +113,7 @@ impl Names {
         if names.is_empty() {
             return;
         }
-        for (file, known) in &mut self.young {
+        for (file, known) in self.known.recent() {
             if let Some(path) = names.get(&(file.dev, file.fileid)) {
                 known.checked = now;
                 if known.attributes.path.as_ref() != Some(path) {
@@ -126,13 +125,11 @@ impl Names {
     }
 
     fn known(&mut self, file: FileId, now: MonotonicNs) -> &mut Known {
-        let (old, mounts) = (&mut self.old, &self.mounts);
-        self.young.entry(file).or_insert_with(|| {
-            old.remove(&file).unwrap_or_else(|| Known {
-                attributes: Arc::new(attributes(file, mounts.source(file.dev), None)),
-                checked: now,
-                tries_left: FULL_SCAN_TRIES,
-            })
+        let mounts = &self.mounts;
+        self.known.entry(file, || Known {
+            attributes: Arc::new(attributes(file, mounts.source(file.dev), None)),
+            checked: now,
+            tries_left: FULL_SCAN_TRIES,
         })
     }
 
@@ -158,7 +155,7 @@ impl Names {
 
     /// Forgets the files that were idle since the last call but one.
     pub fn rotate(&mut self) {
-        self.old = mem::take(&mut self.young);
+        self.known.rotate();
         self.nameless.clear();
     }
 }

