@@ -18,29 +18,38 @@ pub struct Run {
 pub type Answer = serde_json::Map<String, Value>;
 
 impl Run {
-    /// Boots a guest and runs `scripts/<name>.sh`; panics with the reason when that fails.
+    /// Boots the default kernel and runs `scripts/<name>.sh`; panics with the reason when that fails.
     pub fn script(name: &str, flags: &[&str]) -> Self {
+        Self::on(&kernel(), name, flags, &[])
+    }
+
+    /// Boots `kernel` and runs `scripts/<name>.sh` with `args`; `flags` are `cargo vm run`'s.
+    pub fn on(kernel: &str, name: &str, flags: &[&str], args: &[&str]) -> Self {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/scripts");
         let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join("guest")
+            .join(kernel)
             .join(name);
         // What an earlier run left must not be taken for this one's.
         let _ = fs::remove_dir_all(&out);
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .args(["vm", "run", "--kernel", "6.12", "--timeout", "300"])
+            .args(["vm", "run", "--kernel", kernel])
+            // Given again among the flags it is theirs that counts.
+            .args(["--timeout", "300"])
             .args(flags)
             .arg("--out")
             .arg(&out)
             .arg("--add")
             .arg(scripts.join("lib.sh"))
             .arg(scripts.join(format!("{name}.sh")))
+            .args(args)
             .status()
             .expect("cargo vm can be started");
         assert!(
             status.success(),
-            "the guest script {name}.sh failed: {status}"
+            "the guest script {name}.sh failed on Linux {kernel}: {status}"
         );
         Self { out }
     }
@@ -96,6 +105,11 @@ impl Run {
             .output()
             .expect("trackiops can be started")
     }
+}
+
+/// The kernel of tests that name none: 6.12, or what the environment asks for.
+fn kernel() -> String {
+    std::env::var("TRACKIOPS_TEST_KERNEL").unwrap_or_else(|_| "6.12".to_owned())
 }
 
 /// Parses one JSON object per line.

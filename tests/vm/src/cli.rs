@@ -96,7 +96,7 @@ pub struct Run {
     pub out: Option<PathBuf>,
 
     /// Seconds that the script may take
-    #[arg(long, default_value_t = 600, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    #[arg(long, overrides_with = "timeout", default_value_t = 600, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86400))]
     pub timeout: u64,
 
     /// File or directory to copy to /work in the guest (repeatable)
