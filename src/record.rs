@@ -17,7 +17,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
-use trackiops_collector::{KernelFacts, Recorder, plan};
+use trackiops_collector::{KernelFacts, Recorder, Unsupported, plan};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, StoreError, Writer};
@@ -25,6 +25,9 @@ use trackiops_store::{GranularitySet, Options, StoreError, Writer};
 /// Closed windows that may wait for a slow disk before the recorder waits, too. Meanwhile requests
 /// gather in the ring.
 const WAITING_WINDOWS: usize = 16;
+
+/// Between the module's loading and the first request lies a mount, which takes about as long.
+const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
 
 /// Arguments of `trackiops record`.
 #[derive(clap::Args)]
@@ -41,6 +44,9 @@ pub struct Args {
     /// Stop after this time, such as 90s or 2h
     #[arg(long, value_name = "T", value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// Wait until the NFS client is loaded, instead of failing where it is not
+    #[arg(long)]
+    wait: bool,
     /// Make this file, holding the process id, once every probe is attached
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
@@ -71,7 +77,11 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Records until told to stop.
 pub fn run(args: Args) -> Result<ExitCode> {
     let finest = args.granularity.finest();
-    let plan = plan(&KernelFacts::gather())?;
+    // What can never be recorded here is said before a store is made.
+    let planned = match plan(&KernelFacts::gather()) {
+        Err(Unsupported::NfsNotLoaded) if args.wait => None,
+        planned => Some(planned?),
+    };
     if let Some(file) = &args.ready_file {
         clear_ready_file(file)?;
     }
@@ -90,7 +100,21 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .build()?;
     runtime.block_on(async {
         // Before the probes are attached, so that a signal never kills a recording half begun.
-        let stop = Stop::new(args.duration)?;
+        let mut stop = Stop::new()?;
+        let plan = match planned {
+            Some(plan) => plan,
+            None => {
+                eprintln!("waiting for the NFS client to be loaded");
+                tokio::select! {
+                    () = stop.signalled() => {
+                        writer.finish()?;
+                        eprintln!("stopped: the NFS client was not loaded");
+                        return Ok(ExitCode::SUCCESS);
+                    }
+                    () = nfs_client_loaded() => plan(&KernelFacts::gather())?,
+                }
+            }
+        };
         let recorder = Recorder::start(&plan, finest)?;
         let (sender, receiver) = sync_channel(WAITING_WINDOWS);
         let store = write_windows(writer, receiver);
@@ -102,7 +126,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 .send(window)
                 .map_err(|_| "the store cannot be written".into())
         };
-        let totals = recorder.run(sink, stop.wait()).await;
+        let totals = recorder.run(sink, stop.wait(args.duration)).await;
         drop(sender);
         let stored = store
             .join()
@@ -116,6 +140,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         );
         Ok(ExitCode::SUCCESS)
     })
+}
+
+async fn nfs_client_loaded() {
+    while !KernelFacts::nfs_client_is_loaded() {
+        tokio::time::sleep(LOOK_FOR_NFS_EVERY).await;
+    }
 }
 
 /// 15 minutes, or as much more as it takes to hold whole windows.
@@ -178,7 +208,6 @@ fn write_windows(
 
 /// When to stop.
 struct Stop {
-    duration: Option<Duration>,
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     /// Asked from within.
@@ -186,26 +215,32 @@ struct Stop {
 }
 
 impl Stop {
-    fn new(duration: Option<Duration>) -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         Ok(Self {
-            duration,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             asked: Rc::new(Notify::new()),
         })
     }
 
-    async fn wait(mut self) {
+    async fn signalled(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    async fn wait(mut self, duration: Option<Duration>) {
         let elapsed = async {
-            match self.duration {
+            match duration {
                 Some(duration) => tokio::time::sleep(duration).await,
                 None => std::future::pending().await,
             }
         };
+        let asked = Rc::clone(&self.asked);
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            () = self.asked.notified() => {}
+            () = self.signalled() => {}
+            () = asked.notified() => {}
             () = elapsed => {}
         }
     }

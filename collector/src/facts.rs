@@ -28,8 +28,21 @@ pub enum Tracefs {
     At(PathBuf),
     /// There, but not for this process.
     Denied(PathBuf),
-    /// Not mounted.
-    Missing,
+    /// The kernel has it, but it is not mounted.
+    NotMounted,
+    /// The kernel has none.
+    NotBuilt,
+}
+
+/// How far the kernel keeps even root from its inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lockdown {
+    /// Not at all, or not known: securityfs is not mounted everywhere.
+    None,
+    /// It may be looked at, but not changed.
+    Integrity,
+    /// Nor looked at.
+    Confidentiality,
 }
 
 /// What planning needs to know.
@@ -43,6 +56,10 @@ pub struct KernelFacts {
     pub tracefs: Tracefs,
     /// Whether a BPF ring buffer can be made (Linux 5.8).
     pub ring_buffer: bool,
+    /// What `lockdown` says.
+    pub lockdown: Lockdown,
+    /// Whether the NFS client is loaded or built in.
+    pub nfs_client: bool,
     /// Contents of the `format` files of those [`TRACEPOINTS`] that exist, by event.
     pub formats: BTreeMap<String, Vec<u8>>,
 }
@@ -54,7 +71,7 @@ impl KernelFacts {
         let tracefs = find_tracefs();
         let formats = match &tracefs {
             Tracefs::At(root) => read_formats(root),
-            Tracefs::Denied(_) | Tracefs::Missing => BTreeMap::new(),
+            _ => BTreeMap::new(),
         };
         Self {
             release: rustix::system::uname()
@@ -66,8 +83,15 @@ impl KernelFacts {
             // A probe that fails otherwise than by saying no leaves the answer to loading.
             ring_buffer: !may_use_bpf
                 || aya::sys::is_map_supported(MapType::RingBuf).unwrap_or(true),
+            lockdown: lockdown(),
+            nfs_client: Self::nfs_client_is_loaded(),
             formats,
         }
+    }
+
+    /// Whether the NFS client is loaded or built in. Cheap enough to be asked ten times a second.
+    pub fn nfs_client_is_loaded() -> bool {
+        knows_file_system("nfs")
     }
 }
 
@@ -88,7 +112,32 @@ fn find_tracefs() -> Tracefs {
             Err(_) => {}
         }
     }
-    denied.map_or(Tracefs::Missing, |root| Tracefs::Denied(root.into()))
+    match denied {
+        Some(root) => Tracefs::Denied(root.into()),
+        None if knows_file_system("tracefs") => Tracefs::NotMounted,
+        None => Tracefs::NotBuilt,
+    }
+}
+
+/// Whether a file system of this type can be mounted without loading a module.
+fn knows_file_system(name: &str) -> bool {
+    // `nodev\tnfs`, or without the first word.
+    fs::read_to_string("/proc/filesystems")
+        .unwrap_or_default()
+        .lines()
+        .any(|line| line.split_whitespace().next_back() == Some(name))
+}
+
+/// Reads `none [integrity] confidentiality`: the one in force stands in brackets.
+fn lockdown() -> Lockdown {
+    let text = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    if text.contains("[confidentiality]") {
+        Lockdown::Confidentiality
+    } else if text.contains("[integrity]") {
+        Lockdown::Integrity
+    } else {
+        Lockdown::None
+    }
 }
 
 fn read_formats(root: &Path) -> BTreeMap<String, Vec<u8>> {

@@ -16,6 +16,6 @@ mod rollup;
 mod sequential;
 
 pub use engine::EngineError;
-pub use facts::{KernelFacts, Tracefs};
+pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use plan::{Plan, Unsupported, plan};
 pub use recorder::{RecordError, Recorder, Totals};

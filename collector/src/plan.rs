@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use trackiops_schemas::ring::{DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets};
 
-use crate::facts::{KernelFacts, TRACEPOINTS, Tracefs};
+use crate::facts::{KernelFacts, Lockdown, TRACEPOINTS, Tracefs};
 use crate::format::Format;
 
 /// What the loader executes.
@@ -24,17 +24,43 @@ pub enum Unsupported {
          run it with sudo"
     )]
     Privileges,
+    /// Locked down so far that not even root may look into the kernel.
+    #[error(
+        "the kernel is locked down (lockdown=confidentiality), which forbids BPF to read its memory: \
+         boot it with lockdown=integrity or without lockdown"
+    )]
+    LockedDown,
     /// tracefs is there, but closed.
     #[error("tracefs at {} may not be read by this user: run trackiops as root", .0.display())]
     TracefsDenied(PathBuf),
     /// tracefs is not mounted.
     #[error("tracefs is not mounted: run `mount -t tracefs tracefs /sys/kernel/tracing`")]
     NoTracefs,
-    /// The NFS client is not there.
+    /// There is no tracefs to mount.
     #[error(
-        "the NFS client is not loaded (no tracepoint `{0}`): mount an NFS file system or run `modprobe nfs`"
+        "Linux {0} was built without event tracing (CONFIG_FTRACE), which trackiops needs: \
+         boot a kernel that has it"
     )]
-    NfsNotLoaded(&'static str),
+    NoTracing(String),
+    /// The NFS client is not there. The only thing that can be waited for.
+    #[error(
+        "the NFS client is not loaded: mount an NFS file system, run `modprobe nfs`, \
+         or let trackiops wait for it with --wait"
+    )]
+    NfsNotLoaded,
+    /// The NFS client is there without its tracepoints.
+    #[error(
+        "Linux {release} has no tracepoint `{category}:{event}`, which trackiops needs: \
+         boot a kernel that has it (Linux 5.8 or newer with event tracing)"
+    )]
+    NoTracepoint {
+        /// `uname -r`.
+        release: String,
+        /// The tracepoint's category.
+        category: &'static str,
+        /// The tracepoint.
+        event: &'static str,
+    },
     /// The kernel is older than 5.8.
     #[error("Linux {0} has no BPF ring buffer: trackiops needs Linux 5.8 or newer")]
     NoRingBuffer(String),
@@ -62,14 +88,25 @@ pub fn plan(facts: &KernelFacts) -> Result<Plan, Unsupported> {
     if !facts.ring_buffer {
         return Err(Unsupported::NoRingBuffer(facts.release.clone()));
     }
+    if facts.lockdown == Lockdown::Confidentiality {
+        return Err(Unsupported::LockedDown);
+    }
     match &facts.tracefs {
         Tracefs::At(_) => {}
         Tracefs::Denied(path) => return Err(Unsupported::TracefsDenied(path.clone())),
-        Tracefs::Missing => return Err(Unsupported::NoTracefs),
+        Tracefs::NotMounted => return Err(Unsupported::NoTracefs),
+        Tracefs::NotBuilt => return Err(Unsupported::NoTracing(facts.release.clone())),
     }
-    for (_, event) in TRACEPOINTS {
+    if !facts.nfs_client {
+        return Err(Unsupported::NfsNotLoaded);
+    }
+    for (category, event) in TRACEPOINTS {
         if !facts.formats.contains_key(event) {
-            return Err(Unsupported::NfsNotLoaded(event));
+            return Err(Unsupported::NoTracepoint {
+                release: facts.release.clone(),
+                category,
+                event,
+            });
         }
     }
     let offsets = TracepointOffsets {
@@ -194,6 +231,8 @@ mod tests {
             may_use_bpf: true,
             tracefs: Tracefs::At("/sys/kernel/tracing".into()),
             ring_buffer: true,
+            lockdown: Lockdown::None,
+            nfs_client: true,
             formats: TRACEPOINTS
                 .iter()
                 .map(|(_, e)| ((*e).to_owned(), of(e)))
@@ -242,8 +281,16 @@ mod tests {
         };
         assert!(said(&|f| f.may_use_bpf = false).contains("sudo"));
         assert!(said(&|f| f.ring_buffer = false).contains("Linux 5.8 or newer"));
-        assert!(said(&|f| f.tracefs = Tracefs::Missing).contains("mount -t tracefs"));
+        assert!(said(&|f| f.tracefs = Tracefs::NotMounted).contains("mount -t tracefs"));
+        assert!(said(&|f| f.tracefs = Tracefs::NotBuilt).contains("CONFIG_FTRACE"));
         assert!(said(&|f| f.tracefs = Tracefs::Denied("/t".into())).contains("root"));
-        assert!(said(&|f| f.formats.clear()).contains("modprobe nfs"));
+        assert!(said(&|f| f.lockdown = Lockdown::Confidentiality).contains("lockdown=integrity"));
+        let not_loaded = said(&|f| {
+            f.nfs_client = false;
+            f.formats.clear();
+        });
+        assert!(not_loaded.contains("modprobe nfs") && not_loaded.contains("--wait"));
+        let without = said(&|f| drop(f.formats.remove("rpc_task_end")));
+        assert!(without.contains("sunrpc:rpc_task_end") && without.contains("6.12.0"));
     }
 }

@@ -1,0 +1,60 @@
+# The NFS client's modules come and go: the recorder waits for them, and lets go of them when it stops.
+. /work/lib.sh
+
+unload() { rmmod nfsv4 nfs; }
+mount_and_write() {
+    mount -t nfs -o vers=4.2 127.0.0.1:/exp /mnt/nfs
+    dd if=/dev/zero of=/mnt/nfs/file bs=64k count="$1" oflag=direct conv=notrunc 2>/dev/null
+}
+
+umount /mnt/nfs
+modprobe -r nfsv3 2>/dev/null || true
+unload
+
+# Not loaded: said, or waited for.
+status=0
+trackiops record --store "$STORE" --duration 1s 2>"$OUT/not_loaded.err" || status=$?
+echo "$status" >"$OUT/not_loaded.status"
+trackiops record --store /var/tmp/unused --wait 2>"$OUT/unused.err" &
+sleep 1
+status=0
+kill -TERM $! && wait $! || status=$?
+echo "$status" >"$OUT/unused.status"
+cat /proc/modules >"$OUT/modules"
+
+trackiops record --store "$STORE" --wait --ready-file /run/trackiops.ready 2>"$OUT/wait.err" &
+RECORDER=$!
+sleep 2
+test ! -e /run/trackiops.ready
+modprobe nfs
+wait_for 10 test -s /run/trackiops.ready
+mount_and_write 16
+snapshot first
+umount /mnt/nfs
+# While it records the module stays: the kernel refuses, nobody hangs.
+rmmod nfsv4
+! rmmod nfs 2>"$OUT/in_use.err"
+stop_recorder TERM
+rmmod nfs
+touch "$OUT/released.stopped"
+
+# Stopped under load, and killed.
+modprobe nfs
+for how in TERM KILL; do
+    start_recorder
+    mount_and_write 16
+    snapshot "before.$how"
+    fio --name=load --directory=/mnt/nfs --rw=randrw --bs=4k --size=1m --numjobs=4 --direct=1 --ioengine=psync \
+        --time_based --runtime=3 >/dev/null &
+    load=$!
+    sleep 1
+    kill -"$how" "$RECORDER"
+    wait "$RECORDER" || true
+    wait "$load"
+    umount /mnt/nfs
+    # Descriptors of a killed process are closed by the kernel in its own time.
+    if [ "$how" = KILL ]; then wait_for 10 rmmod nfsv4 && wait_for 10 rmmod nfs; else unload; fi
+    touch "$OUT/released.$how"
+    modprobe nfs
+done
+keep_store
