@@ -18,8 +18,8 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
     ("nfs", "nfs_writeback_done"),
 ];
 
-/// Where tracefs is mounted: directly, or by debugfs.
-const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// Where tracefs is mounted, below the root: directly, or by debugfs.
+const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 
 /// What could be seen of tracefs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,31 +68,44 @@ impl KernelFacts {
     /// Looks at the running kernel.
     pub fn gather() -> Self {
         let may_use_bpf = may_use_bpf();
-        let tracefs = find_tracefs();
-        let formats = match &tracefs {
-            Tracefs::At(root) => read_formats(root),
-            _ => BTreeMap::new(),
-        };
         Self {
-            release: rustix::system::uname()
-                .release()
-                .to_string_lossy()
-                .into_owned(),
             may_use_bpf,
-            tracefs,
             // A probe that fails otherwise than by saying no leaves the answer to loading.
             ring_buffer: !may_use_bpf
                 || aya::sys::is_map_supported(MapType::RingBuf).unwrap_or(true),
-            lockdown: lockdown(),
-            nfs_client: Self::nfs_client_is_loaded(),
+            ..Self::read_in(Path::new("/"))
+        }
+    }
+
+    /// What the kernel's files below `root` say: "/" for the running kernel, or a directory where
+    /// those of another one were kept. Rights and map types are in no file; they are taken to be there.
+    pub fn read_in(root: &Path) -> Self {
+        let tracefs = find_tracefs(root);
+        let formats = match &tracefs {
+            Tracefs::At(path) => read_formats(path),
+            _ => BTreeMap::new(),
+        };
+        Self {
+            release: read_release(root),
+            may_use_bpf: true,
+            tracefs,
+            ring_buffer: true,
+            lockdown: read_lockdown(root),
+            nfs_client: knows_file_system(root, "nfs"),
             formats,
         }
     }
 
     /// Whether the NFS client is loaded or built in. Cheap enough to be asked ten times a second.
     pub fn nfs_client_is_loaded() -> bool {
-        knows_file_system("nfs")
+        knows_file_system(Path::new("/"), "nfs")
     }
+}
+
+/// `uname -r`, from its file.
+fn read_release(root: &Path) -> String {
+    fs::read_to_string(root.join("proc/sys/kernel/osrelease"))
+        .map_or_else(|_| "of unknown release".into(), |text| text.trim().into())
 }
 
 fn may_use_bpf() -> bool {
@@ -103,34 +116,34 @@ fn may_use_bpf() -> bool {
     })
 }
 
-fn find_tracefs() -> Tracefs {
+fn find_tracefs(root: &Path) -> Tracefs {
     let mut denied = None;
-    for root in TRACEFS {
-        match fs::read_dir(Path::new(root).join("events")) {
-            Ok(_) => return Tracefs::At(root.into()),
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => denied = denied.or(Some(root)),
+    for path in TRACEFS.map(|path| root.join(path)) {
+        match fs::read_dir(path.join("events")) {
+            Ok(_) => return Tracefs::At(path),
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => denied = denied.or(Some(path)),
             Err(_) => {}
         }
     }
     match denied {
-        Some(root) => Tracefs::Denied(root.into()),
-        None if knows_file_system("tracefs") => Tracefs::NotMounted,
+        Some(path) => Tracefs::Denied(path),
+        None if knows_file_system(root, "tracefs") => Tracefs::NotMounted,
         None => Tracefs::NotBuilt,
     }
 }
 
 /// Whether a file system of this type can be mounted without loading a module.
-fn knows_file_system(name: &str) -> bool {
+fn knows_file_system(root: &Path, name: &str) -> bool {
     // `nodev\tnfs`, or without the first word.
-    fs::read_to_string("/proc/filesystems")
+    fs::read_to_string(root.join("proc/filesystems"))
         .unwrap_or_default()
         .lines()
         .any(|line| line.split_whitespace().next_back() == Some(name))
 }
 
 /// Reads `none [integrity] confidentiality`: the one in force stands in brackets.
-fn lockdown() -> Lockdown {
-    let text = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+fn read_lockdown(root: &Path) -> Lockdown {
+    let text = fs::read_to_string(root.join("sys/kernel/security/lockdown")).unwrap_or_default();
     if text.contains("[confidentiality]") {
         Lockdown::Confidentiality
     } else if text.contains("[integrity]") {
@@ -140,9 +153,9 @@ fn lockdown() -> Lockdown {
     }
 }
 
-fn read_formats(root: &Path) -> BTreeMap<String, Vec<u8>> {
+fn read_formats(tracefs: &Path) -> BTreeMap<String, Vec<u8>> {
     let read = |(category, event): (&str, &str)| {
-        let path = root
+        let path = tracefs
             .join("events")
             .join(category)
             .join(event)
