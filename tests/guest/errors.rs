@@ -54,3 +54,11 @@ fn guest_a_kernel_without_the_nfs_client_is_told() {
     let run = Run::script("no_nfs", &["--no-nfs"]);
     assert_says(&run, "no_nfs", &["modprobe nfs"]);
 }
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_a_locked_down_kernel_is_told() {
+    let flags = ["--no-nfs", "--append", "lockdown=confidentiality"];
+    let run = Run::script("locked_down", &flags);
+    assert_says(&run, "locked_down", &["lockdown=confidentiality"]);
+}

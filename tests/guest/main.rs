@@ -7,6 +7,7 @@
 mod errors;
 mod latency;
 mod lifecycle;
+mod modules;
 mod mountstats;
 mod run;
 mod workloads;

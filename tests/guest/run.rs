@@ -112,6 +112,18 @@ fn kernel() -> String {
     std::env::var("TRACKIOPS_TEST_KERNEL").unwrap_or_else(|_| "6.12".to_owned())
 }
 
+/// Every kernel of `cargo vm`, or of them those that are to do where time is short.
+pub fn kernels(sample: &[&str]) -> Vec<String> {
+    let all = ["5.10", "6.1", "6.12", "newest"];
+    let chosen = if long() { &all[..] } else { sample };
+    chosen.iter().map(|kernel| (*kernel).to_owned()).collect()
+}
+
+/// Whether time is not short: `make test-long`.
+pub fn long() -> bool {
+    std::env::var_os("TRACKIOPS_TEST_LONG").is_some()
+}
+
 /// Parses one JSON object per line.
 pub fn answers(text: &str) -> Vec<Answer> {
     text.lines()

@@ -48,3 +48,11 @@ drop_caches() {
     sync
     echo 3 >/proc/sys/vm/drop_caches
 }
+
+# expect NAME COMMAND...: keeps status and messages of a command for the checks on the host.
+expect() {
+    local name=$1 status=0
+    shift
+    timeout 60 "$@" >"$OUT/$name.out" 2>"$OUT/$name.err" || status=$?
+    echo "$status" >"$OUT/$name.status"
+}

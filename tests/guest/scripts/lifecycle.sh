@@ -1,14 +1,6 @@
 # Stopping, being killed, starting again, being asked while at work, and everything that can be wrong.
 . /work/lib.sh
 
-# expect NAME COMMAND...: keeps status and messages of a command for the checks on the host.
-expect() {
-    local name=$1 status=0
-    shift
-    timeout 60 "$@" >"$OUT/$name.out" 2>"$OUT/$name.err" || status=$?
-    echo "$status" >"$OUT/$name.status"
-}
-
 write_some() {
     dd if=/dev/zero of=/mnt/nfs/some.bin bs=64k count="$1" oflag=direct conv=notrunc 2>/dev/null
 }

@@ -12,14 +12,8 @@ modprobe -r nfsv3 2>/dev/null || true
 unload
 
 # Not loaded: said, or waited for.
-status=0
-trackiops record --store "$STORE" --duration 1s 2>"$OUT/not_loaded.err" || status=$?
-echo "$status" >"$OUT/not_loaded.status"
-trackiops record --store /var/tmp/unused --wait 2>"$OUT/unused.err" &
-sleep 1
-status=0
-kill -TERM $! && wait $! || status=$?
-echo "$status" >"$OUT/unused.status"
+expect not_loaded trackiops record --store "$STORE" --duration 1s
+expect unused timeout --preserve-status 1 trackiops record --store /var/tmp/unused --wait
 cat /proc/modules >"$OUT/modules"
 
 trackiops record --store "$STORE" --wait --ready-file /run/trackiops.ready 2>"$OUT/wait.err" &

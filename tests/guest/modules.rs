@@ -1,0 +1,40 @@
+//! The NFS client's modules: waited for, held while recording, released at the end.
+
+use crate::run::{Run, kernels, sum};
+
+const WRITE_BYTES: u64 = 65_536;
+
+#[test]
+#[ignore = "boots guests: make test"]
+fn guest_the_nfs_client_is_waited_for_and_released() {
+    for kernel in kernels(&["5.10", "newest"]) {
+        let run = Run::on(&kernel, "modules", &["--nfs", "4.2"], &[]);
+        assert!(!run.text("modules").lines().any(|m| m.starts_with("nfs ")));
+        assert_eq!(run.text("not_loaded.status").trim(), "2");
+        let said = run.text("not_loaded.err");
+        assert!(
+            said.contains("modprobe nfs") && said.contains("--wait"),
+            "{said}"
+        );
+        assert_eq!(run.text("unused.status").trim(), "0");
+        assert!(run.text("unused.err").contains("was not loaded"));
+
+        // The first request after the mount is already seen.
+        let waited = run.text("wait.err");
+        assert!(waited.starts_with("waiting for the NFS client"), "{waited}");
+        assert!(
+            waited.contains("stopped: 16 requests seen, 16 recorded, 0 lost"),
+            "{waited}"
+        );
+        assert!(
+            run.text("in_use.err").contains("in use"),
+            "held while recording"
+        );
+        // The script made these after unloading the module.
+        for how in ["stopped", "TERM", "KILL"] {
+            assert!(run.out.join(format!("released.{how}")).exists(), "{how}");
+        }
+        let written = sum(&run.query(&["--step", "all"]), "write_bytes");
+        assert!(written >= 3 * 16 * WRITE_BYTES, "{kernel}: {written}");
+    }
+}
