@@ -17,7 +17,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
-use trackiops_collector::{KernelFacts, Recorder, Unsupported, plan};
+use trackiops_collector::{BtfError, Choice, KernelFacts, Plan, Recorder, Unsupported, plan};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, StoreError, Writer};
@@ -44,6 +44,12 @@ pub struct Args {
     /// Stop after this time, such as 90s or 2h
     #[arg(long, value_name = "T", value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// How requests are observed
+    #[arg(long, value_name = "ENGINE", default_value = "auto")]
+    engine: Engine,
+    /// Read the kernel's types from this file; for kernels that do not describe themselves
+    #[arg(long, value_name = "FILE")]
+    btf: Option<PathBuf>,
     /// Wait until the NFS client is loaded, instead of failing where it is not
     #[arg(long)]
     wait: bool,
@@ -56,6 +62,27 @@ pub struct Args {
     /// Allow a store on NFS, whose own traffic is then recorded, and whose server may hold up the recorder
     #[arg(long)]
     allow_nfs_store: bool,
+}
+
+/// Engines by name.
+#[derive(Clone, Copy, ValueEnum)]
+enum Engine {
+    /// The direct engine if the kernel's BTF has what it needs, else the tracepoint engine
+    Auto,
+    /// Read each request from its own structures when it completes
+    Direct,
+    /// Follow each request through classic tracepoints
+    Tracepoint,
+}
+
+impl From<Engine> for Choice {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Auto => Self::Auto,
+            Engine::Direct => Self::Direct,
+            Engine::Tracepoint => Self::Tracepoint,
+        }
+    }
 }
 
 /// What can be printed while recording.
@@ -78,7 +105,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 pub fn run(args: Args) -> Result<ExitCode> {
     let finest = args.granularity.finest();
     // What can never be recorded here is said before a store is made.
-    let planned = match plan(&KernelFacts::gather()) {
+    let known = match planned(args.engine, args.btf.as_deref())? {
         Err(Unsupported::NfsNotLoaded) if args.wait => None,
         planned => Some(planned?),
     };
@@ -101,7 +128,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     runtime.block_on(async {
         // Before the probes are attached, so that a signal never kills a recording half begun.
         let mut stop = Stop::new()?;
-        let plan = match planned {
+        let plan = match known {
             Some(plan) => plan,
             None => {
                 eprintln!("waiting for the NFS client to be loaded");
@@ -111,10 +138,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
                         eprintln!("stopped: the NFS client was not loaded");
                         return Ok(ExitCode::SUCCESS);
                     }
-                    () = nfs_client_loaded() => plan(&KernelFacts::gather())?,
+                    () = nfs_client_loaded() => planned(args.engine, args.btf.as_deref())??,
                 }
             }
         };
+        if let Some(why) = &plan.fallback {
+            eprintln!("using the tracepoint engine: {why}");
+        }
         let recorder = Recorder::start(&plan, finest)?;
         let (sender, receiver) = sync_channel(WAITING_WINDOWS);
         let store = write_windows(writer, receiver);
@@ -140,6 +170,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
         );
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Looks at the kernel and decides what to load, or what is missing.
+fn planned(engine: Engine, btf: Option<&Path>) -> Result<Result<Plan, Unsupported>, BtfError> {
+    let mut facts = KernelFacts::gather()?;
+    if let Some(file) = btf {
+        facts = facts.with_btf(file)?;
+    }
+    Ok(plan(&facts, engine.into()))
 }
 
 async fn nfs_client_loaded() {

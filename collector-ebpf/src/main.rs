@@ -6,52 +6,69 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 #[cfg(target_arch = "bpf")]
-mod done;
+mod completion;
 #[cfg(target_arch = "bpf")]
-mod event;
+mod direct;
 #[cfg(target_arch = "bpf")]
-mod link;
+mod handle;
+#[cfg(target_arch = "bpf")]
+mod kernel;
 #[cfg(target_arch = "bpf")]
 mod maps;
+#[cfg(target_arch = "bpf")]
+mod tracepoint;
 
 #[cfg(target_arch = "bpf")]
 mod programs {
-    use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
+    use aya_ebpf::{
+        macros::{raw_tracepoint, tracepoint},
+        programs::{RawTracePointContext, TracePointContext},
+    };
     use trackiops_schemas::ring::flags;
 
-    use crate::{done, link, maps::OFFSETS};
+    use crate::{direct, maps::OFFSETS, tracepoint};
 
     /// The direction of a READ, in the bits of a record's flags.
     const READ: u32 = 0;
 
     #[tracepoint(category = "nfs", name = "nfs_initiate_read")]
     pub fn nfs_initiate_read(ctx: TracePointContext) {
-        link::initiate(&ctx, &OFFSETS.initiate_read, READ);
+        tracepoint::initiate(&ctx, &OFFSETS.initiate_read, READ);
     }
 
     #[tracepoint(category = "nfs", name = "nfs_initiate_write")]
     pub fn nfs_initiate_write(ctx: TracePointContext) {
-        link::initiate(&ctx, &OFFSETS.initiate_write, flags::WRITE);
+        tracepoint::initiate(&ctx, &OFFSETS.initiate_write, flags::WRITE);
     }
 
     #[tracepoint(category = "sunrpc", name = "rpc_task_begin")]
     pub fn rpc_task_begin(ctx: TracePointContext) {
-        link::task_begin(&ctx, &OFFSETS.task_begin);
+        tracepoint::task_begin(&ctx, &OFFSETS.task_begin);
     }
 
     #[tracepoint(category = "sunrpc", name = "rpc_task_end")]
     pub fn rpc_task_end(ctx: TracePointContext) {
-        link::task_end(&ctx, &OFFSETS.task_end);
+        tracepoint::task_end(&ctx, &OFFSETS.task_end);
     }
 
     #[tracepoint(category = "nfs", name = "nfs_readpage_done")]
     pub fn nfs_readpage_done(ctx: TracePointContext) {
-        done::done(&ctx, &OFFSETS.read_done, READ);
+        tracepoint::done(&ctx, &OFFSETS.read_done, READ);
     }
 
     #[tracepoint(category = "nfs", name = "nfs_writeback_done")]
     pub fn nfs_writeback_done(ctx: TracePointContext) {
-        done::done(&ctx, &OFFSETS.write_done, flags::WRITE);
+        tracepoint::done(&ctx, &OFFSETS.write_done, flags::WRITE);
+    }
+
+    #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
+    pub fn direct_read_done(ctx: RawTracePointContext) {
+        direct::done(&ctx, READ);
+    }
+
+    #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
+    pub fn direct_write_done(ctx: RawTracePointContext) {
+        direct::done(&ctx, flags::WRITE);
     }
 }
 

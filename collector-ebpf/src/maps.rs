@@ -5,8 +5,10 @@ use aya_ebpf::{
     maps::{LruHashMap, PerCpuArray, RingBuf},
 };
 use trackiops_schemas::ring::{
-    Books, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+    Books, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
 };
+
+use crate::handle::{SLOTS, Slot};
 
 /// Where this kernel keeps the fields of its trace events; userspace sets it before loading.
 ///
@@ -36,6 +38,26 @@ pub static OFFSETS: TracepointOffsets = {
         read_done: done,
         write_done: done,
     }
+};
+
+/// Where this kernel keeps what a request consists of; userspace sets it before loading.
+#[unsafe(no_mangle)]
+pub static DIRECT: DirectOffsets = DirectOffsets {
+    task_window: 0,
+    task_start: 0,
+    task_owner: 0,
+    header_inode: 0,
+    header_status: 0,
+    transfer_window: 0,
+    header_handle: 0,
+    header_offset: 0,
+    header_asked: 0,
+    header_done: 0,
+    header_eof: 0,
+    inode_window: 0,
+    inode_superblock: 0,
+    inode_number: 0,
+    superblock_dev: 0,
 };
 
 /// Unread bytes in [`RING`] from which on a record wakes the reader; userspace may set it.
@@ -87,6 +109,10 @@ pub static RING: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
 /// What happened to completed requests, per CPU.
 #[map]
 pub static BOOKS: PerCpuArray<Books> = PerCpuArray::with_max_entries(1, 0);
+
+/// File handles met last, per CPU: 8 KiB.
+#[map]
+pub static HANDLES: PerCpuArray<[Slot; SLOTS]> = PerCpuArray::with_max_entries(1, 0);
 
 /// By [`TaskKey`]: requests in flight.
 #[map]

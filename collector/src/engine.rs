@@ -2,15 +2,15 @@
 //! only module that knows the BPF loader.
 
 use aya::maps::{MapData, MapError, PerCpuArray, RingBuf};
-use aya::programs::{ProgramError, TracePoint};
+use aya::programs::{ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::ring::{
-    BOOKS_MAP, Books, DoneOffsets, InitiateOffsets, OFFSETS_GLOBAL, RING_MAP, TaskOffsets,
-    TracepointOffsets, WAKEUP_BYTES_GLOBAL,
+    BOOKS_MAP, Books, DIRECT_GLOBAL, DirectOffsets, DoneOffsets, InitiateOffsets, OFFSETS_GLOBAL,
+    RING_MAP, TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL,
 };
 
 use crate::facts::TRACEPOINTS;
-use crate::plan::Plan;
+use crate::plan::{Plan, Programs};
 
 /// The kernel side, as `make ebpf` built it.
 static OBJECT: &[u8] = include_bytes_aligned!("../../collector-ebpf/trackiops.bpf.o");
@@ -19,6 +19,12 @@ static OBJECT: &[u8] = include_bytes_aligned!("../../collector-ebpf/trackiops.bp
 pub const RING_BYTES: u32 = 16 << 20;
 /// The reader is woken when the ring is a quarter full, long before its timer would let it overflow.
 const WAKEUP_BYTES: u64 = RING_BYTES as u64 / 4;
+
+/// The direct engine's programs and their tracepoints.
+const DIRECT_PROGRAMS: [(&str, &str); 2] = [
+    ("direct_read_done", "nfs_readpage_done"),
+    ("direct_write_done", "nfs_writeback_done"),
+];
 
 /// Why the kernel side could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -72,9 +78,23 @@ pub struct Engine {
 impl Engine {
     /// Loads and attaches everything.
     pub fn start(plan: &Plan) -> Result<Self, EngineError> {
-        let offsets = words(&plan.offsets);
-        let mut programs = EbpfLoader::new()
-            .override_global(OFFSETS_GLOBAL, offsets.as_slice(), true)
+        let mut loader = EbpfLoader::new();
+        let (tracepoint, direct);
+        match &plan.programs {
+            Programs::Direct(offsets) => {
+                direct = direct_words(offsets);
+                loader.override_global(DIRECT_GLOBAL, direct.as_slice(), true);
+                // The other engine's maps are in the object, too.
+                for map in ["WAITING", "LINK_INIT", "LINK_END"] {
+                    loader.map_max_entries(map, 1);
+                }
+            }
+            Programs::Tracepoint(offsets) => {
+                tracepoint = tracepoint_words(offsets);
+                loader.override_global(OFFSETS_GLOBAL, tracepoint.as_slice(), true);
+            }
+        }
+        let mut programs = loader
             .override_global(WAKEUP_BYTES_GLOBAL, &WAKEUP_BYTES, true)
             .map_max_entries(RING_MAP, RING_BYTES)
             .load(OBJECT)?;
@@ -92,10 +112,19 @@ impl Engine {
             name: BOOKS_MAP,
             source,
         })?;
-        // In the order in which a request meets them: one that starts while they are being attached
-        // is linked or is counted without a latency, but never linked to the wrong start.
-        for (category, event) in TRACEPOINTS {
-            attach(&mut programs, category, event)?;
+        match &plan.programs {
+            Programs::Direct(_) => {
+                for (program, event) in DIRECT_PROGRAMS {
+                    attach_raw(&mut programs, program, event)?;
+                }
+            }
+            // In the order in which a request meets them: one that starts while they are being
+            // attached is linked or is counted without a latency, but never linked to the wrong start.
+            Programs::Tracepoint(_) => {
+                for (category, event) in TRACEPOINTS {
+                    attach(&mut programs, category, event)?;
+                }
+            }
         }
         Ok(Self {
             programs: Some(programs),
@@ -140,8 +169,61 @@ fn attach(programs: &mut Ebpf, category: &str, event: &'static str) -> Result<()
     Ok(())
 }
 
+fn attach_raw(
+    programs: &mut Ebpf,
+    program: &'static str,
+    event: &'static str,
+) -> Result<(), EngineError> {
+    let attach_error = |source| EngineError::Attach { event, source };
+    let program = programs
+        .program_mut(program)
+        .ok_or(EngineError::Object(program))?;
+    let program: &mut RawTracePoint = program.try_into().map_err(attach_error)?;
+    program.load().map_err(attach_error)?;
+    program.attach(event).map_err(attach_error)?;
+    Ok(())
+}
+
 /// The offsets as the words of which their `repr(C)` consists.
-fn words(offsets: &TracepointOffsets) -> [u32; 24] {
+fn direct_words(offsets: &DirectOffsets) -> [u32; 15] {
+    let DirectOffsets {
+        task_window,
+        task_start,
+        task_owner,
+        header_inode,
+        header_status,
+        transfer_window,
+        header_handle,
+        header_offset,
+        header_asked,
+        header_done,
+        header_eof,
+        inode_window,
+        inode_superblock,
+        inode_number,
+        superblock_dev,
+    } = *offsets;
+    [
+        task_window,
+        task_start,
+        task_owner,
+        header_inode,
+        header_status,
+        transfer_window,
+        header_handle,
+        header_offset,
+        header_asked,
+        header_done,
+        header_eof,
+        inode_window,
+        inode_superblock,
+        inode_number,
+        superblock_dev,
+    ]
+}
+
+/// The offsets as the words of which their `repr(C)` consists.
+fn tracepoint_words(offsets: &TracepointOffsets) -> [u32; 24] {
     let TracepointOffsets {
         initiate_read,
         initiate_write,

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use aya::maps::MapType;
 use rustix::thread::{CapabilitySet, capabilities};
 
+use crate::btf::{self, BtfError, Members, Name};
+
 /// The tracepoints that the tracepoint engine attaches to: category and event.
 pub const TRACEPOINTS: [(&str, &str); 6] = [
     ("nfs", "nfs_initiate_read"),
@@ -16,6 +18,22 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
     ("sunrpc", "rpc_task_end"),
     ("nfs", "nfs_readpage_done"),
     ("nfs", "nfs_writeback_done"),
+];
+
+/// The members of kernel structures that the direct engine reads.
+pub const MEMBERS: [Name; 12] = [
+    ("rpc_task", "tk_start"),
+    ("rpc_task", "tk_owner"),
+    ("nfs_pgio_header", "inode"),
+    ("nfs_pgio_header", "task.tk_status"),
+    ("nfs_pgio_header", "args.fh"),
+    ("nfs_pgio_header", "args.offset"),
+    ("nfs_pgio_header", "args.count"),
+    ("nfs_pgio_header", "res.count"),
+    ("nfs_pgio_header", "res.eof"),
+    ("inode", "i_sb"),
+    ("inode", "i_ino"),
+    ("super_block", "s_dev"),
 ];
 
 /// Where tracefs is mounted, below the root: directly, or by debugfs.
@@ -62,30 +80,38 @@ pub struct KernelFacts {
     pub nfs_client: bool,
     /// Contents of the `format` files of those [`TRACEPOINTS`] that exist, by event.
     pub formats: BTreeMap<String, Vec<u8>>,
+    /// Those [`MEMBERS`] that the kernel's BTF describes; none where it has no BTF.
+    pub members: Option<Members>,
 }
 
 impl KernelFacts {
     /// Looks at the running kernel.
-    pub fn gather() -> Self {
+    pub fn gather() -> Result<Self, BtfError> {
         let may_use_bpf = may_use_bpf();
-        Self {
+        Ok(Self {
             may_use_bpf,
             // A probe that fails otherwise than by saying no leaves the answer to loading.
             ring_buffer: !may_use_bpf
                 || aya::sys::is_map_supported(MapType::RingBuf).unwrap_or(true),
-            ..Self::read_in(Path::new("/"))
-        }
+            ..Self::read_in(Path::new("/"))?
+        })
+    }
+
+    /// With the BTF of a file in place of the kernel's own.
+    pub fn with_btf(self, file: &Path) -> Result<Self, BtfError> {
+        let members = Some(btf::of_file(file, &MEMBERS)?);
+        Ok(Self { members, ..self })
     }
 
     /// What the kernel's files below `root` say: "/" for the running kernel, or a directory where
     /// those of another one were kept. Rights and map types are in no file; they are taken to be there.
-    pub fn read_in(root: &Path) -> Self {
+    pub fn read_in(root: &Path) -> Result<Self, BtfError> {
         let tracefs = find_tracefs(root);
         let formats = match &tracefs {
             Tracefs::At(path) => read_formats(path),
             _ => BTreeMap::new(),
         };
-        Self {
+        Ok(Self {
             release: read_release(root),
             may_use_bpf: true,
             tracefs,
@@ -93,7 +119,8 @@ impl KernelFacts {
             lockdown: read_lockdown(root),
             nfs_client: knows_file_system(root, "nfs"),
             formats,
-        }
+            members: btf::of_kernel(root, &MEMBERS)?,
+        })
     }
 
     /// Whether the NFS client is loaded or built in. Cheap enough to be asked ten times a second.

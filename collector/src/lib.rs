@@ -2,6 +2,7 @@
 //!
 //! It does not know what is on disk: [`Recorder::run`] hands closed windows to a sink.
 
+mod btf;
 mod clock;
 mod engine;
 mod facts;
@@ -15,7 +16,8 @@ mod recorder;
 mod rollup;
 mod sequential;
 
+pub use btf::{BtfError, Member, Members};
 pub use engine::EngineError;
 pub use facts::{KernelFacts, Lockdown, Tracefs};
-pub use plan::{Plan, Unsupported, plan};
+pub use plan::{Choice, Plan, Programs, Unsupported, plan};
 pub use recorder::{RecordError, Recorder, Totals};

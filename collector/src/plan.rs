@@ -3,16 +3,41 @@
 
 use std::path::PathBuf;
 
-use trackiops_schemas::ring::{DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets};
+use trackiops_schemas::ring::{
+    DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+};
 
 use crate::facts::{KernelFacts, Lockdown, TRACEPOINTS, Tracefs};
 use crate::format::Format;
 
-/// What the loader executes.
+/// How requests are observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Directly if the kernel has what it takes, else by tracepoints.
+    #[default]
+    Auto,
+    /// From the request's own structures, when it completes.
+    Direct,
+    /// By following the request through classic tracepoints.
+    Tracepoint,
+}
+
+/// Which programs to load, and what they have to know of this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Programs {
+    /// The direct engine.
+    Direct(DirectOffsets),
+    /// The tracepoint engine.
+    Tracepoint(TracepointOffsets),
+}
+
+/// What the loader executes.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Where the programs find the tracepoints' fields.
-    pub offsets: TracepointOffsets,
+    /// What to load.
+    pub programs: Programs,
+    /// Why the direct engine was not taken, where it was left open.
+    pub fallback: Option<Unsupported>,
 }
 
 /// Why this kernel or this process cannot record, and what helps.
@@ -64,6 +89,36 @@ pub enum Unsupported {
     /// The kernel is older than 5.8.
     #[error("Linux {0} has no BPF ring buffer: trackiops needs Linux 5.8 or newer")]
     NoRingBuffer(String),
+    /// Neither the kernel nor a file describes the kernel's types.
+    #[error(
+        "Linux {0} has no BTF (/sys/kernel/btf/vmlinux), which the direct engine needs: \
+         name a file that has it with --btf, or use --engine tracepoint"
+    )]
+    NoBtf(String),
+    /// A type is in no BTF.
+    #[error(
+        "no BTF of Linux {release} has `struct {structure}`, which the direct engine needs: \
+         name a file that has it with --btf, or use --engine tracepoint"
+    )]
+    NoType {
+        /// `uname -r`.
+        release: String,
+        /// The structure.
+        structure: &'static str,
+    },
+    /// A type lacks a member.
+    #[error(
+        "Linux {release} has a `struct {structure}` without a usable member `{member}`, \
+         which the direct engine needs: use --engine tracepoint"
+    )]
+    NoMember {
+        /// `uname -r`.
+        release: String,
+        /// The structure.
+        structure: &'static str,
+        /// The member.
+        member: &'static str,
+    },
     /// A tracepoint lacks a field.
     #[error(
         "Linux {release} describes the tracepoint `{event}` without a usable field `{field}` of {size} bytes"
@@ -81,7 +136,7 @@ pub enum Unsupported {
 }
 
 /// Decides what to load, or says what is missing: the first thing that a user has to act on.
-pub fn plan(facts: &KernelFacts) -> Result<Plan, Unsupported> {
+pub fn plan(facts: &KernelFacts, choice: Choice) -> Result<Plan, Unsupported> {
     if !facts.may_use_bpf {
         return Err(Unsupported::Privileges);
     }
@@ -91,14 +146,67 @@ pub fn plan(facts: &KernelFacts) -> Result<Plan, Unsupported> {
     if facts.lockdown == Lockdown::Confidentiality {
         return Err(Unsupported::LockedDown);
     }
+    if !facts.nfs_client {
+        return Err(Unsupported::NfsNotLoaded);
+    }
+    let (programs, fallback) = match choice {
+        Choice::Direct => (Programs::Direct(direct(facts)?), None),
+        Choice::Tracepoint => (Programs::Tracepoint(tracepoints(facts)?), None),
+        Choice::Auto => match direct(facts) {
+            Ok(offsets) => (Programs::Direct(offsets), None),
+            Err(why) => (Programs::Tracepoint(tracepoints(facts)?), Some(why)),
+        },
+    };
+    Ok(Plan { programs, fallback })
+}
+
+fn direct(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported> {
+    let Some(members) = &facts.members else {
+        return Err(Unsupported::NoBtf(facts.release.clone()));
+    };
+    let offset = |structure: &'static str, member: &'static str, sizes: &[u32]| {
+        let release = facts.release.clone();
+        match members.get(&(structure, member)) {
+            Some(found) if sizes.contains(&found.size) => Ok(found.offset),
+            None if !members.keys().any(|(known, _)| *known == structure) => {
+                Err(Unsupported::NoType { release, structure })
+            }
+            _ => Err(Unsupported::NoMember {
+                release,
+                structure,
+                member,
+            }),
+        }
+    };
+    let task_start = offset("rpc_task", "tk_start", &[8])?;
+    let header_handle = offset("nfs_pgio_header", "args.fh", &[8])?;
+    let inode_superblock = offset("inode", "i_sb", &[8])?;
+    let inode_number = offset("inode", "i_ino", &[8])?;
+    Ok(DirectOffsets {
+        task_window: task_start,
+        task_start,
+        task_owner: offset("rpc_task", "tk_owner", &[4])?,
+        header_inode: offset("nfs_pgio_header", "inode", &[8])?,
+        header_status: offset("nfs_pgio_header", "task.tk_status", &[4])?,
+        transfer_window: header_handle,
+        header_handle,
+        header_offset: offset("nfs_pgio_header", "args.offset", &[8])?,
+        header_asked: offset("nfs_pgio_header", "args.count", &[4])?,
+        header_done: offset("nfs_pgio_header", "res.count", &[4])?,
+        header_eof: offset("nfs_pgio_header", "res.eof", &[1, 4])?,
+        inode_window: inode_superblock.min(inode_number),
+        inode_superblock,
+        inode_number,
+        superblock_dev: offset("super_block", "s_dev", &[4])?,
+    })
+}
+
+fn tracepoints(facts: &KernelFacts) -> Result<TracepointOffsets, Unsupported> {
     match &facts.tracefs {
         Tracefs::At(_) => {}
         Tracefs::Denied(path) => return Err(Unsupported::TracefsDenied(path.clone())),
         Tracefs::NotMounted => return Err(Unsupported::NoTracefs),
         Tracefs::NotBuilt => return Err(Unsupported::NoTracing(facts.release.clone())),
-    }
-    if !facts.nfs_client {
-        return Err(Unsupported::NfsNotLoaded);
     }
     for (category, event) in TRACEPOINTS {
         if !facts.formats.contains_key(event) {
@@ -109,15 +217,14 @@ pub fn plan(facts: &KernelFacts) -> Result<Plan, Unsupported> {
             });
         }
     }
-    let offsets = TracepointOffsets {
+    Ok(TracepointOffsets {
         initiate_read: initiate(facts, "nfs_initiate_read")?,
         initiate_write: initiate(facts, "nfs_initiate_write")?,
         task_begin: task(facts, "rpc_task_begin")?,
         task_end: task(facts, "rpc_task_end")?,
         read_done: done(facts, "nfs_readpage_done", true)?,
         write_done: done(facts, "nfs_writeback_done", false)?,
-    };
-    Ok(Plan { offsets })
+    })
 }
 
 /// One tracepoint's fields, with what an error has to say.

@@ -224,6 +224,50 @@ pub struct TracepointOffsets {
 
 const _: () = assert!(size_of::<TracepointOffsets>() == 4 * (4 * 2 + 2 * 8));
 
+/// Everything the direct engine has to know about this kernel, read from BTF at start.
+///
+/// Offsets in bytes from the begin of the structure that a name begins with; `header` is
+/// `struct nfs_pgio_header`, `task` `struct rpc_task`. A `window` is where the part of the structure
+/// begins that is copied in one piece.
+///
+/// Userspace overrides the global [`DIRECT_GLOBAL`] with it before the programs are loaded.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirectOffsets {
+    /// Begin of the window for `tk_start` and `tk_owner`.
+    pub task_window: u32,
+    /// `ktime_t tk_start`.
+    pub task_start: u32,
+    /// `pid_t tk_owner`.
+    pub task_owner: u32,
+    /// `struct inode *inode`.
+    pub header_inode: u32,
+    /// `int task.tk_status`.
+    pub header_status: u32,
+    /// Begin of the window for `args` and `res`.
+    pub transfer_window: u32,
+    /// `struct nfs_fh *args.fh`.
+    pub header_handle: u32,
+    /// `__u64 args.offset`.
+    pub header_offset: u32,
+    /// `__u32 args.count`.
+    pub header_asked: u32,
+    /// `__u32 res.count`.
+    pub header_done: u32,
+    /// The lowest byte of `res.eof`.
+    pub header_eof: u32,
+    /// Begin of the window for `i_sb` and `i_ino`.
+    pub inode_window: u32,
+    /// `struct super_block *i_sb`.
+    pub inode_superblock: u32,
+    /// `unsigned long i_ino`.
+    pub inode_number: u32,
+    /// `dev_t s_dev` of `struct super_block`.
+    pub superblock_dev: u32,
+}
+
+const _: () = assert!(size_of::<DirectOffsets>() == 4 * 15);
+
 /// Counters of one CPU. `seen` is counted before, `recorded` and `lost` after the record has met
 /// its fate, so that `recorded + lost <= seen` whenever they are read in that order.
 #[repr(C)]
@@ -241,6 +285,8 @@ const _: () = assert!(size_of::<Books>() == 24);
 
 /// Name of the global that holds [`TracepointOffsets`].
 pub const OFFSETS_GLOBAL: &str = "OFFSETS";
+/// Name of the global that holds [`DirectOffsets`].
+pub const DIRECT_GLOBAL: &str = "DIRECT";
 /// Name of the global (`u64`): bytes of unread data in the ring from which on the reader is woken.
 pub const WAKEUP_BYTES_GLOBAL: &str = "WAKEUP_BYTES";
 /// Name of the ring buffer map.

@@ -1,0 +1,71 @@
+//! A request completes: its record goes into the ring, and both into the books.
+
+use core::arch::asm;
+
+use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
+use trackiops_schemas::ring::RequestRecord;
+
+use crate::{
+    kernel::global,
+    maps::{BOOKS, RING, WAKEUP_BYTES},
+};
+
+/// Counts a completed request and puts the record that `record` makes of it into the ring.
+///
+/// Counted as seen before anything else, so that `recorded + lost <= seen` at every instant.
+#[inline(always)]
+pub fn complete(record: impl FnOnce() -> Option<RequestRecord>) {
+    let Some(books) = BOOKS.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: this CPU's element, which exists for as long as the program runs.
+    let (seen, recorded, lost) = unsafe {
+        (
+            &raw mut (*books).seen,
+            &raw mut (*books).recorded,
+            &raw mut (*books).lost,
+        )
+    };
+    add_one(seen);
+    match record() {
+        Some(record) if emit(record) => add_one(recorded),
+        _ => add_one(lost),
+    }
+}
+
+/// Puts a record into the ring; false if there is no room.
+///
+/// The reader is on a timer. It is woken only when the ring fills faster than the timer expects.
+#[inline(always)]
+fn emit(record: RequestRecord) -> bool {
+    let Some(mut entry) = RING.reserve::<RequestRecord>(0) else {
+        return false;
+    };
+    entry.write(record);
+    let unread = RING.query(u64::from(BPF_RB_AVAIL_DATA));
+    let wake = if unread >= global(&WAKEUP_BYTES) {
+        BPF_RB_FORCE_WAKEUP
+    } else {
+        BPF_RB_NO_WAKEUP
+    };
+    entry.submit(u64::from(wake));
+    true
+}
+
+/// Adds one to this CPU's counter.
+///
+/// Atomic, because the exactness of the books must not rest on how a kernel keeps programs of one
+/// CPU from interrupting each other. Written out, because `AtomicU64` has no such operation on this
+/// target, and because only the form without a result exists before Linux 5.12.
+#[inline(always)]
+fn add_one(counter: *mut u64) {
+    // SAFETY: an aligned counter of this CPU's books.
+    unsafe {
+        asm!(
+            "lock *(u64 *)({counter} + 0) += {one}",
+            counter = in(reg) counter,
+            one = in(reg) 1_u64,
+            options(nostack),
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! The hash of a file handle, as the kernel's own tracepoints compute it.
+
+use crate::{
+    kernel::{Address, Window},
+    maps::HANDLES,
+};
+
+/// Words of `struct nfs_fh` that every handle is compared by at first: 46 bytes of handle.
+const SHORT: usize = 6;
+/// Words of the whole `struct nfs_fh`: a size of 2 bytes and up to 128 bytes of handle.
+const LONG: usize = 17;
+/// Handles remembered per CPU; a power of two.
+pub const SLOTS: usize = 128;
+
+/// A handle and its hash.
+///
+/// Read only by comparing all of it: bytes behind a shorter handle are garbage that merely makes
+/// the comparison fail more often.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Slot {
+    words: [u64; SHORT],
+    /// Odd while it is written. A program may be interrupted by another one of the same CPU.
+    version: u32,
+    crc: u32,
+}
+
+/// CRC-32 (IEEE) of the bytes of the `struct nfs_fh` at `handle`: `nfs_fhandle_hash` of the kernel.
+///
+/// A CRC costs more than all the rest of a record, so the last ones are remembered.
+#[inline(always)]
+pub fn hash(handle: Address) -> Option<u32> {
+    let mut window = Window::<SHORT>::EMPTY;
+    let view = window.fill(handle, 0)?;
+    let words = view.words();
+    let size = words[0] as u16;
+    if usize::from(size) > SHORT * 8 - 2 {
+        return long(handle, size);
+    }
+    // The address tells files apart well enough to choose a slot; structures lie 64 bytes apart.
+    let index = (handle.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57) as usize & (SLOTS - 1);
+    let slots = HANDLES.get_ptr_mut(0)?;
+    // SAFETY: this CPU's slots; other programs of this CPU may run in between, see `version`.
+    let slot = unsafe { &raw mut (*slots)[index] };
+    let version = load(unsafe { &raw const (*slot).version });
+    if version & 1 == 0 {
+        let mut same = true;
+        for (i, word) in words.iter().enumerate() {
+            same &= load(unsafe { &raw const (*slot).words[i] }) == *word;
+        }
+        let crc = load(unsafe { &raw const (*slot).crc });
+        if same && load(unsafe { &raw const (*slot).version }) == version {
+            return Some(crc);
+        }
+    }
+    let crc = crc32(words, size);
+    if version & 1 == 0 {
+        unsafe {
+            store(&raw mut (*slot).version, version.wrapping_add(1));
+            for (i, word) in words.iter().enumerate() {
+                store(&raw mut (*slot).words[i], *word);
+            }
+            store(&raw mut (*slot).crc, crc);
+            store(&raw mut (*slot).version, version.wrapping_add(2));
+        }
+    }
+    Some(crc)
+}
+
+#[inline(always)]
+fn load<T: Copy>(from: *const T) -> T {
+    unsafe { from.read_volatile() }
+}
+
+#[inline(always)]
+fn store<T>(to: *mut T, value: T) {
+    unsafe { to.write_volatile(value) }
+}
+
+#[inline(never)]
+fn long(handle: Address, size: u16) -> Option<u32> {
+    let mut window = Window::<LONG>::EMPTY;
+    Some(crc32(window.fill(handle, 0)?.words(), size))
+}
+
+/// Half a byte at a time: 16 entries instead of 256.
+static CRC32: [u32; 16] = {
+    let mut table = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        let mut crc = i as u32;
+        let mut bit = 0;
+        while bit < 4 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[i] = crc;
+        i += 1;
+    }
+    table
+};
+
+#[inline(always)]
+fn crc32<const WORDS: usize>(words: &[u64; WORDS], size: u16) -> u32 {
+    let mut crc = u32::MAX;
+    let mut left = u32::from(size);
+    let mut word = words[0] >> 16;
+    let mut bytes = 6;
+    let mut next = 1;
+    for _ in 0..WORDS * 8 - 2 {
+        if left == 0 {
+            break;
+        }
+        left -= 1;
+        crc ^= word as u32 & 0xff;
+        crc = crc >> 4 ^ CRC32[(crc & 15) as usize];
+        crc = crc >> 4 ^ CRC32[(crc & 15) as usize];
+        word >>= 8;
+        bytes -= 1;
+        if bytes == 0 && next < WORDS {
+            word = words[next];
+            next += 1;
+            bytes = 8;
+        }
+    }
+    !crc
+}

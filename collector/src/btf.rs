@@ -1,0 +1,154 @@
+//! BTF: where the members of the kernel's structures stand. The only module that knows it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use btf_rs::{Btf, BtfType, Type};
+
+/// A member of a structure: the structure, and the names on the way, with dots between them.
+pub type Name = (&'static str, &'static str);
+
+/// Where a member stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Bytes from the structure's begin.
+    pub offset: u32,
+    /// Size in bytes.
+    pub size: u32,
+}
+
+/// The members that were found.
+pub type Members = BTreeMap<Name, Member>;
+
+/// Modules whose types are looked at after those of the kernel proper.
+const MODULES: [&str; 2] = ["sunrpc", "nfs"];
+
+/// Why there is no BTF to read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the BTF in {}: {cause}", path.display())]
+pub struct BtfError {
+    path: PathBuf,
+    cause: String,
+}
+
+/// Looks for `names` in the BTF of the kernel and its modules below `root`; none if it has none.
+pub fn of_kernel(root: &Path, names: &[Name]) -> Result<Option<Members>, BtfError> {
+    let directory = root.join("sys/kernel/btf");
+    let Some(vmlinux) = read(&directory.join("vmlinux"))? else {
+        return Ok(None);
+    };
+    let mut members = find(&vmlinux, names);
+    for module in MODULES {
+        if members.len() == names.len() {
+            break;
+        }
+        let path = directory.join(module);
+        let Some(bytes) = bytes(&path)? else { continue };
+        let module = Btf::from_split_bytes(&bytes, &vmlinux).map_err(error(&path))?;
+        for (name, member) in find(&module, names) {
+            members.entry(name).or_insert(member);
+        }
+    }
+    Ok(Some(members))
+}
+
+/// Looks for `names` in a file of BTF.
+pub fn of_file(path: &Path, names: &[Name]) -> Result<Members, BtfError> {
+    match read(path)? {
+        Some(btf) => Ok(find(&btf, names)),
+        None => Err(error(path)(io::Error::from(io::ErrorKind::NotFound))),
+    }
+}
+
+fn error<E: ToString>(path: &Path) -> impl Fn(E) -> BtfError {
+    let path = path.to_path_buf();
+    move |cause| BtfError {
+        path: path.clone(),
+        cause: cause.to_string(),
+    }
+}
+
+fn bytes(path: &Path) -> Result<Option<Vec<u8>>, BtfError> {
+    match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).map_err(error(path)),
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Btf>, BtfError> {
+    let Some(bytes) = bytes(path)? else {
+        return Ok(None);
+    };
+    Btf::from_bytes(&bytes).map(Some).map_err(error(path))
+}
+
+fn find(btf: &Btf, names: &[Name]) -> Members {
+    names
+        .iter()
+        .filter_map(|name| Some((*name, member(btf, *name)?)))
+        .collect()
+}
+
+fn member(btf: &Btf, (structure, path): Name) -> Option<Member> {
+    let is_structure = |found: &Type| matches!(found, Type::Struct(_));
+    let mut at = btf
+        .resolve_types_by_name(structure)
+        .ok()?
+        .into_iter()
+        .find(is_structure)?;
+    let mut offset = 0;
+    for name in path.split('.') {
+        let (inside, member) = within(btf, &at, name)?;
+        offset += inside;
+        at = member;
+    }
+    Some(Member {
+        offset,
+        size: size(&at)?,
+    })
+}
+
+/// A member by its name, also where it stands in structures and unions without one.
+fn within(btf: &Btf, of: &Type, name: &str) -> Option<(u32, Type)> {
+    let (Type::Struct(of) | Type::Union(of)) = of else {
+        return None;
+    };
+    of.members.iter().find_map(|member| {
+        let offset = member.bit_offset() / 8;
+        let found = plain(btf, member)?;
+        match btf.resolve_name(member).ok()? {
+            own if own == name => Some((offset, found)),
+            own if own.is_empty() => {
+                let (inside, found) = within(btf, &found, name)?;
+                Some((offset + inside, found))
+            }
+            _ => None,
+        }
+    })
+}
+
+/// The type behind typedefs and qualifiers.
+fn plain(btf: &Btf, of: &dyn BtfType) -> Option<Type> {
+    let mut found = btf.resolve_chained_type(of).ok()?;
+    while matches!(
+        found,
+        Type::Typedef(_) | Type::Const(_) | Type::Volatile(_) | Type::TypeTag(_)
+    ) {
+        found = btf.resolve_chained_type(found.as_btf_type()?).ok()?;
+    }
+    Some(found)
+}
+
+fn size(of: &Type) -> Option<u32> {
+    let bytes = match of {
+        Type::Int(of) => of.size(),
+        Type::Struct(of) | Type::Union(of) => of.size(),
+        Type::Enum(of) => of.size(),
+        // 32-bit systems are not supported.
+        Type::Ptr(_) => 8,
+        _ => return None,
+    };
+    u32::try_from(bytes).ok()
+}
