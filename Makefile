@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit guest ebpf ebpf-check release deny setup python
+.PHONY: help demo test test-long lint unit guest ebpf ebpf-check kernel-facts release deny setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -44,6 +44,10 @@ ebpf:
 ## make ebpf-check  rebuild the kernel object and compare bytes, where the recorded toolchain can be had
 ebpf-check:
 	@collector-ebpf/build.sh check
+
+## make kernel-facts  renew what the tests know of the kernels: boots the four, or those of KERNELS="6.12 ..."
+kernel-facts: setup
+	@scripts/kernel-facts.sh $(KERNELS)
 
 ## make deny        licences, sources and bans of all dependencies
 deny: setup

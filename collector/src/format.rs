@@ -86,6 +86,29 @@ mod tests {
         assert_eq!(format.field("fake"), None);
     }
 
+    #[test]
+    fn fields_of_writes_stand_where_each_kernel_says() {
+        let field = |kernel: &str, name: &str| {
+            let event = "sys/kernel/tracing/events/nfs/nfs_writeback_done/format";
+            let path = format!(
+                "{}/tests/kernels/{kernel}/{event}",
+                env!("CARGO_MANIFEST_DIR")
+            );
+            let format = Format::parse(&std::fs::read(path).unwrap());
+            format.field(name).map(|f| (f.offset, f.size))
+        };
+        assert_eq!(field("5.10", "status"), Some((40, 4)));
+        assert_eq!(field("5.10", "error"), None);
+        assert_eq!(field("5.10", "stable"), Some((44, 4)));
+        assert_eq!(field("5.10", "verifier"), Some((48, 8)));
+        for kernel in ["6.1", "6.12", "newest"] {
+            assert_eq!(field(kernel, "status"), None, "{kernel}");
+            assert_eq!(field(kernel, "error"), Some((40, 4)), "{kernel}");
+            assert_eq!(field(kernel, "stable"), Some((48, 8)), "{kernel}");
+            assert_eq!(field(kernel, "verifier"), Some((56, 8)), "{kernel}");
+        }
+    }
+
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {

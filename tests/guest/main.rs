@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 mod errors;
+mod facts;
 mod latency;
 mod lifecycle;
 mod modules;

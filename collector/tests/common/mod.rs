@@ -1,0 +1,17 @@
+//! What is kept of kernels in `tests/kernels/`; `make kernel-facts` renews it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The kernels by the names of their directories; each has files as below `/`.
+pub fn kernels() -> Vec<(String, PathBuf)> {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
+    let mut kernels: Vec<_> = fs::read_dir(all)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
+        .collect();
+    kernels.sort();
+    assert!(kernels.len() >= 4, "{kernels:?}");
+    kernels
+}

@@ -1,0 +1,232 @@
+//! Planning on the facts of kernels that are not running.
+#![allow(clippy::unwrap_used)] // Helpers of tests, too.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::kernels;
+use trackiops_collector::{KernelFacts, plan};
+use trackiops_schemas::ring::{DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets};
+
+/// Names and sizes in bytes.
+type Fields = &'static [(&'static str, u32)];
+
+/// Every field that is read, by category and event.
+const FIELDS: [(&str, Fields); 6] = [
+    ("nfs:nfs_initiate_read", &[("dev", 4), ("fileid", 8)]),
+    ("nfs:nfs_initiate_write", &[("dev", 4), ("fileid", 8)]),
+    ("sunrpc:rpc_task_begin", &[("task_id", 4), ("client_id", 4)]),
+    ("sunrpc:rpc_task_end", &[("task_id", 4), ("client_id", 4)]),
+    (
+        "nfs:nfs_readpage_done",
+        &[
+            ("dev", 4),
+            ("fhandle", 4),
+            ("fileid", 8),
+            ("offset", 8),
+            ("arg_count", 4),
+            ("res_count", 4),
+            ("error", 4),
+            ("eof", 1),
+        ],
+    ),
+    (
+        "nfs:nfs_writeback_done",
+        &[
+            ("dev", 4),
+            ("fhandle", 4),
+            ("fileid", 8),
+            ("offset", 8),
+            ("arg_count", 4),
+            ("res_count", 4),
+            ("error", 4),
+        ],
+    ),
+];
+
+/// As the `format` files of that kernel say, read by a person.
+fn expected(kernel: &str) -> TracepointOffsets {
+    match kernel {
+        // What moved so far (`stable` and `verifier` of writes) stands behind all that is read.
+        "5.10" | "6.1" | "6.12" | "newest" => {
+            let initiate = InitiateOffsets { dev: 8, fileid: 16 };
+            let task = TaskOffsets {
+                task_id: 8,
+                client_id: 12,
+            };
+            let read_done = DoneOffsets {
+                dev: 8,
+                fhandle: 12,
+                fileid: 16,
+                offset: 24,
+                arg_count: 32,
+                res_count: 36,
+                error: 44,
+                eof: 40,
+            };
+            TracepointOffsets {
+                initiate_read: initiate,
+                initiate_write: initiate,
+                task_begin: task,
+                task_end: task,
+                read_done,
+                write_done: DoneOffsets {
+                    error: 40,
+                    eof: 0,
+                    ..read_done
+                },
+            }
+        }
+        _ => panic!("write down here what the format files of {kernel} say"),
+    }
+}
+
+/// The name of the field with the errno of a completed request.
+fn error_field(kernel: &str) -> &'static str {
+    if kernel == "5.10" { "status" } else { "error" }
+}
+
+#[test]
+fn each_kernel_is_planned_from_its_own_description() {
+    for (kernel, root) in kernels() {
+        let facts = KernelFacts::read_in(&root);
+        assert_eq!(facts.formats.len(), FIELDS.len(), "{kernel}");
+        let plan = plan(&facts).unwrap_or_else(|e| panic!("{kernel}: {e}"));
+        assert_eq!(plan.offsets, expected(&kernel), "{kernel}");
+    }
+}
+
+#[test]
+fn the_kernels_are_those_of_their_names() {
+    for (kernel, root) in kernels() {
+        let release = KernelFacts::read_in(&root).release;
+        let version = fs::read_to_string(root.join("proc/version")).unwrap();
+        assert!(
+            kernel == "newest" || release.starts_with(&format!("{kernel}.")),
+            "{kernel}: {release}"
+        );
+        assert!(version.contains(&release), "{kernel}: {version}");
+    }
+}
+
+#[test]
+fn a_field_of_another_size_is_refused_in_one_sentence() {
+    for (kernel, root) in kernels() {
+        let facts = KernelFacts::read_in(&root);
+        for (event, fields) in FIELDS {
+            let (_, event) = event.split_once(':').unwrap();
+            for (field, size) in fields {
+                let mut odd = facts.clone();
+                let name = match *field {
+                    "error" => error_field(&kernel),
+                    name => name,
+                };
+                let text = odd.formats.get_mut(event).unwrap();
+                *text = resized(&String::from_utf8_lossy(text), name, *size).into_bytes();
+                assert_eq!(
+                    plan(&odd).unwrap_err().to_string(),
+                    format!(
+                        "Linux {} describes the tracepoint `{event}` without a usable field `{field}` of {size} bytes",
+                        facts.release
+                    )
+                );
+            }
+        }
+    }
+}
+
+/// The text with that field one byte shorter than `size`.
+fn resized(text: &str, field: &str, size: u32) -> String {
+    let mut found = 0;
+    let line = |line: &str| {
+        if line.contains(&format!(" {field};\t")) {
+            found += 1;
+            line.replace(&format!("size:{size};"), &format!("size:{};", size - 1)) + "\n"
+        } else {
+            line.to_owned() + "\n"
+        }
+    };
+    let text = text.lines().map(line).collect();
+    assert_eq!(found, 1, "{field} in {text}");
+    text
+}
+
+#[test]
+fn a_missing_tracepoint_is_said_in_one_sentence() {
+    for (kernel, root) in kernels() {
+        for (event, _) in FIELDS {
+            let said = said(&root, |copy| {
+                let events = copy.join("sys/kernel/tracing/events");
+                fs::remove_file(events.join(event.replace(':', "/")).join("format")).unwrap();
+            });
+            let named = format!("has no tracepoint `{event}`");
+            assert!(said.contains(&named), "{kernel}: {said}");
+        }
+    }
+}
+
+#[test]
+fn what_else_is_missing_is_said_by_its_own_sentence() {
+    for (kernel, root) in kernels() {
+        let assert_says = |sentence: &str, change: fn(&Path)| {
+            let said = said(&root, change);
+            assert!(said.contains(sentence), "{kernel}: {said}");
+        };
+        assert_says("the NFS client is not loaded", |copy| {
+            fs::write(copy.join("proc/filesystems"), "nodev\ttracefs\n").unwrap();
+            fs::remove_dir_all(copy.join("sys/kernel/tracing/events/nfs")).unwrap();
+        });
+        assert_says("tracefs is not mounted", |copy| {
+            fs::remove_dir_all(copy.join("sys/kernel/tracing")).unwrap();
+        });
+        assert_says("was built without event tracing", |copy| {
+            fs::write(copy.join("proc/filesystems"), "nodev\tnfs\n").unwrap();
+            fs::remove_dir_all(copy.join("sys/kernel/tracing")).unwrap();
+        });
+        assert_says("the kernel is locked down", |copy| {
+            let lockdown = copy.join("sys/kernel/security/lockdown");
+            fs::write(lockdown, "none integrity [confidentiality]\n").unwrap();
+        });
+    }
+}
+
+#[test]
+fn tracefs_below_debugfs_will_do() {
+    for (kernel, root) in kernels() {
+        let facts = changed(&root, |copy| {
+            fs::create_dir(copy.join("sys/kernel/debug")).unwrap();
+            let from = copy.join("sys/kernel/tracing");
+            fs::rename(from, copy.join("sys/kernel/debug/tracing")).unwrap();
+        });
+        assert!(plan(&facts).is_ok(), "{kernel}");
+    }
+}
+
+/// What planning says of a changed copy.
+fn said(root: &Path, change: impl FnOnce(&Path)) -> String {
+    let said = plan(&changed(root, change)).unwrap_err().to_string();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said
+}
+
+fn changed(root: &Path, change: impl FnOnce(&Path)) -> KernelFacts {
+    let copy = tempfile::tempdir().unwrap();
+    copy_tree(root, copy.path());
+    change(copy.path());
+    KernelFacts::read_in(copy.path())
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir(&target).unwrap();
+            copy_tree(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Boots each kernel (those named, or the four of the tests) and renews what is kept of it in the repository.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+new=$(mktemp -d)
+trap 'rm -rf "$new"' EXIT
+
+[ $# -gt 0 ] || set -- 5.10 6.1 6.12 newest
+for kernel; do
+    kept=collector/tests/kernels/$kernel
+    # What is kept stays when the guest fails.
+    rm -rf "${new:?}"/*
+    cargo vm run --kernel "$kernel" --out "$new" --add tests/python/btf_extract.py tests/guest/scripts/facts.sh
+    rm -rf "$kept"
+    mkdir -p "$kept"
+    cp -r "$new"/. "$kept"
+done

@@ -1,0 +1,45 @@
+# Keeps what the product reads, or will read, of the running kernel, below $OUT as below the root.
+# Needs btf_extract.py beside it. What would differ from boot to boot is left out or made the same.
+set -euo pipefail
+
+EVENTS=(
+    nfs/nfs_initiate_{read,write,commit} nfs/nfs_{readpage,writeback,commit}_done nfs/nfs_readpage_short
+    sunrpc/rpc_task_{begin,call_done,end} sunrpc/rpc_stats_latency
+)
+TYPES=(
+    # A request: its RPC, its transfer, its pages.
+    rpc_task rpc_rqst rpc_clnt rpc_xprt rpc_procinfo rpc_message
+    nfs_pgio_{header,args,res} nfs_commit_data nfs_page page folio
+    # Its file, and its name.
+    nfs_fh nfs_inode nfs_server nfs_client nfs_open_context nfs_lock_context
+    inode super_block dentry qstr file
+    # Who asked for it.
+    cred kuid_t mem_cgroup obj_cgroup cgroup_subsys_state cgroup kernfs_node
+    # The arguments of raw tracepoints.
+    btf_trace_nfs_initiate_{read,write,commit} btf_trace_nfs_{readpage,writeback}_done
+    btf_trace_rpc_{task_begin,task_end,stats_latency}
+)
+
+# keep PATH...: files of /proc and /sys, whose size is not known before they are read.
+keep() {
+    local path
+    for path; do
+        mkdir -p "$OUT/$(dirname "$path")"
+        cat "/$path" >"$OUT/$path"
+    done
+}
+
+mountpoint -q /sys/kernel/security || mount -t securityfs securityfs /sys/kernel/security
+keep proc/version proc/sys/kernel/osrelease sys/kernel/security/lockdown
+# The others come from the guest and the order in which it loads modules.
+grep -Ew 'tracefs|nfs|nfs4' /proc/filesystems >"$OUT/proc/filesystems"
+
+for event in "${EVENTS[@]}"; do
+    format=sys/kernel/tracing/events/$event/format
+    [ ! -e "/$format" ] || keep "$format"
+done
+# Events are numbered in the order in which modules are loaded.
+find "$OUT/sys/kernel/tracing" -name format -exec sed -i 's/^ID: .*/ID: 0/' {} +
+
+mkdir "$OUT/sys/kernel/btf"
+python3 /work/btf_extract.py /sys/kernel/btf "$OUT/sys/kernel/btf" nfs,nfsv4,sunrpc "${TYPES[@]}"
