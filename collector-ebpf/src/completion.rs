@@ -3,33 +3,39 @@
 use core::arch::asm;
 
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
-use trackiops_schemas::ring::RequestRecord;
+use trackiops_schemas::ring::{Books, RequestRecord};
 
 use crate::{
     kernel::global,
     maps::{BOOKS, RING, WAKEUP_BYTES},
 };
 
-/// Counts a completed request and puts the record that `record` makes of it into the ring.
+/// A completed request, which has been counted as seen.
 ///
-/// Counted as seen before anything else, so that `recorded + lost <= seen` at every instant.
-#[inline(always)]
-pub fn complete(record: impl FnOnce() -> Option<RequestRecord>) {
-    let Some(books) = BOOKS.get_ptr_mut(0) else {
-        return;
-    };
-    // SAFETY: this CPU's element, which exists for as long as the program runs.
-    let (seen, recorded, lost) = unsafe {
-        (
-            &raw mut (*books).seen,
-            &raw mut (*books).recorded,
-            &raw mut (*books).lost,
-        )
-    };
-    add_one(seen);
-    match record() {
-        Some(record) if emit(record) => add_one(recorded),
-        _ => add_one(lost),
+/// That comes before anything else, so that `recorded + lost <= seen` at every instant.
+pub struct Completion {
+    books: *mut Books,
+}
+
+impl Completion {
+    #[inline(always)]
+    pub fn seen() -> Option<Self> {
+        let books = BOOKS.get_ptr_mut(0)?;
+        // SAFETY: this CPU's element, which exists for as long as the program runs.
+        add_one(unsafe { &raw mut (*books).seen });
+        Some(Self { books })
+    }
+
+    /// Puts its record, if it could be made, into the ring, and both into the books.
+    #[inline(always)]
+    pub fn record(self, record: Option<RequestRecord>) {
+        // SAFETY: as above.
+        let (recorded, lost) =
+            unsafe { (&raw mut (*self.books).recorded, &raw mut (*self.books).lost) };
+        match record {
+            Some(record) if emit(record) => add_one(recorded),
+            _ => add_one(lost),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use aya_ebpf::programs::RawTracePointContext;
 use trackiops_schemas::ring::{DirectOffsets, RequestRecord, flags};
 
 use crate::{
-    completion::complete,
+    completion::Completion,
     handle,
     kernel::{Address, Window, global, now_ns},
     maps::DIRECT,
@@ -13,8 +13,11 @@ use crate::{
 /// `nfs_readpage_done(task, hdr)` and `nfs_writeback_done(task, hdr)`.
 #[inline(always)]
 pub fn done(ctx: &RawTracePointContext, direction: u32) {
+    let Some(completion) = Completion::seen() else {
+        return;
+    };
     let (task, header) = (Address(ctx.arg(0)), Address(ctx.arg(1)));
-    complete(|| completed(task, header, &DIRECT, direction));
+    completion.record(completed(task, header, &DIRECT, direction));
 }
 
 /// Each structure is read in one piece, in a function of its own: the pieces then share the little

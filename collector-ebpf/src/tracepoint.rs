@@ -4,7 +4,7 @@ use aya_ebpf::{EbpfContext as _, helpers::bpf_get_current_pid_tgid, programs::Tr
 use trackiops_schemas::ring::{DoneOffsets, InitiateOffsets, RequestRecord, TaskOffsets, flags};
 
 use crate::{
-    completion::complete,
+    completion::Completion,
     kernel::{Address, View, Window, now_ns},
     maps::{Initiated, LINK_END, LINK_INIT, NO_TASK, TaskKey, WAITING, Waiting},
 };
@@ -95,7 +95,9 @@ pub fn task_end(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
 /// `nfs_readpage_done` and `nfs_writeback_done`.
 #[inline(always)]
 pub fn done(ctx: &TracePointContext, offsets: &'static DoneOffsets, direction: u32) {
-    complete(|| completed(ctx, offsets, direction));
+    if let Some(completion) = Completion::seen() {
+        completion.record(completed(ctx, offsets, direction));
+    }
 }
 
 /// The record of the request, taken out of the maps.

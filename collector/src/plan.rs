@@ -192,7 +192,7 @@ fn direct(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported> {
         header_handle,
         header_offset: offset("nfs_pgio_header", "args.offset", &[8])?,
         header_asked: offset("nfs_pgio_header", "args.count", &[4])?,
-        header_done: offset("nfs_pgio_header", "res.count", &[4])?,
+        header_done: offset("nfs_pgio_header", "res.count", &[4, 8])?,
         header_eof: offset("nfs_pgio_header", "res.eof", &[1, 4])?,
         inode_window: inode_superblock.min(inode_number),
         inode_superblock,
