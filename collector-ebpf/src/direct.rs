@@ -1,23 +1,84 @@
 //! The direct engine: a request is read from its own structures when it completes.
 
-use aya_ebpf::programs::RawTracePointContext;
+use aya_ebpf::{helpers::bpf_get_current_pid_tgid, programs::RawTracePointContext};
 use trackiops_schemas::ring::{DirectOffsets, RequestRecord, flags};
 
 use crate::{
     completion::Completion,
     handle,
     kernel::{Address, Window, global, now_ns},
-    maps::DIRECT,
+    maps::{DIRECT, MARKS, TANDEM},
 };
 
 /// `nfs_readpage_done(task, hdr)` and `nfs_writeback_done(task, hdr)`.
 #[inline(always)]
 pub fn done(ctx: &RawTracePointContext, direction: u32) {
-    let Some(completion) = Completion::seen() else {
-        return;
-    };
-    let (task, header) = (Address(ctx.arg(0)), Address(ctx.arg(1)));
-    completion.record(completed(task, header, &DIRECT, direction));
+    let request = Request::of(ctx);
+    if global(&TANDEM) != 0 {
+        request.leave_mark();
+    }
+    request.account(direction);
+}
+
+/// The second program on the same tracepoint. It does the work when the kernel has skipped the first.
+///
+/// Where tracepoints may be preempted, another request can complete on this CPU in the middle of a
+/// program, and the kernel does not let a program interrupt itself. Both run on the thread that
+/// completes the request, and a thread completes one at a time: the first leaves its mark there.
+#[inline(always)]
+pub fn done_unless_marked(ctx: &RawTracePointContext, direction: u32) {
+    let request = Request::of(ctx);
+    if !request.is_marked() {
+        request.account(direction);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Request {
+    task: Address,
+    header: Address,
+}
+
+impl Request {
+    #[inline(always)]
+    fn of(ctx: &RawTracePointContext) -> Self {
+        Self {
+            task: Address(ctx.arg(0)),
+            header: Address(ctx.arg(1)),
+        }
+    }
+
+    #[inline(always)]
+    fn account(self, direction: u32) {
+        if let Some(completion) = Completion::seen() {
+            completion.record(completed(self.task, self.header, &DIRECT, direction));
+        }
+    }
+
+    /// Distinct for the attempts that one thread completes in turn, although the memory of a
+    /// header is used again at once.
+    #[inline(always)]
+    fn mark(self) -> Option<u64> {
+        Some(self.header.0 ^ self.task.field::<u64>(&DIRECT.task_start)?)
+    }
+
+    #[inline(always)]
+    fn leave_mark(self) {
+        let Some(mark) = self.mark() else { return };
+        let thread = bpf_get_current_pid_tgid() as u32;
+        match MARKS.get_ptr_mut(thread) {
+            // SAFETY: a map value; only its own thread writes it.
+            Some(last) => unsafe { *last = mark },
+            None => drop(MARKS.insert(thread, mark, 0)),
+        }
+    }
+
+    #[inline(always)]
+    fn is_marked(self) -> bool {
+        let last = MARKS.get_ptr(bpf_get_current_pid_tgid() as u32);
+        // SAFETY: a map value; only this thread writes it.
+        last.is_some_and(|last| self.mark() == Some(unsafe { *last }))
+    }
 }
 
 /// Each structure is read in one piece, in a function of its own: the pieces then share the little

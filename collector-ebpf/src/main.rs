@@ -70,6 +70,16 @@ mod programs {
     pub fn direct_write_done(ctx: RawTracePointContext) {
         direct::done(&ctx, flags::WRITE);
     }
+
+    #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
+    pub fn tandem_read_done(ctx: RawTracePointContext) {
+        direct::done_unless_marked(&ctx, READ);
+    }
+
+    #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
+    pub fn tandem_write_done(ctx: RawTracePointContext) {
+        direct::done_unless_marked(&ctx, flags::WRITE);
+    }
 }
 
 /// The helpers are offered to GPL-compatible programs only.

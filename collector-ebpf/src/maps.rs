@@ -60,6 +60,10 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
     superblock_dev: 0,
 };
 
+/// Whether a second program of the direct engine watches the first one: 1, or 0 for no.
+#[unsafe(no_mangle)]
+pub static TANDEM: u32 = 0;
+
 /// Unread bytes in [`RING`] from which on a record wakes the reader; userspace may set it.
 #[unsafe(no_mangle)]
 pub static WAKEUP_BYTES: u64 = 4 << 20;
@@ -126,6 +130,10 @@ pub static LINK_INIT: LruHashMap<u32, Initiated> = LruHashMap::with_max_entries(
 /// By thread: the RPC task that has just ended on it, [`NO_TASK`] for none. Emptied, not deleted.
 #[map]
 pub static LINK_END: LruHashMap<u32, TaskKey> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
+
+/// By thread: what the direct engine's first program saw last there. Like `LINK_END`.
+#[map]
+pub static MARKS: LruHashMap<u32, u64> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
 
 /// `client_id << 32 | task_id`. Task ids alone repeat: from Linux 5.16 on each RPC client counts
 /// its own, in 16 bits.

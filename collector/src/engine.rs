@@ -6,7 +6,7 @@ use aya::programs::{ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::ring::{
     BOOKS_MAP, Books, DIRECT_GLOBAL, DirectOffsets, DoneOffsets, InitiateOffsets, OFFSETS_GLOBAL,
-    RING_MAP, TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL,
+    RING_MAP, TANDEM_GLOBAL, TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL,
 };
 
 use crate::facts::TRACEPOINTS;
@@ -24,6 +24,12 @@ const WAKEUP_BYTES: u64 = RING_BYTES as u64 / 4;
 const DIRECT_PROGRAMS: [(&str, &str); 2] = [
     ("direct_read_done", "nfs_readpage_done"),
     ("direct_write_done", "nfs_writeback_done"),
+];
+
+/// The programs that watch them.
+const TANDEM_PROGRAMS: [(&str, &str); 2] = [
+    ("tandem_read_done", "nfs_readpage_done"),
+    ("tandem_write_done", "nfs_writeback_done"),
 ];
 
 /// Why the kernel side could not be started.
@@ -81,9 +87,10 @@ impl Engine {
         let mut loader = EbpfLoader::new();
         let (tracepoint, direct);
         match &plan.programs {
-            Programs::Direct(offsets) => {
+            Programs::Direct { offsets, tandem } => {
                 direct = direct_words(offsets);
                 loader.override_global(DIRECT_GLOBAL, direct.as_slice(), true);
+                loader.override_global(TANDEM_GLOBAL, if *tandem { &1_u32 } else { &0_u32 }, true);
                 // The other engine's maps are in the object, too.
                 for map in ["WAITING", "LINK_INIT", "LINK_END"] {
                     loader.map_max_entries(map, 1);
@@ -113,8 +120,12 @@ impl Engine {
             source,
         })?;
         match &plan.programs {
-            Programs::Direct(_) => {
+            Programs::Direct { tandem, .. } => {
                 for (program, event) in DIRECT_PROGRAMS {
+                    attach_raw(&mut programs, program, event)?;
+                }
+                // After the others: programs of a tracepoint run in the order in which they came.
+                for (program, event) in TANDEM_PROGRAMS.into_iter().filter(|_| *tandem) {
                     attach_raw(&mut programs, program, event)?;
                 }
             }

@@ -26,7 +26,12 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Programs {
     /// The direct engine.
-    Direct(DirectOffsets),
+    Direct {
+        /// Where the members stand.
+        offsets: DirectOffsets,
+        /// Whether a second program makes up for runs of the first that the kernel skips.
+        tandem: bool,
+    },
     /// The tracepoint engine.
     Tracepoint(TracepointOffsets),
 }
@@ -150,17 +155,17 @@ pub fn plan(facts: &KernelFacts, choice: Choice) -> Result<Plan, Unsupported> {
         return Err(Unsupported::NfsNotLoaded);
     }
     let (programs, fallback) = match choice {
-        Choice::Direct => (Programs::Direct(direct(facts)?), None),
+        Choice::Direct => (direct(facts)?, None),
         Choice::Tracepoint => (Programs::Tracepoint(tracepoints(facts)?), None),
         Choice::Auto => match direct(facts) {
-            Ok(offsets) => (Programs::Direct(offsets), None),
+            Ok(programs) => (programs, None),
             Err(why) => (Programs::Tracepoint(tracepoints(facts)?), Some(why)),
         },
     };
     Ok(Plan { programs, fallback })
 }
 
-fn direct(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported> {
+fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
     let Some(members) = &facts.members else {
         return Err(Unsupported::NoBtf(facts.release.clone()));
     };
@@ -182,7 +187,7 @@ fn direct(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported> {
     let header_handle = offset("nfs_pgio_header", "args.fh", &[8])?;
     let inode_superblock = offset("inode", "i_sb", &[8])?;
     let inode_number = offset("inode", "i_ino", &[8])?;
-    Ok(DirectOffsets {
+    let offsets = DirectOffsets {
         task_window: task_start,
         task_start,
         task_owner: offset("rpc_task", "tk_owner", &[4])?,
@@ -198,7 +203,21 @@ fn direct(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported> {
         inode_superblock,
         inode_number,
         superblock_dev: offset("super_block", "s_dev", &[4])?,
+    };
+    Ok(Programs::Direct {
+        offsets,
+        tandem: tracepoints_may_be_preempted(&facts.release),
     })
+}
+
+/// From Linux 6.19 on tracepoints are guarded by SRCU instead of by disabling preemption.
+fn tracepoints_may_be_preempted(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (6_u32, 19_u32),
+        // A second program too many costs little, one too few costs requests.
+        _ => true,
+    }
 }
 
 fn tracepoints(facts: &KernelFacts) -> Result<TracepointOffsets, Unsupported> {

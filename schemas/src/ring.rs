@@ -287,6 +287,8 @@ const _: () = assert!(size_of::<Books>() == 24);
 pub const OFFSETS_GLOBAL: &str = "OFFSETS";
 /// Name of the global that holds [`DirectOffsets`].
 pub const DIRECT_GLOBAL: &str = "DIRECT";
+/// Name of the global (`u32`): whether the direct engine runs in tandem.
+pub const TANDEM_GLOBAL: &str = "TANDEM";
 /// Name of the global (`u64`): bytes of unread data in the ring from which on the reader is woken.
 pub const WAKEUP_BYTES_GLOBAL: &str = "WAKEUP_BYTES";
 /// Name of the ring buffer map.
