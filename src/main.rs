@@ -1,5 +1,6 @@
 //! The command line of TrackIOps.
 
+mod doctor;
 mod query;
 mod record;
 
@@ -22,6 +23,8 @@ struct Cli {
 enum Command {
     /// Record NFS requests of this client into a store, until told to stop
     Record(record::Args),
+    /// Say what this kernel has, what would be used, and what is missing
+    Doctor(doctor::Args),
     /// Ask a store what files did
     Query(query::Args),
 }
@@ -29,6 +32,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Record(args) => record::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Query(args) => query::run(args),
     };
     result.unwrap_or_else(|error| {

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
-use trackiops_collector::{BtfError, Choice, KernelFacts, Plan, Recorder, Unsupported, plan};
+use trackiops_collector::{BtfError, Choice, KernelFacts, Recorder, Unsupported, plan};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, StoreError, Writer};
@@ -105,7 +105,8 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 pub fn run(args: Args) -> Result<ExitCode> {
     let finest = args.granularity.finest();
     // What can never be recorded here is said before a store is made.
-    let known = match planned(args.engine, args.btf.as_deref())? {
+    let btf = args.btf.as_deref();
+    let known = match plan(&facts(btf)?, args.engine.into()) {
         Err(Unsupported::NfsNotLoaded) if args.wait => None,
         planned => Some(planned?),
     };
@@ -138,7 +139,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
                         eprintln!("stopped: the NFS client was not loaded");
                         return Ok(ExitCode::SUCCESS);
                     }
-                    () = nfs_client_loaded() => planned(args.engine, args.btf.as_deref())??,
+                    () = nfs_client_loaded() => plan(&facts(btf)?, args.engine.into())?,
                 }
             }
         };
@@ -164,21 +165,25 @@ pub fn run(args: Args) -> Result<ExitCode> {
         stored?;
         let totals = totals?;
         let (seen, lost) = (totals.books.seen, totals.books.lost);
+        let missed = match totals.missed {
+            0 => String::new(),
+            missed => format!(", up to {missed} missed"),
+        };
         eprintln!(
-            "stopped: {seen} requests seen, {} recorded, {lost} lost",
+            "stopped: {seen} requests seen, {} recorded, {lost} lost{missed}",
             totals.read
         );
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// Looks at the kernel and decides what to load, or what is missing.
-fn planned(engine: Engine, btf: Option<&Path>) -> Result<Result<Plan, Unsupported>, BtfError> {
-    let mut facts = KernelFacts::gather()?;
-    if let Some(file) = btf {
-        facts = facts.with_btf(file)?;
+/// What is known of the kernel, with the BTF of a file in place of its own if one is given.
+pub fn facts(btf: Option<&Path>) -> Result<KernelFacts, BtfError> {
+    let facts = KernelFacts::gather();
+    match btf {
+        Some(file) => facts.with_btf(file),
+        None => Ok(facts),
     }
-    Ok(plan(&facts, engine.into()))
 }
 
 async fn nfs_client_loaded() {

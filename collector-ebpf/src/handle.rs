@@ -91,7 +91,11 @@ static CRC32: [u32; 16] = {
         let mut crc = i as u32;
         let mut bit = 0;
         while bit < 4 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+            crc = if crc & 1 == 1 {
+                crc >> 1 ^ 0xedb8_8320
+            } else {
+                crc >> 1
+            };
             bit += 1;
         }
         table[i] = crc;

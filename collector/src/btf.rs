@@ -26,62 +26,65 @@ pub type Members = BTreeMap<Name, Member>;
 const MODULES: [&str; 2] = ["sunrpc", "nfs"];
 
 /// Why there is no BTF to read.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read the BTF in {}: {cause}", path.display())]
-pub struct BtfError {
-    path: PathBuf,
-    cause: String,
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BtfError {
+    /// There is no such file.
+    #[error("there is no BTF at {}", .0.display())]
+    Absent(PathBuf),
+    /// The file is not what it should be.
+    #[error("cannot read the BTF in {}: {cause}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
 }
 
-/// Looks for `names` in the BTF of the kernel and its modules below `root`; none if it has none.
-pub fn of_kernel(root: &Path, names: &[Name]) -> Result<Option<Members>, BtfError> {
+/// Looks for `names` in the BTF of the kernel and its modules below `root`.
+pub fn of_kernel(root: &Path, names: &[Name]) -> Result<Members, BtfError> {
     let directory = root.join("sys/kernel/btf");
-    let Some(vmlinux) = read(&directory.join("vmlinux"))? else {
-        return Ok(None);
-    };
+    let vmlinux = read(&directory.join("vmlinux"))?;
     let mut members = find(&vmlinux, names);
     for module in MODULES {
         if members.len() == names.len() {
             break;
         }
         let path = directory.join(module);
-        let Some(bytes) = bytes(&path)? else { continue };
-        let module = Btf::from_split_bytes(&bytes, &vmlinux).map_err(error(&path))?;
+        let bytes = match bytes(&path) {
+            Err(BtfError::Absent(_)) => continue,
+            read => read?,
+        };
+        let module = Btf::from_split_bytes(&bytes, &vmlinux).map_err(unreadable(&path))?;
         for (name, member) in find(&module, names) {
             members.entry(name).or_insert(member);
         }
     }
-    Ok(Some(members))
+    Ok(members)
 }
 
 /// Looks for `names` in a file of BTF.
 pub fn of_file(path: &Path, names: &[Name]) -> Result<Members, BtfError> {
-    match read(path)? {
-        Some(btf) => Ok(find(&btf, names)),
-        None => Err(error(path)(io::Error::from(io::ErrorKind::NotFound))),
-    }
+    Ok(find(&read(path)?, names))
 }
 
-fn error<E: ToString>(path: &Path) -> impl Fn(E) -> BtfError {
+fn unreadable<E: ToString>(path: &Path) -> impl Fn(E) -> BtfError {
     let path = path.to_path_buf();
-    move |cause| BtfError {
+    move |cause| BtfError::Unreadable {
         path: path.clone(),
         cause: cause.to_string(),
     }
 }
 
-fn bytes(path: &Path) -> Result<Option<Vec<u8>>, BtfError> {
-    match fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        read => read.map(Some).map_err(error(path)),
-    }
+fn bytes(path: &Path) -> Result<Vec<u8>, BtfError> {
+    fs::read(path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => BtfError::Absent(path.to_path_buf()),
+        _ => unreadable(path)(e),
+    })
 }
 
-fn read(path: &Path) -> Result<Option<Btf>, BtfError> {
-    let Some(bytes) = bytes(path)? else {
-        return Ok(None);
-    };
-    Btf::from_bytes(&bytes).map(Some).map_err(error(path))
+fn read(path: &Path) -> Result<Btf, BtfError> {
+    Btf::from_bytes(&bytes(path)?).map_err(unreadable(path))
 }
 
 fn find(btf: &Btf, names: &[Name]) -> Members {

@@ -80,38 +80,44 @@ pub struct KernelFacts {
     pub nfs_client: bool,
     /// Contents of the `format` files of those [`TRACEPOINTS`] that exist, by event.
     pub formats: BTreeMap<String, Vec<u8>>,
-    /// Those [`MEMBERS`] that the kernel's BTF describes; none where it has no BTF.
-    pub members: Option<Members>,
+    /// Those [`MEMBERS`] that the kernel's BTF describes.
+    pub members: Result<Members, BtfError>,
 }
 
 impl KernelFacts {
+    /// How many members of kernel structures the direct engine reads.
+    pub const MEMBERS: usize = MEMBERS.len();
+
     /// Looks at the running kernel.
-    pub fn gather() -> Result<Self, BtfError> {
+    pub fn gather() -> Self {
         let may_use_bpf = may_use_bpf();
-        Ok(Self {
+        Self {
             may_use_bpf,
             // A probe that fails otherwise than by saying no leaves the answer to loading.
             ring_buffer: !may_use_bpf
                 || aya::sys::is_map_supported(MapType::RingBuf).unwrap_or(true),
-            ..Self::read_in(Path::new("/"))?
-        })
+            ..Self::read_in(Path::new("/"))
+        }
     }
 
     /// With the BTF of a file in place of the kernel's own.
     pub fn with_btf(self, file: &Path) -> Result<Self, BtfError> {
-        let members = Some(btf::of_file(file, &MEMBERS)?);
-        Ok(Self { members, ..self })
+        let members = btf::of_file(file, &MEMBERS)?;
+        Ok(Self {
+            members: Ok(members),
+            ..self
+        })
     }
 
     /// What the kernel's files below `root` say: "/" for the running kernel, or a directory where
     /// those of another one were kept. Rights and map types are in no file; they are taken to be there.
-    pub fn read_in(root: &Path) -> Result<Self, BtfError> {
+    pub fn read_in(root: &Path) -> Self {
         let tracefs = find_tracefs(root);
         let formats = match &tracefs {
             Tracefs::At(path) => read_formats(path),
             _ => BTreeMap::new(),
         };
-        Ok(Self {
+        Self {
             release: read_release(root),
             may_use_bpf: true,
             tracefs,
@@ -119,8 +125,8 @@ impl KernelFacts {
             lockdown: read_lockdown(root),
             nfs_client: knows_file_system(root, "nfs"),
             formats,
-            members: btf::of_kernel(root, &MEMBERS)?,
-        })
+            members: btf::of_kernel(root, &MEMBERS),
+        }
     }
 
     /// Whether the NFS client is loaded or built in. Cheap enough to be asked ten times a second.

@@ -7,6 +7,7 @@ use trackiops_schemas::ring::{
     DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
 };
 
+use crate::btf::BtfError;
 use crate::facts::{KernelFacts, Lockdown, TRACEPOINTS, Tracefs};
 use crate::format::Format;
 
@@ -94,12 +95,12 @@ pub enum Unsupported {
     /// The kernel is older than 5.8.
     #[error("Linux {0} has no BPF ring buffer: trackiops needs Linux 5.8 or newer")]
     NoRingBuffer(String),
-    /// Neither the kernel nor a file describes the kernel's types.
+    /// Nothing describes the kernel's types.
     #[error(
-        "Linux {0} has no BTF (/sys/kernel/btf/vmlinux), which the direct engine needs: \
-         name a file that has it with --btf, or use --engine tracepoint"
+        "{0}, and the direct engine needs it: \
+         name a file that has this kernel's BTF with --btf, or use --engine tracepoint"
     )]
-    NoBtf(String),
+    NoBtf(BtfError),
     /// A type is in no BTF.
     #[error(
         "no BTF of Linux {release} has `struct {structure}`, which the direct engine needs: \
@@ -166,9 +167,8 @@ pub fn plan(facts: &KernelFacts, choice: Choice) -> Result<Plan, Unsupported> {
 }
 
 fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
-    let Some(members) = &facts.members else {
-        return Err(Unsupported::NoBtf(facts.release.clone()));
-    };
+    let members = facts.members.as_ref();
+    let members = members.map_err(|why| Unsupported::NoBtf(why.clone()))?;
     let offset = |structure: &'static str, member: &'static str, sizes: &[u32]| {
         let release = facts.release.clone();
         match members.get(&(structure, member)) {
@@ -331,7 +331,7 @@ mod tests {
         let said = |change: &dyn Fn(&mut KernelFacts)| {
             let mut f = facts.clone();
             change(&mut f);
-            plan(&f).unwrap_err().to_string()
+            plan(&f, Choice::Tracepoint).unwrap_err().to_string()
         };
         assert!(said(&|f| f.may_use_bpf = false).contains("sudo"));
         assert!(said(&|f| f.ring_buffer = false).contains("Linux 5.8 or newer"));

@@ -50,6 +50,8 @@ pub struct Totals {
     pub books: Books,
     /// Records that were read from the ring.
     pub read: u64,
+    /// Completions at which the kernel skipped the programs: at most so many were not seen.
+    pub missed: u64,
 }
 
 /// A recording in progress.
@@ -62,6 +64,7 @@ pub struct Recorder {
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
     lost: u64,
+    missed: u64,
     read: u64,
 }
 
@@ -79,6 +82,7 @@ impl Recorder {
             covered_until: sample.now,
             rotated: sample.now,
             lost: 0,
+            missed: 0,
             read: 0,
         })
     }
@@ -123,6 +127,7 @@ impl Recorder {
         let books = self.engine.books()?;
         let now = self.clock.utc(sample.now);
         self.note_lost(books, now);
+        self.note_missed(now)?;
         if sample.now.0 - self.rotated.0 > GENERATION.as_nanos() as u64 {
             self.rotated = sample.now;
             self.rollup.rotate();
@@ -211,6 +216,16 @@ impl Recorder {
         }
     }
 
+    fn note_missed(&mut self, now: UtcMs) -> Result<(), RecordError> {
+        let all = self.engine.missed()?;
+        let missed = all.saturating_sub(self.missed);
+        if missed > 0 {
+            self.missed = all;
+            self.rollup.window(now).health.missed += missed;
+        }
+        Ok(())
+    }
+
     fn close(&mut self, window: OpenWindow, now: MonotonicNs) -> ClosedWindow {
         let OpenWindow {
             start,
@@ -241,8 +256,10 @@ impl Recorder {
     {
         let sample = Sample::take();
         self.follow_clock(sample);
-        self.engine.detach();
         let now = self.clock.utc(sample.now);
+        // The counts of skipped runs go with the programs.
+        self.note_missed(now)?;
+        self.engine.detach();
         loop {
             let read = self.read;
             self.drain(sample.now);
@@ -261,6 +278,7 @@ impl Recorder {
         Ok(Totals {
             books,
             read: self.read,
+            missed: self.missed,
         })
     }
 }

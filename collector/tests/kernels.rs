@@ -7,8 +7,10 @@ use std::fs;
 use std::path::Path;
 
 use common::kernels;
-use trackiops_collector::{KernelFacts, plan};
-use trackiops_schemas::ring::{DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets};
+use trackiops_collector::{Choice, KernelFacts, Programs, plan};
+use trackiops_schemas::ring::{
+    DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+};
 
 /// Names and sizes in bytes.
 type Fields = &'static [(&'static str, u32)];
@@ -93,8 +95,84 @@ fn each_kernel_is_planned_from_its_own_description() {
     for (kernel, root) in kernels() {
         let facts = KernelFacts::read_in(&root);
         assert_eq!(facts.formats.len(), FIELDS.len(), "{kernel}");
-        let plan = plan(&facts).unwrap_or_else(|e| panic!("{kernel}: {e}"));
-        assert_eq!(plan.offsets, expected(&kernel), "{kernel}");
+        let plan = plan(&facts, Choice::Tracepoint).unwrap_or_else(|e| panic!("{kernel}: {e}"));
+        let offsets = Programs::Tracepoint(expected(&kernel));
+        assert_eq!(plan.programs, offsets, "{kernel}");
+    }
+}
+
+#[test]
+fn each_kernel_can_be_read_directly() {
+    let expected = |kernel: &str| {
+        // Begin of tk_start, of task.tk_status, of args, and of res.count in the others' structures.
+        let (start, status, args, count) = match kernel {
+            "5.10" => (208, 148, 600, 752),
+            "6.1" => (200, 148, 600, 752),
+            "6.12" => (200, 156, 608, 760),
+            "newest" => (200, 156, 624, 784),
+            _ => panic!("write down here where the members of {kernel} stand"),
+        };
+        DirectOffsets {
+            task_window: start,
+            task_start: start,
+            task_owner: start + 8,
+            header_inode: 0,
+            header_status: status,
+            transfer_window: args + 16,
+            header_handle: args + 16,
+            header_offset: args + 64,
+            header_asked: args + 72,
+            header_done: count,
+            header_eof: count + 20,
+            inode_window: 40,
+            inode_superblock: 40,
+            inode_number: 64,
+            superblock_dev: 16,
+        }
+    };
+    for (kernel, root) in kernels() {
+        let facts = KernelFacts::read_in(&root);
+        for choice in [Choice::Direct, Choice::Auto] {
+            let plan = plan(&facts, choice).unwrap_or_else(|e| panic!("{kernel}: {e}"));
+            let (offsets, tandem) = (expected(&kernel), kernel == "newest");
+            assert_eq!(
+                plan.programs,
+                Programs::Direct { offsets, tandem },
+                "{kernel}"
+            );
+            assert_eq!(plan.fallback, None, "{kernel}");
+        }
+    }
+}
+
+#[test]
+fn a_kernel_without_the_types_is_followed_by_tracepoints() {
+    for (kernel, root) in kernels() {
+        let facts = changed(&root, |copy| {
+            fs::remove_dir_all(copy.join("sys/kernel/btf")).unwrap();
+        });
+        let auto = plan(&facts, Choice::Auto).unwrap();
+        assert_eq!(auto.programs, Programs::Tracepoint(expected(&kernel)));
+        let direct = plan(&facts, Choice::Direct).unwrap_err();
+        assert_eq!(auto.fallback, Some(direct.clone()), "and says why");
+        let direct = direct.to_string();
+        assert!(direct.contains("/sys/kernel/btf/vmlinux") && direct.contains("--btf"));
+        let supplied = facts
+            .with_btf(&root.join("sys/kernel/btf/vmlinux"))
+            .unwrap();
+        assert!(plan(&supplied, Choice::Direct).is_ok(), "{kernel}");
+
+        let without = |structure: &str, member: Option<&str>| {
+            let mut facts = supplied.clone();
+            let members = facts.members.as_mut().unwrap();
+            members
+                .retain(|(s, m), _| *s != structure || member.is_some_and(|member| *m != member));
+            plan(&facts, Choice::Direct).unwrap_err().to_string()
+        };
+        let said = without("rpc_task", None);
+        assert!(said.contains("has `struct rpc_task`"), "{said}");
+        let said = without("nfs_pgio_header", Some("res.count"));
+        assert!(said.contains("`struct nfs_pgio_header` without a usable member `res.count`"));
     }
 }
 
@@ -126,7 +204,7 @@ fn a_field_of_another_size_is_refused_in_one_sentence() {
                 let text = odd.formats.get_mut(event).unwrap();
                 *text = resized(&String::from_utf8_lossy(text), name, *size).into_bytes();
                 assert_eq!(
-                    plan(&odd).unwrap_err().to_string(),
+                    plan(&odd, Choice::Tracepoint).unwrap_err().to_string(),
                     format!(
                         "Linux {} describes the tracepoint `{event}` without a usable field `{field}` of {size} bytes",
                         facts.release
@@ -200,13 +278,15 @@ fn tracefs_below_debugfs_will_do() {
             let from = copy.join("sys/kernel/tracing");
             fs::rename(from, copy.join("sys/kernel/debug/tracing")).unwrap();
         });
-        assert!(plan(&facts).is_ok(), "{kernel}");
+        assert!(plan(&facts, Choice::Tracepoint).is_ok(), "{kernel}");
     }
 }
 
 /// What planning says of a changed copy.
 fn said(root: &Path, change: impl FnOnce(&Path)) -> String {
-    let said = plan(&changed(root, change)).unwrap_err().to_string();
+    let said = plan(&changed(root, change), Choice::Tracepoint)
+        .unwrap_err()
+        .to_string();
     assert_eq!(said.lines().count(), 1, "{said}");
     said
 }

@@ -73,13 +73,13 @@ impl Gap {
     }
 }
 
-/// Requests that were counted but not described, and where.
+/// Requests that are not in the rows, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Losses {
     /// From the first to the last window with a loss.
     pub range: Interval,
-    /// Requests lost in it.
-    pub lost: u64,
+    /// Requests lost or missed in it.
+    pub count: u64,
     /// Requests seen in it, those with a loss and those without.
     pub seen: u64,
 }
@@ -94,7 +94,7 @@ pub struct Coverage {
 impl Coverage {
     /// Adds a window's account. Windows of several journals may overlap.
     pub fn add_health(&mut self, window: Interval, health: Health) {
-        if health.lost > 0 || health.clock_steps > 0 || health.seen > 0 {
+        if health.lost + health.missed + health.clock_steps + health.seen > 0 {
             self.health.push((window, health));
         }
     }
@@ -106,20 +106,20 @@ impl Coverage {
         }
     }
 
-    /// Requests that were lost.
-    pub fn losses(&self) -> Option<Losses> {
-        let with_loss = self.health.iter().filter(|(_, health)| health.lost > 0);
+    /// Requests that `of` counts: those lost, or those missed.
+    pub fn losses(&self, of: fn(&Health) -> u64) -> Option<Losses> {
+        let with_loss = self.health.iter().filter(|(_, health)| of(health) > 0);
         let range = with_loss
             .map(|(window, _)| *window)
             .reduce(Interval::hull)?;
         let mut losses = Losses {
             range,
-            lost: 0,
+            count: 0,
             seen: 0,
         };
         for (window, health) in &self.health {
             if !window.intersect(range).is_empty() {
-                losses.lost += health.lost;
+                losses.count += of(health);
                 losses.seen += health.seen;
             }
         }
@@ -343,11 +343,11 @@ mod tests {
             };
             coverage.add_health(at(start, start + 1000), health);
         }
-        let losses = coverage.losses().unwrap();
+        let losses = coverage.losses(|health| health.lost).unwrap();
         assert_eq!(
-            (losses.range, losses.lost, losses.seen),
+            (losses.range, losses.count, losses.seen),
             (at(1000, 4000), 3, 30)
         );
-        assert!(Coverage::default().losses().is_none());
+        assert!(coverage.losses(|health| health.missed).is_none());
     }
 }

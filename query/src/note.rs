@@ -41,6 +41,13 @@ pub enum Note {
         /// How many, and where.
         losses: Losses,
     },
+    /// The kernel skipped programs that should have seen requests.
+    Missed {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// At most how many, and where.
+        losses: Losses,
+    },
     /// The wall clock was set.
     ClockSteps {
         /// The host, where there are several.
@@ -57,7 +64,7 @@ impl Note {
     pub fn has_time(&self) -> bool {
         matches!(
             self,
-            Self::Gap { .. } | Self::Lost { .. } | Self::ClockSteps { .. }
+            Self::Gap { .. } | Self::Lost { .. } | Self::Missed { .. } | Self::ClockSteps { .. }
         )
     }
 
@@ -92,7 +99,14 @@ impl Note {
             Self::Lost { host, losses } => format!(
                 "{}{} of {} requests lost between {}: counts below are too low by that",
                 on(host),
-                losses.lost,
+                losses.count,
+                losses.seen,
+                between(&losses.range).replace(" to ", " and "),
+            ),
+            Self::Missed { host, losses } => format!(
+                "{}up to {} requests missed beside {} seen between {}: counts below may be too low by that",
+                on(host),
+                losses.count,
                 losses.seen,
                 between(&losses.range).replace(" to ", " and "),
             ),

@@ -29,14 +29,19 @@ pub(crate) fn notes(
     for (host, (coverage, span)) in plan.hosts.iter().zip(hosts) {
         let Some(span) = span else { continue };
         let host = several.then(|| host.clone());
-        let losses = coverage.losses();
+        let lost = coverage.losses(|health| health.lost);
+        let missed = coverage.losses(|health| health.missed);
         let steps = coverage.clock_steps();
         let until = until(plan, question, span);
         let gaps = coverage.gaps(question.range.since, until, span);
         tell_gaps(&mut notes, &host, gaps);
-        if let Some(losses) = losses {
+        if let Some(losses) = lost {
             let host = host.clone();
             notes.push(Note::Lost { host, losses });
+        }
+        if let Some(losses) = missed {
+            let host = host.clone();
+            notes.push(Note::Missed { host, losses });
         }
         if let Some((range, count)) = steps {
             notes.push(Note::ClockSteps { host, range, count });

@@ -51,7 +51,14 @@ pub const HIST_BUCKET: &str = "bucket";
 pub const HIST_COUNT: &str = "count";
 
 /// Columns of the health rows after `time` and `host`, in column order.
-pub const HEALTH_COUNTERS: [&str; 5] = ["covered_ms", "seen", "recorded", "lost", "clock_steps"];
+pub const HEALTH_COUNTERS: [&str; 6] = [
+    "covered_ms",
+    "seen",
+    "recorded",
+    "lost",
+    "missed",
+    "clock_steps",
+];
 
 /// The type of `time`.
 pub fn time_type() -> DataType {

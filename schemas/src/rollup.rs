@@ -90,6 +90,8 @@ pub struct Health {
     pub recorded: u64,
     /// Requests for which the ring had no room: counted, not described.
     pub lost: u64,
+    /// Completions at which the kernel skipped the programs: at most so many requests are not in `seen`.
+    pub missed: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
 }
@@ -102,12 +104,14 @@ impl Health {
             seen,
             recorded,
             lost,
+            missed,
             clock_steps,
         } = other;
         self.covered_ms += covered_ms;
         self.seen += seen;
         self.recorded += recorded;
         self.lost += lost;
+        self.missed += missed;
         self.clock_steps += clock_steps;
     }
 }

@@ -86,6 +86,7 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 seen,
                 recorded: seen,
                 lost: clock_steps / 2,
+                missed: clock_steps,
                 clock_steps,
             },
         },

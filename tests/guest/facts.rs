@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use trackiops_collector::{KernelFacts, plan};
+use trackiops_collector::{Choice, KernelFacts, plan};
 
 use crate::run::Run;
 
@@ -26,7 +26,9 @@ fn guest_the_kept_facts_are_those_of_each_kernel() {
 /// has moved on) only that it can be recorded on is asked.
 fn assert_kept(kernel: &str, captured: &Path) {
     let facts = KernelFacts::read_in(captured);
-    plan(&facts).unwrap_or_else(|e| panic!("{kernel} ({}): {e}", facts.release));
+    for choice in [Choice::Direct, Choice::Tracepoint] {
+        plan(&facts, choice).unwrap_or_else(|e| panic!("{kernel} ({}): {e}", facts.release));
+    }
 
     let kept = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("collector/tests/kernels")

@@ -103,7 +103,7 @@ pub fn decode_health<'a>(
         *counter = column(batch, name)?;
     }
     for i in 0..batch.num_rows() {
-        let [covered_ms, seen, recorded, lost, clock_steps] =
+        let [covered_ms, seen, recorded, lost, missed, clock_steps] =
             counters.map(|column| column.map_or(0, |column| unsigned(column.value(i))));
         each(StoredHealth {
             time: UtcMs(times.map_or(0, |times| times.value(i))),
@@ -113,6 +113,7 @@ pub fn decode_health<'a>(
                 seen,
                 recorded,
                 lost,
+                missed,
                 clock_steps,
             },
         });

@@ -97,9 +97,10 @@ fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
         seen,
         recorded,
         lost,
+        missed,
         clock_steps,
     } = *health;
-    [covered_ms, seen, recorded, lost, clock_steps]
+    [covered_ms, seen, recorded, lost, missed, clock_steps]
 }
 
 fn times(times: impl Iterator<Item = UtcMs>) -> ArrayRef {

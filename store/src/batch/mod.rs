@@ -149,6 +149,7 @@ mod tests {
             seen: 5,
             recorded: 4,
             lost: 1,
+            missed: 3,
             clock_steps: 2,
         };
         let row = HealthRow {

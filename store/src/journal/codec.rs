@@ -68,10 +68,11 @@ pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
         seen,
         recorded,
         lost,
+        missed,
         clock_steps,
     } = window.health;
     put_i64(out, window.start.0);
-    for counter in [covered_ms, seen, recorded, lost, clock_steps] {
+    for counter in [covered_ms, seen, recorded, lost, missed, clock_steps] {
         put_u64(out, counter.min(MAX_COUNTER));
     }
     put_u64(out, window.rows.len() as u64);
@@ -85,6 +86,7 @@ pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeErr
             seen: counter(input)?,
             recorded: counter(input)?,
             lost: counter(input)?,
+            missed: counter(input)?,
             clock_steps: counter(input)?,
         },
         rows: input.u64()?,

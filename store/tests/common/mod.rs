@@ -76,6 +76,7 @@ pub fn window(start_ms: i64, rows: Vec<(Arc<FileAttributes>, Row)>) -> ClosedWin
             seen,
             recorded: seen,
             lost: 0,
+            missed: 0,
             clock_steps: 0,
         },
     }

@@ -1,0 +1,104 @@
+//! `trackiops doctor`: what this kernel has, what would be loaded, and what is missing.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use trackiops_collector::{
+    Choice, KernelFacts, Lockdown, Plan, Programs, Tracefs, Unsupported, plan,
+};
+
+use crate::record::facts;
+
+/// Arguments of `trackiops doctor`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Read the kernel's types from this file; for kernels that do not describe themselves
+    #[arg(long, value_name = "FILE")]
+    btf: Option<PathBuf>,
+}
+
+/// Prints what was found out. Fails, after that, where nothing can be recorded.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let facts = facts(args.btf.as_deref())?;
+    println!("Linux {}", facts.release);
+    for (name, state) in states(&facts) {
+        println!("  {name:<18} {state}");
+    }
+    println!("engines");
+    for (name, choice) in [
+        ("direct", Choice::Direct),
+        ("tracepoint", Choice::Tracepoint),
+    ] {
+        println!("  {name:<18} {}", verdict(&plan(&facts, choice)));
+    }
+    let plan = plan(&facts, Choice::Auto)?;
+    println!("`trackiops record` uses the {} engine", engine(&plan));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn states(facts: &KernelFacts) -> [(&'static str, String); 6] {
+    let yes_or = |yes: bool, no: &str| if yes { "yes" } else { no }.to_owned();
+    [
+        (
+            "may use BPF",
+            yes_or(
+                facts.may_use_bpf,
+                "no: not root, and not CAP_BPF and CAP_PERFMON",
+            ),
+        ),
+        ("BPF ring buffer", yes_or(facts.ring_buffer, "no")),
+        (
+            "lockdown",
+            match facts.lockdown {
+                Lockdown::None => "none".to_owned(),
+                Lockdown::Integrity => "integrity: no obstacle".to_owned(),
+                Lockdown::Confidentiality => "confidentiality".to_owned(),
+            },
+        ),
+        ("NFS client", yes_or(facts.nfs_client, "not loaded")),
+        (
+            "tracefs",
+            match &facts.tracefs {
+                Tracefs::At(path) => format!("at {}", path.display()),
+                Tracefs::Denied(path) => format!("at {}, closed to this user", path.display()),
+                Tracefs::NotMounted => "not mounted".to_owned(),
+                Tracefs::NotBuilt => "not in this kernel".to_owned(),
+            },
+        ),
+        (
+            "BTF",
+            match &facts.members {
+                Ok(members) => format!(
+                    "has {} of the {} members needed",
+                    members.len(),
+                    KernelFacts::MEMBERS
+                ),
+                Err(why) => why.to_string(),
+            },
+        ),
+    ]
+}
+
+fn verdict(planned: &Result<Plan, Unsupported>) -> String {
+    match planned {
+        Ok(plan) => match &plan.programs {
+            Programs::Direct { tandem: false, .. } => {
+                "possible: one program per completed request".to_owned()
+            }
+            Programs::Direct { tandem: true, .. } => {
+                "possible: two programs per completed request, because tracepoints can be preempted here"
+                    .to_owned()
+            }
+            Programs::Tracepoint(_) => "possible: four programs per request".to_owned(),
+        },
+        Err(why) => format!("not possible: {why}"),
+    }
+}
+
+fn engine(plan: &Plan) -> &'static str {
+    match plan.programs {
+        Programs::Direct { .. } => "direct",
+        Programs::Tracepoint(_) => "tracepoint",
+    }
+}
