@@ -77,6 +77,29 @@ impl Cache {
         Some(dir)
     }
 
+    /// The complete entries of a kind, the last used first.
+    pub fn latest(&self, kind: &str) -> Vec<PathBuf> {
+        let mut entries: Vec<(SystemTime, PathBuf)> = fs::read_dir(self.root.join("images"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| {
+                let name = entry.file_name();
+                name.to_string_lossy().starts_with(&format!("{kind}-"))
+            })
+            .filter_map(|entry| {
+                let dir = entry.path();
+                let stamp = fs::read_to_string(dir.join(STAMP)).ok()?;
+                let used = fs::metadata(dir.join(STAMP))
+                    .and_then(|m| m.modified())
+                    .ok()?;
+                stamp_holds(&dir, stamp.lines().next()?, &stamp).then_some((used, dir))
+            })
+            .collect();
+        entries.sort();
+        entries.into_iter().rev().map(|(_, dir)| dir).collect()
+    }
+
     /// Builds an entry in a temporary directory and moves it into place. The caller holds the lock.
     pub fn build(
         &self,
