@@ -202,6 +202,22 @@ mod tests {
     }
 
     #[test]
+    fn the_complete_entries_of_a_kind_come_in_the_order_of_their_use() {
+        let (_dir, cache) = cache();
+        let build = |kind: &str, digit: &str| {
+            let dir = cache.build(kind, &digit.repeat(40), fill).unwrap();
+            let stamp = File::open(dir.join(STAMP)).unwrap();
+            let age = Duration::from_secs(digit.parse().unwrap());
+            stamp.set_modified(SystemTime::now() - age).unwrap();
+            dir
+        };
+        let (older, newer) = (build("root", "8"), build("root", "3"));
+        build("kernel", "1");
+        fs::write(build("root", "2").join("root.img"), "ima").unwrap();
+        assert_eq!(cache.latest("root"), [newer, older]);
+    }
+
+    #[test]
     fn a_failed_build_leaves_nothing() {
         let (_dir, cache) = cache();
         assert!(cache.build("root", KEY, |_| anyhow::bail!("no")).is_err());

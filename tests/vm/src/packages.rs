@@ -199,3 +199,94 @@ pub fn extract(debs: &[Deb], dir: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An archive on disk with one package in it, and a cache.
+    struct Archive {
+        _dir: tempfile::TempDir,
+        cache: Cache,
+        mirror: Mirror,
+        current: Package,
+    }
+
+    impl Archive {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir_all(dir.path().join("pool")).unwrap();
+            fs::write(dir.path().join("pool/new.deb"), "abc").unwrap();
+            let base = format!("copy:{}", dir.path().display());
+            Self {
+                cache: Cache::at(dir.path().join("cache")).unwrap(),
+                mirror: Mirror {
+                    main: base.clone(),
+                    security: base,
+                },
+                current: Package {
+                    name: "new".into(),
+                    version: "2".into(),
+                    architecture: "all".into(),
+                    path: "pool/new.deb".into(),
+                    bytes: 3,
+                    sha256: host::sha256(b"abc").unwrap(),
+                },
+                _dir: dir,
+            }
+        }
+
+        /// What is got for a locked package.
+        fn take(&self, locked: Package) -> Result<Vec<Package>> {
+            let source = Source::new(&self.cache, self.mirror.clone());
+            let taken = source.take(&[locked], || Ok(vec![self.current.clone()]))?;
+            assert!(source.debs(&taken).iter().all(|deb| deb.file.is_file()));
+            Ok(taken)
+        }
+    }
+
+    #[test]
+    fn what_is_locked_is_taken_when_the_archive_has_it() {
+        let archive = Archive::new();
+        let mut locked = archive.current.clone();
+        locked.version = "1".into();
+        assert_eq!(archive.take(locked.clone()).unwrap(), [locked]);
+    }
+
+    #[test]
+    fn what_left_the_archive_or_has_another_hash_is_replaced_by_what_is_current() {
+        let archive = Archive::new();
+        let gone = Package {
+            path: "pool/old.deb".into(),
+            sha256: "ab".repeat(32),
+            ..archive.current.clone()
+        };
+        let changed = Package {
+            sha256: "cd".repeat(32),
+            ..archive.current.clone()
+        };
+        for locked in [gone, changed] {
+            let taken = archive.take(locked).unwrap();
+            assert_eq!(taken, [archive.current.clone()]);
+        }
+    }
+
+    #[test]
+    fn without_a_replacement_both_causes_are_told() {
+        let archive = Archive::new();
+        let gone = Package {
+            path: "pool/old.deb".into(),
+            sha256: "ab".repeat(32),
+            ..archive.current.clone()
+        };
+        let source = Source::new(&archive.cache, archive.mirror.clone());
+        let error = source
+            .take(&[gone], || anyhow::bail!("no archive"))
+            .unwrap_err();
+        let text = format!("{error:#}");
+        assert!(
+            text.contains("debian.lock") && text.contains("no archive"),
+            "{text}"
+        );
+    }
+}
