@@ -239,7 +239,9 @@ mod tests {
         /// What is got for a locked package.
         fn take(&self, locked: Package) -> Result<Vec<Package>> {
             let source = Source::new(&self.cache, self.mirror.clone());
-            let taken = source.take(&[locked], || Ok(vec![self.current.clone()]))?;
+            let taken = source.take(std::slice::from_ref(&locked), || {
+                Ok(vec![self.current.clone()])
+            })?;
             assert!(source.debs(&taken).iter().all(|deb| deb.file.is_file()));
             Ok(taken)
         }
