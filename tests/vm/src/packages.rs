@@ -269,7 +269,7 @@ mod tests {
         };
         for locked in [gone, changed] {
             let taken = archive.take(locked).unwrap();
-            assert_eq!(taken, [archive.current.clone()]);
+            assert_eq!(taken, std::slice::from_ref(&archive.current));
         }
     }
 
