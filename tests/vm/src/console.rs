@@ -19,8 +19,8 @@ const FAILURES: &[&str] = &[
     "Unable to mount root",
 ];
 
-/// An unexpected breakpoint trap in the kernel. Multi-threaded emulation before QEMU 8.1 can run an
-/// instruction once more that the kernel has patched meanwhile (QEMU commit deba78709a).
+/// An unexpected breakpoint trap in the kernel: multi-threaded emulation (seen with QEMU 7.2) can run an
+/// instruction once more that the kernel has patched meanwhile.
 const STALE_CODE: &str = "int3: 0000 [#";
 
 /// Whether a failure is the emulator's and not the kernel's.
