@@ -165,7 +165,7 @@ pub fn run(run: &Run) -> Result<u8> {
         && console::is_stale_code(cause)
     {
         host::say(format_args!(
-            "warning: the emulator ran code that the kernel had replaced (QEMU before 8.1); booting again"
+            "warning: the emulator ran code that the kernel had replaced; booting again"
         ));
         report = boot()?;
     }
