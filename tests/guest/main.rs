@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 mod errors;
+mod faults;
 mod latency;
 mod lifecycle;
 mod mountstats;
