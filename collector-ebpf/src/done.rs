@@ -11,7 +11,9 @@ use trackiops_schemas::ring::{DoneOffsets, RequestRecord, flags};
 
 use crate::{
     event::{Head, global, now_ns},
-    maps::{BOOKS, LINK_END, NO_TASK, RING, WAITING, WAKEUP_BYTES, Waiting},
+    maps::{
+        BOOKS, LATER, LINK_END, NO_TASK, RING, SHARED, TaskKey, WAITING, WAKEUP_BYTES, Waiting,
+    },
 };
 
 /// `nfs_readpage_done` and `nfs_writeback_done`.
@@ -66,8 +68,14 @@ fn completed(
     if eof {
         bits |= flags::EOF;
     }
-    let (latency_ns, pid) = match take_waiting(dev, fileid, direction, restarts) {
-        Some(waiting) => (end_ns.saturating_sub(waiting.start_ns), waiting.request.pid),
+    let file = File {
+        fileid,
+        dev,
+        direction,
+    };
+    let next_start_ns = if restarts { end_ns } else { 0 };
+    let (latency_ns, pid) = match take_waiting(&file, next_start_ns) {
+        Some(waiting) => (end_ns.saturating_sub(waiting.start_ns), waiting.pid),
         None => {
             bits |= flags::UNTIMED;
             (0, 0)
@@ -89,26 +97,58 @@ fn completed(
     })
 }
 
+/// What a completion event says of its request that the initiation has said, too.
+struct File {
+    fileid: u64,
+    dev: u32,
+    direction: u32,
+}
+
 /// What is known of the task that has just ended on this thread, if it is a request for this file.
-///
-/// Its entry stays for as long as the request has attempts to come.
 #[inline(always)]
-fn take_waiting(dev: u32, fileid: u64, direction: u32, restarts: bool) -> Option<Waiting> {
+fn take_waiting(file: &File, next_start_ns: u64) -> Option<Waiting> {
     let link = LINK_END.get_ptr_mut(bpf_get_current_pid_tgid() as u32)?;
     // SAFETY: a map value; only its own thread writes it.
     let key = unsafe { link.replace(NO_TASK) };
     if key == NO_TASK {
         return None;
     }
-    let waiting = WAITING.get_ptr_mut(key)?;
-    // SAFETY: a map value; copied, because the entry is reused as soon as it is deleted.
-    let waiting = unsafe { *waiting };
-    if !restarts {
-        let _ = WAITING.remove(key);
+    if key & SHARED == 0 {
+        return take(key, file, next_start_ns);
     }
-    let request = &waiting.request;
-    let same = request.dev == dev && request.fileid == fileid && request.direction == direction;
-    same.then_some(waiting)
+    // The later one first: the earlier one has been in flight for a whole round of ids already.
+    let key = key & !SHARED;
+    let mut waiting = match take(key | LATER, file, next_start_ns) {
+        Some(waiting) => waiting,
+        None => take(key, file, next_start_ns)?,
+    };
+    // At the end of this attempt the clock was left alone.
+    if waiting.next_start_ns != 0 {
+        waiting.start_ns = waiting.next_start_ns;
+    }
+    Some(waiting)
+}
+
+/// The waiting entry, if it is for this file. It stays for as long as the request has attempts to
+/// come, that is if the next one's start is not 0.
+#[inline(always)]
+fn take(key: TaskKey, file: &File, next_start_ns: u64) -> Option<Waiting> {
+    let entry = WAITING.get_ptr_mut(key)?;
+    // SAFETY: a map value; copied, because the entry is reused as soon as it is deleted.
+    let waiting = unsafe { *entry };
+    if waiting.fileid != file.fileid
+        || waiting.dev != file.dev
+        || waiting.direction != file.direction
+    {
+        return None;
+    }
+    if next_start_ns == 0 {
+        let _ = WAITING.remove(key);
+    } else {
+        // SAFETY: a map value; a task's events follow each other.
+        unsafe { (*entry).next_start_ns = next_start_ns };
+    }
+    Some(waiting)
 }
 
 /// Puts a record into the ring; false if there is no room.

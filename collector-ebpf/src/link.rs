@@ -1,11 +1,13 @@
 //! From a file to its RPC task: what runs before a request completes.
 
-use aya_ebpf::{helpers::bpf_get_current_pid_tgid, programs::TracePointContext};
+use aya_ebpf::{
+    bindings::BPF_NOEXIST, helpers::bpf_get_current_pid_tgid, programs::TracePointContext,
+};
 use trackiops_schemas::ring::{InitiateOffsets, TaskOffsets};
 
 use crate::{
     event::{Head, now_ns},
-    maps::{Initiated, LINK_END, LINK_INIT, NO_TASK, TaskKey, WAITING, Waiting},
+    maps::{Initiated, LATER, LINK_END, LINK_INIT, NO_TASK, SHARED, TaskKey, WAITING, Waiting},
 };
 
 /// `nfs_initiate_*`: the thread is about to begin an RPC task for this file.
@@ -39,22 +41,41 @@ pub fn initiate(ctx: &TracePointContext, offsets: &'static InitiateOffsets, dire
 /// `rpc_task_begin`, on the same thread: the request's clock starts.
 #[inline(always)]
 pub fn task_begin(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
-    let Some(link) = LINK_INIT.get_ptr_mut(bpf_get_current_pid_tgid() as u32) else {
+    let Some(key) = task_key(ctx, offsets) else {
         return;
     };
+    let link = LINK_INIT.get_ptr_mut(bpf_get_current_pid_tgid() as u32);
     // SAFETY: a map value; only its own thread writes it.
-    let link = unsafe { &mut *link };
-    if link.pending == 0 {
+    let Some(link) = link.map(|l| unsafe { &mut *l }).filter(|l| l.pending != 0) else {
+        // Not a READ or WRITE.
+        share(key);
         return;
-    }
+    };
     link.pending = 0;
     let waiting = Waiting {
-        request: *link,
+        fileid: link.fileid,
+        dev: link.dev,
+        direction: link.direction,
+        pid: link.pid,
+        shared: 0,
         start_ns: now_ns(),
         next_start_ns: 0,
     };
-    if let Some(key) = task_key(ctx, offsets) {
-        let _ = WAITING.insert(key, waiting, 0);
+    if WAITING
+        .insert(key, waiting, u64::from(BPF_NOEXIST))
+        .is_err()
+    {
+        share(key);
+        let _ = WAITING.insert(key | LATER, waiting, 0);
+    }
+}
+
+/// A request in flight under this key is no longer the only task that has it.
+#[inline(always)]
+fn share(key: TaskKey) {
+    if let Some(waiting) = WAITING.get_ptr_mut(key) {
+        // SAFETY: a map value; every writer writes the same.
+        unsafe { (*waiting).shared = 1 };
     }
 }
 
@@ -62,7 +83,8 @@ pub fn task_begin(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
 ///
 /// The kernel restarts its own clock (`tk_start`) at the end of each attempt, in `rpc_exit_task`.
 /// So an attempt that is repeated without a completion event (NFS4ERR_DELAY, JUKEBOX) does not
-/// count towards the latency of the one that completes.
+/// count towards the latency of the one that completes. Of two tasks that share a key nobody can
+/// tell which one has ended until a completion names the file: then such attempts do count.
 #[inline(always)]
 pub fn task_end(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
     let Some(key) = task_key(ctx, offsets) else {
@@ -70,24 +92,29 @@ pub fn task_end(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
     };
     let tid = bpf_get_current_pid_tgid() as u32;
     let link = LINK_END.get_ptr_mut(tid);
-    let Some(waiting) = WAITING.get_ptr_mut(key) else {
-        // Not a READ or WRITE: what this thread reports next does not belong to an earlier task.
-        if let Some(link) = link {
-            // SAFETY: a map value; only its own thread writes it.
-            unsafe { *link = NO_TASK };
+    let ended = match WAITING.get_ptr_mut(key) {
+        Some(waiting) => {
+            // SAFETY: a map value; a task's events follow each other.
+            let waiting = unsafe { &mut *waiting };
+            if waiting.shared != 0 {
+                key | SHARED
+            } else {
+                if waiting.next_start_ns != 0 {
+                    waiting.start_ns = waiting.next_start_ns;
+                }
+                waiting.next_start_ns = now_ns();
+                key
+            }
         }
-        return;
+        None if WAITING.get_ptr_mut(key | LATER).is_some() => key | SHARED,
+        // Not a READ or WRITE: what this thread reports next does not belong to an earlier task.
+        None => NO_TASK,
     };
-    // SAFETY: a map value; a task's events follow each other.
-    let waiting = unsafe { &mut *waiting };
-    if waiting.next_start_ns != 0 {
-        waiting.start_ns = waiting.next_start_ns;
-    }
-    waiting.next_start_ns = now_ns();
     match link {
         // SAFETY: a map value; only its own thread writes it.
-        Some(link) => unsafe { *link = key },
-        None => drop(LINK_END.insert(tid, key, 0)),
+        Some(link) => unsafe { *link = ended },
+        None if ended == NO_TASK => {}
+        None => drop(LINK_END.insert(tid, ended, 0)),
     }
 }
 

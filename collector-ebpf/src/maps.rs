@@ -60,8 +60,13 @@ const LINK_ENTRIES: u32 = 16_384;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Waiting {
-    /// What was initiated.
-    pub request: Initiated,
+    pub fileid: u64,
+    pub dev: u32,
+    pub direction: u32,
+    /// The process that initiated it.
+    pub pid: u32,
+    /// 1 once another task of the same key has begun: from then on an end may be the other's.
+    pub shared: u32,
     /// Start of the present attempt.
     pub start_ns: u64,
     /// End of the present attempt and so the start of the next; 0 before the first attempt ends.
@@ -97,13 +102,25 @@ pub static WAITING: LruHashMap<TaskKey, Waiting> = LruHashMap::with_max_entries(
 #[map]
 pub static LINK_INIT: LruHashMap<u32, Initiated> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
 
-/// By thread: the RPC task that has just ended on it, [`NO_TASK`] for none. Emptied, not deleted.
+/// By thread: the RPC task that has just ended on it, with [`SHARED`] when that may be one of two,
+/// [`NO_TASK`] for none. Emptied, not deleted.
+///
+/// An attempt that the kernel repeats without a completion event leaves its link. Nothing reads it:
+/// a completion follows an end on its own thread, which writes the link anew.
 #[map]
 pub static LINK_END: LruHashMap<u32, TaskKey> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
 
 /// `client_id << 32 | task_id`. Task ids alone repeat: from Linux 5.16 on each RPC client counts
 /// its own, in 16 bits.
 pub type TaskKey = u64;
+
+/// In a key of [`WAITING`]: the request that took up a task id while an earlier one of the same key
+/// was still in flight. Ids are 16 bits wide, so a client wraps around within a second while a
+/// server holds one request back for minutes.
+pub const LATER: TaskKey = 1 << 31;
+
+/// In a link: the task's key is, or has been, that of two tasks in flight.
+pub const SHARED: TaskKey = 1 << 30;
 
 /// No task: both ids count from 1 or stay far below the all-ones value.
 pub const NO_TASK: TaskKey = u64::MAX;

@@ -6,6 +6,7 @@
 
 mod errors;
 mod facts;
+mod faults;
 mod latency;
 mod lifecycle;
 mod modules;

@@ -22,14 +22,24 @@ impl MountCounters {
             .sum()
     }
 
-    /// Completed READ requests, READ_PLUS included.
+    /// Completed READ attempts, READ_PLUS included.
     pub fn reads(&self) -> u64 {
         self.total(&["READ", "READ_PLUS"], 0)
     }
 
-    /// Completed WRITE requests.
+    /// Completed WRITE attempts.
     pub fn writes(&self) -> u64 {
         self.total(&["WRITE"], 0)
+    }
+
+    /// READ attempts that ended in an error, those that were repeated included.
+    pub fn read_errors(&self) -> u64 {
+        self.total(&["READ", "READ_PLUS"], 8)
+    }
+
+    /// WRITE attempts that ended in an error, those that were repeated included.
+    pub fn write_errors(&self) -> u64 {
+        self.total(&["WRITE"], 8)
     }
 
     /// Transmissions beyond one per request.
@@ -112,7 +122,7 @@ fn mountstats_are_read_as_the_kernel_prints_them() {
     let text = "device proc mounted on /proc with fstype proc\n\
         device 127.0.0.1:/exp mounted on /mnt/nfs with fstype nfs4 statvers=1.1\n\
         \tbytes:\t1 2 3 4 500 600 7 8 \n\tper-op statistics\n\
-        \t        NULL: 1 1 0 44 24 0 0 0 0\n\t        READ: 10 12 0 1 2 3 4 5 0\n\t   READ_PLUS: 5 5 0 1 2 3 4 10 0\n";
+        \t        NULL: 1 1 0 44 24 0 0 0 0\n\t        READ: 10 12 0 1 2 3 4 5 2\n\t   READ_PLUS: 5 5 0 1 2 3 4 10 1\n";
     let parsed = Mountstats::parse(text);
     let (device, counters) = &parsed.mounts["/mnt/nfs"];
     assert_eq!(
@@ -131,6 +141,7 @@ fn mountstats_are_read_as_the_kernel_prints_them() {
         ),
         (15, 0, 2)
     );
+    assert_eq!((counters.read_errors(), counters.write_errors()), (3, 0));
     let none = parsed.clone().since(&parsed);
     assert_eq!(none.mounts["/mnt/nfs"].1.reads(), 0);
 }

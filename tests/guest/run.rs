@@ -25,7 +25,7 @@ impl Run {
 
     /// Boots `kernel` and runs `scripts/<name>.sh` with `args`; `flags` are `cargo vm run`'s.
     pub fn on(kernel: &str, name: &str, flags: &[&str], args: &[&str]) -> Self {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/scripts");
+        let scripts = scripts();
         let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join("guest")
             .join(kernel)
@@ -105,6 +105,11 @@ impl Run {
             .output()
             .expect("trackiops can be started")
     }
+}
+
+/// Where the guests' scripts are.
+pub fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/scripts")
 }
 
 /// The kernel of tests that name none: 6.12, or what the environment asks for.
