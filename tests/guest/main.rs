@@ -8,6 +8,7 @@ mod errors;
 mod facts;
 mod latency;
 mod lifecycle;
+mod matrix;
 mod modules;
 mod mountstats;
 mod run;
