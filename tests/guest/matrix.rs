@@ -34,7 +34,7 @@ fn run(kernel: &str, cells: Vec<Cell>) -> (Vec<Outcome>, Vec<String>) {
     let flags = ["--timeout", &timeout, "--add", &helper.to_string_lossy()];
     let run = Run::on(kernel, "matrix", &flags, &words);
 
-    let release = run.text("release").trim().to_owned();
+    let build = run.text("kernel").trim().to_owned();
     let mut by_fileid: BTreeMap<u64, Vec<Answer>> = BTreeMap::new();
     for answer in run.query(&["--step", "all"]) {
         let fileid = number(&answer, "fileid") as u64;
@@ -47,11 +47,11 @@ fn run(kernel: &str, cells: Vec<Cell>) -> (Vec<Outcome>, Vec<String>) {
                 // All exports are directories of one file system, which numbers its files but once.
                 let rows = |fileid| by_fileid.remove(fileid).unwrap_or_default();
                 let answers: Vec<Answer> = evidence.files.values().flat_map(rows).collect();
-                check::outcome(cell, &release, &evidence, &answers)
+                check::outcome(cell, &build, &evidence, &answers)
             }
             Err(why) => Outcome {
                 cell,
-                release: release.clone(),
+                build: build.clone(),
                 recorded: Default::default(),
                 counted: Default::default(),
                 notes: Vec::new(),

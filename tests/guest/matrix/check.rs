@@ -29,7 +29,7 @@ impl Sums {
 pub struct Note {
     /// What it is, in the same words for every cell.
     pub what: &'static str,
-    /// How much of it.
+    /// How much of it, if that says more.
     pub detail: String,
 }
 
@@ -37,13 +37,20 @@ pub struct Note {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub cell: Cell,
-    /// The kernel's release.
-    pub release: String,
+    /// The kernel: `uname -rv`.
+    pub build: String,
     pub recorded: Sums,
     pub counted: Sums,
     pub notes: Vec<Note>,
     /// Empty if everything agrees.
     pub failures: Vec<String>,
+}
+
+impl Outcome {
+    /// The kernel's release.
+    pub fn release(&self) -> &str {
+        self.build.split(' ').next().unwrap_or_default()
+    }
 }
 
 /// Everything that the checks look at, and what they found.
@@ -56,7 +63,7 @@ struct Check<'a> {
 }
 
 /// Looks at a cell. `answers` are the rows of its files: one per file, over all time.
-pub fn outcome(cell: Cell, release: &str, evidence: &Evidence, answers: &[Answer]) -> Outcome {
+pub fn outcome(cell: Cell, build: &str, evidence: &Evidence, answers: &[Answer]) -> Outcome {
     let mut check = Check {
         cell: &cell,
         evidence,
@@ -75,7 +82,7 @@ pub fn outcome(cell: Cell, release: &str, evidence: &Evidence, answers: &[Answer
         notes, failures, ..
     } = check;
     Outcome {
-        release: release.to_owned(),
+        build: build.to_owned(),
         recorded,
         counted,
         notes,
@@ -320,9 +327,12 @@ impl Check<'_> {
         let copies = self.evidence.counted.count("COPY");
         let wanted = self.cell.version == "4.2";
         self.equal("COPY was used", copies > 0, wanted);
-        if copies > 0 {
-            self.note("server-side COPY", copies.to_string());
-        }
+        let what = if copies > 0 {
+            "copied by the server (COPY)"
+        } else {
+            "copied by the client (READ, WRITE)"
+        };
+        self.note(what, String::new());
         self.files(|name, wrote, read| match name {
             _ if copies == 0 => (wrote, read),
             "source" => (wrote, 0),

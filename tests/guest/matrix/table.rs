@@ -20,12 +20,15 @@ pub fn table(outcomes: &[Outcome]) -> String {
         let notes: Vec<String> = o
             .notes
             .iter()
-            .map(|note| format!("{}: {}", note.what, note.detail))
+            .map(|note| match note.detail.as_str() {
+                "" => note.what.to_owned(),
+                detail => format!("{}: {detail}", note.what),
+            })
             .collect();
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-            o.release,
+            o.release(),
             o.cell.version,
             o.cell.kind.name(),
             o.cell.options.given,
@@ -51,7 +54,7 @@ fn differences(outcomes: &[Outcome]) -> String {
         for note in &o.notes {
             let releases = seen.entry(note.what).or_default();
             releases
-                .entry(&o.release)
+                .entry(o.release())
                 .or_default()
                 .insert(o.cell.version);
         }
@@ -70,13 +73,15 @@ fn differences(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// Cells whose recorded sums are not the same on every kernel, as a Markdown list.
+/// Cells whose recorded sums are not the same on every kernel they ran on, as a Markdown list.
 fn sums_by_kernel(outcomes: &[Outcome]) -> String {
     let mut by_cell: BTreeMap<String, Vec<(&str, Sums)>> = BTreeMap::new();
     for o in outcomes {
         let of_cell = by_cell.entry(o.cell.name()).or_default();
-        of_cell.push((&o.release, o.recorded));
+        of_cell.push((o.release(), o.recorded));
     }
+    by_cell.retain(|_, sums| sums.len() > 1);
+    let several = by_cell.len();
     let mut text = String::new();
     for (name, sums) in by_cell {
         if sums.windows(2).any(|pair| pair[0].1 != pair[1].1) {
@@ -92,31 +97,30 @@ fn sums_by_kernel(outcomes: &[Outcome]) -> String {
             let _ = writeln!(text, "* {name}: {}.", each.join("; "));
         }
     }
-    if text.is_empty() {
-        text.push_str("None: every kernel sends the same requests for the same cell.\n");
-    }
-    text
+    let differ = text.lines().count();
+    format!(
+        "Of {several} cells that ran on several kernels, {differ} had other requests or bytes on one than on another.\n\n{text}"
+    )
 }
 
 /// The page about a run.
 pub fn page(outcomes: &[Outcome]) -> String {
-    let releases: BTreeSet<&str> = outcomes.iter().map(|o| o.release.as_str()).collect();
-    let releases: Vec<&str> = releases.into_iter().collect();
+    let builds: BTreeSet<&str> = outcomes.iter().map(|o| o.build.as_str()).collect();
+    let builds: Vec<String> = builds.iter().map(|build| format!("* {build}")).collect();
     let failed = outcomes.iter().filter(|o| !o.failures.is_empty()).count();
     format!(
         "# Every kernel, NFS version, kind of I/O and mount option\n\n\
-        Written by `make matrix`: {} cells on Debian's {}; {failed} failed.\n\n\
+        Written by `make matrix`: {} cells, {failed} failed, on\n\n{}\n\n\
         In each cell a program does one kind of I/O on a fresh mount of a real nfsd while one recorder sees all cells\n\
         of a boot. The table holds reads + writes, as recorded (record, store, `trackiops query`) and as\n\
         `/proc/self/mountstats` counted them, attempts repeated after an error taken off. *Equal* means besides: no errors,\n\
         nothing lost, nothing without a latency, each histogram holds every request, the options asked for were in\n\
         force, and the kind of I/O was what it claims to be (`tests/guest/matrix/check.rs`).\n\n\
         Not a cell: {EXCLUDED}.\n\n\
-        ## What differs\n\n{}\n\
-        Cells with other requests or bytes on other kernels:\n\n{}\n\
+        ## What differs\n\n{}\n{}\n\
         ## Cells\n\n{}",
         outcomes.len(),
-        releases.join(", "),
+        builds.join("\n"),
         differences(outcomes),
         sums_by_kernel(outcomes),
         table(outcomes)
@@ -134,7 +138,7 @@ mod tests {
         let first = |kernel: &str| cells.iter().find(|c| c.kernel == kernel).cloned();
         let outcome = |kernel: &str, reads| Outcome {
             cell: first(kernel).expect("a cell"),
-            release: format!("1.0-{kernel}"),
+            build: format!("1.0-{kernel} #1 SMP"),
             recorded: Sums {
                 reads,
                 ..Sums::default()
@@ -149,7 +153,7 @@ mod tests {
     #[test]
     fn what_differs_is_told_with_its_kernel_and_version() {
         let mut outcomes = outcomes();
-        assert!(page(&outcomes).contains("every kernel sends the same"));
+        assert!(page(&outcomes).contains("Of 1 cells that ran on several kernels, 0 had"));
         outcomes[1].recorded.reads = 6;
         outcomes[1].failures.push("why".into());
         outcomes[1].notes.push(Note {
@@ -158,7 +162,7 @@ mod tests {
         });
         let page = page(&outcomes);
         for words in [
-            "2 cells on Debian's 1.0-a, 1.0-b; 1 failed",
+            "2 cells, 1 failed, on\n\n* 1.0-a #1 SMP\n* 1.0-b #1 SMP",
             "* READ_PLUS: 1.0-b over 3.",
             "* 3-buffered-default: 5 + 0 requests of 0 + 0 bytes on 1.0-a; 6 + 0",
             "| FAILED | READ_PLUS: 6 of 6 reads |",

@@ -45,7 +45,7 @@ cell() {
     umount "$MOUNT"
 }
 
-uname -r >"$OUT/release"
+uname -rv >"$OUT/kernel"
 # The next mount of a server takes over the connections of one that is still there, and so its nconnect.
 umount "$MOUNT"
 start_recorder --granularity 1s,10s,1m --rotate 20s
