@@ -115,8 +115,8 @@ fn guest_bytes_and_operations_equal_mountstats_under_faults() {
                 assert!(bytes[0] > 0 && bytes[1] > 0, "{device} was used");
                 // An attempt that is repeated ended in an error which the request itself does not have.
                 let repeated = [
-                    truth.read_errors() - sum(&own, "read_errors"),
-                    truth.write_errors() - sum(&own, "write_errors"),
+                    truth.failed_attempts(&["READ", "READ_PLUS"]) - sum(&own, "read_errors"),
+                    truth.failed_attempts(&["WRITE"]) - sum(&own, "write_errors"),
                 ];
                 let requests = ["read_requests", "write_requests"].map(|column| sum(&own, column));
                 println!(

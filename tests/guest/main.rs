@@ -9,6 +9,7 @@ mod facts;
 mod faults;
 mod latency;
 mod lifecycle;
+mod matrix;
 mod modules;
 mod mountstats;
 mod run;
