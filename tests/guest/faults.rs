@@ -7,7 +7,7 @@ mod task_ids;
 
 use std::sync::LazyLock;
 
-use crate::run::{Answer, Run, number, scripts, sum};
+use crate::run::{Answer, KERNELS, Run, long, number, scripts, sum};
 
 /// One guest: all faults on one kernel.
 pub struct Faults {
@@ -22,9 +22,8 @@ const PHASES: [&str; 3] = ["proxied", "ids", "restarted"];
 /// Kernels and NFS versions: two guests that have every version between them, or everything.
 static GUESTS: LazyLock<Vec<Faults>> = LazyLock::new(|| {
     let all = ["3", "4.0", "4.1", "4.2"];
-    if std::env::var_os("TRACKIOPS_TEST_LONG").is_some() {
-        let kernels = ["5.10", "6.1", "6.12", "newest"];
-        kernels.iter().map(|k| Faults::boot(k, &all)).collect()
+    if long() {
+        KERNELS.map(|k| Faults::boot(k, &all)).into()
     } else {
         vec![
             Faults::boot("6.12", &["3", "4.2"]),

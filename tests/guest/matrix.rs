@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::run::{Answer, Run, long, number, sum};
+use crate::run::{Answer, KERNELS, Run, long, number, sum};
 use check::Outcome;
 use evidence::Evidence;
 use plan::Cell;
@@ -94,7 +94,7 @@ fn beyond_cells(
 fn guest_every_cell_of_the_matrix_equals_mountstats() {
     let kernels: Vec<String> = match std::env::var("TRACKIOPS_TEST_KERNEL") {
         Ok(names) => names.split(',').map(str::to_owned).collect(),
-        Err(_) => plan::KERNELS.map(str::to_owned).to_vec(),
+        Err(_) => KERNELS.map(str::to_owned).to_vec(),
     };
     let cells = if long() {
         plan::full(&kernels)

@@ -117,11 +117,12 @@ fn kernel() -> String {
     std::env::var("TRACKIOPS_TEST_KERNEL").unwrap_or_else(|_| "6.12".to_owned())
 }
 
-/// Every kernel of `cargo vm`, or of them those that are to do where time is short.
-pub fn kernels(sample: &[&str]) -> Vec<String> {
-    let all = ["5.10", "6.1", "6.12", "newest"];
-    let chosen = if long() { &all[..] } else { sample };
-    chosen.iter().map(|kernel| (*kernel).to_owned()).collect()
+/// The kernels of `cargo vm`.
+pub const KERNELS: [&str; 4] = ["5.10", "6.1", "6.12", "newest"];
+
+/// Every kernel, or of them those that are to do where time is short.
+pub fn kernels(sample: &'static [&'static str]) -> &'static [&'static str] {
+    if long() { &KERNELS } else { sample }
 }
 
 /// Whether time is not short: `make test-long`.

@@ -2,8 +2,6 @@
 
 use crate::matrix::pairwise;
 
-/// The kernels of the matrix, as `cargo vm` names them.
-pub const KERNELS: [&str; 4] = ["5.10", "6.1", "6.12", "newest"];
 /// The versions of NFS, as `vers=` takes them.
 pub const VERSIONS: [&str; 4] = ["3", "4.0", "4.1", "4.2"];
 
@@ -154,6 +152,7 @@ pub fn pairwise(kernels: &[String]) -> Vec<Cell> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::KERNELS;
 
     fn kernels() -> Vec<String> {
         KERNELS.map(str::to_owned).to_vec()
