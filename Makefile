@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit guest ebpf ebpf-check kernel-facts release deny setup python
+.PHONY: help demo test test-long lint unit guest guest-kernels matrix ebpf ebpf-check kernel-facts release deny setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -15,8 +15,9 @@ demo: setup
 test: lint unit guest
 	@echo "==> all tests passed"
 
-## make test-long   make test, and what takes longer
-test-long: test ebpf-check deny
+## make test-long   make test with every cell, every fault and every kernel, and what takes longer
+test-long: export TRACKIOPS_TEST_LONG = 1
+test-long: test guest-kernels ebpf-check deny
 
 lint: setup
 	@echo "==> format and lints"
@@ -29,9 +30,21 @@ unit: setup
 	@echo "==> unit and integration tests"
 	$(CARGO) test --workspace --locked
 
+GUEST = TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked --test guest -- --ignored --test-threads=1 --nocapture
+
 guest: setup python
 	@echo "==> tests in guests: real kernels, real NFS"
-	@TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked --test guest -- --ignored --test-threads=1 --nocapture
+	@$(GUEST)
+
+guest-kernels: setup python
+	@for kernel in 5.10 6.1 newest; do \
+		echo "==> tests in guests that run on 6.12 otherwise: $$kernel"; \
+		TRACKIOPS_TEST_KERNEL=$$kernel $(GUEST) workloads:: latency:: lifecycle:: errors:: || exit 1; \
+	done
+
+## make matrix      every kernel, NFS version, kind of I/O and mount option; rewrites docs/matrix.md
+matrix: setup
+	@TRACKIOPS_TEST_LONG=1 TRACKIOPS_WRITE_DOCS=1 $(GUEST) matrix::guest
 
 ## make release     the binary: target/release/trackiops
 release: setup

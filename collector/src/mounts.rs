@@ -1,7 +1,7 @@
 //! Which NFS mount a device number stands for, from `mountinfo` (proc(5)). Reading it never
 //! touches a server.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -85,19 +85,32 @@ pub fn mounts_of(pid: u32) -> io::Result<Vec<NfsMount>> {
 #[derive(Default)]
 pub struct Mounts {
     sources: HashMap<Dev, String>,
+    /// Devices that this process saw mounted when it last looked.
+    present: HashSet<Dev>,
 }
 
 impl Mounts {
+    /// Devices that were mounted at the last look and, by these mounts, no longer are, or are now
+    /// mounted from somewhere else: the kernel gives a number away again as soon as it is free.
+    pub fn gone(&self, now: &[NfsMount]) -> HashSet<Dev> {
+        let best = best_sources(now);
+        let stays = |dev: &Dev| best.get(dev).copied() == self.source(*dev);
+        self.present
+            .iter()
+            .copied()
+            .filter(|dev| !stays(dev))
+            .collect()
+    }
+
     /// Takes over the mounts that this process sees.
-    pub fn refresh(&mut self) {
-        if let Ok(text) = fs::read("/proc/self/mountinfo") {
-            self.learn(&parse_mountinfo(&text));
-        }
+    pub fn see(&mut self, now: &[NfsMount]) {
+        self.present = now.iter().map(|mount| mount.dev).collect();
+        self.learn(now);
     }
 
     /// Takes over the mounts of every mount namespace, reading each once.
     pub fn refresh_all_namespaces(&mut self) {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         for pid in pids() {
             let namespace = fs::read_link(format!("/proc/{pid}/ns/mnt"));
             if namespace.is_ok_and(|ns| seen.insert(ns))
@@ -108,21 +121,9 @@ impl Mounts {
         }
     }
 
-    /// Takes over mounts. Where several share a superblock, the shortest source stands for all: it
-    /// is the one nearest the export's root, and the choice does not depend on their order.
+    /// Takes over mounts.
     pub fn learn(&mut self, mounts: &[NfsMount]) {
-        let mut best: HashMap<Dev, &str> = HashMap::new();
-        for mount in mounts {
-            let source = mount.source.as_str();
-            best.entry(mount.dev)
-                .and_modify(|old| {
-                    if (source.len(), source) < (old.len(), *old) {
-                        *old = source;
-                    }
-                })
-                .or_insert(source);
-        }
-        for (dev, source) in best {
+        for (dev, source) in best_sources(mounts) {
             self.sources.insert(dev, source.to_owned());
         }
     }
@@ -131,6 +132,23 @@ impl Mounts {
     pub fn source(&self, dev: Dev) -> Option<&str> {
         self.sources.get(&dev).map(String::as_str)
     }
+}
+
+/// Where several mounts share a superblock, the shortest source stands for all: it is the one nearest
+/// the export's root, and the choice does not depend on their order.
+fn best_sources(mounts: &[NfsMount]) -> HashMap<Dev, &str> {
+    let mut best: HashMap<Dev, &str> = HashMap::new();
+    for mount in mounts {
+        let source = mount.source.as_str();
+        best.entry(mount.dev)
+            .and_modify(|old| {
+                if (source.len(), source) < (old.len(), *old) {
+                    *old = source;
+                }
+            })
+            .or_insert(source);
+    }
+    best
 }
 
 /// The processes that exist.
@@ -182,6 +200,26 @@ mod tests {
         known.learn(&parse_mountinfo(b"40 22 0:50 / /m rw - nfs4 other:/x rw\n"));
         assert_eq!(known.source(Dev(50)), Some("other:/x"));
         assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
+    }
+
+    #[test]
+    fn a_mount_that_left_is_told_even_when_its_number_is_in_use_again() {
+        let mut known = Mounts::default();
+        known.see(&parse_mountinfo(TEXT));
+        assert!(known.gone(&parse_mountinfo(TEXT)).is_empty());
+        let other =
+            b"36 22 0:49 / /m rw - nfs4 [::1]:/exp rw\n40 22 0:50 / /m rw - nfs4 other:/x rw\n";
+        let mounts = parse_mountinfo(other);
+        assert_eq!(known.gone(&mounts), HashSet::from([Dev(50)]));
+        known.see(&mounts);
+        assert_eq!(known.gone(&[]), HashSet::from([Dev(49), Dev(50)]));
+        known.see(&[]);
+        assert_eq!(
+            known.source(Dev(50)),
+            Some("other:/x"),
+            "until the number is used again"
+        );
+        assert!(known.gone(&mounts).is_empty());
     }
 
     proptest! {

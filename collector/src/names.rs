@@ -13,7 +13,7 @@ use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 
 use crate::clock::MonotonicNs;
 use crate::generations::Generations;
-use crate::mounts::{Mounts, pids};
+use crate::mounts::{Mounts, NfsMount, mounts_of, pids};
 use crate::open_files::open_files;
 
 /// A name found is looked at again after this time: files are renamed while they are open.
@@ -46,12 +46,15 @@ pub struct Names {
 impl Names {
     /// Knows the mounts of now, and no file.
     pub fn new() -> Self {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        // Opened first: what changes from then on is told.
+        let mountinfo = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok();
         let mut mounts = Mounts::default();
         mounts.refresh_all_namespaces();
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        mounts.see(&mounts_of(std::process::id()).unwrap_or_default());
         Self {
             mounts,
-            mountinfo: rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok(),
+            mountinfo,
             known: Generations::new(),
             nameless: HashSet::new(),
             scanned: None,
@@ -59,17 +62,29 @@ impl Names {
         }
     }
 
-    /// Notices mounts that came or went. Cheap: one poll without waiting.
-    pub fn watch_mounts(&mut self) {
-        let Some(fd) = &self.mountinfo else { return };
+    /// The mounts of now, if any came or went since the last call. Cheap: one poll without waiting.
+    pub fn changed_mounts(&mut self) -> Option<Vec<NfsMount>> {
+        let fd = self.mountinfo.as_ref()?;
         let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::PRI)];
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        if poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0) {
-            self.mounts.refresh();
-        }
+        let changed = poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0);
+        changed
+            .then(|| mounts_of(std::process::id()).ok())
+            .flatten()
+    }
+
+    /// Devices whose mount is gone by these mounts. What was seen of them belongs to what they stood
+    /// for, which has to be asked for before [`Self::see_mounts`].
+    pub fn gone(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
+        self.mounts.gone(mounts)
+    }
+
+    /// Takes over the mounts of now.
+    pub fn see_mounts(&mut self, mounts: &[NfsMount]) {
+        self.mounts.see(mounts);
     }
 
     /// Looks for the names of files that were just seen, each with the process that used it.

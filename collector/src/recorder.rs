@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::MissedTickBehavior;
 use trackiops_schemas::identity::{Dev, FileId};
 use trackiops_schemas::ring::{Books, RequestRecord};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, MonotonicNs, Sample};
@@ -122,7 +122,7 @@ impl Recorder {
     {
         let sample = Sample::take();
         let stepped_back = self.follow_clock(sample);
-        self.names.watch_mounts();
+        self.follow_mounts(sample.now);
         let drained_until = self.drain(sample.now);
         let books = self.engine.books()?;
         let now = self.clock.utc(sample.now);
@@ -142,6 +142,24 @@ impl Recorder {
             sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
         }
         Ok(())
+    }
+
+    /// Takes over mounts that came or went, once what was seen of those that went is settled: their
+    /// device numbers may be in use again before the window closes.
+    fn follow_mounts(&mut self, now: MonotonicNs) {
+        let Some(mounts) = self.names.changed_mounts() else {
+            return;
+        };
+        let gone = self.names.gone(&mounts);
+        if !gone.is_empty() {
+            self.drain(now);
+            let names = &mut self.names;
+            self.rollup.settle(
+                |file| gone.contains(&file.dev),
+                |file| names.attributes(file, now),
+            );
+        }
+        self.names.see_mounts(&mounts);
     }
 
     /// Accounts for the time since the last sample as covered; whether the clock was set back.
@@ -230,6 +248,7 @@ impl Recorder {
         let OpenWindow {
             start,
             rows,
+            settled,
             mut health,
             covered_ns,
             ..
@@ -237,10 +256,12 @@ impl Recorder {
         health.covered_ms = (covered_ns + 500_000) / 1_000_000;
         let mut rows: Vec<FileRow> = rows
             .into_iter()
+            .filter(|(_, row)| *row != Row::default())
             .map(|(file, row)| FileRow {
                 file: self.names.attributes(file, now),
                 row,
             })
+            .chain(settled)
             .collect();
         rows.sort_by_key(|row| row.file.key);
         ClosedWindow {

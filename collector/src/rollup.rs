@@ -3,10 +3,11 @@
 //! The coarser granularities are fed by closing these windows, so they cost nothing here.
 
 use std::mem;
+use std::sync::Arc;
 
-use trackiops_schemas::identity::{Dev, FileId};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId};
 use trackiops_schemas::ring::{RequestRecord, flags};
-use trackiops_schemas::rollup::{Health, Row};
+use trackiops_schemas::rollup::{FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::generations::Generations;
@@ -16,8 +17,10 @@ use crate::sequential::History;
 pub struct OpenWindow {
     /// Its start.
     pub start: UtcMs,
-    /// One row per file, or rarely two.
+    /// One row per file, or rarely two; a settled one is empty.
     pub rows: Vec<(FileId, Row)>,
+    /// Rows of files whose mount is gone, with what it was.
+    pub settled: Vec<FileRow>,
     /// The recorder's own account; `covered_ms` is filled in when it closes.
     pub health: Health,
     /// Covered time, ns.
@@ -81,6 +84,7 @@ impl Rollup {
         let new = OpenWindow {
             start,
             rows: Vec::new(),
+            settled: Vec::new(),
             health: Health::default(),
             covered_ns: 0,
             serial: self.serials,
@@ -122,6 +126,24 @@ impl Rollup {
         self.files.rotate();
     }
 
+    /// Settles the rows counted so far of files for which `wanted` holds: whatever comes later under
+    /// the same numbers begins a new row.
+    pub fn settle(
+        &mut self,
+        wanted: impl Fn(&FileId) -> bool,
+        mut attributes: impl FnMut(FileId) -> Arc<FileAttributes>,
+    ) {
+        for window in &mut self.open {
+            for (file, row) in window.rows.iter_mut().filter(|(file, _)| wanted(file)) {
+                let row = mem::take(row);
+                if row != Row::default() {
+                    let file = attributes(*file);
+                    window.settled.push(FileRow { file, row });
+                }
+            }
+        }
+    }
+
     /// Takes the windows, oldest first, for which `closed` holds (given start and end).
     pub fn take_windows(&mut self, closed: impl Fn(UtcMs, UtcMs) -> bool) -> Vec<OpenWindow> {
         let granularity = self.granularity;
@@ -156,6 +178,7 @@ fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trackiops_schemas::identity::FileKey;
 
     fn record(fileid: u64, flags: u32, done_bytes: u32, error: i32) -> RequestRecord {
         RequestRecord {
@@ -242,6 +265,32 @@ mod tests {
                 .collect::<Vec<_>>(),
             [(1000, 2), (2000, 1)]
         );
+    }
+
+    #[test]
+    fn what_was_seen_before_a_mount_left_keeps_its_mount() {
+        let mut rollup = rollup();
+        rollup.add(&record(1, 0, 4096, 0), UtcMs(0));
+        let attributes = |id| {
+            let mount = Some("s:/old".to_owned());
+            let key = FileKey::new(mount.as_deref(), id);
+            let path = None;
+            Arc::new(FileAttributes {
+                key,
+                id,
+                mount,
+                path,
+            })
+        };
+        rollup.settle(|file| file.dev == Dev(50), attributes);
+        assert!(rollup.window(UtcMs(0)).settled.is_empty());
+        rollup.settle(|file| file.dev == Dev(49), attributes);
+        rollup.settle(|file| file.dev == Dev(49), attributes);
+        rollup.add(&record(1, 0, 100, 0), UtcMs(1));
+        let window = all(&mut rollup).remove(0);
+        let settled: Vec<_> = window.settled.iter().map(|r| r.row.read.bytes).collect();
+        let rows: Vec<_> = window.rows.iter().map(|(_, r)| r.read.bytes).collect();
+        assert_eq!((settled, rows), (vec![4096], vec![100]));
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use trackiops_collector::{Choice, KernelFacts, plan};
 
-use crate::run::Run;
+use crate::run::{KERNELS, Run};
 
 #[test]
 #[ignore = "boots a guest: make test"]
 fn guest_the_kept_facts_are_those_of_each_kernel() {
-    for kernel in ["5.10", "6.1", "6.12", "newest"] {
+    for kernel in KERNELS {
         let run = Run::on(
             kernel,
             "facts",

@@ -6,8 +6,10 @@
 
 mod errors;
 mod facts;
+mod faults;
 mod latency;
 mod lifecycle;
+mod matrix;
 mod modules;
 mod mountstats;
 mod run;

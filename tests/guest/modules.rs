@@ -8,7 +8,7 @@ const WRITE_BYTES: u64 = 65_536;
 #[ignore = "boots guests: make test"]
 fn guest_the_nfs_client_is_waited_for_and_released() {
     for kernel in kernels(&["5.10", "newest"]) {
-        let run = Run::on(&kernel, "modules", &["--nfs", "4.2"], &[]);
+        let run = Run::on(kernel, "modules", &["--nfs", "4.2"], &[]);
         assert!(!run.text("modules").lines().any(|m| m.starts_with("nfs ")));
         assert_eq!(run.text("not_loaded.status").trim(), "2");
         let said = run.text("not_loaded.err");

@@ -5,6 +5,12 @@ use std::collections::BTreeMap;
 /// What one mount's statistics say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountCounters {
+    /// Options in force: `opts:`.
+    pub options: Vec<String>,
+    /// Bytes that applications read and wrote, without and with `O_DIRECT`: fields 1 to 4 of `bytes:`.
+    pub application_bytes: [u64; 4],
+    /// Requests sent over each connection: `xprt:`.
+    pub sent: Vec<u64>,
     /// Bytes read from the server: field 5 of `bytes:`.
     pub server_read_bytes: u64,
     /// Bytes written to the server: field 6 of `bytes:`.
@@ -22,14 +28,25 @@ impl MountCounters {
             .sum()
     }
 
-    /// Completed READ requests, READ_PLUS included.
+    /// Completed READ attempts, READ_PLUS included.
     pub fn reads(&self) -> u64 {
         self.total(&["READ", "READ_PLUS"], 0)
     }
 
-    /// Completed WRITE requests.
+    /// Requests that completed, of any operation.
+    pub fn count(&self, op: &str) -> u64 {
+        self.total(&[op], 0)
+    }
+
+    /// Completed WRITE attempts.
     pub fn writes(&self) -> u64 {
         self.total(&["WRITE"], 0)
+    }
+
+    /// Attempts of these operations that ended with an error, those that were repeated after it included:
+    /// the ninth number, there since Linux 5.3.
+    pub fn failed_attempts(&self, ops: &[&str]) -> u64 {
+        self.total(ops, 8)
     }
 
     /// Transmissions beyond one per request.
@@ -73,7 +90,16 @@ impl Mountstats {
                     .split_whitespace()
                     .map_while(|v| v.parse().ok())
                     .collect();
-                if key == "bytes" {
+                if key == "opts" {
+                    counters.options = values.trim().split(',').map(str::to_owned).collect();
+                } else if key == "xprt" {
+                    // Protocol, port, binds, connects, time to connect, idle time, requests sent.
+                    let sent = values.split_whitespace().nth(6);
+                    counters
+                        .sent
+                        .extend(sent.and_then(|n| n.parse::<u64>().ok()));
+                } else if key == "bytes" {
+                    counters.application_bytes.copy_from_slice(&numbers[..4]);
                     (counters.server_read_bytes, counters.server_written_bytes) =
                         (numbers[4], numbers[5]);
                 } else if numbers.len() >= 8
@@ -94,12 +120,11 @@ impl Mountstats {
             };
             counters.server_read_bytes -= old.server_read_bytes;
             counters.server_written_bytes -= old.server_written_bytes;
+            subtract(&mut counters.application_bytes, &old.application_bytes);
+            subtract(&mut counters.sent, &old.sent);
             for (op, numbers) in &mut counters.ops {
                 if let Some(old) = old.ops.get(op) {
-                    numbers
-                        .iter_mut()
-                        .zip(old)
-                        .for_each(|(new, old)| *new -= old);
+                    subtract(numbers, old);
                 }
             }
         }
@@ -107,12 +132,17 @@ impl Mountstats {
     }
 }
 
+fn subtract(from: &mut [u64], what: &[u64]) {
+    from.iter_mut().zip(what).for_each(|(new, old)| *new -= old);
+}
+
 #[test]
 fn mountstats_are_read_as_the_kernel_prints_them() {
     let text = "device proc mounted on /proc with fstype proc\n\
         device 127.0.0.1:/exp mounted on /mnt/nfs with fstype nfs4 statvers=1.1\n\
-        \tbytes:\t1 2 3 4 500 600 7 8 \n\tper-op statistics\n\
-        \t        NULL: 1 1 0 44 24 0 0 0 0\n\t        READ: 10 12 0 1 2 3 4 5 0\n\t   READ_PLUS: 5 5 0 1 2 3 4 10 0\n";
+        \topts:\trw,vers=4.2,nconnect=2\n\tbytes:\t1 2 3 4 500 600 7 8 \n\
+        \txprt:\ttcp 0 0 2 0 0 12 12 0 12\n\txprt:\ttcp 0 0 2 0 0 6 6 0 6\n\tper-op statistics\n\
+        \t        NULL: 1 1 0 44 24 0 0 0 0\n\t        READ: 10 12 0 1 2 3 4 5 2\n\t   READ_PLUS: 5 5 0 1 2 3 4 10 1\n";
     let parsed = Mountstats::parse(text);
     let (device, counters) = &parsed.mounts["/mnt/nfs"];
     assert_eq!(
@@ -130,6 +160,12 @@ fn mountstats_are_read_as_the_kernel_prints_them() {
             counters.retransmissions()
         ),
         (15, 0, 2)
+    );
+    assert_eq!(counters.failed_attempts(&["READ", "READ_PLUS"]), 3);
+    assert_eq!(counters.options, ["rw", "vers=4.2", "nconnect=2"]);
+    assert_eq!(
+        (&counters.application_bytes, &counters.sent[..]),
+        (&[1, 2, 3, 4], &[12, 6][..])
     );
     let none = parsed.clone().since(&parsed);
     assert_eq!(none.mounts["/mnt/nfs"].1.reads(), 0);

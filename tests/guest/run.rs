@@ -25,7 +25,7 @@ impl Run {
 
     /// Boots `kernel` and runs `scripts/<name>.sh` with `args`; `flags` are `cargo vm run`'s.
     pub fn on(kernel: &str, name: &str, flags: &[&str], args: &[&str]) -> Self {
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/scripts");
+        let scripts = scripts();
         let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join("guest")
             .join(kernel)
@@ -107,16 +107,22 @@ impl Run {
     }
 }
 
+/// Where the guests' scripts are.
+pub fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest/scripts")
+}
+
 /// The kernel of tests that name none: 6.12, or what the environment asks for.
 fn kernel() -> String {
     std::env::var("TRACKIOPS_TEST_KERNEL").unwrap_or_else(|_| "6.12".to_owned())
 }
 
-/// Every kernel of `cargo vm`, or of them those that are to do where time is short.
-pub fn kernels(sample: &[&str]) -> Vec<String> {
-    let all = ["5.10", "6.1", "6.12", "newest"];
-    let chosen = if long() { &all[..] } else { sample };
-    chosen.iter().map(|kernel| (*kernel).to_owned()).collect()
+/// The kernels of `cargo vm`.
+pub const KERNELS: [&str; 4] = ["5.10", "6.1", "6.12", "newest"];
+
+/// Every kernel, or of them those that are to do where time is short.
+pub fn kernels(sample: &'static [&'static str]) -> &'static [&'static str] {
+    if long() { &KERNELS } else { sample }
 }
 
 /// Whether time is not short: `make test-long`.

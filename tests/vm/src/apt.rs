@@ -24,14 +24,32 @@ pub struct Suite {
     pub frozen: bool,
 }
 
-/// The suite of the guest's programs. Its glibc is newer than that of the hosts we build on.
-pub const GUEST: Suite = Suite {
+pub const BULLSEYE: Suite = Suite {
+    name: "bullseye",
+    security: true,
+    frozen: true,
+};
+pub const BOOKWORM: Suite = Suite {
+    name: "bookworm",
+    security: true,
+    frozen: false,
+};
+pub const TRIXIE: Suite = Suite {
     name: "trixie",
     security: true,
     frozen: false,
 };
+pub const SID: Suite = Suite {
+    name: "sid",
+    security: false,
+    frozen: false,
+};
+
+/// The suite of the guest's programs. Its glibc is newer than that of the hosts we build on.
+pub const GUEST: Suite = TRIXIE;
 
 /// A private apt root for one suite.
+#[derive(Clone, Debug)]
 pub struct Apt {
     root: PathBuf,
     suite: Suite,
@@ -65,6 +83,7 @@ impl Apt {
             suite.name
         ));
         host::output(apt.command("apt-get").args(["-qq", "update"]))
+            .map_err(|error| reasons(&error).map_or(error, Error::msg))
             .with_context(|| format!("cannot read the package index of {}", suite.name))?;
         Ok(apt)
     }
@@ -91,6 +110,8 @@ impl Apt {
             "APT::Default-Release=",
             "APT::Install-Recommends=0",
             "APT::Install-Suggests=0",
+            // Otherwise an archive that cannot be reached looks like one without packages.
+            "APT::Update::Error-Mode=any",
             // The cache lies in a home directory, which apt's own user cannot enter.
             "APT::Sandbox::User=root",
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=0",
@@ -99,6 +120,13 @@ impl Apt {
         }
         command.env("LC_ALL", "C");
         command
+    }
+
+    /// Whether the suite has a package of this very name.
+    pub fn has(&self, name: &str) -> Result<bool> {
+        let names = host::output(self.command("apt-cache").args(["pkgnames", "--", name]))
+            .with_context(|| format!("cannot search {}", self.suite.name))?;
+        Ok(names.lines().any(|line| line == name))
     }
 
     /// The packages and everything that they depend on, in the suite's current versions.
@@ -155,11 +183,24 @@ pub fn download(files: &[Download]) -> Result<()> {
             .arg(&file.target)
             .arg(format!("SHA256:{}", file.sha256));
     }
-    host::output(&mut command)?;
+    if let Err(error) = host::output(&mut command) {
+        return Err(reasons(&error).map_or(error, Error::msg));
+    }
     match files.iter().find(|file| !file.target.is_file()) {
         Some(file) => bail!("{} was not downloaded", file.address),
         None => Ok(()),
     }
+}
+
+/// What apt says was wrong, without the command and its many arguments.
+fn reasons(error: &Error) -> Option<String> {
+    let text = format!("{error:#}");
+    let lines: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("E: "))
+        .filter(|line| *line != "Download Failed" && !line.starts_with("Some index files"))
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
 }
 
 /// The package that apt could not find, from what it said.
@@ -221,6 +262,19 @@ mod tests {
                 ("old".into(), "1.1".into())
             ]
         );
+    }
+
+    #[test]
+    fn the_reasons_are_taken_from_what_apt_says() {
+        let error = anyhow!(
+            "apt-helper -qq x failed: exit status: 100\nW: later\n\
+             E: Failed to fetch http://m.example/x.deb  404  Not Found\nE: Download Failed"
+        );
+        assert_eq!(
+            reasons(&error).unwrap(),
+            "Failed to fetch http://m.example/x.deb  404  Not Found"
+        );
+        assert_eq!(reasons(&anyhow!("cannot run apt-helper")), None);
     }
 
     #[test]

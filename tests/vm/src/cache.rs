@@ -77,6 +77,29 @@ impl Cache {
         Some(dir)
     }
 
+    /// The complete entries of a kind, the last used first.
+    pub fn latest(&self, kind: &str) -> Vec<PathBuf> {
+        let mut entries: Vec<(SystemTime, PathBuf)> = fs::read_dir(self.root.join("images"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| {
+                let name = entry.file_name();
+                name.to_string_lossy().starts_with(&format!("{kind}-"))
+            })
+            .filter_map(|entry| {
+                let dir = entry.path();
+                let stamp = fs::read_to_string(dir.join(STAMP)).ok()?;
+                let used = fs::metadata(dir.join(STAMP))
+                    .and_then(|m| m.modified())
+                    .ok()?;
+                stamp_holds(&dir, stamp.lines().next()?, &stamp).then_some((used, dir))
+            })
+            .collect();
+        entries.sort();
+        entries.into_iter().rev().map(|(_, dir)| dir).collect()
+    }
+
     /// Builds an entry in a temporary directory and moves it into place. The caller holds the lock.
     pub fn build(
         &self,
@@ -176,6 +199,22 @@ mod tests {
         assert_eq!(cache.get("root", KEY), None);
         let built = cache.build("root", KEY, fill).unwrap();
         assert_eq!(cache.get("root", KEY), Some(built));
+    }
+
+    #[test]
+    fn the_complete_entries_of_a_kind_come_in_the_order_of_their_use() {
+        let (_dir, cache) = cache();
+        let build = |kind: &str, digit: &str| {
+            let dir = cache.build(kind, &digit.repeat(40), fill).unwrap();
+            let stamp = File::open(dir.join(STAMP)).unwrap();
+            let age = Duration::from_secs(digit.parse().unwrap());
+            stamp.set_modified(SystemTime::now() - age).unwrap();
+            dir
+        };
+        let (older, newer) = (build("root", "8"), build("root", "3"));
+        build("kernel", "1");
+        fs::write(build("root", "2").join("root.img"), "ima").unwrap();
+        assert_eq!(cache.latest("root"), [newer, older]);
     }
 
     #[test]

@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::kernel::Kernel;
+use crate::packages;
+
 /// Boots Debian kernels with real NFS under QEMU and runs scripts in them
 #[derive(Debug, Parser)]
 #[command(name = "cargo vm", bin_name = "cargo vm")]
@@ -20,15 +23,24 @@ pub enum Command {
     /// Get and build everything a run needs, without booting
     Fetch(Guest),
     /// Write the archive's current versions into the lock file
-    Update,
+    Update(Update),
+}
+
+/// What to lock
+#[derive(Debug, Args)]
+pub struct Update {
+    /// Kernels to lock, as `--kernel` takes them; without any, everything that is in the lock file
+    #[arg(value_name = "KERNEL")]
+    pub kernels: Vec<Kernel>,
 }
 
 /// Which guest
 #[derive(Debug, Args)]
 pub struct Guest {
-    /// Kernel to boot: 5.10, 6.1, 6.12 or newest
-    #[arg(long, default_value = "6.12", value_name = "NAME", value_parser = kernel)]
-    pub kernel: String,
+    /// Kernel to boot: 5.10, 6.1, 6.12, newest, or a Debian package such as linux-image-cloud-amd64 or
+    /// linux-image-rt-amd64/bookworm
+    #[arg(long, default_value = "6.12", value_name = "KERNEL")]
+    pub kernel: Kernel,
 
     /// Debian packages to add to the guest (repeatable, or separated by commas)
     #[arg(long, value_name = "PKG", value_delimiter = ',', value_parser = package)]
@@ -146,17 +158,8 @@ impl Run {
     }
 }
 
-fn kernel(text: &str) -> Result<String, String> {
-    crate::kernel::Kernel::by_name(text)
-        .map(|k| k.name.to_string())
-        .map_err(|e| e.to_string())
-}
-
-/// A package name as Debian defines it, so that nothing else reaches apt's command line.
 fn package(text: &str) -> Result<String, String> {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
-    let starts = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
-    if text.len() >= 2 && starts && text.chars().all(allowed) {
+    if packages::is_name(text) {
         Ok(text.to_string())
     } else {
         Err(format!("`{text}` is not the name of a Debian package"))
@@ -180,7 +183,7 @@ mod tests {
         let run = run("script.sh").unwrap();
         assert_eq!(
             (
-                run.guest.kernel.as_str(),
+                run.guest.kernel.name.as_str(),
                 run.nfs(),
                 run.cpus,
                 run.mem,
@@ -210,6 +213,7 @@ mod tests {
         for words in [
             "--nfs 2 s.sh",
             "--kernel 6.13 s.sh",
+            "--kernel linux-image-rt-amd64/stable s.sh",
             "--cpus 0 s.sh",
             "--mem 64 s.sh",
             "--timeout 0 s.sh",

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::built::Built;
 use crate::cache::Cache;
 use crate::host;
-use crate::kernel::Built;
 
 const INIT: &str = include_str!("../guest/init");
 

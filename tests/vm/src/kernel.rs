@@ -1,242 +1,309 @@
-//! The kernels: where each comes from, and its boot image and modules.
+//! The kernels that can be asked for: how they are named, which packages they are, how they are got.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use crate::apt::Suite;
+use crate::apt::{BOOKWORM, BULLSEYE, SID, Suite, TRIXIE};
+use crate::built::{self, Built};
 use crate::cache::Cache;
 use crate::host;
-use crate::image;
 use crate::lock::{Lock, Package};
-use crate::modules;
 use crate::packages::{self, Source};
 
-/// Raised when the way a kernel entry is made changes.
-const RECIPE: u32 = 2;
-
-/// A kernel that can be asked for.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Kernel {
-    /// Name on the command line.
-    pub name: &'static str,
-    pub suite: Suite,
-}
-
-/// Every kernel: the default one of a Debian release each.
-pub const KERNELS: &[Kernel] = &[
-    Kernel {
-        name: "5.10",
-        suite: Suite {
-            name: "bullseye",
-            security: true,
-            frozen: true,
-        },
-    },
-    Kernel {
-        name: "6.1",
-        suite: Suite {
-            name: "bookworm",
-            security: true,
-            frozen: false,
-        },
-    },
-    Kernel {
-        name: "6.12",
-        suite: Suite {
-            name: "trixie",
-            security: true,
-            frozen: false,
-        },
-    },
-    Kernel {
-        name: "newest",
-        suite: Suite {
-            name: "sid",
-            security: false,
-            frozen: false,
-        },
-    },
+/// The default kernel of a Debian release each.
+const DEFAULTS: &[(&str, Suite)] = &[
+    ("5.10", BULLSEYE),
+    ("6.1", BOOKWORM),
+    ("6.12", TRIXIE),
+    ("newest", SID),
 ];
 
-/// Depends on the image (and modules, where they are apart) of the suite's default kernel.
+/// Depends on the suite's default kernel.
 const META_PACKAGE: &str = "linux-image-amd64";
 
-/// A kernel ready to boot.
-#[derive(Clone, Debug)]
-pub struct Built {
-    /// Full release, for example `6.12.107+deb13-amd64`.
-    pub release: String,
-    pub vmlinuz: PathBuf,
-    /// squashfs image to mount at /usr/lib/modules.
-    pub modules_image: PathBuf,
-    /// Module files needed before the root can be mounted, in order of loading.
-    pub early_modules: Vec<PathBuf>,
+/// Where a package is looked for when no suite is named: the guest's own first. A meta package exists in all
+/// of them, the name of a version in one.
+const SUITES: &[Suite] = &[TRIXIE, BOOKWORM, BULLSEYE, SID];
+
+/// A kernel that can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Name on the command line and in the lock.
+    pub name: String,
+    package: String,
+    suites: Vec<Suite>,
 }
 
-/// Loaded by the initrd: the disks, the file systems on them, the channels to the host.
-const EARLY: &[&str] = &[
-    "virtio_pci",
-    "virtio_blk",
-    "squashfs",
-    "overlay",
-    "virtio_console",
-];
+/// No suite has such a kernel.
+#[derive(Debug)]
+pub struct Unknown(Kernel);
 
-impl Kernel {
-    pub fn by_name(name: &str) -> Result<&'static Self> {
-        KERNELS.iter().find(|k| k.name == name).with_context(|| {
-            let known: Vec<&str> = KERNELS.iter().map(|k| k.name).collect();
-            format!("unknown kernel `{name}`; known: {}", known.join(", "))
-        })
-    }
-
-    pub fn section(&self) -> String {
-        format!("kernel-{}", self.name)
-    }
-
-    /// The kernel's packages in their current version.
-    pub fn resolve(&self, source: &Source) -> Result<Vec<Package>> {
-        let mut packages = source
-            .apt(self.suite)?
-            .resolve(&[META_PACKAGE.to_string()])?;
-        packages.retain(|p| {
-            p.name != META_PACKAGE
-                && (p.name.starts_with("linux-image-")
-                    || p.name.starts_with("linux-modules-")
-                    || p.name.starts_with("linux-binary-"))
-        });
-        if packages.is_empty() {
-            bail!("{} has no kernel in {META_PACKAGE}", self.suite.name);
-        }
-        Ok(packages)
-    }
-
-    fn key(&self, lock: &Lock) -> Result<String> {
-        let packages = lock.section(&self.section())?;
-        let hashes: Vec<&str> = packages.iter().map(|p| p.sha256.as_str()).collect();
-        host::sha256(
-            format!(
-                "kernel {RECIPE} {hashes:?} {:?} {EARLY:?}",
-                modules::DROPPED
-            )
-            .as_bytes(),
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suites: Vec<&str> = self.0.suites.iter().map(|s| s.name).collect();
+        write!(
+            f,
+            "no package `{}` in Debian {}; the archive drops old versions: for a current kernel ask for \
+             linux-image-amd64, linux-image-cloud-amd64 or linux-image-rt-amd64",
+            self.0.package,
+            suites.join(", ")
         )
     }
+}
 
-    /// The cached entry, if it is complete.
+impl std::error::Error for Unknown {}
+
+impl FromStr for Kernel {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let kernel = |package: &str, suites: &[Suite]| Self {
+            name: name.into(),
+            package: package.into(),
+            suites: suites.into(),
+        };
+        if let Some((_, suite)) = DEFAULTS.iter().find(|(known, _)| *known == name) {
+            return Ok(kernel(META_PACKAGE, &[*suite]));
+        }
+        // As apt writes it.
+        let (package, suite) = match name.split_once('/') {
+            Some((package, suite)) => (package, Some(suite)),
+            None => (name, None),
+        };
+        if !package.starts_with("linux-image-") || !packages::is_name(package) {
+            let known: Vec<&str> = DEFAULTS.iter().map(|(name, _)| *name).collect();
+            bail!(
+                "unknown kernel `{name}`; known: {}, and Debian's kernel packages (linux-image-cloud-amd64)",
+                known.join(", ")
+            );
+        }
+        if package.ends_with("-dbg") {
+            bail!("`{package}` has a kernel's debugging symbols, not the kernel");
+        }
+        match suite.map(|suite| SUITES.iter().find(|s| s.name == suite)) {
+            None => Ok(kernel(package, SUITES)),
+            Some(Some(suite)) => Ok(kernel(package, &[*suite])),
+            Some(None) => {
+                let known: Vec<&str> = SUITES.iter().map(|s| s.name).collect();
+                bail!("unknown suite in `{name}`; known: {}", known.join(", "))
+            }
+        }
+    }
+}
+
+impl Kernel {
+    /// The four that have a name of their own.
+    pub fn defaults() -> Result<Vec<Self>> {
+        DEFAULTS.iter().map(|(name, _)| name.parse()).collect()
+    }
+
+    /// The kernel's packages in their current version, from the first suite that has them. Fails with
+    /// [`Unknown`] when none has.
+    pub fn resolve(&self, source: &Source) -> Result<Vec<Package>> {
+        for suite in &self.suites {
+            let apt = source.apt(*suite)?;
+            if apt.has(&self.package)? {
+                let needed = apt.resolve(std::slice::from_ref(&self.package))?;
+                let mut packages = of_kernel(needed, &self.package);
+                packages.sort();
+                return Ok(packages);
+            }
+        }
+        Err(Unknown(self.clone()).into())
+    }
+
+    /// The built kernel that the lock names, if it is in the cache. Says so when it was made from something
+    /// else, because the archive did not have what the lock names any more.
     pub fn cached(&self, cache: &Cache, lock: &Lock) -> Result<Option<Built>> {
-        let key = self.key(lock)?;
-        cache.get("kernel", &key).map(|dir| built(&dir)).transpose()
+        let Some(locked) = lock.kernel(&self.name) else {
+            return Ok(None);
+        };
+        let built = Built::cached(cache, &built::key(locked)?)?;
+        if let Some(built) = &built
+            && !built.is_made_from(locked)
+        {
+            let locked = describe(locked);
+            self.warn_of_replacement(built, format_args!("the archive no longer had {locked}"));
+        }
+        Ok(built)
     }
 
-    /// Downloads and builds. The caller holds the cache's lock.
-    pub fn build(&self, source: &Source, lock: &Lock) -> Result<Built> {
-        let key = self.key(lock)?;
-        let debs = source.debs(lock.section(&self.section())?, || self.resolve(source))?;
+    /// The built kernel, from the cache or from the archive. The caller holds the cache's lock.
+    pub fn get(&self, source: &Source, lock: &Lock) -> Result<Built> {
+        // Another process may have built it while we waited for the cache.
+        if let Some(built) = self.cached(source.cache, lock)? {
+            return Ok(built);
+        }
+        let (key, packages) = match self.take(source, lock) {
+            Ok(taken) => taken,
+            Err(error) => {
+                let Some(built) = Built::last(source.cache, &self.name) else {
+                    return Err(error);
+                };
+                self.warn_of_replacement(&built, format_args!("{error:#}"));
+                return Ok(built);
+            }
+        };
+        if let Some(built) = Built::cached(source.cache, &key)? {
+            return Ok(built);
+        }
         host::say(format_args!("building the kernel {} ...", self.name));
-        let dir = source.cache.build("kernel", &key, |dir| {
-            let tree = tempfile::Builder::new()
-                .prefix(".building-")
-                .tempdir_in(source.cache.dir("images"))?;
-            packages::extract(&debs, tree.path())?;
-            fill(tree.path(), dir)
-        })?;
-        built(&dir)
+        let tree = tempfile::Builder::new()
+            .prefix(".building-")
+            .tempdir_in(source.cache.dir("images"))?;
+        packages::extract(&source.debs(&packages), tree.path())?;
+        let origin = Lock::of_kernel(&self.name, packages);
+        Built::make(source.cache, &key, tree.path(), &origin)
+            .with_context(|| format!("cannot use the kernel {}", self.name))
+    }
+
+    /// Downloads the locked packages, or the archive's current ones when it does not have those any more or
+    /// nothing is locked. Returns them, and the key for what is made of them: the lock's, so that a
+    /// replacement is looked for once and not in every run.
+    fn take(&self, source: &Source, lock: &Lock) -> Result<(String, Vec<Package>)> {
+        if let Some(locked) = lock.kernel(&self.name) {
+            let packages = source.take(locked, || self.resolve(source))?;
+            return Ok((built::key(locked)?, packages));
+        }
+        let current = self.resolve(source)?;
+        host::say(format_args!(
+            "{} is not in debian.lock; taking {}; `cargo vm update {}` locks it",
+            self.name,
+            describe(&current),
+            self.name
+        ));
+        source.fetch(&current)?;
+        Ok((built::key(&current)?, current))
+    }
+
+    fn warn_of_replacement(&self, built: &Built, cause: impl fmt::Display) {
+        host::say(format_args!("warning: {cause}"));
+        host::say(format_args!(
+            "warning: {} is {} from the cache; `cargo vm update {}` moves the lock",
+            self.name, built.release, self.name
+        ));
     }
 }
 
-fn built(dir: &Path) -> Result<Built> {
-    let list =
-        fs::read_to_string(dir.join("early")).context("cannot read the list of early modules")?;
-    let mut lines = list.lines();
-    let release = lines
-        .next()
-        .context("an empty list of early modules")?
-        .to_string();
-    let early_modules = lines.map(|name| dir.join(name)).collect();
-    Ok(Built {
-        release,
-        vmlinuz: dir.join("vmlinuz"),
-        modules_image: dir.join("modules.img"),
-        early_modules,
-    })
-}
-
-/// Turns an unpacked kernel package into boot image, modules image and early modules.
-fn fill(tree: &Path, dir: &Path) -> Result<()> {
-    let modules = ["usr/lib/modules", "lib/modules"]
+/// The image package with its version, for a person.
+pub fn describe(packages: &[Package]) -> String {
+    packages
         .iter()
-        .map(|p| tree.join(p))
-        .find(|p| p.is_dir())
-        .context("the kernel package has no modules")?;
-    let release = only_entry(&modules)?;
-    let vmlinuz = [
-        tree.join(format!("boot/vmlinuz-{release}")),
-        modules.join(&release).join("vmlinuz"),
-    ];
-    let vmlinuz = vmlinuz
-        .iter()
-        .find(|p| p.is_file())
-        .context("the kernel package has no vmlinuz")?;
-    fs::copy(vmlinuz, dir.join("vmlinuz"))?;
-
-    let base = modules.join(&release);
-    modules::prune(&base)?;
-    modules::decompress(&base)?;
-    // depmod looks below <base>/lib/modules.
-    let depmod_base = tree.join("depmod");
-    fs::create_dir(&depmod_base)?;
-    fs::create_dir(depmod_base.join("usr"))?;
-    fs::create_dir(depmod_base.join("usr/lib"))?;
-    std::os::unix::fs::symlink("usr/lib", depmod_base.join("lib"))?;
-    fs::rename(&modules, depmod_base.join("usr/lib/modules"))?;
-    let modules = depmod_base.join("usr/lib/modules");
-    host::output(
-        host::with_sbin("depmod")
-            .arg("-b")
-            .arg(&depmod_base)
-            .arg(&release),
-    )?;
-
-    let base = modules.join(&release);
-    let dependencies =
-        fs::read_to_string(base.join("modules.dep")).context("cannot read modules.dep")?;
-    let mut list = format!("{release}\n");
-    for (number, module) in modules::load_order(&dependencies, EARLY).iter().enumerate() {
-        let name = format!(
-            "{number:02}-{}",
-            module.rsplit('/').next().unwrap_or(module)
-        );
-        fs::copy(base.join(module), dir.join(&name))?;
-        list.push_str(&name);
-        list.push('\n');
-    }
-    fs::write(dir.join("early"), list)?;
-    image::squashfs(&modules, &dir.join("modules.img"))
+        .find(|p| p.name.starts_with("linux-image-"))
+        .map_or_else(String::new, |p| format!("{} {}", p.name, p.version))
 }
 
-fn only_entry(dir: &Path) -> Result<String> {
-    let names: Vec<String> = fs::read_dir(dir)?
-        .map(|e| Ok(e?.file_name().to_string_lossy().into_owned()))
-        .collect::<Result<_>>()?;
-    match &names[..] {
-        [name] => Ok(name.clone()),
-        _ => bail!("expected one kernel in {}, found {names:?}", dir.display()),
+/// Of what a package needs, the kernel itself: a meta package depends on the image, whose name ends in the
+/// release, as do those of the packages that unstable splits it into.
+fn of_kernel(mut packages: Vec<Package>, asked: &str) -> Vec<Package> {
+    let release = |p: &Package| p.name.strip_prefix("linux-image-").map(str::to_string);
+    let image = packages
+        .iter()
+        .filter(|p| p.name != asked)
+        .find_map(release);
+    if let Some(release) = image.or_else(|| packages.iter().find_map(release)) {
+        packages
+            .retain(|p| p.name.starts_with("linux-") && p.name.ends_with(&format!("-{release}")));
     }
+    packages
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn kernel(name: &str) -> Kernel {
+        name.parse().unwrap()
+    }
+
+    fn suites(name: &str) -> Vec<&'static str> {
+        kernel(name).suites.iter().map(|s| s.name).collect()
+    }
+
     #[test]
-    fn an_unknown_kernel_is_told_with_the_known_ones() {
-        let text = format!("{:#}", Kernel::by_name("6.13").unwrap_err());
+    fn the_four_are_the_default_kernels_of_their_releases() {
+        for (name, suite) in [
+            ("5.10", "bullseye"),
+            ("6.1", "bookworm"),
+            ("6.12", "trixie"),
+            ("newest", "sid"),
+        ] {
+            assert_eq!(kernel(name).package, "linux-image-amd64");
+            assert_eq!(suites(name), [suite]);
+        }
+    }
+
+    #[test]
+    fn a_package_is_looked_for_everywhere_or_in_the_suite_it_names() {
+        let versioned = "linux-image-6.12.117+deb13-cloud-amd64";
+        assert_eq!(kernel(versioned).package, versioned);
+        assert_eq!(suites(versioned), ["trixie", "bookworm", "bullseye", "sid"]);
+        let rt = kernel("linux-image-rt-amd64/bookworm");
+        assert_eq!(rt.package, "linux-image-rt-amd64");
+        assert_eq!(suites(&rt.name), ["bookworm"]);
+    }
+
+    #[test]
+    fn what_cannot_be_a_kernel_is_refused_with_the_reason() {
+        for (name, reason) in [
+            ("6.13", "known: 5.10, 6.1, 6.12, newest"),
+            ("bash", "unknown kernel `bash`"),
+            ("linux-image-$(id)", "unknown kernel"),
+            ("linux-image-rt-amd64/stable", "known: trixie, bookworm"),
+            ("linux-image-rt-amd64/", "unknown suite"),
+            ("linux-image-amd64-dbg", "debugging symbols"),
+        ] {
+            let error = format!("{:#}", name.parse::<Kernel>().unwrap_err());
+            assert!(error.contains(reason) && error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_in_no_suite_is_named_with_the_suites() {
+        let text = Unknown(kernel("linux-image-6.12.1-rt-amd64")).to_string();
         assert!(
-            text.contains("6.13") && text.contains("6.12") && text.contains("newest"),
+            text.contains("`linux-image-6.12.1-rt-amd64`")
+                && text.contains("trixie, bookworm, bullseye, sid"),
             "{text}"
         );
+    }
+
+    fn package(name: &str) -> Package {
+        Package {
+            name: name.into(),
+            version: "1".into(),
+            architecture: "amd64".into(),
+            path: format!("pool/{name}.deb"),
+            bytes: 1,
+            sha256: "ab".repeat(32),
+        }
+    }
+
+    #[test]
+    fn of_what_a_kernel_needs_its_own_packages_are_kept() {
+        let kept = |asked: &str, names: &[&str]| -> Vec<String> {
+            let packages = names.iter().map(|name| package(name)).collect();
+            of_kernel(packages, asked)
+                .into_iter()
+                .map(|p| p.name)
+                .collect()
+        };
+        let trixie = ["kmod", "linux-base", "linux-image-6.12.1+deb13-rt-amd64"];
+        assert_eq!(kept(trixie[2], &trixie), [trixie[2]]);
+        let meta = "linux-image-rt-amd64";
+        assert_eq!(kept(meta, &[trixie[0], trixie[2], meta]), [trixie[2]]);
+        let sid = [
+            "linux-base",
+            "linux-base-7.2.1+deb14-amd64",
+            "linux-binary-7.2.1+deb14-amd64",
+            "linux-modules-7.2.1+deb14-amd64",
+            "linux-image-7.2.1+deb14-amd64",
+            "linux-base-amd64",
+            "linux-image-amd64",
+        ];
+        assert_eq!(kept("linux-image-amd64", &sid), sid[1..5]);
+        assert_eq!(kept(sid[4], &sid[..5]), sid[1..5]);
     }
 }

@@ -6,12 +6,20 @@
 //! [guest]
 //! bash 5.2.37-2 amd64 pool/main/b/bash/bash_5.2.37-2_amd64.deb 6463408 9f3c...
 //! ```
+//!
+//! The guest's programs are one section, and each kernel is one: `kernel-` and its name on the command line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+
+/// Names another lock file.
+const OVERRIDE: &str = "TRACKIOPS_DEBIAN_LOCK";
+
+/// Begins the name of every section that is a kernel.
+const KERNEL: &str = "kernel-";
 
 const HEADER: &str = "\
 # Debian packages of the test guest. `cargo vm update` rewrites this file.
@@ -72,9 +80,19 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// The lock file's place in the source tree.
+    /// The lock file of the source tree, or the one that the environment names.
     pub fn path() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("debian.lock")
+        match std::env::var_os(OVERRIDE).filter(|v| !v.is_empty()) {
+            Some(path) => PathBuf::from(path),
+            None => Path::new(env!("CARGO_MANIFEST_DIR")).join("debian.lock"),
+        }
+    }
+
+    /// A lock of one kernel and nothing else.
+    pub fn of_kernel(name: &str, packages: Vec<Package>) -> Self {
+        Self {
+            sections: [(Self::kernel_section(name), packages)].into(),
+        }
     }
 
     pub fn read() -> Result<Self> {
@@ -130,6 +148,27 @@ impl Lock {
             }
         }
         text
+    }
+
+    /// The section of a kernel by its name on the command line.
+    pub fn kernel_section(name: &str) -> String {
+        format!("{KERNEL}{name}")
+    }
+
+    /// Names of the locked kernels.
+    pub fn kernels(&self) -> impl Iterator<Item = &str> {
+        self.sections.keys().filter_map(|s| s.strip_prefix(KERNEL))
+    }
+
+    /// A kernel's packages: its own section, or the kernel that has a package of that very name.
+    pub fn kernel(&self, name: &str) -> Option<&[Package]> {
+        let own = self.sections.get(&Self::kernel_section(name));
+        let packages = own.or_else(|| {
+            self.kernels()
+                .filter_map(|kernel| self.sections.get(&Self::kernel_section(kernel)))
+                .find(|packages| packages.iter().any(|p| p.name == name))
+        })?;
+        (!packages.is_empty()).then_some(packages)
     }
 
     pub fn section(&self, name: &str) -> Result<&[Package]> {
@@ -202,10 +241,46 @@ mod tests {
 
     #[test]
     fn the_committed_lock_parses_and_is_in_canonical_form() {
-        let text = std::fs::read_to_string(Lock::path()).unwrap();
-        let lock = Lock::parse(&text).unwrap();
+        let text = include_str!("../debian.lock");
+        let lock = Lock::parse(text).unwrap();
         assert_eq!(lock.format(), text);
         assert!(!lock.section("guest").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_kernel_is_found_by_its_own_name_and_by_that_of_its_package() {
+        let mut lock = Lock::default();
+        for (kernel, image) in [
+            ("6.12", "linux-image-6.12.117+deb13-amd64"),
+            (
+                "linux-image-rt-amd64",
+                "linux-image-6.12.117+deb13-rt-amd64",
+            ),
+            (
+                "linux-image-rt-amd64/bookworm",
+                "linux-image-6.1.0-56-rt-amd64",
+            ),
+        ] {
+            lock.sections
+                .insert(Lock::kernel_section(kernel), vec![package(image)]);
+            let found = lock.kernel(kernel).map(<[Package]>::to_vec);
+            assert_eq!(found, Some(vec![package(image)]), "{kernel}");
+            assert_eq!(lock.kernel(image), lock.kernel(kernel));
+        }
+        lock.sections
+            .insert("guest".into(), vec![package("linux-image-cloud-amd64")]);
+        for missing in [
+            "linux-image-rt-amd64/sid",
+            "linux-image-cloud-amd64",
+            "linux-image-6.1.0-56-amd64",
+        ] {
+            assert_eq!(lock.kernel(missing), None, "{missing}");
+        }
+        assert!(lock.kernels().eq([
+            "6.12",
+            "linux-image-rt-amd64",
+            "linux-image-rt-amd64/bookworm"
+        ]));
     }
 
     #[test]

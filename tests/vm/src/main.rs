@@ -4,6 +4,7 @@
 
 mod accel;
 mod apt;
+mod built;
 mod cache;
 mod cli;
 mod console;
@@ -39,17 +40,19 @@ fn main() -> ExitCode {
     let result = match cli::Cli::parse().command {
         cli::Command::Run(run) => run::run(&run),
         cli::Command::Fetch(guest) => run::fetch(&guest).map(|_| 0),
-        cli::Command::Update => update::update().map(|()| 0),
+        cli::Command::Update(update) => update::update(&update.kernels).map(|()| 0),
     };
     match result {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             host::say(format_args!("error: {error:#}"));
-            ExitCode::from(if error.is::<run::Usage>() {
-                USAGE
-            } else {
-                FAILED
-            })
+            ExitCode::from(
+                if error.is::<run::Usage>() || error.is::<kernel::Unknown>() {
+                    USAGE
+                } else {
+                    FAILED
+                },
+            )
         }
     }
 }

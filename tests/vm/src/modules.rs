@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::host;
 
@@ -100,22 +100,25 @@ pub fn decompress(base: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files of the named modules and of what they depend on, dependencies first. A module that does not
-/// exist is built into the kernel.
-pub fn load_order<'a>(dependencies: &'a str, names: &[&str]) -> Vec<&'a str> {
+/// Files of the named modules and of what they depend on, dependencies first, from `modules.dep`. Those in
+/// `modules.builtin` need no file; one that is in neither does not exist.
+pub fn load_order<'a>(
+    dependencies: &'a str,
+    built_in: &str,
+    names: &[&str],
+) -> Result<Vec<&'a str>> {
     let lines: Vec<(&str, Vec<&str>)> = dependencies
         .lines()
         .filter_map(|line| line.split_once(':'))
         .map(|(file, needs)| (file, needs.split_whitespace().collect()))
         .collect();
-    let stem = |file: &str| {
-        let name = file.rsplit('/').next().unwrap_or(file);
-        name.split('.').next().unwrap_or(name).replace('-', "_")
-    };
     let mut order: Vec<&str> = Vec::new();
     for name in names {
-        let Some((file, needs)) = lines.iter().find(|(file, _)| stem(file) == *name) else {
-            continue;
+        let Some((file, needs)) = lines.iter().find(|(file, _)| module_name(file) == *name) else {
+            if built_in.lines().any(|file| module_name(file) == *name) {
+                continue;
+            }
+            bail!("it has no module {name}");
         };
         // depmod lists what is needed last first.
         for module in needs.iter().rev().chain([file]) {
@@ -124,7 +127,13 @@ pub fn load_order<'a>(dependencies: &'a str, names: &[&str]) -> Vec<&'a str> {
             }
         }
     }
-    order
+    Ok(order)
+}
+
+/// What `lsmod` calls the module in a file.
+fn module_name(file: &str) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.split('.').next().unwrap_or(name).replace('-', "_")
 }
 
 #[cfg(test)]
@@ -135,8 +144,9 @@ mod tests {
     fn modules_load_after_what_they_need() {
         let dep = "kernel/fs/ext4/ext4.ko: kernel/fs/jbd2/jbd2.ko kernel/lib/crc16.ko kernel/fs/mbcache.ko\n\
                    kernel/fs/jbd2/jbd2.ko:\nkernel/drivers/block/virtio-blk.ko: kernel/lib/crc16.ko\n";
+        let built_in = "kernel/drivers/char/virtio-console.ko\n";
         assert_eq!(
-            load_order(dep, &["virtio_blk", "builtin", "ext4"]),
+            load_order(dep, built_in, &["virtio_blk", "virtio_console", "ext4"]).unwrap(),
             [
                 "kernel/lib/crc16.ko",
                 "kernel/drivers/block/virtio-blk.ko",
@@ -145,6 +155,12 @@ mod tests {
                 "kernel/fs/ext4/ext4.ko"
             ]
         );
+    }
+
+    #[test]
+    fn a_module_that_is_nowhere_is_named() {
+        let error = load_order("kernel/fs/nfs/nfs.ko:\n", "", &["nfs", "nfsd"]).unwrap_err();
+        assert_eq!(format!("{error}"), "it has no module nfsd");
     }
 
     #[test]

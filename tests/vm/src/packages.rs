@@ -1,6 +1,7 @@
 //! Getting package files: by path from the lock, or in apt's current version when they have left the archive.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,13 @@ pub const GUEST_PACKAGES: &[&str] = &[
     "util-linux",
 ];
 
+/// Whether a text is a package name as Debian defines it; nothing else may reach apt's command line.
+pub fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c);
+    let starts = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    text.len() >= 2 && starts && text.chars().all(allowed)
+}
+
 /// A package file on disk.
 #[derive(Clone, Debug)]
 pub struct Deb {
@@ -57,26 +65,43 @@ pub struct Deb {
 /// Where packages come from and where they are kept.
 pub struct Source<'a> {
     pub cache: &'a Cache,
-    pub mirror: Mirror,
+    mirror: Mirror,
+    /// Suites whose index was read.
+    opened: RefCell<HashMap<&'static str, Apt>>,
 }
 
-impl Source<'_> {
-    /// Every package of a list. `refresh` names the current replacement of a list that has left the archive.
-    pub fn debs(
+impl<'a> Source<'a> {
+    pub fn new(cache: &'a Cache, mirror: Mirror) -> Self {
+        Self {
+            cache,
+            mirror,
+            opened: RefCell::default(),
+        }
+    }
+
+    /// Gets every package of a list, or of the one that `current` names when the archive does not have all of
+    /// that any more. Returns the list that it got.
+    pub fn take(
         &self,
         packages: &[Package],
-        refresh: impl Fn() -> Result<Vec<Package>>,
-    ) -> Result<Vec<Deb>> {
-        if let Err(error) = self.fetch(packages) {
-            host::say(format_args!("warning: {error:#}"));
-            host::say(
-                "warning: the archive no longer has what the lock file names; taking its current versions",
-            );
-            let current = refresh()?;
-            self.fetch(&current)?;
-            return Ok(current.iter().map(|p| self.deb(p)).collect());
-        }
-        Ok(packages.iter().map(|p| self.deb(p)).collect())
+        current: impl Fn() -> Result<Vec<Package>>,
+    ) -> Result<Vec<Package>> {
+        let Err(error) = self.fetch(packages) else {
+            return Ok(packages.to_vec());
+        };
+        host::say(format_args!("warning: {error:#}"));
+        let current =
+            current().context("cannot get what debian.lock names, nor what replaces it")?;
+        host::say(
+            "warning: the archive no longer has what debian.lock names; taking its current versions",
+        );
+        self.fetch(&current)?;
+        Ok(current)
+    }
+
+    /// The files of packages that were fetched.
+    pub fn debs(&self, packages: &[Package]) -> Vec<Deb> {
+        packages.iter().map(|p| self.deb(p)).collect()
     }
 
     fn deb(&self, package: &Package) -> Deb {
@@ -87,7 +112,7 @@ impl Source<'_> {
     }
 
     /// Brings every package into the cache; what is there already is verified again.
-    fn fetch(&self, packages: &[Package]) -> Result<()> {
+    pub fn fetch(&self, packages: &[Package]) -> Result<()> {
         let mut missing = Vec::new();
         for package in packages {
             let file = self.deb(package).file;
@@ -128,8 +153,14 @@ impl Source<'_> {
         result.context("cannot get all packages")
     }
 
+    /// A suite's apt, its index read anew once.
     pub fn apt(&self, suite: Suite) -> Result<Apt> {
-        Apt::open(self.cache, &self.mirror, suite)
+        if let Some(apt) = self.opened.borrow().get(suite.name) {
+            return Ok(apt.clone());
+        }
+        let apt = Apt::open(self.cache, &self.mirror, suite)?;
+        self.opened.borrow_mut().insert(suite.name, apt.clone());
+        Ok(apt)
     }
 }
 
@@ -139,7 +170,8 @@ pub fn guest(source: &Source, lock: &Lock, extra: &[String]) -> Result<Vec<Deb>>
     let base: Vec<String> = GUEST_PACKAGES.iter().map(|s| s.to_string()).collect();
     let wanted: Vec<String> = base.iter().chain(extra).cloned().collect();
     if extra.is_empty() {
-        return source.debs(locked, || source.apt(apt::GUEST)?.resolve(&wanted));
+        let taken = source.take(locked, || source.apt(apt::GUEST)?.resolve(&wanted))?;
+        return Ok(source.debs(&taken));
     }
     let resolved = source.apt(apt::GUEST)?.resolve(&wanted)?;
     let have: HashSet<&str> = locked.iter().map(|p| p.name.as_str()).collect();
@@ -150,7 +182,8 @@ pub fn guest(source: &Source, lock: &Lock, extra: &[String]) -> Result<Vec<Deb>>
             .filter(|p| !have.contains(p.name.as_str()))
             .cloned(),
     );
-    source.debs(&all, || Ok(resolved.clone()))
+    let taken = source.take(&all, || Ok(resolved.clone()))?;
+    Ok(source.debs(&taken))
 }
 
 /// Unpacks package files into a directory, without running anything of theirs.
@@ -165,4 +198,97 @@ pub fn extract(debs: &[Deb], dir: &Path) -> Result<()> {
         .with_context(|| format!("cannot unpack {}", deb.name))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An archive on disk with one package in it, and a cache.
+    struct Archive {
+        _dir: tempfile::TempDir,
+        cache: Cache,
+        mirror: Mirror,
+        current: Package,
+    }
+
+    impl Archive {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir_all(dir.path().join("pool")).unwrap();
+            fs::write(dir.path().join("pool/new.deb"), "abc").unwrap();
+            let base = format!("copy:{}", dir.path().display());
+            Self {
+                cache: Cache::at(dir.path().join("cache")).unwrap(),
+                mirror: Mirror {
+                    main: base.clone(),
+                    security: base,
+                },
+                current: Package {
+                    name: "new".into(),
+                    version: "2".into(),
+                    architecture: "all".into(),
+                    path: "pool/new.deb".into(),
+                    bytes: 3,
+                    sha256: host::sha256(b"abc").unwrap(),
+                },
+                _dir: dir,
+            }
+        }
+
+        /// What is got for a locked package.
+        fn take(&self, locked: Package) -> Result<Vec<Package>> {
+            let source = Source::new(&self.cache, self.mirror.clone());
+            let taken = source.take(std::slice::from_ref(&locked), || {
+                Ok(vec![self.current.clone()])
+            })?;
+            assert!(source.debs(&taken).iter().all(|deb| deb.file.is_file()));
+            Ok(taken)
+        }
+    }
+
+    #[test]
+    fn what_is_locked_is_taken_when_the_archive_has_it() {
+        let archive = Archive::new();
+        let mut locked = archive.current.clone();
+        locked.version = "1".into();
+        assert_eq!(archive.take(locked.clone()).unwrap(), [locked]);
+    }
+
+    #[test]
+    fn what_left_the_archive_or_has_another_hash_is_replaced_by_what_is_current() {
+        let archive = Archive::new();
+        let gone = Package {
+            path: "pool/old.deb".into(),
+            sha256: "ab".repeat(32),
+            ..archive.current.clone()
+        };
+        let changed = Package {
+            sha256: "cd".repeat(32),
+            ..archive.current.clone()
+        };
+        for locked in [gone, changed] {
+            let taken = archive.take(locked).unwrap();
+            assert_eq!(taken, std::slice::from_ref(&archive.current));
+        }
+    }
+
+    #[test]
+    fn without_a_replacement_both_causes_are_told() {
+        let archive = Archive::new();
+        let gone = Package {
+            path: "pool/old.deb".into(),
+            sha256: "ab".repeat(32),
+            ..archive.current.clone()
+        };
+        let source = Source::new(&archive.cache, archive.mirror.clone());
+        let error = source
+            .take(&[gone], || anyhow::bail!("no archive"))
+            .unwrap_err();
+        let text = format!("{error:#}");
+        assert!(
+            text.contains("debian.lock") && text.contains("no archive"),
+            "{text}"
+        );
+    }
 }

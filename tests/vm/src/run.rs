@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::accel::{self, Accel};
+use crate::built::Built;
 use crate::cache::Cache;
 use crate::cli::{Guest, Run};
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::host;
 use crate::initrd;
-use crate::kernel::{Built, Kernel};
 use crate::lock::Lock;
 use crate::mirror::Mirror;
 use crate::packages::Source;
@@ -48,7 +48,7 @@ pub fn fetch(guest: &Guest) -> Result<Fetched> {
     host::ensure_tools()?;
     let cache = Cache::open()?;
     let lock = Lock::read()?;
-    let kernel = Kernel::by_name(&guest.kernel)?;
+    let kernel = &guest.kernel;
     let extra = guest.extra();
     let root = Root { extra: &extra };
     if let (Some(kernel), Some(root)) = (kernel.cached(&cache, &lock)?, root.cached(&cache, &lock)?)
@@ -60,15 +60,9 @@ pub fn fetch(guest: &Guest) -> Result<Fetched> {
         });
     }
     let held = cache.lock()?;
-    let source = Source {
-        cache: &cache,
-        mirror: Mirror::find()?,
-    };
-    // Another process may have built either while we waited.
-    let kernel = match kernel.cached(&cache, &lock)? {
-        Some(kernel) => kernel,
-        None => kernel.build(&source, &lock)?,
-    };
+    let source = Source::new(&cache, Mirror::find()?);
+    let kernel = kernel.get(&source, &lock)?;
+    // Another process may have built it while we waited.
     let root = match root.cached(&cache, &lock)? {
         Some(root) => root,
         None => root.build(&source, &lock)?,
@@ -142,7 +136,6 @@ pub fn run(run: &Run) -> Result<u8> {
         collect: run.out.is_some(),
     };
     let machine = fetched.machine(accel, run.cpus, run.mem, &run.append)?;
-    let payload = payload.disk()?;
     if !run.quiet {
         let what = if run.no_nfs {
             "no NFS".into()
@@ -155,17 +148,27 @@ pub fn run(run: &Run) -> Result<u8> {
             run.cpus
         ));
     }
-    let sinks = Sinks {
-        stdout: Box::new(std::io::stdout()),
-        stderr: Box::new(std::io::stderr()),
-        out: run.out.as_deref(),
+    let boot = || -> Result<Report> {
+        let sinks = Sinks {
+            stdout: Box::new(std::io::stdout()),
+            stderr: Box::new(std::io::stderr()),
+            out: run.out.as_deref(),
+        };
+        let machine = machine.start(payload.disk()?)?;
+        let limit = Duration::from_secs(run.timeout);
+        Ok(session::follow(machine, sinks, limit, None))
     };
-    let report = session::follow(
-        machine.start(payload)?,
-        sinks,
-        Duration::from_secs(run.timeout),
-        None,
-    );
+    let mut report = boot()?;
+    // Before the script nothing is lost by another try.
+    if let (Outcome::Failed(cause), None) = (&report.outcome, report.script_started)
+        && accel == Accel::Tcg
+        && console::is_stale_code(cause)
+    {
+        host::say(format_args!(
+            "warning: the emulator ran code that the kernel had replaced; booting again"
+        ));
+        report = boot()?;
+    }
     finish(run, &fetched.cache, report, began)
 }
 
