@@ -137,6 +137,20 @@ fn guest_bytes_and_operations_equal_mountstats_under_faults() {
 
 #[test]
 #[ignore = "boots a guest: make test"]
+fn guest_both_engines_agree_under_faults() {
+    for guest in GUESTS.iter() {
+        let disagreements = guest.run.disagreements();
+        assert!(
+            disagreements.is_empty(),
+            "{}:\n{}",
+            guest.kernel,
+            disagreements.join("\n")
+        );
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
 fn guest_nothing_is_lost_or_untimed_under_faults() {
     for guest in GUESTS.iter() {
         let requests = sum(&guest.files, "read_requests") + sum(&guest.files, "write_requests");

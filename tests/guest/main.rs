@@ -4,6 +4,7 @@
 //! They take minutes and need root, so they are ignored unless asked for: `make test` does.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
+mod compare;
 mod errors;
 mod facts;
 mod faults;

@@ -74,6 +74,12 @@ fn beyond_cells(
         .iter()
         .map(|o| o.recorded.reads + o.recorded.writes)
         .sum();
+    let disagreements = run.disagreements();
+    failures.extend(
+        disagreements
+            .iter()
+            .map(|d| format!("the engines disagree: {d}")),
+    );
     let expected = format!("stopped: {in_cells} requests seen, {in_cells} recorded, 0 lost");
     let said = run.text("record.err");
     if !said.contains(&expected) {

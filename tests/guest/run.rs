@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::compare;
 use crate::mountstats::Mountstats;
 
 /// What a script left in `$OUT`.
@@ -88,7 +89,11 @@ impl Run {
 
     /// Answers of `trackiops query` on the host about the store that came back.
     pub fn query(&self, flags: &[&str]) -> Vec<Answer> {
-        let output = self.query_output(flags);
+        Self::query_store(&self.store(), flags)
+    }
+
+    fn query_store(store: &Path, flags: &[&str]) -> Vec<Answer> {
+        let output = Self::query_store_output(store, flags);
         assert!(
             output.status.success(),
             "{}",
@@ -98,9 +103,20 @@ impl Run {
     }
 
     pub fn query_output(&self, flags: &[&str]) -> Output {
+        Self::query_store_output(&self.store(), flags)
+    }
+
+    /// What the two recorders that ran side by side (`start_beside`) do not agree about.
+    pub fn disagreements(&self) -> Vec<String> {
+        let own = self.query(&["--step", "all"]);
+        let other = Self::query_store(&self.out.join("beside"), &["--step", "all"]);
+        compare::disagreements(&own, &other)
+    }
+
+    fn query_store_output(store: &Path, flags: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_trackiops"))
             .args(["query", "--format", "json", "--store"])
-            .arg(self.store())
+            .arg(store)
             .args(flags)
             .output()
             .expect("trackiops can be started")

@@ -1,4 +1,4 @@
-"""Prints the BPF hash maps of the recorder as JSON: by name, the entries as pairs of hexadecimal key and value."""
+"""Prints the BPF hash maps of all recorders as JSON: by name, the entries as pairs of hexadecimal key and value."""
 
 import ctypes
 import json
@@ -63,7 +63,7 @@ def main():
         bpf(OBJ_GET_INFO_BY_FD, ctypes.create_string_buffer(struct.pack("=IIQ", fd, len(info), address(info)), 16))
         kind, _, key_bytes, value_bytes, _, _, name = struct.unpack_from("=IIIIII16s", info)
         if kind == LRU_HASH:
-            maps[name.rstrip(b"\0").decode()] = entries(fd, key_bytes, value_bytes)
+            maps.setdefault(name.rstrip(b"\0").decode(), []).extend(entries(fd, key_bytes, value_bytes))
         os.close(fd)
     json.dump(maps, sys.stdout)
 

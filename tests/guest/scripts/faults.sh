@@ -92,7 +92,9 @@ restarted() {
 }
 
 umount /mnt/nfs
-start_recorder
+# Links between events are the tracepoint engine's; the other one must come to the same.
+start_recorder --engine tracepoint
+start_beside --engine direct
 for phase in proxied task_ids restarted; do
     "$phase" "$@"
 done

@@ -15,16 +15,28 @@ wait_for() {
 
 # start_recorder [FLAG...]: returns once every probe is attached.
 start_recorder() {
-    rm -f /run/trackiops.ready # of a recorder that was killed
-    trackiops record --store "$STORE" --ready-file /run/trackiops.ready "$@" 2>>"$OUT/record.err" &
+    begin_recording "$STORE" "$OUT/record.err" "$@"
     RECORDER=$!
-    wait_for 60 test -s /run/trackiops.ready || { cat "$OUT/record.err" >&2; return 1; }
+}
+
+# start_beside [FLAG...]: another recorder beside it, with a store of its own, to be compared.
+start_beside() {
+    begin_recording "$STORE-beside" "$OUT/beside.err" "$@"
+    BESIDE=$!
+}
+
+begin_recording() {
+    local store=$1 said=$2
+    shift 2
+    rm -f /run/trackiops.ready # of a recorder that was killed
+    trackiops record --store "$store" --ready-file /run/trackiops.ready "$@" 2>>"$said" &
+    wait_for 60 test -s /run/trackiops.ready || { cat "$said" >&2; return 1; }
 }
 
 # stop_recorder [SIGNAL]: its exit status is this function's.
 stop_recorder() {
-    kill -"${1:-INT}" "$RECORDER"
-    wait "$RECORDER"
+    kill -"${1:-INT}" "$RECORDER" ${BESIDE:-}
+    wait "$RECORDER" ${BESIDE:-}
 }
 
 # snapshot NAME: the kernel's own statistics, with nothing in flight.
@@ -42,6 +54,7 @@ list_files() {
 keep_store() {
     mkdir -p "$OUT/store"
     cp -a "$STORE/." "$OUT/store/"
+    [ -z "${BESIDE:-}" ] || cp -a "$STORE-beside" "$OUT/beside"
 }
 
 drop_caches() {

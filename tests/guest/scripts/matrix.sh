@@ -48,7 +48,8 @@ cell() {
 uname -rv >"$OUT/kernel"
 # The next mount of a server takes over the connections of one that is still there, and so its nconnect.
 umount "$MOUNT"
-start_recorder --granularity 1s,10s,1m --rotate 20s
+start_recorder --engine direct --granularity 1s,10s,1m --rotate 20s
+start_beside --engine tracepoint --granularity 1s,10s,1m --rotate 20s
 while (($#)); do
     mkdir -p "$OUT/cells/$1"
     set +e

@@ -1,0 +1,64 @@
+//! Two recordings of the same requests, by different engines.
+
+use std::collections::BTreeMap;
+
+use crate::run::{Answer, number};
+
+/// Counts that have to be equal, whoever counts. Not what is judged in the order of starts: requests that
+/// begin at once have no order that two clocks must agree on.
+const COUNTS: [&str; 6] = [
+    "requests",
+    "bytes",
+    "errors",
+    "short",
+    "sequential",
+    "untimed",
+];
+
+/// What two answers about everything (`--step all`) differ in, file by file.
+pub fn disagreements(own: &[Answer], other: &[Answer]) -> Vec<String> {
+    let (own, other) = (by_key(own), by_key(other));
+    let mut found = Vec::new();
+    for (key, answer) in &own {
+        let Some(twin) = other.get(key) else {
+            found.push(format!("only one has {answer:?}"));
+            continue;
+        };
+        for direction in ["read", "write"] {
+            let of = |answer: &Answer, what: &str| number(answer, &format!("{direction}_{what}"));
+            for count in COUNTS {
+                let (a, b) = (of(answer, count), of(twin, count));
+                if a != b {
+                    found.push(format!("{}: {direction}_{count} {a} and {b}", name(answer)));
+                }
+            }
+            // One starts its clock some us before the other, and reads it some us later; meanwhile a
+            // busy machine may run something else.
+            let timed = of(answer, "requests") - of(answer, "untimed");
+            let mean = |answer: &Answer| of(answer, "latency_us_sum") / timed.max(1.0);
+            let (a, b) = (mean(answer), mean(twin));
+            if timed >= 100.0 && (a - b).abs() > a.max(b) * 0.05 + 50.0 {
+                found.push(format!(
+                    "{}: mean {direction} latency {a:.0} and {b:.0} us",
+                    name(answer)
+                ));
+            }
+        }
+    }
+    found.extend(
+        other
+            .iter()
+            .filter(|(key, _)| !own.contains_key(*key))
+            .map(|(_, answer)| format!("only the other has {answer:?}")),
+    );
+    found
+}
+
+fn by_key(answers: &[Answer]) -> BTreeMap<u64, &Answer> {
+    let key = |answer: &Answer| answer["file_key"].as_u64().expect("a key");
+    answers.iter().map(|answer| (key(answer), answer)).collect()
+}
+
+fn name(answer: &Answer) -> String {
+    format!("{} of {}", answer["fileid"], answer["mount"])
+}
