@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit guest guest-kernels matrix ebpf ebpf-check kernel-facts release deny setup python
+.PHONY: help demo test test-long lint unit guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts release aarch64 deny setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -17,7 +17,7 @@ test: lint unit guest
 
 ## make test-long   make test with every cell, every fault and every kernel, and what takes longer
 test-long: export TRACKIOPS_TEST_LONG = 1
-test-long: test guest-kernels ebpf-check deny
+test-long: test guest-kernels vm-archive ebpf-check aarch64 deny
 
 lint: setup
 	@echo "==> format and lints"
@@ -42,13 +42,21 @@ guest-kernels: setup python
 		TRACKIOPS_TEST_KERNEL=$$kernel $(GUEST) workloads:: latency:: lifecycle:: errors:: || exit 1; \
 	done
 
+vm-archive: setup
+	@echo "==> cargo vm where packages have left the archive, and without one"
+	$(CARGO) test --locked --package trackiops-vm -- --ignored
+
 ## make matrix      every kernel, NFS version, kind of I/O and mount option; rewrites docs/matrix.md
 matrix: setup
 	@TRACKIOPS_TEST_LONG=1 TRACKIOPS_WRITE_DOCS=1 $(GUEST) matrix::guest
 
-## make release     the binary: target/release/trackiops
+## make release     the binary for any Linux of this architecture, or of TARGET=aarch64; prints its path
 release: setup
-	$(CARGO) build --release --locked
+	@scripts/release.sh $(TARGET)
+
+## make aarch64     the release for aarch64, and all tests that need no kernel of it, emulated
+aarch64: setup
+	@scripts/test-aarch64.sh
 
 ## make ebpf        rebuild the kernel object, installing the toolchain that it needs
 ebpf:

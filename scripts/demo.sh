@@ -12,8 +12,7 @@ show() {
 out=${1:-demo/out}
 rm -rf "$out"
 echo "==> building trackiops, then recording in a guest (the first run fetches a kernel and a small Debian root)"
-cargo build --release --locked
-trackiops=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/trackiops
+trackiops=$(scripts/release.sh)
 cargo vm run --kernel 6.12 --out "$out" demo/workload.sh
 
 echo

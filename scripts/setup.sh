@@ -27,13 +27,4 @@ packages=()
 command -v cc >/dev/null || packages+=(build-essential)
 command -v git >/dev/null || packages+=(git)
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
-[ ${#packages[@]} -eq 0 ] && exit 0
-
-if ! command -v apt-get >/dev/null || [ "$(id -u)" -ne 0 ]; then
-    say "missing: ${packages[*]}; install them, or run this as root on Debian or Ubuntu"
-    exit 1
-fi
-say "installing ${packages[*]}"
-export DEBIAN_FRONTEND=noninteractive
-apt-get -qq update
-apt-get -qq install --no-install-recommends -y "${packages[@]}" >/dev/null
+[ ${#packages[@]} -eq 0 ] || scripts/install.sh "${packages[@]}"

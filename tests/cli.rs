@@ -1,10 +1,21 @@
 //! What the program says and with which status it ends, where no kernel is needed.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
+use std::env;
 use std::process::{Command, Output};
 
 fn trackiops(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_trackiops"))
+    let program = env!("CARGO_BIN_EXE_trackiops");
+    // Where another architecture is emulated, what the tests start has to be, too.
+    let mut command = match env::var_os("TRACKIOPS_TEST_EMULATOR") {
+        Some(emulator) => {
+            let mut command = Command::new(emulator);
+            command.arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    command
         .args(args)
         .output()
         .expect("trackiops can be started")

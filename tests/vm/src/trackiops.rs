@@ -1,15 +1,13 @@
-//! The program under test: built now, or a given binary.
+//! The program under test: the release, built now, or a given binary.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
 const OVERRIDE: &str = "TRACKIOPS_BIN";
 
-/// The path of a fresh release build, or of what the environment names.
+/// The path of the release as `make release` builds it, or of what the environment names.
 pub fn binary(quiet: bool) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(OVERRIDE).filter(|v| !v.is_empty()) {
         let path = PathBuf::from(path);
@@ -18,63 +16,24 @@ pub fn binary(quiet: bool) -> Result<PathBuf> {
         }
         return Ok(path);
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(cargo);
-    command.args([
-        "build",
-        "--release",
-        "--package",
-        "trackiops",
-        "--bin",
-        "trackiops",
-    ]);
-    command.args(["--message-format", "json-render-diagnostics"]);
+    release(quiet).with_context(|| format!("no release to test; or name a binary in {OVERRIDE}"))
+}
+
+/// What is tested is what is released: one script builds it for both.
+fn release(quiet: bool) -> Result<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/release.sh");
+    let mut command = Command::new(&script);
     if quiet {
-        command.arg("--quiet");
+        command.env("CARGO_TERM_QUIET", "true");
     }
-    // The workspace's own configuration applies wherever we were called from.
     let output = command
-        .current_dir(workspace)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .context("cannot run cargo")?;
+        .with_context(|| format!("cannot run {}", script.display()))?;
     if !output.status.success() {
-        bail!("trackiops does not build; fix that, or name a binary in {OVERRIDE}");
+        bail!("{} failed: {}", script.display(), output.status);
     }
-    let messages = String::from_utf8_lossy(&output.stdout);
-    executable(&messages).context("cargo built no binary `trackiops`")
-}
-
-/// The executable in cargo's messages.
-fn executable(messages: &str) -> Option<PathBuf> {
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| {
-            message["reason"] == "compiler-artifact" && message["target"]["name"] == "trackiops"
-        })
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_binary_is_found_among_cargos_messages() {
-        let messages = concat!(
-            r#"{"reason":"compiler-artifact","target":{"name":"trackiops"},"executable":null}"#,
-            "\nnot json\n",
-            r#"{"reason":"compiler-artifact","target":{"name":"trackiops"},"executable":"/t/release/trackiops"}"#,
-            "\n",
-            r#"{"reason":"build-finished","success":true}"#
-        );
-        assert_eq!(
-            executable(messages),
-            Some(PathBuf::from("/t/release/trackiops"))
-        );
-        assert_eq!(executable(""), None);
-    }
+    let path = String::from_utf8(output.stdout).context("the path of the release")?;
+    Ok(PathBuf::from(path.trim_end_matches('\n')))
 }

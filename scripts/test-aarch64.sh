@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Builds the binary for aarch64, and runs there what needs no aarch64 kernel: all unit and integration tests but
+# those of `cargo vm`, which is a tool of the host, and those in guests. On other machines under qemu-user.
+# The kernel side needs no build of its own: its object is BPF, the same for every architecture.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/target.sh
+
+emulator=()
+if [ "$(uname -m)" != aarch64 ]; then
+    command -v qemu-aarch64 >/dev/null || scripts/install.sh qemu-user
+    emulator=(qemu-aarch64)
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-aarch64 TRACKIOPS_TEST_EMULATOR=qemu-aarch64
+fi
+binary=$(scripts/release.sh aarch64)
+"${emulator[@]}" "$binary" --version
+build_for aarch64
+cargo test --locked --target "$triple" --workspace --exclude trackiops-vm --exclude trackiops-ebpf
