@@ -35,6 +35,14 @@ fn assert_fails_with(args: &[&str], words: &[&str]) {
 }
 
 #[test]
+fn a_file_that_is_no_btf_is_named() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    assert_fails_with(&["record", "--store", "x", "--btf", file], &["BTF", file]);
+    let nowhere = "/nowhere/vmlinux";
+    assert_fails_with(&["record", "--store", "x", "--btf", nowhere], &[nowhere]);
+}
+
+#[test]
 fn bad_flags_are_named() {
     assert_fails_with(&["record"], &["--store"]);
     assert_fails_with(

@@ -14,10 +14,10 @@ use crate::{
 #[inline(always)]
 pub fn done(ctx: &RawTracePointContext, direction: u32) {
     let request = Request::of(ctx);
-    if global(&TANDEM) != 0 {
-        request.leave_mark();
+    // Without a mark the second program does the work.
+    if global(&TANDEM) == 0 || request.leave_mark().is_some() {
+        request.account(direction);
     }
-    request.account(direction);
 }
 
 /// The second program on the same tracepoint. It does the work when the kernel has skipped the first.
@@ -63,14 +63,15 @@ impl Request {
     }
 
     #[inline(always)]
-    fn leave_mark(self) {
-        let Some(mark) = self.mark() else { return };
+    fn leave_mark(self) -> Option<()> {
+        let mark = self.mark()?;
         let thread = bpf_get_current_pid_tgid() as u32;
         match MARKS.get_ptr_mut(thread) {
             // SAFETY: a map value; only its own thread writes it.
             Some(last) => unsafe { *last = mark },
-            None => drop(MARKS.insert(thread, mark, 0)),
+            None => MARKS.insert(thread, mark, 0).ok()?,
         }
+        Some(())
     }
 
     #[inline(always)]

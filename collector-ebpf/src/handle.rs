@@ -5,7 +5,8 @@ use crate::{
     maps::HANDLES,
 };
 
-/// Words of `struct nfs_fh` that every handle is compared by at first: 46 bytes of handle.
+/// Words of `struct nfs_fh` that are remembered: its size, and handles of up to 46 bytes. That is
+/// most servers' all.
 const SHORT: usize = 6;
 /// Words of the whole `struct nfs_fh`: a size of 2 bytes and up to 128 bytes of handle.
 const LONG: usize = 17;
@@ -40,43 +41,43 @@ pub fn hash(handle: Address) -> Option<u32> {
     // The address tells files apart well enough to choose a slot; structures lie 64 bytes apart.
     let index = (handle.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 57) as usize & (SLOTS - 1);
     let slots = HANDLES.get_ptr_mut(0)?;
-    // SAFETY: this CPU's slots; other programs of this CPU may run in between, see `version`.
+    // SAFETY: an element of this CPU's slots, which exist for as long as the program runs.
     let slot = unsafe { &raw mut (*slots)[index] };
-    let version = load(unsafe { &raw const (*slot).version });
-    if version & 1 == 0 {
+    // SAFETY: as above. Another program of this CPU may run in between and write: see `version`.
+    let (version, same, crc, version_after) = unsafe {
+        let version = (&raw const (*slot).version).read_volatile();
         let mut same = true;
         for (i, word) in words.iter().enumerate() {
-            same &= load(unsafe { &raw const (*slot).words[i] }) == *word;
+            same &= (&raw const (*slot).words[i]).read_volatile() == *word;
         }
-        let crc = load(unsafe { &raw const (*slot).crc });
-        if same && load(unsafe { &raw const (*slot).version }) == version {
-            return Some(crc);
-        }
+        let crc = (&raw const (*slot).crc).read_volatile();
+        (
+            version,
+            same,
+            crc,
+            (&raw const (*slot).version).read_volatile(),
+        )
+    };
+    let at_rest = version & 1 == 0;
+    if same && at_rest && version_after == version {
+        return Some(crc);
     }
     let crc = crc32(words, size);
-    if version & 1 == 0 {
+    if at_rest {
+        // SAFETY: as above.
         unsafe {
-            store(&raw mut (*slot).version, version.wrapping_add(1));
+            (&raw mut (*slot).version).write_volatile(version.wrapping_add(1));
             for (i, word) in words.iter().enumerate() {
-                store(&raw mut (*slot).words[i], *word);
+                (&raw mut (*slot).words[i]).write_volatile(*word);
             }
-            store(&raw mut (*slot).crc, crc);
-            store(&raw mut (*slot).version, version.wrapping_add(2));
+            (&raw mut (*slot).crc).write_volatile(crc);
+            (&raw mut (*slot).version).write_volatile(version.wrapping_add(2));
         }
     }
     Some(crc)
 }
 
-#[inline(always)]
-fn load<T: Copy>(from: *const T) -> T {
-    unsafe { from.read_volatile() }
-}
-
-#[inline(always)]
-fn store<T>(to: *mut T, value: T) {
-    unsafe { to.write_volatile(value) }
-}
-
+/// Of a handle that is longer than what is remembered, in a function of its own for its stack.
 #[inline(never)]
 fn long(handle: Address, size: u16) -> Option<u32> {
     let mut window = Window::<LONG>::EMPTY;

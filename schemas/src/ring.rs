@@ -277,7 +277,7 @@ pub struct Books {
     pub seen: u64,
     /// Requests put into the ring.
     pub recorded: u64,
-    /// Requests for which the ring had no room.
+    /// Requests for which the ring had no room, or of which the kernel refused to show the memory.
     pub lost: u64,
 }
 

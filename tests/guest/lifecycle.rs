@@ -51,6 +51,19 @@ fn guest_the_time_between_two_recordings_is_told_as_a_gap() {
 
 #[test]
 #[ignore = "boots a guest: make test"]
+fn guest_the_doctor_tells_what_is_there_and_what_is_used() {
+    let said = RUN.text("doctor.out");
+    assert_eq!(RUN.text("doctor.status").trim(), "0", "{said}");
+    for word in [
+        "BTF                has 12 of the 12",
+        "uses the direct engine",
+    ] {
+        assert!(said.contains(word), "`{word}` in:\n{said}");
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
 fn guest_the_papers_lines_are_printed_per_file_and_window() {
     let text = RUN.text("paper.out");
     let fields: Vec<Vec<&str>> = text

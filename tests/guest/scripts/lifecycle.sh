@@ -34,6 +34,7 @@ expect newer bash -c 'cp -a /var/tmp/store /var/tmp/newer; rm -f /var/tmp/newer/
     trackiops record --store /var/tmp/newer --duration 1s'
 mkdir -p /var/tmp/readonly && mount -t tmpfs -o ro tmpfs /var/tmp/readonly
 expect unwritable trackiops record --store /var/tmp/readonly/store --duration 1s
+expect doctor trackiops doctor
 mkdir -p /var/tmp/foreign && touch /var/tmp/foreign/thesis.tex
 expect foreign trackiops record --store /var/tmp/foreign --duration 1s
 expect nfs_store trackiops record --store /mnt/nfs/store --duration 1s
