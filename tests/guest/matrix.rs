@@ -141,9 +141,9 @@ fn guest_every_cell_of_the_matrix_equals_mountstats() {
     }
     assert!(
         failures.is_empty(),
-        "{} failures; the evidence is in {}/<kernel>/matrix:\n{}",
+        "{} failures; the evidence is in {}/guest/<kernel>/matrix:\n{}",
         failures.len(),
-        kept.with_file_name("").display(),
+        env!("CARGO_TARGET_TMPDIR"),
         failures.join("\n")
     );
 }

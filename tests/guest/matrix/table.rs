@@ -11,12 +11,18 @@ const HEAD: &str = "\
 |---|---|---|---|---|---|---|---|---|---|
 ";
 
+fn requests(sums: &Sums) -> String {
+    format!("{} + {}", sums.reads, sums.writes)
+}
+
+fn bytes(sums: &Sums) -> String {
+    format!("{} + {}", sums.read_bytes, sums.written_bytes)
+}
+
 /// One line per cell, as a Markdown table. Pairs are of reads and of writes.
 pub fn table(outcomes: &[Outcome]) -> String {
     let mut text = HEAD.to_owned();
     for o in outcomes {
-        let requests = |sums: &Sums| format!("{} + {}", sums.reads, sums.writes);
-        let bytes = |sums: &Sums| format!("{} + {}", sums.read_bytes, sums.written_bytes);
         let notes: Vec<String> = o
             .notes
             .iter()
@@ -84,22 +90,24 @@ fn sums_by_kernel(outcomes: &[Outcome]) -> String {
     let several = by_cell.len();
     let mut text = String::new();
     for (name, sums) in by_cell {
-        if sums.windows(2).any(|pair| pair[0].1 != pair[1].1) {
-            let each: Vec<String> = sums
-                .iter()
-                .map(|(release, s)| {
-                    format!(
-                        "{} + {} requests of {} + {} bytes on {release}",
-                        s.reads, s.writes, s.read_bytes, s.written_bytes
-                    )
-                })
+        let mut releases: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (release, sums) in sums {
+            let [requests, bytes] = [requests(&sums), bytes(&sums)];
+            let what = format!("{requests} requests of {bytes} bytes");
+            releases.entry(what).or_default().push(release);
+        }
+        if releases.len() > 1 {
+            let each: Vec<String> = releases
+                .into_iter()
+                .map(|(what, releases)| format!("{what} on {}", releases.join(", ")))
                 .collect();
             let _ = writeln!(text, "* {name}: {}.", each.join("; "));
         }
     }
     let differ = text.lines().count();
     format!(
-        "Of {several} cells that ran on several kernels, {differ} had other requests or bytes on one than on another.\n\n{text}"
+        "Of {several} cells that ran on several kernels, {differ} had other requests or bytes on one than on another.\n\
+        \n{text}"
     )
 }
 
@@ -162,9 +170,9 @@ mod tests {
         });
         let page = page(&outcomes);
         for words in [
-            "2 cells, 1 failed, on\n\n* 1.0-a #1 SMP\n* 1.0-b #1 SMP",
+            "2 cells, 1 failed, on\n\n* 1.0-a #1 SMP\n* 1.0-b #1 SMP\n",
             "* READ_PLUS: 1.0-b over 3.",
-            "* 3-buffered-default: 5 + 0 requests of 0 + 0 bytes on 1.0-a; 6 + 0",
+            "* 3-buffered-default: 5 + 0 requests of 0 + 0 bytes on 1.0-a; 6 + 0 requests",
             "| FAILED | READ_PLUS: 6 of 6 reads |",
         ] {
             assert!(page.contains(words), "`{words}` in:\n{page}");
