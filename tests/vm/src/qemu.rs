@@ -14,7 +14,7 @@ use crate::host;
 
 /// Thresholds fit an emulated CPU on a shared host: a vCPU thread can lose the processor for seconds.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=5 printk.time=1 panic=-1 oops=panic softlockup_panic=1 \
-    watchdog_thresh=30 workqueue.watchdog_thresh=120 rcupdate.rcu_cpu_stall_timeout=120 nokaslr mitigations=off \
+    watchdog_thresh=30 workqueue.watchdog_thresh=120 rcupdate.rcu_cpu_stall_timeout=120 nokaslr no_timer_check mitigations=off \
     nmi_watchdog=0 random.trust_cpu=on cryptomgr.notests";
 
 /// A machine to boot.

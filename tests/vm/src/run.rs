@@ -119,6 +119,10 @@ impl Fetched {
     }
 }
 
+/// Boots for one run, at most, when the emulator fails. A script has nothing but its guest, so it can be
+/// run once more.
+const BOOTS: u32 = 3;
+
 /// Boots a guest, runs the script, and returns the status to exit with.
 pub fn run(run: &Run) -> Result<u8> {
     check(run)?;
@@ -159,13 +163,13 @@ pub fn run(run: &Run) -> Result<u8> {
         Ok(session::follow(machine, sinks, limit, None))
     };
     let mut report = boot()?;
-    // Before the script nothing is lost by another try.
-    if let (Outcome::Failed(cause), None) = (&report.outcome, report.script_started)
-        && accel == Accel::Tcg
-        && console::is_stale_code(cause)
-    {
+    for _ in 1..BOOTS {
+        match &report.outcome {
+            Outcome::Failed(cause) if accel == Accel::Tcg && console::is_stale_code(cause) => {}
+            _ => break,
+        }
         host::say(format_args!(
-            "warning: the emulator ran code that the kernel had replaced; booting again"
+            "warning: the emulator ran code that the kernel had replaced; all over again in a fresh guest"
         ));
         report = boot()?;
     }
