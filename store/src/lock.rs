@@ -15,7 +15,15 @@ const NFS_SUPER_MAGIC: u64 = 0x6969;
 /// One writer per store: holds `flock(LOCK_EX)` on the store's directory until it is dropped.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
-    _dir: File,
+    dir: File,
+}
+
+/// Closing would not do: a child that the process has just forked holds the same lock until it executes
+/// its program.
+impl Drop for StoreLock {
+    fn drop(&mut self) {
+        let _ = flock(&self.dir, FlockOperation::Unlock);
+    }
 }
 
 impl StoreLock {
@@ -33,7 +41,7 @@ impl StoreLock {
         access(store, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|e| StoreError::io("write to", store)(e.into()))?;
         match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { _dir: dir }),
+            Ok(()) => Ok(Self { dir }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked(store.to_owned())),
             Err(e) => Err(StoreError::io("lock", store)(e.into())),
         }
@@ -72,6 +80,16 @@ fn check_kind(store: &Path) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_of_the_descriptor_does_not_hold_the_lock() {
+        let store = tempfile::tempdir().unwrap();
+        let lock = StoreLock::take(store.path(), true).unwrap();
+        let copy = lock.dir.try_clone().unwrap();
+        drop(lock);
+        assert!(StoreLock::take(store.path(), true).is_ok());
+        drop(copy);
+    }
 
     #[test]
     fn nfs_is_told_by_its_superblock_magic() {

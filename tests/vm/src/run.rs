@@ -164,12 +164,15 @@ pub fn run(run: &Run) -> Result<u8> {
     };
     let mut report = boot()?;
     for _ in 1..BOOTS {
-        match &report.outcome {
-            Outcome::Failed(cause) if accel == Accel::Tcg && console::is_stale_code(cause) => {}
+        let cause = match &report.outcome {
+            Outcome::Failed(cause) if accel == Accel::Tcg && console::is_stale_code(cause) => {
+                "the emulator ran code that the kernel had replaced"
+            }
+            Outcome::NotUp(_) if accel == Accel::Tcg => "the guest did not come up",
             _ => break,
-        }
+        };
         host::say(format_args!(
-            "warning: the emulator ran code that the kernel had replaced; all over again in a fresh guest"
+            "warning: {cause}; all over again in a fresh guest"
         ));
         report = boot()?;
     }
@@ -221,6 +224,14 @@ fn finish(run: &Run, cache: &Cache, report: Report, began: Instant) -> Result<u8
         Outcome::Failed(cause) => {
             show(cache, &report.console);
             host::say(format_args!("failed: {cause}"));
+            Ok(FAILED)
+        }
+        Outcome::NotUp(limit) => {
+            show(cache, &report.console);
+            let seconds = limit.as_secs();
+            host::say(format_args!(
+                "failed: the guest did not come up within {seconds} s"
+            ));
             Ok(FAILED)
         }
     }
