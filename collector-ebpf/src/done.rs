@@ -4,10 +4,10 @@ use core::arch::asm;
 
 use aya_ebpf::{
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
-    helpers::bpf_get_current_pid_tgid,
+    helpers::{bpf_get_current_pid_tgid, bpf_get_smp_processor_id},
     programs::TracePointContext,
 };
-use trackiops_schemas::ring::{DoneOffsets, RequestRecord, flags};
+use trackiops_schemas::ring::{BOOKS_SLOTS, DoneOffsets, RequestRecord, flags};
 
 use crate::{
     event::{Head, global, now_ns},
@@ -21,10 +21,12 @@ use crate::{
 /// Counted as seen before anything else, so that `recorded + lost <= seen` at every instant.
 #[inline(always)]
 pub fn done(ctx: &TracePointContext, offsets: &'static DoneOffsets, direction: u32) {
-    let Some(books) = BOOKS.get_ptr_mut(0) else {
+    // SAFETY: takes nothing, and every program may call it.
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    let Some(books) = BOOKS.get_ptr_mut(cpu % BOOKS_SLOTS) else {
         return;
     };
-    // SAFETY: this CPU's element, which exists for as long as the program runs.
+    // SAFETY: an element of an array, which exists for as long as the program runs.
     let (seen, recorded, lost) = unsafe {
         (
             &raw mut (*books).seen,
@@ -170,14 +172,14 @@ fn emit(record: RequestRecord) -> bool {
     true
 }
 
-/// Adds one to this CPU's counter.
+/// Adds one to a counter.
 ///
-/// Atomic, because the exactness of the books must not rest on how a kernel keeps programs of one
-/// CPU from interrupting each other. Written out, because `AtomicU64` has no such operation on this
+/// Atomic, because CPUs may share it, and the exactness of the books must not rest on how a kernel
+/// keeps programs of one CPU from interrupting each other. Written out, because `AtomicU64` has no such operation on this
 /// target, and because only the form without a result exists before Linux 5.12.
 #[inline(always)]
 fn add_one(counter: *mut u64) {
-    // SAFETY: an aligned counter of this CPU's books.
+    // SAFETY: an aligned counter of the books.
     unsafe {
         asm!(
             "lock *(u64 *)({counter} + 0) += {one}",

@@ -1,7 +1,7 @@
 //! Executes a plan: loads the programs, attaches them, and hands out the ring and the books. The
 //! only module that knows the BPF loader.
 
-use aya::maps::{MapData, MapError, PerCpuArray, RingBuf};
+use aya::maps::{Map, MapData, MapError, RingBuf};
 use aya::programs::{ProgramError, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::ring::{
@@ -9,6 +9,7 @@ use trackiops_schemas::ring::{
     TracepointOffsets, WAKEUP_BYTES_GLOBAL,
 };
 
+use crate::books::SharedBooks;
 use crate::facts::TRACEPOINTS;
 use crate::plan::Plan;
 
@@ -42,6 +43,9 @@ pub enum EngineError {
         /// What the kernel said.
         source: MapError,
     },
+    /// The counters cannot be mapped.
+    #[error("cannot map the counters of the BPF programs into memory: {0}")]
+    Books(#[source] std::io::Error),
     /// The object lacks what this program expects of it.
     #[error(
         "the built-in BPF object has no `{0}`: this build of trackiops is broken, run `make ebpf`"
@@ -66,7 +70,7 @@ pub struct Engine {
     programs: Option<Ebpf>,
     /// Completed requests.
     pub ring: RingBuf<MapData>,
-    books: PerCpuArray<MapData, [u64; 3]>,
+    books: SharedBooks,
 }
 
 impl Engine {
@@ -85,13 +89,11 @@ impl Engine {
             name: RING_MAP,
             source,
         })?;
-        let books = programs
-            .take_map(BOOKS_MAP)
-            .ok_or(EngineError::Object(BOOKS_MAP))?;
-        let books = PerCpuArray::try_from(books).map_err(|source| EngineError::Map {
-            name: BOOKS_MAP,
-            source,
-        })?;
+        let books = match programs.map(BOOKS_MAP) {
+            Some(Map::Array(books)) => SharedBooks::map(books.fd()),
+            _ => return Err(EngineError::Object(BOOKS_MAP)),
+        }
+        .map_err(EngineError::Books)?;
         // In the order in which a request meets them: one that starts while they are being attached
         // is linked or is counted without a latency, but never linked to the wrong start.
         for (category, event) in TRACEPOINTS {
@@ -104,23 +106,9 @@ impl Engine {
         })
     }
 
-    /// The sum of all CPUs' books. The order of reading keeps `recorded + lost <= seen`.
-    pub fn books(&self) -> Result<Books, EngineError> {
-        let read = |field: usize| -> Result<u64, EngineError> {
-            let values = self.books.get(&0, 0).map_err(|source| EngineError::Map {
-                name: BOOKS_MAP,
-                source,
-            })?;
-            Ok(values.iter().map(|cpu| cpu[field]).sum())
-        };
-        let recorded = read(1)?;
-        let lost = read(2)?;
-        let seen = read(0)?;
-        Ok(Books {
-            seen,
-            recorded,
-            lost,
-        })
+    /// The kernel's books. The order of reading keeps `recorded + lost <= seen`.
+    pub fn books(&self) -> Books {
+        self.books.read()
     }
 
     /// Detaches every probe; ring and books stay readable.

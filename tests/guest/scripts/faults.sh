@@ -91,11 +91,22 @@ restarted() {
     for version in "$@"; do umount "/mnt/$version"; done
 }
 
+# watch_bpf_calls: traces every bpf(2) of the recorder's threads.
+watch_bpf_calls() {
+    local instance=/sys/kernel/tracing/instances/bpf
+    mkdir "$instance"
+    echo 1 >"$instance/options/event-fork"
+    ls "/proc/$RECORDER/task" >"$instance/set_event_pid"
+    echo 1 >"$instance/events/syscalls/sys_enter_bpf/enable"
+}
+
 umount /mnt/nfs
 start_recorder
+watch_bpf_calls
 for phase in proxied task_ids restarted; do
     "$phase" "$@"
 done
 list_files /exp
+grep -v '^#' /sys/kernel/tracing/instances/bpf/trace >"$OUT/bpf_calls" || true
 stop_recorder INT
 keep_store
