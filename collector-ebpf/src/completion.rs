@@ -2,8 +2,11 @@
 
 use core::arch::asm;
 
-use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
-use trackiops_schemas::ring::{Books, RequestRecord};
+use aya_ebpf::{
+    bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    helpers::bpf_get_smp_processor_id,
+};
+use trackiops_schemas::ring::{BOOKS_SLOTS, Books, RequestRecord};
 
 use crate::{
     kernel::global,
@@ -20,8 +23,10 @@ pub struct Completion {
 impl Completion {
     #[inline(always)]
     pub fn seen() -> Option<Self> {
-        let books = BOOKS.get_ptr_mut(0)?;
-        // SAFETY: this CPU's element, which exists for as long as the program runs.
+        // SAFETY: takes nothing, and every program may call it.
+        let cpu = unsafe { bpf_get_smp_processor_id() };
+        let books = BOOKS.get_ptr_mut(cpu % BOOKS_SLOTS)?;
+        // SAFETY: an element of an array, which exists for as long as the program runs.
         add_one(unsafe { &raw mut (*books).seen });
         Some(Self { books })
     }
@@ -58,14 +63,14 @@ fn emit(record: RequestRecord) -> bool {
     true
 }
 
-/// Adds one to this CPU's counter.
+/// Adds one to a counter.
 ///
-/// Atomic, because the exactness of the books must not rest on how a kernel keeps programs of one
-/// CPU from interrupting each other. Written out, because `AtomicU64` has no such operation on this
+/// Atomic, because CPUs may share it, and the exactness of the books must not rest on how a kernel
+/// keeps programs of one CPU from interrupting each other. Written out, because `AtomicU64` has no such operation on this
 /// target, and because only the form without a result exists before Linux 5.12.
 #[inline(always)]
 fn add_one(counter: *mut u64) {
-    // SAFETY: an aligned counter of this CPU's books.
+    // SAFETY: an aligned counter of the books.
     unsafe {
         asm!(
             "lock *(u64 *)({counter} + 0) += {one}",

@@ -1,11 +1,12 @@
 //! Maps and globals that the programs share with each other and with userspace.
 
 use aya_ebpf::{
+    bindings::BPF_F_MMAPABLE,
     macros::map,
-    maps::{LruHashMap, PerCpuArray, RingBuf},
+    maps::{Array, LruHashMap, PerCpuArray, RingBuf},
 };
 use trackiops_schemas::ring::{
-    Books, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+    BOOKS_SLOTS, Books, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
 };
 
 use crate::handle::{SLOTS, Slot};
@@ -115,9 +116,13 @@ pub struct Initiated {
 #[map]
 pub static RING: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
 
-/// What happened to completed requests, per CPU.
+/// What happened to completed requests.
+///
+/// Userspace reads it through `mmap`, for bpf(2) must not be called while recording: map operations
+/// keep BPF programs off their CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), and where
+/// the kernel preempts itself (Linux 7.2, RT) that lasts for as long as the caller waits its turn.
 #[map]
-pub static BOOKS: PerCpuArray<Books> = PerCpuArray::with_max_entries(1, 0);
+pub static BOOKS: Array<Books> = Array::with_max_entries(BOOKS_SLOTS, BPF_F_MMAPABLE);
 
 /// File handles met last, per CPU: 8 KiB.
 #[map]

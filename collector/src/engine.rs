@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use aya::maps::{MapData, MapError, PerCpuArray, RingBuf};
+use aya::maps::{Map, MapData, MapError, RingBuf};
 use aya::programs::{ProgramError, ProgramFd, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::ring::{
@@ -13,6 +13,7 @@ use trackiops_schemas::ring::{
     RING_MAP, TANDEM_GLOBAL, TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL,
 };
 
+use crate::books::SharedBooks;
 use crate::facts::TRACEPOINTS;
 use crate::plan::{Plan, Programs};
 
@@ -61,6 +62,9 @@ pub enum EngineError {
         /// What the kernel said.
         source: MapError,
     },
+    /// The counters cannot be mapped.
+    #[error("cannot map the counters of the BPF programs into memory: {0}")]
+    Books(#[source] std::io::Error),
     /// The object lacks what this program expects of it.
     #[error(
         "the built-in BPF object has no `{0}`: this build of trackiops is broken, run `make ebpf`"
@@ -85,7 +89,7 @@ pub struct Engine {
     programs: Option<Ebpf>,
     /// Completed requests.
     pub ring: RingBuf<MapData>,
-    books: PerCpuArray<MapData, [u64; 3]>,
+    books: SharedBooks,
     /// The programs that see a request last: what they are not run for is missed.
     counted: Vec<ProgramFd>,
 }
@@ -121,13 +125,11 @@ impl Engine {
             name: RING_MAP,
             source,
         })?;
-        let books = programs
-            .take_map(BOOKS_MAP)
-            .ok_or(EngineError::Object(BOOKS_MAP))?;
-        let books = PerCpuArray::try_from(books).map_err(|source| EngineError::Map {
-            name: BOOKS_MAP,
-            source,
-        })?;
+        let books = match programs.map(BOOKS_MAP) {
+            Some(Map::Array(books)) => SharedBooks::map(books.fd()),
+            _ => return Err(EngineError::Object(BOOKS_MAP)),
+        }
+        .map_err(EngineError::Books)?;
         let mut counted = Vec::new();
         match &plan.programs {
             Programs::Direct { tandem, .. } => {
@@ -170,23 +172,9 @@ impl Engine {
         Ok(missed)
     }
 
-    /// The sum of all CPUs' books. The order of reading keeps `recorded + lost <= seen`.
-    pub fn books(&self) -> Result<Books, EngineError> {
-        let read = |field: usize| -> Result<u64, EngineError> {
-            let values = self.books.get(&0, 0).map_err(|source| EngineError::Map {
-                name: BOOKS_MAP,
-                source,
-            })?;
-            Ok(values.iter().map(|cpu| cpu[field]).sum())
-        };
-        let recorded = read(1)?;
-        let lost = read(2)?;
-        let seen = read(0)?;
-        Ok(Books {
-            seen,
-            recorded,
-            lost,
-        })
+    /// The kernel's books. The order of reading keeps `recorded + lost <= seen`.
+    pub fn books(&self) -> Books {
+        self.books.read()
     }
 
     /// Detaches every probe; ring and books stay readable.

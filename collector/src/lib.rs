@@ -2,6 +2,7 @@
 //!
 //! It does not know what is on disk: [`Recorder::run`] hands closed windows to a sink.
 
+mod books;
 mod btf;
 mod clock;
 mod engine;

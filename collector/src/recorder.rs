@@ -124,7 +124,7 @@ impl Recorder {
         let stepped_back = self.follow_clock(sample);
         self.follow_mounts(sample.now);
         let drained_until = self.drain(sample.now);
-        let books = self.engine.books()?;
+        let books = self.engine.books();
         let now = self.clock.utc(sample.now);
         self.note_lost(books, now);
         self.note_missed(now)?;
@@ -288,7 +288,7 @@ impl Recorder {
                 break;
             }
         }
-        let books = self.engine.books()?;
+        let books = self.engine.books();
         self.note_lost(books, now);
         // With the probes gone the books are at rest: what they saw and nobody accounts for is told.
         let unaccounted = books.seen.saturating_sub(self.read + books.lost);

@@ -268,9 +268,11 @@ pub struct DirectOffsets {
 
 const _: () = assert!(size_of::<DirectOffsets>() == 4 * 15);
 
-/// Counters of one CPU. `seen` is counted before, `recorded` and `lost` after the record has met
-/// its fate, so that `recorded + lost <= seen` whenever they are read in that order.
-#[repr(C)]
+/// Counters of the CPUs that share a slot. `seen` is counted before, `recorded` and `lost` after the
+/// record has met its fate, so that `recorded + lost <= seen` whenever they are read in that order.
+///
+/// A cache line of its own, because every CPU writes its slot all the time.
+#[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Books {
     /// Completed requests the programs saw.
@@ -281,7 +283,10 @@ pub struct Books {
     pub lost: u64,
 }
 
-const _: () = assert!(size_of::<Books>() == 24);
+const _: () = assert!(size_of::<Books>() == 64);
+
+/// Elements of the array of [`Books`]: 16 KiB. CPU `n` counts in the element `n % BOOKS_SLOTS`.
+pub const BOOKS_SLOTS: u32 = 256;
 
 /// Name of the global that holds [`TracepointOffsets`].
 pub const OFFSETS_GLOBAL: &str = "OFFSETS";
@@ -293,5 +298,5 @@ pub const TANDEM_GLOBAL: &str = "TANDEM";
 pub const WAKEUP_BYTES_GLOBAL: &str = "WAKEUP_BYTES";
 /// Name of the ring buffer map.
 pub const RING_MAP: &str = "RING";
-/// Name of the per-CPU array, of one element, that holds [`Books`].
+/// Name of the array, of [`BOOKS_SLOTS`] elements, that holds [`Books`]; userspace may `mmap` it.
 pub const BOOKS_MAP: &str = "BOOKS";

@@ -162,6 +162,14 @@ fn guest_nothing_is_lost_or_untimed_under_faults() {
     }
 }
 
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_recording_takes_no_bpf_call_that_keeps_the_programs_away() {
+    for guest in GUESTS.iter() {
+        assert_eq!(guest.run.text("bpf_calls"), "", "{}", guest.kernel);
+    }
+}
+
 /// `NO_TASK` of the kernel side, and a `LINK_INIT` without a pending request, as they are in the maps.
 const NO_TASK: &str = "ffffffffffffffff";
 const NOT_PENDING: &str = "00000000";

@@ -91,13 +91,24 @@ restarted() {
     for version in "$@"; do umount "/mnt/$version"; done
 }
 
+# watch_bpf_calls: traces every bpf(2) of the recorder's threads.
+watch_bpf_calls() {
+    local instance=/sys/kernel/tracing/instances/bpf
+    mkdir "$instance"
+    echo 1 >"$instance/options/event-fork"
+    ls "/proc/$RECORDER/task" >"$instance/set_event_pid"
+    echo 1 >"$instance/events/syscalls/sys_enter_bpf/enable"
+}
+
 umount /mnt/nfs
 # Links between events are the tracepoint engine's; the other one must come to the same.
 start_recorder --engine tracepoint
 start_beside --engine direct
+watch_bpf_calls
 for phase in proxied task_ids restarted; do
     "$phase" "$@"
 done
 list_files /exp
+grep -v '^#' /sys/kernel/tracing/instances/bpf/trace >"$OUT/bpf_calls" || true
 stop_recorder INT
 keep_store

@@ -1,0 +1,66 @@
+//! The kernel's books, read through shared memory.
+//!
+//! Not by bpf(2): its map operations keep BPF programs off the caller's CPU (`bpf_disable_instrumentation`
+//! in kernel/bpf/syscall.c). Where the kernel preempts itself in such a call, which Linux 7.2 does by
+//! default, whatever completes on that CPU until the caller's next turn would go unseen.
+
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+use std::ptr::null_mut;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use trackiops_schemas::ring::{BOOKS_SLOTS, Books};
+
+/// One [`Books`] as words that the kernel side adds to.
+type Slot = [AtomicU64; size_of::<Books>() / 8];
+
+/// The array of [`Books`] that the programs count in.
+pub struct SharedBooks {
+    slots: &'static [Slot],
+}
+
+impl SharedBooks {
+    /// Maps the array whose descriptor `map` is.
+    pub fn map(map: impl AsFd) -> io::Result<Self> {
+        let count = BOOKS_SLOTS as usize;
+        // SAFETY: a new mapping, at an address that the kernel chooses, until `self` is dropped. Its
+        // words are aligned, and written by atomic instructions only.
+        let slots = unsafe {
+            let bytes = count * size_of::<Slot>();
+            let base = mmap(null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, map, 0)?;
+            slice::from_raw_parts(base.cast(), count)
+        };
+        Ok(Self { slots })
+    }
+
+    /// The sum of all slots. The order of reading keeps `recorded + lost <= seen`.
+    pub fn read(&self) -> Books {
+        let sum = |offset: usize| {
+            let counters = self.slots.iter().map(|slot| &slot[offset / 8]);
+            counters.map(|c| c.load(Ordering::Acquire)).sum()
+        };
+        let recorded = sum(offset_of!(Books, recorded));
+        let lost = sum(offset_of!(Books, lost));
+        let seen = sum(offset_of!(Books, seen));
+        Books {
+            seen,
+            recorded,
+            lost,
+        }
+    }
+}
+
+impl Drop for SharedBooks {
+    fn drop(&mut self) {
+        // SAFETY: what `map` mapped; the slice never left `self`.
+        let _ = unsafe {
+            munmap(
+                self.slots.as_ptr().cast_mut().cast(),
+                size_of_val(self.slots),
+            )
+        };
+    }
+}
