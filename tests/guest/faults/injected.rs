@@ -15,7 +15,7 @@ struct Expected {
     bytes: u64,
     errors: u64,
     short: u64,
-    /// The least latency of one of the requests, s.
+    /// What one of the requests waits at least, s; 0 when it does not.
     at_least: f64,
     /// What the application gets.
     errno: Option<&'static str>,
@@ -236,7 +236,9 @@ fn guest_a_faults_latency_is_its_own_and_the_next_requests_is_not_its() {
                 guest.recorded(&case.mount(), number(&case.line, column), case.direction())
             };
             let latencies = of("fileid").latencies();
-            let at_least = expected.at_least * 0.97; // A bucket's lower bound, and a jiffy.
+            // The kernel counts back-offs in jiffies, which lag behind and catch up on a busy machine:
+            // the call itself may then take less. The lower bound of a bucket is up to 2.2 % too low.
+            let at_least = (expected.at_least * 0.97).min(case.seconds("fault") / 2.0);
             // One of them is the plain request's, and no longer than its call took; what is left are
             // the faulted call's, one after the other but for the two requests of an unstable write.
             let fits = |plain: usize| {
