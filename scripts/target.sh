@@ -19,12 +19,13 @@ build_for() {
     if [ "$arch" != "$(uname -m)" ]; then
         gcc=$arch-linux-gnu-gcc
         command -v "$gcc" >/dev/null || scripts/install.sh "${packages[@]}"
+        # Not for this machine's own, whose build scripts and macros would be made again for each architecture.
+        export "CARGO_TARGET_$(tr a-z- A-Z_ <<<"$triple")_LINKER=$gcc"
         add_std
     fi
     # A compiler that does not have the file repeats the name.
     [ "$("$gcc" -print-file-name=libc.a)" != libc.a ] ||
         die "$gcc has no static C library: install libc6-dev (Debian, Ubuntu) or glibc-static (Fedora)"
-    export "CARGO_TARGET_$(tr a-z- A-Z_ <<<"$triple")_LINKER=$gcc"
     # Flags given this way are not for build scripts, and take the place of a user's own. Paths of this
     # machine are kept out of the result.
     flags=(-C target-feature=+crt-static
