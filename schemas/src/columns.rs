@@ -28,12 +28,14 @@ pub const FILE_KEY: &str = "file_key";
 pub const DEV: &str = "dev";
 /// NFS fileid.
 pub const FILEID: &str = "fileid";
+/// [`crate::identity::FileAttributes::tenant`].
+pub const TENANT: &str = "tenant";
 
 /// The two directions, in column order.
 pub const DIRECTIONS: [&str; 2] = ["read", "write"];
 
 /// Integer columns of one direction, without the `read_` or `write_` before them, in column order.
-pub const DIRECTION_COUNTERS: [&str; 8] = [
+pub const DIRECTION_COUNTERS: [&str; 9] = [
     "requests",
     "bytes",
     "latency_us_sum",
@@ -41,6 +43,7 @@ pub const DIRECTION_COUNTERS: [&str; 8] = [
     "errors",
     "short",
     "sequential",
+    "folded",
     "untimed",
 ];
 /// The histogram column of one direction, without the direction before it.
@@ -51,10 +54,11 @@ pub const HIST_BUCKET: &str = "bucket";
 pub const HIST_COUNT: &str = "count";
 
 /// Columns of the health rows after `time` and `host`, in column order.
-pub const HEALTH_COUNTERS: [&str; 6] = [
+pub const HEALTH_COUNTERS: [&str; 7] = [
     "covered_ms",
     "seen",
     "recorded",
+    "folded",
     "lost",
     "missed",
     "clock_steps",
@@ -88,6 +92,7 @@ pub fn rollup_schema() -> SchemaRef {
         Field::new(FILE_KEY, DataType::UInt64, false),
         Field::new(DEV, DataType::Utf8, false),
         Field::new(FILEID, DataType::UInt64, false),
+        Field::new(TENANT, DataType::Utf8, true),
     ];
     for direction in DIRECTIONS {
         for counter in DIRECTION_COUNTERS {

@@ -77,7 +77,16 @@ impl FileKey {
     }
 }
 
-/// Everything about a file that a row carries beside its counters.
+/// On whose behalf a request was made, on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId {
+    /// The user who opened the file (`fsuid`).
+    pub uid: u32,
+    /// The cgroup (v2) whose memory the data is in; 0 where not known.
+    pub cgroup: u64,
+}
+
+/// Everything about a file and its user that a row carries beside its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileAttributes {
     /// The file on disk.
@@ -89,6 +98,9 @@ pub struct FileAttributes {
     /// Its name on this host when the window closed, where known. Bytes that are not UTF-8 are
     /// written as `\xNN`.
     pub path: Option<String>,
+    /// Who used it: `uid:/cgroup/path`, `uid:?id` for a cgroup that was gone before its path was
+    /// looked up, or `uid` where the cgroup is not known.
+    pub tenant: Option<String>,
 }
 
 #[cfg(test)]

@@ -24,9 +24,12 @@ pub struct Direction {
     pub short: u64,
     /// Requests that continue where one of the 16 requests before them ended.
     pub sequential: u64,
+    /// Timed requests of which the kernel kept only sums, because nobody had read its rings for too long:
+    /// they count in every other field but in `sequential` and in the histogram.
+    pub folded: u64,
     /// Requests without a usable start time.
     pub untimed: u64,
-    /// Latencies of the timed requests: its total is `requests - untimed`.
+    /// Latencies of the timed requests that were not folded: its total is `requests - folded - untimed`.
     pub latency: Histogram,
 }
 
@@ -41,6 +44,7 @@ impl Direction {
             errors,
             short,
             sequential,
+            folded,
             untimed,
             latency,
         } = other;
@@ -51,6 +55,7 @@ impl Direction {
         self.errors += errors;
         self.short += short;
         self.sequential += sequential;
+        self.folded += folded;
         self.untimed += untimed;
         self.latency.merge(latency);
     }
@@ -86,9 +91,11 @@ pub struct Health {
     pub covered_ms: u64,
     /// Requests that the probes saw complete.
     pub seen: u64,
-    /// Requests that reached userspace's ring.
+    /// Requests that reached userspace one by one.
     pub recorded: u64,
-    /// Requests for which the ring had no room: counted, not described.
+    /// Requests for which the rings had no room and which reached userspace in sums per file and window.
+    pub folded: u64,
+    /// Requests for which there was no room at all: counted, not described.
     pub lost: u64,
     /// Completions at which the kernel skipped the programs: at most so many requests are not in `seen`.
     pub missed: u64,
@@ -103,6 +110,7 @@ impl Health {
             covered_ms,
             seen,
             recorded,
+            folded,
             lost,
             missed,
             clock_steps,
@@ -110,6 +118,7 @@ impl Health {
         self.covered_ms += covered_ms;
         self.seen += seen;
         self.recorded += recorded;
+        self.folded += folded;
         self.lost += lost;
         self.missed += missed;
         self.clock_steps += clock_steps;
