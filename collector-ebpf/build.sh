@@ -19,7 +19,7 @@ readonly llvm_major=22
 readonly bpf_linker_version=0.13.0
 # v3: 32-bit arithmetic and jumps, all known to Linux 5.10. v4 needs Linux 6.6. Read by
 # aya-ebpf, `bpf_target_arch` chooses register layouts that these programs do not use.
-readonly flags=(-C target-cpu=v3 -C debuginfo=0 -Z location-detail=none '--cfg=bpf_target_arch="x86_64"')
+readonly flags=(-C target-cpu=v3 -C debuginfo=2 -Z location-detail=none '--cfg=bpf_target_arch="x86_64"')
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -220,7 +220,7 @@ find_toolchain() {
 # Compiles from scratch into the file $1. The profile is spelt out, so that the workspace's
 # release profile, which is for the host, may change without changing the object.
 compile() {
-    local all=("${flags[@]}" -C "linker=$linker"
+    local all=("${flags[@]}" -C "linker=$linker" -C link-arg=--btf
         "--remap-path-prefix=$root=." "--remap-path-prefix=$sysroot=rust"
         "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo")
     (cd "$root" &&
@@ -228,12 +228,15 @@ compile() {
         CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f'; printf '%s' "${all[*]}") \
         CARGO_TARGET_DIR=$scratch/target CARGO_INCREMENTAL=0 \
         CARGO_PROFILE_RELEASE_OPT_LEVEL=3 CARGO_PROFILE_RELEASE_LTO=off \
-        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=0 \
+        CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=2 \
         CARGO_PROFILE_RELEASE_PANIC=abort CARGO_PROFILE_RELEASE_STRIP=none \
         clean_env "$sysroot/bin/cargo" build --quiet --release -p trackiops-ebpf \
         --target bpfel-unknown-none -Z build-std=core) ||
         die "the kernel side does not compile (the cause stands above)"
-    cp "$scratch/target/bpfel-unknown-none/release/trackiops-ebpf" "$1"
+    # Maps of maps need BTF to say what is in them, and that needs debug information, but not in the object.
+    LD_LIBRARY_PATH=$sysroot/lib "$sysroot"/lib/rustlib/*/bin/rust-objcopy --strip-debug \
+        --remove-section=.BTF.ext --remove-section=.rel.BTF.ext \
+        "$scratch/target/bpfel-unknown-none/release/trackiops-ebpf" "$1"
     chmod 644 "$1"
     ! grep -qaF -e "$root" -e "$HOME/" "$1" || die "the object contains paths of this machine"
 }

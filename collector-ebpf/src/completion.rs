@@ -1,22 +1,24 @@
-//! A request completes: its record goes into the ring, and both into the books.
+//! A request completes: its record goes into a ring, or is added up, and both go into the books.
 
-use core::arch::asm;
+use core::ptr;
 
 use aya_ebpf::{
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
-    helpers::bpf_get_smp_processor_id,
+    helpers::{bpf_get_smp_processor_id, bpf_ringbuf_query},
 };
 use trackiops_schemas::ring::{BOOKS_SLOTS, Books, RequestRecord};
 
 use crate::{
-    kernel::global,
-    maps::{BOOKS, RING, WAKEUP_BYTES},
+    fold::fold,
+    kernel::{add, global},
+    maps::{BOOKS, RINGS, RINGS_USED, WAKEUP_BYTES},
 };
 
 /// A completed request, which has been counted as seen.
 ///
-/// That comes before anything else, so that `recorded + lost <= seen` at every instant.
+/// That comes before anything else, so that `recorded + folded + lost <= seen` at every instant.
 pub struct Completion {
+    cpu: u32,
     books: *mut Books,
 }
 
@@ -27,33 +29,42 @@ impl Completion {
         let cpu = unsafe { bpf_get_smp_processor_id() };
         let books = BOOKS.get_ptr_mut(cpu % BOOKS_SLOTS)?;
         // SAFETY: an element of an array, which exists for as long as the program runs.
-        add_one(unsafe { &raw mut (*books).seen });
-        Some(Self { books })
+        unsafe { add(&raw mut (*books).seen, 1) };
+        Some(Self { cpu, books })
     }
 
-    /// Puts its record, if it could be made, into the ring, and both into the books.
+    /// Hands its record over, if it could be made, and writes into the books what became of it.
     #[inline(always)]
     pub fn record(self, record: Option<RequestRecord>) {
+        let books = self.books;
         // SAFETY: as above.
-        let (recorded, lost) =
-            unsafe { (&raw mut (*self.books).recorded, &raw mut (*self.books).lost) };
-        match record {
-            Some(record) if emit(record) => add_one(recorded),
-            _ => add_one(lost),
-        }
+        let fate = unsafe {
+            match record {
+                Some(record) if emit(self.cpu, &record) => &raw mut (*books).recorded,
+                Some(record) if fold(&record) => &raw mut (*books).folded,
+                _ => &raw mut (*books).lost,
+            }
+        };
+        // SAFETY: as above.
+        unsafe { add(fate, 1) };
     }
 }
 
-/// Puts a record into the ring; false if there is no room.
+/// Puts a record into this CPU's ring; false if there is no room.
 ///
 /// The reader is on a timer. It is woken only when the ring fills faster than the timer expects.
 #[inline(always)]
-fn emit(record: RequestRecord) -> bool {
-    let Some(mut entry) = RING.reserve::<RequestRecord>(0) else {
+fn emit(cpu: u32, record: &RequestRecord) -> bool {
+    let Some(ring) = RINGS.get(cpu % global(&RINGS_USED)) else {
         return false;
     };
-    entry.write(record);
-    let unread = RING.query(u64::from(BPF_RB_AVAIL_DATA));
+    let Some(mut entry) = ring.reserve(0) else {
+        return false;
+    };
+    entry.write(*record);
+    let map = ptr::from_ref(ring).cast_mut().cast();
+    // SAFETY: a reference to a map is what helpers take for it.
+    let unread = unsafe { bpf_ringbuf_query(map, u64::from(BPF_RB_AVAIL_DATA)) };
     let wake = if unread >= global(&WAKEUP_BYTES) {
         BPF_RB_FORCE_WAKEUP
     } else {
@@ -61,22 +72,4 @@ fn emit(record: RequestRecord) -> bool {
     };
     entry.submit(u64::from(wake));
     true
-}
-
-/// Adds one to a counter.
-///
-/// Atomic, because CPUs may share it, and the exactness of the books must not rest on how a kernel
-/// keeps programs of one CPU from interrupting each other. Written out, because `AtomicU64` has no such operation on this
-/// target, and because only the form without a result exists before Linux 5.12.
-#[inline(always)]
-fn add_one(counter: *mut u64) {
-    // SAFETY: an aligned counter of the books.
-    unsafe {
-        asm!(
-            "lock *(u64 *)({counter} + 0) += {one}",
-            counter = in(reg) counter,
-            one = in(reg) 1_u64,
-            options(nostack),
-        );
-    }
 }

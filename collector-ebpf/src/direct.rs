@@ -1,9 +1,10 @@
 //! The direct engine: a request is read from its own structures when it completes.
 
 use aya_ebpf::{helpers::bpf_get_current_pid_tgid, programs::RawTracePointContext};
-use trackiops_schemas::ring::{DirectOffsets, RequestRecord, flags};
+use trackiops_schemas::ring::{DirectOffsets, NO_USER, RequestRecord, flags};
 
 use crate::{
+    cgroup,
     completion::Completion,
     handle,
     kernel::{Address, Window, global, now_ns},
@@ -93,7 +94,12 @@ fn completed(
 ) -> Option<RequestRecord> {
     let end_ns = now_ns();
     let Timing { start_ns, pid } = timing(task, offsets)?;
-    let (inode, status) = origin(header, offsets)?;
+    let Origin {
+        inode,
+        status,
+        uid,
+        cgroup,
+    } = origin(header, offsets)?;
     let failed = status < 0;
     let Transfer {
         handle,
@@ -128,7 +134,8 @@ fn completed(
         error: if failed { status } else { 0 },
         pid,
         flags: bits,
-        reserved: 0,
+        uid,
+        cgroup,
     })
 }
 
@@ -147,15 +154,26 @@ fn timing(task: Address, offsets: &'static DirectOffsets) -> Option<Timing> {
     })
 }
 
-/// Inode and status.
+struct Origin {
+    inode: Address,
+    status: i32,
+    uid: u32,
+    cgroup: u64,
+}
+
 #[inline(always)]
-fn origin(header: Address, offsets: &'static DirectOffsets) -> Option<(Address, i32)> {
-    let mut window = Window::<20>::EMPTY;
+fn origin(header: Address, offsets: &'static DirectOffsets) -> Option<Origin> {
+    let mut window = Window::<5>::EMPTY;
     let view = window.fill(header, 0)?;
-    Some((
-        Address(view.field(&offsets.header_inode)?),
-        view.field(&offsets.header_status)?,
-    ))
+    let cred = Address(view.field(&offsets.header_cred)?);
+    let request = Address(view.field(&offsets.cgroup.header_request)?);
+    Some(Origin {
+        inode: Address(view.field(&offsets.header_inode)?),
+        status: view.field(&offsets.header_status)?,
+        // The opener's also when somebody else writes his data back.
+        uid: cred.field(&offsets.cred_uid).unwrap_or(NO_USER),
+        cgroup: cgroup::of_request(request, &offsets.cgroup).unwrap_or(0),
+    })
 }
 
 struct Transfer {

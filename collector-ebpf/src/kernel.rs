@@ -1,6 +1,6 @@
 //! Reading what the kernel has, at offsets that only the running kernel knows.
 
-use core::{mem::MaybeUninit, ptr};
+use core::{arch::asm, mem::MaybeUninit, ptr};
 
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel, generated};
 
@@ -92,6 +92,28 @@ impl<const WORDS: usize> View<'_, WORDS> {
 pub fn global<T: Copy>(global: &T) -> T {
     // SAFETY: a reference is valid for reads.
     unsafe { ptr::read_volatile(global) }
+}
+
+/// Adds to a counter that other CPUs add to, too.
+///
+/// Even where CPUs do not share it: the exactness of the books must not rest on how a kernel keeps programs
+/// of one CPU from interrupting each other. Written out, because `AtomicU64` has no such operation on this
+/// target, and because only the form without a result exists before Linux 5.12.
+///
+/// # Safety
+///
+/// `counter` is an aligned word of a map value.
+#[inline(always)]
+pub unsafe fn add(counter: *mut u64, what: u64) {
+    // SAFETY: by the caller.
+    unsafe {
+        asm!(
+            "lock *(u64 *)({counter} + 0) += {what}",
+            counter = in(reg) counter,
+            what = in(reg) what,
+            options(nostack),
+        );
+    }
 }
 
 /// `CLOCK_MONOTONIC`, ns: the clock of `tk_start`.

@@ -1,4 +1,4 @@
-//! The tracepoint engine: which NFS request, on which file, took how long.
+//! Which NFS request, on which file, on whose behalf, took how long.
 //!
 //! Programs are named after the tracepoints they belong on. See the README beside this crate for
 //! the order of events. Built for BPF by `make ebpf`; on the host this is an empty program.
@@ -6,9 +6,13 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 #[cfg(target_arch = "bpf")]
+mod cgroup;
+#[cfg(target_arch = "bpf")]
 mod completion;
 #[cfg(target_arch = "bpf")]
 mod direct;
+#[cfg(target_arch = "bpf")]
+mod fold;
 #[cfg(target_arch = "bpf")]
 mod handle;
 #[cfg(target_arch = "bpf")]

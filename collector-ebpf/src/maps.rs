@@ -2,11 +2,13 @@
 
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
-    macros::map,
-    maps::{Array, LruHashMap, PerCpuArray, RingBuf},
+    btf_maps::{ArrayOfMaps, HashMap, RingBuf},
+    macros::{btf_map, map},
+    maps::{Array, LruHashMap, PerCpuArray},
 };
 use trackiops_schemas::ring::{
-    BOOKS_SLOTS, Books, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+    BOOKS_SLOTS, Books, CgroupOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES, FoldKey,
+    FoldValue, InitiateOffsets, MAX_RINGS, RequestRecord, TaskOffsets, TracepointOffsets,
 };
 
 use crate::handle::{SLOTS, Slot};
@@ -59,18 +61,36 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
     inode_superblock: 0,
     inode_number: 0,
     superblock_dev: 0,
+    header_cred: 0,
+    cred_uid: 0,
+    cgroup: CgroupOffsets {
+        way: 0,
+        header_request: 0,
+        request_page: 0,
+        page_head: 0,
+        page_owner: 0,
+        object_owner: 0,
+        owner_cgroup: 0,
+        cgroup_node: 0,
+        node_id: 0,
+    },
 };
 
 /// Whether a second program of the direct engine watches the first one: 1, or 0 for no.
 #[unsafe(no_mangle)]
 pub static TANDEM: u32 = 0;
 
-/// Unread bytes in [`RING`] from which on a record wakes the reader; userspace may set it.
+/// How many of [`RINGS`] there are; userspace sets it.
 #[unsafe(no_mangle)]
-pub static WAKEUP_BYTES: u64 = 4 << 20;
+pub static RINGS_USED: u32 = 1;
 
-/// Bytes of the ring, unless userspace resizes it: 233,016 records of 64 bytes and their headers.
-const RING_BYTES: u32 = 16 << 20;
+/// Unread bytes in a ring from which on a record wakes the reader; userspace sets it.
+#[unsafe(no_mangle)]
+pub static WAKEUP_BYTES: u64 = 4096;
+
+/// Length of the windows in which requests are folded, ns; userspace sets it.
+#[unsafe(no_mangle)]
+pub static WINDOW_NS: u64 = 1_000_000_000;
 
 /// Requests in flight. sunrpc has at most 65,536 slots per TCP transport; NFSv4.1 sessions have
 /// far fewer, and what waits for a slot is bounded by the callers' own queue depth. 96 bytes each
@@ -92,6 +112,10 @@ pub struct Waiting {
     pub direction: u32,
     /// The process that initiated it.
     pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Its cgroup.
+    pub cgroup: u64,
     /// 1 once another task of the same key has begun: from then on an end may be the other's.
     pub shared: u32,
     /// Start of the present attempt.
@@ -110,17 +134,34 @@ pub struct Initiated {
     pub pid: u32,
     /// 1 from the initiation to the RPC task's begin, which follows at once; 0 otherwise.
     pub pending: u32,
+    /// The process's user.
+    pub uid: u32,
+    /// The process's cgroup.
+    pub cgroup: u64,
 }
 
-/// Records of completed requests, on their way to userspace.
+/// Records of completed requests, on their way to userspace. One ring for each CPU where there are
+/// not too many: a ring has a lock. Userspace makes them; the size written here is nobody's.
+#[btf_map]
+pub static RINGS: ArrayOfMaps<RingBuf<RequestRecord, 4096>, { MAX_RINGS as usize }> =
+    ArrayOfMaps::new();
+
+/// Where requests are added up for which their ring has no room. Userspace puts another map in its place
+/// to read this one: the kernel returns from that when no program uses the old one any more
+/// (`maybe_wait_bpf_programs`, kernel/bpf/syscall.c).
+#[btf_map]
+pub static FOLDS: ArrayOfMaps<HashMap<FoldKey, FoldValue, { FOLD_ENTRIES as usize }>, 1> =
+    ArrayOfMaps::new();
+
+/// UTC minus `CLOCK_MONOTONIC`, ns. Userspace writes it through `mmap`, whenever it looks at its clocks.
 #[map]
-pub static RING: RingBuf = RingBuf::with_byte_size(RING_BYTES, 0);
+pub static CLOCK: Array<i64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// What happened to completed requests.
 ///
-/// Userspace reads it through `mmap`, for bpf(2) must not be called while recording: map operations
-/// keep BPF programs off their CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), and where
-/// the kernel preempts itself (Linux 7.2, RT) that lasts for as long as the caller waits its turn.
+/// Userspace reads it through `mmap`: map operations of bpf(2) keep programs on classic tracepoints off
+/// their CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), on a preemptible kernel for as long as the
+/// caller waits its turn.
 #[map]
 pub static BOOKS: Array<Books> = Array::with_max_entries(BOOKS_SLOTS, BPF_F_MMAPABLE);
 

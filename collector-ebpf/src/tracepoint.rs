@@ -1,10 +1,14 @@
 //! The tracepoint engine: from a file to its RPC task, and from there to the completion.
 
 use aya_ebpf::{
-    EbpfContext as _, bindings::BPF_NOEXIST, helpers::bpf_get_current_pid_tgid,
+    EbpfContext as _,
+    bindings::BPF_NOEXIST,
+    helpers::{bpf_get_current_cgroup_id, bpf_get_current_pid_tgid, bpf_get_current_uid_gid},
     programs::TracePointContext,
 };
-use trackiops_schemas::ring::{DoneOffsets, InitiateOffsets, RequestRecord, TaskOffsets, flags};
+use trackiops_schemas::ring::{
+    DoneOffsets, InitiateOffsets, NO_USER, RequestRecord, TaskOffsets, flags,
+};
 
 use crate::{
     completion::Completion,
@@ -31,6 +35,9 @@ pub fn initiate(ctx: &TracePointContext, offsets: &'static InitiateOffsets, dire
         direction,
         pid: (ids >> 32) as u32,
         pending: 1,
+        uid: bpf_get_current_uid_gid() as u32,
+        // SAFETY: takes nothing, and every program may call it.
+        cgroup: unsafe { bpf_get_current_cgroup_id() },
     };
     match LINK_INIT.get_ptr_mut(tid) {
         // SAFETY: a map value; only its own thread writes it.
@@ -59,6 +66,8 @@ pub fn task_begin(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
         dev: link.dev,
         direction: link.direction,
         pid: link.pid,
+        uid: link.uid,
+        cgroup: link.cgroup,
         shared: 0,
         start_ns: now_ns(),
         next_start_ns: 0,
@@ -163,11 +172,14 @@ fn completed(
         direction,
     };
     let next_start_ns = if restarts { end_ns } else { 0 };
-    let (latency_ns, pid) = match take_waiting(&file, next_start_ns) {
-        Some(waiting) => (end_ns.saturating_sub(waiting.start_ns), waiting.pid),
+    let (latency_ns, pid, uid, cgroup) = match take_waiting(&file, next_start_ns) {
+        Some(waiting) => {
+            let latency_ns = end_ns.saturating_sub(waiting.start_ns);
+            (latency_ns, waiting.pid, waiting.uid, waiting.cgroup)
+        }
         None => {
             bits |= flags::UNTIMED;
-            (0, 0)
+            (0, 0, NO_USER, 0)
         }
     };
     Some(RequestRecord {
@@ -182,7 +194,8 @@ fn completed(
         error: if failed { status } else { 0 },
         pid,
         flags: bits,
-        reserved: 0,
+        uid,
+        cgroup,
     })
 }
 

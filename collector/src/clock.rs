@@ -97,6 +97,15 @@ impl Clock {
     }
 }
 
+/// Whether `every` has passed since `last`, which is then set to `now`.
+pub fn due(last: &mut Option<MonotonicNs>, now: MonotonicNs, every: Duration) -> bool {
+    let due = last.is_none_or(|at| u128::from(now.0.saturating_sub(at.0)) > every.as_nanos());
+    if due {
+        *last = Some(now);
+    }
+    due
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

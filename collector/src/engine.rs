@@ -1,29 +1,29 @@
-//! Executes a plan: loads the programs, attaches them, and hands out the ring and the books. The
+//! Executes a plan: loads the programs, attaches them, and hands out rings, sums and books. The
 //! only module that knows the BPF loader.
 
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::time::Duration;
 
-use aya::maps::{Map, MapData, MapError, RingBuf};
+use aya::maps::{ArrayOfMaps, InnerMap, Map, MapData, MapError, MapFd};
 use aya::programs::{ProgramError, ProgramFd, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::ring::{
-    BOOKS_MAP, Books, DIRECT_GLOBAL, DirectOffsets, DoneOffsets, InitiateOffsets, OFFSETS_GLOBAL,
-    RING_MAP, TANDEM_GLOBAL, TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL,
+    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DirectOffsets, DoneOffsets,
+    FOLDS_MAP, InitiateOffsets, OFFSETS_GLOBAL, RINGS_GLOBAL, RINGS_MAP, TANDEM_GLOBAL,
+    TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
 };
 
-use crate::books::SharedBooks;
+use crate::clock::Sample;
 use crate::facts::TRACEPOINTS;
+use crate::folds::Folds;
 use crate::plan::{Plan, Programs};
+use crate::rings::{RingSizes, Rings};
+use crate::shared::{SharedBooks, SharedClock};
 
 /// The kernel side, as `make ebpf` built it.
 static OBJECT: &[u8] = include_bytes_aligned!("../../collector-ebpf/trackiops.bpf.o");
-
-/// Size of the ring: 233,000 requests of 64 bytes and an 8 byte header each.
-pub const RING_BYTES: u32 = 16 << 20;
-/// The reader is woken when the ring is a quarter full, long before its timer would let it overflow.
-const WAKEUP_BYTES: u64 = RING_BYTES as u64 / 4;
 
 /// The direct engine's programs and their tracepoints.
 const DIRECT_PROGRAMS: [(&str, &str); 2] = [
@@ -62,9 +62,20 @@ pub enum EngineError {
         /// What the kernel said.
         source: MapError,
     },
-    /// The counters cannot be mapped.
+    /// What the programs share cannot be mapped.
     #[error("cannot map the counters of the BPF programs into memory: {0}")]
-    Books(#[source] std::io::Error),
+    Shared(#[source] io::Error),
+    /// What the programs have added up cannot be read.
+    #[error("cannot read what the BPF programs have added up: {}", causes(.0))]
+    Folds(#[source] MapError),
+    /// The number of CPUs cannot be read.
+    #[error("cannot read how many CPUs there may be ({path}): {source}")]
+    Cpus {
+        /// The file.
+        path: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The object lacks what this program expects of it.
     #[error(
         "the built-in BPF object has no `{0}`: this build of trackiops is broken, run `make ebpf`"
@@ -88,15 +99,28 @@ pub struct Engine {
     /// Owns the programs and their links; dropped first when stopping.
     programs: Option<Ebpf>,
     /// Completed requests.
-    pub ring: RingBuf<MapData>,
+    pub rings: Rings,
+    /// Those that found them full.
+    pub folds: Folds,
     books: SharedBooks,
+    clock: SharedClock,
     /// The programs that see a request last: what they are not run for is missed.
     counted: Vec<ProgramFd>,
 }
 
 impl Engine {
-    /// Loads and attaches everything.
-    pub fn start(plan: &Plan) -> Result<Self, EngineError> {
+    /// Loads and attaches everything: rings of `ring_memory` bytes in all; what finds them full is added up by
+    /// `window`.
+    pub fn start(
+        plan: &Plan,
+        ring_memory: u64,
+        window: Duration,
+        clock: Sample,
+    ) -> Result<Self, EngineError> {
+        let sizes = ring_sizes(ring_memory)?;
+        // A ring that is a quarter full is read long before its timer would let it overflow.
+        let wakeup_bytes = u64::from(sizes.bytes / 4);
+        let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
         let mut loader = EbpfLoader::new();
         let (tracepoint, direct);
         match &plan.programs {
@@ -115,21 +139,19 @@ impl Engine {
             }
         }
         let mut programs = loader
-            .override_global(WAKEUP_BYTES_GLOBAL, &WAKEUP_BYTES, true)
-            .map_max_entries(RING_MAP, RING_BYTES)
+            .override_global(WAKEUP_BYTES_GLOBAL, &wakeup_bytes, true)
+            .override_global(RINGS_GLOBAL, &sizes.count, true)
+            .override_global(WINDOW_NS_GLOBAL, &window_ns, true)
             .load(OBJECT)?;
-        let ring = programs
-            .take_map(RING_MAP)
-            .ok_or(EngineError::Object(RING_MAP))?;
-        let ring = RingBuf::try_from(ring).map_err(|source| EngineError::Map {
-            name: RING_MAP,
-            source,
-        })?;
-        let books = match programs.map(BOOKS_MAP) {
-            Some(Map::Array(books)) => SharedBooks::map(books.fd()),
-            _ => return Err(EngineError::Object(BOOKS_MAP)),
-        }
-        .map_err(EngineError::Books)?;
+        let rings = Rings::create(sizes, &mut array_of_maps(&mut programs, RINGS_MAP)?)
+            .map_err(map_error(RINGS_MAP))?;
+        let folds = Folds::create(array_of_maps(&mut programs, FOLDS_MAP)?)
+            .map_err(map_error(FOLDS_MAP))?;
+        let books =
+            SharedBooks::map(array_fd(&programs, BOOKS_MAP)?).map_err(EngineError::Shared)?;
+        let shared_clock =
+            SharedClock::map(array_fd(&programs, CLOCK_MAP)?).map_err(EngineError::Shared)?;
+        shared_clock.set(clock.offset_ns);
         let mut counted = Vec::new();
         match &plan.programs {
             Programs::Direct { tandem, .. } => {
@@ -154,8 +176,10 @@ impl Engine {
         }
         Ok(Self {
             programs: Some(programs),
-            ring,
+            rings,
+            folds,
             books,
+            clock: shared_clock,
             counted,
         })
     }
@@ -172,15 +196,49 @@ impl Engine {
         Ok(missed)
     }
 
-    /// The kernel's books. The order of reading keeps `recorded + lost <= seen`.
+    /// The kernel's books. The order of reading keeps `recorded + folded + lost <= seen`.
     pub fn books(&self) -> Books {
         self.books.read()
     }
 
-    /// Detaches every probe; ring and books stay readable.
+    /// Tells the programs what time it is.
+    pub fn set_clock(&self, sample: Sample) {
+        self.clock.set(sample.offset_ns);
+    }
+
+    /// Detaches every probe; rings, sums and books stay readable.
     pub fn detach(&mut self) {
         self.counted.clear();
         self.programs = None;
+    }
+}
+
+fn ring_sizes(memory: u64) -> Result<RingSizes, EngineError> {
+    let cpus = aya::util::nr_cpus().map_err(|(path, source)| EngineError::Cpus { path, source })?;
+    let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
+    Ok(RingSizes::of(
+        memory,
+        u32::try_from(cpus).unwrap_or(u32::MAX),
+        page,
+    ))
+}
+
+fn map_error(name: &'static str) -> impl Fn(MapError) -> EngineError {
+    move |source| EngineError::Map { name, source }
+}
+
+fn array_of_maps<V: InnerMap>(
+    programs: &mut Ebpf,
+    name: &'static str,
+) -> Result<ArrayOfMaps<MapData, V>, EngineError> {
+    let map = programs.take_map(name).ok_or(EngineError::Object(name))?;
+    ArrayOfMaps::try_from(map).map_err(map_error(name))
+}
+
+fn array_fd<'p>(programs: &'p Ebpf, name: &'static str) -> Result<&'p MapFd, EngineError> {
+    match programs.map(name) {
+        Some(Map::Array(array)) => Ok(array.fd()),
+        _ => Err(EngineError::Object(name)),
     }
 }
 
@@ -220,7 +278,7 @@ fn recursion_misses(fdinfo: &str) -> u64 {
 }
 
 /// The offsets as the words of which their `repr(C)` consists.
-fn direct_words(offsets: &DirectOffsets) -> [u32; 15] {
+fn direct_words(offsets: &DirectOffsets) -> [u32; 26] {
     let DirectOffsets {
         task_window,
         task_start,
@@ -237,6 +295,20 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; 15] {
         inode_superblock,
         inode_number,
         superblock_dev,
+        header_cred,
+        cred_uid,
+        cgroup:
+            CgroupOffsets {
+                way,
+                header_request,
+                request_page,
+                page_head,
+                page_owner,
+                object_owner,
+                owner_cgroup,
+                cgroup_node,
+                node_id,
+            },
     } = *offsets;
     [
         task_window,
@@ -254,6 +326,17 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; 15] {
         inode_superblock,
         inode_number,
         superblock_dev,
+        header_cred,
+        cred_uid,
+        way,
+        header_request,
+        request_page,
+        page_head,
+        page_owner,
+        object_owner,
+        owner_cgroup,
+        cgroup_node,
+        node_id,
     ]
 }
 

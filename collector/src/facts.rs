@@ -20,8 +20,9 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
     ("nfs", "nfs_writeback_done"),
 ];
 
-/// The members of kernel structures that the direct engine reads.
-pub const MEMBERS: [Name; 12] = [
+/// The members of kernel structures that the direct engine reads. Those that lead to the cgroup of a request
+/// stand last: where one of them is not known, cgroups are not.
+pub const MEMBERS: [Name; 24] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -34,6 +35,18 @@ pub const MEMBERS: [Name; 12] = [
     ("inode", "i_sb"),
     ("inode", "i_ino"),
     ("super_block", "s_dev"),
+    ("nfs_pgio_header", "cred"),
+    ("cred", "fsuid"),
+    ("nfs_pgio_header", "req"),
+    ("nfs_page", "wb_page"),
+    ("page", "compound_head"),
+    ("page", "compound_info"),
+    ("page", "memcg_data"),
+    ("obj_cgroup", "memcg"),
+    ("obj_cgroup", "is_root"),
+    ("mem_cgroup", "css.cgroup"),
+    ("cgroup", "kn"),
+    ("kernfs_node", "id"),
 ];
 
 /// Where tracefs is mounted, below the root: directly, or by debugfs.
@@ -85,9 +98,6 @@ pub struct KernelFacts {
 }
 
 impl KernelFacts {
-    /// How many members of kernel structures the direct engine reads.
-    pub const MEMBERS: usize = MEMBERS.len();
-
     /// Looks at the running kernel.
     pub fn gather() -> Self {
         let may_use_bpf = may_use_bpf();

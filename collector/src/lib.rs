@@ -2,11 +2,11 @@
 //!
 //! It does not know what is on disk: [`Recorder::run`] hands closed windows to a sink.
 
-mod books;
 mod btf;
 mod clock;
 mod engine;
 mod facts;
+mod folds;
 mod format;
 mod generations;
 mod mounts;
@@ -14,8 +14,11 @@ mod names;
 mod open_files;
 mod plan;
 mod recorder;
+mod rings;
 mod rollup;
 mod sequential;
+mod shared;
+mod tenants;
 
 pub use btf::{BtfError, Member, Members};
 pub use engine::EngineError;

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trackiops_schemas::identity::Dev;
 
@@ -48,6 +48,31 @@ fn parse_line(line: &str) -> Option<NfsMount> {
         source,
         mount_point,
     })
+}
+
+/// Where the cgroup hierarchy with the memory controller is mounted: that of version 1 if there is one.
+pub fn cgroup_root() -> Option<PathBuf> {
+    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    cgroup_root_of(&text)
+}
+
+fn cgroup_root_of(mountinfo: &str) -> Option<PathBuf> {
+    let mut unified = None;
+    for line in mountinfo.lines() {
+        let Some((mount, superblock)) = line.split_once(" - ") else {
+            continue;
+        };
+        let at = || Some(PathBuf::from(unescape(mount.split(' ').nth(4)?)));
+        let mut superblock = superblock.split(' ');
+        match (superblock.next(), superblock.nth(1)) {
+            (Some("cgroup"), Some(options)) if options.split(',').any(|o| o == "memory") => {
+                return at();
+            }
+            (Some("cgroup2"), _) => unified = unified.or_else(at),
+            _ => {}
+        }
+    }
+    unified
 }
 
 /// Undoes the octal escapes of blanks, backslashes and line ends.
@@ -163,6 +188,18 @@ pub fn pids() -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hierarchy_of_the_memory_controller_is_found() {
+        let unified = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let hybrid = "31 24 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      32 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+                      33 24 0:29 / /sys/fs/cgroup/mem\\040ory rw - cgroup cgroup rw,memory\n";
+        let root = |text: &str| cgroup_root_of(text);
+        assert_eq!(root(unified), Some("/sys/fs/cgroup".into()));
+        assert_eq!(root(hybrid), Some("/sys/fs/cgroup/mem ory".into()));
+        assert_eq!(root("1 1 0:1 / / rw - ext4 /dev/sda rw\n"), None);
+    }
     use proptest::prelude::*;
 
     const TEXT: &[u8] = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\

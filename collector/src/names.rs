@@ -11,10 +11,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 
-use crate::clock::MonotonicNs;
+use crate::clock::{MonotonicNs, due};
 use crate::generations::Generations;
 use crate::mounts::{Mounts, NfsMount, mounts_of, pids};
 use crate::open_files::open_files;
+use crate::rollup::RowKey;
+use crate::tenants::Tenants;
 
 /// A name found is looked at again after this time: files are renamed while they are open.
 const RECHECK: Duration = Duration::from_secs(30);
@@ -37,8 +39,9 @@ pub struct Names {
     mounts: Mounts,
     /// Readable for exceptions (`POLLPRI`) when a mount came or went.
     mountinfo: Option<OwnedFd>,
-    known: Generations<FileId, Known>,
-    nameless: HashSet<FileId>,
+    known: Generations<RowKey, Known>,
+    tenants: Tenants,
+    nameless: HashSet<RowKey>,
     scanned: Option<MonotonicNs>,
     mounts_scanned: Option<MonotonicNs>,
 }
@@ -56,6 +59,7 @@ impl Names {
             mounts,
             mountinfo,
             known: Generations::new(),
+            tenants: Tenants::new(),
             nameless: HashSet::new(),
             scanned: None,
             mounts_scanned: None,
@@ -87,17 +91,23 @@ impl Names {
         self.mounts.see(mounts);
     }
 
-    /// Looks for the names of files that were just seen, each with the process that used it.
-    pub fn observe(&mut self, seen: &[(FileId, u32)], now: MonotonicNs) {
+    /// Looks for the names of what was just seen, each with the process that used it. To be called now and
+    /// then even when nothing was.
+    pub fn observe(&mut self, seen: &[(RowKey, u32)], now: MonotonicNs) {
+        self.tenants
+            .observe(seen.iter().map(|(row, _)| row.tenant), now);
+        if seen.is_empty() {
+            return;
+        }
         let mut processes = HashSet::new();
-        for (file, pid) in seen {
-            let known = self.known(*file, now);
+        for (row, pid) in seen {
+            let known = self.known(*row, now);
             let stale = now.0.saturating_sub(known.checked.0) > RECHECK.as_nanos() as u64;
             if known.attributes.path.is_none() || stale {
                 known.checked = now;
                 processes.insert(*pid);
                 if known.attributes.path.is_none() && known.tries_left > 0 {
-                    self.nameless.insert(*file);
+                    self.nameless.insert(*row);
                 }
             }
         }
@@ -107,12 +117,12 @@ impl Names {
     }
 
     fn scan_for_the_nameless(&mut self, now: MonotonicNs) {
-        if self.nameless.is_empty() || !due(&mut self.scanned, now) {
+        if self.nameless.is_empty() || !due(&mut self.scanned, now, FULL_SCAN) {
             return;
         }
         self.look_into(pids(), now);
-        for file in mem::take(&mut self.nameless) {
-            let known = self.known(file, now);
+        for row in mem::take(&mut self.nameless) {
+            let known = self.known(row, now);
             known.tries_left = known.tries_left.saturating_sub(1);
         }
     }
@@ -128,41 +138,47 @@ impl Names {
         if names.is_empty() {
             return;
         }
-        for (file, known) in self.known.recent() {
-            if let Some(path) = names.get(&(file.dev, file.fileid)) {
+        for (row, known) in self.known.recent() {
+            if let Some(path) = names.get(&(row.file.dev, row.file.fileid)) {
                 known.checked = now;
                 if known.attributes.path.as_ref() != Some(path) {
                     Arc::make_mut(&mut known.attributes).path = Some(path.clone());
                 }
-                self.nameless.remove(file);
+                self.nameless.remove(row);
             }
         }
     }
 
-    fn known(&mut self, file: FileId, now: MonotonicNs) -> &mut Known {
+    fn known(&mut self, row: RowKey, now: MonotonicNs) -> &mut Known {
         let mounts = &self.mounts;
-        self.known.entry(file, || Known {
-            attributes: Arc::new(attributes(file, mounts.source(file.dev), None)),
+        self.known.entry(row, || Known {
+            attributes: Arc::new(attributes(
+                row.file,
+                mounts.source(row.file.dev),
+                None,
+                None,
+            )),
             checked: now,
             tries_left: FULL_SCAN_TRIES,
         })
     }
 
-    /// What a row of `file` carries, by what is known now.
-    pub fn attributes(&mut self, file: FileId, now: MonotonicNs) -> Arc<FileAttributes> {
-        if self.mounts.source(file.dev).is_none() && due(&mut self.mounts_scanned, now) {
+    /// What a row carries, by what is known now.
+    pub fn attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
+        let RowKey { file, tenant } = row;
+        if self.mounts.source(file.dev).is_none() && due(&mut self.mounts_scanned, now, FULL_SCAN) {
             self.mounts.refresh_all_namespaces();
         }
         let source = self.mounts.source(file.dev).map(str::to_owned);
-        let known = self.known(file, now);
-        if known.attributes.mount != source {
+        let tenant = self.tenants.name(tenant);
+        let known = self.known(row, now);
+        if known.attributes.mount != source || known.attributes.tenant != tenant {
             // Another mount behind the same device number means another file: its name is not known.
-            let path = known
-                .attributes
-                .path
-                .clone()
-                .filter(|_| known.attributes.mount.is_none());
-            known.attributes = Arc::new(attributes(file, source.as_deref(), path));
+            let path =
+                known.attributes.path.clone().filter(|_| {
+                    known.attributes.mount.is_none() || known.attributes.mount == source
+                });
+            known.attributes = Arc::new(attributes(file, source.as_deref(), path, tenant));
             known.tries_left = FULL_SCAN_TRIES;
         }
         Arc::clone(&known.attributes)
@@ -181,20 +197,17 @@ impl Default for Names {
     }
 }
 
-/// Whether [`FULL_SCAN`] has passed since `last`, which is then set to `now`.
-fn due(last: &mut Option<MonotonicNs>, now: MonotonicNs) -> bool {
-    let due = last.is_none_or(|at| now.0.saturating_sub(at.0) > FULL_SCAN.as_nanos() as u64);
-    if due {
-        *last = Some(now);
-    }
-    due
-}
-
-fn attributes(id: FileId, mount: Option<&str>, path: Option<String>) -> FileAttributes {
+fn attributes(
+    id: FileId,
+    mount: Option<&str>,
+    path: Option<String>,
+    tenant: Option<String>,
+) -> FileAttributes {
     FileAttributes {
         key: FileKey::new(mount, id),
         id,
         mount: mount.map(str::to_owned),
         path,
+        tenant,
     }
 }

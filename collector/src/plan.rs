@@ -4,10 +4,11 @@
 use std::path::PathBuf;
 
 use trackiops_schemas::ring::{
-    DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+    CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+    cgroups,
 };
 
-use crate::btf::BtfError;
+use crate::btf::{BtfError, Members};
 use crate::facts::{KernelFacts, Lockdown, TRACEPOINTS, Tracefs};
 use crate::format::Format;
 
@@ -203,10 +204,35 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         inode_superblock,
         inode_number,
         superblock_dev: offset("super_block", "s_dev", &[4])?,
+        header_cred: offset("nfs_pgio_header", "cred", &[8])?,
+        cred_uid: offset("cred", "fsuid", &[4])?,
+        cgroup: cgroup(members).unwrap_or_default(),
     };
     Ok(Programs::Direct {
         offsets,
         tandem: tracepoints_may_be_preempted(&facts.release),
+    })
+}
+
+/// The way to a request's cgroup, if all of it is known.
+fn cgroup(members: &Members) -> Option<CgroupOffsets> {
+    let offset = |structure, member, size| {
+        let found = members.get(&(structure, member))?;
+        (found.size == size).then_some(found.offset)
+    };
+    let head = offset("page", "compound_head", 8).or_else(|| offset("page", "compound_info", 8));
+    // With this member came that all pages are charged through it.
+    let by_object = members.contains_key(&("obj_cgroup", "is_root"));
+    Some(CgroupOffsets {
+        way: cgroups::KNOWN | if by_object { cgroups::BY_OBJECT } else { 0 },
+        header_request: offset("nfs_pgio_header", "req", 8)?,
+        request_page: offset("nfs_page", "wb_page", 8)?,
+        page_head: head?,
+        page_owner: offset("page", "memcg_data", 8)?,
+        object_owner: offset("obj_cgroup", "memcg", 8)?,
+        owner_cgroup: offset("mem_cgroup", "css.cgroup", 8)?,
+        cgroup_node: offset("cgroup", "kn", 8)?,
+        node_id: offset("kernfs_node", "id", 8)?,
     })
 }
 

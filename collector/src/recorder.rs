@@ -8,8 +8,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::MissedTickBehavior;
-use trackiops_schemas::identity::{Dev, FileId};
-use trackiops_schemas::ring::{Books, RequestRecord};
+use trackiops_schemas::ring::Books;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
@@ -17,7 +16,7 @@ use crate::clock::{Clock, MonotonicNs, Sample};
 use crate::engine::{Engine, EngineError};
 use crate::names::Names;
 use crate::plan::Plan;
-use crate::rollup::{OpenWindow, Rollup};
+use crate::rollup::{OpenWindow, Rollup, RowKey};
 
 /// How long a record may wait in the ring when nobody is woken for it.
 const DRAIN_EVERY: Duration = Duration::from_millis(100);
@@ -43,13 +42,15 @@ pub enum RecordError {
     Sink(Box<dyn Error + Send + Sync>),
 }
 
-/// What a whole recording came to. When quiet, `seen = recorded + lost`.
+/// What a whole recording came to. When quiet, `seen = recorded + folded + lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The kernel's books.
     pub books: Books,
-    /// Records that were read from the ring.
+    /// Records that were read from the rings.
     pub read: u64,
+    /// Requests that were read in sums.
+    pub folded: u64,
     /// Completions at which the kernel skipped the programs: at most so many were not seen.
     pub missed: u64,
 }
@@ -66,13 +67,20 @@ pub struct Recorder {
     lost: u64,
     missed: u64,
     read: u64,
+    folded: u64,
 }
 
 impl Recorder {
-    /// Loads and attaches what was planned. From the moment of return on, every request is seen.
-    pub fn start(plan: &Plan, granularity: Granularity) -> Result<Self, RecordError> {
+    /// Loads and attaches what was planned, with rings of `ring_memory` bytes in all. From the moment of
+    /// return on, every request is seen.
+    pub fn start(
+        plan: &Plan,
+        granularity: Granularity,
+        ring_memory: u64,
+    ) -> Result<Self, RecordError> {
         let names = Names::new();
-        let engine = Engine::start(plan)?;
+        let window = Duration::from_millis(granularity.ms().unsigned_abs());
+        let engine = Engine::start(plan, ring_memory, window, Sample::take())?;
         let sample = Sample::take();
         Ok(Self {
             engine,
@@ -84,6 +92,7 @@ impl Recorder {
             lost: 0,
             missed: 0,
             read: 0,
+            folded: 0,
         })
     }
 
@@ -97,7 +106,7 @@ impl Recorder {
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
-        let fd = rustix::io::fcntl_dupfd_cloexec(&self.engine.ring, 0).map_err(io::Error::from)?;
+        let fd = self.engine.rings.wakeups()?;
         // SAFETY: an `OwnedFd` keeps its descriptor open and unchanged until it is dropped.
         let wakeups = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
             .map_err(io::Error::from)?;
@@ -125,6 +134,7 @@ impl Recorder {
         self.follow_mounts(sample.now);
         let drained_until = self.drain(sample.now);
         let books = self.engine.books();
+        self.unfold(books, sample.now)?;
         let now = self.clock.utc(sample.now);
         self.note_lost(books, now);
         self.note_missed(now)?;
@@ -156,7 +166,7 @@ impl Recorder {
             let names = &mut self.names;
             self.rollup.settle(
                 |file| gone.contains(&file.dev),
-                |file| names.attributes(file, now),
+                |row| names.attributes(row, now),
             );
         }
         self.names.see_mounts(&mounts);
@@ -168,6 +178,7 @@ impl Recorder {
         let elapsed_ns = sample.now.0.saturating_sub(self.covered_until.0);
         self.covered_until = sample.now;
         let step = self.clock.follow(sample);
+        self.engine.set_clock(sample);
         if step.is_some() {
             let window = self.rollup.window(self.clock.utc(sample.now));
             window.health.clock_steps += 1;
@@ -191,37 +202,45 @@ impl Recorder {
         }
     }
 
-    /// Reads the ring to its end, or as far as is good for the windows; up to which time every
-    /// record was read.
+    /// Reads what has arrived in the rings until `began`, or as far as is good for the windows; up to which
+    /// time every record was read.
     fn drain(&mut self, began: MonotonicNs) -> MonotonicNs {
         let mut newcomers = Vec::new();
         let mut drained_until = began;
         let mut left = DRAIN_AT_MOST;
-        while let Some(item) = self.engine.ring.next() {
-            // What cannot be decoded is missing from `recorded` and so shows in the books.
-            let Ok(record) = RequestRecord::decode(&item) else {
-                continue;
-            };
+        self.engine.rings.look();
+        while let Some(record) = self.engine.rings.pop(began) {
             let end = MonotonicNs(record.end_ns);
             if self.rollup.add(&record, self.clock.utc(end)) {
-                let file = FileId {
-                    dev: Dev(record.dev),
-                    fileid: record.fileid,
-                    handle_hash: record.handle_hash,
-                };
-                newcomers.push((file, record.pid));
+                newcomers.push((RowKey::from(&record), record.pid));
             }
             self.read += 1;
             left -= 1;
             if left == 0 {
-                drained_until = drained_until.min(end);
+                drained_until = end;
                 break;
             }
         }
-        if !newcomers.is_empty() {
-            self.names.observe(&newcomers, began);
-        }
+        self.names.observe(&newcomers, began);
         drained_until
+    }
+
+    /// Takes over what the kernel has added up because the rings were full.
+    fn unfold(&mut self, books: Books, now: MonotonicNs) -> Result<(), RecordError> {
+        if books.folded == self.folded {
+            return Ok(());
+        }
+        let window_ms = self.rollup.granularity().ms();
+        let mut newcomers = Vec::new();
+        for (key, sum) in self.engine.folds.take().map_err(EngineError::Folds)? {
+            let window = UtcMs(key.window.cast_signed().saturating_mul(window_ms));
+            if self.rollup.add_folded(&key, &sum, window) {
+                newcomers.push((RowKey::from(&key), 0));
+            }
+            self.folded += sum.requests;
+        }
+        self.names.observe(&newcomers, now);
+        Ok(())
     }
 
     fn note_lost(&mut self, books: Books, now: UtcMs) {
@@ -257,8 +276,8 @@ impl Recorder {
         let mut rows: Vec<FileRow> = rows
             .into_iter()
             .filter(|(_, row)| *row != Row::default())
-            .map(|(file, row)| FileRow {
-                file: self.names.attributes(file, now),
+            .map(|(key, row)| FileRow {
+                file: self.names.attributes(key, now),
                 row,
             })
             .chain(settled)
@@ -281,17 +300,21 @@ impl Recorder {
         // The counts of skipped runs go with the programs.
         self.note_missed(now)?;
         self.engine.detach();
+        let detached = Sample::take().now;
         loop {
             let read = self.read;
-            self.drain(sample.now);
+            self.drain(detached);
             if self.read == read {
                 break;
             }
         }
         let books = self.engine.books();
+        self.unfold(books, detached)?;
         self.note_lost(books, now);
         // With the probes gone the books are at rest: what they saw and nobody accounts for is told.
-        let unaccounted = books.seen.saturating_sub(self.read + books.lost);
+        let unaccounted = books
+            .seen
+            .saturating_sub(self.read + self.folded + books.lost);
         self.rollup.window(now).health.seen += unaccounted;
         for window in self.rollup.take_windows(|_, _| true) {
             sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
@@ -299,6 +322,7 @@ impl Recorder {
         Ok(Totals {
             books,
             read: self.read,
+            folded: self.folded,
             missed: self.missed,
         })
     }

@@ -5,20 +5,61 @@
 use std::mem;
 use std::sync::Arc;
 
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId};
-use trackiops_schemas::ring::{RequestRecord, flags};
-use trackiops_schemas::rollup::{FileRow, Health, Row};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, TenantId};
+use trackiops_schemas::ring::{FoldKey, FoldValue, RequestRecord, flags};
+use trackiops_schemas::rollup::{Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::generations::Generations;
 use crate::sequential::History;
 
+/// What requests have in common that are added up in one row of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowKey {
+    /// The file.
+    pub file: FileId,
+    /// Who used it.
+    pub tenant: TenantId,
+}
+
+impl From<&RequestRecord> for RowKey {
+    fn from(record: &RequestRecord) -> Self {
+        Self {
+            file: FileId {
+                dev: Dev(record.dev),
+                fileid: record.fileid,
+                handle_hash: record.handle_hash,
+            },
+            tenant: TenantId {
+                uid: record.uid,
+                cgroup: record.cgroup,
+            },
+        }
+    }
+}
+
+impl From<&FoldKey> for RowKey {
+    fn from(key: &FoldKey) -> Self {
+        Self {
+            file: FileId {
+                dev: Dev(key.dev),
+                fileid: key.fileid,
+                handle_hash: key.handle_hash,
+            },
+            tenant: TenantId {
+                uid: key.uid,
+                cgroup: key.cgroup,
+            },
+        }
+    }
+}
+
 /// A window that takes in requests.
 pub struct OpenWindow {
     /// Its start.
     pub start: UtcMs,
-    /// One row per file, or rarely two; a settled one is empty.
-    pub rows: Vec<(FileId, Row)>,
+    /// One row per file and tenant, or rarely two; a settled one is empty.
+    pub rows: Vec<(RowKey, Row)>,
     /// Rows of files whose mount is gone, with what it was.
     pub settled: Vec<FileRow>,
     /// The recorder's own account; `covered_ms` is filled in when it closes.
@@ -29,8 +70,9 @@ pub struct OpenWindow {
     serial: u64,
 }
 
-/// What outlives a window: the file's recent requests, and where its row is.
-struct FileState {
+/// What outlives a window: the recent requests, and where the row is.
+#[derive(Default)]
+struct RowState {
     history: [History; 2],
     window: u64,
     index: usize,
@@ -41,7 +83,7 @@ pub struct Rollup {
     granularity: Granularity,
     /// Ascending by start: one or two.
     open: Vec<OpenWindow>,
-    files: Generations<FileId, FileState>,
+    states: Generations<RowKey, RowState>,
     serials: u64,
 }
 
@@ -51,7 +93,7 @@ impl Rollup {
         Self {
             granularity,
             open: Vec::new(),
-            files: Generations::new(),
+            states: Generations::new(),
             serials: 0,
         }
     }
@@ -93,37 +135,46 @@ impl Rollup {
         after
     }
 
-    /// Counts a request that completed at `end`. Whether it is its file's first in that window.
+    /// Counts a request that completed at `end`. Whether it is the first of its row.
     pub fn add(&mut self, record: &RequestRecord, end: UtcMs) -> bool {
-        let file = FileId {
-            dev: Dev(record.dev),
-            fileid: record.fileid,
-            handle_hash: record.handle_hash,
+        let (row, state, health, first) = self.row(record.into(), end);
+        count(row, &mut state.history, record);
+        health.recorded += 1;
+        health.seen += 1;
+        first
+    }
+
+    /// Counts requests that the kernel has added up, and that completed in the window of `end`.
+    pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
+        let (row, _, health, first) = self.row(key.into(), end);
+        let direction = if key.direction & flags::WRITE != 0 {
+            &mut row.write
+        } else {
+            &mut row.read
         };
+        direction.merge(&folded(sum));
+        health.folded += sum.requests;
+        health.seen += sum.requests;
+        first
+    }
+
+    fn row(&mut self, key: RowKey, end: UtcMs) -> (&mut Row, &mut RowState, &mut Health, bool) {
         let index = self.window_index(end);
         let window = &mut self.open[index];
-        let state = self.files.entry(file, || FileState {
-            history: Default::default(),
-            window: 0,
-            index: 0,
-        });
+        let state = self.states.entry(key, RowState::default);
         let first = state.window != window.serial;
         if first {
             state.window = window.serial;
             state.index = window.rows.len();
-            window.rows.push((file, Row::default()));
+            window.rows.push((key, Row::default()));
         }
-        if let Some((_, row)) = window.rows.get_mut(state.index) {
-            count(row, &mut state.history, record);
-        }
-        window.health.recorded += 1;
-        window.health.seen += 1;
-        first
+        let (_, row) = &mut window.rows[state.index];
+        (row, state, &mut window.health, first)
     }
 
     /// Forgets the files that were idle since the last call but one; their open rows stay.
     pub fn rotate(&mut self) {
-        self.files.rotate();
+        self.states.rotate();
     }
 
     /// Settles the rows counted so far of files for which `wanted` holds: whatever comes later under
@@ -131,13 +182,13 @@ impl Rollup {
     pub fn settle(
         &mut self,
         wanted: impl Fn(&FileId) -> bool,
-        mut attributes: impl FnMut(FileId) -> Arc<FileAttributes>,
+        mut attributes: impl FnMut(RowKey) -> Arc<FileAttributes>,
     ) {
         for window in &mut self.open {
-            for (file, row) in window.rows.iter_mut().filter(|(file, _)| wanted(file)) {
+            for (key, row) in window.rows.iter_mut().filter(|(key, _)| wanted(&key.file)) {
                 let row = mem::take(row);
                 if row != Row::default() {
-                    let file = attributes(*file);
+                    let file = attributes(*key);
                     window.settled.push(FileRow { file, row });
                 }
             }
@@ -175,6 +226,30 @@ fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
     }
 }
 
+/// Requests that the kernel has added up, as a row counts them.
+fn folded(sum: &FoldValue) -> Direction {
+    let FoldValue {
+        requests,
+        bytes,
+        latency_ns_sum,
+        latency_ns_max,
+        errors,
+        short,
+        untimed,
+    } = *sum;
+    Direction {
+        requests,
+        bytes,
+        latency_ns_sum,
+        latency_ns_max,
+        errors,
+        short,
+        folded: requests.saturating_sub(untimed),
+        untimed,
+        ..Direction::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,7 +268,8 @@ mod tests {
             error,
             pid: 1,
             flags,
-            reserved: 0,
+            uid: 1000,
+            cgroup: 1,
         }
     }
 
@@ -226,6 +302,52 @@ mod tests {
             (1, 0, 1, 100)
         );
         assert_eq!(windows[1].health.recorded, 2);
+    }
+
+    #[test]
+    fn folded_requests_stand_in_their_window_and_row_without_a_histogram() {
+        let mut rollup = rollup();
+        let key = FoldKey {
+            fileid: 1,
+            cgroup: 1,
+            window: 1,
+            dev: 49,
+            handle_hash: 1,
+            uid: 1000,
+            direction: flags::WRITE,
+        };
+        let sum = FoldValue {
+            requests: 5,
+            bytes: 5000,
+            latency_ns_sum: 900,
+            latency_ns_max: 500,
+            errors: 1,
+            short: 2,
+            untimed: 2,
+        };
+        rollup.add(&record(1, flags::WRITE, 4096, 0), UtcMs(1500));
+        assert!(
+            !rollup.add_folded(&key, &sum, UtcMs(1000)),
+            "the row was there"
+        );
+        let other = FoldKey { uid: 7, ..key };
+        assert!(
+            rollup.add_folded(&other, &sum, UtcMs(1000)),
+            "another tenant, another row"
+        );
+        let window = &all(&mut rollup)[0];
+        let health = window.health;
+        assert_eq!((health.seen, health.recorded, health.folded), (11, 1, 10));
+        let write = &window.rows[0].1.write;
+        assert_eq!(
+            (write.requests, write.bytes, write.folded, write.untimed),
+            (6, 9096, 3, 2)
+        );
+        assert_eq!((write.latency_ns_sum, write.latency_ns_max), (1900, 1000));
+        assert_eq!(
+            write.latency.total(),
+            write.requests - write.folded - write.untimed
+        );
     }
 
     #[test]
@@ -271,15 +393,16 @@ mod tests {
     fn what_was_seen_before_a_mount_left_keeps_its_mount() {
         let mut rollup = rollup();
         rollup.add(&record(1, 0, 4096, 0), UtcMs(0));
-        let attributes = |id| {
+        let attributes = |row: RowKey| {
+            let id = row.file;
             let mount = Some("s:/old".to_owned());
             let key = FileKey::new(mount.as_deref(), id);
-            let path = None;
             Arc::new(FileAttributes {
                 key,
                 id,
                 mount,
-                path,
+                path: None,
+                tenant: None,
             })
         };
         rollup.settle(|file| file.dev == Dev(50), attributes);

@@ -99,7 +99,7 @@ pub struct FileAttributes {
     /// written as `\xNN`.
     pub path: Option<String>,
     /// Who used it: `uid:/cgroup/path`, `uid:?id` for a cgroup that was gone before its path was
-    /// looked up, or `uid` where the cgroup is not known.
+    /// looked up, or `uid` where the cgroup is not known; `?` stands for a user who is not known.
     pub tenant: Option<String>,
 }
 

@@ -5,7 +5,13 @@
 
 use core::mem::{offset_of, size_of};
 
-/// One completed READ or WRITE request, as it travels through the ring buffer.
+/// Stands for a user who is not known: no user has this id (`INVALID_UID` of the kernel).
+pub const NO_USER: u32 = u32::MAX;
+
+/// Size of a [`RequestRecord`].
+pub const RECORD_BYTES: usize = 72;
+
+/// One completed READ or WRITE request, as it travels through a ring buffer.
 ///
 /// All integers are in native byte order: writer and reader share the machine.
 #[repr(C)]
@@ -33,8 +39,12 @@ pub struct RequestRecord {
     pub pid: u32,
     /// Bits of [`flags`].
     pub flags: u32,
-    /// Zero; keeps the record a whole number of words.
-    pub reserved: u32,
+    /// The user on whose behalf it was made: who opened the file (`fsuid`), or to the tracepoint engine
+    /// who initiated the request. [`NO_USER`] when not known.
+    pub uid: u32,
+    /// Id of the cgroup whose memory the data is in, or to the tracepoint engine of that which initiated
+    /// the request. 0 when not known.
+    pub cgroup: u64,
 }
 
 /// Bits of [`RequestRecord::flags`].
@@ -50,7 +60,7 @@ pub mod flags {
 }
 
 const _: () = {
-    assert!(size_of::<RequestRecord>() == 64);
+    assert!(size_of::<RequestRecord>() == RECORD_BYTES);
     assert!(offset_of!(RequestRecord, end_ns) == 0);
     assert!(offset_of!(RequestRecord, latency_ns) == 8);
     assert!(offset_of!(RequestRecord, fileid) == 16);
@@ -62,13 +72,14 @@ const _: () = {
     assert!(offset_of!(RequestRecord, error) == 48);
     assert!(offset_of!(RequestRecord, pid) == 52);
     assert!(offset_of!(RequestRecord, flags) == 56);
-    assert!(offset_of!(RequestRecord, reserved) == 60);
+    assert!(offset_of!(RequestRecord, uid) == 60);
+    assert!(offset_of!(RequestRecord, cgroup) == 64);
 };
 
 /// Why bytes from a ring are not a [`RequestRecord`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The record has another length than 64 bytes.
+    /// The record has another length than [`RECORD_BYTES`].
     Length(usize),
     /// Flag bits without a meaning are set.
     Flags(u32),
@@ -77,7 +88,7 @@ pub enum DecodeError {
 impl core::fmt::Display for DecodeError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Length(n) => write!(f, "ring record of {n} bytes instead of 64"),
+            Self::Length(n) => write!(f, "ring record of {n} bytes instead of {RECORD_BYTES}"),
             Self::Flags(bits) => write!(f, "ring record with unknown flags {bits:#x}"),
         }
     }
@@ -88,7 +99,7 @@ impl core::error::Error for DecodeError {}
 impl RequestRecord {
     /// Decodes a record. Any bytes are safe to pass.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let bytes: &[u8; 64] = bytes
+        let bytes: &[u8; RECORD_BYTES] = bytes
             .try_into()
             .map_err(|_| DecodeError::Length(bytes.len()))?;
         let record = Self {
@@ -103,7 +114,8 @@ impl RequestRecord {
             error: u32_at(bytes, 48).cast_signed(),
             pid: u32_at(bytes, 52),
             flags: u32_at(bytes, 56),
-            reserved: u32_at(bytes, 60),
+            uid: u32_at(bytes, 60),
+            cgroup: u64_at(bytes, 64),
         };
         if record.flags & !flags::ALL != 0 {
             return Err(DecodeError::Flags(record.flags));
@@ -112,7 +124,7 @@ impl RequestRecord {
     }
 
     /// The record as it stands in the ring.
-    pub fn encode(&self) -> [u8; 64] {
+    pub fn encode(&self) -> [u8; RECORD_BYTES] {
         let Self {
             end_ns,
             latency_ns,
@@ -125,9 +137,10 @@ impl RequestRecord {
             error,
             pid,
             flags,
-            reserved,
+            uid,
+            cgroup,
         } = *self;
-        let mut out = [0; 64];
+        let mut out = [0; RECORD_BYTES];
         for (i, v) in [end_ns, latency_ns, fileid, offset].into_iter().enumerate() {
             out[i * 8..i * 8 + 8].copy_from_slice(&v.to_ne_bytes());
         }
@@ -139,25 +152,142 @@ impl RequestRecord {
             error.cast_unsigned(),
             pid,
             flags,
-            reserved,
+            uid,
         ];
         for (i, v) in words.into_iter().enumerate() {
             out[32 + i * 4..36 + i * 4].copy_from_slice(&v.to_ne_bytes());
         }
+        out[64..].copy_from_slice(&cgroup.to_ne_bytes());
         out
     }
 }
 
-fn u64_at(bytes: &[u8; 64], at: usize) -> u64 {
+fn u64_at(bytes: &[u8; RECORD_BYTES], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_ne_bytes(word)
 }
 
-fn u32_at(bytes: &[u8; 64], at: usize) -> u32 {
+fn u32_at(bytes: &[u8; RECORD_BYTES], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_ne_bytes(word)
+}
+
+/// What requests have in common that are added up in the kernel when the rings are full.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoldKey {
+    /// As in [`RequestRecord`].
+    pub fileid: u64,
+    /// As in [`RequestRecord`].
+    pub cgroup: u64,
+    /// In which window they completed: UTC in ns, divided by the global [`WINDOW_NS_GLOBAL`].
+    pub window: u64,
+    /// As in [`RequestRecord`].
+    pub dev: u32,
+    /// As in [`RequestRecord`].
+    pub handle_hash: u32,
+    /// As in [`RequestRecord`].
+    pub uid: u32,
+    /// [`flags::WRITE`], or 0 for READ.
+    pub direction: u32,
+}
+
+/// What they add up to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoldValue {
+    /// Completed requests.
+    pub requests: u64,
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Sum of the latencies of the timed requests, ns.
+    pub latency_ns_sum: u64,
+    /// Largest latency, ns.
+    pub latency_ns_max: u64,
+    /// Requests that ended with an error.
+    pub errors: u64,
+    /// Requests that moved fewer bytes than asked, end of file and errors apart.
+    pub short: u64,
+    /// Requests without a usable start time.
+    pub untimed: u64,
+}
+
+/// [`FoldKey`] in words, as maps hold it.
+pub const FOLD_KEY_WORDS: usize = 5;
+/// [`FoldValue`] in words, as maps hold it.
+pub const FOLD_VALUE_WORDS: usize = 7;
+
+const _: () = {
+    assert!(size_of::<FoldKey>() == 8 * FOLD_KEY_WORDS);
+    assert!(offset_of!(FoldKey, dev) == 24);
+    assert!(offset_of!(FoldKey, uid) == 32);
+    assert!(size_of::<FoldValue>() == 8 * FOLD_VALUE_WORDS);
+};
+
+impl FoldKey {
+    /// From the words of a map.
+    pub fn from_words([fileid, cgroup, window, file, user]: [u64; FOLD_KEY_WORDS]) -> Self {
+        let [dev, handle_hash] = halves(file);
+        let [uid, direction] = halves(user);
+        Self {
+            fileid,
+            cgroup,
+            window,
+            dev,
+            handle_hash,
+            uid,
+            direction,
+        }
+    }
+}
+
+impl FoldValue {
+    /// Nothing yet.
+    pub const ZERO: Self = Self {
+        requests: 0,
+        bytes: 0,
+        latency_ns_sum: 0,
+        latency_ns_max: 0,
+        errors: 0,
+        short: 0,
+        untimed: 0,
+    };
+
+    /// From the words of a map.
+    pub fn from_words(
+        [
+            requests,
+            bytes,
+            latency_ns_sum,
+            latency_ns_max,
+            errors,
+            short,
+            untimed,
+        ]: [u64; FOLD_VALUE_WORDS],
+    ) -> Self {
+        Self {
+            requests,
+            bytes,
+            latency_ns_sum,
+            latency_ns_max,
+            errors,
+            short,
+            untimed,
+        }
+    }
+}
+
+/// The two integers that stand in a word, in the order in which they stand in memory.
+fn halves(word: u64) -> [u32; 2] {
+    let bytes = word.to_ne_bytes();
+    let half = |at: usize| {
+        let mut half = [0; 4];
+        half.copy_from_slice(&bytes[at..at + 4]);
+        u32::from_ne_bytes(half)
+    };
+    [half(0), half(4)]
 }
 
 /// Byte offsets of the fields of the `nfs_readpage_done` / `nfs_writeback_done` tracepoints.
@@ -264,12 +394,50 @@ pub struct DirectOffsets {
     pub inode_number: u32,
     /// `dev_t s_dev` of `struct super_block`.
     pub superblock_dev: u32,
+    /// `const struct cred *cred`.
+    pub header_cred: u32,
+    /// `kuid_t fsuid` of `struct cred`.
+    pub cred_uid: u32,
+    /// The way to the cgroup.
+    pub cgroup: CgroupOffsets,
 }
 
-const _: () = assert!(size_of::<DirectOffsets>() == 4 * 15);
+/// The way from a request to the cgroup that its data is charged to: one pointer after the other.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupOffsets {
+    /// Bits of [`cgroups`]; 0 if the way is not known.
+    pub way: u32,
+    /// `struct nfs_page *req` of `struct nfs_pgio_header`.
+    pub header_request: u32,
+    /// `struct page *wb_page` of `struct nfs_page`.
+    pub request_page: u32,
+    /// `unsigned long compound_head` (`compound_info` from Linux 7.0 on) of `struct page`.
+    pub page_head: u32,
+    /// `unsigned long memcg_data` of `struct page`.
+    pub page_owner: u32,
+    /// `struct mem_cgroup *memcg` of `struct obj_cgroup`.
+    pub object_owner: u32,
+    /// `struct cgroup *css.cgroup` of `struct mem_cgroup`.
+    pub owner_cgroup: u32,
+    /// `struct kernfs_node *kn` of `struct cgroup`.
+    pub cgroup_node: u32,
+    /// `u64 id` of `struct kernfs_node`.
+    pub node_id: u32,
+}
 
-/// Counters of the CPUs that share a slot. `seen` is counted before, `recorded` and `lost` after the
-/// record has met its fate, so that `recorded + lost <= seen` whenever they are read in that order.
+/// Bits of [`CgroupOffsets::way`].
+pub mod cgroups {
+    /// The way is known.
+    pub const KNOWN: u32 = 1 << 0;
+    /// Every page is charged to a `struct obj_cgroup`, not only those of the kernel's own objects.
+    pub const BY_OBJECT: u32 = 1 << 1;
+}
+
+const _: () = assert!(size_of::<DirectOffsets>() == 4 * (17 + 9));
+
+/// Counters of the CPUs that share a slot. `seen` is counted before, the others after the record has
+/// met its fate, so that `recorded + folded + lost <= seen` whenever they are read in that order.
 ///
 /// A cache line of its own, because every CPU writes its slot all the time.
 #[repr(C, align(64))]
@@ -277,9 +445,11 @@ const _: () = assert!(size_of::<DirectOffsets>() == 4 * 15);
 pub struct Books {
     /// Completed requests the programs saw.
     pub seen: u64,
-    /// Requests put into the ring.
+    /// Requests put into a ring.
     pub recorded: u64,
-    /// Requests for which the ring had no room, or of which the kernel refused to show the memory.
+    /// Requests for which the rings had no room, and which were added up instead.
+    pub folded: u64,
+    /// Requests for which there was no room at all, or of which the kernel refused to show the memory.
     pub lost: u64,
 }
 
@@ -294,9 +464,22 @@ pub const OFFSETS_GLOBAL: &str = "OFFSETS";
 pub const DIRECT_GLOBAL: &str = "DIRECT";
 /// Name of the global (`u32`): whether the direct engine runs in tandem.
 pub const TANDEM_GLOBAL: &str = "TANDEM";
-/// Name of the global (`u64`): bytes of unread data in the ring from which on the reader is woken.
+/// Name of the global (`u64`): bytes of unread data in a ring from which on the reader is woken.
 pub const WAKEUP_BYTES_GLOBAL: &str = "WAKEUP_BYTES";
-/// Name of the ring buffer map.
-pub const RING_MAP: &str = "RING";
+/// Name of the global (`u32`): how many of the rings there are.
+pub const RINGS_GLOBAL: &str = "RINGS_USED";
+/// Name of the global (`u64`): length in ns of the windows in which requests are folded.
+pub const WINDOW_NS_GLOBAL: &str = "WINDOW_NS";
+/// Name of the array of ring buffers. CPU `n` writes into the element `n % RINGS_USED`.
+pub const RINGS_MAP: &str = "RINGS";
+/// Most rings that there may be.
+pub const MAX_RINGS: u32 = 32;
+/// Name of the array whose only element is the hash map, from [`FoldKey`] to [`FoldValue`], that requests
+/// are folded into.
+pub const FOLDS_MAP: &str = "FOLDS";
+/// Entries of such a map.
+pub const FOLD_ENTRIES: u32 = 16_384;
+/// Name of the array, of one element, that holds UTC minus `CLOCK_MONOTONIC` in ns; userspace may `mmap` it.
+pub const CLOCK_MAP: &str = "CLOCK";
 /// Name of the array, of [`BOOKS_SLOTS`] elements, that holds [`Books`]; userspace may `mmap` it.
 pub const BOOKS_MAP: &str = "BOOKS";

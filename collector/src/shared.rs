@@ -1,4 +1,4 @@
-//! The kernel's books, read through shared memory.
+//! What userspace and the programs tell each other through shared memory: their books, and the time.
 //!
 //! Not by bpf(2): its map operations keep BPF programs off the caller's CPU (`bpf_disable_instrumentation`
 //! in kernel/bpf/syscall.c). Where the kernel preempts itself in such a call, which Linux 7.2 does by
@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::ptr::null_mut;
 use std::slice;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use trackiops_schemas::ring::{BOOKS_SLOTS, Books};
@@ -36,20 +36,53 @@ impl SharedBooks {
         Ok(Self { slots })
     }
 
-    /// The sum of all slots. The order of reading keeps `recorded + lost <= seen`.
+    /// The sum of all slots. The order of reading keeps `recorded + folded + lost <= seen`.
     pub fn read(&self) -> Books {
         let sum = |offset: usize| {
             let counters = self.slots.iter().map(|slot| &slot[offset / 8]);
             counters.map(|c| c.load(Ordering::Acquire)).sum()
         };
         let recorded = sum(offset_of!(Books, recorded));
+        let folded = sum(offset_of!(Books, folded));
         let lost = sum(offset_of!(Books, lost));
         let seen = sum(offset_of!(Books, seen));
         Books {
             seen,
             recorded,
+            folded,
             lost,
         }
+    }
+}
+
+/// The word in which the programs find UTC minus `CLOCK_MONOTONIC`, ns.
+pub struct SharedClock {
+    offset_ns: &'static AtomicI64,
+}
+
+impl SharedClock {
+    /// Maps the array whose descriptor `map` is.
+    pub fn map(map: impl AsFd) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: as for the books; the programs only read.
+        let offset_ns = unsafe {
+            let bytes = size_of::<AtomicI64>();
+            let base = mmap(null_mut(), bytes, protection, MapFlags::SHARED, map, 0)?;
+            &*base.cast::<AtomicI64>()
+        };
+        Ok(Self { offset_ns })
+    }
+
+    /// Tells the programs.
+    pub fn set(&self, offset_ns: i64) {
+        self.offset_ns.store(offset_ns, Ordering::Relaxed);
+    }
+}
+
+impl Drop for SharedClock {
+    fn drop(&mut self) {
+        // SAFETY: as for the books.
+        let _ = unsafe { munmap(self.offset_ns.as_ptr().cast(), size_of_val(self.offset_ns)) };
     }
 }
 
