@@ -1,8 +1,8 @@
 //! What userspace and the programs tell each other through shared memory: their books, and the time.
 //!
-//! Not by bpf(2): its map operations keep BPF programs off the caller's CPU (`bpf_disable_instrumentation`
-//! in kernel/bpf/syscall.c). Where the kernel preempts itself in such a call, which Linux 7.2 does by
-//! default, whatever completes on that CPU until the caller's next turn would go unseen.
+//! Not by bpf(2): its map operations keep programs on classic tracepoints off the caller's CPU
+//! (`bpf_disable_instrumentation` in kernel/bpf/syscall.c), on a preemptible kernel for as long as the caller
+//! is preempted in them: on Linux 7.2 such calls in a tight loop cost runs of the tracepoint engine's programs.
 
 use std::io;
 use std::mem::offset_of;

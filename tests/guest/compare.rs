@@ -6,14 +6,7 @@ use crate::run::{Answer, number};
 
 /// Counts that have to be equal, whoever counts. Not what is judged in the order of starts: requests that
 /// begin at once have no order that two clocks must agree on.
-const COUNTS: [&str; 6] = [
-    "requests",
-    "bytes",
-    "errors",
-    "short",
-    "sequential",
-    "untimed",
-];
+const COUNTS: [&str; 5] = ["requests", "bytes", "errors", "short", "untimed"];
 
 /// What two answers about everything (`--step all`) differ in, file by file.
 pub fn disagreements(own: &[Answer], other: &[Answer]) -> Vec<String> {

@@ -48,4 +48,4 @@ expect capabilities setpriv --bounding-set -sys_admin,-bpf,-perfmon --inh-caps=-
 umount /mnt/nfs
 umount /sys/kernel/tracing
 umount /sys/kernel/debug 2>/dev/null || true
-expect no_tracefs trackiops record --store /var/tmp/z --duration 1s
+expect no_tracefs trackiops record --engine tracepoint --store /var/tmp/z --duration 1s
