@@ -9,7 +9,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Content, T0, file, of, options, rows};
+use common::{Content, T0, file, of, options, rows, used_by};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::PageIndexPolicy;
 use proptest::prelude::*;
@@ -27,9 +27,14 @@ fn a_file() -> impl Strategy<Value = Arc<FileAttributes>> {
         "/mnt/b",
         "/mnt/\u{e9}",
     ]));
+    let tenant = prop::option::of(prop::sample::select(vec!["0:/a.service", "1000"]));
     let unknown_mount = prop::bool::weighted(0.2);
-    (1_u64..6, 49_u32..51, path, unknown_mount).prop_map(|(fileid, dev, path, unknown)| {
-        let file = file(fileid, dev, path);
+    let parts = (1_u64..6, 49_u32..51, path, tenant, unknown_mount);
+    parts.prop_map(|(fileid, dev, path, tenant, unknown)| {
+        let file = match (file(fileid, dev, path), tenant) {
+            (file, Some(tenant)) => used_by(&file, tenant),
+            (file, None) => file,
+        };
         if !unknown {
             return file;
         }
@@ -57,7 +62,10 @@ fn a_direction() -> impl Strategy<Value = Direction> {
                 Some(us) => {
                     d.latency_ns_sum += us * 1000;
                     d.latency_ns_max = d.latency_ns_max.max(us * 1000);
-                    d.latency.record(us * 1000);
+                    match flags >> 3 & 1 {
+                        0 => d.latency.record(us * 1000),
+                        _ => d.folded += 1,
+                    }
                 }
             }
         }
@@ -84,7 +92,8 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
             health: Health {
                 covered_ms,
                 seen,
-                recorded: seen,
+                recorded: seen - seen / 3,
+                folded: seen / 3,
                 lost: clock_steps / 2,
                 missed: clock_steps,
                 clock_steps,
@@ -107,7 +116,7 @@ fn check_segment(segment: &Segment) {
     for (id, row) in &rows {
         assert_eq!(id.time.align(segment.granularity), id.time);
         for d in [&row.read, &row.write] {
-            assert_eq!(d.latency.total(), d.requests - d.untimed);
+            assert_eq!(d.latency.total(), d.requests - d.folded - d.untimed);
         }
         let date = id.time.0.div_euclid(DAY_MS);
         assert_eq!(
@@ -207,6 +216,34 @@ fn coarse_windows_of_a_file_under_two_names_are_two_rows() {
     let stored = rows(&segments[0]);
     let requests: Vec<_> = stored.iter().map(|(_, row)| row.read.requests).collect();
     assert_eq!(requests, [10, 10]);
+}
+
+#[test]
+fn two_users_of_a_file_are_two_rows_of_each_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    let file = file(1, 49, Some("/mnt/a"));
+    for i in 0..10 {
+        let rows = ["0:/a.service", "1000:?77"]
+            .map(|tenant| (used_by(&file, tenant), common::reads(2)))
+            .to_vec();
+        let window = common::window(T0 + i * 1000, rows);
+        writer.append(&window).unwrap();
+    }
+    writer.finish().unwrap();
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    for (granularity, windows, requests) in [("1s", 10, 2), ("10s", 1, 20)] {
+        let granularity = common::granularity(granularity);
+        let segment = of(&snapshot, Dataset::Rollup, granularity).remove(0);
+        check_segment(&segment);
+        let stored = rows(&segment);
+        let stored: Vec<_> = stored
+            .iter()
+            .map(|(id, row)| (id.tenant.as_deref(), row.read.requests))
+            .collect();
+        let both = [Some("0:/a.service"), Some("1000:?77")].map(|tenant| (tenant, requests));
+        assert_eq!(stored, both.repeat(windows), "{granularity}");
+    }
 }
 
 #[test]

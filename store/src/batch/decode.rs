@@ -31,6 +31,8 @@ pub struct StoredRow<'a> {
     pub dev: Dev,
     /// NFS fileid.
     pub fileid: u64,
+    /// Who used it, where known.
+    pub tenant: Option<&'a str>,
     /// The counters, in ns, to the microsecond.
     pub row: Row,
 }
@@ -65,6 +67,7 @@ pub fn decode_rows<'a>(
     let keys: Option<&UInt64Array> = column(batch, columns::FILE_KEY)?;
     let devs: Option<&StringArray> = column(batch, columns::DEV)?;
     let fileids: Option<&UInt64Array> = column(batch, columns::FILEID)?;
+    let tenants: Option<&StringArray> = column(batch, columns::TENANT)?;
     let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
     let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;
     let mut last_dev = ("", Dev(0));
@@ -82,6 +85,7 @@ pub fn decode_rows<'a>(
             file_key: FileKey(keys.map_or(0, |keys| keys.value(i))),
             dev: last_dev.1,
             fileid: fileids.map_or(0, |fileids| fileids.value(i)),
+            tenant: text(tenants, i),
             row: Row {
                 read: read.at(i),
                 write: write.at(i),
@@ -103,8 +107,15 @@ pub fn decode_health<'a>(
         *counter = column(batch, name)?;
     }
     for i in 0..batch.num_rows() {
-        let [covered_ms, seen, recorded, lost, missed, clock_steps] =
-            counters.map(|column| column.map_or(0, |column| unsigned(column.value(i))));
+        let [
+            covered_ms,
+            seen,
+            recorded,
+            folded,
+            lost,
+            missed,
+            clock_steps,
+        ] = counters.map(|column| column.map_or(0, |column| unsigned(column.value(i))));
         each(StoredHealth {
             time: UtcMs(times.map_or(0, |times| times.value(i))),
             host: text(hosts, i).unwrap_or_default(),
@@ -112,6 +123,7 @@ pub fn decode_health<'a>(
                 covered_ms,
                 seen,
                 recorded,
+                folded,
                 lost,
                 missed,
                 clock_steps,

@@ -62,6 +62,11 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
         Arc::new(UInt64Array::from_iter_values(
             files().map(|file| file.id.fileid),
         )),
+        Arc::new(
+            files()
+                .map(|file| file.tenant.as_deref())
+                .collect::<StringArray>(),
+        ),
     ];
     let directions: [fn(&RollupRow) -> &Direction; 2] = [|row| &row.row.read, |row| &row.row.write];
     for direction in directions {
@@ -96,11 +101,20 @@ fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
         covered_ms,
         seen,
         recorded,
+        folded,
         lost,
         missed,
         clock_steps,
     } = *health;
-    [covered_ms, seen, recorded, lost, missed, clock_steps]
+    [
+        covered_ms,
+        seen,
+        recorded,
+        folded,
+        lost,
+        missed,
+        clock_steps,
+    ]
 }
 
 fn times(times: impl Iterator<Item = UtcMs>) -> ArrayRef {

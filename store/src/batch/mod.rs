@@ -21,6 +21,7 @@ fn counters(direction: &Direction) -> [i64; DIRECTION_COUNTERS.len()] {
         errors,
         short,
         sequential,
+        folded,
         untimed,
         latency: _,
     } = direction;
@@ -32,6 +33,7 @@ fn counters(direction: &Direction) -> [i64; DIRECTION_COUNTERS.len()] {
         signed(*errors),
         signed(*short),
         signed(*sequential),
+        signed(*folded),
         signed(*untimed),
     ]
 }
@@ -46,6 +48,7 @@ fn direction(counters: [i64; DIRECTION_COUNTERS.len()]) -> Direction {
         errors,
         short,
         sequential,
+        folded,
         untimed,
     ] = counters.map(unsigned);
     Direction {
@@ -56,6 +59,7 @@ fn direction(counters: [i64; DIRECTION_COUNTERS.len()]) -> Direction {
         errors,
         short,
         sequential,
+        folded,
         untimed,
         ..Direction::default()
     }
@@ -83,10 +87,12 @@ mod tests {
                 id,
                 mount: mount.map(str::to_owned),
                 path: mount.map(|_| format!("/mnt/{fileid}")),
+                tenant: mount.map(|_| "1000:/user.slice".to_owned()),
             })
         };
         let mut row = Row::default();
-        row.read.requests = 2;
+        row.read.requests = 3;
+        row.read.folded = 1;
         row.read.bytes = 8192;
         row.read.latency_ns_sum = 5_000_000;
         row.read.latency_ns_max = 4_000_000;
@@ -115,6 +121,7 @@ mod tests {
             assert_eq!(stored.host, "web-1");
             assert_eq!(stored.mount, file.mount.as_deref());
             assert_eq!(stored.path, file.path.as_deref());
+            assert_eq!(stored.tenant, file.tenant.as_deref());
             assert_eq!(stored.file_key, file.key);
             assert_eq!((stored.dev, stored.fileid), (file.id.dev, file.id.fileid));
             assert_eq!(stored.row, *row);
@@ -146,8 +153,9 @@ mod tests {
     fn health_reads_back_from_its_columns() {
         let health = Health {
             covered_ms: 1000,
-            seen: 5,
+            seen: 11,
             recorded: 4,
+            folded: 6,
             lost: 1,
             missed: 3,
             clock_steps: 2,

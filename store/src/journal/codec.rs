@@ -1,5 +1,6 @@
 //! Payloads of journal frames.
 
+use trackiops_schemas::columns::DIRECTION_COUNTERS;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -23,8 +24,8 @@ pub(crate) struct WindowHead {
     pub(crate) rows: u64,
 }
 
-/// Longest encoding of a [`WindowHead`]: 7 numbers of at most 10 bytes.
-pub(crate) const MAX_HEAD_BYTES: usize = 7 * 10;
+/// Longest encoding of a [`WindowHead`]: 9 numbers of at most 10 bytes.
+pub(crate) const MAX_HEAD_BYTES: usize = 9 * 10;
 
 pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
     let FileAttributes {
@@ -36,6 +37,7 @@ pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
         },
         mount,
         path,
+        tenant,
     } = file;
     out.extend_from_slice(&key.0.to_le_bytes());
     put_u64(out, u64::from(dev.0));
@@ -43,6 +45,7 @@ pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
     put_u64(out, u64::from(*handle_hash));
     put_optional_str(out, mount.as_deref());
     put_optional_str(out, path.as_deref());
+    put_optional_str(out, tenant.as_deref());
 }
 
 pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, DecodeError> {
@@ -59,6 +62,7 @@ pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, Decode
         },
         mount: input.optional_str()?.map(str::to_owned),
         path: input.optional_str()?.map(str::to_owned),
+        tenant: input.optional_str()?.map(str::to_owned),
     })
 }
 
@@ -67,12 +71,21 @@ pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
         covered_ms,
         seen,
         recorded,
+        folded,
         lost,
         missed,
         clock_steps,
     } = window.health;
     put_i64(out, window.start.0);
-    for counter in [covered_ms, seen, recorded, lost, missed, clock_steps] {
+    for counter in [
+        covered_ms,
+        seen,
+        recorded,
+        folded,
+        lost,
+        missed,
+        clock_steps,
+    ] {
         put_u64(out, counter.min(MAX_COUNTER));
     }
     put_u64(out, window.rows.len() as u64);
@@ -85,6 +98,7 @@ pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeErr
             covered_ms: counter(input)?,
             seen: counter(input)?,
             recorded: counter(input)?,
+            folded: counter(input)?,
             lost: counter(input)?,
             missed: counter(input)?,
             clock_steps: counter(input)?,
@@ -124,7 +138,8 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     Ok((file, row))
 }
 
-/// The counters that are not zero, announced by a bit each, then the histogram.
+/// The counters that are not zero, announced by a bit each, then the histogram. The bits are a varint, which is one
+/// byte unless requests were folded or untimed.
 fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
     let Direction {
         requests,
@@ -134,6 +149,7 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
         errors,
         short,
         sequential,
+        folded,
         untimed,
         latency,
     } = direction;
@@ -146,13 +162,14 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
         capped(errors),
         capped(short),
         capped(sequential),
+        capped(folded),
         capped(untimed),
     ];
     let mut present = 0;
     for (i, counter) in counters.iter().enumerate() {
-        present |= u8::from(*counter != 0) << i;
+        present |= u64::from(*counter != 0) << i;
     }
-    out.push(present);
+    put_u64(out, present);
     for counter in counters.into_iter().filter(|c| *c != 0) {
         put_u64(out, counter);
     }
@@ -167,8 +184,11 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
 }
 
 fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
-    let present = input.byte()?;
-    let mut counters = [0; 8];
+    let present = input.u64()?;
+    let mut counters = [0; DIRECTION_COUNTERS.len()];
+    if present >> counters.len() != 0 {
+        return Err(DecodeError::Malformed("a row has an unknown counter"));
+    }
     for (i, counter) in counters.iter_mut().enumerate() {
         if present & 1 << i != 0 {
             *counter = input.u64()?;
@@ -182,9 +202,10 @@ fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
         errors,
         short,
         sequential,
+        folded,
         untimed,
     ] = counters;
-    for counter in [requests, bytes, errors, short, sequential, untimed] {
+    for counter in [requests, bytes, errors, short, sequential, folded, untimed] {
         in_bounds(counter)?;
     }
     let mut direction = Direction {
@@ -195,6 +216,7 @@ fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
         errors,
         short,
         sequential,
+        folded,
         untimed,
         ..Direction::default()
     };
@@ -241,8 +263,15 @@ mod tests {
         }
 
         #[test]
-        fn a_row_reads_back(file: u32, latencies in prop::collection::vec(any::<u64>(), 0..40), bytes in 0..MAX_COUNTER) {
+        fn a_row_reads_back(
+            file: u32,
+            latencies in prop::collection::vec(any::<u64>(), 0..40),
+            bytes in 0..MAX_COUNTER,
+            seldom in prop::array::uniform5(prop_oneof![Just(0), 0..=MAX_COUNTER]),
+        ) {
             let mut expected = Row::default();
+            let [errors, short, sequential, folded, untimed] = seldom;
+            expected.read = Direction { errors, short, sequential, folded, untimed, ..Direction::default() };
             for ns in latencies {
                 expected.read.requests += 1;
                 expected.read.latency_ns_sum = expected.read.latency_ns_sum.saturating_add(ns);
@@ -255,5 +284,39 @@ mod tests {
             prop_assert_eq!(row(&mut input), Ok((file, expected)));
             prop_assert_eq!(input.remaining(), 0);
         }
+    }
+
+    #[test]
+    fn the_largest_window_head_is_read_in_whole() {
+        let largest = MAX_COUNTER;
+        let window = ClosedWindow {
+            start: UtcMs(i64::MIN),
+            rows: Vec::new(),
+            health: Health {
+                covered_ms: largest,
+                seen: largest,
+                recorded: largest,
+                folded: largest,
+                lost: largest,
+                missed: largest,
+                clock_steps: largest,
+            },
+        };
+        let mut out = Vec::new();
+        put_window_head(&mut out, &window);
+        // The number of rows, here a byte, may be as long as any.
+        assert!(out.len() - 1 + 10 <= MAX_HEAD_BYTES);
+        let head = window_head(&mut Input::new(&out)).unwrap();
+        assert_eq!((head.start, head.health), (window.start, window.health));
+    }
+
+    #[test]
+    fn a_counter_that_does_not_exist_is_malformed() {
+        let mut out = Vec::new();
+        put_u64(&mut out, 0);
+        put_u64(&mut out, READ);
+        put_u64(&mut out, 1 << DIRECTION_COUNTERS.len());
+        let error = row(&mut Input::new(&out)).unwrap_err();
+        assert!(error.why().contains("counter"), "{}", error.why());
     }
 }

@@ -41,6 +41,15 @@ pub fn file(fileid: u64, dev: u32, path: Option<&str>) -> Arc<FileAttributes> {
         id,
         mount: mount.map(str::to_owned),
         path: path.map(str::to_owned),
+        tenant: None,
+    })
+}
+
+/// The file as somebody uses it.
+pub fn used_by(file: &FileAttributes, tenant: &str) -> Arc<FileAttributes> {
+    Arc::new(FileAttributes {
+        tenant: Some(tenant.to_owned()),
+        ..file.clone()
     })
 }
 
@@ -75,9 +84,7 @@ pub fn window(start_ms: i64, rows: Vec<(Arc<FileAttributes>, Row)>) -> ClosedWin
             covered_ms: 1000,
             seen,
             recorded: seen,
-            lost: 0,
-            missed: 0,
-            clock_steps: 0,
+            ..Health::default()
         },
     }
 }
@@ -103,6 +110,7 @@ pub struct RowId {
     pub fileid: u64,
     pub mount: Option<String>,
     pub path: Option<String>,
+    pub tenant: Option<String>,
 }
 
 /// Rows and health added up by window of one granularity.
@@ -132,6 +140,7 @@ impl Content {
                 fileid: file.id.fileid,
                 mount: file.mount.clone(),
                 path: file.path.clone(),
+                tenant: file.tenant.clone(),
             };
             self.rows.entry(id).or_default().merge(row);
         }
@@ -179,6 +188,7 @@ pub fn rows(segment: &Segment) -> Vec<(RowId, Row)> {
                 fileid: stored.fileid,
                 mount: stored.mount.map(str::to_owned),
                 path: stored.path.map(str::to_owned),
+                tenant: stored.tenant.map(str::to_owned),
             };
             rows.push((id, stored.row));
         })
