@@ -9,7 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use trackiops_query::note::Note;
 use trackiops_query::times::{self, Zone};
-use trackiops_query::{Answer, FileSelector, Format, Outcome, Question, Range, Step, ask, render};
+use trackiops_query::{
+    Answer, By, FileSelector, Format, Outcome, Question, Range, Step, ask, render,
+};
 use trackiops_schemas::time::UtcMs;
 
 /// Exit status when nothing matched.
@@ -38,6 +40,9 @@ pub struct Args {
     /// Only the N files with the most bytes, in that order
     #[arg(long, value_name = "N")]
     top: Option<NonZeroUsize>,
+    /// What a row stands for: `file`, or `tenant` for what each user and cgroup did with a file
+    #[arg(long, value_name = "file|tenant", default_value = "file")]
+    by: By,
     /// table, csv or json (one object per line)
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     format: Format,
@@ -70,6 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         range,
         step: step.map_err(trackiops_query::QueryError::from)?,
         top: args.top,
+        by: args.by,
         detail: args.format.detail(),
         now,
         zone,

@@ -15,7 +15,7 @@ use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::execute::{Found, execute};
 use crate::file::{FileSelector, Resolved, Wanted, resolve};
-use crate::merge::{File, Group, GroupKey};
+use crate::merge::{By, File, Group, GroupKey};
 use crate::note::Note;
 use crate::plan::{Plan, Range, plan};
 use crate::report::notes;
@@ -39,6 +39,8 @@ pub struct Question {
     pub step: Option<Step>,
     /// Only the files with the most bytes, in that order.
     pub top: Option<NonZeroUsize>,
+    /// What a row stands for.
+    pub by: By,
     /// How much of each row is needed.
     pub detail: Detail,
     /// The time that it is.
@@ -47,7 +49,7 @@ pub struct Question {
     pub zone: Zone,
 }
 
-/// One file in one window.
+/// One file in one window, or what one tenant did with it.
 #[derive(Clone, Debug)]
 pub struct AnswerRow {
     /// Start of the window.
@@ -56,6 +58,8 @@ pub struct AnswerRow {
     pub host: Arc<str>,
     /// The file.
     pub file: Arc<File>,
+    /// Who used it; `None` where it is not known or the row is of several.
+    pub tenant: Option<Arc<str>>,
     /// Its counters.
     pub row: Row,
     /// How much of the window that host recorded, ms: what rates divide by.
@@ -69,6 +73,8 @@ pub struct Answer {
     pub rows: Vec<AnswerRow>,
     /// Their windows.
     pub step: Step,
+    /// What each stands for.
+    pub by: By,
     /// The range that they cover.
     pub range: Interval,
     /// What else to know.
@@ -202,7 +208,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         let id = wanted.and_then(|wanted| wanted.id);
         wanted = Some(Wanted::new(ranks.keys().copied().collect(), id));
     }
-    let found = execute(&plan, wanted.as_ref(), question.detail)?;
+    let found = execute(&plan, wanted.as_ref(), question.detail, question.by)?;
     Ok(outcome(found, &plan, question, span, ranks))
 }
 
@@ -225,7 +231,7 @@ fn rank(
         question.zone,
     )?;
     let mut bytes: HashMap<FileKey, u64> = HashMap::new();
-    for (key, group) in execute(&plan, wanted, Detail::Bytes)?.groups {
+    for (key, group) in execute(&plan, wanted, Detail::Bytes, By::File)?.groups {
         *bytes.entry(key.file).or_default() += total_bytes(&group.row);
     }
     let mut files: Vec<_> = bytes.into_iter().collect();
@@ -252,7 +258,7 @@ fn outcome(
     } = found;
     sort(&mut groups, plan.step, ranks);
     let recorded = covered.values().any(|covered_ms| *covered_ms > 0);
-    let notes = notes(coverage, plan, question, !groups.is_empty());
+    let notes = notes(coverage, plan, question, &groups);
     if groups.is_empty() {
         let asked = plan.asked;
         let one_file = question.file.is_some();
@@ -268,11 +274,13 @@ fn outcome(
         host: Arc::clone(&hosts[key.host]),
         covered_ms: covered.get(&(key.host, key.window)).copied().unwrap_or(0),
         file: group.file,
+        tenant: group.tenant,
         row: group.row,
     };
     Outcome::Found(Answer {
         rows: groups.into_iter().map(row).collect(),
         step: plan.step,
+        by: question.by,
         range: plan.asked,
         notes,
     })
@@ -292,6 +300,6 @@ fn sort(groups: &mut [(GroupKey, Group)], step: Step, ranks: Option<Ranks>) {
             .then_with(|| bytes(a).cmp(&bytes(b)))
             .then_with(|| ka.window.cmp(&kb.window))
             .then_with(|| name(a).cmp(&name(b)))
-            .then_with(|| (ka.file, ka.host).cmp(&(kb.file, kb.host)))
+            .then_with(|| (ka.file, ka.host, &ka.tenant).cmp(&(kb.file, kb.host, &kb.tenant)))
     });
 }

@@ -73,15 +73,37 @@ impl Gap {
     }
 }
 
-/// Requests that are not in the rows, and where.
+/// Requests that are not in the rows, or not in whole, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Losses {
-    /// From the first to the last window with a loss.
+    /// From the first to the last window with any.
     pub range: Interval,
-    /// Requests lost or missed in it.
+    /// How many in it.
     pub count: u64,
-    /// Requests seen in it, those with a loss and those without.
+    /// Requests seen in all of it.
     pub seen: u64,
+}
+
+impl Losses {
+    /// Adds up windows, each with how many of those there were and how many requests were seen.
+    pub fn between(windows: impl Iterator<Item = (Interval, u64, u64)> + Clone) -> Option<Self> {
+        let with_loss = windows.clone().filter(|(_, count, _)| *count > 0);
+        let range = with_loss
+            .map(|(window, ..)| window)
+            .reduce(Interval::hull)?;
+        let mut losses = Self {
+            range,
+            count: 0,
+            seen: 0,
+        };
+        for (window, count, seen) in windows {
+            if !window.intersect(range).is_empty() {
+                losses.count += count;
+                losses.seen += seen;
+            }
+        }
+        Some(losses)
+    }
 }
 
 /// The coverage of one host.
@@ -108,22 +130,8 @@ impl Coverage {
 
     /// Requests that `of` counts: those lost, or those missed.
     pub fn losses(&self, of: fn(&Health) -> u64) -> Option<Losses> {
-        let with_loss = self.health.iter().filter(|(_, health)| of(health) > 0);
-        let range = with_loss
-            .map(|(window, _)| *window)
-            .reduce(Interval::hull)?;
-        let mut losses = Losses {
-            range,
-            count: 0,
-            seen: 0,
-        };
-        for (window, health) in &self.health {
-            if !window.intersect(range).is_empty() {
-                losses.count += of(health);
-                losses.seen += health.seen;
-            }
-        }
-        Some(losses)
+        let windows = self.health.iter();
+        Losses::between(windows.map(|(window, health)| (*window, of(health), health.seen)))
     }
 
     /// Steps of the wall clock, and where.

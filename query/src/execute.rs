@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use trackiops_schemas::identity::{FileAttributes, FileKey};
+use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::rollup::{ClosedWindow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
@@ -11,7 +11,7 @@ use trackiops_store::Segment;
 use crate::coverage::{Coverage, Interval, Piece};
 use crate::error::QueryError;
 use crate::file::Wanted;
-use crate::merge::{File, Group, GroupKey, HostIndex, Merger};
+use crate::merge::{By, File, Group, GroupKey, HostIndex, Merger};
 use crate::plan::{Bounds, Journal, Plan, Tail};
 use crate::scan::{self, Detail};
 
@@ -26,17 +26,19 @@ pub struct Found {
     pub hosts: Vec<(Coverage, Option<Interval>)>,
 }
 
-/// Executes a plan for the wanted files, or for all.
+/// Executes a plan for the wanted files, or for all, adding up rows `by`.
 pub fn execute(
     plan: &Plan<'_>,
     wanted: Option<&Wanted>,
     detail: Detail,
+    by: By,
 ) -> Result<Found, QueryError> {
     let hosts = plan.spans.iter().map(|span| (Coverage::default(), *span));
     let mut run = Run {
         plan,
         wanted,
         detail,
+        by,
         merger: Merger::default(),
         covered: HashMap::new(),
         hosts: hosts.collect(),
@@ -60,6 +62,7 @@ struct Run<'p> {
     plan: &'p Plan<'p>,
     wanted: Option<&'p Wanted>,
     detail: Detail,
+    by: By,
     merger: Merger,
     covered: HashMap<(HostIndex, UtcMs), u64>,
     hosts: Vec<(Coverage, Option<Interval>)>,
@@ -70,6 +73,8 @@ impl Run<'_> {
         let Self {
             plan,
             wanted,
+            detail,
+            by,
             merger,
             ..
         } = self;
@@ -81,16 +86,17 @@ impl Run<'_> {
             scan::rollup(
                 segment,
                 ranges.as_deref(),
-                self.detail,
-                &mut |time, file, row| {
+                (*detail, *by),
+                &mut |time, file, tenant, row| {
                     if journal.bounds.contains(time) && is_wanted(*wanted, file) {
                         let key = GroupKey {
                             window: plan.window(time),
                             host: journal.host,
                             file: file.key,
+                            tenant: by.tenant(tenant),
                         };
                         let closed = window_of(time, journal.granularity, journal.extent).end;
-                        merger.add(key, closed, file, row);
+                        merger.add(key, closed, file, tenant, row);
                     }
                 },
             )?;
@@ -145,14 +151,16 @@ impl Run<'_> {
                 covered_ms: window.health.covered_ms,
             });
             for row in window.rows {
+                let tenant = row.file.tenant.as_deref();
                 let file = intern(&mut files, &row.file);
                 if is_wanted(self.wanted, &file) {
                     let key = GroupKey {
                         window: answer_window,
                         host,
                         file: file.key,
+                        tenant: self.by.tenant(tenant),
                     };
-                    self.merger.add(key, extent.end, &file, row.row);
+                    self.merger.add(key, extent.end, &file, tenant, row.row);
                 }
             }
         };
@@ -164,20 +172,16 @@ fn is_wanted(wanted: Option<&Wanted>, file: &File) -> bool {
     wanted.is_none_or(|wanted| wanted.contains(file.key, file.dev, file.fileid))
 }
 
-/// The file that was last seen under that key, if nothing about it changed: a journal repeats its
-/// files in every window.
+/// The file of these attributes: a journal repeats the same ones, at the same place, in every window.
 fn intern(
-    files: &mut HashMap<FileKey, (Arc<FileAttributes>, Arc<File>)>,
-    file: &Arc<FileAttributes>,
+    files: &mut HashMap<*const FileAttributes, (Arc<FileAttributes>, Arc<File>)>,
+    attributes: &Arc<FileAttributes>,
 ) -> Arc<File> {
-    match files.get(&file.key) {
-        Some((known, interned)) if known == file => Arc::clone(interned),
-        _ => {
-            let interned = Arc::new(File::from(file.as_ref()));
-            files.insert(file.key, (Arc::clone(file), Arc::clone(&interned)));
-            interned
-        }
-    }
+    // Kept, so that no others can take their place.
+    let (_, file) = files
+        .entry(Arc::as_ptr(attributes))
+        .or_insert_with(|| (Arc::clone(attributes), Arc::new(File::from(&**attributes))));
+    Arc::clone(file)
 }
 
 /// The health rows within the bounds, those of the same window added up.

@@ -22,6 +22,7 @@ pub mod times;
 pub use answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};
 pub use error::QueryError;
 pub use file::FileSelector;
+pub use merge::By;
 pub use plan::Range;
 pub use render::Format;
 pub use scan::Detail;

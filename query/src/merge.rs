@@ -1,6 +1,7 @@
 //! Adds up the partial rows of each file and window.
 
 use std::collections::HashMap;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
@@ -37,8 +38,42 @@ impl From<&FileAttributes> for File {
 /// Which host a row is from: an index into the plan's hosts.
 pub type HostIndex = usize;
 
+/// What a row of the answer stands for, beside its window and host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// A file, whoever used it.
+    #[default]
+    File,
+    /// What one tenant did with a file.
+    Tenant,
+}
+
+impl By {
+    /// The tenant as far as it tells rows apart.
+    pub fn tenant(self, tenant: Option<&str>) -> Option<Arc<str>> {
+        tenant.filter(|_| self == Self::Tenant).map(Into::into)
+    }
+}
+
+/// Rows cannot be grouped by that.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rows are not grouped by `{0}`: write file or tenant")]
+pub struct ByError(String);
+
+impl FromStr for By {
+    type Err = ByError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "file" => Ok(Self::File),
+            "tenant" => Ok(Self::Tenant),
+            _ => Err(ByError(text.into())),
+        }
+    }
+}
+
 /// What rows with equal values of are added up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKey {
     /// Start of the window of the answer.
     pub window: UtcMs,
@@ -46,6 +81,8 @@ pub struct GroupKey {
     pub host: HostIndex,
     /// The file.
     pub file: FileKey,
+    /// Who used it, where rows are told apart by that: see [`By::tenant`].
+    pub tenant: Option<Arc<str>>,
 }
 
 /// The sum of a group's rows.
@@ -53,6 +90,9 @@ pub struct GroupKey {
 pub struct Group {
     /// The file as the latest of the rows has it.
     pub file: Arc<File>,
+    /// Who used it. Unlike a name, which is the file's whichever row has it, a tenant answers for its own
+    /// requests only: `None` unless all of the rows have the same.
+    pub tenant: Option<Arc<str>>,
     /// The counters.
     pub row: Row,
     latest: UtcMs,
@@ -66,15 +106,29 @@ pub struct Merger {
 
 impl Merger {
     /// Adds a row whose window closed at `closed`.
-    pub fn add(&mut self, key: GroupKey, closed: UtcMs, file: &Arc<File>, row: Row) {
+    pub fn add(
+        &mut self,
+        key: GroupKey,
+        closed: UtcMs,
+        file: &Arc<File>,
+        tenant: Option<&str>,
+        row: Row,
+    ) {
         match self.groups.entry(key) {
             std::collections::hash_map::Entry::Vacant(entry) => {
-                let (file, latest) = (Arc::clone(file), closed);
-                entry.insert(Group { file, row, latest });
+                entry.insert(Group {
+                    file: Arc::clone(file),
+                    tenant: tenant.map(Into::into),
+                    row,
+                    latest: closed,
+                });
             }
             std::collections::hash_map::Entry::Occupied(mut entry) => {
                 let group = entry.get_mut();
                 group.row.merge(&row);
+                if group.tenant.as_deref() != tenant {
+                    group.tenant = None;
+                }
                 if is_better(&file.path, closed, group) {
                     group.file = Arc::clone(file);
                     group.latest = closed;
@@ -126,13 +180,53 @@ mod tests {
                     window: UtcMs(0),
                     host: 0,
                     file: FileKey(7),
+                    tenant: None,
                 };
-                merger.add(key, UtcMs(*time), &file(*path), requests(1));
+                merger.add(key, UtcMs(*time), &file(*path), Some("0"), requests(1));
             }
             let groups: Vec<_> = merger.finish().collect();
             assert_eq!(groups.len(), 1);
             assert_eq!(groups[0].1.file.path.as_deref(), Some("/c"));
+            assert_eq!(groups[0].1.tenant.as_deref(), Some("0"));
             assert_eq!(groups[0].1.row, requests(4));
+        }
+    }
+
+    #[test]
+    fn a_row_of_several_tenants_is_nobodys() {
+        for tenants in [
+            [Some("0"), Some("0"), Some("1000")],
+            [Some("0"), Some("1000"), Some("0")],
+            [None, Some("0"), Some("0")],
+            [Some("0"), None, Some("0")],
+        ] {
+            let add_up = |by: By| {
+                let mut merger = Merger::default();
+                for tenant in tenants {
+                    let key = GroupKey {
+                        window: UtcMs(0),
+                        host: 0,
+                        file: FileKey(7),
+                        tenant: by.tenant(tenant),
+                    };
+                    merger.add(key, UtcMs(1000), &file(None), tenant, requests(1));
+                }
+                let groups = merger.finish();
+                let mut groups: Vec<_> = groups
+                    .map(|(_, group)| (group.tenant, group.row.read.requests))
+                    .collect();
+                groups.sort();
+                groups
+            };
+            assert_eq!(add_up(By::File), [(None, 3)], "{tenants:?}");
+            let mut apart: Vec<_> = tenants.map(|tenant| tenant.map(Arc::from)).to_vec();
+            apart.sort();
+            apart.dedup();
+            let of = |tenant: &Option<Arc<str>>| {
+                tenants.iter().filter(|t| **t == tenant.as_deref()).count() as u64
+            };
+            let apart: Vec<_> = apart.into_iter().map(|t| (t.clone(), of(&t))).collect();
+            assert_eq!(add_up(By::Tenant), apart, "{tenants:?}");
         }
     }
 }

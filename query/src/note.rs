@@ -41,6 +41,11 @@ pub enum Note {
         /// How many, and where.
         losses: Losses,
     },
+    /// Of some requests only sums are known.
+    Folded {
+        /// How many, and where.
+        losses: Losses,
+    },
     /// The kernel skipped programs that should have seen requests.
     Missed {
         /// The host, where there are several.
@@ -64,7 +69,11 @@ impl Note {
     pub fn has_time(&self) -> bool {
         matches!(
             self,
-            Self::Gap { .. } | Self::Lost { .. } | Self::Missed { .. } | Self::ClockSteps { .. }
+            Self::Gap { .. }
+                | Self::Lost { .. }
+                | Self::Missed { .. }
+                | Self::Folded { .. }
+                | Self::ClockSteps { .. }
         )
     }
 
@@ -106,6 +115,13 @@ impl Note {
             Self::Missed { host, losses } => format!(
                 "{}up to {} requests missed beside {} seen between {}: counts below may be too low by that",
                 on(host),
+                losses.count,
+                losses.seen,
+                between(&losses.range).replace(" to ", " and "),
+            ),
+            Self::Folded { losses } => format!(
+                "{} of {} requests between {} were folded: their counts, bytes and sums are exact, \
+                 percentiles and sequential shares leave them out",
                 losses.count,
                 losses.seen,
                 between(&losses.range).replace(" to ", " and "),

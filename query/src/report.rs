@@ -3,7 +3,8 @@
 use trackiops_schemas::time::UtcMs;
 
 use crate::answer::Question;
-use crate::coverage::{Coverage, Gap, Interval};
+use crate::coverage::{Coverage, Gap, Interval, Losses};
+use crate::merge::{Group, GroupKey};
 use crate::note::Note;
 use crate::plan::Plan;
 use crate::step::Step;
@@ -14,15 +15,15 @@ const MAX_GAPS: usize = 20;
 /// is no gap. Two windows of the finest granularity, where that is longer.
 const CLOSING_MS: i64 = 5000;
 
-/// Notes about the range and its coverage. `found`: there are rows to which they apply.
+/// Notes about the range, its coverage and the rows found in it.
 pub(crate) fn notes(
     hosts: Vec<(Coverage, Option<Interval>)>,
     plan: &Plan<'_>,
     question: &Question,
-    found: bool,
+    groups: &[(GroupKey, Group)],
 ) -> Vec<Note> {
     let mut notes = Vec::new();
-    if let (Some(finest), Step::Windows(step), true) = (plan.finer, plan.step, found) {
+    if let (Some(finest), Step::Windows(step), true) = (plan.finer, plan.step, !groups.is_empty()) {
         notes.push(Note::StepChosen { step, finest });
     }
     let several = plan.hosts.len() > 1;
@@ -47,10 +48,27 @@ pub(crate) fn notes(
             notes.push(Note::ClockSteps { host, range, count });
         }
     }
+    if let Some(losses) = folded(plan, groups) {
+        notes.push(Note::Folded { losses });
+    }
     if let (Some(_), at) = (notes.iter().find(|note| note.has_time()), plan.asked.start) {
         notes.insert(0, Note::LocalTimes { at });
     }
     notes
+}
+
+/// The requests in the rows of which only sums are known.
+fn folded(plan: &Plan<'_>, groups: &[(GroupKey, Group)]) -> Option<Losses> {
+    let windows = groups.iter().map(|(key, group)| {
+        let [read, write] = [&group.row.read, &group.row.write];
+        let window = match plan.step {
+            Step::Windows(step) => Interval::new(key.window, key.window.plus(step)),
+            Step::All => plan.asked,
+        };
+        let [folded, seen] = [read.folded + write.folded, read.requests + write.requests];
+        (window, folded, seen)
+    });
+    Losses::between(windows)
 }
 
 /// Until when something missing is a gap for a host: as far as somebody asked, where `--since`

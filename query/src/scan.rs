@@ -11,14 +11,16 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use parquet::file::metadata::PageIndexPolicy;
-use trackiops_schemas::columns::{DEV, FILE_KEY, FILEID, TIME, health_schema, rollup_schema};
+use trackiops_schemas::columns::{
+    DEV, FILE_KEY, FILEID, TENANT, TIME, health_schema, rollup_schema,
+};
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Segment;
 use trackiops_store::batch::{StoredRow, decode_health, decode_rows};
 
 use crate::error::QueryError;
-use crate::merge::File;
+use crate::merge::{By, File};
 
 /// Rows per batch: small beside the caches, large beside the cost of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -35,11 +37,12 @@ pub enum Detail {
 }
 
 impl Detail {
-    fn needs(self, column: &str) -> bool {
+    fn needs(self, by: By, column: &str) -> bool {
         let plain = column
             .strip_prefix("read_")
             .or(column.strip_prefix("write_"));
         match self {
+            _ if column == TENANT => self == Self::Full || by == By::Tenant,
             Self::Full => true,
             Self::Figures => !matches!(plain, Some("latency_us_max" | "short" | "sequential")),
             Self::Bytes => {
@@ -49,21 +52,24 @@ impl Detail {
     }
 }
 
-/// Hands over the rows of a rollup segment, those of `ranges` or all, with their window's start.
+/// Takes a row with its window's start, its file, and its tenant, if that is needed and known.
+pub type EachRow<'a> = &'a mut dyn FnMut(UtcMs, &Arc<File>, Option<&str>, Row);
+
+/// Hands over the rows of a rollup segment, those of `ranges` or all.
 pub fn rollup(
     segment: &Segment,
     ranges: Option<&[Range<u64>]>,
-    detail: Detail,
-    each: &mut dyn FnMut(UtcMs, &Arc<File>, Row),
+    (detail, by): (Detail, By),
+    each: EachRow<'_>,
 ) -> Result<(), QueryError> {
-    let needs = |column: &str| detail.needs(column);
+    let needs = |column: &str| detail.needs(by, column);
     let mut last: Option<Arc<File>> = None;
     for batch in read(segment, &rollup_schema(), needs, ranges)? {
         let batch = batch.map_err(|error| damaged(segment, error))?;
         let decoded = decode_rows(&batch, |stored| {
             let file = last.take().filter(|file| is_about(file, &stored));
             let file = last.insert(file.unwrap_or_else(|| Arc::new(file_of(&stored))));
-            each(stored.time, file, stored.row);
+            each(stored.time, file, stored.tenant, stored.row);
         });
         decoded.map_err(|error| damaged(segment, error))?;
     }

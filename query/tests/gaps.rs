@@ -7,8 +7,8 @@ mod common;
 use std::path::Path;
 
 use common::*;
-use trackiops_query::{FileSelector, Nothing, Outcome, Question, Range, Step, ask};
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_query::{By, FileSelector, Nothing, Outcome, Question, Range, Step, ask};
+use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
 const LIST: &str = "1s,10s,1m,1h";
@@ -44,7 +44,7 @@ fn a_restart_is_told_to_the_millisecond_at_every_step() {
         let expected = "2026-11-21 03:01:40.600 to 03:04:10.250 not recorded".to_owned();
         assert_eq!(notes(&asked), [local.clone(), expected], "{text}");
         let step: Step = text.parse().unwrap();
-        let sums = straightforward(&[("a", &recorded)], |_| true, None, step, THREE);
+        let sums = straightforward(&[("a", &recorded)], |_| true, None, step, THREE, By::File);
         assert!(rows(&found(&asked)) == sums, "{text}");
     }
 }
@@ -133,6 +133,33 @@ fn losses_are_told_with_their_range() {
     asked.step = Some("1s".parse().unwrap());
     let expected = "7 of 100 requests lost between 2026-11-21 03:00:20 and 03:00:21: counts below are too low by that";
     assert_eq!(notes(&asked)[1..], [expected]);
+}
+
+#[test]
+fn folded_requests_are_told_of_the_files_that_had_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = windows(1, THREE, 1000, 60, 4);
+    for i in [20, 22] {
+        let mut row = Row::default();
+        row.write.requests = 10;
+        row.write.folded = 7;
+        let file = file(1, Some("/mnt/f1"));
+        recorded[i].rows = vec![FileRow { file, row }];
+    }
+    recorded[21].rows.clear();
+    let writer = append(dir.path(), options("a", LIST, "1m"), &recorded);
+    let told = || {
+        let mut asked = question(dir.path());
+        asked.step = Some("1s".parse().unwrap());
+        let expected = "14 of 20 requests between 2026-11-21 03:00:20 and 03:00:23 were folded: \
+                        their counts, bytes and sums are exact, percentiles and sequential shares leave them out";
+        assert_eq!(notes(&asked)[1..], [expected]);
+        asked.file = Some(FileSelector::from(std::path::PathBuf::from("/mnt/f2")));
+        assert_eq!(notes(&asked), [""; 0]);
+    };
+    told();
+    writer.finish().unwrap();
+    told();
 }
 
 #[test]

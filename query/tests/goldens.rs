@@ -10,13 +10,15 @@ use std::path::Path;
 use chrono::FixedOffset;
 use common::*;
 use trackiops_query::times::Zone;
-use trackiops_query::{Detail, FileSelector, Format, Question, render};
+use trackiops_query::{By, Detail, FileSelector, Format, Question, render};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
-/// Two hand-made files over three windows: one with a name that needs quoting, one without name.
+/// Two hand-made files over three windows: one with a name that needs quoting and two users, one without
+/// name, of which requests failed and were folded.
 fn small() -> Vec<ClosedWindow> {
     let quoted = file(2, Some("/mnt/a \"quoted\", long name"));
+    let [quoted, other] = ["0:/db.service", "1000:?4711"].map(|tenant| used_by(&quoted, tenant));
     let nameless = file(3, None);
     let row = |reads: u64, writes: u64| {
         let mut row = Row::default();
@@ -48,11 +50,14 @@ fn small() -> Vec<ClosedWindow> {
     let mut failed = row(0, 2);
     failed.write.errors = 1;
     failed.write.untimed = 1;
-    failed.write.requests += 1;
+    failed.write.folded = 1;
+    failed.write.latency_ns_sum += 600_000;
+    failed.write.latency_ns_max = 600_000;
+    failed.write.requests += 2;
     failed.read.sequential = 0;
     vec![
         window(0, vec![(&quoted, row(20, 0)), (&nameless, row(1, 1))]),
-        window(1, vec![(&quoted, row(3, 5))]),
+        window(1, vec![(&quoted, row(3, 0)), (&other, row(0, 5))]),
         window(2, vec![(&quoted, row(0, 1)), (&nameless, failed)]),
     ]
 }
@@ -85,8 +90,12 @@ fn answers_look_as_they_always_did() {
     let mut all = asked.clone();
     all.step = Some("all".parse().unwrap());
     check("all.txt", &all, Format::Table);
+    all.by = By::Tenant;
+    check("tenants.txt", &all, Format::Table);
     asked.file = Some(FileSelector::from(std::path::PathBuf::from("0:49:2")));
     check("one.txt", &asked, Format::Table);
+    asked.by = By::Tenant;
+    check("one_tenants.txt", &asked, Format::Table);
     assert_eq!(asked.detail, Detail::Full);
 }
 

@@ -7,8 +7,8 @@ mod common;
 use common::*;
 use trackiops_query::note::Note;
 use trackiops_query::times::Zone;
-use trackiops_query::{FileSelector, Nothing, Outcome, Question, Step, ask};
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_query::{By, FileSelector, Nothing, Outcome, Question, Step, ask};
+use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
 
 const LIST: &str = "1s,10s,1m,1h";
@@ -30,7 +30,8 @@ fn compare(
     let first = since - since.rem_euclid(finest_ms);
     let counts = |window: &ClosedWindow| window.start.0 >= first && window.start.0 < until;
     let only = question.file.as_ref().map(|_| file(2, None).key);
-    let expected = |step, start| straightforward(recordings, counts, only, step, start);
+    let expected =
+        |step, start| straightforward(recordings, counts, only, step, start, question.by);
     let answer = match ask(&question).unwrap() {
         Outcome::Found(answer) => answer,
         Outcome::Nothing { why, .. } => {
@@ -51,7 +52,7 @@ fn compare(
 fn every_step_range_and_file_adds_up() {
     let dir = tempfile::tempdir().unwrap();
     // Journals of a minute: an hour's row is cut into partial rows by each rotation.
-    let recorded = windows(1, THREE + 3000, 1000, 400, 8);
+    let recorded = folded_windows(1, THREE + 3000, 1000, 400, 8);
     record(dir.path(), options("a", LIST, "1m"), &recorded);
     let recordings = [("a", &recorded[..])];
     let end = THREE + 403_000;
@@ -70,18 +71,24 @@ fn every_step_range_and_file_adds_up() {
             compare(&asked, &recordings, since, until, 1000);
             let mut one = asked.clone();
             one.file = Some(FileSelector::from(std::path::PathBuf::from("/mnt/f2")));
-            compare(&one, &recordings, since, until, 1000);
+            for by in [By::File, By::Tenant] {
+                one.by = by;
+                compare(&one, &recordings, since, until, 1000);
+            }
         }
-        let everything =
-            straightforward(&recordings, |_| true, None, step(step_text), THREE + 3000);
-        assert!(rows(&found(&asked)) == everything, "{step_text}");
+        for by in [By::File, By::Tenant] {
+            let step = step(step_text);
+            let everything = straightforward(&recordings, |_| true, None, step, THREE + 3000, by);
+            asked.by = by;
+            assert!(rows(&found(&asked)) == everything, "{step_text} {by:?}");
+        }
     }
 }
 
 #[test]
 fn a_device_and_fileid_name_the_same_file_as_its_path() {
     let dir = tempfile::tempdir().unwrap();
-    let recorded = windows(1, THREE, 1000, 100, 8);
+    let recorded = folded_windows(1, THREE, 1000, 100, 8);
     record(dir.path(), options("a", LIST, "1m"), &recorded);
     let select = |text: &str| {
         let mut asked = question(dir.path());
@@ -103,7 +110,7 @@ fn a_device_and_fileid_name_the_same_file_as_its_path() {
 #[test]
 fn a_journal_answers_as_it_will_when_it_is_sealed() {
     let dir = tempfile::tempdir().unwrap();
-    let recorded = windows(2, THREE, 1000, 200, 6);
+    let recorded = folded_windows(2, THREE, 1000, 200, 6);
     let writer = append(dir.path(), options("a", LIST, "1m"), &recorded);
     let ask_all = || {
         ["1s", "10s", "1m", "1h", "all"].map(|text| {
@@ -120,16 +127,89 @@ fn a_journal_answers_as_it_will_when_it_is_sealed() {
     assert!(open == ask_all());
     assert_eq!(
         open[0].0,
-        straightforward(&[("a", &recorded)], |_| true, None, step("1s"), THREE)
+        straightforward(
+            &[("a", &recorded)],
+            |_| true,
+            None,
+            step("1s"),
+            THREE,
+            By::File
+        )
     );
+}
+
+#[test]
+fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = folded_windows(12, THREE, 1000, 100, 4);
+    let writer = append(dir.path(), options("a", LIST, "1h"), &recorded);
+    // What there is of the file that has two users, its requests and folded requests in all.
+    let users = |by, text: &str| {
+        let mut asked = question(dir.path());
+        asked.file = Some(FileSelector::from(std::path::PathBuf::from("/mnt/f2")));
+        asked.by = by;
+        asked.step = Some(step(text));
+        let answer = found(&asked);
+        let rows = answer.rows.iter().map(|row| {
+            let [read, write] = [&row.row.read, &row.row.write];
+            for d in [read, write] {
+                assert_eq!(d.latency.total(), d.requests - d.folded - d.untimed);
+            }
+            let sums = [read.requests + write.requests, read.folded + write.folded];
+            (row.tenant.as_deref().map(str::to_owned), sums)
+        });
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort();
+        rows
+    };
+    let one_user = |tenant: &str| {
+        let rows = recorded.iter().flat_map(|window| &window.rows);
+        let rows = rows.filter(|row| {
+            row.file.path.as_deref() == Some("/mnt/f2")
+                && row.file.tenant.as_deref() == Some(tenant)
+        });
+        rows.fold(
+            [0, 0],
+            |[requests, folded],
+             FileRow {
+                 row: Row { read, write },
+                 ..
+             }| {
+                [
+                    requests + read.requests + write.requests,
+                    folded + read.folded + write.folded,
+                ]
+            },
+        )
+    };
+    let [service, scope] = ["0:/a.service", "1000:/user.slice/b.scope"];
+    let apart = [service, scope].map(|tenant| (Some(tenant.to_owned()), one_user(tenant)));
+    assert!(
+        apart.iter().all(|(_, [_, folded])| *folded > 0),
+        "{apart:?}"
+    );
+    let [of_service, of_scope] = [one_user(service), one_user(scope)];
+    let sum = [of_service[0] + of_scope[0], of_service[1] + of_scope[1]];
+    let check = || {
+        assert_eq!(users(By::Tenant, "all"), apart);
+        assert_eq!(users(By::File, "all"), [(None, sum)]);
+        // A window in which the file was used has a row of each user.
+        assert_eq!(
+            users(By::Tenant, "1s").len(),
+            2 * users(By::File, "1s").len()
+        );
+    };
+    check();
+    writer.finish().unwrap();
+    check();
 }
 
 #[test]
 fn recordings_with_other_granularities_and_hosts_add_up_side_by_side() {
     let dir = tempfile::tempdir().unwrap();
-    let first = windows(3, THREE, 1000, 130, 5);
-    let second = windows(4, THREE + 130_000, 5000, 60, 5);
-    let other = windows(5, THREE + 7000, 1000, 200, 5);
+    let first = folded_windows(3, THREE, 1000, 130, 5);
+    let second = folded_windows(4, THREE + 130_000, 5000, 60, 5);
+    let other = folded_windows(5, THREE + 7000, 1000, 200, 5);
     record(dir.path(), options("a", "1s,10s", "1m"), &first);
     record(dir.path(), options("a", "5s,1m", "5m"), &second);
     record(dir.path(), options("b", LIST, "1m"), &other);
@@ -138,7 +218,7 @@ fn recordings_with_other_granularities_and_hosts_add_up_side_by_side() {
     for text in ["5s", "10s", "1m", "10m", "all"] {
         let mut asked = question(dir.path());
         asked.step = Some(step(text));
-        let expected = straightforward(&recordings, |_| true, None, step(text), THREE);
+        let expected = straightforward(&recordings, |_| true, None, step(text), THREE, By::File);
         assert!(rows(&found(&asked)) == expected, "{text}");
         compare(&asked, &recordings, THREE + 20_000, THREE + 200_000, 1000);
     }
@@ -157,11 +237,18 @@ fn recordings_with_other_granularities_and_hosts_add_up_side_by_side() {
 #[test]
 fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
     let dir = tempfile::tempdir().unwrap();
-    let recorded = windows(6, THREE, 1000, 150, 9);
+    let recorded = folded_windows(6, THREE, 1000, 150, 9);
     record(dir.path(), options("a", LIST, "1m"), &recorded);
     let (since, until) = (THREE + 10_000, THREE + 95_000);
     let counts = |w: &ClosedWindow| (since..until).contains(&w.start.0);
-    let totals = straightforward(&[("a", &recorded)], counts, None, Step::All, since);
+    let totals = straightforward(
+        &[("a", &recorded)],
+        counts,
+        None,
+        Step::All,
+        since,
+        By::File,
+    );
     let bytes = |sum: &Sum| sum.0.read.bytes + sum.0.write.bytes;
     let mut ranking: Vec<_> = totals
         .iter()
@@ -183,7 +270,14 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
         (expected.iter().position(|key| *key == a.file.key), a.time)
     };
     assert!(answer.rows.is_sorted_by_key(in_order));
-    let all = straightforward(&[("a", &recorded)], counts, None, step("10s"), since);
+    let all = straightforward(
+        &[("a", &recorded)],
+        counts,
+        None,
+        step("10s"),
+        since,
+        By::File,
+    );
     assert_eq!(
         rows(&answer).len(),
         all.keys().filter(|key| expected.contains(&key.2)).count()
@@ -202,7 +296,7 @@ fn a_table_needs_fewer_columns_and_shows_the_same() {
     record(
         dir.path(),
         options("a", LIST, "1m"),
-        &windows(7, THREE, 1000, 90, 4),
+        &folded_windows(7, THREE, 1000, 90, 4),
     );
     let table = |detail| {
         let mut asked = question(dir.path());
@@ -220,7 +314,7 @@ fn a_table_needs_fewer_columns_and_shows_the_same() {
 #[test]
 fn the_default_step_keeps_a_long_range_readable_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let mut recorded = windows(8, THREE, 1000, 700, 2);
+    let mut recorded = folded_windows(8, THREE, 1000, 700, 2);
     recorded.drain(10..690);
     record(dir.path(), options("a", LIST, "15m"), &recorded);
     let mut asked = question(dir.path());
@@ -237,9 +331,9 @@ fn the_default_step_keeps_a_long_range_readable_and_says_so() {
 #[test]
 fn a_coarse_recorder_at_work_forbids_no_fine_step_elsewhere() {
     let dir = tempfile::tempdir().unwrap();
-    let before = windows(10, THREE, 1000, 30, 3);
+    let before = folded_windows(10, THREE, 1000, 30, 3);
     record(dir.path(), options("a", LIST, "1m"), &before);
-    let now = windows(11, THREE + 60_000, 10_000, 3, 3);
+    let now = folded_windows(11, THREE + 60_000, 10_000, 3, 3);
     let writer = append(dir.path(), options("a", "10s,1m", "1m"), &now);
     let mut asked = question(dir.path());
     asked.step = Some(step("1s"));

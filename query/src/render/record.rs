@@ -69,6 +69,7 @@ pub fn values(row: &AnswerRow) -> Vec<Value<'_>> {
         Value::Count(file.key.0),
         Value::Text(file.dev.to_string()),
         Value::Count(file.fileid),
+        row.tenant.as_deref().map(str::to_owned).into(),
     ];
     values.extend(stored(&row.row.read));
     values.extend(stored(&row.row.write));
@@ -78,7 +79,7 @@ pub fn values(row: &AnswerRow) -> Vec<Value<'_>> {
 }
 
 /// In the order of [`columns::DIRECTION_COUNTERS`], with the histogram at the end.
-fn stored(direction: &Direction) -> [Value<'_>; 9] {
+fn stored(direction: &Direction) -> [Value<'_>; columns::DIRECTION_COUNTERS.len() + 1] {
     let d = direction;
     [
         Value::Count(d.requests),
@@ -88,6 +89,7 @@ fn stored(direction: &Direction) -> [Value<'_>; 9] {
         Value::Count(d.errors),
         Value::Count(d.short),
         Value::Count(d.sequential),
+        Value::Count(d.folded),
         Value::Count(d.untimed),
         Value::Histogram(&d.latency),
     ]

@@ -8,7 +8,7 @@ use trackiops_schemas::rollup::Direction;
 use super::record::per_second;
 use super::units::{bytes, bytes_per_second, latency, rate};
 use crate::answer::{Answer, AnswerRow};
-use crate::merge::File;
+use crate::merge::{By, File};
 use crate::step::Step;
 use crate::times::{Zone, show, show_offset, show_range};
 
@@ -51,6 +51,7 @@ struct Shape {
     /// Local time had two offsets in the range: each time is shown with its own.
     offsets: bool,
     host: bool,
+    tenant: bool,
     file: bool,
     errors: bool,
 }
@@ -81,6 +82,7 @@ impl Shape {
             time,
             offsets: time && ends[0] != ends[1],
             host: differ(|a, b| a.host == b.host),
+            tenant: answer.by == By::Tenant,
             file: differ(|a, b| a.file.key == b.file.key && a.file.path == b.file.path),
             errors: rows
                 .iter()
@@ -133,6 +135,9 @@ impl Shape {
         if self.errors {
             cells.push(right("errors"));
         }
+        if self.tenant {
+            cells.push(left("tenant"));
+        }
         if self.file {
             cells.push(left("file"));
         }
@@ -161,6 +166,9 @@ impl Shape {
             cells.push(right(
                 (row.row.read.errors + row.row.write.errors).to_string(),
             ));
+        }
+        if self.tenant {
+            cells.push(left(row.tenant.as_deref().map_or(NONE.into(), printable)));
         }
         if self.file {
             cells.push(left(name(&row.file)));
@@ -193,13 +201,13 @@ fn name(file: &File) -> String {
     file.path.as_deref().map_or_else(id, printable)
 }
 
-/// Control characters in a file's name must not reach a terminal.
-fn printable(path: &str) -> String {
+/// Control characters in the name of a file or a cgroup must not reach a terminal.
+fn printable(name: &str) -> String {
     let escape = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
         false => c.into(),
     };
-    path.chars().map(escape).collect()
+    name.chars().map(escape).collect()
 }
 
 #[cfg(test)]

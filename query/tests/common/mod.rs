@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trackiops_query::times::Zone;
-use trackiops_query::{Answer, Detail, Outcome, Question, Range, Step, ask};
+use trackiops_query::{Answer, By, Detail, Outcome, Question, Range, Step, ask};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -45,15 +45,23 @@ pub fn file(fileid: u64, path: Option<&str>) -> Arc<FileAttributes> {
         id,
         mount: Some(mount.into()),
         path: path.map(Into::into),
+        tenant: None,
     })
 }
 
-fn direction(numbers: &mut Numbers) -> Direction {
+/// The file as somebody uses it.
+pub fn used_by(file: &FileAttributes, tenant: &str) -> Arc<FileAttributes> {
+    Arc::new(FileAttributes {
+        tenant: Some(tenant.into()),
+        ..file.clone()
+    })
+}
+
+fn direction(numbers: &mut Numbers, folding: bool) -> Direction {
     let mut d = Direction::default();
     for _ in 0..numbers.below(4) {
         d.requests += 1;
         d.bytes += 4096 * (1 + numbers.below(8));
-        d.sequential += numbers.below(2);
         d.short += u64::from(numbers.below(9) == 0);
         d.errors += u64::from(numbers.below(20) == 0);
         if numbers.below(10) == 0 {
@@ -64,6 +72,11 @@ fn direction(numbers: &mut Numbers) -> Direction {
         let latency_ns = (100 + numbers.below(5000)) * 1000;
         d.latency_ns_sum += latency_ns;
         d.latency_ns_max = d.latency_ns_max.max(latency_ns);
+        if folding && numbers.below(8) == 0 {
+            d.folded += 1;
+            continue;
+        }
+        d.sequential += numbers.below(2);
         d.latency.record(latency_ns);
     }
     d
@@ -71,6 +84,28 @@ fn direction(numbers: &mut Numbers) -> Direction {
 
 /// Windows of `step_ms` from `start`, with about half of `files` files active in each.
 pub fn windows(seed: u64, start: i64, step_ms: i64, count: i64, files: u64) -> Vec<ClosedWindow> {
+    generate(seed, start, step_ms, count, files, false)
+}
+
+/// Such windows of a kernel that folded some of the requests.
+pub fn folded_windows(
+    seed: u64,
+    start: i64,
+    step_ms: i64,
+    count: i64,
+    files: u64,
+) -> Vec<ClosedWindow> {
+    generate(seed, start, step_ms, count, files, true)
+}
+
+fn generate(
+    seed: u64,
+    start: i64,
+    step_ms: i64,
+    count: i64,
+    files: u64,
+    folding: bool,
+) -> Vec<ClosedWindow> {
     let mut numbers = Numbers(seed);
     let window = |i| {
         let mut rows = Vec::new();
@@ -84,13 +119,22 @@ pub fn windows(seed: u64, start: i64, step_ms: i64, count: i64, files: u64) -> V
                 3 => None,
                 n => Some(format!("/mnt/f{n}")),
             };
-            rows.push(FileRow {
-                file: file(fileid, path.as_deref()),
-                row: Row {
-                    read: direction(&mut numbers),
-                    write: direction(&mut numbers),
-                },
-            });
+            // Of one nobody knows who uses it, another is used by two at once.
+            let tenants = match fileid {
+                1 => &[None][..],
+                2 => &[Some("0:/a.service"), Some("1000:/user.slice/b.scope")],
+                _ => &[Some("0:/a.service")],
+            };
+            for tenant in tenants {
+                let file = file(fileid, path.as_deref());
+                rows.push(FileRow {
+                    file: tenant.map_or(file.clone(), |tenant| used_by(&file, tenant)),
+                    row: Row {
+                        read: direction(&mut numbers, folding),
+                        write: direction(&mut numbers, folding),
+                    },
+                });
+            }
         }
         rows.sort_by_key(|row| row.file.key);
         ClosedWindow {
@@ -107,10 +151,15 @@ pub fn health(covered_ms: u64, rows: &[FileRow]) -> Health {
         .iter()
         .map(|r| r.row.read.requests + r.row.write.requests)
         .sum();
+    let folded = rows
+        .iter()
+        .map(|r| r.row.read.folded + r.row.write.folded)
+        .sum();
     Health {
         covered_ms,
         seen,
-        recorded: seen,
+        recorded: seen - folded,
+        folded,
         ..Health::default()
     }
 }
@@ -145,6 +194,7 @@ pub fn question(store: &Path) -> Question {
         range: Range::default(),
         step: None,
         top: None,
+        by: By::File,
         detail: Detail::Full,
         // Long after everything that tests record.
         now: UtcMs(THREE + 30 * 86_400_000),
@@ -166,17 +216,19 @@ pub fn found(question: &Question) -> Answer {
     }
 }
 
-/// What a row of an answer is about.
-pub type Key = (i64, String, FileKey);
-/// The row without what it is about.
-pub type Sum = (Row, u64, Option<String>);
+/// What a row of an answer is about; the tenant where rows are told apart by that.
+pub type Key = (i64, String, FileKey, Option<String>);
+/// The row without what it is about: its counters, covered time, name and tenant.
+pub type Sum = (Row, u64, Option<String>, Option<String>);
 
 pub fn rows(answer: &Answer) -> BTreeMap<Key, Sum> {
     let row = |row: &trackiops_query::AnswerRow| {
-        let key = (row.time.0, row.host.to_string(), row.file.key);
+        let tenant = row.tenant.as_deref().map(str::to_owned);
+        let apart = tenant.clone().filter(|_| answer.by == By::Tenant);
+        let path = row.file.path.clone();
         (
-            key,
-            (row.row.clone(), row.covered_ms, row.file.path.clone()),
+            (row.time.0, row.host.to_string(), row.file.key, apart),
+            (row.row.clone(), row.covered_ms, path, tenant),
         )
     };
     let rows: BTreeMap<_, _> = answer.rows.iter().map(row).collect();
@@ -191,6 +243,7 @@ pub fn straightforward(
     only: Option<FileKey>,
     step: Step,
     start: i64,
+    by: By,
 ) -> BTreeMap<Key, Sum> {
     let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
     let mut covered: BTreeMap<(i64, String), u64> = BTreeMap::new();
@@ -205,15 +258,20 @@ pub fn straightforward(
                 if only.is_some_and(|only| only != row.file.key) {
                     continue;
                 }
+                let tenant = &row.file.tenant;
+                let apart = tenant.clone().filter(|_| by == By::Tenant);
                 let sum = sums
-                    .entry((time, host.to_string(), row.file.key))
-                    .or_default();
+                    .entry((time, host.to_string(), row.file.key, apart))
+                    .or_insert_with(|| (Row::default(), 0, None, tenant.clone()));
                 sum.0.merge(&row.row);
                 sum.2 = row.file.path.clone();
+                if sum.3 != *tenant {
+                    sum.3 = None;
+                }
             }
         }
     }
-    for ((time, host, _), sum) in &mut sums {
+    for ((time, host, ..), sum) in &mut sums {
         sum.1 = covered[&(*time, host.clone())];
     }
     sums
