@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use trackiops_query::times::rfc3339;
-use trackiops_schemas::rollup::{ClosedWindow, Direction};
+use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Row};
 use trackiops_schemas::time::Granularity;
 
 /// The lines of a window, each with its line end. Rates divide by the time really covered.
@@ -15,8 +15,12 @@ pub fn lines(window: &ClosedWindow, granularity: Granularity) -> String {
         ms => ms as f64,
     };
     let mut text = String::new();
-    for file in &window.rows {
-        let id = &file.file.id;
+    // A file that several tenants used has a row of each, one after the other.
+    let same = |a: &FileRow, b: &FileRow| a.file.id == b.file.id;
+    for rows in window.rows.chunk_by(same) {
+        let id = &rows[0].file.id;
+        let mut sum = Row::default();
+        rows.iter().for_each(|row| sum.merge(&row.row));
         let _ = write!(
             text,
             "[{}], {}:{}",
@@ -24,7 +28,7 @@ pub fn lines(window: &ClosedWindow, granularity: Granularity) -> String {
             id.dev,
             id.fileid
         );
-        for direction in [&file.row.read, &file.row.write] {
+        for direction in [&sum.read, &sum.write] {
             let [iops, throughput, latency] = metrics(direction, covered_ms / 1000.0);
             let _ = write!(text, ", {iops}, {throughput}, {latency}");
         }
@@ -45,38 +49,45 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
-    use trackiops_schemas::rollup::{FileRow, Health, Row};
+    use trackiops_schemas::rollup::Health;
     use trackiops_schemas::time::UtcMs;
 
     #[test]
-    fn the_papers_line_divides_by_the_covered_time() {
+    fn the_papers_line_adds_up_tenants_and_divides_by_the_covered_time() {
         let id = FileId {
             dev: Dev(49),
             fileid: 34_866_518,
             handle_hash: 1,
         };
-        let file = FileAttributes {
+        let file = |tenant: &str| FileAttributes {
             key: FileKey::new(None, id),
             id,
             mount: None,
             path: None,
+            tenant: Some(tenant.into()),
         };
-        let read = Direction {
-            requests: 10,
-            bytes: 40_960,
-            latency_ns_sum: 5_000,
-            ..Direction::default()
-        };
-        let row = Row {
-            read,
-            write: Direction::default(),
+        let row = |requests: u64| {
+            let read = Direction {
+                requests,
+                bytes: requests * 4096,
+                latency_ns_sum: requests * 500,
+                ..Direction::default()
+            };
+            let write = Direction::default();
+            Row { read, write }
         };
         let window = ClosedWindow {
             start: UtcMs(1_795_233_600_000),
-            rows: vec![FileRow {
-                file: Arc::new(file),
-                row,
-            }],
+            rows: vec![
+                FileRow {
+                    file: Arc::new(file("0:/a.service")),
+                    row: row(7),
+                },
+                FileRow {
+                    file: Arc::new(file("1000:/b.service")),
+                    row: row(3),
+                },
+            ],
             health: Health {
                 covered_ms: 500,
                 ..Health::default()

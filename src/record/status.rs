@@ -2,26 +2,86 @@
 
 use trackiops_query::render::units;
 use trackiops_query::times::Zone;
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::rollup::{ClosedWindow, FileRow};
 
-/// Requests/s, bytes/s, files, lost and missed requests of a window.
+/// Requests/s, bytes/s, files, lost, folded and missed requests of a window.
 pub fn line(window: &ClosedWindow) -> String {
     let sum = |of: fn(&trackiops_schemas::rollup::Row) -> u64| {
         window.rows.iter().map(|r| of(&r.row)).sum::<u64>()
     };
     let requests = sum(|row| row.read.requests + row.write.requests);
     let bytes = sum(|row| row.read.bytes + row.write.bytes);
+    let same = |a: &FileRow, b: &FileRow| a.file.key == b.file.key;
     let seconds = (window.health.covered_ms.max(1)) as f64 / 1000.0;
     format!(
-        "{}  {:>8.0} requests/s  {:>12}  {:>6} files  {} lost{}",
+        "{}  {:>8.0} requests/s  {:>12}  {:>6} files  {} lost{}{}",
         Zone::Local.at(window.start).format("%H:%M:%S"),
         requests as f64 / seconds,
         units::bytes_per_second(bytes as f64 / seconds),
-        window.rows.len(),
+        window.rows.chunk_by(same).count(),
         window.health.lost,
+        match window.health.folded {
+            0 => String::new(),
+            folded => format!(", {folded} folded"),
+        },
         match window.health.missed {
             0 => String::new(),
             missed => format!(", up to {missed} missed"),
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+    use trackiops_schemas::rollup::{Health, Row};
+    use trackiops_schemas::time::UtcMs;
+
+    fn row(fileid: u64, uid: u32) -> FileRow {
+        let id = FileId {
+            dev: Dev(49),
+            fileid,
+            handle_hash: 1,
+        };
+        let file = FileAttributes {
+            key: FileKey(fileid),
+            id,
+            mount: None,
+            path: None,
+            tenant: Some(uid.to_string()),
+        };
+        let mut row = Row::default();
+        row.read.requests = 50;
+        row.read.bytes = 4096;
+        FileRow {
+            file: Arc::new(file),
+            row,
+        }
+    }
+
+    #[test]
+    fn a_line_counts_files_and_tells_what_is_not_recorded_in_whole() {
+        let mut window = ClosedWindow {
+            start: UtcMs(1_795_233_600_000),
+            rows: vec![row(1, 0), row(1, 1000), row(2, 0)],
+            health: Health {
+                covered_ms: 500,
+                ..Health::default()
+            },
+        };
+        let told = |window: &ClosedWindow| {
+            line(window)
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let quiet = "300 requests/s 24.0 KiB/s 2 files 0 lost";
+        assert!(told(&window).ends_with(quiet), "{}", told(&window));
+        window.health.folded = 7;
+        window.health.missed = 3;
+        let loud = format!("{quiet}, 7 folded, up to 3 missed");
+        assert!(told(&window).ends_with(&loud), "{}", told(&window));
+    }
 }
