@@ -37,6 +37,11 @@ for path, dataset, granularity_ms, start_ms, end_ms, rows, size in segments:
     if dataset == "rollup":
         keys = list(zip(table.column("file_key").to_pylist(), times))
         assert keys == sorted(keys), f"{path}: not sorted by (file_key, time)"
+        assert str(table.schema.field("tenant").type) == "string", f"{path}: tenants are no texts"
+        for d in ["read", "write"]:
+            odd = duckdb.sql(f"""SELECT count(*) FROM read_parquet('{file}', hive_partitioning = false)
+                WHERE coalesce(list_sum([b.count FOR b IN {d}_latency_hist]), 0) <> {d}_requests - {d}_folded - {d}_untimed""")
+            assert odd.fetchall() == [(0,)], f"{path}: histograms do not hold every timed {d} that was not folded"
     metadata = pq.read_metadata(file).metadata
     assert metadata[b"trackiops.format"] == b"1" and b"trackiops.writer" in metadata, f"{path}: no format version"
 
