@@ -7,6 +7,7 @@ use anyhow::Result;
 use trackiops_collector::{
     Choice, KernelFacts, Lockdown, Plan, Programs, Tracefs, Unsupported, plan,
 };
+use trackiops_schemas::ring::CgroupOffsets;
 
 use crate::record::facts;
 
@@ -69,11 +70,7 @@ fn states(facts: &KernelFacts) -> [(&'static str, String); 6] {
         (
             "BTF",
             match &facts.members {
-                Ok(members) => format!(
-                    "has {} of the {} members needed",
-                    members.len(),
-                    KernelFacts::MEMBERS
-                ),
+                Ok(_) => "readable".to_owned(),
                 Err(why) => why.to_string(),
             },
         ),
@@ -83,13 +80,19 @@ fn states(facts: &KernelFacts) -> [(&'static str, String); 6] {
 fn verdict(planned: &Result<Plan, Unsupported>) -> String {
     match planned {
         Ok(plan) => match &plan.programs {
-            Programs::Direct { tandem: false, .. } => {
-                "possible: one program per completed request".to_owned()
-            }
-            Programs::Direct { tandem: true, .. } => {
-                "possible: two programs per completed request, because tracepoints can be preempted here"
-                    .to_owned()
-            }
+            Programs::Direct { offsets, tandem } => format!(
+                "possible: {}; {}",
+                if *tandem {
+                    "two programs per completed request, because tracepoints can be preempted here"
+                } else {
+                    "one program per completed request"
+                },
+                if offsets.cgroup == CgroupOffsets::default() {
+                    "tells users, but not cgroups: the BTF does not lead to them"
+                } else {
+                    "tells users and cgroups"
+                }
+            ),
             Programs::Tracepoint(_) => "possible: four programs per request".to_owned(),
         },
         Err(why) => format!("not possible: {why}"),

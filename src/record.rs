@@ -6,6 +6,7 @@ mod status;
 use std::error::Error;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -50,6 +51,9 @@ pub struct Args {
     /// Read the kernel's types from this file; for kernels that do not describe themselves
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
+    /// Memory for requests on their way from the kernel, for all CPUs together
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory)]
+    ring_memory: u64,
     /// Wait until the NFS client is loaded, instead of failing where it is not
     #[arg(long)]
     wait: bool,
@@ -101,6 +105,29 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write a whole number above 0 and a unit, such as 90s, 15m, 2h".to_owned())
 }
 
+/// The least gives one CPU a ring of sixteen pages, the most gives each of 32 rings all that the kernel can address.
+const RING_MEMORY: RangeInclusive<u64> = 64 << 10..=64 << 30;
+
+fn parse_ring_memory(text: &str) -> Result<u64, String> {
+    parse_size(text)
+        .filter(|bytes| RING_MEMORY.contains(bytes))
+        .ok_or_else(|| "write a size from 64KiB to 64GiB, such as 16MiB".to_owned())
+}
+
+/// A whole number of bytes, KiB, MiB or GiB.
+fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits)?;
+    let shift = match unit {
+        "" | "B" => 0,
+        "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
 /// Records until told to stop.
 pub fn run(args: Args) -> Result<ExitCode> {
     let finest = args.granularity.finest();
@@ -146,7 +173,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if let Some(why) = &plan.fallback {
             eprintln!("using the tracepoint engine: {why}");
         }
-        let recorder = Recorder::start(&plan, finest)?;
+        let recorder = Recorder::start(&plan, finest, args.ring_memory)?;
         let (sender, receiver) = sync_channel(WAITING_WINDOWS);
         let store = write_windows(writer, receiver);
         announce(args.ready_file.as_deref())?;
@@ -165,12 +192,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
         stored?;
         let totals = totals?;
         let (seen, lost) = (totals.books.seen, totals.books.lost);
+        let folded = match totals.folded {
+            0 => String::new(),
+            folded => format!(", {folded} folded"),
+        };
         let missed = match totals.missed {
             0 => String::new(),
             missed => format!(", up to {missed} missed"),
         };
         eprintln!(
-            "stopped: {seen} requests seen, {} recorded, {lost} lost{missed}",
+            "stopped: {seen} requests seen, {} recorded{folded}, {lost} lost{missed}",
             totals.read
         );
         Ok(ExitCode::SUCCESS)
@@ -342,6 +373,24 @@ mod tests {
             ["100ms", "1s", "1m", "10m", "1h", "1d"].map(default),
             ["15m", "15m", "15m", "20m", "1h", "1d"]
         );
+    }
+
+    #[test]
+    fn ring_memory_is_a_size_within_bounds() {
+        assert_eq!(parse_ring_memory("16MiB"), Ok(16 << 20));
+        assert_eq!(parse_ring_memory("65536"), Ok(65_536));
+        assert_eq!(parse_ring_memory("1G"), Ok(1 << 30));
+        for text in [
+            "",
+            "MiB",
+            "1KiB",
+            "16 MiB",
+            "1TiB",
+            "-1",
+            "99999999999999999999G",
+        ] {
+            assert!(parse_ring_memory(text).is_err(), "{text}");
+        }
     }
 
     #[test]
