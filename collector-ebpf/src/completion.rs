@@ -55,7 +55,10 @@ impl Completion {
 /// The reader is on a timer. It is woken only when the ring fills faster than the timer expects.
 #[inline(always)]
 fn emit(cpu: u32, record: &RequestRecord) -> bool {
-    let Some(ring) = RINGS.get(cpu % global(&RINGS_USED)) else {
+    let ring = cpu
+        .checked_rem(global(&RINGS_USED))
+        .and_then(|index| RINGS.get(index));
+    let Some(ring) = ring else {
         return false;
     };
     let Some(mut entry) = ring.reserve(0) else {

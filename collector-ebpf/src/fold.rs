@@ -23,10 +23,11 @@ pub fn fold(record: &RequestRecord) -> bool {
 }
 
 fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
+    let end_utc_ns = record.end_ns.wrapping_add_signed(clock_offset_ns()?);
     let key = FoldKey {
         fileid: record.fileid,
         cgroup: record.cgroup,
-        window: record.end_ns.wrapping_add_signed(clock_offset_ns()?) / global(&WINDOW_NS),
+        window: end_utc_ns.checked_div(global(&WINDOW_NS))?,
         dev: record.dev,
         handle_hash: record.handle_hash,
         uid: record.uid,
