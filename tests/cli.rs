@@ -73,6 +73,10 @@ fn a_query_of_what_is_no_store_says_so() {
         &["query", "--store", "/nonexistent/store"],
         &["/nonexistent/store"],
     );
+    assert_fails_with(
+        &["query", "--store", path, "--by", "colour"],
+        &["--by", "file or tenant"],
+    );
 }
 
 #[test]

@@ -283,8 +283,17 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
         all.keys().filter(|key| expected.contains(&key.2)).count()
     );
 
-    asked.top = None;
+    // A file's tenants stay together, in the place of the file.
     asked.step = Some(Step::All);
+    asked.by = By::Tenant;
+    let tenants = found(&asked).rows;
+    let mut keys: Vec<_> = tenants.iter().map(|row| row.file.key).collect();
+    keys.dedup();
+    assert_eq!(keys, expected);
+    assert!(tenants.len() > keys.len(), "one of them has two");
+
+    asked.by = By::File;
+    asked.top = None;
     let all: Vec<_> = found(&asked).rows.iter().map(|row| row.file.key).collect();
     assert_eq!(all.len(), 9);
     assert_eq!(all[..3], expected);
