@@ -12,7 +12,8 @@ pub(super) type Sink<'a> = &'a mut dyn FnMut(Merged) -> Result<(), StoreError>;
 
 /// The open window of one granularity. Rows come ordered by (file key, time), so there is one open
 /// window at a time. It holds a row for each set of attributes that the file has in it, in order
-/// of appearance: a rename or a second mount makes a second partial row, not a wrong name.
+/// of appearance: a rename, a second mount or another tenant makes a second partial row, not a wrong
+/// name.
 pub(super) struct Coarsen {
     granularity: Granularity,
     open: Option<(FileKey, UtcMs)>,
