@@ -101,18 +101,17 @@ fn completed(
         cgroup,
     } = origin(header, offsets)?;
     let failed = status < 0;
-    let Transfer {
+    let Arguments {
         handle,
         offset,
         asked_bytes,
-        done_bytes,
-        eof,
-    } = transfer(header, offsets)?;
+    } = arguments(header, offsets)?;
+    let (done_bytes, eof) = result(header, offsets)?;
     let (superblock, fileid) = file(inode, offsets)?;
 
     let mut bits = direction;
     // On error the count is not a transfer, and `eof` shares its memory with something else.
-    if !failed && direction != flags::WRITE && eof != 0 {
+    if !failed && direction != flags::WRITE && eof {
         bits |= flags::EOF;
     }
     // Layouts that bypass the RPC client never start its clock.
@@ -176,25 +175,32 @@ fn origin(header: Address, offsets: &'static DirectOffsets) -> Option<Origin> {
     })
 }
 
-struct Transfer {
+struct Arguments {
     handle: Address,
     offset: u64,
     asked_bytes: u32,
-    done_bytes: u32,
-    eof: u8,
 }
 
 #[inline(always)]
-fn transfer(header: Address, offsets: &'static DirectOffsets) -> Option<Transfer> {
-    let mut window = Window::<21>::EMPTY;
-    let view = window.fill(header, global(&offsets.transfer_window))?;
-    Some(Transfer {
+fn arguments(header: Address, offsets: &'static DirectOffsets) -> Option<Arguments> {
+    let mut window = Window::<8>::EMPTY;
+    let view = window.fill(header, global(&offsets.arguments_window))?;
+    Some(Arguments {
         handle: Address(view.field(&offsets.header_handle)?),
         offset: view.field(&offsets.header_offset)?,
         asked_bytes: view.field(&offsets.header_asked)?,
-        done_bytes: view.field(&offsets.header_done)?,
-        eof: view.field(&offsets.header_eof)?,
     })
+}
+
+/// Bytes transferred, and whether the file ends behind them.
+#[inline(always)]
+fn result(header: Address, offsets: &'static DirectOffsets) -> Option<(u32, bool)> {
+    let mut window = Window::<3>::EMPTY;
+    let view = window.fill(header, global(&offsets.result_window))?;
+    Some((
+        view.field(&offsets.header_done)?,
+        view.field::<u8>(&offsets.header_eof)? != 0,
+    ))
 }
 
 /// Superblock and fileid.

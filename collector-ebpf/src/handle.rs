@@ -10,6 +10,8 @@ use crate::{
 const SHORT: usize = 6;
 /// Words of the whole `struct nfs_fh`: a size of 2 bytes and up to 128 bytes of handle.
 const LONG: usize = 17;
+/// Bits of a handle's size, which stands before its bytes.
+const SIZE_BITS: u32 = 16;
 /// Handles remembered per CPU; a power of two.
 pub const SLOTS: usize = 128;
 
@@ -77,11 +79,21 @@ pub fn hash(handle: Address) -> Option<u32> {
     Some(crc)
 }
 
-/// Of a handle that is longer than what is remembered, in a function of its own for its stack.
+/// Of a handle that is longer than what is remembered: word by word, in a function of its own, for its stack.
 #[inline(never)]
 fn long(handle: Address, size: u16) -> Option<u32> {
-    let mut window = Window::<LONG>::EMPTY;
-    Some(crc32(window.fill(handle, 0)?.words(), size))
+    let mut crc = u32::MAX;
+    let mut left = u32::from(size);
+    for at in 0..LONG as u32 {
+        let mut window = Window::<1>::EMPTY;
+        let word = window.fill(handle, at * 8)?.words()[0];
+        crc = if at == 0 {
+            update(crc, word >> SIZE_BITS, 6, &mut left)
+        } else {
+            update(crc, word, 8, &mut left)
+        };
+    }
+    Some(!crc)
 }
 
 /// Half a byte at a time: 16 entries instead of 256.
@@ -106,27 +118,27 @@ static CRC32: [u32; 16] = {
 };
 
 #[inline(always)]
-fn crc32<const WORDS: usize>(words: &[u64; WORDS], size: u16) -> u32 {
-    let mut crc = u32::MAX;
+fn crc32(words: &[u64; SHORT], size: u16) -> u32 {
     let mut left = u32::from(size);
-    let mut word = words[0] >> 16;
-    let mut bytes = 6;
-    let mut next = 1;
-    for _ in 0..WORDS * 8 - 2 {
-        if left == 0 {
+    let mut crc = update(u32::MAX, words[0] >> SIZE_BITS, 6, &mut left);
+    for word in &words[1..] {
+        crc = update(crc, *word, 8, &mut left);
+    }
+    !crc
+}
+
+/// Takes in up to `bytes` of a word, from the lowest on, as long as any are `left`.
+#[inline(always)]
+fn update(mut crc: u32, mut word: u64, bytes: u32, left: &mut u32) -> u32 {
+    for _ in 0..bytes {
+        if *left == 0 {
             break;
         }
-        left -= 1;
+        *left -= 1;
         crc ^= word as u32 & 0xff;
         crc = crc >> 4 ^ CRC32[(crc & 15) as usize];
         crc = crc >> 4 ^ CRC32[(crc & 15) as usize];
         word >>= 8;
-        bytes -= 1;
-        if bytes == 0 && next < WORDS {
-            word = words[next];
-            next += 1;
-            bytes = 8;
-        }
     }
-    !crc
+    crc
 }

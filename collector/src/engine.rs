@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
-use aya::maps::{ArrayOfMaps, InnerMap, Map, MapData, MapError, MapFd};
+use aya::maps::{ArrayOfMaps, Map, MapError, MapFd};
 use aya::programs::{ProgramError, ProgramFd, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::ring::{
@@ -143,9 +143,18 @@ impl Engine {
             .override_global(RINGS_GLOBAL, &sizes.count, true)
             .override_global(WINDOW_NS_GLOBAL, &window_ns, true)
             .load(OBJECT)?;
-        let rings = Rings::create(sizes, &mut array_of_maps(&mut programs, RINGS_MAP)?)
+        // The loader knows maps by their descriptors: none may be closed before the programs are loaded.
+        let map = programs
+            .map_mut(RINGS_MAP)
+            .ok_or(EngineError::Object(RINGS_MAP))?;
+        let rings = ArrayOfMaps::try_from(map)
+            .and_then(|map| Rings::create(sizes, map))
             .map_err(map_error(RINGS_MAP))?;
-        let folds = Folds::create(array_of_maps(&mut programs, FOLDS_MAP)?)
+        let map = programs
+            .take_map(FOLDS_MAP)
+            .ok_or(EngineError::Object(FOLDS_MAP))?;
+        let folds = ArrayOfMaps::try_from(map)
+            .and_then(Folds::create)
             .map_err(map_error(FOLDS_MAP))?;
         let books =
             SharedBooks::map(array_fd(&programs, BOOKS_MAP)?).map_err(EngineError::Shared)?;
@@ -227,14 +236,6 @@ fn map_error(name: &'static str) -> impl Fn(MapError) -> EngineError {
     move |source| EngineError::Map { name, source }
 }
 
-fn array_of_maps<V: InnerMap>(
-    programs: &mut Ebpf,
-    name: &'static str,
-) -> Result<ArrayOfMaps<MapData, V>, EngineError> {
-    let map = programs.take_map(name).ok_or(EngineError::Object(name))?;
-    ArrayOfMaps::try_from(map).map_err(map_error(name))
-}
-
 fn array_fd<'p>(programs: &'p Ebpf, name: &'static str) -> Result<&'p MapFd, EngineError> {
     match programs.map(name) {
         Some(Map::Array(array)) => Ok(array.fd()),
@@ -278,14 +279,15 @@ fn recursion_misses(fdinfo: &str) -> u64 {
 }
 
 /// The offsets as the words of which their `repr(C)` consists.
-fn direct_words(offsets: &DirectOffsets) -> [u32; 26] {
+fn direct_words(offsets: &DirectOffsets) -> [u32; 27] {
     let DirectOffsets {
         task_window,
         task_start,
         task_owner,
         header_inode,
         header_status,
-        transfer_window,
+        arguments_window,
+        result_window,
         header_handle,
         header_offset,
         header_asked,
@@ -316,7 +318,8 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; 26] {
         task_owner,
         header_inode,
         header_status,
-        transfer_window,
+        arguments_window,
+        result_window,
         header_handle,
         header_offset,
         header_asked,

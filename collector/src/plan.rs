@@ -186,6 +186,7 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
     };
     let task_start = offset("rpc_task", "tk_start", &[8])?;
     let header_handle = offset("nfs_pgio_header", "args.fh", &[8])?;
+    let header_done = offset("nfs_pgio_header", "res.count", &[4, 8])?;
     let inode_superblock = offset("inode", "i_sb", &[8])?;
     let inode_number = offset("inode", "i_ino", &[8])?;
     let offsets = DirectOffsets {
@@ -194,11 +195,12 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         task_owner: offset("rpc_task", "tk_owner", &[4])?,
         header_inode: offset("nfs_pgio_header", "inode", &[8])?,
         header_status: offset("nfs_pgio_header", "task.tk_status", &[4])?,
-        transfer_window: header_handle,
+        arguments_window: header_handle,
+        result_window: header_done,
         header_handle,
         header_offset: offset("nfs_pgio_header", "args.offset", &[8])?,
         header_asked: offset("nfs_pgio_header", "args.count", &[4])?,
-        header_done: offset("nfs_pgio_header", "res.count", &[4, 8])?,
+        header_done,
         header_eof: offset("nfs_pgio_header", "res.eof", &[1, 4])?,
         inode_window: inode_superblock.min(inode_number),
         inode_superblock,

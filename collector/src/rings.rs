@@ -54,7 +54,7 @@ impl Rings {
     /// Makes them, and lets the programs use them.
     pub fn create(
         sizes: RingSizes,
-        programs: &mut ArrayOfMaps<MapData, RingBuf<MapData>>,
+        mut programs: ArrayOfMaps<&mut MapData, RingBuf<MapData>>,
     ) -> Result<Self, MapError> {
         let ring_type = aya::maps::MapType::RingBuf as u32;
         let mut rings = Vec::new();

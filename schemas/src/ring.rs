@@ -374,8 +374,10 @@ pub struct DirectOffsets {
     pub header_inode: u32,
     /// `int task.tk_status`.
     pub header_status: u32,
-    /// Begin of the window for `args` and `res`.
-    pub transfer_window: u32,
+    /// Begin of the window for `args`.
+    pub arguments_window: u32,
+    /// Begin of the window for `res`.
+    pub result_window: u32,
     /// `struct nfs_fh *args.fh`.
     pub header_handle: u32,
     /// `__u64 args.offset`.
@@ -434,7 +436,7 @@ pub mod cgroups {
     pub const BY_OBJECT: u32 = 1 << 1;
 }
 
-const _: () = assert!(size_of::<DirectOffsets>() == 4 * (17 + 9));
+const _: () = assert!(size_of::<DirectOffsets>() == 4 * (18 + 9));
 
 /// Counters of the CPUs that share a slot. `seen` is counted before, the others after the record has
 /// met its fate, so that `recorded + folded + lost <= seen` whenever they are read in that order.
