@@ -58,7 +58,7 @@ release: setup
 aarch64: setup
 	@scripts/test-aarch64.sh
 
-## make ebpf        rebuild the kernel object, installing the toolchain that it needs
+## make ebpf        rebuild the kernel objects, installing the toolchain that it needs
 ebpf:
 	@collector-ebpf/build.sh build
 

@@ -44,7 +44,7 @@ class Tracer:
         os.makedirs(CGROUP, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             os.remove(READY)
-        self.output = tempfile.TemporaryFile("w+")
+        self.output = tempfile.TemporaryFile("a+")
         self.process = subprocess.Popen(
             self.argv,
             stdout=self.output,
@@ -110,10 +110,28 @@ def trackiops(engine):
     return Tracer(argv, lambda _: os.path.exists(READY), seen)
 
 
+def paper():
+    return Tracer(
+        ["/work/trackiops-bench-paper"],
+        lambda tracer: "attached" in tracer.said(),
+        lambda said: int(re.search(r"(\d+) requests seen", said)[1]),
+    )
+
+
+def bpftrace():
+    return Tracer(
+        ["bpftrace", "-B", "line", "/work/paper.bt"],
+        lambda tracer: re.search(r"^\[", tracer.said(), re.M),
+        lambda said: sum(map(int, re.findall(r"^@(?:read|write)_requests\[\d+\]: (\d+)", said, re.M))),
+    )
+
+
 CONTENDERS = {
     "none": ("no tracer", lambda: None),
     "direct": ("trackiops, direct engine", lambda: trackiops("direct")),
     "tracepoint": ("trackiops, tracepoint engine", lambda: trackiops("tracepoint")),
+    "paper": ("the paper's design", paper),
+    "bpftrace": ("the paper's logic in bpftrace", bpftrace),
 }
 
 
@@ -245,7 +263,6 @@ def main():
     if arguments.idle and "direct" in arguments.contenders:
         rate = idle(trackiops("direct"), arguments.idle)
         text += f"\nIdle, direct engine: {count(rate)} instructions per second, {rate / 1e7:.4f} % of a core of 10^9.\n"
-    print(text)
     write(os.environ["OUT"] + "/table.md", text)
     write(os.environ["OUT"] + "/rounds.json", json.dumps(rounds, indent=1))
 
