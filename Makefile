@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts release aarch64 deny setup python
+.PHONY: help demo test test-long lint unit guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead release aarch64 deny setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -58,7 +58,7 @@ release: setup
 aarch64: setup
 	@scripts/test-aarch64.sh
 
-## make ebpf        rebuild the kernel object, installing the toolchain that it needs
+## make ebpf        rebuild the kernel objects, installing the toolchain that it needs
 ebpf:
 	@collector-ebpf/build.sh build
 
@@ -69,6 +69,10 @@ ebpf-check:
 ## make kernel-facts  renew what the tests know of the kernels: boots the four, or those of KERNELS="6.12 ..."
 kernel-facts: setup
 	@scripts/kernel-facts.sh $(KERNELS)
+
+## make bench-overhead  what tracing costs, counted in guests, on 6.12 and newest or those of KERNELS="..."
+bench-overhead: setup
+	@bench/overhead.sh $(KERNELS)
 
 ## make deny        licences, sources and bans of all dependencies
 deny: setup

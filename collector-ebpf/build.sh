@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the kernel side, and checks the committed object against its sources.
+# Builds the kernel sides, and checks the committed objects against their sources.
 #
-#   build.sh build          rebuild trackiops.bpf.o and its record, trackiops.bpf.toml
-#   build.sh check-sources  is the object the one on record, and the record that of these sources?
+#   build.sh build          rebuild each object (*.bpf.o) and its record (*.bpf.toml)
+#   build.sh check-sources  is each object the one on record, and the record that of these sources?
 #   build.sh check          rebuild and compare bytes; SKIPPED where the toolchain cannot be had
 #
 # The toolchain is pinned, private and kept in ${XDG_CACHE_HOME:-~/.cache}/trackiops/ebpf; nothing
@@ -25,7 +25,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trackiops/ebpf
 readonly here root cache
-readonly object=$here/trackiops.bpf.o record=$here/trackiops.bpf.toml
+# Directories of the crates, and the names of their objects.
+readonly objects=(collector-ebpf/trackiops bench/paper/ebpf/paper)
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -35,10 +36,18 @@ why=
 
 # --- what the object was made of -------------------------------------------------------------
 
+# Sets `crate` (its directory), `package`, `object` and `record` to those of one of `objects`.
+choose() {
+    crate=$(dirname "$1")
+    package=$(sed -n 's/^name = "\(.*\)"/\1/p' "$root/$crate/Cargo.toml")
+    object=$root/$1.bpf.o record=$root/$1.bpf.toml
+}
+
 # The files that the object is built from, as sorted paths in the repository.
 source_files() {
-    (cd "$root" && { find collector-ebpf/src -type f -name '*.rs'
-        printf '%s\n' collector-ebpf/Cargo.toml collector-ebpf/build.sh schemas/src/ring.rs; } | sort)
+    (cd "$root" && { find "$crate/src" -type f -name '*.rs'
+        printf '%s\n' "$crate/Cargo.toml" collector-ebpf/build.sh
+        ! grep -q '^trackiops-schemas' "$crate/Cargo.toml" || echo schemas/src/ring.rs; } | sort)
 }
 
 # `name version checksum` of each aya crate the kernel side is built with.
@@ -60,7 +69,7 @@ write_record() {
     local crates
     crates=$(aya_crates | awk '{ printf "%s%s %s", sep, $1, $2; sep = ", " }')
     cat > "$record" <<EOF
-# What trackiops.bpf.o is and what it was built with. Written by build.sh; do not edit.
+# What $(basename "$object") is and what it was built with. Written by build.sh; do not edit.
 
 object_sha256 = "$(sha256sum < "$1" | cut -d' ' -f1)"
 sources_sha256 = "$(sources_hash)"
@@ -83,7 +92,7 @@ check_sources() {
         die "$object is not the object on record: $advice"
     [[ $(sources_hash) == "$(recorded sources_sha256)" ]] ||
         die "$object was built from other sources than these: $advice"
-    say "ebpf: the object is the one on record, built from these sources"
+    say "ebpf: $(basename "$object") is the one on record, built from these sources"
 }
 
 # --- the toolchain ---------------------------------------------------------------------------
@@ -230,31 +239,28 @@ compile() {
         CARGO_PROFILE_RELEASE_OPT_LEVEL=3 CARGO_PROFILE_RELEASE_LTO=off \
         CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 CARGO_PROFILE_RELEASE_DEBUG=2 \
         CARGO_PROFILE_RELEASE_PANIC=abort CARGO_PROFILE_RELEASE_STRIP=none \
-        clean_env "$sysroot/bin/cargo" build --quiet --release -p trackiops-ebpf \
+        clean_env "$sysroot/bin/cargo" build --quiet --release -p "$package" \
         --target bpfel-unknown-none -Z build-std=core) ||
-        die "the kernel side does not compile (the cause stands above)"
+        die "$package does not compile (the cause stands above)"
     # Maps of maps need BTF to say what is in them, and that needs debug information, but not in the object.
     LD_LIBRARY_PATH=$sysroot/lib "$sysroot"/lib/rustlib/*/bin/rust-objcopy --strip-debug \
         --remove-section=.BTF.ext --remove-section=.rel.BTF.ext \
-        "$scratch/target/bpfel-unknown-none/release/trackiops-ebpf" "$1"
+        "$scratch/target/bpfel-unknown-none/release/$package" "$1"
     chmod 644 "$1"
     ! grep -qaF -e "$root" -e "$HOME/" "$1" || die "the object contains paths of this machine"
 }
 
 build() {
-    find_toolchain || die "cannot build the kernel side: $why; install rustup and retry with network"
     compile "$scratch/object"
     cp "$scratch/object" "$object"
     write_record "$object"
-    say "ebpf: built $(stat -c %s "$object") bytes, sha256 $(recorded object_sha256)"
+    say "ebpf: built $(basename "$object"): $(stat -c %s "$object") bytes, sha256 $(recorded object_sha256)"
 }
 
 check() {
-    check_sources
-    find_toolchain || { echo "SKIPPED: $why"; exit 0; }
     compile "$scratch/object"
     if cmp -s "$scratch/object" "$object"; then
-        say "ebpf: a rebuild gives the same bytes"
+        say "ebpf: a rebuild of $(basename "$object") gives the same bytes"
     elif [[ $core != "$(recorded core)" ]]; then
         echo "SKIPPED: the object was built with $(recorded core); here there is only $core"
     else
@@ -262,9 +268,24 @@ check() {
     fi
 }
 
+for_each() {
+    local one
+    for one in "${objects[@]}"; do
+        choose "$one"
+        "$1"
+    done
+}
+
 case ${1:-} in
-    build) build ;;
-    check) check ;;
-    check-sources) check_sources ;;
+    build)
+        find_toolchain || die "cannot build the kernel side: $why; install rustup and retry with network"
+        for_each build
+        ;;
+    check)
+        for_each check_sources
+        find_toolchain || { echo "SKIPPED: $why"; exit 0; }
+        for_each check
+        ;;
+    check-sources) for_each check_sources ;;
     *) die "usage: build.sh build|check|check-sources" ;;
 esac

@@ -2,7 +2,6 @@
 
 use core::ptr;
 
-use aya_ebpf::bindings::BPF_NOEXIST;
 use trackiops_schemas::ring::{FoldKey, FoldValue, RequestRecord, flags};
 
 use crate::{
@@ -33,13 +32,7 @@ fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
         uid: record.uid,
         direction: record.flags & flags::WRITE,
     };
-    let sums = FOLDS.get(0)?;
-    if let Some(sum) = sums.get_ptr_mut(key) {
-        return Some(sum);
-    }
-    // Another CPU may be first: then its entry is there to be found.
-    let _ = sums.insert(key, FoldValue::ZERO, u64::from(BPF_NOEXIST));
-    sums.get_ptr_mut(key)
+    FOLDS.get(0)?.entry(&key)
 }
 
 fn clock_offset_ns() -> Option<i64> {

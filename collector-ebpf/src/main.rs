@@ -20,6 +20,8 @@ mod kernel;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
+mod sums;
+#[cfg(target_arch = "bpf")]
 mod tracepoint;
 
 #[cfg(target_arch = "bpf")]

@@ -2,16 +2,19 @@
 
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
-    btf_maps::{ArrayOfMaps, HashMap, RingBuf},
+    btf_maps::{ArrayOfMaps, RingBuf},
     macros::{btf_map, map},
     maps::{Array, LruHashMap, PerCpuArray},
 };
 use trackiops_schemas::ring::{
-    BOOKS_SLOTS, Books, CgroupOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES, FoldKey,
-    FoldValue, InitiateOffsets, MAX_RINGS, RequestRecord, TaskOffsets, TracepointOffsets,
+    BOOKS_SLOTS, Books, CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, MAX_RINGS,
+    RequestRecord, TaskOffsets, TracepointOffsets,
 };
 
-use crate::handle::{SLOTS, Slot};
+use crate::{
+    handle::{SLOTS, Slot},
+    sums::Sums,
+};
 
 /// Where this kernel keeps the fields of its trace events; userspace sets it before loading.
 ///
@@ -151,8 +154,7 @@ pub static RINGS: ArrayOfMaps<RingBuf<RequestRecord, 4096>, { MAX_RINGS as usize
 /// to read this one: the kernel returns from that when no program uses the old one any more
 /// (`maybe_wait_bpf_programs`, kernel/bpf/syscall.c).
 #[btf_map]
-pub static FOLDS: ArrayOfMaps<HashMap<FoldKey, FoldValue, { FOLD_ENTRIES as usize }>, 1> =
-    ArrayOfMaps::new();
+pub static FOLDS: ArrayOfMaps<Sums, 1> = ArrayOfMaps::new();
 
 /// UTC minus `CLOCK_MONOTONIC`, ns. Userspace writes it through `mmap`, whenever it looks at its clocks.
 #[map]

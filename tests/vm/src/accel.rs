@@ -17,6 +17,8 @@ const OVERRIDE: &str = "TRACKIOPS_VM_ACCEL";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accel {
     Tcg,
+    /// Emulated one instruction after the other, each of which takes a nanosecond of the guest's time.
+    Counted,
     Kvm,
 }
 
@@ -24,15 +26,25 @@ impl Accel {
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcg => "tcg",
+            Self::Counted => "tcg that counts instructions",
             Self::Kvm => "kvm",
         }
     }
 
-    pub fn arguments(self) -> [&'static str; 4] {
+    pub fn arguments(self) -> &'static [&'static str] {
         match self {
             // Five-level paging makes every page walk of the emulator longer.
-            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"],
-            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
+            Self::Tcg => &["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"],
+            // Without sleep a guest with nothing to do is at its next timer at once.
+            Self::Counted => &[
+                "-accel",
+                "tcg,thread=single",
+                "-icount",
+                "shift=0,sleep=off",
+                "-cpu",
+                "max,la57=off",
+            ],
+            Self::Kvm => &["-accel", "kvm", "-cpu", "host"],
         }
     }
 

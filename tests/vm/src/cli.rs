@@ -99,6 +99,10 @@ pub struct Run {
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub cpus: u32,
 
+    /// Count instructions: one CPU, emulated, on which each takes 1 ns of the guest's time; idle time is skipped
+    #[arg(long, conflicts_with = "cpus")]
+    pub icount: bool,
+
     /// Memory in MiB
     #[arg(long, default_value_t = 2048, value_name = "MIB", value_parser = clap::value_parser!(u32).range(512..))]
     pub mem: u32,
@@ -146,6 +150,11 @@ impl Run {
 
     pub fn args(&self) -> &[String] {
         self.words.get(1..).unwrap_or_default()
+    }
+
+    /// Virtual CPUs.
+    pub fn cpus(&self) -> u32 {
+        if self.icount { 1 } else { self.cpus }
     }
 
     /// As the guest's set-up wants it.
@@ -209,6 +218,12 @@ mod tests {
     }
 
     #[test]
+    fn instructions_are_counted_on_one_cpu() {
+        assert_eq!(run("--icount s.sh").unwrap().cpus(), 1);
+        assert_eq!(run("--cpus 3 s.sh").unwrap().cpus(), 3);
+    }
+
+    #[test]
     fn bad_arguments_are_refused_with_status_2() {
         for words in [
             "--nfs 2 s.sh",
@@ -219,6 +234,7 @@ mod tests {
             "--timeout 0 s.sh",
             "--deb -oX=1 s.sh",
             "--no-nfs --nfs 3 s.sh",
+            "--icount --cpus 2 s.sh",
             "--out",
             "--bogus s.sh",
         ] {

@@ -101,7 +101,7 @@ impl Machine {
         ]
         .map(String::from)
         .into();
-        arguments.extend(self.accel.arguments().map(String::from));
+        arguments.extend(self.accel.arguments().iter().map(|a| String::from(*a)));
         for (option, value) in [
             ("-smp", self.cpus.to_string()),
             ("-m", self.memory_mib.to_string()),

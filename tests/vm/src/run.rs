@@ -129,7 +129,11 @@ pub fn run(run: &Run) -> Result<u8> {
     let began = Instant::now();
     let fetched = fetch(&run.guest)?;
     let binary = trackiops::binary(run.quiet)?;
-    let accel = Accel::choose(&fetched.cache, || fetched.kvm_works().unwrap_or(false))?;
+    let accel = if run.icount {
+        Accel::Counted
+    } else {
+        Accel::choose(&fetched.cache, || fetched.kvm_works().unwrap_or(false))?
+    };
     let payload = Payload {
         script: run.script(),
         args: run.args(),
@@ -139,7 +143,7 @@ pub fn run(run: &Run) -> Result<u8> {
         timeout_s: run.timeout,
         collect: run.out.is_some(),
     };
-    let machine = fetched.machine(accel, run.cpus, run.mem, &run.append)?;
+    let machine = fetched.machine(accel, run.cpus(), run.mem, &run.append)?;
     if !run.quiet {
         let what = if run.no_nfs {
             "no NFS".into()
@@ -149,7 +153,7 @@ pub fn run(run: &Run) -> Result<u8> {
         let (release, accel) = (&fetched.kernel.release, accel.name());
         host::say(format_args!(
             "booting {release}, {what}, {} CPUs, {accel}",
-            run.cpus
+            run.cpus()
         ));
     }
     let boot = || -> Result<Report> {

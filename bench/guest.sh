@@ -1,0 +1,2 @@
+# `cargo vm run` runs bash.
+exec python3 /work/overhead.py "$@"

@@ -1,0 +1,270 @@
+"""What tracing costs, in a guest that counts instructions: `overhead.py [--rounds N] [--idle SECONDS] CONTENDER...`.
+
+1 ns of the guest's time is 1 instruction (`cargo vm run --icount`). Prints a table in Markdown, and leaves it
+and every single figure in $OUT. bench/README.md says how the figures are made.
+"""
+
+import argparse
+import contextlib
+import glob
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+FILE = "/mnt/nfs/data"
+FILE_BYTES = 64 << 20
+FIO = [
+    "fio", "--name=read", f"--filename={FILE}", f"--size={FILE_BYTES}", "--rw=randread", "--bs=4k", "--direct=1",
+    "--ioengine=psync", "--norandommap", "--output-format=json", "--write_lat_log=read", "--log_avg_msec=20",
+]  # fmt: skip
+WARM_UP = ["--number_ios=1000"]
+WITHOUT_CONSUMER = ["--time_based", "--runtime=1"]
+# Whole seconds: there is work to do for consumers once a second.
+WITH_CONSUMER = ["--time_based", "--runtime=2"]
+CGROUP = "/sys/fs/cgroup/tracer"
+BPF_STATS = "/proc/sys/kernel/bpf_stats_enabled"
+START_LIMIT_S = 120
+STORE = "/tmp/store"
+READY = "/tmp/ready"
+
+
+class Tracer:
+    """A process that traces, in a cgroup of its own, which knows all the time that its threads take."""
+
+    def __init__(self, argv, is_ready, count_requests):
+        self.argv, self.is_ready, self.count_requests = argv, is_ready, count_requests
+
+    def start(self):
+        os.makedirs(CGROUP, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(READY)
+        self.output = tempfile.TemporaryFile("a+")
+        self.process = subprocess.Popen(
+            self.argv,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            preexec_fn=lambda: write(f"{CGROUP}/cgroup.procs", str(os.getpid())),
+        )
+        for _ in range(START_LIMIT_S * 10):
+            if self.is_ready(self):
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        raise RuntimeError(f"{self.argv[0]} does not get ready:\n{self.said()}")
+
+    def said(self):
+        self.output.seek(0)
+        return self.output.read()
+
+    def stop(self):
+        """Ends it and returns how many requests it says it has seen."""
+        self.process.send_signal(signal.SIGINT)
+        status = self.process.wait()
+        said = self.said()
+        if status != 0:
+            raise RuntimeError(f"{self.argv[0]} ended with status {status}:\n{said}")
+        return self.count_requests(said)
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    @contextlib.contextmanager
+    def consumer_stopped(self):
+        self.process.send_signal(signal.SIGSTOP)
+        yield
+        self.process.send_signal(signal.SIGCONT)
+
+    def cpu_ns(self):
+        """Instructions executed by its threads so far."""
+        return 1000 * int(re.search(r"usage_usec (\d+)", read(f"{CGROUP}/cpu.stat"))[1])
+
+    def bpf(self):
+        """Instructions executed by its BPF programs while statistics were enabled, and how often they ran."""
+        programs = {}
+        for path in glob.glob(f"/proc/{self.process.pid}/fdinfo/*"):
+            info = dict(re.findall(r"^(\w+):\s*(\d+)$", read(path), re.M))
+            if "run_time_ns" in info:
+                programs[info["prog_id"]] = (int(info["run_time_ns"]), int(info["run_cnt"]))
+        if not programs:
+            raise RuntimeError(f"{self.argv[0]} holds no BPF program")
+        return sum(time for time, _ in programs.values()), sum(runs for _, runs in programs.values())
+
+
+def trackiops(engine):
+    def seen(said):
+        found = re.search(r"(\d+) requests seen", said)
+        if not found:
+            raise RuntimeError(f"trackiops does not say what it has seen:\n{said}")
+        return int(found[1])
+
+    argv = ["trackiops", "record", "--store", STORE, "--engine", engine, "--ready-file", READY]
+    return Tracer(argv, lambda _: os.path.exists(READY), seen)
+
+
+def paper():
+    return Tracer(
+        ["/work/trackiops-bench-paper"],
+        lambda tracer: "attached" in tracer.said(),
+        lambda said: int(re.search(r"(\d+) requests seen", said)[1]),
+    )
+
+
+def bpftrace():
+    return Tracer(
+        ["bpftrace", "-B", "line", "/work/paper.bt"],
+        lambda tracer: re.search(r"^\[", tracer.said(), re.M),
+        lambda said: sum(map(int, re.findall(r"^@(?:read|write)_requests\[\d+\]: (\d+)", said, re.M))),
+    )
+
+
+CONTENDERS = {
+    "none": ("no tracer", lambda: None),
+    "direct": ("trackiops, direct engine", lambda: trackiops("direct")),
+    "tracepoint": ("trackiops, tracepoint engine", lambda: trackiops("tracepoint")),
+    "paper": ("the paper's design", paper),
+    "bpftrace": ("the paper's logic in bpftrace", bpftrace),
+}
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def fio(*length):
+    """Reads for some length. Returns the number of requests, and the mean latency of each 20 ms in ns."""
+    with tempfile.TemporaryDirectory() as directory:
+        done = subprocess.run(
+            [*FIO, *length], cwd=directory, check=True, stdout=subprocess.PIPE, text=True
+        )
+        windows = [int(line.split(",")[1]) for line in read(f"{directory}/read_lat.1.log").splitlines()]
+    return json.loads(done.stdout)["jobs"][0]["read"]["total_ios"], windows
+
+
+def measure(tracer):
+    """One round of a contender: what a request costs."""
+    if tracer is None:
+        fio(*WARM_UP)
+        return {"request": statistics.median(fio(*WITHOUT_CONSUMER)[1])}
+    try:
+        tracer.start()
+        warm_up, _ = fio(*WARM_UP)
+        with tracer.consumer_stopped():
+            alone, windows = fio(*WITHOUT_CONSUMER)
+        # What has piled up meanwhile is not to be counted in the next figures.
+        time.sleep(2)
+        write(BPF_STATS, "1")
+        time_before, runs_before = tracer.bpf()
+        cpu_before = tracer.cpu_ns()
+        requests, _ = fio(*WITH_CONSUMER)
+        consumer = tracer.cpu_ns() - cpu_before
+        bpf_time, runs = tracer.bpf()
+        write(BPF_STATS, "0")
+        seen = tracer.stop()
+    finally:
+        tracer.kill()
+    if seen != warm_up + alone + requests:
+        raise RuntimeError(f"{tracer.argv[0]} has seen {seen} requests of {warm_up + alone + requests}")
+    return {
+        "request": statistics.median(windows),
+        "bpf": (bpf_time - time_before) / requests,
+        "runs": (runs - runs_before) / requests,
+        "consumer": consumer / requests,
+    }
+
+
+def idle(tracer, seconds):
+    """Instructions per second that a tracer takes when nothing happens."""
+    try:
+        tracer.start()
+        time.sleep(5)
+        before = tracer.cpu_ns()
+        time.sleep(seconds)
+        return (tracer.cpu_ns() - before) / seconds
+    finally:
+        tracer.kill()
+
+
+def spread(values, form):
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{form(middle)} ({form(low)} .. {form(high)})"
+
+
+def count(value):
+    return f"{value:,.0f}"
+
+
+def percent(value):
+    return f"{100 * value:+.2f} %"
+
+
+def table(rounds):
+    """Medians of the rounds, lowest and highest."""
+    columns = [
+        "", "BPF instructions per request", "programs run per request", "consumer's instructions per request",
+        "whole request, consumer excluded", "added, consumer excluded", "added, consumer included",
+        "BPF instructions, paper's design = 1",
+    ]  # fmt: skip
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    bases = [figures["request"] for figures in rounds.get("none", [])]
+    paper = [figures["bpf"] for figures in rounds.get("paper", [])]
+    for name, of_contender in rounds.items():
+        def figure(key):
+            return [figures[key] for figures in of_contender]
+
+        cells = ["-"] * 7
+        cells[3] = spread(figure("request"), count)
+        if name != "none":
+            cells[0] = spread(figure("bpf"), count)
+            cells[1] = f"{statistics.median(figure('runs')):.2f}"
+            cells[2] = spread(figure("consumer"), count)
+            if bases:
+                pairs = list(zip(of_contender, bases))
+                cells[4] = spread([f["request"] / base - 1 for f, base in pairs], percent)
+                cells[5] = spread([(f["request"] + f["consumer"]) / base - 1 for f, base in pairs], percent)
+            if paper:
+                cells[6] = f"{statistics.median(figure('bpf')) / statistics.median(paper):.3f}"
+        lines.append("| " + " | ".join([CONTENDERS[name][0], *cells]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--idle", type=int, default=60)
+    parser.add_argument("contenders", nargs="+", choices=CONTENDERS)
+    arguments = parser.parse_args()
+
+    with open("/exp/data", "wb") as file:
+        file.write(os.urandom(FILE_BYTES))
+    rounds = {name: [] for name in arguments.contenders}
+    # Side by side, not one contender after the other: whatever drifts drifts for all. The first round warms up.
+    for number in range(arguments.rounds):
+        for name in arguments.contenders:
+            figures = measure(CONTENDERS[name][1]())
+            print(f"round {number} {name}: {figures}", file=sys.stderr)
+            if number > 0:
+                rounds[name].append(figures)
+    text = f"Linux {os.uname().release}, {os.uname().version}\n\n" + table(rounds)
+    if arguments.idle and "direct" in arguments.contenders:
+        rate = idle(trackiops("direct"), arguments.idle)
+        text += f"\nIdle, direct engine: {count(rate)} instructions per second, {rate / 1e7:.4f} % of a core of 10^9.\n"
+    write(os.environ["OUT"] + "/table.md", text)
+    write(os.environ["OUT"] + "/rounds.json", json.dumps(rounds, indent=1))
+
+
+main()

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# What tracing costs: counts instructions in guests, and prints a table for each kernel. See README.md beside it.
+#
+#   overhead.sh [KERNEL...]       6.12 and newest unless told otherwise
+#
+# CONTENDERS="none direct"        only these of none, direct, tracepoint, paper, bpftrace
+# ROUNDS=3                        repetitions, of which the first is discarded (6)
+# IDLE=0                          guest's seconds to look at an idle recorder (60); 0: do not
+# NFS=4.2                         NFS version of the mount (3)
+# TRACKIOPS_BIN=path              measure this binary instead of building the release
+# TRACKIOPS_WRITE_DOCS=1          rewrite docs/overhead.md
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+contenders=${CONTENDERS:-none direct tracepoint paper bpftrace}
+nfs=${NFS:-3}
+[ $# -gt 0 ] || set -- 6.12 newest
+TRACKIOPS_BIN=${TRACKIOPS_BIN:-$(scripts/release.sh)}
+export TRACKIOPS_BIN
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+
+# The program of the paper's design, linked statically like the release.
+build_paper() (
+    . scripts/target.sh
+    build_for "$(uname -m)"
+    cargo build --release --locked --package trackiops-bench-paper --target "$triple" >&2
+    target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+    echo "$target/$triple/release/trackiops-bench-paper"
+)
+
+guest=(--deb bpftrace)
+[[ $contenders == *bpftrace* ]] || guest=()
+add=(--add bench/overhead.py --add bench/paper.bt)
+if [[ $contenders == *paper* ]]; then
+    paper=$(build_paper)
+    add+=(--add "$paper")
+fi
+
+measure() {
+    local kernel=$1
+    # shellcheck disable=SC2086 # words
+    cargo vm run --icount --quiet --nfs "$nfs" --kernel "$kernel" "${guest[@]}" "${add[@]}" --timeout 7200 \
+        --out "$results/$kernel" bench/guest.sh --rounds "${ROUNDS:-6}" --idle "${IDLE:-60}" $contenders \
+        2> >(sed -u "s/^/$kernel: /" >&2) ||
+        { echo "bench: measuring on $kernel failed, as said above" >&2; return 1; }
+}
+
+for kernel; do cargo vm fetch --kernel "$kernel" "${guest[@]}"; done
+# Side by side: counts do not depend on what else the machine does.
+running=()
+for kernel; do
+    measure "$kernel" &
+    running+=($!)
+done
+for process in "${running[@]}"; do wait "$process"; done
+for kernel; do
+    cat "$results/$kernel/table.md"
+    echo
+done
