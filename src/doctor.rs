@@ -80,12 +80,21 @@ fn states(facts: &KernelFacts) -> [(&'static str, String); 6] {
 fn verdict(planned: &Result<Plan, Unsupported>) -> String {
     match planned {
         Ok(plan) => match &plan.programs {
-            Programs::Direct { offsets, tandem } => format!(
-                "possible: {}; {}",
+            Programs::Direct {
+                offsets,
+                tandem,
+                cast,
+            } => format!(
+                "possible: {}; {}; {}",
                 if *tandem {
                     "two programs per completed request, because tracepoints can be preempted here"
                 } else {
                     "one program per completed request"
+                },
+                if cast.is_some() {
+                    "reads by loads"
+                } else {
+                    "reads by helper calls: no `bpf_rdonly_cast` (Linux 6.2) in the BTF"
                 },
                 if offsets.cgroup == CgroupOffsets::default() {
                     "tells users, but not cgroups: the BTF does not lead to them"

@@ -2,7 +2,7 @@
 
 use trackiops_schemas::ring::{CgroupOffsets, cgroups};
 
-use crate::kernel::{Address, global};
+use crate::kernel::{Address, Memory, Window, global};
 
 /// In a page's `memcg_data`: it is a `struct obj_cgroup` that the page is charged to
 /// (`MEMCG_DATA_KMEM`, include/linux/memcontrol.h).
@@ -14,34 +14,46 @@ const BITS: u64 = 7;
 ///
 /// The page holds a reference to what it is charged to, and the request to the page.
 #[inline(always)]
-pub fn of_request(request: Address, offsets: &'static CgroupOffsets) -> Option<u64> {
+pub fn of_request<M: Memory>(request: Address<M>, offsets: &'static CgroupOffsets) -> Option<u64> {
     let way = global(&offsets.way);
     if way & cgroups::KNOWN == 0 {
         return None;
     }
-    let page = Address(request.field(&offsets.request_page)?);
-    let page = head(page, page.field(&offsets.page_head)?);
-    let owner: u64 = page.field(&offsets.page_owner)?;
-    let mut group = Address(owner & !BITS);
+    let owner = owner(
+        Address::<M>::new(request.field(&offsets.request_page)?),
+        offsets,
+    )?;
+    let mut group = Address::<M>::new(owner & !BITS);
     if way & cgroups::BY_OBJECT != 0 || owner & BY_OBJECT != 0 {
-        group = Address(group.field(&offsets.object_owner)?);
+        group = Address::new(group.field(&offsets.object_owner)?);
     }
-    let cgroup = Address(group.field(&offsets.owner_cgroup)?);
-    let node = Address(cgroup.field(&offsets.cgroup_node)?);
+    let cgroup = Address::<M>::new(group.field(&offsets.owner_cgroup)?);
+    let node = Address::<M>::new(cgroup.field(&offsets.cgroup_node)?);
     node.field(&offsets.node_id)
 }
 
-/// The page that speaks for all pages of its folio.
+/// The `memcg_data` that is a page's.
+#[inline(always)]
+fn owner<M: Memory>(page: Address<M>, offsets: &'static CgroupOffsets) -> Option<u64> {
+    let mut window = Window::<7>::EMPTY;
+    let view = window.fill(page, Some(&offsets.page_head))?;
+    match head(page, view.field(&offsets.page_head)?) {
+        Some(head) => head.field(&offsets.page_owner),
+        None => view.field(&offsets.page_owner),
+    }
+}
+
+/// The page that speaks for all pages of its folio, if it is another one.
 ///
 /// Bit 0 marks the others. They hold the head's address, or, on kernels that share the memory of
 /// equal page structures, a mask that leads to it (`_compound_head`, include/linux/page-flags.h).
 #[inline(always)]
-fn head(page: Address, info: u64) -> Address {
+fn head<M: Memory>(page: Address<M>, info: u64) -> Option<Address<M>> {
     if info & 1 == 0 {
-        page
+        None
     } else if info >> 32 == u64::from(u32::MAX) {
-        Address(page.0 & info)
+        Some(Address::new(page.0 & info))
     } else {
-        Address(info - 1)
+        Some(Address::new(info - 1))
     }
 }

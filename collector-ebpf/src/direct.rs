@@ -7,14 +7,14 @@ use crate::{
     cgroup,
     completion::Completion,
     handle,
-    kernel::{Address, Window, global, now_ns},
+    kernel::{Address, Memory, Window, global, now_ns},
     maps::{DIRECT, MARKS, TANDEM},
 };
 
 /// `nfs_readpage_done(task, hdr)` and `nfs_writeback_done(task, hdr)`.
 #[inline(always)]
-pub fn done(ctx: &RawTracePointContext, direction: u32) {
-    let request = Request::of(ctx);
+pub fn done<M: Memory>(ctx: &RawTracePointContext, direction: u32) {
+    let request = Request::<M>::of(ctx);
     // Without a mark the second program does the work.
     if global(&TANDEM) == 0 || request.leave_mark().is_some() {
         request.account(direction);
@@ -27,32 +27,32 @@ pub fn done(ctx: &RawTracePointContext, direction: u32) {
 /// program, and the kernel does not let a program interrupt itself. Both run on the thread that
 /// completes the request, and a thread completes one at a time: the first leaves its mark there.
 #[inline(always)]
-pub fn done_unless_marked(ctx: &RawTracePointContext, direction: u32) {
-    let request = Request::of(ctx);
+pub fn done_unless_marked<M: Memory>(ctx: &RawTracePointContext, direction: u32) {
+    let request = Request::<M>::of(ctx);
     if !request.is_marked() {
         request.account(direction);
     }
 }
 
 #[derive(Clone, Copy)]
-struct Request {
-    task: Address,
-    header: Address,
+struct Request<M> {
+    task: Address<M>,
+    header: Address<M>,
 }
 
-impl Request {
+impl<M: Memory> Request<M> {
     #[inline(always)]
     fn of(ctx: &RawTracePointContext) -> Self {
         Self {
-            task: Address(ctx.arg(0)),
-            header: Address(ctx.arg(1)),
+            task: Address::new(ctx.arg(0)),
+            header: Address::new(ctx.arg(1)),
         }
     }
 
     #[inline(always)]
     fn account(self, direction: u32) {
         if let Some(completion) = Completion::seen() {
-            completion.record(completed(self.task, self.header, &DIRECT, direction));
+            completion.record(completed(self, &DIRECT, direction));
         }
     }
 
@@ -86,9 +86,8 @@ impl Request {
 /// Each structure is read in one piece, in a function of its own: the pieces then share the little
 /// stack that there is.
 #[inline(always)]
-fn completed(
-    task: Address,
-    header: Address,
+fn completed<M: Memory>(
+    Request { task, header }: Request<M>,
     offsets: &'static DirectOffsets,
     direction: u32,
 ) -> Option<RequestRecord> {
@@ -144,30 +143,30 @@ struct Timing {
 }
 
 #[inline(always)]
-fn timing(task: Address, offsets: &'static DirectOffsets) -> Option<Timing> {
+fn timing<M: Memory>(task: Address<M>, offsets: &'static DirectOffsets) -> Option<Timing> {
     let mut window = Window::<4>::EMPTY;
-    let view = window.fill(task, global(&offsets.task_window))?;
+    let view = window.fill(task, Some(&offsets.task_window))?;
     Some(Timing {
         start_ns: view.field(&offsets.task_start)?,
         pid: view.field(&offsets.task_owner)?,
     })
 }
 
-struct Origin {
-    inode: Address,
+struct Origin<M> {
+    inode: Address<M>,
     status: i32,
     uid: u32,
     cgroup: u64,
 }
 
 #[inline(always)]
-fn origin(header: Address, offsets: &'static DirectOffsets) -> Option<Origin> {
+fn origin<M: Memory>(header: Address<M>, offsets: &'static DirectOffsets) -> Option<Origin<M>> {
     let mut window = Window::<5>::EMPTY;
-    let view = window.fill(header, 0)?;
-    let cred = Address(view.field(&offsets.header_cred)?);
-    let request = Address(view.field(&offsets.cgroup.header_request)?);
+    let view = window.fill(header, None)?;
+    let cred = Address::<M>::new(view.field(&offsets.header_cred)?);
+    let request = Address::<M>::new(view.field(&offsets.cgroup.header_request)?);
     Some(Origin {
-        inode: Address(view.field(&offsets.header_inode)?),
+        inode: Address::new(view.field(&offsets.header_inode)?),
         status: view.field(&offsets.header_status)?,
         // The opener's also when somebody else writes his data back.
         uid: cred.field(&offsets.cred_uid).unwrap_or(NO_USER),
@@ -175,18 +174,21 @@ fn origin(header: Address, offsets: &'static DirectOffsets) -> Option<Origin> {
     })
 }
 
-struct Arguments {
-    handle: Address,
+struct Arguments<M> {
+    handle: Address<M>,
     offset: u64,
     asked_bytes: u32,
 }
 
 #[inline(always)]
-fn arguments(header: Address, offsets: &'static DirectOffsets) -> Option<Arguments> {
+fn arguments<M: Memory>(
+    header: Address<M>,
+    offsets: &'static DirectOffsets,
+) -> Option<Arguments<M>> {
     let mut window = Window::<8>::EMPTY;
-    let view = window.fill(header, global(&offsets.arguments_window))?;
+    let view = window.fill(header, Some(&offsets.arguments_window))?;
     Some(Arguments {
-        handle: Address(view.field(&offsets.header_handle)?),
+        handle: Address::new(view.field(&offsets.header_handle)?),
         offset: view.field(&offsets.header_offset)?,
         asked_bytes: view.field(&offsets.header_asked)?,
     })
@@ -194,9 +196,9 @@ fn arguments(header: Address, offsets: &'static DirectOffsets) -> Option<Argumen
 
 /// Bytes transferred, and whether the file ends behind them.
 #[inline(always)]
-fn result(header: Address, offsets: &'static DirectOffsets) -> Option<(u32, bool)> {
+fn result<M: Memory>(header: Address<M>, offsets: &'static DirectOffsets) -> Option<(u32, bool)> {
     let mut window = Window::<3>::EMPTY;
-    let view = window.fill(header, global(&offsets.result_window))?;
+    let view = window.fill(header, Some(&offsets.result_window))?;
     Some((
         view.field(&offsets.header_done)?,
         view.field::<u8>(&offsets.header_eof)? != 0,
@@ -205,11 +207,14 @@ fn result(header: Address, offsets: &'static DirectOffsets) -> Option<(u32, bool
 
 /// Superblock and fileid.
 #[inline(always)]
-fn file(inode: Address, offsets: &'static DirectOffsets) -> Option<(Address, u64)> {
+fn file<M: Memory>(
+    inode: Address<M>,
+    offsets: &'static DirectOffsets,
+) -> Option<(Address<M>, u64)> {
     let mut window = Window::<4>::EMPTY;
-    let view = window.fill(inode, global(&offsets.inode_window))?;
+    let view = window.fill(inode, Some(&offsets.inode_window))?;
     Some((
-        Address(view.field(&offsets.inode_superblock)?),
+        Address::new(view.field(&offsets.inode_superblock)?),
         view.field(&offsets.inode_number)?,
     ))
 }

@@ -1,7 +1,9 @@
 //! The hash of a file handle, as the kernel's own tracepoints compute it.
 
+use core::array;
+
 use crate::{
-    kernel::{Address, Window},
+    kernel::{Address, Memory, Window},
     maps::HANDLES,
 };
 
@@ -32,10 +34,10 @@ pub struct Slot {
 ///
 /// A CRC costs more than all the rest of a record, so the last ones are remembered.
 #[inline(always)]
-pub fn hash(handle: Address) -> Option<u32> {
+pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
     let mut window = Window::<SHORT>::EMPTY;
-    let view = window.fill(handle, 0)?;
-    let words = view.words();
+    let view = window.fill(handle, None)?;
+    let words: [u64; SHORT] = array::from_fn(|i| view.word(i));
     let size = words[0] as u16;
     if usize::from(size) > SHORT * 8 - 2 {
         return long(handle, size);
@@ -64,7 +66,7 @@ pub fn hash(handle: Address) -> Option<u32> {
     if same && at_rest && version_after == version {
         return Some(crc);
     }
-    let crc = crc32(words, size);
+    let crc = crc32(&words, size);
     if at_rest {
         // SAFETY: as above.
         unsafe {
@@ -81,12 +83,14 @@ pub fn hash(handle: Address) -> Option<u32> {
 
 /// Of a handle that is longer than what is remembered: word by word, in a function of its own, for its stack.
 #[inline(never)]
-fn long(handle: Address, size: u16) -> Option<u32> {
+fn long<M: Memory>(handle: Address<M>, size: u16) -> Option<u32> {
     let mut crc = u32::MAX;
     let mut left = u32::from(size);
     for at in 0..LONG as u32 {
         let mut window = Window::<1>::EMPTY;
-        let word = window.fill(handle, at * 8)?.words()[0];
+        let word = window
+            .fill(Address::<M>::new(handle.0 + u64::from(at) * 8), None)?
+            .word(0);
         crc = if at == 0 {
             update(crc, word >> SIZE_BITS, 6, &mut left)
         } else {

@@ -1,8 +1,11 @@
 //! Reading what the kernel has, at offsets that only the running kernel knows.
 
-use core::{arch::asm, mem::MaybeUninit, ptr};
+use core::{arch::asm, marker::PhantomData, mem, mem::MaybeUninit, ptr};
 
-use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel, generated};
+use aya_ebpf::helpers::{bpf_ktime_get_ns, generated};
+use trackiops_schemas::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE};
+
+use crate::maps::DIRECT;
 
 /// Integers a field may be read as: any bytes are a value.
 pub trait Field: Copy {}
@@ -12,78 +15,203 @@ impl Field for u32 {}
 impl Field for i32 {}
 impl Field for u64 {}
 
-/// An address in the kernel. Reading at any of them fails instead of faulting.
-#[derive(Clone, Copy)]
-pub struct Address(pub u64);
+/// A way to read the kernel's memory. Neither faults, whatever the address.
+pub trait Memory: Copy {
+    /// Brings `WORDS * 8` bytes of an object into sight, from the offset on that the global `start` holds, if any.
+    ///
+    /// Fails only where the kernel is locked down against reading its memory, or the object is not
+    /// there. Behind a short object lies other memory of the kernel's.
+    fn view<'a, const WORDS: usize>(
+        object: Address<Self>,
+        start: Option<&u32>,
+        room: &'a mut Window<WORDS>,
+    ) -> Option<View<'a, Self, WORDS>>;
 
-impl Address {
-    fn plus(self, offset: usize) -> *const u8 {
-        ptr::with_exposed_provenance(self.0 as usize + offset)
+    /// The field at the offset, from the object's begin, that the global `offset` holds.
+    fn field<T: Field, const WORDS: usize>(view: &View<'_, Self, WORDS>, offset: &u32)
+    -> Option<T>;
+
+    /// The same, where nothing else of the object is read.
+    fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T>;
+}
+
+/// By a helper that copies: on every kernel, and at some 90 instructions a time.
+#[derive(Clone, Copy)]
+pub struct Probe;
+
+impl Probe {
+    #[inline(always)]
+    fn copy<T>(object: Address<Self>, offset: u32, to: &mut MaybeUninit<T>) -> Option<*const T> {
+        let from = object.0.wrapping_add(u64::from(offset)) as usize;
+        // SAFETY: writes no more than `to` has; reads at any address without faulting.
+        let failed = unsafe {
+            generated::bpf_probe_read_kernel(
+                to.as_mut_ptr().cast(),
+                size_of::<T>() as u32,
+                ptr::with_exposed_provenance(from),
+            )
+        };
+        (failed == 0).then_some(to.as_ptr())
+    }
+}
+
+impl Memory for Probe {
+    #[inline(always)]
+    fn view<'a, const WORDS: usize>(
+        object: Address<Self>,
+        start: Option<&u32>,
+        room: &'a mut Window<WORDS>,
+    ) -> Option<View<'a, Self, WORDS>> {
+        let start = start.map_or(0, global);
+        Some(View {
+            words: Self::copy(object, start, &mut room.0)?,
+            object,
+            start,
+            room: PhantomData,
+        })
+    }
+
+    /// A field outside of what was copied is read by itself. Once `.rodata` is frozen the verifier knows the offset
+    /// and removes the branch not taken.
+    #[inline(always)]
+    fn field<T: Field, const WORDS: usize>(
+        view: &View<'_, Self, WORDS>,
+        offset: &u32,
+    ) -> Option<T> {
+        let inside = (global(offset) as usize).wrapping_sub(view.start as usize);
+        if inside <= WORDS * 8 - size_of::<T>() && inside % align_of::<T>() == 0 {
+            // SAFETY: inside `words`, which the helper filled; aligned; any bytes are a `Field`.
+            return Some(unsafe { view.words.byte_add(inside).cast::<T>().read() });
+        }
+        Self::only_field(view.object, offset)
+    }
+
+    #[inline(always)]
+    fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
+        let mut room = MaybeUninit::uninit();
+        let field: *const T = Self::copy(object, global(offset), &mut room)?;
+        // SAFETY: the helper filled it; any bytes are a `Field`.
+        Some(unsafe { field.read() })
+    }
+}
+
+/// By plain loads from a pointer that the kernel's `bpf_rdonly_cast` (Linux 6.2) makes of the address. Where there is no
+/// memory they give 0. Userspace completes these programs: see [`CAST_CALL`].
+#[derive(Clone, Copy)]
+pub struct Cast;
+
+impl Cast {
+    /// The object as an array of words, as which the verifier lets programs load what they like.
+    #[inline(always)]
+    fn words<T>(object: Address<Self>) -> Option<*const T> {
+        if object.0 == 0 {
+            return None;
+        }
+        // SAFETY: userspace makes a call of that function of this call.
+        let cast: unsafe extern "C" fn(u64, u32) -> *const T =
+            unsafe { mem::transmute(CAST_CALL as usize) };
+        // SAFETY: takes any address; the kernel replaces the call by a move.
+        Some(unsafe { cast(object.0, CAST_TYPE) })
+    }
+
+    /// Loads from an offset in the instruction itself: the number of a word of [`DIRECT`], which userspace replaces.
+    #[inline(always)]
+    fn load<T: Field>(object: *const T, offset: &u32) -> T {
+        let bytes = ptr::from_ref(offset).addr() - ptr::from_ref(&DIRECT).addr();
+        let number = bytes / size_of::<u32>();
+        // SAFETY: the loads from such a pointer do not fault; any bytes are a `Field`. Volatile, so that they stay as
+        // they are.
+        unsafe {
+            object
+                .wrapping_byte_add(CAST_OFFSETS as usize + number * 8)
+                .read_volatile()
+        }
+    }
+}
+
+impl Memory for Cast {
+    #[inline(always)]
+    fn view<'a, const WORDS: usize>(
+        object: Address<Self>,
+        _: Option<&u32>,
+        _: &'a mut Window<WORDS>,
+    ) -> Option<View<'a, Self, WORDS>> {
+        Some(View {
+            words: Self::words(object)?,
+            object,
+            start: 0,
+            room: PhantomData,
+        })
+    }
+
+    #[inline(always)]
+    fn field<T: Field, const WORDS: usize>(
+        view: &View<'_, Self, WORDS>,
+        offset: &u32,
+    ) -> Option<T> {
+        Some(Self::load(view.words.cast(), offset))
+    }
+
+    #[inline(always)]
+    fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
+        Some(Self::load(Self::words(object)?, offset))
+    }
+}
+
+/// An address in the kernel.
+#[derive(Clone, Copy)]
+pub struct Address<M>(pub u64, PhantomData<M>);
+
+impl<M: Memory> Address<M> {
+    pub const fn new(address: u64) -> Self {
+        Self(address, PhantomData)
     }
 
     /// The field at the offset that the global `offset` holds.
     #[inline(always)]
     pub fn field<T: Field>(self, offset: &u32) -> Option<T> {
-        // SAFETY: the helper reads at any address without faulting.
-        unsafe { bpf_probe_read_kernel(self.plus(global(offset) as usize).cast::<T>()) }.ok()
+        M::only_field(self, offset)
     }
 }
 
-/// Room for `WORDS * 8` bytes of a kernel object.
+/// Room for `WORDS * 8` bytes of a kernel object, where they have to be copied: in one piece, which costs less than a
+/// copy of each field.
 pub struct Window<const WORDS: usize>(MaybeUninit<[u64; WORDS]>);
 
 impl<const WORDS: usize> Window<WORDS> {
     pub const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// Copies that part of the object at `base` that begins at the offset in the global `start`, in
-    /// one piece, which costs less than a probe read per field.
-    ///
-    /// Fails only where the kernel is locked down against reading its memory, or the object is not
-    /// there. Behind a short object lies other memory of the kernel's.
+    /// See [`Memory::view`].
     #[inline(always)]
-    pub fn fill<'a>(&'a mut self, base: Address, start: u32) -> Option<View<'a, WORDS>> {
-        // SAFETY: writes no more than `self`; reads at any address without faulting.
-        let failed = unsafe {
-            generated::bpf_probe_read_kernel(
-                self.0.as_mut_ptr().cast(),
-                size_of_val(&self.0) as u32,
-                base.plus(start as usize).cast(),
-            )
-        };
-        (failed == 0).then_some(View {
-            base,
-            start,
-            words: &self.0,
-        })
+    pub fn fill<M: Memory>(
+        &mut self,
+        object: Address<M>,
+        start: Option<&u32>,
+    ) -> Option<View<'_, M, WORDS>> {
+        M::view(object, start, self)
     }
 }
 
-/// A kernel object of which a part has been copied.
-pub struct View<'a, const WORDS: usize> {
-    base: Address,
+/// A kernel object of which a part is in sight.
+pub struct View<'a, M, const WORDS: usize> {
+    object: Address<M>,
     start: u32,
-    words: &'a MaybeUninit<[u64; WORDS]>,
+    words: *const [u64; WORDS],
+    room: PhantomData<&'a ()>,
 }
 
-impl<const WORDS: usize> View<'_, WORDS> {
-    /// The field at the offset, from the object's begin, that the global `offset` holds.
-    ///
-    /// Once `.rodata` is frozen the verifier knows the offset and removes the branch not taken.
+impl<M: Memory, const WORDS: usize> View<'_, M, WORDS> {
+    /// See [`Memory::field`].
     #[inline(always)]
     pub fn field<T: Field>(&self, offset: &u32) -> Option<T> {
-        let inside = (global(offset) as usize).wrapping_sub(self.start as usize);
-        if inside <= WORDS * 8 - size_of::<T>() && inside % align_of::<T>() == 0 {
-            // SAFETY: inside `words`, which the helper filled; aligned; any bytes are a `Field`.
-            return Some(unsafe { self.words.as_ptr().byte_add(inside).cast::<T>().read() });
-        }
-        self.base.field(offset)
+        M::field(self, offset)
     }
 
-    /// What was copied.
+    /// One of the words in sight.
     #[inline(always)]
-    pub fn words(&self) -> &[u64; WORDS] {
-        // SAFETY: the helper filled all of it.
-        unsafe { self.words.assume_init_ref() }
+    pub fn word(&self, index: usize) -> u64 {
+        // SAFETY: `index` is checked, and so many words can be read. Volatile: see `Cast::load`.
+        unsafe { (&raw const (*self.words)[index]).read_volatile() }
     }
 }
 

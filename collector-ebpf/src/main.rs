@@ -32,7 +32,12 @@ mod programs {
     };
     use trackiops_schemas::ring::flags;
 
-    use crate::{direct, maps::OFFSETS, tracepoint};
+    use crate::{
+        direct,
+        kernel::{Cast, Probe},
+        maps::OFFSETS,
+        tracepoint,
+    };
 
     /// The direction of a READ, in the bits of a record's flags.
     const READ: u32 = 0;
@@ -68,23 +73,43 @@ mod programs {
     }
 
     #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
-    pub fn direct_read_done(ctx: RawTracePointContext) {
-        direct::done(&ctx, READ);
+    pub fn direct_read_done_by_probe(ctx: RawTracePointContext) {
+        direct::done::<Probe>(&ctx, READ);
     }
 
     #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
-    pub fn direct_write_done(ctx: RawTracePointContext) {
-        direct::done(&ctx, flags::WRITE);
+    pub fn direct_write_done_by_probe(ctx: RawTracePointContext) {
+        direct::done::<Probe>(&ctx, flags::WRITE);
     }
 
     #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
-    pub fn tandem_read_done(ctx: RawTracePointContext) {
-        direct::done_unless_marked(&ctx, READ);
+    pub fn tandem_read_done_by_probe(ctx: RawTracePointContext) {
+        direct::done_unless_marked::<Probe>(&ctx, READ);
     }
 
     #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
-    pub fn tandem_write_done(ctx: RawTracePointContext) {
-        direct::done_unless_marked(&ctx, flags::WRITE);
+    pub fn tandem_write_done_by_probe(ctx: RawTracePointContext) {
+        direct::done_unless_marked::<Probe>(&ctx, flags::WRITE);
+    }
+
+    #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
+    pub fn direct_read_done_by_cast(ctx: RawTracePointContext) {
+        direct::done::<Cast>(&ctx, READ);
+    }
+
+    #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
+    pub fn direct_write_done_by_cast(ctx: RawTracePointContext) {
+        direct::done::<Cast>(&ctx, flags::WRITE);
+    }
+
+    #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
+    pub fn tandem_read_done_by_cast(ctx: RawTracePointContext) {
+        direct::done_unless_marked::<Cast>(&ctx, READ);
+    }
+
+    #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
+    pub fn tandem_write_done_by_cast(ctx: RawTracePointContext) {
+        direct::done_unless_marked::<Cast>(&ctx, flags::WRITE);
     }
 }
 

@@ -12,7 +12,7 @@ use trackiops_schemas::ring::{
 
 use crate::{
     completion::Completion,
-    kernel::{Address, View, Window, now_ns},
+    kernel::{Address, Probe, View, Window, now_ns},
     maps::{Initiated, LATER, LINK_END, LINK_INIT, NO_TASK, SHARED, TaskKey, WAITING, Waiting},
 };
 
@@ -261,8 +261,8 @@ fn take(key: TaskKey, file: &File, next_start_ns: u64) -> Option<Waiting> {
 fn fill<'a, const WORDS: usize>(
     head: &'a mut Window<WORDS>,
     ctx: &TracePointContext,
-) -> Option<View<'a, WORDS>> {
-    head.fill(Address(ctx.as_ptr().expose_provenance() as u64), 0)
+) -> Option<View<'a, Probe, WORDS>> {
+    head.fill(Address::new(ctx.as_ptr().expose_provenance() as u64), None)
 }
 
 #[inline(always)]

@@ -22,6 +22,16 @@ pub struct Member {
 /// The members that were found.
 pub type Members = BTreeMap<Name, Member>;
 
+/// What it takes to make a pointer, which programs may load from, of any address: numbers of types in the kernel's BTF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cast {
+    /// The function `bpf_rdonly_cast` (Linux 6.2).
+    pub function: u32,
+    /// `struct linux_mib`, whatever it is for: one long array of words, so that the verifier lets programs load
+    /// what they like.
+    pub words: u32,
+}
+
 /// Modules whose types are looked at after those of the kernel proper.
 const MODULES: [&str; 2] = ["sunrpc", "nfs"];
 
@@ -41,8 +51,8 @@ pub enum BtfError {
     },
 }
 
-/// Looks for `names` in the BTF of the kernel and its modules below `root`.
-pub fn of_kernel(root: &Path, names: &[Name]) -> Result<Members, BtfError> {
+/// Looks for `names` in the BTF of the kernel and its modules below `root`, and for [`Cast`].
+pub fn of_kernel(root: &Path, names: &[Name]) -> Result<(Members, Option<Cast>), BtfError> {
     let directory = root.join("sys/kernel/btf");
     let vmlinux = read(&directory.join("vmlinux"))?;
     let mut members = find(&vmlinux, names);
@@ -60,7 +70,18 @@ pub fn of_kernel(root: &Path, names: &[Name]) -> Result<Members, BtfError> {
             members.entry(name).or_insert(member);
         }
     }
-    Ok(members)
+    Ok((members, cast(&vmlinux)))
+}
+
+fn cast(vmlinux: &Btf) -> Option<Cast> {
+    let number = |name, wanted: fn(&Type) -> bool| {
+        let mut found = vmlinux.resolve_ids_by_name(name).ok()?.into_iter();
+        found.find(|id| vmlinux.resolve_type_by_id(*id).is_ok_and(|of| wanted(&of)))
+    };
+    Some(Cast {
+        function: number("bpf_rdonly_cast", |of| matches!(of, Type::Func(_)))?,
+        words: number("linux_mib", |of| matches!(of, Type::Struct(_)))?,
+    })
 }
 
 /// Looks for `names` in a file of BTF.

@@ -10,11 +10,12 @@ use aya::maps::{ArrayOfMaps, Map, MapError, MapFd};
 use aya::programs::{ProgramError, ProgramFd, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::ring::{
-    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DirectOffsets, DoneOffsets,
-    FOLDS_MAP, InitiateOffsets, OFFSETS_GLOBAL, RINGS_GLOBAL, RINGS_MAP, TANDEM_GLOBAL,
-    TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
+    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, DirectOffsets,
+    DoneOffsets, FOLDS_MAP, InitiateOffsets, OFFSETS_GLOBAL, RINGS_GLOBAL, RINGS_MAP,
+    TANDEM_GLOBAL, TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
 };
 
+use crate::cast;
 use crate::clock::Sample;
 use crate::facts::TRACEPOINTS;
 use crate::folds::Folds;
@@ -23,18 +24,41 @@ use crate::rings::{RingSizes, Rings};
 use crate::shared::{SharedBooks, SharedClock};
 
 /// The kernel side, as `make ebpf` built it.
-static OBJECT: &[u8] = include_bytes_aligned!("../../collector-ebpf/trackiops.bpf.o");
+pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../collector-ebpf/trackiops.bpf.o");
 
-/// The direct engine's programs and their tracepoints.
-const DIRECT_PROGRAMS: [(&str, &str); 2] = [
-    ("direct_read_done", "nfs_readpage_done"),
-    ("direct_write_done", "nfs_writeback_done"),
+/// A program of the direct engine, in both forms.
+struct Raw {
+    event: &'static str,
+    by_probe: &'static str,
+    by_cast: &'static str,
+}
+
+/// The direct engine's programs.
+const DIRECT_PROGRAMS: [Raw; 2] = [
+    Raw {
+        event: "nfs_readpage_done",
+        by_probe: "direct_read_done_by_probe",
+        by_cast: "direct_read_done_by_cast",
+    },
+    Raw {
+        event: "nfs_writeback_done",
+        by_probe: "direct_write_done_by_probe",
+        by_cast: "direct_write_done_by_cast",
+    },
 ];
 
 /// The programs that watch them.
-const TANDEM_PROGRAMS: [(&str, &str); 2] = [
-    ("tandem_read_done", "nfs_readpage_done"),
-    ("tandem_write_done", "nfs_writeback_done"),
+const TANDEM_PROGRAMS: [Raw; 2] = [
+    Raw {
+        event: "nfs_readpage_done",
+        by_probe: "tandem_read_done_by_probe",
+        by_cast: "tandem_read_done_by_cast",
+    },
+    Raw {
+        event: "nfs_writeback_done",
+        by_probe: "tandem_write_done_by_probe",
+        by_cast: "tandem_write_done_by_cast",
+    },
 ];
 
 /// Why the kernel side could not be started.
@@ -122,10 +146,16 @@ impl Engine {
         let wakeup_bytes = u64::from(sizes.bytes / 4);
         let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
         let mut loader = EbpfLoader::new();
+        let mut complete = None;
         let (tracepoint, direct);
         match &plan.programs {
-            Programs::Direct { offsets, tandem } => {
+            Programs::Direct {
+                offsets,
+                tandem,
+                cast,
+            } => {
                 direct = direct_words(offsets);
+                complete = cast.and_then(|cast| cast::complete(OBJECT, cast, &direct));
                 loader.override_global(DIRECT_GLOBAL, direct.as_slice(), true);
                 loader.override_global(TANDEM_GLOBAL, if *tandem { &1_u32 } else { &0_u32 }, true);
                 // The other engine's maps are in the object, too.
@@ -142,7 +172,7 @@ impl Engine {
             .override_global(WAKEUP_BYTES_GLOBAL, &wakeup_bytes, true)
             .override_global(RINGS_GLOBAL, &sizes.count, true)
             .override_global(WINDOW_NS_GLOBAL, &window_ns, true)
-            .load(OBJECT)?;
+            .load(complete.as_deref().unwrap_or(OBJECT))?;
         // The loader knows maps by their descriptors: none may be closed before the programs are loaded.
         let map = programs
             .map_mut(RINGS_MAP)
@@ -164,16 +194,7 @@ impl Engine {
         let mut counted = Vec::new();
         match &plan.programs {
             Programs::Direct { tandem, .. } => {
-                for (program, event) in DIRECT_PROGRAMS {
-                    counted.push(attach_raw(&mut programs, program, event)?);
-                }
-                // After the others: programs of a tracepoint run in the order in which they came.
-                if *tandem {
-                    counted.clear();
-                    for (program, event) in TANDEM_PROGRAMS {
-                        counted.push(attach_raw(&mut programs, program, event)?);
-                    }
-                }
+                counted = attach_direct(&mut programs, *tandem, complete.is_some())?;
             }
             // In the order in which a request meets them: one that starts while they are being
             // attached is linked or is counted without a latency, but never linked to the wrong start.
@@ -254,20 +275,67 @@ fn attach(programs: &mut Ebpf, category: &str, event: &'static str) -> Result<()
     Ok(())
 }
 
+/// Returns the programs that see a request last.
+fn attach_direct(
+    programs: &mut Ebpf,
+    tandem: bool,
+    cast: bool,
+) -> Result<Vec<ProgramFd>, EngineError> {
+    // The watching ones after the others: programs of a tracepoint run in the order in which they came.
+    let watching = TANDEM_PROGRAMS.iter().filter(|_| tandem);
+    let used: Vec<&Raw> = DIRECT_PROGRAMS.iter().chain(watching).collect();
+    // A kernel that has the function may still refuse the call, without its JIT for example.
+    let by_cast = cast
+        && used
+            .iter()
+            .all(|raw| load_raw(programs, raw.by_cast, raw.event).is_ok());
+    let mut attached = Vec::new();
+    for raw in used {
+        let name = if by_cast {
+            raw.by_cast
+        } else {
+            load_raw(programs, raw.by_probe, raw.event)?;
+            raw.by_probe
+        };
+        attached.push(attach_raw(programs, name, raw.event)?);
+    }
+    Ok(attached.split_off(attached.len() - DIRECT_PROGRAMS.len()))
+}
+
+fn load_raw(
+    programs: &mut Ebpf,
+    name: &'static str,
+    event: &'static str,
+) -> Result<(), EngineError> {
+    let program = raw_program(programs, name, event)?;
+    program
+        .load()
+        .map_err(|source| EngineError::Attach { event, source })
+}
+
 fn attach_raw(
     programs: &mut Ebpf,
-    program: &'static str,
+    name: &'static str,
     event: &'static str,
 ) -> Result<ProgramFd, EngineError> {
     let attach_error = |source| EngineError::Attach { event, source };
-    let program = programs
-        .program_mut(program)
-        .ok_or(EngineError::Object(program))?;
-    let program: &mut RawTracePoint = program.try_into().map_err(attach_error)?;
-    program.load().map_err(attach_error)?;
+    let program = raw_program(programs, name, event)?;
     program.attach(event).map_err(attach_error)?;
     let fd = program.fd().map_err(attach_error)?;
     fd.try_clone().map_err(EngineError::Missed)
+}
+
+fn raw_program<'p>(
+    programs: &'p mut Ebpf,
+    name: &'static str,
+    event: &'static str,
+) -> Result<&'p mut RawTracePoint, EngineError> {
+    let program = programs
+        .program_mut(name)
+        .ok_or(EngineError::Object(name))?;
+    program
+        .try_into()
+        .map_err(|source| EngineError::Attach { event, source })
 }
 
 /// In what the kernel says of a program.
@@ -279,7 +347,7 @@ fn recursion_misses(fdinfo: &str) -> u64 {
 }
 
 /// The offsets as the words of which their `repr(C)` consists.
-fn direct_words(offsets: &DirectOffsets) -> [u32; 27] {
+fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
     let DirectOffsets {
         task_window,
         task_start,

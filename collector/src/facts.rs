@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use aya::maps::MapType;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::btf::{self, BtfError, Members, Name};
+use crate::btf::{self, BtfError, Cast, Members, Name};
 
 /// The tracepoints that the tracepoint engine attaches to: category and event.
 pub const TRACEPOINTS: [(&str, &str); 6] = [
@@ -95,6 +95,8 @@ pub struct KernelFacts {
     pub formats: BTreeMap<String, Vec<u8>>,
     /// Those [`MEMBERS`] that the kernel's BTF describes.
     pub members: Result<Members, BtfError>,
+    /// How programs may load from the kernel's memory, if they may.
+    pub cast: Option<Cast>,
 }
 
 impl KernelFacts {
@@ -115,6 +117,7 @@ impl KernelFacts {
         let members = btf::of_file(file, &MEMBERS)?;
         Ok(Self {
             members: Ok(members),
+            cast: None,
             ..self
         })
     }
@@ -127,6 +130,10 @@ impl KernelFacts {
             Tracefs::At(path) => read_formats(path),
             _ => BTreeMap::new(),
         };
+        let (members, cast) = match btf::of_kernel(root, &MEMBERS) {
+            Ok((members, cast)) => (Ok(members), cast),
+            Err(why) => (Err(why), None),
+        };
         Self {
             release: read_release(root),
             may_use_bpf: true,
@@ -135,7 +142,8 @@ impl KernelFacts {
             lockdown: read_lockdown(root),
             nfs_client: knows_file_system(root, "nfs"),
             formats,
-            members: btf::of_kernel(root, &MEMBERS),
+            members,
+            cast,
         }
     }
 

@@ -3,6 +3,7 @@
 //! It does not know what is on disk: [`Recorder::run`] hands closed windows to a sink.
 
 mod btf;
+mod cast;
 mod clock;
 mod engine;
 mod facts;
@@ -20,7 +21,7 @@ mod sequential;
 mod shared;
 mod tenants;
 
-pub use btf::{BtfError, Member, Members};
+pub use btf::{BtfError, Cast, Member, Members};
 pub use engine::EngineError;
 pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use plan::{Choice, Plan, Programs, Unsupported, plan};

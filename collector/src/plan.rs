@@ -8,7 +8,7 @@ use trackiops_schemas::ring::{
     cgroups,
 };
 
-use crate::btf::{BtfError, Members};
+use crate::btf::{BtfError, Cast, Members};
 use crate::facts::{KernelFacts, Lockdown, TRACEPOINTS, Tracefs};
 use crate::format::Format;
 
@@ -33,6 +33,8 @@ pub enum Programs {
         offsets: DirectOffsets,
         /// Whether a second program makes up for runs of the first that the kernel skips.
         tandem: bool,
+        /// How programs load from the kernel's memory; without it they call a helper for each read.
+        cast: Option<Cast>,
     },
     /// The tracepoint engine.
     Tracepoint(TracepointOffsets),
@@ -213,6 +215,7 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
     Ok(Programs::Direct {
         offsets,
         tandem: tracepoints_may_be_preempted(&facts.release),
+        cast: facts.cast,
     })
 }
 

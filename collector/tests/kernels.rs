@@ -9,7 +9,8 @@ use std::path::Path;
 use common::kernels;
 use trackiops_collector::{Choice, KernelFacts, Programs, plan};
 use trackiops_schemas::ring::{
-    DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+    CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+    cgroups,
 };
 
 /// Names and sizes in bytes.
@@ -112,6 +113,14 @@ fn each_kernel_can_be_read_directly() {
             "newest" => (200, 156, 624, 784),
             _ => panic!("write down here where the members of {kernel} stand"),
         };
+        // Whether every page is charged through an object; `cgroup.kn` and `kernfs_node.id`.
+        let cgroup = match kernel {
+            // Has no BTF of its modules, and so no `nfs_page`.
+            "5.10" => None,
+            "6.1" => Some((0, 248, 104)),
+            "6.12" => Some((0, 256, 96)),
+            _ => Some((cgroups::BY_OBJECT, 296, 96)),
+        };
         DirectOffsets {
             task_window: start,
             task_start: start,
@@ -129,6 +138,21 @@ fn each_kernel_can_be_read_directly() {
             inode_superblock: 40,
             inode_number: 64,
             superblock_dev: 16,
+            header_cred: 8,
+            cred_uid: 32,
+            cgroup: cgroup.map_or_else(CgroupOffsets::default, |(way, cgroup_node, node_id)| {
+                CgroupOffsets {
+                    way: cgroups::KNOWN | way,
+                    header_request: 32,
+                    request_page: 16,
+                    page_head: 8,
+                    page_owner: 56,
+                    object_owner: 16,
+                    owner_cgroup: 0,
+                    cgroup_node,
+                    node_id,
+                }
+            }),
         }
     };
     for (kernel, root) in kernels() {
@@ -138,7 +162,11 @@ fn each_kernel_can_be_read_directly() {
             let (offsets, tandem) = (expected(&kernel), kernel == "newest");
             assert_eq!(
                 plan.programs,
-                Programs::Direct { offsets, tandem },
+                Programs::Direct {
+                    offsets,
+                    tandem,
+                    cast: None
+                },
                 "{kernel}"
             );
             assert_eq!(plan.fallback, None, "{kernel}");

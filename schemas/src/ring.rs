@@ -436,7 +436,19 @@ pub mod cgroups {
     pub const BY_OBJECT: u32 = 1 << 1;
 }
 
-const _: () = assert!(size_of::<DirectOffsets>() == 4 * (18 + 9));
+const _: () = assert!(size_of::<DirectOffsets>() == 4 * DIRECT_WORDS);
+
+/// Words of which [`DirectOffsets`] consists.
+pub const DIRECT_WORDS: usize = 18 + 9;
+
+/// Stands in programs that load from the kernel's memory for its function `bpf_rdonly_cast`, in a call of a helper of
+/// this number, which there is not. Each kernel numbers the function otherwise, so userspace puts the call there.
+pub const CAST_CALL: u32 = 0x6361_7374;
+/// Stands there for the number of the type that the function is to make of an address.
+pub const CAST_TYPE: u32 = 0x7479_7065;
+/// A load in such a program from `CAST_OFFSETS + 8 * n` stands for one from the offset that is word `n` of
+/// [`DirectOffsets`].
+pub const CAST_OFFSETS: i16 = 0x7e00;
 
 /// Counters of the CPUs that share a slot. `seen` is counted before, the others after the record has
 /// met its fate, so that `recorded + folded + lost <= seen` whenever they are read in that order.

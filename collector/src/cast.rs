@@ -1,0 +1,110 @@
+//! Completes the programs that load from the kernel's memory: puts into their instructions what only the running
+//! kernel knows. The loader knows neither calls of kernel functions nor loads from unknown offsets.
+
+use object::{Object as _, ObjectSection as _, SectionKind};
+use trackiops_schemas::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE, DIRECT_WORDS};
+
+use crate::btf::Cast;
+
+/// Bytes of an instruction: its code, the registers, an offset of 2, and an operand of 4.
+const INSTRUCTION: usize = 8;
+/// `BPF_JMP | BPF_CALL`.
+const CALL: u8 = 0x85;
+/// Registers of the call of a kernel function, by its number in BTF: `BPF_PSEUDO_KFUNC_CALL` as the source.
+const KERNEL_FUNCTION: u8 = if cfg!(target_endian = "little") {
+    0x20
+} else {
+    0x02
+};
+/// `BPF_ALU | BPF_MOV | BPF_K` and `BPF_ALU64 | BPF_MOV | BPF_K`.
+const MOVES: [u8; 2] = [0xb4, 0xb7];
+/// `BPF_LDX | BPF_MEM` of 4, 2, 1 and 8 bytes.
+const LOADS: [u8; 4] = [0x61, 0x69, 0x71, 0x79];
+
+/// The object with these programs complete; `None` if the offsets are too large for an instruction.
+pub fn complete(object: &[u8], cast: Cast, offsets: &[u32; DIRECT_WORDS]) -> Option<Vec<u8>> {
+    let file = object::File::parse(object).ok()?;
+    let mut bytes = object.to_vec();
+    for section in file.sections().filter(|s| s.kind() == SectionKind::Text) {
+        let (start, length) = section.file_range()?;
+        let start = usize::try_from(start).ok()?;
+        let end = start.checked_add(usize::try_from(length).ok()?)?;
+        let (instructions, _) = bytes.get_mut(start..end)?.as_chunks_mut();
+        for instruction in instructions {
+            complete_one(instruction, cast, offsets)?;
+        }
+    }
+    Some(bytes)
+}
+
+fn complete_one(
+    instruction: &mut [u8; INSTRUCTION],
+    cast: Cast,
+    offsets: &[u32; DIRECT_WORDS],
+) -> Option<()> {
+    let [code, registers, o0, o1, i0, i1, i2, i3] = *instruction;
+    let (mut registers, mut offset) = (registers, i16::from_ne_bytes([o0, o1]));
+    let mut operand = u32::from_ne_bytes([i0, i1, i2, i3]);
+    if code == CALL && operand == CAST_CALL {
+        (registers, operand) = (KERNEL_FUNCTION, cast.function);
+    } else if MOVES.contains(&code) && operand == CAST_TYPE {
+        operand = cast.words;
+    } else if LOADS.contains(&code) && offset >= CAST_OFFSETS {
+        let number = usize::try_from((offset - CAST_OFFSETS) / 8).ok()?;
+        offset = i16::try_from(*offsets.get(number)?).ok()?;
+    }
+    let ([o0, o1], [i0, i1, i2, i3]) = (offset.to_ne_bytes(), operand.to_ne_bytes());
+    *instruction = [code, registers, o0, o1, i0, i1, i2, i3];
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::OBJECT;
+
+    const CAST: Cast = Cast {
+        function: 0x0123_4567,
+        words: 0x0765_4321,
+    };
+
+    /// How often these bytes stand in the object.
+    fn count(object: &[u8], bytes: &[u8]) -> usize {
+        object.windows(bytes.len()).filter(|w| *w == bytes).count()
+    }
+
+    fn call(registers: u8, function: u32) -> Vec<u8> {
+        [&[CALL, registers, 0, 0][..], &function.to_ne_bytes()].concat()
+    }
+
+    #[test]
+    fn every_stand_in_of_the_object_is_replaced() {
+        let mut offsets = [0; DIRECT_WORDS];
+        offsets.iter_mut().zip(0x100..).for_each(|(o, n)| *o = n);
+        let complete = complete(OBJECT, CAST, &offsets).unwrap();
+        assert_eq!(complete.len(), OBJECT.len());
+        let calls = count(OBJECT, &call(0, CAST_CALL));
+        assert!(calls > 0);
+        assert_eq!(
+            count(&complete, &call(KERNEL_FUNCTION, CAST.function)),
+            calls
+        );
+        let types = count(OBJECT, &CAST_TYPE.to_ne_bytes());
+        assert!(types > 0);
+        assert_eq!(count(&complete, &CAST.words.to_ne_bytes()), types);
+        let stand_in = |object: &[u8]| {
+            let instructions = object.as_chunks::<INSTRUCTION>().0.iter();
+            instructions
+                .filter(|i| LOADS.contains(&i[0]) && i[3] == CAST_OFFSETS.to_be_bytes()[0])
+                .count()
+        };
+        assert!(stand_in(OBJECT) > 0);
+        assert_eq!(stand_in(&complete), 0);
+    }
+
+    #[test]
+    fn an_offset_that_fits_no_instruction_is_refused() {
+        let offsets = [1 << 15; DIRECT_WORDS];
+        assert_eq!(complete(OBJECT, CAST, &offsets), None);
+    }
+}
