@@ -3,7 +3,7 @@
 use core::array;
 
 use crate::{
-    kernel::{Address, Memory, Window},
+    kernel::{Address, Memory, View, Window},
     maps::HANDLES,
 };
 
@@ -19,8 +19,7 @@ pub const SLOTS: usize = 128;
 
 /// A handle and its hash.
 ///
-/// Read only by comparing all of it: bytes behind a shorter handle are garbage that merely makes
-/// the comparison fail more often.
+/// Bytes behind a shorter handle are garbage; those in its last word make the comparison fail more often than need be.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Slot {
@@ -37,8 +36,8 @@ pub struct Slot {
 pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
     let mut window = Window::<SHORT>::EMPTY;
     let view = window.fill(handle, None)?;
-    let words: [u64; SHORT] = array::from_fn(|i| view.word(i));
-    let size = words[0] as u16;
+    let first = view.word(0);
+    let size = first as u16;
     if usize::from(size) > SHORT * 8 - 2 {
         return long(handle, size);
     }
@@ -47,29 +46,48 @@ pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
     let slots = HANDLES.get_ptr_mut(0)?;
     // SAFETY: an element of this CPU's slots, which exist for as long as the program runs.
     let slot = unsafe { &raw mut (*slots)[index] };
-    // SAFETY: as above. Another program of this CPU may run in between and write: see `version`.
-    let (version, same, crc, version_after) = unsafe {
+    match remembered(slot, first, &view) {
+        Some(crc) => Some(crc),
+        None => remember(slot, handle),
+    }
+}
+
+/// The hash in the slot, if it is this handle's.
+#[inline(always)]
+fn remembered<M: Memory>(slot: *mut Slot, first: u64, view: &View<'_, M, SHORT>) -> Option<u32> {
+    // SAFETY: by `hash`. Another program of this CPU may run in between and write: see `version`.
+    unsafe {
         let version = (&raw const (*slot).version).read_volatile();
-        let mut same = true;
-        for (i, word) in words.iter().enumerate() {
-            same &= (&raw const (*slot).words[i]).read_volatile() == *word;
+        if version & 1 != 0 || (&raw const (*slot).words[0]).read_volatile() != first {
+            return None;
+        }
+        for i in 1..SHORT {
+            // The handle ends before this word.
+            if usize::from(first as u16) + 2 <= i * 8 {
+                break;
+            }
+            if (&raw const (*slot).words[i]).read_volatile() != view.word(i) {
+                return None;
+            }
         }
         let crc = (&raw const (*slot).crc).read_volatile();
-        (
-            version,
-            same,
-            crc,
-            (&raw const (*slot).version).read_volatile(),
-        )
-    };
-    let at_rest = version & 1 == 0;
-    if same && at_rest && version_after == version {
-        return Some(crc);
+        ((&raw const (*slot).version).read_volatile() == version).then_some(crc)
     }
-    let crc = crc32(&words, size);
-    if at_rest {
-        // SAFETY: as above.
-        unsafe {
+}
+
+/// The hash of this handle, which goes into the slot unless that is being written.
+///
+/// In a function of its own, like the others that are seldom called.
+#[inline(never)]
+fn remember<M: Memory>(slot: *mut Slot, handle: Address<M>) -> Option<u32> {
+    let mut window = Window::<SHORT>::EMPTY;
+    let view = window.fill(handle, None)?;
+    let words: [u64; SHORT] = array::from_fn(|i| view.word(i));
+    let crc = crc32(&words);
+    // SAFETY: by `hash`, and as above.
+    unsafe {
+        let version = (&raw const (*slot).version).read_volatile();
+        if version & 1 == 0 {
             (&raw mut (*slot).version).write_volatile(version.wrapping_add(1));
             for (i, word) in words.iter().enumerate() {
                 (&raw mut (*slot).words[i]).write_volatile(*word);
@@ -122,8 +140,8 @@ static CRC32: [u32; 16] = {
 };
 
 #[inline(always)]
-fn crc32(words: &[u64; SHORT], size: u16) -> u32 {
-    let mut left = u32::from(size);
+fn crc32(words: &[u64; SHORT]) -> u32 {
+    let mut left = u32::from(words[0] as u16);
     let mut crc = update(u32::MAX, words[0] >> SIZE_BITS, 6, &mut left);
     for word in &words[1..] {
         crc = update(crc, *word, 8, &mut left);
