@@ -13,5 +13,6 @@ mod lifecycle;
 mod matrix;
 mod modules;
 mod mountstats;
+mod overload;
 mod run;
 mod workloads;
