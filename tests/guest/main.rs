@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 mod compare;
+mod crowd;
 mod errors;
 mod facts;
 mod faults;
