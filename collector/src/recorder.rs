@@ -53,6 +53,9 @@ pub struct Totals {
     pub folded: u64,
     /// Completions at which the kernel skipped the programs: at most so many were not seen.
     pub missed: u64,
+    /// Looks at the books at which more had been recorded, folded and lost than seen. None, unless the kernel
+    /// side is wrong.
+    pub unbalanced: u64,
 }
 
 /// A recording in progress.
@@ -68,6 +71,7 @@ pub struct Recorder {
     missed: u64,
     read: u64,
     folded: u64,
+    unbalanced: u64,
 }
 
 impl Recorder {
@@ -93,6 +97,7 @@ impl Recorder {
             missed: 0,
             read: 0,
             folded: 0,
+            unbalanced: 0,
         })
     }
 
@@ -134,6 +139,9 @@ impl Recorder {
         self.follow_mounts(sample.now);
         let drained_until = self.drain(sample.now);
         let books = self.engine.books();
+        if books.recorded + books.folded + books.lost > books.seen {
+            self.unbalanced += 1;
+        }
         self.unfold(books, sample.now)?;
         let now = self.clock.utc(sample.now);
         self.note_lost(books, now);
@@ -324,6 +332,7 @@ impl Recorder {
             read: self.read,
             folded: self.folded,
             missed: self.missed,
+            unbalanced: self.unbalanced,
         })
     }
 }

@@ -78,7 +78,8 @@ mod tests {
             error: 0,
             pid: 0,
             flags: 0,
-            reserved: 0,
+            uid: 0,
+            cgroup: 0,
         }
     }
 

@@ -9,7 +9,8 @@ use std::path::Path;
 use common::kernels;
 use trackiops_collector::{Choice, KernelFacts, Programs, plan};
 use trackiops_schemas::ring::{
-    DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+    CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
+    cgroups,
 };
 
 /// Names and sizes in bytes.
@@ -101,6 +102,28 @@ fn each_kernel_is_planned_from_its_own_description() {
     }
 }
 
+fn cgroup(kernel: &str) -> CgroupOffsets {
+    let (way, cgroup_node, node_id) = match kernel {
+        // Its BTF does not know `struct nfs_page`.
+        "5.10" => return CgroupOffsets::default(),
+        "6.1" => (cgroups::KNOWN, 248, 104),
+        "6.12" => (cgroups::KNOWN, 256, 96),
+        "newest" => (cgroups::KNOWN | cgroups::BY_OBJECT, 296, 96),
+        _ => panic!("write down here where the members of {kernel} stand"),
+    };
+    CgroupOffsets {
+        way,
+        header_request: 32,
+        request_page: 16,
+        page_head: 8,
+        page_owner: 56,
+        object_owner: 16,
+        owner_cgroup: 0,
+        cgroup_node,
+        node_id,
+    }
+}
+
 #[test]
 fn each_kernel_can_be_read_directly() {
     let expected = |kernel: &str| {
@@ -129,6 +152,9 @@ fn each_kernel_can_be_read_directly() {
             inode_superblock: 40,
             inode_number: 64,
             superblock_dev: 16,
+            header_cred: 8,
+            cred_uid: 32,
+            cgroup: cgroup(kernel),
         }
     };
     for (kernel, root) in kernels() {
