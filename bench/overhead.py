@@ -30,6 +30,8 @@ WITH_CONSUMER = ["--time_based", "--runtime=2"]
 CGROUP = "/sys/fs/cgroup/tracer"
 BPF_STATS = "/proc/sys/kernel/bpf_stats_enabled"
 START_LIMIT_S = 120
+# How far a window may be from the median of all.
+USUAL = 0.03
 STORE = "/tmp/store"
 READY = "/tmp/ready"
 
@@ -37,8 +39,10 @@ READY = "/tmp/ready"
 class Tracer:
     """A process that traces, in a cgroup of its own, which knows all the time that its threads take."""
 
-    def __init__(self, argv, is_ready, count_requests):
+    def __init__(self, argv, is_ready, count_requests, may_miss=0):
         self.argv, self.is_ready, self.count_requests = argv, is_ready, count_requests
+        # The share of the requests that it may fail to see.
+        self.may_miss = may_miss
 
     def start(self):
         os.makedirs(CGROUP, exist_ok=True)
@@ -115,6 +119,7 @@ def paper():
         ["/work/trackiops-bench-paper"],
         lambda tracer: "attached" in tracer.said(),
         lambda said: int(re.search(r"(\d+) requests seen", said)[1]),
+        may_miss=0.01,
     )
 
 
@@ -123,6 +128,7 @@ def bpftrace():
         ["bpftrace", "-B", "line", "/work/paper.bt"],
         lambda tracer: re.search(r"^\[", tracer.said(), re.M),
         lambda said: sum(map(int, re.findall(r"^@(?:read|write)_requests\[\d+\]: (\d+)", said, re.M))),
+        may_miss=0.01,
     )
 
 
@@ -156,10 +162,10 @@ def fio(*length):
 
 
 def measure(tracer):
-    """One round of a contender: what a request costs."""
+    """One round of a contender: the latencies of each 20 ms, and what it takes per request."""
     if tracer is None:
         fio(*WARM_UP)
-        return {"request": statistics.median(fio(*WITHOUT_CONSUMER)[1])}
+        return {"windows": fio(*WITHOUT_CONSUMER)[1]}
     try:
         tracer.start()
         warm_up, _ = fio(*WARM_UP)
@@ -177,10 +183,11 @@ def measure(tracer):
         seen = tracer.stop()
     finally:
         tracer.kill()
-    if seen != warm_up + alone + requests:
-        raise RuntimeError(f"{tracer.argv[0]} has seen {seen} requests of {warm_up + alone + requests}")
+    issued = warm_up + alone + requests
+    if not 1 - tracer.may_miss <= seen / issued <= 1:
+        raise RuntimeError(f"{tracer.argv[0]} has seen {seen} requests of {issued}")
     return {
-        "request": statistics.median(windows),
+        "windows": windows,
         "bpf": (bpf_time - time_before) / requests,
         "runs": (runs - runs_before) / requests,
         "consumer": consumer / requests,
@@ -199,6 +206,18 @@ def idle(tracer, seconds):
         tracer.kill()
 
 
+def usual_course(rounds):
+    """What a request took in each round, and the share of the windows that are left out.
+
+    For tenths of a second the guest's scheduler gets by with a context switch less per request, or needs one more. That
+    is no tracer's doing, and more than any tracer costs: such windows are told from the others by it.
+    """
+    usual = statistics.median(window for figures in rounds for window in figures["windows"])
+    kept = [[w for w in figures["windows"] if abs(w / usual - 1) < USUAL] for figures in rounds]
+    left_out = 1 - sum(map(len, kept)) / sum(len(figures["windows"]) for figures in rounds)
+    return [statistics.median(windows) if windows else usual for windows in kept], left_out
+
+
 def spread(values, form):
     low, middle, high = min(values), statistics.median(values), max(values)
     return f"{form(middle)} ({form(low)} .. {form(high)})"
@@ -212,32 +231,38 @@ def percent(value):
     return f"{100 * value:+.2f} %"
 
 
+def summary(figures):
+    numbers = {"request": statistics.median(figures["windows"]), **figures}
+    return ", ".join(f"{name} {value:.2f}" for name, value in numbers.items() if name != "windows")
+
+
 def table(rounds):
-    """Medians of the rounds, lowest and highest."""
+    """A line for each contender: medians of the rounds, lowest and highest."""
     columns = [
-        "", "BPF instructions per request", "programs run per request", "consumer's instructions per request",
-        "whole request, consumer excluded", "added, consumer excluded", "added, consumer included",
-        "BPF instructions, paper's design = 1",
+        "", "BPF", "of the paper's", "programs run", "request, consumer stopped", "added by probes",
+        "consumer", "added in all", "windows left out",
     ]  # fmt: skip
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    bases = [figures["request"] for figures in rounds.get("none", [])]
     paper = [figures["bpf"] for figures in rounds.get("paper", [])]
+    bases = usual_course(rounds["none"])[0] if "none" in rounds else []
     for name, of_contender in rounds.items():
         def figure(key):
             return [figures[key] for figures in of_contender]
 
-        cells = ["-"] * 7
-        cells[3] = spread(figure("request"), count)
+        requests, left_out = usual_course(of_contender)
+        cells = ["-"] * 8
+        cells[3] = spread(requests, count)
+        cells[7] = f"{100 * left_out:.0f} %"
         if name != "none":
             cells[0] = spread(figure("bpf"), count)
-            cells[1] = f"{statistics.median(figure('runs')):.2f}"
-            cells[2] = spread(figure("consumer"), count)
-            if bases:
-                pairs = list(zip(of_contender, bases))
-                cells[4] = spread([f["request"] / base - 1 for f, base in pairs], percent)
-                cells[5] = spread([(f["request"] + f["consumer"]) / base - 1 for f, base in pairs], percent)
+            cells[2] = f"{statistics.median(figure('runs')):.2f}"
+            cells[5] = spread(figure("consumer"), count)
             if paper:
-                cells[6] = f"{statistics.median(figure('bpf')) / statistics.median(paper):.3f}"
+                cells[1] = f"{100 * statistics.median(figure('bpf')) / statistics.median(paper):.1f} %"
+            if bases:
+                pairs = list(zip(requests, figure("consumer"), bases))
+                cells[4] = spread([request / base - 1 for request, _, base in pairs], percent)
+                cells[6] = spread([(request + consumer) / base - 1 for request, consumer, base in pairs], percent)
         lines.append("| " + " | ".join([CONTENDERS[name][0], *cells]) + " |")
     return "\n".join(lines) + "\n"
 
@@ -256,13 +281,14 @@ def main():
     for number in range(arguments.rounds):
         for name in arguments.contenders:
             figures = measure(CONTENDERS[name][1]())
-            print(f"round {number} {name}: {figures}", file=sys.stderr)
+            print(f"round {number}, {name}: {summary(figures)}", file=sys.stderr, flush=True)
             if number > 0:
                 rounds[name].append(figures)
-    text = f"Linux {os.uname().release}, {os.uname().version}\n\n" + table(rounds)
+    version = re.search(rf" {os.path.dirname(FILE)} nfs4? \S*,vers=([\d.]+)", read("/proc/mounts"))[1]
+    text = f"### NFS {version}, Linux {os.uname().release} {os.uname().version}\n\n" + table(rounds)
     if arguments.idle and "direct" in arguments.contenders:
         rate = idle(trackiops("direct"), arguments.idle)
-        text += f"\nIdle, direct engine: {count(rate)} instructions per second, {rate / 1e7:.4f} % of a core of 10^9.\n"
+        text += f"\nRecorder with nothing to record, direct engine: {count(rate)} instructions per second.\n"
     write(os.environ["OUT"] + "/table.md", text)
     write(os.environ["OUT"] + "/rounds.json", json.dumps(rounds, indent=1))
 
