@@ -1,7 +1,7 @@
 """What tracing costs, in a guest that counts instructions: `overhead.py [--rounds N] [--idle SECONDS] CONTENDER...`.
 
-1 ns of the guest's time is 1 instruction (`cargo vm run --icount`). Prints a table in Markdown, and leaves it
-and every single figure in $OUT. bench/README.md says how the figures are made.
+1 ns of the guest's time is 1 instruction (`cargo vm run --icount`). Prints every single figure, and leaves
+a table in Markdown in $OUT. bench/README.md says how the figures are made.
 """
 
 import argparse
@@ -30,8 +30,7 @@ WITH_CONSUMER = ["--time_based", "--runtime=2"]
 CGROUP = "/sys/fs/cgroup/tracer"
 BPF_STATS = "/proc/sys/kernel/bpf_stats_enabled"
 START_LIMIT_S = 120
-# How far a window may be from the median of all.
-USUAL = 0.03
+FIRST_COME = (os.SCHED_FIFO, os.sched_param(1))
 STORE = "/tmp/store"
 READY = "/tmp/ready"
 
@@ -151,26 +150,54 @@ def write(path, text):
         file.write(text)
 
 
-def fio(*length):
+def kernel_threads():
+    """Those that a request passes through: the client's workers, and the server's threads."""
+    for path in glob.glob("/proc/[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            if re.match("nfsd$|kworker/u", read(path)):
+                yield int(path.split("/")[2])
+
+
+@contextlib.contextmanager
+def first_come():
+    """Whoever becomes ready first runs first, and until it waits: each request takes the same course."""
+    threads = list(kernel_threads())
+    write("/proc/sys/kernel/sched_rt_runtime_us", "-1")
+    for pid in threads:
+        os.sched_setscheduler(pid, *FIRST_COME)
+    yield lambda: os.sched_setscheduler(0, *FIRST_COME)
+    for pid in threads:
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+
+
+def fio(*length, prepare=None):
     """Reads for some length. Returns the number of requests, and the mean latency of each 20 ms in ns."""
     with tempfile.TemporaryDirectory() as directory:
         done = subprocess.run(
-            [*FIO, *length], cwd=directory, check=True, stdout=subprocess.PIPE, text=True
+            [*FIO, *length], cwd=directory, check=True, stdout=subprocess.PIPE, text=True, preexec_fn=prepare
         )
         windows = [int(line.split(",")[1]) for line in read(f"{directory}/read_lat.1.log").splitlines()]
     return json.loads(done.stdout)["jobs"][0]["read"]["total_ios"], windows
 
 
+def whole_requests():
+    """Returns the number of requests, and what one takes."""
+    with first_come() as prepare:
+        requests, windows = fio(*WITHOUT_CONSUMER, prepare=prepare)
+    return requests, statistics.median(windows)
+
+
 def measure(tracer):
-    """One round of a contender: the latencies of each 20 ms, and what it takes per request."""
+    """One round of a contender: what it takes per request."""
     if tracer is None:
         fio(*WARM_UP)
-        return {"windows": fio(*WITHOUT_CONSUMER)[1]}
+        return {"request": whole_requests()[1]}
     try:
         tracer.start()
         warm_up, _ = fio(*WARM_UP)
         with tracer.consumer_stopped():
-            alone, windows = fio(*WITHOUT_CONSUMER)
+            alone, request = whole_requests()
         # What has piled up meanwhile is not to be counted in the next figures.
         time.sleep(2)
         write(BPF_STATS, "1")
@@ -187,7 +214,7 @@ def measure(tracer):
     if not 1 - tracer.may_miss <= seen / issued <= 1:
         raise RuntimeError(f"{tracer.argv[0]} has seen {seen} requests of {issued}")
     return {
-        "windows": windows,
+        "request": request,
         "bpf": (bpf_time - time_before) / requests,
         "runs": (runs - runs_before) / requests,
         "consumer": consumer / requests,
@@ -206,18 +233,6 @@ def idle(tracer, seconds):
         tracer.kill()
 
 
-def usual_course(rounds):
-    """What a request took in each round, and the share of the windows that are left out.
-
-    For tenths of a second the guest's scheduler gets by with a context switch less per request, or needs one more. That
-    is no tracer's doing, and more than any tracer costs: such windows are told from the others by it.
-    """
-    usual = statistics.median(window for figures in rounds for window in figures["windows"])
-    kept = [[w for w in figures["windows"] if abs(w / usual - 1) < USUAL] for figures in rounds]
-    left_out = 1 - sum(map(len, kept)) / sum(len(figures["windows"]) for figures in rounds)
-    return [statistics.median(windows) if windows else usual for windows in kept], left_out
-
-
 def spread(values, form):
     low, middle, high = min(values), statistics.median(values), max(values)
     return f"{form(middle)} ({form(low)} .. {form(high)})"
@@ -232,27 +247,24 @@ def percent(value):
 
 
 def summary(figures):
-    numbers = {"request": statistics.median(figures["windows"]), **figures}
-    return ", ".join(f"{name} {value:.2f}" for name, value in numbers.items() if name != "windows")
+    return ", ".join(f"{name} {value:.2f}" for name, value in figures.items())
 
 
 def table(rounds):
     """A line for each contender: medians of the rounds, lowest and highest."""
     columns = [
         "", "BPF", "of the paper's", "programs run", "request, consumer stopped", "added by probes",
-        "consumer", "added in all", "windows left out",
+        "consumer", "added in all",
     ]  # fmt: skip
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     paper = [figures["bpf"] for figures in rounds.get("paper", [])]
-    bases = usual_course(rounds["none"])[0] if "none" in rounds else []
+    bases = [figures["request"] for figures in rounds.get("none", [])]
     for name, of_contender in rounds.items():
         def figure(key):
             return [figures[key] for figures in of_contender]
 
-        requests, left_out = usual_course(of_contender)
-        cells = ["-"] * 8
-        cells[3] = spread(requests, count)
-        cells[7] = f"{100 * left_out:.0f} %"
+        cells = ["-"] * 7
+        cells[3] = spread(figure("request"), count)
         if name != "none":
             cells[0] = spread(figure("bpf"), count)
             cells[2] = f"{statistics.median(figure('runs')):.2f}"
@@ -260,7 +272,7 @@ def table(rounds):
             if paper:
                 cells[1] = f"{100 * statistics.median(figure('bpf')) / statistics.median(paper):.1f} %"
             if bases:
-                pairs = list(zip(requests, figure("consumer"), bases))
+                pairs = list(zip(figure("request"), figure("consumer"), bases))
                 cells[4] = spread([request / base - 1 for request, _, base in pairs], percent)
                 cells[6] = spread([(request + consumer) / base - 1 for request, consumer, base in pairs], percent)
         lines.append("| " + " | ".join([CONTENDERS[name][0], *cells]) + " |")
@@ -290,7 +302,6 @@ def main():
         rate = idle(trackiops("direct"), arguments.idle)
         text += f"\nRecorder with nothing to record, direct engine: {count(rate)} instructions per second.\n"
     write(os.environ["OUT"] + "/table.md", text)
-    write(os.environ["OUT"] + "/rounds.json", json.dumps(rounds, indent=1))
 
 
 main()
