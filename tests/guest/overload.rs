@@ -114,6 +114,21 @@ fn guest_what_the_rings_cannot_hold_is_folded_and_nothing_is_lost() {
 
 #[test]
 #[ignore = "boots a guest: make test"]
+fn guest_files_for_which_there_is_no_room_are_added_up_by_mount() {
+    let answers = Run::query_store(&RUN.out.join("many.store"), &["--step", "all"]);
+    let truth = &RUN.mountstats("many.before", "many.after").mounts["/mnt/nfs"].1;
+    let bytes = ["read_bytes", "write_bytes"].map(|column| sum(&answers, column));
+    assert_eq!(bytes, [truth.server_read_bytes, truth.server_written_bytes]);
+    let said = RUN.text("many.said");
+    assert!(said.contains(" folded, 0 lost"), "{said}");
+    let others: Vec<_> = answers.iter().filter(|a| a["path"] == "(other)").collect();
+    let requests = number(others[0], "read_requests") + number(others[0], "write_requests");
+    assert!(others.len() == 1 && requests > 0.0, "{others:?}");
+    println!("{requests} requests in (other); {said}");
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
 fn guest_a_recorder_that_was_killed_misses_its_last_window_and_the_time_until_it_is_back() {
     let store = RUN.out.join("killed.store");
     let answers = Run::query_store(&store, &["--by", "tenant", "--step", "1s"]);

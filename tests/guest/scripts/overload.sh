@@ -59,6 +59,23 @@ sleep 2
 stop_recorder
 keep_store
 
+# --- stopped with more files and windows than there is room for sums ------------------------------
+STORE=/var/tmp/many
+crowd() {
+    fio --name=many --directory=/mnt/nfs --size=256k --bs=4k --direct=1 --ioengine=psync --thread --numjobs=64 "$@" >/dev/null
+}
+crowd --rw=write
+start_recorder --ring-memory 64KiB --granularity 100ms,1s
+snapshot many.before
+kill -STOP "$RECORDER"
+crowd --rw=randrw --time_based --runtime=25
+kill -CONT "$RECORDER"
+snapshot many.after
+sleep 2
+stop_recorder
+cp -a "$STORE" "$OUT/many.store"
+tail -n 1 "$OUT/record.err" >"$OUT/many.said"
+
 # --- killed in the middle of a second, and started again -----------------------------------------
 STORE=/var/tmp/killed
 start_recorder
