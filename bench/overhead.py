@@ -297,7 +297,7 @@ def main():
             if number > 0:
                 rounds[name].append(figures)
     version = re.search(rf" {os.path.dirname(FILE)} nfs4? \S*,vers=([\d.]+)", read("/proc/mounts"))[1]
-    text = f"### NFS {version}, Linux {os.uname().release} {os.uname().version}\n\n" + table(rounds)
+    text = f"## NFS {version}, Linux {os.uname().release} {os.uname().version}\n\n" + table(rounds)
     if arguments.idle and "direct" in arguments.contenders:
         rate = idle(trackiops("direct"), arguments.idle)
         text += f"\nRecorder with nothing to record, direct engine: {count(rate)} instructions per second.\n"
