@@ -6,15 +6,16 @@
 # CONTENDERS="none direct"        only these of none, direct, tracepoint, paper, bpftrace
 # ROUNDS=3                        repetitions, of which the first is discarded (6)
 # IDLE=0                          guest's seconds to look at an idle recorder (60); 0: do not
-# NFS=4.2                         NFS version of the mount (3)
+# NFS="3 4.0"                     versions of NFS (3)
 # TRACKIOPS_BIN=path              measure this binary instead of building the release
-# TRACKIOPS_WRITE_DOCS=1          rewrite docs/overhead.md
+# TRACKIOPS_WRITE_DOCS=1          rewrite docs/overhead.md; NFS is 3 and 4.2 then
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 contenders=${CONTENDERS:-none direct tracepoint paper bpftrace}
 nfs=${NFS:-3}
 [ $# -gt 0 ] || set -- 6.12 newest
+[ "${TRACKIOPS_WRITE_DOCS:-}" != 1 ] || nfs=${NFS:-3 4.2}
 TRACKIOPS_BIN=${TRACKIOPS_BIN:-$(scripts/release.sh)}
 export TRACKIOPS_BIN
 results=$(mktemp -d)
@@ -37,24 +38,43 @@ if [[ $contenders == *paper* ]]; then
     add+=(--add "$paper")
 fi
 
+# measure KERNEL VERSION
 measure() {
-    local kernel=$1
     # shellcheck disable=SC2086 # words
-    cargo vm run --icount --quiet --nfs "$nfs" --kernel "$kernel" "${guest[@]}" "${add[@]}" --timeout 7200 \
-        --out "$results/$kernel" bench/guest.sh --rounds "${ROUNDS:-6}" --idle "${IDLE:-60}" $contenders \
-        2> >(sed -u "s/^/$kernel: /" >&2) ||
-        { echo "bench: measuring on $kernel failed, as said above" >&2; return 1; }
+    cargo vm run --icount --quiet --kernel "$1" --nfs "$2" "${guest[@]}" "${add[@]}" --timeout 7200 \
+        --out "$results/$1-$2" bench/guest.sh --rounds "${ROUNDS:-6}" --idle "${IDLE:-60}" $contenders \
+        2> >(sed -u "s/^/$1, NFS $2: /" >&2) ||
+        { echo "bench: measuring on $1 with NFS $2 failed, as said above" >&2; return 1; }
 }
 
 for kernel; do cargo vm fetch --kernel "$kernel" "${guest[@]}"; done
-# Side by side: counts do not depend on what else the machine does.
-running=()
-for kernel; do
-    measure "$kernel" &
-    running+=($!)
+for version in $nfs; do
+    # Side by side: counts do not depend on what else the machine does.
+    running=()
+    for kernel; do
+        measure "$kernel" "$version" &
+        running+=($!)
+    done
+    for process in "${running[@]}"; do wait "$process"; done
 done
-for process in "${running[@]}"; do wait "$process"; done
-for kernel; do
-    cat "$results/$kernel/table.md"
+
+tables() {
+    local version kernel
+    for version in $nfs; do
+        for kernel; do
+            cat "$results/$kernel-$version/table.md"
+            echo
+        done
+    done
+}
+
+page() {
+    cat bench/overhead.head.md
     echo
-done
+    tables "$@"
+}
+
+tables "$@"
+if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
+    page "$@" | sed -e '$d' >docs/overhead.md
+fi

@@ -15,4 +15,5 @@ fi
 binary=$(scripts/release.sh aarch64)
 "${emulator[@]}" "$binary" --version
 build_for aarch64
-cargo test --locked --target "$triple" --workspace --exclude trackiops-vm --exclude trackiops-ebpf
+cargo test --locked --target "$triple" --workspace --exclude trackiops-vm --exclude trackiops-ebpf \
+    --exclude trackiops-bench-paper --exclude trackiops-bench-paper-ebpf

@@ -204,6 +204,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
             "stopped: {seen} requests seen, {} recorded{folded}, {lost} lost{missed}",
             totals.read
         );
+        if totals.unbalanced > 0 {
+            eprintln!(
+                "warning: {} times the kernel had counted more requests as recorded, folded or lost than as \
+                 seen: the numbers above are wrong; please report this with `trackiops doctor`",
+                totals.unbalanced
+            );
+        }
         Ok(ExitCode::SUCCESS)
     })
 }

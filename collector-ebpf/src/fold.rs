@@ -2,15 +2,17 @@
 
 use core::ptr;
 
-use trackiops_schemas::ring::{FoldKey, FoldValue, RequestRecord, flags};
+use trackiops_schemas::ring::{
+    FOLDS_BY_FILE, FOLDS_BY_MOUNT, FoldKey, FoldValue, RequestRecord, flags,
+};
 
 use crate::{
     kernel::{add, global},
     maps::{CLOCK, FOLDS, WINDOW_NS},
 };
 
-/// Adds a request to those of the same file, direction, user, cgroup and window; false if there is
-/// no room for another such sum.
+/// Adds a request to those of the same file, direction, user, cgroup and window, or where there is no room
+/// for another such sum, to those of all such files of its mount. False if there is no room for that, either.
 ///
 /// In a function of its own, for its stack.
 #[inline(never)]
@@ -23,7 +25,7 @@ pub fn fold(record: &RequestRecord) -> bool {
 
 fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
     let end_utc_ns = record.end_ns.wrapping_add_signed(clock_offset_ns()?);
-    let key = FoldKey {
+    let mut key = FoldKey {
         fileid: record.fileid,
         cgroup: record.cgroup,
         window: end_utc_ns.checked_div(global(&WINDOW_NS))?,
@@ -32,7 +34,13 @@ fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
         uid: record.uid,
         direction: record.flags & flags::WRITE,
     };
-    FOLDS.get(0)?.entry(&key)
+    let file = FOLDS.get(FOLDS_BY_FILE)?.entry(&key);
+    if file.is_some() {
+        return file;
+    }
+    key.fileid = 0;
+    key.handle_hash = 0;
+    FOLDS.get(FOLDS_BY_MOUNT)?.entry(&key)
 }
 
 fn clock_offset_ns() -> Option<i64> {

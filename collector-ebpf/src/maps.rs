@@ -154,7 +154,7 @@ pub static RINGS: ArrayOfMaps<RingBuf<RequestRecord, 4096>, { MAX_RINGS as usize
 /// to read this one: the kernel returns from that when no program uses the old one any more
 /// (`maybe_wait_bpf_programs`, kernel/bpf/syscall.c).
 #[btf_map]
-pub static FOLDS: ArrayOfMaps<Sums, 1> = ArrayOfMaps::new();
+pub static FOLDS: ArrayOfMaps<Sums, 2> = ArrayOfMaps::new();
 
 /// UTC minus `CLOCK_MONOTONIC`, ns. Userspace writes it through `mmap`, whenever it looks at its clocks.
 #[map]

@@ -141,7 +141,9 @@ impl Engine {
         window: Duration,
         clock: Sample,
     ) -> Result<Self, EngineError> {
-        let sizes = ring_sizes(ring_memory)?;
+        let cpus = cpus()?;
+        let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
+        let sizes = RingSizes::of(ring_memory, cpus, page);
         // A ring that is a quarter full is read long before its timer would let it overflow.
         let wakeup_bytes = u64::from(sizes.bytes / 4);
         let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
@@ -187,7 +189,7 @@ impl Engine {
             .and_then(Folds::create)
             .map_err(map_error(FOLDS_MAP))?;
         let books =
-            SharedBooks::map(array_fd(&programs, BOOKS_MAP)?).map_err(EngineError::Shared)?;
+            SharedBooks::map(array_fd(&programs, BOOKS_MAP)?, cpus).map_err(EngineError::Shared)?;
         let shared_clock =
             SharedClock::map(array_fd(&programs, CLOCK_MAP)?).map_err(EngineError::Shared)?;
         shared_clock.set(clock.offset_ns);
@@ -243,14 +245,10 @@ impl Engine {
     }
 }
 
-fn ring_sizes(memory: u64) -> Result<RingSizes, EngineError> {
+/// How many CPUs there may ever be: their numbers are below it.
+fn cpus() -> Result<u32, EngineError> {
     let cpus = aya::util::nr_cpus().map_err(|(path, source)| EngineError::Cpus { path, source })?;
-    let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
-    Ok(RingSizes::of(
-        memory,
-        u32::try_from(cpus).unwrap_or(u32::MAX),
-        page,
-    ))
+    Ok(u32::try_from(cpus).unwrap_or(u32::MAX))
 }
 
 fn map_error(name: &'static str) -> impl Fn(MapError) -> EngineError {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ahash::AHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS};
 
 use crate::clock::{MonotonicNs, due};
 use crate::generations::Generations;
@@ -150,14 +150,11 @@ impl Names {
     }
 
     fn known(&mut self, row: RowKey, now: MonotonicNs) -> &mut Known {
+        let file = row.file;
         let mounts = &self.mounts;
+        let path = (file == FileId::others(file.dev)).then(|| OTHERS.to_owned());
         self.known.entry(row, || Known {
-            attributes: Arc::new(attributes(
-                row.file,
-                mounts.source(row.file.dev),
-                None,
-                None,
-            )),
+            attributes: Arc::new(attributes(file, mounts.source(file.dev), path, None)),
             checked: now,
             tries_left: FULL_SCAN_TRIES,
         })

@@ -12,7 +12,7 @@ use trackiops_schemas::ring::Books;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::clock::{Clock, MonotonicNs, Sample};
+use crate::clock::{Clock, MonotonicNs, Sample, due};
 use crate::engine::{Engine, EngineError};
 use crate::names::Names;
 use crate::plan::Plan;
@@ -25,6 +25,8 @@ const DRAIN_EVERY: Duration = Duration::from_millis(100);
 const GRACE_MS: i64 = 50;
 /// Records taken from the ring before the windows get their turn, about 0.1 s of work.
 const DRAIN_AT_MOST: usize = 500_000;
+/// How often the kernel is asked what it skipped, which takes a file of /proc per program.
+const MISSED_EVERY: Duration = Duration::from_secs(1);
 /// Files that were idle for one to two of these are forgotten.
 const GENERATION: Duration = Duration::from_secs(300);
 
@@ -53,6 +55,9 @@ pub struct Totals {
     pub folded: u64,
     /// Completions at which the kernel skipped the programs: at most so many were not seen.
     pub missed: u64,
+    /// Looks at the books at which more had been recorded, folded and lost than seen. None, unless the kernel
+    /// side is wrong.
+    pub unbalanced: u64,
 }
 
 /// A recording in progress.
@@ -66,8 +71,10 @@ pub struct Recorder {
     rotated: MonotonicNs,
     lost: u64,
     missed: u64,
+    looked_for_missed: Option<MonotonicNs>,
     read: u64,
     folded: u64,
+    unbalanced: u64,
 }
 
 impl Recorder {
@@ -91,8 +98,10 @@ impl Recorder {
             rotated: sample.now,
             lost: 0,
             missed: 0,
+            looked_for_missed: None,
             read: 0,
             folded: 0,
+            unbalanced: 0,
         })
     }
 
@@ -134,10 +143,15 @@ impl Recorder {
         self.follow_mounts(sample.now);
         let drained_until = self.drain(sample.now);
         let books = self.engine.books();
+        if books.recorded + books.folded + books.lost > books.seen {
+            self.unbalanced += 1;
+        }
         self.unfold(books, sample.now)?;
         let now = self.clock.utc(sample.now);
         self.note_lost(books, now);
-        self.note_missed(now)?;
+        if due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
+            self.note_missed(now)?;
+        }
         if sample.now.0 - self.rotated.0 > GENERATION.as_nanos() as u64 {
             self.rotated = sample.now;
             self.rollup.rotate();
@@ -324,6 +338,7 @@ impl Recorder {
             read: self.read,
             folded: self.folded,
             missed: self.missed,
+            unbalanced: self.unbalanced,
         })
     }
 }

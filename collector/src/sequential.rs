@@ -6,22 +6,34 @@ use trackiops_schemas::ring::RequestRecord;
 /// number of requests in flight; more than this is not one stream any more.
 const REACH: usize = 16;
 
-#[derive(Clone, Copy, Default)]
-struct Seen {
-    start_ns: u64,
-    from: u64,
-    to: u64,
-    /// Has a successor already.
-    continued: bool,
-    /// Counted as a successor already.
-    counted: bool,
+/// Where a request begins or ends that is not there: no file is so large.
+const NOWHERE: u64 = u64::MAX;
+
+/// The last requests of one file in one direction, field by field: nearly every request is compared with
+/// all of them in vain, and that in a few vector instructions.
+#[derive(Clone)]
+pub struct History {
+    from: [u64; REACH],
+    to: [u64; REACH],
+    start_ns: [u64; REACH],
+    /// Bit by bit: those that have a successor already.
+    continued: u16,
+    /// Those that were counted as a successor already.
+    counted: u16,
+    next: u8,
 }
 
-/// The last requests of one file in one direction.
-#[derive(Clone, Default)]
-pub struct History {
-    seen: [Seen; REACH],
-    next: u8,
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            from: [NOWHERE; REACH],
+            to: [NOWHERE; REACH],
+            start_ns: [0; REACH],
+            continued: 0,
+            counted: 0,
+            next: 0,
+        }
+    }
 }
 
 impl History {
@@ -31,34 +43,55 @@ impl History {
         if record.done_bytes == 0 {
             return 0;
         }
-        let mut new = Seen {
-            start_ns: record.end_ns.saturating_sub(record.latency_ns),
-            from: record.offset,
-            to: record.offset.saturating_add(u64::from(record.done_bytes)),
-            continued: false,
-            counted: false,
-        };
-        let mut found = 0;
-        for old in self.seen.iter_mut().filter(|old| old.to != 0) {
-            if !new.counted && !old.continued && old.to == new.from && old.start_ns <= new.start_ns
-            {
-                old.continued = true;
-                new.counted = true;
-                found += 1;
-            } else if !new.continued
-                && !old.counted
-                && new.to == old.from
-                && new.start_ns <= old.start_ns
-            {
-                old.counted = true;
-                new.continued = true;
-                found += 1;
-            }
+        let start_ns = record.end_ns.saturating_sub(record.latency_ns);
+        let from = record.offset;
+        let to = from.saturating_add(u64::from(record.done_bytes));
+        let mut touches = false;
+        for (old_from, old_to) in self.from.iter().zip(&self.to) {
+            touches |= (*old_to == from) | (*old_from == to);
         }
-        self.seen[usize::from(self.next) % REACH] = new;
+        let slot = usize::from(self.next) % REACH;
+        let (counted, continued) = if touches {
+            self.link(from, to, start_ns)
+        } else {
+            (false, false)
+        };
+        // What was linked to the request that is forgotten now stays counted.
+        let found = u64::from(counted) + u64::from(continued);
+        (self.from[slot], self.to[slot], self.start_ns[slot]) = (from, to, start_ns);
+        set(&mut self.counted, slot, counted);
+        set(&mut self.continued, slot, continued);
         self.next = self.next.wrapping_add(1);
         found
     }
+
+    /// Looks for a predecessor, which makes the new request count, and for a successor, which continues it.
+    fn link(&mut self, from: u64, to: u64, start_ns: u64) -> (bool, bool) {
+        let (mut counted, mut continued) = (false, false);
+        for i in 0..REACH {
+            let has = |bits: u16| bits & 1 << i != 0;
+            if !counted
+                && !has(self.continued)
+                && self.to[i] == from
+                && self.start_ns[i] <= start_ns
+            {
+                set(&mut self.continued, i, true);
+                counted = true;
+            } else if !continued
+                && !has(self.counted)
+                && self.from[i] == to
+                && start_ns <= self.start_ns[i]
+            {
+                set(&mut self.counted, i, true);
+                continued = true;
+            }
+        }
+        (counted, continued)
+    }
+}
+
+fn set(bits: &mut u16, at: usize, to: bool) {
+    *bits = *bits & !(1 << at) | u16::from(to) << at;
 }
 
 #[cfg(test)]

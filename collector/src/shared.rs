@@ -23,9 +23,9 @@ pub struct SharedBooks {
 }
 
 impl SharedBooks {
-    /// Maps the array whose descriptor `map` is.
-    pub fn map(map: impl AsFd) -> io::Result<Self> {
-        let count = BOOKS_SLOTS as usize;
+    /// Maps the array whose descriptor `map` is, as far as that many CPUs use it.
+    pub fn map(map: impl AsFd, cpus: u32) -> io::Result<Self> {
+        let count = cpus.min(BOOKS_SLOTS) as usize;
         // SAFETY: a new mapping, at an address that the kernel chooses, until `self` is dropped. Its
         // words are aligned, and written by atomic instructions only.
         let slots = unsafe {

@@ -54,6 +54,20 @@ pub struct FileId {
     pub handle_hash: u32,
 }
 
+impl FileId {
+    /// Stands for all files of a device that could not be told apart for lack of room.
+    pub fn others(dev: Dev) -> Self {
+        Self {
+            dev,
+            fileid: 0,
+            handle_hash: 0,
+        }
+    }
+}
+
+/// What stands for the path of [`FileId::others`].
+pub const OTHERS: &str = "(other)";
+
 /// A file on disk: the same on every host that mounts the export, and after every reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(pub u64);

@@ -492,11 +492,16 @@ pub const WINDOW_NS_GLOBAL: &str = "WINDOW_NS";
 pub const RINGS_MAP: &str = "RINGS";
 /// Most rings that there may be.
 pub const MAX_RINGS: u32 = 32;
-/// Name of the array whose only element is the hash map, from [`FoldKey`] to [`FoldValue`], that requests
-/// are folded into.
+/// Name of the array of the hash maps, from [`FoldKey`] to [`FoldValue`], that requests are folded into.
 pub const FOLDS_MAP: &str = "FOLDS";
-/// Entries of such a map.
+/// Element of that array: sums by file.
+pub const FOLDS_BY_FILE: u32 = 0;
+/// Element of that array: sums of the files for which there was no room, with 0 for their fileid and handle hash.
+pub const FOLDS_BY_MOUNT: u32 = 1;
+/// Entries of the map by file: 144 bytes each and 16 for its bucket, 2.5 MiB.
 pub const FOLD_ENTRIES: u32 = 16_384;
+/// Entries of the map by mount.
+pub const FOLD_MOUNT_ENTRIES: u32 = 4096;
 /// Name of the array, of one element, that holds UTC minus `CLOCK_MONOTONIC` in ns; userspace may `mmap` it.
 pub const CLOCK_MAP: &str = "CLOCK";
 /// Name of the array, of [`BOOKS_SLOTS`] elements, that holds [`Books`]; userspace may `mmap` it.

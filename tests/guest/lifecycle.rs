@@ -55,7 +55,8 @@ fn guest_the_doctor_tells_what_is_there_and_what_is_used() {
     let said = RUN.text("doctor.out");
     assert_eq!(RUN.text("doctor.status").trim(), "0", "{said}");
     for word in [
-        "BTF                has 12 of the 12",
+        "BTF                readable",
+        "tells users and cgroups",
         "uses the direct engine",
     ] {
         assert!(said.contains(word), "`{word}` in:\n{said}");

@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 mod compare;
+mod crowd;
 mod errors;
 mod facts;
 mod faults;
@@ -13,5 +14,6 @@ mod lifecycle;
 mod matrix;
 mod modules;
 mod mountstats;
+mod overload;
 mod run;
 mod workloads;

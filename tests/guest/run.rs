@@ -92,7 +92,8 @@ impl Run {
         Self::query_store(&self.store(), flags)
     }
 
-    fn query_store(store: &Path, flags: &[&str]) -> Vec<Answer> {
+    /// As [`Self::query`], about another store.
+    pub fn query_store(store: &Path, flags: &[&str]) -> Vec<Answer> {
         let output = Self::query_store_output(store, flags);
         assert!(
             output.status.success(),
@@ -113,7 +114,8 @@ impl Run {
         compare::disagreements(&own, &other)
     }
 
-    fn query_store_output(store: &Path, flags: &[&str]) -> Output {
+    /// As [`Self::query_output`], about another store.
+    pub fn query_store_output(store: &Path, flags: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_trackiops"))
             .args(["query", "--format", "json", "--store"])
             .arg(store)

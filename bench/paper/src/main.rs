@@ -1,5 +1,5 @@
 //! The CHEOPS'24 extractor's design as published, to measure against: loads its programs, prints each file's line once
-//! a second, and on SIGINT says how many requests it has counted. See the README beside this crate.
+//! a second, and on SIGINT says how many requests it has counted. See `bench/README.md`.
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime};

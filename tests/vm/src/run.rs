@@ -172,7 +172,7 @@ pub fn run(run: &Run) -> Result<u8> {
             Outcome::Failed(cause) if accel == Accel::Tcg && console::is_stale_code(cause) => {
                 "the emulator ran code that the kernel had replaced"
             }
-            Outcome::NotUp(_) if accel == Accel::Tcg => "the guest did not come up",
+            Outcome::NotUp(_) if accel != Accel::Kvm => "the guest did not come up",
             _ => break,
         };
         host::say(format_args!(

@@ -1,5 +1,5 @@
 //! The kernel side of the CHEOPS'24 extractor, as published: four probes link a request from its thread to its RPC
-//! task and back to a thread, and add it to its file's metrics. See the README beside this crate.
+//! task and back to a thread, and add it to its file's metrics. See `bench/README.md`.
 //!
 //! Built for BPF by `make ebpf`; on the host this is an empty program.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
