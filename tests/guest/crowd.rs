@@ -9,7 +9,7 @@ const REQUESTS: u64 = 64;
 #[test]
 #[ignore = "boots guests: make test"]
 fn guest_sixty_four_threads_are_counted_exactly_and_in_their_order() {
-    for kernel in kernels(&["6.12"]) {
+    for kernel in kernels(&["6.12", "newest"]) {
         for cpus in ["2", "4"] {
             let run = Run::on(kernel, "crowd", &["--cpus", cpus], &[]);
             let what = format!("Linux {kernel}, {cpus} CPUs");
