@@ -15,29 +15,23 @@ use crate::{
 #[inline(always)]
 pub fn done<M: Memory>(ctx: &RawTracePointContext, direction: u32) {
     let request = Request::<M>::of(ctx);
-    M::undisturbed(|| {
-        // Without a mark the second program does the work.
-        if global(&TANDEM) == 0 || request.leave_mark().is_some() {
-            request.account(direction);
-        }
-    });
+    // Without a mark the second program does the work.
+    if global(&TANDEM) == 0 || request.leave_mark().is_some() {
+        request.account(direction);
+    }
 }
 
 /// The second program on the same tracepoint. It does the work when the kernel has skipped the first.
 ///
 /// Where tracepoints may be preempted, another request can complete on this CPU in the middle of a
 /// program, and the kernel does not let a program interrupt itself. Both run on the thread that
-/// completes the request, and a thread completes one at a time: the first leaves its mark there. Yet another request
-/// may complete in the middle of the second program, so both keep from being preempted where they can: what remains
-/// are the few instructions before and after that.
+/// completes the request, and a thread completes one at a time: the first leaves its mark there.
 #[inline(always)]
 pub fn done_unless_marked<M: Memory>(ctx: &RawTracePointContext, direction: u32) {
     let request = Request::<M>::of(ctx);
-    M::undisturbed(|| {
-        if !request.is_marked() {
-            request.account(direction);
-        }
-    });
+    if !request.is_marked() {
+        request.account(direction);
+    }
 }
 
 #[derive(Clone, Copy)]

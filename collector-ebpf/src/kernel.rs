@@ -3,9 +3,7 @@
 use core::{arch::asm, marker::PhantomData, mem, mem::MaybeUninit, ptr};
 
 use aya_ebpf::helpers::{bpf_ktime_get_ns, generated};
-use trackiops_schemas::ring::{
-    CAST_CALL, CAST_OFFSETS, CAST_TYPE, PREEMPT_DISABLE_CALL, PREEMPT_ENABLE_CALL,
-};
+use trackiops_schemas::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE};
 
 use crate::maps::DIRECT;
 
@@ -35,9 +33,6 @@ pub trait Memory: Copy {
 
     /// The same, where nothing else of the object is read.
     fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T>;
-
-    /// Does `work` without being preempted, if such programs can tell the kernel.
-    fn undisturbed(work: impl FnOnce());
 }
 
 /// By a helper that copies: on every kernel, and at some 90 instructions a time.
@@ -97,11 +92,6 @@ impl Memory for Probe {
         let field: *const T = Self::copy(object, global(offset), &mut room)?;
         // SAFETY: the helper filled it; any bytes are a `Field`.
         Some(unsafe { field.read() })
-    }
-
-    #[inline(always)]
-    fn undisturbed(work: impl FnOnce()) {
-        work();
     }
 }
 
@@ -165,22 +155,6 @@ impl Memory for Cast {
     #[inline(always)]
     fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
         Some(Self::load(Self::words(object)?, offset))
-    }
-
-    #[inline(always)]
-    fn undisturbed(work: impl FnOnce()) {
-        // SAFETY: userspace makes calls of those functions, or nothing, of these calls.
-        let (disable, enable): (unsafe extern "C" fn(), unsafe extern "C" fn()) = unsafe {
-            (
-                mem::transmute(PREEMPT_DISABLE_CALL as usize),
-                mem::transmute(PREEMPT_ENABLE_CALL as usize),
-            )
-        };
-        // SAFETY: in pairs, as the verifier sees to.
-        unsafe { disable() };
-        work();
-        // SAFETY: as above.
-        unsafe { enable() };
     }
 }
 

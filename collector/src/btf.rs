@@ -30,17 +30,6 @@ pub struct Cast {
     /// `struct linux_mib`, whatever it is for: one long array of words, so that the verifier lets programs load
     /// what they like.
     pub words: u32,
-    /// How programs keep from being preempted.
-    pub preemption: Option<Preemption>,
-}
-
-/// Functions of the kernel that programs may call from Linux 6.10 on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Preemption {
-    /// `bpf_preempt_disable`.
-    pub disable: u32,
-    /// `bpf_preempt_enable`.
-    pub enable: u32,
 }
 
 /// Modules whose types are looked at after those of the kernel proper.
@@ -89,12 +78,9 @@ fn cast(vmlinux: &Btf) -> Option<Cast> {
         let mut found = vmlinux.resolve_ids_by_name(name).ok()?.into_iter();
         found.find(|id| vmlinux.resolve_type_by_id(*id).is_ok_and(|of| wanted(&of)))
     };
-    let function = |name| number(name, |of| matches!(of, Type::Func(_)));
-    let preemption = function("bpf_preempt_disable").zip(function("bpf_preempt_enable"));
     Some(Cast {
-        function: function("bpf_rdonly_cast")?,
+        function: number("bpf_rdonly_cast", |of| matches!(of, Type::Func(_)))?,
         words: number("linux_mib", |of| matches!(of, Type::Struct(_)))?,
-        preemption: preemption.map(|(disable, enable)| Preemption { disable, enable }),
     })
 }
 

@@ -2,11 +2,9 @@
 //! kernel knows. The loader knows neither calls of kernel functions nor loads from unknown offsets.
 
 use object::{Object as _, ObjectSection as _, SectionKind};
-use trackiops_schemas::ring::{
-    CAST_CALL, CAST_OFFSETS, CAST_TYPE, DIRECT_WORDS, PREEMPT_DISABLE_CALL, PREEMPT_ENABLE_CALL,
-};
+use trackiops_schemas::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE, DIRECT_WORDS};
 
-use crate::btf::{Cast, Preemption};
+use crate::btf::Cast;
 
 /// Bytes of an instruction: its code, the registers, an offset of 2, and an operand of 4.
 const INSTRUCTION: usize = 8;
@@ -18,10 +16,8 @@ const KERNEL_FUNCTION: u8 = if cfg!(target_endian = "little") {
 } else {
     0x02
 };
-/// `BPF_ALU64 | BPF_MOV | BPF_K`; with zeroes, of what a call would return: a call's place holder.
-const MOVE: u8 = 0xb7;
-/// `BPF_ALU | BPF_MOV | BPF_K`, and the other one.
-const MOVES: [u8; 2] = [0xb4, MOVE];
+/// `BPF_ALU | BPF_MOV | BPF_K` and `BPF_ALU64 | BPF_MOV | BPF_K`.
+const MOVES: [u8; 2] = [0xb4, 0xb7];
 /// `BPF_LDX | BPF_MEM` of 4, 2, 1 and 8 bytes.
 const LOADS: [u8; 4] = [0x61, 0x69, 0x71, 0x79];
 
@@ -46,19 +42,11 @@ fn complete_one(
     cast: Cast,
     offsets: &[u32; DIRECT_WORDS],
 ) -> Option<()> {
-    let [mut code, mut registers, o0, o1, i0, i1, i2, i3] = *instruction;
-    let mut offset = i16::from_ne_bytes([o0, o1]);
+    let [code, registers, o0, o1, i0, i1, i2, i3] = *instruction;
+    let (mut registers, mut offset) = (registers, i16::from_ne_bytes([o0, o1]));
     let mut operand = u32::from_ne_bytes([i0, i1, i2, i3]);
     if code == CALL && operand == CAST_CALL {
         (registers, operand) = (KERNEL_FUNCTION, cast.function);
-    } else if code == CALL && [PREEMPT_DISABLE_CALL, PREEMPT_ENABLE_CALL].contains(&operand) {
-        match cast.preemption {
-            Some(Preemption { disable, enable }) => {
-                let disables = operand == PREEMPT_DISABLE_CALL;
-                (registers, operand) = (KERNEL_FUNCTION, if disables { disable } else { enable });
-            }
-            None => (code, registers, operand) = (MOVE, 0, 0),
-        }
     } else if MOVES.contains(&code) && operand == CAST_TYPE {
         operand = cast.words;
     } else if LOADS.contains(&code) && offset >= CAST_OFFSETS {
@@ -78,10 +66,6 @@ mod tests {
     const CAST: Cast = Cast {
         function: 0x0123_4567,
         words: 0x0765_4321,
-        preemption: Some(Preemption {
-            disable: 0x0111_1111,
-            enable: 0x0222_2222,
-        }),
     };
 
     /// How often these bytes stand in the object.
@@ -105,20 +89,6 @@ mod tests {
             count(&complete, &call(KERNEL_FUNCTION, CAST.function)),
             calls
         );
-        for (stand_in, function) in [
-            (PREEMPT_DISABLE_CALL, 0x0111_1111_u32),
-            (PREEMPT_ENABLE_CALL, 0x0222_2222),
-        ] {
-            let calls = count(OBJECT, &call(0, stand_in));
-            assert!(calls > 0);
-            assert_eq!(count(&complete, &call(KERNEL_FUNCTION, function)), calls);
-            let without = Cast {
-                preemption: None,
-                ..CAST
-            };
-            let complete = super::complete(OBJECT, without, &offsets).unwrap();
-            assert_eq!(count(&complete, &call(0, stand_in)), 0);
-        }
         let types = count(OBJECT, &CAST_TYPE.to_ne_bytes());
         assert!(types > 0);
         assert_eq!(count(&complete, &CAST.words.to_ne_bytes()), types);

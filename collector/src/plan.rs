@@ -212,14 +212,10 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         cred_uid: offset("cred", "fsuid", &[4])?,
         cgroup: cgroup(members).unwrap_or_default(),
     };
-    let tandem = tracepoints_may_be_preempted(&facts.release);
     Ok(Programs::Direct {
         offsets,
-        tandem,
-        cast: facts.cast.map(|cast| Cast {
-            preemption: cast.preemption.filter(|_| tandem),
-            ..cast
-        }),
+        tandem: tracepoints_may_be_preempted(&facts.release),
+        cast: facts.cast,
     })
 }
 

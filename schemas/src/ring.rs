@@ -444,10 +444,6 @@ pub const DIRECT_WORDS: usize = 18 + 9;
 /// Stands in programs that load from the kernel's memory for its function `bpf_rdonly_cast`, in a call of a helper of
 /// this number, which there is not. Each kernel numbers the function otherwise, so userspace puts the call there.
 pub const CAST_CALL: u32 = 0x6361_7374;
-/// Stands there for its function `bpf_preempt_disable`, or for nothing where tracepoints are not preempted.
-pub const PREEMPT_DISABLE_CALL: u32 = 0x7072_6530;
-/// Stands there for its function `bpf_preempt_enable`, or for nothing.
-pub const PREEMPT_ENABLE_CALL: u32 = 0x7072_6531;
 /// Stands there for the number of the type that the function is to make of an address.
 pub const CAST_TYPE: u32 = 0x7479_7065;
 /// A load in such a program from `CAST_OFFSETS + 8 * n` stands for one from the offset that is word `n` of
