@@ -13,7 +13,7 @@ unload
 
 # Not loaded: said, or waited for.
 expect not_loaded trackiops record --store "$STORE" --duration 1s
-expect unused timeout --preserve-status 1 trackiops record --store /var/tmp/unused --wait
+expect unused timeout --preserve-status 5 trackiops record --store /var/tmp/unused --wait
 cat /proc/modules >"$OUT/modules"
 
 trackiops record --store "$STORE" --wait --ready-file /run/trackiops.ready 2>"$OUT/wait.err" &
