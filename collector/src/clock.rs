@@ -3,10 +3,11 @@
 //! The probes stamp `CLOCK_MONOTONIC`; windows are UTC. The offset between the two is sampled again
 //! and again, so that slewing is followed and a step is noticed.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use trackiops_schemas::time::UtcMs;
+use trackiops_schemas::time::{Granularity, UtcMs};
 
 /// A change of the offset between two samples that is more than slewing can do (500 ppm) or
 /// sampling can err: somebody set the clock.
@@ -89,6 +90,18 @@ impl Clock {
     /// The wall clock at a monotonic time, ns since the epoch.
     pub fn utc_ns(&self, at: MonotonicNs) -> i64 {
         at.0.cast_signed().wrapping_add(self.offset_ns)
+    }
+
+    /// The monotonic times, in ns, of a window that begins at `start`.
+    pub fn monotonic(&self, start: UtcMs, length: Granularity) -> Range<u64> {
+        let at = |utc: UtcMs| {
+            let ns = utc
+                .0
+                .saturating_mul(1_000_000)
+                .saturating_sub(self.offset_ns);
+            u64::try_from(ns).unwrap_or(0)
+        };
+        at(start)..at(start.plus(length))
     }
 
     /// The wall clock at a monotonic time.

@@ -222,19 +222,23 @@ impl Recorder {
         let mut newcomers = Vec::new();
         let mut drained_until = began;
         let mut left = DRAIN_AT_MOST;
-        self.engine.rings.look();
-        while let Some(record) = self.engine.rings.pop(began) {
-            let end = MonotonicNs(record.end_ns);
-            if self.rollup.add(&record, self.clock.utc(end)) {
-                newcomers.push((RowKey::from(&record), record.pid));
+        let rings = &mut self.engine.rings;
+        rings.look();
+        let next = || {
+            if left == 0 {
+                return None;
             }
-            self.read += 1;
+            let record = rings.pop(began)?;
             left -= 1;
             if left == 0 {
-                drained_until = end;
-                break;
+                drained_until = MonotonicNs(record.end_ns);
             }
-        }
+            Some(record)
+        };
+        self.rollup.add(&self.clock, next, |row, record| {
+            newcomers.push((row, record.pid));
+        });
+        self.read += (DRAIN_AT_MOST - left) as u64;
         self.names.observe(&newcomers, began);
         drained_until
     }

@@ -10,6 +10,7 @@ use trackiops_schemas::ring::{FoldKey, FoldValue, RequestRecord, flags};
 use trackiops_schemas::rollup::{Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::clock::{Clock, MonotonicNs};
 use crate::generations::Generations;
 use crate::sequential::History;
 
@@ -135,13 +136,37 @@ impl Rollup {
         after
     }
 
-    /// Counts a request that completed at `end`. Whether it is the first of its row.
-    pub fn add(&mut self, record: &RequestRecord, end: UtcMs) -> bool {
-        let (row, state, health, first) = self.row(record.into(), end);
-        count(row, &mut state.history, record);
-        health.recorded += 1;
-        health.seen += 1;
-        first
+    /// Counts requests, by the time of their completion, for as long as there is a `next` one. Those with which a
+    /// row begins are told to `newcomer`.
+    ///
+    /// Requests of a file often come in runs; a run costs one hash operation.
+    pub fn add(
+        &mut self,
+        clock: &Clock,
+        mut next: impl FnMut() -> Option<RequestRecord>,
+        mut newcomer: impl FnMut(RowKey, &RequestRecord),
+    ) {
+        let mut upcoming = next();
+        while let Some(mut record) = upcoming {
+            let key = RowKey::from(&record);
+            let end = clock.utc(MonotonicNs(record.end_ns));
+            let window = clock.monotonic(end.align(self.granularity), self.granularity);
+            let (row, state, health, first) = self.row(key, end);
+            if first {
+                newcomer(key, &record);
+            }
+            let mut requests = 0;
+            upcoming = loop {
+                count(row, &mut state.history, &record);
+                requests += 1;
+                match next() {
+                    Some(r) if window.contains(&r.end_ns) && RowKey::from(&r) == key => record = r,
+                    other => break other,
+                }
+            };
+            health.recorded += requests;
+            health.seen += requests;
+        }
     }
 
     /// Counts requests that the kernel has added up, and that completed in the window of `end`.
@@ -253,6 +278,7 @@ fn folded(sum: &FoldValue) -> Direction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Sample;
     use trackiops_schemas::identity::FileKey;
 
     fn record(fileid: u64, flags: u32, done_bytes: u32, error: i32) -> RequestRecord {
@@ -273,6 +299,21 @@ mod tests {
         }
     }
 
+    /// Adds one request that completes at `end`; whether it begins a row.
+    fn add(rollup: &mut Rollup, record: &RequestRecord, end: UtcMs) -> bool {
+        let clock = Clock::new(Sample {
+            now: MonotonicNs(0),
+            offset_ns: 0,
+        });
+        let mut record = Some(RequestRecord {
+            end_ns: end.0.cast_unsigned() * 1_000_000,
+            ..*record
+        });
+        let mut first = false;
+        rollup.add(&clock, || record.take(), |_, _| first = true);
+        first
+    }
+
     fn rollup() -> Rollup {
         Rollup::new("1s".parse().unwrap())
     }
@@ -284,9 +325,13 @@ mod tests {
     #[test]
     fn a_request_is_counted_once_in_the_window_of_its_completion() {
         let mut rollup = rollup();
-        assert!(rollup.add(&record(1, 0, 4096, 0), UtcMs(1999)));
-        assert!(rollup.add(&record(1, flags::WRITE, 100, 0), UtcMs(2000)));
-        assert!(!rollup.add(&record(1, 0, 0, -5), UtcMs(2001)));
+        assert!(add(&mut rollup, &record(1, 0, 4096, 0), UtcMs(1999)));
+        assert!(add(
+            &mut rollup,
+            &record(1, flags::WRITE, 100, 0),
+            UtcMs(2000)
+        ));
+        assert!(!add(&mut rollup, &record(1, 0, 0, -5), UtcMs(2001)));
         let windows = all(&mut rollup);
         assert_eq!(
             windows.iter().map(|w| w.start.0).collect::<Vec<_>>(),
@@ -325,7 +370,7 @@ mod tests {
             short: 2,
             untimed: 2,
         };
-        rollup.add(&record(1, flags::WRITE, 4096, 0), UtcMs(1500));
+        add(&mut rollup, &record(1, flags::WRITE, 4096, 0), UtcMs(1500));
         assert!(
             !rollup.add_folded(&key, &sum, UtcMs(1000)),
             "the row was there"
@@ -353,15 +398,15 @@ mod tests {
     #[test]
     fn end_of_file_is_not_a_short_transfer() {
         let mut rollup = rollup();
-        rollup.add(&record(1, flags::EOF, 10, 0), UtcMs(0));
+        add(&mut rollup, &record(1, flags::EOF, 10, 0), UtcMs(0));
         assert_eq!(all(&mut rollup)[0].rows[0].1.read.short, 0);
     }
 
     #[test]
     fn untimed_requests_are_counted_without_a_latency() {
         let mut rollup = rollup();
-        rollup.add(&record(1, flags::UNTIMED, 4096, 0), UtcMs(0));
-        rollup.add(&record(1, 0, 4096, 0), UtcMs(0));
+        add(&mut rollup, &record(1, flags::UNTIMED, 4096, 0), UtcMs(0));
+        add(&mut rollup, &record(1, 0, 4096, 0), UtcMs(0));
         let read = &all(&mut rollup)[0].rows[0].1.read;
         assert_eq!(
             (read.requests, read.untimed, read.latency.total()),
@@ -371,13 +416,54 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_requests_ends_with_its_file_and_with_its_window() {
+        let clock = Clock::new(Sample {
+            now: MonotonicNs(0),
+            offset_ns: 500_000_000,
+        });
+        // Fileid and completion in ms; the windows end at 500, 1500 ...
+        let requests = [
+            (1, 100),
+            (1, 499),
+            (1, 500),
+            (2, 600),
+            (1, 700),
+            (1, 450),
+            (1, 1600),
+        ];
+        let mut records = requests.iter().map(|(fileid, end_ms)| RequestRecord {
+            end_ns: end_ms * 1_000_000,
+            ..record(*fileid, 0, 1, 0)
+        });
+        let mut rollup = rollup();
+        let mut newcomers = Vec::new();
+        rollup.add(
+            &clock,
+            || records.next(),
+            |row, record| newcomers.push((row.file.fileid, record.end_ns / 1_000_000)),
+        );
+        assert_eq!(
+            newcomers,
+            [(1, 100), (1, 500), (2, 600), (1, 450), (1, 1600)]
+        );
+        let windows = all(&mut rollup);
+        let counts = windows.iter().map(|w| {
+            let requests = |id| w.rows.iter().filter(move |(k, _)| k.file.fileid == id);
+            let sum = |id| requests(id).map(|(_, r)| r.read.requests).sum::<u64>();
+            (w.start.0, sum(1), sum(2), w.health.recorded)
+        });
+        let counts: Vec<_> = counts.collect();
+        assert_eq!(counts, [(0, 3, 0, 3), (1000, 2, 1, 3), (2000, 1, 0, 1)]);
+    }
+
+    #[test]
     fn a_late_request_opens_one_more_partial_window() {
         let mut rollup = rollup();
-        rollup.add(&record(1, 0, 4096, 0), UtcMs(1500));
+        add(&mut rollup, &record(1, 0, 4096, 0), UtcMs(1500));
         assert_eq!(rollup.take_windows(|_, end| end <= UtcMs(2000)).len(), 1);
-        assert!(rollup.add(&record(1, 0, 4096, 0), UtcMs(1600)));
-        rollup.add(&record(1, 0, 4096, 0), UtcMs(2500));
-        rollup.add(&record(1, 0, 4096, 0), UtcMs(1700));
+        assert!(add(&mut rollup, &record(1, 0, 4096, 0), UtcMs(1600)));
+        add(&mut rollup, &record(1, 0, 4096, 0), UtcMs(2500));
+        add(&mut rollup, &record(1, 0, 4096, 0), UtcMs(1700));
         let windows = all(&mut rollup);
         let requests = |w: &OpenWindow| w.rows.iter().map(|(_, r)| r.read.requests).sum::<u64>();
         assert_eq!(
@@ -392,7 +478,7 @@ mod tests {
     #[test]
     fn what_was_seen_before_a_mount_left_keeps_its_mount() {
         let mut rollup = rollup();
-        rollup.add(&record(1, 0, 4096, 0), UtcMs(0));
+        add(&mut rollup, &record(1, 0, 4096, 0), UtcMs(0));
         let attributes = |row: RowKey| {
             let id = row.file;
             let mount = Some("s:/old".to_owned());
@@ -409,7 +495,7 @@ mod tests {
         assert!(rollup.window(UtcMs(0)).settled.is_empty());
         rollup.settle(|file| file.dev == Dev(49), attributes);
         rollup.settle(|file| file.dev == Dev(49), attributes);
-        rollup.add(&record(1, 0, 100, 0), UtcMs(1));
+        add(&mut rollup, &record(1, 0, 100, 0), UtcMs(1));
         let window = all(&mut rollup).remove(0);
         let settled: Vec<_> = window.settled.iter().map(|r| r.row.read.bytes).collect();
         let rows: Vec<_> = window.rows.iter().map(|(_, r)| r.read.bytes).collect();
@@ -419,7 +505,7 @@ mod tests {
     #[test]
     fn idle_files_are_forgotten_without_losing_their_open_rows() {
         let mut rollup = rollup();
-        rollup.add(&record(1, 0, 4096, 0), UtcMs(0));
+        add(&mut rollup, &record(1, 0, 4096, 0), UtcMs(0));
         rollup.rotate();
         rollup.rotate();
         assert_eq!(all(&mut rollup)[0].rows.len(), 1);
