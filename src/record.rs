@@ -192,17 +192,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         stored?;
         let totals = totals?;
         let (seen, lost) = (totals.books.seen, totals.books.lost);
-        let folded = match totals.folded {
-            0 => String::new(),
-            folded => format!(", {folded} folded"),
-        };
-        let missed = match totals.missed {
-            0 => String::new(),
-            missed => format!(", up to {missed} missed"),
-        };
         eprintln!(
-            "stopped: {seen} requests seen, {} recorded{folded}, {lost} lost{missed}",
-            totals.read
+            "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}",
+            totals.read,
+            status::folded(totals.folded),
+            status::missed(totals.missed)
         );
         if totals.unbalanced > 0 {
             eprintln!(

@@ -139,7 +139,7 @@ pub struct FileRow {
 pub struct ClosedWindow {
     /// Its start.
     pub start: UtcMs,
-    /// Its files, ordered by file key; the same key may come twice (a rename, a remount).
+    /// Its files, ordered by file key; the same key may come twice (a rename, a remount, another tenant).
     pub rows: Vec<FileRow>,
     /// The recorder's own account.
     pub health: Health,

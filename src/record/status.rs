@@ -20,15 +20,25 @@ pub fn line(window: &ClosedWindow) -> String {
         units::bytes_per_second(bytes as f64 / seconds),
         window.rows.chunk_by(same).count(),
         window.health.lost,
-        match window.health.folded {
-            0 => String::new(),
-            folded => format!(", {folded} folded"),
-        },
-        match window.health.missed {
-            0 => String::new(),
-            missed => format!(", up to {missed} missed"),
-        },
+        folded(window.health.folded),
+        missed(window.health.missed),
     )
+}
+
+/// Of how many requests only sums are known: nothing is said of none.
+pub fn folded(requests: u64) -> String {
+    match requests {
+        0 => String::new(),
+        some => format!(", {some} folded"),
+    }
+}
+
+/// How many requests the kernel may have kept from the programs: nothing is said of none.
+pub fn missed(requests: u64) -> String {
+    match requests {
+        0 => String::new(),
+        some => format!(", up to {some} missed"),
+    }
 }
 
 #[cfg(test)]
