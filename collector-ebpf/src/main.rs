@@ -1,6 +1,6 @@
 //! Which NFS request, on which file, on whose behalf, took how long.
 //!
-//! Programs are named after the tracepoints they belong on. See the README beside this crate for
+//! Programs of the tracepoint engine are named after the tracepoints they belong on. See the README beside this crate for
 //! the order of events. Built for BPF by `make ebpf`; on the host this is an empty program.
 #![cfg_attr(target_arch = "bpf", no_std, no_main)]
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
