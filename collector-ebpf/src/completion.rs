@@ -4,7 +4,9 @@ use core::{hint::black_box, ptr};
 
 use aya_ebpf::{
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    btf_maps::RingBuf,
     helpers::{bpf_get_smp_processor_id, bpf_ringbuf_query},
+    maps::ring_buf::RingBufEntry,
 };
 use trackiops_schemas::ring::{BOOKS_SLOTS, Books, RequestRecord};
 
@@ -33,54 +35,87 @@ impl Completion {
         Some(Self { cpu, books })
     }
 
+    /// Room for a record in this CPU's ring, if there is any.
+    #[inline(always)]
+    pub fn room(&self) -> Option<RingBufEntry<RequestRecord>> {
+        self.ring()?.reserve(0)
+    }
+
+    /// The record stands in its room, if it could be made.
+    #[inline(always)]
+    pub fn recorded(self, room: RingBufEntry<RequestRecord>, is_made: bool) {
+        if is_made {
+            let wake = if self.is_to_look() && self.unread_bytes() >= global(&WAKEUP_BYTES) {
+                BPF_RB_FORCE_WAKEUP
+            } else {
+                BPF_RB_NO_WAKEUP
+            };
+            room.submit(u64::from(wake));
+            self.count(|books| &mut books.recorded);
+        } else {
+            room.discard(u64::from(BPF_RB_NO_WAKEUP));
+            self.lost();
+        }
+    }
+
     /// Whether it is its turn to see how full the ring is: that of every eighth one of a CPU, because it takes a tenth of
-    /// the work of handing over a record.
+    /// the work of handing over a record. The reader is on a timer, and is woken only when the ring fills faster than
+    /// the timer expects.
     #[inline(always)]
     fn is_to_look(&self) -> bool {
         // SAFETY: as above.
         unsafe { (&raw const (*self.books).seen).read_volatile() % 8 == 0 }
     }
 
-    /// Hands its record over, if it could be made, and writes into the books what became of it.
+    fn unread_bytes(&self) -> u64 {
+        let Some(ring) = self.ring() else {
+            return 0;
+        };
+        let map = ptr::from_ref(ring).cast_mut().cast();
+        // SAFETY: a reference to a map is what helpers take for it.
+        unsafe { bpf_ringbuf_query(map, u64::from(BPF_RB_AVAIL_DATA)) }
+    }
+
+    #[inline(always)]
+    fn ring(&self) -> Option<&'static RingBuf<RequestRecord, 4096>> {
+        RINGS.get(self.cpu & global(&RING_MASK))
+    }
+
+    /// Hands its record over, if it could be made.
     #[inline(always)]
     pub fn record(self, record: Option<RequestRecord>) {
-        let books = self.books;
-        // SAFETY: as above.
-        let fate = unsafe {
-            match record {
-                Some(record) if emit(self.cpu, &record, self.is_to_look()) => {
-                    &raw mut (*books).recorded
+        match record {
+            Some(record) => match self.room() {
+                Some(mut room) => {
+                    room.write(record);
+                    self.recorded(room, true);
                 }
                 // A copy: the compiler keeps the other one in registers, on its way into the ring.
-                Some(record) if fold(&black_box(record)) => &raw mut (*books).folded,
-                _ => &raw mut (*books).lost,
-            }
-        };
-        // SAFETY: as above.
-        unsafe { add(fate, 1) };
+                None => self.fold(&black_box(record)),
+            },
+            None => self.lost(),
+        }
     }
-}
 
-/// Puts a record into this CPU's ring; false if there is no room.
-///
-/// The reader is on a timer. It is woken only when the ring fills faster than the timer expects; the one who `looks` sees that.
-#[inline(always)]
-fn emit(cpu: u32, record: &RequestRecord, looks: bool) -> bool {
-    let Some(ring) = RINGS.get(cpu & global(&RING_MASK)) else {
-        return false;
-    };
-    let Some(mut entry) = ring.reserve(0) else {
-        return false;
-    };
-    entry.write(*record);
-    let map = ptr::from_ref(ring).cast_mut().cast();
-    // SAFETY: a reference to a map is what helpers take for it.
-    let unread = || unsafe { bpf_ringbuf_query(map, u64::from(BPF_RB_AVAIL_DATA)) };
-    let wake = if looks && unread() >= global(&WAKEUP_BYTES) {
-        BPF_RB_FORCE_WAKEUP
-    } else {
-        BPF_RB_NO_WAKEUP
-    };
-    entry.submit(u64::from(wake));
-    true
+    /// There was no room for the record.
+    #[inline(always)]
+    pub fn fold(self, record: &RequestRecord) {
+        if fold(record) {
+            self.count(|books| &mut books.folded);
+        } else {
+            self.lost();
+        }
+    }
+
+    /// Its record could not be made.
+    #[inline(always)]
+    pub fn lost(self) {
+        self.count(|books| &mut books.lost);
+    }
+
+    #[inline(always)]
+    fn count(self, fate: impl FnOnce(&mut Books) -> &mut u64) {
+        // SAFETY: as above.
+        unsafe { add(fate(&mut *self.books), 1) };
+    }
 }

@@ -1,5 +1,7 @@
 //! The direct engine: a request is read from its own structures when it completes.
 
+use core::mem::MaybeUninit;
+
 use trackiops_schemas::ring::{DirectOffsets, NO_USER, RequestRecord, flags};
 
 use crate::{
@@ -56,64 +58,95 @@ impl<M: Memory> Request<M> {
 
     #[inline(always)]
     fn account(self, direction: u32) {
-        if let Some(completion) = Completion::seen() {
-            completion.record(completed(self, &DIRECT, direction));
+        let Some(completion) = Completion::seen() else {
+            return;
+        };
+        let end_ns = now_ns();
+        if !M::IN_PLACE {
+            completion.record(self.record(end_ns, direction));
+        } else if let Some(mut room) = completion.room() {
+            let is_made = self.describe(&mut room, end_ns, direction).is_some();
+            completion.recorded(room, is_made);
+        } else {
+            self.fold(completion, end_ns, direction);
         }
     }
-}
 
-/// Each structure is read in one piece, in a function of its own: the pieces then share the little
-/// stack that there is.
-#[inline(always)]
-fn completed<M: Memory>(
-    Request { task, header }: Request<M>,
-    offsets: &'static DirectOffsets,
-    direction: u32,
-) -> Option<RequestRecord> {
-    let end_ns = now_ns();
-    let Timing { start_ns, pid } = timing(task, offsets)?;
-    let Origin {
-        inode,
-        status,
-        uid,
-        cgroup,
-    } = origin::<M>(header, offsets)?;
-    let failed = status < 0;
-    let Arguments {
-        handle,
-        offset,
-        asked_bytes,
-    } = arguments::<M>(header, offsets)?;
-    let (done_bytes, eof) = result(header, offsets)?;
-    let (superblock, fileid) = file(inode, offsets)?;
-
-    let mut bits = direction;
-    // On error the count is not a transfer, and `eof` shares its memory with something else.
-    if !failed && direction != flags::WRITE && eof {
-        bits |= flags::EOF;
+    /// In a function of its own, like the others that are seldom called.
+    #[inline(never)]
+    fn fold(self, completion: Completion, end_ns: u64, direction: u32) {
+        match self.record(end_ns, direction) {
+            Some(record) => completion.fold(&record),
+            None => completion.lost(),
+        }
     }
-    // Layouts that bypass the RPC client never start its clock.
-    let latency_ns = if start_ns == 0 {
-        bits |= flags::UNTIMED;
-        0
-    } else {
-        end_ns.saturating_sub(start_ns)
-    };
-    Some(RequestRecord {
-        end_ns,
-        latency_ns,
-        fileid,
-        offset,
-        asked_bytes,
-        done_bytes: if failed { 0 } else { done_bytes },
-        dev: superblock.field(&offsets.superblock_dev)?,
-        handle_hash: handle::hash(handle)?,
-        error: if failed { status } else { 0 },
-        pid,
-        flags: bits,
-        uid,
-        cgroup,
-    })
+
+    #[inline(always)]
+    fn record(self, end_ns: u64, direction: u32) -> Option<RequestRecord> {
+        let mut record = MaybeUninit::uninit();
+        self.describe(&mut record, end_ns, direction)?;
+        // SAFETY: all of it is written.
+        Some(unsafe { record.assume_init() })
+    }
+
+    /// Writes all of the record, field by field as they are read, which takes less than to hold all of them.
+    #[inline(always)]
+    fn describe(
+        self,
+        record: &mut MaybeUninit<RequestRecord>,
+        end_ns: u64,
+        direction: u32,
+    ) -> Option<()> {
+        let offsets = &DIRECT;
+        let record = record.as_mut_ptr();
+        macro_rules! write {
+            ($field:ident, $value:expr) => {
+                // SAFETY: a field of the record, which is there to be written.
+                unsafe { (&raw mut (*record).$field).write($value) }
+            };
+        }
+        write!(end_ns, end_ns);
+        let mut bits = direction;
+        let Timing { start_ns, pid } = timing(self.task, offsets)?;
+        write!(pid, pid);
+        // Layouts that bypass the RPC client never start its clock.
+        let latency_ns = if start_ns == 0 {
+            bits |= flags::UNTIMED;
+            0
+        } else {
+            end_ns.saturating_sub(start_ns)
+        };
+        write!(latency_ns, latency_ns);
+        let Origin {
+            inode,
+            status,
+            uid,
+            cgroup,
+        } = origin::<M>(self.header, offsets)?;
+        let failed = status < 0;
+        write!(error, if failed { status } else { 0 });
+        write!(uid, uid);
+        write!(cgroup, cgroup);
+        let (done_bytes, eof) = result(self.header, offsets)?;
+        // On error the count is not a transfer, and `eof` shares its memory with something else.
+        if !failed && direction != flags::WRITE && eof {
+            bits |= flags::EOF;
+        }
+        write!(done_bytes, if failed { 0 } else { done_bytes });
+        write!(flags, bits);
+        let Arguments {
+            handle,
+            offset,
+            asked_bytes,
+        } = arguments::<M>(self.header, offsets)?;
+        write!(offset, offset);
+        write!(asked_bytes, asked_bytes);
+        let (superblock, fileid) = file(inode, offsets)?;
+        write!(fileid, fileid);
+        write!(dev, superblock.field(&offsets.superblock_dev)?);
+        write!(handle_hash, handle::hash(handle)?);
+        Some(())
+    }
 }
 
 struct Timing {

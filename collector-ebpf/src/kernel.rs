@@ -20,6 +20,10 @@ pub trait Memory: Copy {
     /// The way to read what a tracepoint hands over, where that is another one.
     type Argument: Memory;
 
+    /// Whether a record may be written where it is to be read: the kernel then lets programs keep a pointer into a ring on
+    /// their stack. Linux 5.10 does not.
+    const IN_PLACE: bool;
+
     /// Brings `WORDS * 8` bytes of an object into sight, from the offset on that the global `start` holds, if any.
     ///
     /// Fails only where the kernel is locked down against reading its memory, or the object is not
@@ -60,6 +64,7 @@ impl Probe {
 
 impl Memory for Probe {
     type Argument = Self;
+    const IN_PLACE: bool = false;
 
     #[inline(always)]
     fn view<'a, const WORDS: usize>(
@@ -136,6 +141,7 @@ impl Cast {
 
 impl Memory for Cast {
     type Argument = Typed;
+    const IN_PLACE: bool = true;
 
     #[inline(always)]
     fn view<'a, const WORDS: usize>(
@@ -180,6 +186,7 @@ impl Typed {
 
 impl Memory for Typed {
     type Argument = Self;
+    const IN_PLACE: bool = true;
 
     #[inline(always)]
     fn view<'a, const WORDS: usize>(
@@ -224,10 +231,21 @@ impl<M: Memory> Address<M> {
         M::only_field(self, offset)
     }
 
-    /// A hash of `BITS` bits. Of the lower half of the address only: the verifier lets no program multiply a pointer.
+    /// A hash of `BITS` bits.
     #[inline(always)]
     pub fn hash<const BITS: u32>(self) -> u32 {
-        (self.0 as u32).wrapping_mul(0x9e37_79b1) >> (32 - BITS)
+        // The verifier lets no program multiply a pointer, but a copy of its lower half is a number.
+        let half: u32;
+        // SAFETY: moves one register to another one.
+        unsafe {
+            asm!(
+                "{half} = {address}",
+                half = lateout(wreg) half,
+                address = in(wreg) self.0 as u32,
+                options(pure, nomem, nostack),
+            );
+        }
+        half.wrapping_mul(0x9e37_79b1) >> (32 - BITS)
     }
 }
 
