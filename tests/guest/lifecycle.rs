@@ -65,6 +65,26 @@ fn guest_the_doctor_tells_what_is_there_and_what_is_used() {
 
 #[test]
 #[ignore = "boots a guest: make test"]
+fn guest_programs_are_of_the_form_that_the_doctor_tells() {
+    /// `BPF_PROG_TYPE_RAW_TRACEPOINT` and `BPF_PROG_TYPE_TRACING`.
+    const BY_PROBE: &str = "17";
+    const BY_LOAD: &str = "26";
+    let expected = if RUN.text("doctor.out").contains("reads by loads") {
+        BY_LOAD
+    } else {
+        BY_PROBE
+    };
+    let programs = RUN.text("programs");
+    let types: Vec<&str> = programs
+        .lines()
+        .filter_map(|line| Some(line.split_once(':')?.1.trim()))
+        .collect();
+    assert!(!types.is_empty());
+    assert!(types.iter().all(|found| *found == expected), "{programs}");
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
 fn guest_the_papers_lines_are_printed_per_file_and_window() {
     let text = RUN.text("paper.out");
     let fields: Vec<Vec<&str>> = text

@@ -11,6 +11,7 @@ write_some 32
 # Every closed window is in the answer, at most 2 s old.
 sleep 2
 expect live trackiops query --store "$STORE" --step all --format json
+grep -h prog_type "/proc/$RECORDER/fdinfo/"* >"$OUT/programs"
 expect second trackiops record --store "$STORE" --duration 1s
 kill -KILL "$RECORDER"
 wait "$RECORDER" || true
@@ -19,8 +20,8 @@ start_recorder
 write_some 16
 stop_recorder TERM
 ls "$STORE/journal" >"$OUT/journals"
-expect paper trackiops record --store /var/tmp/paper --duration 4s --stdout paper &
-sleep 2
+expect paper trackiops record --store /var/tmp/paper --duration 4s --stdout paper --ready-file /run/paper.ready &
+wait_for 60 test -s /run/paper.ready
 write_some 8
 wait
 # On a terminal there is a status line per window.
