@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use btf_rs::{Btf, BtfSection, BtfType, Parameter, Type};
-use common::kernels;
+use common::{kernels, vmlinux};
 
 const MODULES: [&str; 3] = ["nfs", "nfsv4", "sunrpc"];
 
@@ -144,11 +144,6 @@ fn assert_resolves(btf: &Btf, of: &dyn BtfType) {
     if let Some(id) = of.get_type_id() {
         btf.resolve_type_by_id(id).unwrap();
     }
-}
-
-fn vmlinux(root: &Path) -> Btf {
-    let bytes = fs::read(root.join("sys/kernel/btf/vmlinux")).unwrap();
-    Btf::from_bytes(&bytes).unwrap()
 }
 
 /// None when the kernel has no BTF of its modules.
