@@ -94,7 +94,7 @@ fn verdict(planned: &Result<Plan, Unsupported>) -> String {
                 if cast.is_some() {
                     "reads by loads"
                 } else {
-                    "reads by helper calls: no `bpf_rdonly_cast` (Linux 6.2) in the BTF"
+                    "reads by helper calls: no `bpf_rdonly_cast` (Linux 6.2) or types of tracepoints in the BTF"
                 },
                 if offsets.cgroup == CgroupOffsets::default() {
                     "tells users, but not cgroups: the BTF does not lead to them"

@@ -1,51 +1,56 @@
 //! The direct engine: a request is read from its own structures when it completes.
 
-use aya_ebpf::{helpers::bpf_get_current_pid_tgid, programs::RawTracePointContext};
 use trackiops_schemas::ring::{DirectOffsets, NO_USER, RequestRecord, flags};
 
 use crate::{
     cgroup,
     completion::Completion,
     handle,
-    kernel::{Address, Memory, Window, global, now_ns},
-    maps::{DIRECT, MARKS, TANDEM},
+    kernel::{Address, Memory, Window, now_ns},
+    maps::DIRECT,
+    marks,
 };
 
 /// `nfs_readpage_done(task, hdr)` and `nfs_writeback_done(task, hdr)`.
 #[inline(always)]
-pub fn done<M: Memory>(ctx: &RawTracePointContext, direction: u32) {
-    let request = Request::<M>::of(ctx);
+pub fn alone<M: Memory>(task: u64, header: u64, direction: u32) {
+    Request::<M>::new(task, header).account(direction);
+}
+
+/// The first of two programs on a tracepoint.
+#[inline(always)]
+pub fn first<M: Memory>(task: u64, header: u64, direction: u32) {
+    let request = Request::<M>::new(task, header);
     // Without a mark the second program does the work.
-    if global(&TANDEM) == 0 || request.leave_mark().is_some() {
+    if marks::leave(request.header) {
         request.account(direction);
     }
 }
 
-/// The second program on the same tracepoint. It does the work when the kernel has skipped the first.
+/// The second of two programs on a tracepoint. It does the work when the kernel has skipped the first.
 ///
 /// Where tracepoints may be preempted, another request can complete on this CPU in the middle of a
-/// program, and the kernel does not let a program interrupt itself. Both run on the thread that
-/// completes the request, and a thread completes one at a time: the first leaves its mark there.
+/// program, and the kernel does not let a program interrupt itself.
 #[inline(always)]
-pub fn done_unless_marked<M: Memory>(ctx: &RawTracePointContext, direction: u32) {
-    let request = Request::<M>::of(ctx);
-    if !request.is_marked() {
+pub fn second<M: Memory>(task: u64, header: u64, direction: u32) {
+    let request = Request::<M>::new(task, header);
+    if !marks::take(request.header) {
         request.account(direction);
     }
 }
 
 #[derive(Clone, Copy)]
-struct Request<M> {
-    task: Address<M>,
-    header: Address<M>,
+struct Request<M: Memory> {
+    task: Address<M::Argument>,
+    header: Address<M::Argument>,
 }
 
 impl<M: Memory> Request<M> {
     #[inline(always)]
-    fn of(ctx: &RawTracePointContext) -> Self {
+    fn new(task: u64, header: u64) -> Self {
         Self {
-            task: Address::new(ctx.arg(0)),
-            header: Address::new(ctx.arg(1)),
+            task: Address::new(task),
+            header: Address::new(header),
         }
     }
 
@@ -54,32 +59,6 @@ impl<M: Memory> Request<M> {
         if let Some(completion) = Completion::seen() {
             completion.record(completed(self, &DIRECT, direction));
         }
-    }
-
-    /// Distinct for the attempts that one thread completes in turn, although the memory of a
-    /// header is used again at once.
-    #[inline(always)]
-    fn mark(self) -> Option<u64> {
-        Some(self.header.0 ^ self.task.field::<u64>(&DIRECT.task_start)?)
-    }
-
-    #[inline(always)]
-    fn leave_mark(self) -> Option<()> {
-        let mark = self.mark()?;
-        let thread = bpf_get_current_pid_tgid() as u32;
-        match MARKS.get_ptr_mut(thread) {
-            // SAFETY: a map value; only its own thread writes it.
-            Some(last) => unsafe { *last = mark },
-            None => MARKS.insert(thread, mark, 0).ok()?,
-        }
-        Some(())
-    }
-
-    #[inline(always)]
-    fn is_marked(self) -> bool {
-        let last = MARKS.get_ptr(bpf_get_current_pid_tgid() as u32);
-        // SAFETY: a map value; only this thread writes it.
-        last.is_some_and(|last| self.mark() == Some(unsafe { *last }))
     }
 }
 
@@ -98,13 +77,13 @@ fn completed<M: Memory>(
         status,
         uid,
         cgroup,
-    } = origin(header, offsets)?;
+    } = origin::<M>(header, offsets)?;
     let failed = status < 0;
     let Arguments {
         handle,
         offset,
         asked_bytes,
-    } = arguments(header, offsets)?;
+    } = arguments::<M>(header, offsets)?;
     let (done_bytes, eof) = result(header, offsets)?;
     let (superblock, fileid) = file(inode, offsets)?;
 
@@ -160,7 +139,10 @@ struct Origin<M> {
 }
 
 #[inline(always)]
-fn origin<M: Memory>(header: Address<M>, offsets: &'static DirectOffsets) -> Option<Origin<M>> {
+fn origin<M: Memory>(
+    header: Address<M::Argument>,
+    offsets: &'static DirectOffsets,
+) -> Option<Origin<M>> {
     let mut window = Window::<5>::EMPTY;
     let view = window.fill(header, None)?;
     let cred = Address::<M>::new(view.field(&offsets.header_cred)?);
@@ -182,7 +164,7 @@ struct Arguments<M> {
 
 #[inline(always)]
 fn arguments<M: Memory>(
-    header: Address<M>,
+    header: Address<M::Argument>,
     offsets: &'static DirectOffsets,
 ) -> Option<Arguments<M>> {
     let mut window = Window::<8>::EMPTY;

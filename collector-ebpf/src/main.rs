@@ -20,6 +20,8 @@ mod kernel;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
+mod marks;
+#[cfg(target_arch = "bpf")]
 mod sums;
 #[cfg(target_arch = "bpf")]
 mod tracepoint;
@@ -27,8 +29,8 @@ mod tracepoint;
 #[cfg(target_arch = "bpf")]
 mod programs {
     use aya_ebpf::{
-        macros::{raw_tracepoint, tracepoint},
-        programs::{RawTracePointContext, TracePointContext},
+        macros::{btf_tracepoint, raw_tracepoint, tracepoint},
+        programs::{BtfTracePointContext, RawTracePointContext, TracePointContext},
     };
     use trackiops_schemas::ring::flags;
 
@@ -73,43 +75,69 @@ mod programs {
     }
 
     #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
-    pub fn direct_read_done_by_probe(ctx: RawTracePointContext) {
-        direct::done::<Probe>(&ctx, READ);
+    pub fn alone_read_done_by_probe(ctx: RawTracePointContext) {
+        direct::alone::<Probe>(ctx.arg(0), ctx.arg(1), READ);
     }
 
     #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
-    pub fn direct_write_done_by_probe(ctx: RawTracePointContext) {
-        direct::done::<Probe>(&ctx, flags::WRITE);
+    pub fn alone_write_done_by_probe(ctx: RawTracePointContext) {
+        direct::alone::<Probe>(ctx.arg(0), ctx.arg(1), flags::WRITE);
     }
 
     #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
-    pub fn tandem_read_done_by_probe(ctx: RawTracePointContext) {
-        direct::done_unless_marked::<Probe>(&ctx, READ);
+    pub fn first_read_done_by_probe(ctx: RawTracePointContext) {
+        direct::first::<Probe>(ctx.arg(0), ctx.arg(1), READ);
     }
 
     #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
-    pub fn tandem_write_done_by_probe(ctx: RawTracePointContext) {
-        direct::done_unless_marked::<Probe>(&ctx, flags::WRITE);
+    pub fn first_write_done_by_probe(ctx: RawTracePointContext) {
+        direct::first::<Probe>(ctx.arg(0), ctx.arg(1), flags::WRITE);
     }
 
     #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
-    pub fn direct_read_done_by_cast(ctx: RawTracePointContext) {
-        direct::done::<Cast>(&ctx, READ);
+    pub fn second_read_done_by_probe(ctx: RawTracePointContext) {
+        direct::second::<Probe>(ctx.arg(0), ctx.arg(1), READ);
     }
 
     #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
-    pub fn direct_write_done_by_cast(ctx: RawTracePointContext) {
-        direct::done::<Cast>(&ctx, flags::WRITE);
+    pub fn second_write_done_by_probe(ctx: RawTracePointContext) {
+        direct::second::<Probe>(ctx.arg(0), ctx.arg(1), flags::WRITE);
     }
 
-    #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
-    pub fn tandem_read_done_by_cast(ctx: RawTracePointContext) {
-        direct::done_unless_marked::<Cast>(&ctx, READ);
+    #[btf_tracepoint(function = "nfs_readpage_done")]
+    pub fn alone_read_done_by_cast(ctx: BtfTracePointContext) -> i32 {
+        direct::alone::<Cast>(ctx.arg(0), ctx.arg(1), READ);
+        0
     }
 
-    #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
-    pub fn tandem_write_done_by_cast(ctx: RawTracePointContext) {
-        direct::done_unless_marked::<Cast>(&ctx, flags::WRITE);
+    #[btf_tracepoint(function = "nfs_writeback_done")]
+    pub fn alone_write_done_by_cast(ctx: BtfTracePointContext) -> i32 {
+        direct::alone::<Cast>(ctx.arg(0), ctx.arg(1), flags::WRITE);
+        0
+    }
+
+    #[btf_tracepoint(function = "nfs_readpage_done")]
+    pub fn first_read_done_by_cast(ctx: BtfTracePointContext) -> i32 {
+        direct::first::<Cast>(ctx.arg(0), ctx.arg(1), READ);
+        0
+    }
+
+    #[btf_tracepoint(function = "nfs_writeback_done")]
+    pub fn first_write_done_by_cast(ctx: BtfTracePointContext) -> i32 {
+        direct::first::<Cast>(ctx.arg(0), ctx.arg(1), flags::WRITE);
+        0
+    }
+
+    #[btf_tracepoint(function = "nfs_readpage_done")]
+    pub fn second_read_done_by_cast(ctx: BtfTracePointContext) -> i32 {
+        direct::second::<Cast>(ctx.arg(0), ctx.arg(1), READ);
+        0
+    }
+
+    #[btf_tracepoint(function = "nfs_writeback_done")]
+    pub fn second_write_done_by_cast(ctx: BtfTracePointContext) -> i32 {
+        direct::second::<Cast>(ctx.arg(0), ctx.arg(1), flags::WRITE);
+        0
     }
 }
 

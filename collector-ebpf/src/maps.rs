@@ -12,7 +12,8 @@ use trackiops_schemas::ring::{
 };
 
 use crate::{
-    handle::{SLOTS, Slot},
+    handle::{self, Slot},
+    marks::{self, Marks},
     sums::Sums,
 };
 
@@ -80,13 +81,9 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
     },
 };
 
-/// Whether a second program of the direct engine watches the first one: 1, or 0 for no.
+/// How many of [`RINGS`] there are, a power of two, less 1; userspace sets it.
 #[unsafe(no_mangle)]
-pub static TANDEM: u32 = 0;
-
-/// How many of [`RINGS`] there are; userspace sets it.
-#[unsafe(no_mangle)]
-pub static RINGS_USED: u32 = 1;
+pub static RING_MASK: u32 = 0;
 
 /// Unread bytes in a ring from which on a record wakes the reader; userspace sets it.
 #[unsafe(no_mangle)]
@@ -170,7 +167,7 @@ pub static BOOKS: Array<Books> = Array::with_max_entries(BOOKS_SLOTS, BPF_F_MMAP
 
 /// File handles met last, per CPU: 8 KiB.
 #[map]
-pub static HANDLES: PerCpuArray<[Slot; SLOTS]> = PerCpuArray::with_max_entries(1, 0);
+pub static HANDLES: PerCpuArray<[Slot; handle::SLOTS]> = PerCpuArray::with_max_entries(1, 0);
 
 /// By [`TaskKey`]: requests in flight.
 #[map]
@@ -189,9 +186,9 @@ pub static LINK_INIT: LruHashMap<u32, Initiated> = LruHashMap::with_max_entries(
 #[map]
 pub static LINK_END: LruHashMap<u32, TaskKey> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
 
-/// By thread: what the direct engine's first program saw last there. Like `LINK_END`.
+/// See [`Marks`].
 #[map]
-pub static MARKS: LruHashMap<u32, u64> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
+pub static MARKS: Marks = Marks::with_max_entries(marks::SLOTS, 0);
 
 /// `client_id << 32 | task_id`. Task ids alone repeat: from Linux 5.16 on each RPC client counts
 /// its own, in 16 bits.

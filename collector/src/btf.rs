@@ -22,15 +22,25 @@ pub struct Member {
 /// The members that were found.
 pub type Members = BTreeMap<Name, Member>;
 
-/// What it takes to make a pointer, which programs may load from, of any address: numbers of types in the kernel's BTF.
+/// What it takes for programs to load from the kernel's memory: numbers of types in the kernel's BTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cast {
-    /// The function `bpf_rdonly_cast` (Linux 6.2).
+    /// The function `bpf_rdonly_cast` (Linux 6.2), which makes a pointer, which programs may load from, of any address.
     pub function: u32,
     /// `struct linux_mib`, whatever it is for: one long array of words, so that the verifier lets programs load
     /// what they like.
     pub words: u32,
+    /// The types [`EVENTS`] of the tracepoints.
+    pub events: [u32; 2],
+    /// The module in whose BTF these are; `None` for the kernel proper.
+    pub module: Option<&'static str>,
 }
+
+/// The types by which the verifier knows what the tracepoints on completion hand over: of reading and of writing.
+const EVENTS: [&str; 2] = [
+    "btf_trace_nfs_readpage_done",
+    "btf_trace_nfs_writeback_done",
+];
 
 /// Modules whose types are looked at after those of the kernel proper.
 const MODULES: [&str; 2] = ["sunrpc", "nfs"];
@@ -56,11 +66,9 @@ pub fn of_kernel(root: &Path, names: &[Name]) -> Result<(Members, Option<Cast>),
     let directory = root.join("sys/kernel/btf");
     let vmlinux = read(&directory.join("vmlinux"))?;
     let mut members = find(&vmlinux, names);
-    for module in MODULES {
-        if members.len() == names.len() {
-            break;
-        }
-        let path = directory.join(module);
+    let mut cast = cast(&vmlinux, &vmlinux, None);
+    for name in MODULES {
+        let path = directory.join(name);
         let bytes = match bytes(&path) {
             Err(BtfError::Absent(_)) => continue,
             read => read?,
@@ -69,19 +77,26 @@ pub fn of_kernel(root: &Path, names: &[Name]) -> Result<(Members, Option<Cast>),
         for (name, member) in find(&module, names) {
             members.entry(name).or_insert(member);
         }
+        cast = cast.or_else(|| self::cast(&vmlinux, &module, Some(name)));
     }
-    Ok((members, cast(&vmlinux)))
+    Ok((members, cast))
 }
 
-fn cast(vmlinux: &Btf) -> Option<Cast> {
-    let number = |name, wanted: fn(&Type) -> bool| {
-        let mut found = vmlinux.resolve_ids_by_name(name).ok()?.into_iter();
-        found.find(|id| vmlinux.resolve_type_by_id(*id).is_ok_and(|of| wanted(&of)))
-    };
+/// With the tracepoints of the BTF of a module, or of the kernel proper.
+fn cast(vmlinux: &Btf, events: &Btf, module: Option<&'static str>) -> Option<Cast> {
+    let [read, write] = EVENTS;
+    let event = |name| number(events, name, |of| matches!(of, Type::Typedef(_)));
     Some(Cast {
-        function: number("bpf_rdonly_cast", |of| matches!(of, Type::Func(_)))?,
-        words: number("linux_mib", |of| matches!(of, Type::Struct(_)))?,
+        function: number(vmlinux, "bpf_rdonly_cast", |of| matches!(of, Type::Func(_)))?,
+        words: number(vmlinux, "linux_mib", |of| matches!(of, Type::Struct(_)))?,
+        events: [event(read)?, event(write)?],
+        module,
     })
+}
+
+fn number(btf: &Btf, name: &str, wanted: fn(&Type) -> bool) -> Option<u32> {
+    let mut found = btf.resolve_ids_by_name(name).ok()?.into_iter();
+    found.find(|id| btf.resolve_type_by_id(*id).is_ok_and(|of| wanted(&of)))
 }
 
 /// Looks for `names` in a file of BTF.

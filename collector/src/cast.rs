@@ -66,6 +66,8 @@ mod tests {
     const CAST: Cast = Cast {
         function: 0x0123_4567,
         words: 0x0765_4321,
+        events: [1, 2],
+        module: None,
     };
 
     /// How often these bytes stand in the object.

@@ -3,18 +3,19 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use aya::maps::{ArrayOfMaps, Map, MapError, MapFd};
-use aya::programs::{ProgramError, ProgramFd, RawTracePoint, TracePoint};
+use aya::programs::{ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::ring::{
     BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, DirectOffsets,
-    DoneOffsets, FOLDS_MAP, InitiateOffsets, OFFSETS_GLOBAL, RINGS_GLOBAL, RINGS_MAP,
-    TANDEM_GLOBAL, TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
+    DoneOffsets, FOLDS_MAP, InitiateOffsets, OFFSETS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP,
+    TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
 };
 
+use crate::btf::Cast;
 use crate::cast;
 use crate::clock::Sample;
 use crate::facts::TRACEPOINTS;
@@ -22,11 +23,13 @@ use crate::folds::Folds;
 use crate::plan::{Plan, Programs};
 use crate::rings::{RingSizes, Rings};
 use crate::shared::{SharedBooks, SharedClock};
+use crate::typed::{self, Typed};
 
 /// The kernel side, as `make ebpf` built it.
 pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../collector-ebpf/trackiops.bpf.o");
 
-/// A program of the direct engine, in both forms.
+/// A program of the direct engine, in both forms, and the tracepoint it belongs on.
+#[derive(Clone, Copy)]
 struct Raw {
     event: &'static str,
     by_probe: &'static str,
@@ -34,30 +37,44 @@ struct Raw {
 }
 
 /// The direct engine's programs.
-const DIRECT_PROGRAMS: [Raw; 2] = [
+const ALONE: [Raw; 2] = [
     Raw {
         event: "nfs_readpage_done",
-        by_probe: "direct_read_done_by_probe",
-        by_cast: "direct_read_done_by_cast",
+        by_probe: "alone_read_done_by_probe",
+        by_cast: "alone_read_done_by_cast",
     },
     Raw {
         event: "nfs_writeback_done",
-        by_probe: "direct_write_done_by_probe",
-        by_cast: "direct_write_done_by_cast",
+        by_probe: "alone_write_done_by_probe",
+        by_cast: "alone_write_done_by_cast",
     },
 ];
 
-/// The programs that watch them.
-const TANDEM_PROGRAMS: [Raw; 2] = [
+/// Its programs where the kernel may skip them.
+const FIRST: [Raw; 2] = [
     Raw {
         event: "nfs_readpage_done",
-        by_probe: "tandem_read_done_by_probe",
-        by_cast: "tandem_read_done_by_cast",
+        by_probe: "first_read_done_by_probe",
+        by_cast: "first_read_done_by_cast",
     },
     Raw {
         event: "nfs_writeback_done",
-        by_probe: "tandem_write_done_by_probe",
-        by_cast: "tandem_write_done_by_cast",
+        by_probe: "first_write_done_by_probe",
+        by_cast: "first_write_done_by_cast",
+    },
+];
+
+/// The programs that watch those.
+const SECOND: [Raw; 2] = [
+    Raw {
+        event: "nfs_readpage_done",
+        by_probe: "second_read_done_by_probe",
+        by_cast: "second_read_done_by_cast",
+    },
+    Raw {
+        event: "nfs_writeback_done",
+        by_probe: "second_write_done_by_probe",
+        by_cast: "second_write_done_by_cast",
     },
 ];
 
@@ -74,6 +91,14 @@ pub enum EngineError {
         event: &'static str,
         /// What the kernel said.
         source: ProgramError,
+    },
+    /// The same, where the BPF loader has no part in it.
+    #[error("cannot attach to the tracepoint `{event}`: {source}")]
+    AttachTyped {
+        /// The tracepoint.
+        event: &'static str,
+        /// What the kernel said.
+        source: io::Error,
     },
     /// What the kernel says of a program cannot be read.
     #[error("cannot read what the kernel says of a BPF program: {0}")]
@@ -129,7 +154,9 @@ pub struct Engine {
     books: SharedBooks,
     clock: SharedClock,
     /// The programs that see a request last: what they are not run for is missed.
-    counted: Vec<ProgramFd>,
+    counted: Vec<OwnedFd>,
+    /// Programs and what keeps them attached, as far as the loader does not do so.
+    links: Vec<OwnedFd>,
 }
 
 impl Engine {
@@ -148,18 +175,13 @@ impl Engine {
         let wakeup_bytes = u64::from(sizes.bytes / 4);
         let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
         let mut loader = EbpfLoader::new();
-        let mut complete = None;
+        let mut typed = None;
         let (tracepoint, direct);
         match &plan.programs {
-            Programs::Direct {
-                offsets,
-                tandem,
-                cast,
-            } => {
+            Programs::Direct { offsets, cast, .. } => {
                 direct = direct_words(offsets);
-                complete = cast.and_then(|cast| cast::complete(OBJECT, cast, &direct));
+                typed = cast.and_then(|cast| Some((cast, cast::complete(OBJECT, cast, &direct)?)));
                 loader.override_global(DIRECT_GLOBAL, direct.as_slice(), true);
-                loader.override_global(TANDEM_GLOBAL, if *tandem { &1_u32 } else { &0_u32 }, true);
                 // The other engine's maps are in the object, too.
                 for map in ["WAITING", "LINK_INIT", "LINK_END"] {
                     loader.map_max_entries(map, 1);
@@ -172,9 +194,14 @@ impl Engine {
         }
         let mut programs = loader
             .override_global(WAKEUP_BYTES_GLOBAL, &wakeup_bytes, true)
-            .override_global(RINGS_GLOBAL, &sizes.count, true)
+            .override_global(RING_MASK_GLOBAL, &(sizes.count - 1), true)
             .override_global(WINDOW_NS_GLOBAL, &window_ns, true)
-            .load(complete.as_deref().unwrap_or(OBJECT))?;
+            .load(OBJECT)?;
+        // A kernel that has the types may still refuse the programs, without its JIT for example.
+        let typed = typed.and_then(|(cast, object)| {
+            let typed = Typed::link(&object, &programs, cast.module).ok()?;
+            Some((cast, typed))
+        });
         // The loader knows maps by their descriptors: none may be closed before the programs are loaded.
         let map = programs
             .map_mut(RINGS_MAP)
@@ -193,10 +220,10 @@ impl Engine {
         let shared_clock =
             SharedClock::map(array_fd(&programs, CLOCK_MAP)?).map_err(EngineError::Shared)?;
         shared_clock.set(clock.offset_ns);
-        let mut counted = Vec::new();
+        let (mut counted, mut links) = (Vec::new(), Vec::new());
         match &plan.programs {
             Programs::Direct { tandem, .. } => {
-                counted = attach_direct(&mut programs, *tandem, complete.is_some())?;
+                (counted, links) = attach_direct(&mut programs, *tandem, typed)?;
             }
             // In the order in which a request meets them: one that starts while they are being
             // attached is linked or is counted without a latency, but never linked to the wrong start.
@@ -213,6 +240,7 @@ impl Engine {
             books,
             clock: shared_clock,
             counted,
+            links,
         })
     }
 
@@ -241,6 +269,7 @@ impl Engine {
     /// Detaches every probe; rings, sums and books stay readable.
     pub fn detach(&mut self) {
         self.counted.clear();
+        self.links.clear();
         self.programs = None;
     }
 }
@@ -273,67 +302,60 @@ fn attach(programs: &mut Ebpf, category: &str, event: &'static str) -> Result<()
     Ok(())
 }
 
-/// Returns the programs that see a request last.
+/// Returns the programs that see a request last, and what keeps them all attached.
 fn attach_direct(
     programs: &mut Ebpf,
     tandem: bool,
-    cast: bool,
-) -> Result<Vec<ProgramFd>, EngineError> {
-    // The watching ones after the others: programs of a tracepoint run in the order in which they came.
-    let watching = TANDEM_PROGRAMS.iter().filter(|_| tandem);
-    let used: Vec<&Raw> = DIRECT_PROGRAMS.iter().chain(watching).collect();
-    // A kernel that has the function may still refuse the call, without its JIT for example.
-    let by_cast = cast
-        && used
-            .iter()
-            .all(|raw| load_raw(programs, raw.by_cast, raw.event).is_ok());
-    let mut attached = Vec::new();
-    for raw in used {
-        let name = if by_cast {
-            raw.by_cast
-        } else {
-            load_raw(programs, raw.by_probe, raw.event)?;
-            raw.by_probe
-        };
-        attached.push(attach_raw(programs, name, raw.event)?);
+    typed: Option<(Cast, Typed)>,
+) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), EngineError> {
+    // Programs of a tracepoint run in the order in which they came.
+    let used = if tandem {
+        [FIRST, SECOND].concat()
+    } else {
+        ALONE.to_vec()
+    };
+    let by_cast = typed.and_then(|(cast, typed)| {
+        let events = cast.events.iter().cycle();
+        let loaded = used.iter().zip(events);
+        loaded
+            .map(|(raw, event)| typed.load(raw.by_cast, *event).ok())
+            .collect::<Option<Vec<OwnedFd>>>()
+    });
+    let (mut attached, mut links) = (Vec::new(), Vec::new());
+    if let Some(loaded) = by_cast {
+        for (raw, program) in used.iter().zip(&loaded) {
+            let link = typed::attach(program.as_fd());
+            links.push(link.map_err(|source| EngineError::AttachTyped {
+                event: raw.event,
+                source,
+            })?);
+        }
+        attached = loaded;
+    } else {
+        for raw in &used {
+            attached.push(attach_raw(programs, raw.by_probe, raw.event)?);
+        }
     }
-    Ok(attached.split_off(attached.len() - DIRECT_PROGRAMS.len()))
-}
-
-fn load_raw(
-    programs: &mut Ebpf,
-    name: &'static str,
-    event: &'static str,
-) -> Result<(), EngineError> {
-    let program = raw_program(programs, name, event)?;
-    program
-        .load()
-        .map_err(|source| EngineError::Attach { event, source })
+    let counted = attached.split_off(attached.len() - ALONE.len());
+    // Whoever measures the programs finds them by this process's descriptors.
+    links.append(&mut attached);
+    Ok((counted, links))
 }
 
 fn attach_raw(
     programs: &mut Ebpf,
     name: &'static str,
     event: &'static str,
-) -> Result<ProgramFd, EngineError> {
+) -> Result<OwnedFd, EngineError> {
     let attach_error = |source| EngineError::Attach { event, source };
-    let program = raw_program(programs, name, event)?;
-    program.attach(event).map_err(attach_error)?;
-    let fd = program.fd().map_err(attach_error)?;
-    fd.try_clone().map_err(EngineError::Missed)
-}
-
-fn raw_program<'p>(
-    programs: &'p mut Ebpf,
-    name: &'static str,
-    event: &'static str,
-) -> Result<&'p mut RawTracePoint, EngineError> {
     let program = programs
         .program_mut(name)
         .ok_or(EngineError::Object(name))?;
-    program
-        .try_into()
-        .map_err(|source| EngineError::Attach { event, source })
+    let program: &mut RawTracePoint = program.try_into().map_err(attach_error)?;
+    program.load().map_err(attach_error)?;
+    program.attach(event).map_err(attach_error)?;
+    let fd = program.fd().map_err(attach_error)?.as_fd();
+    fd.try_clone_to_owned().map_err(EngineError::Missed)
 }
 
 /// In what the kernel says of a program.

@@ -20,6 +20,7 @@ mod rollup;
 mod sequential;
 mod shared;
 mod tenants;
+mod typed;
 
 pub use btf::{BtfError, Cast, Member, Members};
 pub use engine::EngineError;

@@ -15,7 +15,7 @@ use crate::clock::MonotonicNs;
 /// How many rings, and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSizes {
-    /// Rings.
+    /// Rings: a power of two, so that a CPU finds its own by a mask.
     pub count: u32,
     /// Bytes of each: a power of two, and of pages.
     pub bytes: u32,
@@ -26,7 +26,8 @@ impl RingSizes {
     /// than a page.
     pub fn of(memory: u64, cpus: u32, page: u32) -> Self {
         let fitting = u32::try_from(memory / u64::from(page)).unwrap_or(u32::MAX);
-        let count = cpus.min(MAX_RINGS).min(fitting).max(1);
+        let largest = 1 << fitting.max(1).ilog2();
+        let count = cpus.min(MAX_RINGS).next_power_of_two().min(largest);
         // The kernel's bound is 2^31: it counts in signed 32 bits.
         let each = (memory / u64::from(count)).clamp(u64::from(page), 1 << 31);
         Self {
@@ -157,7 +158,7 @@ mod tests {
         };
         assert_eq!(sizes(16 << 20, 1), (1, 16 << 20));
         assert_eq!(sizes(16 << 20, 2), (2, 8 << 20));
-        assert_eq!(sizes(16 << 20, 3), (3, 4 << 20), "a power of two each");
+        assert_eq!(sizes(16 << 20, 3), (4, 4 << 20), "powers of two");
         assert_eq!(sizes(16 << 20, 32), (32, 512 << 10));
         assert_eq!(sizes(16 << 20, 512), (32, 512 << 10), "CPUs share them");
         assert_eq!(

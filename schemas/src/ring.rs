@@ -476,15 +476,13 @@ pub const BOOKS_SLOTS: u32 = 256;
 pub const OFFSETS_GLOBAL: &str = "OFFSETS";
 /// Name of the global that holds [`DirectOffsets`].
 pub const DIRECT_GLOBAL: &str = "DIRECT";
-/// Name of the global (`u32`): whether the direct engine runs in tandem.
-pub const TANDEM_GLOBAL: &str = "TANDEM";
 /// Name of the global (`u64`): bytes of unread data in a ring from which on the reader is woken.
 pub const WAKEUP_BYTES_GLOBAL: &str = "WAKEUP_BYTES";
-/// Name of the global (`u32`): how many of the rings there are.
-pub const RINGS_GLOBAL: &str = "RINGS_USED";
+/// Name of the global (`u32`): how many of the rings there are, a power of two, less 1.
+pub const RING_MASK_GLOBAL: &str = "RING_MASK";
 /// Name of the global (`u64`): length in ns of the windows in which requests are folded.
 pub const WINDOW_NS_GLOBAL: &str = "WINDOW_NS";
-/// Name of the array of ring buffers. CPU `n` writes into the element `n % RINGS_USED`.
+/// Name of the array of ring buffers. CPU `n` writes into the element `n & RING_MASK`.
 pub const RINGS_MAP: &str = "RINGS";
 /// Most rings that there may be.
 pub const MAX_RINGS: u32 = 32;

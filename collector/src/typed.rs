@@ -1,0 +1,174 @@
+//! Loads programs for tracepoints whose arguments the verifier knows by their type. The BPF loader does so for
+//! tracepoints of the kernel proper; the NFS client is a module.
+
+use std::collections::HashSet;
+use std::ffi::c_char;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+
+use aya::Ebpf;
+use aya::maps::Map;
+use aya_obj::Object;
+use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_btf_info, bpf_cmd, bpf_prog_type};
+
+/// Programs that are ready to be loaded.
+pub struct Typed {
+    object: Object,
+    /// The BTF of the module that the tracepoints are in; the kernel's own if `None`.
+    module: Option<OwnedFd>,
+}
+
+impl Typed {
+    /// Links the programs of the object with the maps that the loader has made for it. The tracepoints are those of the
+    /// module, if there is one.
+    pub fn link(object: &[u8], loaded: &Ebpf, module: Option<&str>) -> io::Result<Self> {
+        let mut object = Object::parse(object).map_err(io::Error::other)?;
+        let maps = mem::take(&mut object.maps);
+        let sections: HashSet<usize> = object
+            .functions
+            .keys()
+            .map(|(section, _)| *section)
+            .collect();
+        let linked = maps.iter().filter_map(|(name, map)| {
+            let fd = descriptor(loaded.map(name)?)?;
+            Some((name.as_str(), fd.as_raw_fd(), map))
+        });
+        object
+            .relocate_maps(linked, &sections)
+            .map_err(io::Error::other)?;
+        object.relocate_calls(&sections).map_err(io::Error::other)?;
+        Ok(Self {
+            object,
+            module: module.map(btf_of_module).transpose()?,
+        })
+    }
+
+    /// Loads a program for the tracepoint whose type has that number in the BTF.
+    pub fn load(&self, name: &str, event: u32) -> io::Result<OwnedFd> {
+        let program = self.object.programs.get(name);
+        let program = program.ok_or(io::ErrorKind::NotFound)?;
+        let function = self.object.functions.get(&program.function_key());
+        let instructions = &function.ok_or(io::ErrorKind::NotFound)?.instructions;
+        let mut attributes = empty();
+        // SAFETY: integers, of which zeros are values.
+        let mut load = unsafe { attributes.__bindgen_anon_3 };
+        load.prog_type = bpf_prog_type::BPF_PROG_TYPE_TRACING as u32;
+        load.expected_attach_type = bpf_attach_type::BPF_TRACE_RAW_TP as u32;
+        load.insns = instructions.as_ptr().expose_provenance() as u64;
+        load.insn_cnt = u32::try_from(instructions.len()).map_err(io::Error::other)?;
+        load.license = program.license.as_ptr().expose_provenance() as u64;
+        load.attach_btf_id = event;
+        if let Some(module) = &self.module {
+            load.__bindgen_anon_1.attach_btf_obj_fd = module.as_raw_fd().cast_unsigned();
+        }
+        // The kernel's name for it, which ends in a zero.
+        let shown = load.prog_name.len() - 1;
+        for (to, from) in load.prog_name[..shown].iter_mut().zip(name.bytes()) {
+            *to = from as c_char;
+        }
+        attributes.__bindgen_anon_3 = load;
+        // SAFETY: instructions and licence outlive the call.
+        unsafe { create(bpf_cmd::BPF_PROG_LOAD, &mut attributes) }
+    }
+}
+
+/// Attaches a program to its tracepoint, until what is returned is closed.
+pub fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut attributes = empty();
+    attributes.raw_tracepoint.prog_fd = program.as_raw_fd().cast_unsigned();
+    // SAFETY: no memory is passed: the program's type says which tracepoint it is.
+    unsafe { create(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attributes) }
+}
+
+/// Of the kinds of maps that the programs have.
+fn descriptor(map: &Map) -> Option<BorrowedFd<'_>> {
+    match map {
+        Map::Array(map) | Map::ArrayOfMaps(map) | Map::LruHashMap(map) | Map::PerCpuArray(map) => {
+            Some(map.fd().as_fd())
+        }
+        _ => None,
+    }
+}
+
+/// The kernel numbers what BTF it has, of its modules and of programs.
+fn btf_of_module(module: &str) -> io::Result<OwnedFd> {
+    let mut id = 0;
+    loop {
+        let mut attributes = empty();
+        attributes.__bindgen_anon_6.__bindgen_anon_1.start_id = id;
+        // SAFETY: no memory is passed.
+        unsafe { bpf(bpf_cmd::BPF_BTF_GET_NEXT_ID, &mut attributes) }?;
+        // SAFETY: the kernel has written it; any bytes are an integer.
+        id = unsafe { attributes.__bindgen_anon_6 }.next_id;
+        let mut attributes = empty();
+        attributes.__bindgen_anon_6.__bindgen_anon_1.btf_id = id;
+        // SAFETY: no memory is passed.
+        let btf = match unsafe { create(bpf_cmd::BPF_BTF_GET_FD_BY_ID, &mut attributes) } {
+            // Of a program that has just ended.
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => continue,
+            found => found?,
+        };
+        if is_named(btf.as_fd(), module)? {
+            return Ok(btf);
+        }
+    }
+}
+
+/// Whether it is the kernel's own of that name.
+fn is_named(btf: BorrowedFd<'_>, module: &str) -> io::Result<bool> {
+    let mut name = [0_u8; 64];
+    // SAFETY: integers, of which zeros are values.
+    let mut info: bpf_btf_info = unsafe { mem::zeroed() };
+    info.name = name.as_mut_ptr().expose_provenance() as u64;
+    info.name_len = name.len() as u32;
+    let mut attributes = empty();
+    attributes.info.bpf_fd = btf.as_raw_fd().cast_unsigned();
+    attributes.info.info_len = size_of_val(&info) as u32;
+    attributes.info.info = (&raw mut info).expose_provenance() as u64;
+    // SAFETY: `info` and `name` are as long as is said there.
+    let told = unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attributes) };
+    match told {
+        // The name is longer than any that is looked for.
+        Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => return Ok(false),
+        told => told?,
+    };
+    let length = name.iter().position(|byte| *byte == 0);
+    Ok(info.kernel_btf != 0 && name.get(..length.unwrap_or(name.len())) == Some(module.as_bytes()))
+}
+
+fn empty() -> bpf_attr {
+    // SAFETY: integers, of which zeros are values.
+    unsafe { mem::zeroed() }
+}
+
+/// A call that makes a descriptor.
+///
+/// # Safety
+///
+/// As that of [`bpf`].
+unsafe fn create(command: bpf_cmd, attributes: &mut bpf_attr) -> io::Result<OwnedFd> {
+    // SAFETY: by the caller.
+    let fd = unsafe { bpf(command, attributes) }?;
+    // SAFETY: a new descriptor, which nobody else has.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// # Safety
+///
+/// The addresses in the attributes are those of memory that the command may read or write.
+unsafe fn bpf(command: bpf_cmd, attributes: &mut bpf_attr) -> io::Result<i32> {
+    // SAFETY: by the caller.
+    let told = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command as libc::c_int,
+            &raw mut *attributes,
+            size_of_val(attributes),
+        )
+    };
+    if told < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    i32::try_from(told).map_err(io::Error::other)
+}
