@@ -6,8 +6,8 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use btf_rs::{Btf, Type};
-use common::{kernels, vmlinux};
+use btf_rs::Type;
+use common::{kernels, module, vmlinux};
 use trackiops_collector::{Cast, Choice, KernelFacts, Programs, plan};
 use trackiops_schemas::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
@@ -174,15 +174,16 @@ fn each_kernel_can_be_read_directly() {
             let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
             assert_eq!(cast.is_none(), by_probe, "{kernel}: {cast:?}");
             if let Some(cast) = cast {
-                assert_casts(&kernel, &vmlinux(&root), cast, &offsets);
+                assert_casts(&kernel, &root, cast, &offsets);
             }
             assert_eq!(plan.fallback, None, "{kernel}");
         }
     }
 }
 
-/// The numbers are those of the function and of the type, and all that is loaded lies within the type.
-fn assert_casts(kernel: &str, vmlinux: &Btf, cast: Cast, offsets: &DirectOffsets) {
+/// The numbers are those of the function and of the types, and all that is loaded lies within the type.
+fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) {
+    let vmlinux = vmlinux(root);
     let Type::Func(function) = vmlinux.resolve_type_by_id(cast.function).unwrap() else {
         panic!("{kernel}: {cast:?} is no function");
     };
@@ -195,6 +196,20 @@ fn assert_casts(kernel: &str, vmlinux: &Btf, cast: Cast, offsets: &DirectOffsets
         panic!("{kernel}: bpf_rdonly_cast has no prototype");
     };
     assert_eq!(prototype.parameters.len(), 2, "{kernel}: address and type");
+
+    assert_eq!(cast.module, Some("nfs"), "{kernel}");
+    let nfs = module(root, "nfs", &vmlinux).unwrap();
+    let events = cast.events.map(|event| {
+        let Type::Typedef(event) = nfs.resolve_type_by_id(event).unwrap() else {
+            panic!("{kernel}: {cast:?} is of no tracepoints");
+        };
+        nfs.resolve_name(&event).unwrap()
+    });
+    let completions = [
+        "btf_trace_nfs_readpage_done",
+        "btf_trace_nfs_writeback_done",
+    ];
+    assert_eq!(events, completions, "{kernel}");
 
     let Type::Struct(words) = vmlinux.resolve_type_by_id(cast.words).unwrap() else {
         panic!("{kernel}: {cast:?} is no structure");

@@ -23,3 +23,9 @@ pub fn vmlinux(root: &Path) -> Btf {
     let bytes = fs::read(root.join("sys/kernel/btf/vmlinux")).unwrap();
     Btf::from_bytes(&bytes).unwrap()
 }
+
+/// None when the kernel has no BTF of its modules.
+pub fn module(root: &Path, name: &str, vmlinux: &Btf) -> Option<Btf> {
+    let bytes = fs::read(root.join("sys/kernel/btf").join(name)).ok()?;
+    Some(Btf::from_split_bytes(&bytes, vmlinux).unwrap())
+}
