@@ -3,11 +3,8 @@
 
 mod common;
 
-use std::fs;
-use std::path::Path;
-
 use btf_rs::{Btf, BtfSection, BtfType, Parameter, Type};
-use common::kernels;
+use common::{kernels, module, vmlinux};
 
 const MODULES: [&str; 3] = ["nfs", "nfsv4", "sunrpc"];
 
@@ -144,17 +141,6 @@ fn assert_resolves(btf: &Btf, of: &dyn BtfType) {
     if let Some(id) = of.get_type_id() {
         btf.resolve_type_by_id(id).unwrap();
     }
-}
-
-fn vmlinux(root: &Path) -> Btf {
-    let bytes = fs::read(root.join("sys/kernel/btf/vmlinux")).unwrap();
-    Btf::from_bytes(&bytes).unwrap()
-}
-
-/// None when the kernel has no BTF of its modules.
-fn module(root: &Path, name: &str, vmlinux: &Btf) -> Option<Btf> {
-    let bytes = fs::read(root.join("sys/kernel/btf").join(name)).ok()?;
-    Some(Btf::from_split_bytes(&bytes, vmlinux).unwrap())
 }
 
 /// The definition of that name, not a mere declaration.

@@ -6,8 +6,9 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::kernels;
-use trackiops_collector::{Choice, KernelFacts, Programs, plan};
+use btf_rs::Type;
+use common::{kernels, module, vmlinux};
+use trackiops_collector::{Cast, Choice, KernelFacts, Programs, plan};
 use trackiops_schemas::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
     cgroups,
@@ -159,18 +160,82 @@ fn each_kernel_can_be_read_directly() {
         let facts = KernelFacts::read_in(&root);
         for choice in [Choice::Direct, Choice::Auto] {
             let plan = plan(&facts, choice).unwrap_or_else(|e| panic!("{kernel}: {e}"));
-            let (offsets, tandem) = (expected(&kernel), kernel == "newest");
-            assert_eq!(
-                plan.programs,
-                Programs::Direct {
-                    offsets,
-                    tandem,
-                    cast: None
-                },
-                "{kernel}"
-            );
+            let Programs::Direct {
+                offsets,
+                tandem,
+                cast,
+            } = plan.programs
+            else {
+                panic!("{kernel}: {plan:?}");
+            };
+            assert_eq!(offsets, expected(&kernel), "{kernel}");
+            assert_eq!(tandem, kernel == "newest", "{kernel}");
+            // `bpf_rdonly_cast` came with Linux 6.2.
+            let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
+            assert_eq!(cast.is_none(), by_probe, "{kernel}: {cast:?}");
+            if let Some(cast) = cast {
+                assert_casts(&kernel, &root, cast, &offsets);
+            }
             assert_eq!(plan.fallback, None, "{kernel}");
         }
+    }
+}
+
+/// The numbers are those of the function and of the types, and all that is loaded lies within the type.
+fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) {
+    let vmlinux = vmlinux(root);
+    let Type::Func(function) = vmlinux.resolve_type_by_id(cast.function).unwrap() else {
+        panic!("{kernel}: {cast:?} is no function");
+    };
+    assert_eq!(
+        vmlinux.resolve_name(&function).unwrap(),
+        "bpf_rdonly_cast",
+        "{kernel}"
+    );
+    let Some(Type::FuncProto(prototype)) = vmlinux.chained_type_iter(&function).next() else {
+        panic!("{kernel}: bpf_rdonly_cast has no prototype");
+    };
+    assert_eq!(prototype.parameters.len(), 2, "{kernel}: address and type");
+
+    assert_eq!(cast.module, Some("nfs"), "{kernel}");
+    let nfs = module(root, "nfs", &vmlinux).unwrap();
+    let events = cast.events.map(|event| {
+        let Type::Typedef(event) = nfs.resolve_type_by_id(event).unwrap() else {
+            panic!("{kernel}: {cast:?} is of no tracepoints");
+        };
+        nfs.resolve_name(&event).unwrap()
+    });
+    let completions = [
+        "btf_trace_nfs_readpage_done",
+        "btf_trace_nfs_writeback_done",
+    ];
+    assert_eq!(events, completions, "{kernel}");
+
+    let Type::Struct(words) = vmlinux.resolve_type_by_id(cast.words).unwrap() else {
+        panic!("{kernel}: {cast:?} is no structure");
+    };
+    let [array] = words.members.as_slice() else {
+        panic!("{kernel}: {cast:?} is more than an array");
+    };
+    let Some(Type::Array(array)) = vmlinux.chained_type_iter(array).next() else {
+        panic!("{kernel}: {cast:?} is no array");
+    };
+    assert_eq!(words.size(), 8 * array.len(), "{kernel}: an array of words");
+    let cgroup = offsets.cgroup;
+    let furthest = [
+        offsets.task_start,
+        offsets.header_eof,
+        offsets.header_done,
+        offsets.inode_number,
+        cgroup.page_owner,
+        cgroup.cgroup_node,
+        cgroup.node_id,
+    ];
+    for offset in furthest {
+        assert!(
+            offset as usize + 8 <= words.size(),
+            "{kernel}: {offset} is outside of linux_mib"
+        );
     }
 }
 

@@ -4,7 +4,7 @@ Usage: btf_extract.py FROM TO MODULE,... NAME...
 
 FROM is a directory as /sys/kernel/btf: `vmlinux`, and beside it a file per module, which is split BTF on top of
 vmlinux. The same files are written to TO, for those of the modules that are there. The NAMEs are of structs, unions,
-enums and typedefs; kernels differ, so a name that is nowhere is no error. What a type contains comes along
+enums, typedefs and functions; kernels differ, so a name that is nowhere is no error. What a type contains comes along
 complete; what it only points to comes along when it was asked for, and else as a forward declaration. Layouts stay as
 they are; only type ids and string offsets are numbered anew.
 
@@ -90,7 +90,7 @@ class Btf:
     def find(self, names):
         """Ids of this file's complete types of those names."""
         for number, words in enumerate(self.types, self.first_id):
-            if kind_of(words[1]) in (STRUCT, UNION, ENUM, ENUM64, TYPEDEF) and self.string(words[0]) in names:
+            if kind_of(words[1]) in (STRUCT, UNION, ENUM, ENUM64, TYPEDEF, FUNC) and self.string(words[0]) in names:
                 yield number
 
     def need(self, names):

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use btf_rs::Btf;
+
 /// The kernels by the names of their directories; each has files as below `/`.
 pub fn kernels() -> Vec<(String, PathBuf)> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
@@ -14,4 +16,16 @@ pub fn kernels() -> Vec<(String, PathBuf)> {
     kernels.sort();
     assert!(kernels.len() >= 4, "{kernels:?}");
     kernels
+}
+
+/// The types of the kernel proper.
+pub fn vmlinux(root: &Path) -> Btf {
+    let bytes = fs::read(root.join("sys/kernel/btf/vmlinux")).unwrap();
+    Btf::from_bytes(&bytes).unwrap()
+}
+
+/// None when the kernel has no BTF of its modules.
+pub fn module(root: &Path, name: &str, vmlinux: &Btf) -> Option<Btf> {
+    let bytes = fs::read(root.join("sys/kernel/btf").join(name)).ok()?;
+    Some(Btf::from_split_bytes(&bytes, vmlinux).unwrap())
 }

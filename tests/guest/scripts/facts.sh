@@ -18,6 +18,8 @@ TYPES=(
     # The arguments of raw tracepoints.
     btf_trace_nfs_initiate_{read,write,commit} btf_trace_nfs_{readpage,writeback}_done
     btf_trace_rpc_{task_begin,task_end,stats_latency}
+    # How programs load from the kernel's memory.
+    bpf_rdonly_cast linux_mib
 )
 
 # keep PATH...: files of /proc and /sys, whose size is not known before they are read.
