@@ -19,10 +19,10 @@ pub struct History {
     from: [u64; REACH],
     bytes: [u32; REACH],
     start_ns: [u64; REACH],
-    /// Bit by bit: those that have a successor already.
-    continued: u16,
+    /// Those that have a successor already.
+    continued: [bool; REACH],
     /// Those that were counted as a successor already.
-    counted: u16,
+    counted: [bool; REACH],
     /// Where the next one goes, in place of the oldest.
     next: u8,
 }
@@ -35,8 +35,8 @@ impl Default for History {
             from: [NOWHERE; REACH],
             bytes: [0; REACH],
             start_ns: [0; REACH],
-            continued: 0,
-            counted: 0,
+            continued: [false; REACH],
+            counted: [false; REACH],
             next: 0,
         }
     }
@@ -63,8 +63,8 @@ impl History {
         self.from[slot] = from;
         self.bytes[slot] = record.done_bytes;
         self.start_ns[slot] = start_ns;
-        set(&mut self.counted, slot, counted);
-        set(&mut self.continued, slot, continued);
+        self.counted[slot] = counted;
+        self.continued[slot] = continued;
         self.next = self.next.wrapping_add(1);
         u64::from(counted) + u64::from(continued)
     }
@@ -73,20 +73,18 @@ impl History {
     fn continues(&mut self, from: u64, start_ns: u64) -> bool {
         let found = self.latest_first().find(|slot| {
             end(self.from[*slot], self.bytes[*slot]) == from
-                && self.continued & 1 << slot == 0
+                && !self.continued[*slot]
                 && self.start_ns[*slot] <= start_ns
         });
-        found.inspect(|slot| self.continued |= 1 << slot).is_some()
+        found.inspect(|slot| self.continued[*slot] = true).is_some()
     }
 
     /// Links a new request to its successor: the latest that has no predecessor yet.
     fn is_continued(&mut self, to: u64, start_ns: u64) -> bool {
         let found = self.latest_first().find(|slot| {
-            self.from[*slot] == to
-                && self.counted & 1 << slot == 0
-                && start_ns <= self.start_ns[*slot]
+            self.from[*slot] == to && !self.counted[*slot] && start_ns <= self.start_ns[*slot]
         });
-        found.inspect(|slot| self.counted |= 1 << slot).is_some()
+        found.inspect(|slot| self.counted[*slot] = true).is_some()
     }
 
     fn latest_first(&self) -> impl Iterator<Item = usize> + use<> {
@@ -108,10 +106,6 @@ fn digest(offset: u64) -> u16 {
 /// To the end in any case, which makes it vector instructions.
 fn has(digests: &[u16; REACH], digest: u16) -> bool {
     digests.iter().fold(false, |has, d| has | (*d == digest))
-}
-
-fn set(bits: &mut u16, at: usize, to: bool) {
-    *bits = *bits & !(1 << at) | u16::from(to) << at;
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! Bucket `i` counts latencies in `(2^(i/32), 2^((i+1)/32)]` microseconds. A bucket's geometric
 //! middle is within 1.1 % of everything in it. Merging adds counts, so it is exact.
 
+use std::array;
 use std::sync::LazyLock;
 
 /// Buckets per power of two: 2^5 for schema 5.
@@ -35,11 +36,14 @@ fn defined_bucket_of(latency_ns: u64) -> i16 {
 /// Highest bits of a latency, below the leading one, by which the table is looked up.
 const CELL_BITS: u32 = 6;
 
+/// Cells of 64 octaves.
+const CELLS: usize = 64 << CELL_BITS;
+
 /// Buckets without a logarithm, which would be a tenth of the work for a record.
 ///
 /// A cell is narrower than a bucket, so that it holds the end of one at most.
 struct BucketTable {
-    cells: Vec<Cell>,
+    cells: [Cell; CELLS],
 }
 
 struct Cell {
@@ -51,7 +55,8 @@ struct Cell {
 
 impl BucketTable {
     fn new() -> Self {
-        let cells = (0..64 << CELL_BITS).map(|index: u64| {
+        let cells = array::from_fn(|index| {
+            let index = index as u64;
             let (octave, part) = (index >> CELL_BITS, index & ((1 << CELL_BITS) - 1));
             let lead = 1 << octave;
             let first_ns = lead + scale(part, octave);
@@ -76,11 +81,10 @@ impl BucketTable {
             }
             Cell { bucket, last_ns }
         });
-        Self {
-            cells: cells.collect(),
-        }
+        Self { cells }
     }
 
+    #[inline]
     fn bucket_of(&self, latency_ns: u64) -> i16 {
         let octave = latency_ns.ilog2();
         // Without the leading bit.
