@@ -1,6 +1,6 @@
 //! The rings that requests arrive in: one per CPU, read as one.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::io;
@@ -42,16 +42,11 @@ impl RingSizes {
 /// The rings.
 pub struct Rings {
     rings: Vec<Ring>,
-    /// Here to be used again.
-    heads: BinaryHeap<Head>,
     /// Readable when any ring wants to be read.
     wakeups: OwnedFd,
     /// Whose descriptors are watched.
     _maps: Vec<MapData>,
 }
-
-/// When the oldest record of a ring completed, and which ring: the oldest of all is the greatest.
-type Head = Reverse<(u64, usize)>;
 
 impl Rings {
     /// Makes them, and lets the programs use them.
@@ -74,7 +69,6 @@ impl Rings {
             .collect::<io::Result<_>>()
             .map_err(MapError::IoError)?;
         Ok(Self {
-            heads: BinaryHeap::with_capacity(rings.len()),
             rings,
             wakeups: watch(&maps).map_err(MapError::IoError)?,
             _maps: maps,
@@ -88,50 +82,52 @@ impl Rings {
 
     /// What has arrived by now and completed by `until`, but not more than `limit` requests.
     pub fn arrived(&mut self, until: MonotonicNs, limit: usize) -> Arrived<'_> {
-        Arrived::new(&mut self.rings, &mut self.heads, until, limit)
+        Arrived::new(&mut self.rings, until, limit)
     }
 }
 
 /// Requests from all rings in the order of their completion, whichever CPU they are from. What arrives in the
 /// meantime is not among them.
 pub struct Arrived<'r> {
-    rings: &'r mut [Ring],
-    /// Of the rings but the current one.
-    heads: &'r mut BinaryHeap<Head>,
-    /// Which ring is read, and until when: then comes another one, or the end.
-    current: usize,
+    /// The ring that is read, if anything has arrived.
+    current: Option<&'r mut Ring>,
+    /// Until when: then comes another one, or the end.
     bound_ns: u64,
+    /// The others, as far as anything has arrived in them.
+    others: BinaryHeap<Other<'r>>,
     until: MonotonicNs,
     limit: usize,
     left: usize,
-    read_until: MonotonicNs,
+}
+
+/// A ring, and when its oldest record completed.
+struct Other<'r> {
+    head_ns: u64,
+    ring: &'r mut Ring,
+}
+
+impl<'r> Other<'r> {
+    fn new(ring: &'r mut Ring) -> Option<Self> {
+        let head_ns = ring.head()?.end_ns;
+        Some(Self { head_ns, ring })
+    }
 }
 
 impl<'r> Arrived<'r> {
-    fn new(
-        rings: &'r mut [Ring],
-        heads: &'r mut BinaryHeap<Head>,
-        until: MonotonicNs,
-        limit: usize,
-    ) -> Self {
-        heads.clear();
-        for (index, ring) in rings.iter_mut().enumerate() {
+    fn new(rings: &'r mut [Ring], until: MonotonicNs, limit: usize) -> Self {
+        let others = rings.iter_mut().filter_map(|ring| {
             ring.look();
-            heads.extend(head(ring, index));
-        }
+            Other::new(ring)
+        });
         let mut arrived = Self {
-            rings,
-            heads,
-            current: 0,
+            others: others.collect(),
+            current: None,
             bound_ns: 0,
             until,
             limit,
             left: limit,
-            read_until: until,
         };
-        if let Some(Reverse((_, oldest))) = arrived.heads.pop() {
-            arrived.turn_to(oldest);
-        }
+        arrived.turn();
         arrived
     }
 
@@ -140,42 +136,36 @@ impl<'r> Arrived<'r> {
         self.limit - self.left
     }
 
-    /// Once there are no more: what completed before this was read.
+    /// Once there are no more: all that completed before this was read.
     pub fn read_until(&self) -> MonotonicNs {
-        self.read_until
-    }
-
-    fn turn_to(&mut self, ring: usize) {
-        self.current = ring;
-        let other_ns = self.heads.peek().map_or(u64::MAX, |Reverse((ns, _))| *ns);
-        self.bound_ns = self.until.0.min(other_ns);
+        let current = self.current.as_ref().and_then(|ring| ring.head());
+        let heads = [
+            current.map(|record| record.end_ns),
+            self.others.peek().map(|other| other.head_ns),
+        ];
+        let oldest_ns = heads.into_iter().flatten().min().unwrap_or(u64::MAX);
+        MonotonicNs(oldest_ns).min(self.until)
     }
 
     /// Turns to the ring with the oldest record, unless there is none that completed in time.
-    fn turn(&mut self) -> bool {
-        let Some(oldest) = self.oldest() else {
-            return false;
-        };
-        self.turn_to(oldest);
-        true
+    fn turn(&mut self) -> Option<()> {
+        self.current = Some(self.exchange()?);
+        let other_ns = self.others.peek().map_or(u64::MAX, |other| other.head_ns);
+        self.bound_ns = self.until.0.min(other_ns);
+        Some(())
     }
 
-    /// Exchanges the current ring for the one with the oldest record.
-    fn oldest(&mut self) -> Option<usize> {
-        let mut oldest = self.heads.peek_mut()?;
-        if oldest.0.0 > self.until.0 {
+    fn exchange(&mut self) -> Option<&'r mut Ring> {
+        let mut oldest = self.others.peek_mut()?;
+        if oldest.head_ns > self.until.0 {
             return None;
         }
-        let Reverse((_, ring)) = match head(&self.rings[self.current], self.current) {
+        let oldest = match self.current.take().and_then(Other::new) {
             Some(left) => mem::replace(&mut *oldest, left),
             None => PeekMut::pop(oldest),
         };
-        Some(ring)
+        Some(oldest.ring)
     }
-}
-
-fn head(ring: &Ring, index: usize) -> Option<Head> {
-    ring.head().map(|record| Reverse((record.end_ns, index)))
 }
 
 impl Requests for Arrived<'_> {
@@ -185,30 +175,43 @@ impl Requests for Arrived<'_> {
             return None;
         }
         loop {
-            match self.rings.get(self.current)?.head() {
+            match self.current.as_ref()?.head() {
                 Some(record) if record.end_ns <= self.bound_ns => break,
-                _ => {
-                    if !self.turn() {
-                        return None;
-                    }
-                }
+                _ => self.turn()?,
             }
         }
-        self.rings[self.current].head()
+        self.current.as_ref()?.head()
     }
 
     #[inline]
     fn pass(&mut self) {
-        self.left -= 1;
-        let ring = &mut self.rings[self.current];
-        if self.left == 0
-            && let Some(record) = ring.head()
-        {
-            self.read_until = MonotonicNs(record.end_ns);
+        if let Some(ring) = &mut self.current {
+            ring.pass();
+            self.left -= 1;
         }
-        ring.pass();
     }
 }
+
+/// The oldest is the greatest.
+impl Ord for Other<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.head_ns.cmp(&self.head_ns)
+    }
+}
+
+impl PartialOrd for Other<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Other<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.head_ns == other.head_ns
+    }
+}
+
+impl Eq for Other<'_> {}
 
 fn watch(maps: &[MapData]) -> io::Result<OwnedFd> {
     let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -244,34 +247,26 @@ mod tests {
             limit in 1_usize..20,
         ) {
             let (mut kernels, mut rings): (Vec<_>, Vec<_>) = (0..4).map(|_| Kernel::ring(4096, 0)).unzip();
-            let mut heads = BinaryHeap::new();
-            let mut now_ns = 0;
+            let mut times = Vec::new();
             for (number, (ring, step)) in steps.iter().enumerate() {
-                now_ns += step;
+                let now_ns = times.last().unwrap_or(&0) + step;
                 kernels[*ring].put(&record(now_ns, number as u64));
+                times.push(now_ns);
             }
             let mut all = Vec::new();
             for until in untils.into_iter().map(MonotonicNs) {
-                let mut arrived = Arrived::new(&mut rings, &mut heads, until, limit);
+                let mut arrived = Arrived::new(&mut rings, until, limit);
                 let taken = take(&mut arrived);
                 prop_assert_eq!(taken.len(), arrived.read());
-                let read_until = arrived.read_until();
-                all.extend(taken);
-                // Of those that completed at that very time, some may be left.
-                let in_time = |until_ns| {
-                    let mut time_ns = 0;
-                    steps.iter().filter(|(_, step)| { time_ns += step; time_ns <= until_ns }).count()
-                };
-                if arrived.read() < limit {
-                    prop_assert_eq!(read_until, until);
-                    prop_assert!(all.len() >= in_time(until.0));
-                } else {
-                    prop_assert_eq!(read_until.0, all[all.len() - 1].0);
-                    prop_assert!(read_until.0 == 0 || all.len() >= in_time(read_until.0 - 1));
-                }
+                prop_assert!(taken.len() <= limit);
+                prop_assert!(taken.iter().all(|(end_ns, _)| *end_ns <= until.0));
+                all.extend(&taken);
+                let oldest_ns = times.get(all.len()).map_or(u64::MAX, |ns| *ns);
+                prop_assert!(taken.len() == limit || oldest_ns > until.0, "stopped early");
+                prop_assert_eq!(arrived.read_until().0, oldest_ns.min(until.0));
             }
             loop {
-                let mut arrived = Arrived::new(&mut rings, &mut heads, MonotonicNs(u64::MAX), limit);
+                let mut arrived = Arrived::new(&mut rings, MonotonicNs(u64::MAX), limit);
                 let taken = take(&mut arrived);
                 if taken.is_empty() {
                     break;

@@ -238,6 +238,7 @@ impl Rollup {
     }
 }
 
+#[inline]
 fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
     let write = record.flags & flags::WRITE != 0;
     let direction = if write { &mut row.write } else { &mut row.read };
