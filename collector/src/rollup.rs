@@ -153,11 +153,15 @@ impl Rollup {
         requests: &mut impl Requests,
         mut newcomer: impl FnMut(RowKey, &RequestRecord),
     ) {
+        let (mut window, mut index) = (0..0, 0);
         while let Some(mut record) = requests.peek() {
             let key = RowKey::from(record);
-            let end = clock.utc(MonotonicNs(record.end_ns));
-            let window = clock.monotonic(end.align(self.granularity), self.granularity);
-            let (row, state, health, first) = self.row(key, end);
+            if !window.contains(&record.end_ns) {
+                let end = clock.utc(MonotonicNs(record.end_ns));
+                window = clock.monotonic(end.align(self.granularity), self.granularity);
+                index = self.window_index(end);
+            }
+            let (row, state, health, first) = self.row(key, index);
             if first {
                 newcomer(key, record);
             }
@@ -178,7 +182,8 @@ impl Rollup {
 
     /// Counts requests that the kernel has added up, and that completed in the window of `end`.
     pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
-        let (row, _, health, first) = self.row(key.into(), end);
+        let index = self.window_index(end);
+        let (row, _, health, first) = self.row(key.into(), index);
         let direction = if key.direction & flags::WRITE != 0 {
             &mut row.write
         } else {
@@ -190,8 +195,9 @@ impl Rollup {
         first
     }
 
-    fn row(&mut self, key: RowKey, end: UtcMs) -> (&mut Row, &mut RowState, &mut Health, bool) {
-        let index = self.window_index(end);
+    /// The row of `key` in the open window `index`; the last is whether it begins with this.
+    #[inline]
+    fn row(&mut self, key: RowKey, index: usize) -> (&mut Row, &mut RowState, &mut Health, bool) {
         let window = &mut self.open[index];
         let state = self.states.entry(key, RowState::default);
         let first = state.window != window.serial;
