@@ -99,7 +99,7 @@ impl Clock {
                 .0
                 .saturating_mul(1_000_000)
                 .saturating_sub(self.offset_ns);
-            u64::try_from(ns).unwrap_or(0)
+            ns.max(0).cast_unsigned()
         };
         at(start)..at(start.plus(length))
     }

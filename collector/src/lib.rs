@@ -15,6 +15,7 @@ mod names;
 mod open_files;
 mod plan;
 mod recorder;
+mod ring;
 mod rings;
 mod rollup;
 mod sequential;

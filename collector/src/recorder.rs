@@ -220,25 +220,12 @@ impl Recorder {
     /// time every record was read.
     fn drain(&mut self, began: MonotonicNs) -> MonotonicNs {
         let mut newcomers = Vec::new();
-        let mut drained_until = began;
-        let mut left = DRAIN_AT_MOST;
-        let rings = &mut self.engine.rings;
-        rings.look();
-        let next = || {
-            if left == 0 {
-                return None;
-            }
-            let record = rings.pop(began)?;
-            left -= 1;
-            if left == 0 {
-                drained_until = MonotonicNs(record.end_ns);
-            }
-            Some(record)
-        };
-        self.rollup.add(&self.clock, next, |row, record| {
+        let mut arrived = self.engine.rings.arrived(began, DRAIN_AT_MOST);
+        self.rollup.add(&self.clock, &mut arrived, |row, record| {
             newcomers.push((row, record.pid));
         });
-        self.read += (DRAIN_AT_MOST - left) as u64;
+        self.read += arrived.read() as u64;
+        let drained_until = arrived.read_until();
         self.names.observe(&newcomers, began);
         drained_until
     }

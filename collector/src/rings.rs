@@ -4,13 +4,16 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use aya::maps::{ArrayOfMaps, Map, MapData, MapError, RingBuf};
+use aya::maps::{ArrayOfMaps, MapData, MapError, MapType};
 use rustix::event::epoll;
 use trackiops_schemas::ring::{MAX_RINGS, RequestRecord};
 
 use crate::clock::MonotonicNs;
+use crate::ring::Ring;
+use crate::rollup::Requests;
 
 /// How many rings, and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,37 +42,37 @@ impl RingSizes {
 
 /// The rings.
 pub struct Rings {
-    rings: Vec<RingBuf<MapData>>,
-    /// The oldest record of each ring that has any.
-    heads: BinaryHeap<Head>,
+    rings: Vec<Ring>,
     /// Readable when any ring wants to be read.
     wakeups: OwnedFd,
-}
-
-struct Head {
-    record: RequestRecord,
-    ring: usize,
+    /// Whose descriptors are watched.
+    _maps: Vec<MapData>,
 }
 
 impl Rings {
     /// Makes them, and lets the programs use them.
     pub fn create(
         sizes: RingSizes,
-        mut programs: ArrayOfMaps<&mut MapData, RingBuf<MapData>>,
+        mut programs: ArrayOfMaps<&mut MapData, MapData>,
     ) -> Result<Self, MapError> {
-        let ring_type = aya::maps::MapType::RingBuf as u32;
-        let mut rings = Vec::new();
+        let mut maps = Vec::new();
         for index in 0..sizes.count {
+            let ring_type = MapType::RingBuf as u32;
             let map = aya_obj::Map::new_from_params(ring_type, 0, 0, sizes.bytes, 0);
-            let ring = RingBuf::try_from(Map::RingBuf(MapData::create(map, "ring", None)?))?;
-            programs.set(index, &ring, 0)?;
-            rings.push(ring);
+            let map = MapData::create(map, "ring", None)?;
+            programs.set(index, &map, 0)?;
+            maps.push(map);
         }
-        let wakeups = watch(&rings).map_err(MapError::IoError)?;
+        let map = |map: &MapData| Ring::map(map.fd(), sizes.bytes);
+        let rings: Vec<Ring> = maps
+            .iter()
+            .map(map)
+            .collect::<io::Result<_>>()
+            .map_err(MapError::IoError)?;
         Ok(Self {
-            heads: BinaryHeap::with_capacity(rings.len()),
             rings,
-            wakeups,
+            wakeups: watch(&maps).map_err(MapError::IoError)?,
+            _maps: maps,
         })
     }
 
@@ -78,77 +81,205 @@ impl Rings {
         self.wakeups.try_clone()
     }
 
-    /// Begins a pass over all that has arrived.
-    pub fn look(&mut self) {
-        let mut has_head = [false; MAX_RINGS as usize];
-        for head in &self.heads {
-            has_head[head.ring] = true;
-        }
-        for ring in (0..self.rings.len()).filter(|ring| !has_head[*ring]) {
-            self.heads.extend(next(&mut self.rings, ring));
-        }
+    /// What has arrived by now and completed by `until`, but not more than `limit` requests.
+    pub fn arrived(&mut self, until: MonotonicNs, limit: usize) -> Arrived<'_> {
+        Arrived::new(&mut self.rings, until, limit)
+    }
+}
+
+/// Requests from all rings in the order of their completion, whichever CPU they are from. What arrives in the
+/// meantime is not among them.
+pub struct Arrived<'r> {
+    /// The ring that is read, if anything has arrived.
+    current: Option<&'r mut Ring>,
+    /// Until when: then comes another one, or the end.
+    bound_ns: u64,
+    /// The others, as far as anything has arrived in them.
+    others: BinaryHeap<Other<'r>>,
+    until: MonotonicNs,
+    limit: usize,
+    left: usize,
+}
+
+/// A ring, and when its oldest record completed.
+struct Other<'r> {
+    head_ns: u64,
+    ring: &'r mut Ring,
+}
+
+impl<'r> Other<'r> {
+    fn new(ring: &'r mut Ring) -> Option<Self> {
+        let head_ns = ring.head()?.end_ns;
+        Some(Self { head_ns, ring })
+    }
+}
+
+impl<'r> Arrived<'r> {
+    fn new(rings: &'r mut [Ring], until: MonotonicNs, limit: usize) -> Self {
+        let others = rings.iter_mut().filter_map(|ring| {
+            ring.look();
+            Other::new(ring)
+        });
+        let mut arrived = Self {
+            others: others.collect(),
+            current: None,
+            bound_ns: 0,
+            until,
+            limit,
+            left: limit,
+        };
+        arrived.turn();
+        arrived
     }
 
-    /// The oldest record that completed by `until`. What arrives in a ring that was found empty is
-    /// left to the next pass: so records come in the order of their completion, whichever CPU they are from,
-    /// if [`Self::look`] was called after `until`.
-    pub fn pop(&mut self, until: MonotonicNs) -> Option<RequestRecord> {
-        let mut oldest = self.heads.peek_mut()?;
-        if oldest.record.end_ns > until.0 {
+    /// How many there were so far.
+    pub fn read(&self) -> usize {
+        self.limit - self.left
+    }
+
+    /// Once there are no more: all that completed before this was read.
+    pub fn read_until(&self) -> MonotonicNs {
+        let current = self.current.as_ref().and_then(|ring| ring.head());
+        let heads = [
+            current.map(|record| record.end_ns),
+            self.others.peek().map(|other| other.head_ns),
+        ];
+        let oldest_ns = heads.into_iter().flatten().min().unwrap_or(u64::MAX);
+        MonotonicNs(oldest_ns).min(self.until)
+    }
+
+    /// Turns to the ring with the oldest record, unless there is none that completed in time.
+    fn turn(&mut self) -> Option<()> {
+        self.current = Some(self.exchange()?);
+        let other_ns = self.others.peek().map_or(u64::MAX, |other| other.head_ns);
+        self.bound_ns = self.until.0.min(other_ns);
+        Some(())
+    }
+
+    fn exchange(&mut self) -> Option<&'r mut Ring> {
+        let mut oldest = self.others.peek_mut()?;
+        if oldest.head_ns > self.until.0 {
             return None;
         }
-        match next(&mut self.rings, oldest.ring) {
-            Some(head) => Some(std::mem::replace(&mut *oldest, head).record),
-            None => Some(PeekMut::pop(oldest).record),
-        }
+        let oldest = match self.current.take().and_then(Other::new) {
+            Some(left) => mem::replace(&mut *oldest, left),
+            None => PeekMut::pop(oldest),
+        };
+        Some(oldest.ring)
     }
 }
 
-/// The next record of a ring. What cannot be decoded is passed over: it is missing from what was read,
-/// and so shows in the books.
-fn next(rings: &mut [RingBuf<MapData>], ring: usize) -> Option<Head> {
-    while let Some(item) = rings.get_mut(ring)?.next() {
-        if let Ok(record) = RequestRecord::decode(&item) {
-            return Some(Head { record, ring });
+impl Requests for Arrived<'_> {
+    #[inline]
+    fn peek(&mut self) -> Option<&RequestRecord> {
+        if self.left == 0 {
+            return None;
+        }
+        loop {
+            match self.current.as_ref()?.head() {
+                Some(record) if record.end_ns <= self.bound_ns => break,
+                _ => self.turn()?,
+            }
+        }
+        self.current.as_ref()?.head()
+    }
+
+    #[inline]
+    fn pass(&mut self) {
+        if let Some(ring) = &mut self.current {
+            ring.pass();
+            self.left -= 1;
         }
     }
-    None
-}
-
-fn watch(rings: &[RingBuf<MapData>]) -> io::Result<OwnedFd> {
-    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for ring in rings {
-        // Edge-triggered: what is left in a ring does not ask again.
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&all, ring.as_fd(), epoll::EventData::new_u64(0), flags)?;
-    }
-    Ok(all)
 }
 
 /// The oldest is the greatest.
-impl Ord for Head {
+impl Ord for Other<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.record.end_ns.cmp(&self.record.end_ns)
+        other.head_ns.cmp(&self.head_ns)
     }
 }
 
-impl PartialOrd for Head {
+impl PartialOrd for Other<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Head {
+impl PartialEq for Other<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.record.end_ns == other.record.end_ns
+        self.head_ns == other.head_ns
     }
 }
 
-impl Eq for Head {}
+impl Eq for Other<'_> {}
+
+fn watch(maps: &[MapData]) -> io::Result<OwnedFd> {
+    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for map in maps {
+        // Edge-triggered: what is left in a ring does not ask again.
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&all, map.fd().as_fd(), epoll::EventData::new_u64(0), flags)?;
+    }
+    Ok(all)
+}
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::ring::tests::{Kernel, record};
+
+    fn take(arrived: &mut Arrived) -> Vec<(u64, u64)> {
+        let mut taken = Vec::new();
+        while let Some(record) = arrived.peek() {
+            taken.push((record.end_ns, record.fileid));
+            arrived.pass();
+        }
+        taken
+    }
+
+    proptest! {
+        #[test]
+        fn records_of_all_rings_come_in_the_order_of_completion(
+            steps in prop::collection::vec((0_usize..4, 0_u64..3), 0..50),
+            untils in prop::collection::vec(0_u64..80, 0..4),
+            limit in 1_usize..20,
+        ) {
+            let (mut kernels, mut rings): (Vec<_>, Vec<_>) = (0..4).map(|_| Kernel::ring(4096, 0)).unzip();
+            let mut times = Vec::new();
+            for (number, (ring, step)) in steps.iter().enumerate() {
+                let now_ns = times.last().unwrap_or(&0) + step;
+                kernels[*ring].put(&record(now_ns, number as u64));
+                times.push(now_ns);
+            }
+            let mut all = Vec::new();
+            for until in untils.into_iter().map(MonotonicNs) {
+                let mut arrived = Arrived::new(&mut rings, until, limit);
+                let taken = take(&mut arrived);
+                prop_assert_eq!(taken.len(), arrived.read());
+                prop_assert!(taken.len() <= limit);
+                prop_assert!(taken.iter().all(|(end_ns, _)| *end_ns <= until.0));
+                all.extend(&taken);
+                let oldest_ns = times.get(all.len()).map_or(u64::MAX, |ns| *ns);
+                prop_assert!(taken.len() == limit || oldest_ns > until.0, "stopped early");
+                prop_assert_eq!(arrived.read_until().0, oldest_ns.min(until.0));
+            }
+            loop {
+                let mut arrived = Arrived::new(&mut rings, MonotonicNs(u64::MAX), limit);
+                let taken = take(&mut arrived);
+                if taken.is_empty() {
+                    break;
+                }
+                all.extend(taken);
+            }
+            prop_assert!(all.is_sorted_by_key(|(end_ns, _)| *end_ns));
+            let mut numbers: Vec<_> = all.iter().map(|(_, number)| *number).collect();
+            numbers.sort_unstable();
+            prop_assert!(numbers.into_iter().eq(0..steps.len() as u64));
+        }
+    }
 
     #[test]
     fn rings_stay_within_the_memory_that_they_are_given() {

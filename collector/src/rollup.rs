@@ -79,6 +79,14 @@ struct RowState {
     index: usize,
 }
 
+/// Requests to be counted.
+pub trait Requests {
+    /// The next one.
+    fn peek(&mut self) -> Option<&RequestRecord>;
+    /// Leaves it behind.
+    fn pass(&mut self);
+}
+
 /// The open windows, and the files that were active lately.
 pub struct Rollup {
     granularity: Granularity,
@@ -136,42 +144,46 @@ impl Rollup {
         after
     }
 
-    /// Counts requests, by the time of their completion, for as long as there is a `next` one. Those with which a
-    /// row begins are told to `newcomer`.
+    /// Counts `requests` by the time of their completion. Those with which a row begins are told to `newcomer`.
     ///
     /// Requests of a file often come in runs; a run costs one hash operation.
     pub fn add(
         &mut self,
         clock: &Clock,
-        mut next: impl FnMut() -> Option<RequestRecord>,
+        requests: &mut impl Requests,
         mut newcomer: impl FnMut(RowKey, &RequestRecord),
     ) {
-        let mut upcoming = next();
-        while let Some(mut record) = upcoming {
-            let key = RowKey::from(&record);
-            let end = clock.utc(MonotonicNs(record.end_ns));
-            let window = clock.monotonic(end.align(self.granularity), self.granularity);
-            let (row, state, health, first) = self.row(key, end);
-            if first {
-                newcomer(key, &record);
+        let (mut window, mut index) = (0..0, 0);
+        while let Some(mut record) = requests.peek() {
+            let key = RowKey::from(record);
+            if !window.contains(&record.end_ns) {
+                let end = clock.utc(MonotonicNs(record.end_ns));
+                window = clock.monotonic(end.align(self.granularity), self.granularity);
+                index = self.window_index(end);
             }
-            let mut requests = 0;
-            upcoming = loop {
-                count(row, &mut state.history, &record);
-                requests += 1;
-                match next() {
-                    Some(r) if window.contains(&r.end_ns) && RowKey::from(&r) == key => record = r,
-                    other => break other,
+            let (row, state, health, first) = self.row(key, index);
+            if first {
+                newcomer(key, record);
+            }
+            let mut counted = 0;
+            loop {
+                count(row, &mut state.history, record);
+                counted += 1;
+                requests.pass();
+                match requests.peek() {
+                    Some(r) if window.contains(&r.end_ns) && RowKey::from(r) == key => record = r,
+                    _ => break,
                 }
-            };
-            health.recorded += requests;
-            health.seen += requests;
+            }
+            health.recorded += counted;
+            health.seen += counted;
         }
     }
 
     /// Counts requests that the kernel has added up, and that completed in the window of `end`.
     pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
-        let (row, _, health, first) = self.row(key.into(), end);
+        let index = self.window_index(end);
+        let (row, _, health, first) = self.row(key.into(), index);
         let direction = if key.direction & flags::WRITE != 0 {
             &mut row.write
         } else {
@@ -183,8 +195,9 @@ impl Rollup {
         first
     }
 
-    fn row(&mut self, key: RowKey, end: UtcMs) -> (&mut Row, &mut RowState, &mut Health, bool) {
-        let index = self.window_index(end);
+    /// The row of `key` in the open window `index`; the last is whether it begins with this.
+    #[inline]
+    fn row(&mut self, key: RowKey, index: usize) -> (&mut Row, &mut RowState, &mut Health, bool) {
         let window = &mut self.open[index];
         let state = self.states.entry(key, RowState::default);
         let first = state.window != window.serial;
@@ -231,6 +244,7 @@ impl Rollup {
     }
 }
 
+#[inline]
 fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
     let write = record.flags & flags::WRITE != 0;
     let direction = if write { &mut row.write } else { &mut row.read };
@@ -277,9 +291,21 @@ fn folded(sum: &FoldValue) -> Direction {
 
 #[cfg(test)]
 mod tests {
+    use std::iter::Peekable;
+
     use super::*;
     use crate::clock::Sample;
     use trackiops_schemas::identity::FileKey;
+
+    impl<I: Iterator<Item = RequestRecord>> Requests for Peekable<I> {
+        fn peek(&mut self) -> Option<&RequestRecord> {
+            Peekable::peek(self)
+        }
+
+        fn pass(&mut self) {
+            self.next();
+        }
+    }
 
     fn record(fileid: u64, flags: u32, done_bytes: u32, error: i32) -> RequestRecord {
         RequestRecord {
@@ -305,12 +331,13 @@ mod tests {
             now: MonotonicNs(0),
             offset_ns: 0,
         });
-        let mut record = Some(RequestRecord {
+        let record = RequestRecord {
             end_ns: end.0.cast_unsigned() * 1_000_000,
             ..*record
-        });
+        };
         let mut first = false;
-        rollup.add(&clock, || record.take(), |_, _| first = true);
+        let mut requests = [record].into_iter().peekable();
+        rollup.add(&clock, &mut requests, |_, _| first = true);
         first
     }
 
@@ -431,17 +458,15 @@ mod tests {
             (1, 450),
             (1, 1600),
         ];
-        let mut records = requests.iter().map(|(fileid, end_ms)| RequestRecord {
+        let records = requests.iter().map(|(fileid, end_ms)| RequestRecord {
             end_ns: end_ms * 1_000_000,
             ..record(*fileid, 0, 1, 0)
         });
         let mut rollup = rollup();
         let mut newcomers = Vec::new();
-        rollup.add(
-            &clock,
-            || records.next(),
-            |row, record| newcomers.push((row.file.fileid, record.end_ns / 1_000_000)),
-        );
+        rollup.add(&clock, &mut records.peekable(), |row, record| {
+            newcomers.push((row.file.fileid, record.end_ns / 1_000_000))
+        });
         assert_eq!(
             newcomers,
             [(1, 100), (1, 500), (2, 600), (1, 450), (1, 1600)]

@@ -9,28 +9,34 @@ const REACH: usize = 16;
 /// Where a request begins or ends that is not there: no file is so large.
 const NOWHERE: u64 = u64::MAX;
 
-/// The last requests of one file in one direction, field by field: nearly every request is compared with
-/// all of them in vain, and that in a few vector instructions.
+/// The last requests of one file in one direction, field by field. Nearly every request is compared with
+/// all of them in vain: by digests of their offsets, which takes two vector instructions for eight of them
+/// even where vectors have 16 bytes and 64-bit integers cannot be compared.
 #[derive(Clone)]
 pub struct History {
+    from_digests: [u16; REACH],
+    to_digests: [u16; REACH],
     from: [u64; REACH],
-    to: [u64; REACH],
+    bytes: [u32; REACH],
     start_ns: [u64; REACH],
-    /// Bit by bit: those that have a successor already.
-    continued: u16,
+    /// Those that have a successor already.
+    continued: [bool; REACH],
     /// Those that were counted as a successor already.
-    counted: u16,
+    counted: [bool; REACH],
+    /// Where the next one goes, in place of the oldest.
     next: u8,
 }
 
 impl Default for History {
     fn default() -> Self {
         Self {
+            from_digests: [0; REACH],
+            to_digests: [0; REACH],
             from: [NOWHERE; REACH],
-            to: [NOWHERE; REACH],
+            bytes: [0; REACH],
             start_ns: [0; REACH],
-            continued: 0,
-            counted: 0,
+            continued: [false; REACH],
+            counted: [false; REACH],
             next: 0,
         }
     }
@@ -39,63 +45,75 @@ impl Default for History {
 impl History {
     /// Takes in a completed request; how many requests it proves to be sequential: itself, when its
     /// predecessor is known, and a successor that completed before it.
+    #[inline]
     pub fn judge(&mut self, record: &RequestRecord) -> u64 {
         if record.done_bytes == 0 {
             return 0;
         }
         let start_ns = record.end_ns.saturating_sub(record.latency_ns);
         let from = record.offset;
-        let to = from.saturating_add(u64::from(record.done_bytes));
-        let mut touches = false;
-        for (old_from, old_to) in self.from.iter().zip(&self.to) {
-            touches |= (*old_to == from) | (*old_from == to);
-        }
-        let slot = usize::from(self.next) % REACH;
-        let (counted, continued) = if touches {
-            self.link(from, to, start_ns)
-        } else {
-            (false, false)
-        };
+        let to = end(from, record.done_bytes);
+        let (from_digest, to_digest) = (digest(from), digest(to));
+        let counted = has(&self.to_digests, from_digest) && self.continues(from, start_ns);
+        let continued = has(&self.from_digests, to_digest) && self.is_continued(to, start_ns);
         // What was linked to the request that is forgotten now stays counted.
-        let found = u64::from(counted) + u64::from(continued);
-        (self.from[slot], self.to[slot], self.start_ns[slot]) = (from, to, start_ns);
-        set(&mut self.counted, slot, counted);
-        set(&mut self.continued, slot, continued);
+        let slot = usize::from(self.next) % REACH;
+        self.from_digests[slot] = from_digest;
+        self.to_digests[slot] = to_digest;
+        self.from[slot] = from;
+        self.bytes[slot] = record.done_bytes;
+        self.start_ns[slot] = start_ns;
+        self.counted[slot] = counted;
+        self.continued[slot] = continued;
         self.next = self.next.wrapping_add(1);
-        found
+        u64::from(counted) + u64::from(continued)
     }
 
-    /// Looks for a predecessor, which makes the new request count, and for a successor, which continues it.
-    fn link(&mut self, from: u64, to: u64, start_ns: u64) -> (bool, bool) {
-        let (mut counted, mut continued) = (false, false);
-        for i in 0..REACH {
-            let has = |bits: u16| bits & 1 << i != 0;
-            if !counted
-                && !has(self.continued)
-                && self.to[i] == from
-                && self.start_ns[i] <= start_ns
-            {
-                set(&mut self.continued, i, true);
-                counted = true;
-            } else if !continued
-                && !has(self.counted)
-                && self.from[i] == to
-                && start_ns <= self.start_ns[i]
-            {
-                set(&mut self.counted, i, true);
-                continued = true;
-            }
-        }
-        (counted, continued)
+    /// Links a new request to its predecessor: the latest that has no successor yet.
+    fn continues(&mut self, from: u64, start_ns: u64) -> bool {
+        let found = self.latest_first().find(|slot| {
+            end(self.from[*slot], self.bytes[*slot]) == from
+                && !self.continued[*slot]
+                && self.start_ns[*slot] <= start_ns
+        });
+        found.inspect(|slot| self.continued[*slot] = true).is_some()
+    }
+
+    /// Links a new request to its successor: the latest that has no predecessor yet.
+    fn is_continued(&mut self, to: u64, start_ns: u64) -> bool {
+        let found = self.latest_first().find(|slot| {
+            self.from[*slot] == to && !self.counted[*slot] && start_ns <= self.start_ns[*slot]
+        });
+        found.inspect(|slot| self.counted[*slot] = true).is_some()
+    }
+
+    fn latest_first(&self) -> impl Iterator<Item = usize> + use<> {
+        let next = usize::from(self.next);
+        (1..=REACH).map(move |back| (next + REACH - back) % REACH)
     }
 }
 
-fn set(bits: &mut u16, at: usize, to: bool) {
-    *bits = *bits & !(1 << at) | u16::from(to) << at;
+/// Where a request ends that begins at `from`.
+fn end(from: u64, bytes: u32) -> u64 {
+    from.saturating_add(u64::from(bytes))
+}
+
+/// Offsets differ in few bits; the highest of the product depend on all of them.
+fn digest(offset: u64) -> u16 {
+    (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
+}
+
+/// To the end in any case, which makes it vector instructions.
+fn has(digests: &[u16; REACH], digest: u16) -> bool {
+    digests.iter().fold(false, |has, d| has | (*d == digest))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn request(start_ns: u64, end_ns: u64, offset: u64) -> RequestRecord {
@@ -150,5 +168,71 @@ mod tests {
     #[test]
     fn a_block_read_again_and_again_is_not_sequential() {
         assert_eq!(sequential(&[(0, 1, 5), (2, 3, 5), (4, 5, 5)]), 0);
+    }
+
+    /// What a history is, without digests and slots.
+    #[derive(Default)]
+    struct Plain(VecDeque<PlainRequest>);
+
+    struct PlainRequest {
+        record: RequestRecord,
+        continued: bool,
+        counted: bool,
+    }
+
+    impl Plain {
+        fn judge(&mut self, record: &RequestRecord) -> u64 {
+            if record.done_bytes == 0 {
+                return 0;
+            }
+            let start = |r: &RequestRecord| r.end_ns - r.latency_ns;
+            let end = |r: &RequestRecord| r.offset + u64::from(r.done_bytes);
+            let follows = |first: &RequestRecord, second: &RequestRecord| {
+                end(first) == second.offset && start(first) <= start(second)
+            };
+            let requests = &mut self.0;
+            let mut new = PlainRequest {
+                record: *record,
+                continued: false,
+                counted: false,
+            };
+            let before = requests
+                .iter_mut()
+                .find(|r| !r.continued && follows(&r.record, record));
+            if let Some(before) = before {
+                (before.continued, new.counted) = (true, true);
+            }
+            let after = requests
+                .iter_mut()
+                .find(|r| !r.counted && follows(record, &r.record));
+            if let Some(after) = after {
+                (after.counted, new.continued) = (true, true);
+            }
+            let found = u64::from(new.counted) + u64::from(new.continued);
+            requests.push_front(new);
+            requests.truncate(REACH);
+            found
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_history_is_that_of_the_last_requests(
+            requests in prop::collection::vec((0_u64..8, 0_u64..24, 0_u32..4, 0_u32..3), 0..200),
+            unit in prop_oneof![Just(1), Just(4096), Just(1 << 31)],
+            base in prop_oneof![Just(0), Just(1_u64 << 52)],
+        ) {
+            let (mut history, mut plain) = (History::default(), Plain::default());
+            for (n, (latency, offset, bytes, huge)) in requests.into_iter().enumerate() {
+                let end_ns = 100 + n as u64;
+                let record = RequestRecord {
+                    // Offsets that differ in high bits only are not the same.
+                    offset: base + (offset + (u64::from(huge) << 16)) * u64::from(unit),
+                    done_bytes: bytes.saturating_mul(unit),
+                    ..request(end_ns - latency, end_ns, 0)
+                };
+                prop_assert_eq!(history.judge(&record), plain.judge(&record), "request {}", n);
+            }
+        }
     }
 }

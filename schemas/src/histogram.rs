@@ -4,18 +4,23 @@
 //! Bucket `i` counts latencies in `(2^(i/32), 2^((i+1)/32)]` microseconds. A bucket's geometric
 //! middle is within 1.1 % of everything in it. Merging adds counts, so it is exact.
 
+use std::array;
 use std::sync::LazyLock;
 
 /// Buckets per power of two: 2^5 for schema 5.
 const BUCKETS_PER_OCTAVE: f64 = 32.0;
 
 /// A sparse histogram of latencies, ordered by bucket.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Histogram {
     buckets: Vec<(i16, u64)>,
+    /// Where to look first: the bucket that was counted in last, minus its place. Where no bucket between
+    /// two is empty, it is the same for both.
+    shift: i16,
 }
 
 /// The bucket of a latency. 0 ns counts as 1 ns, the clock's resolution.
+#[inline]
 pub fn bucket_of(latency_ns: u64) -> i16 {
     static TABLE: LazyLock<BucketTable> = LazyLock::new(BucketTable::new);
     TABLE.bucket_of(latency_ns.max(1))
@@ -31,11 +36,14 @@ fn defined_bucket_of(latency_ns: u64) -> i16 {
 /// Highest bits of a latency, below the leading one, by which the table is looked up.
 const CELL_BITS: u32 = 6;
 
+/// Cells of 64 octaves.
+const CELLS: usize = 64 << CELL_BITS;
+
 /// Buckets without a logarithm, which would be a tenth of the work for a record.
 ///
 /// A cell is narrower than a bucket, so that it holds the end of one at most.
 struct BucketTable {
-    cells: Vec<Cell>,
+    cells: [Cell; CELLS],
 }
 
 struct Cell {
@@ -47,7 +55,8 @@ struct Cell {
 
 impl BucketTable {
     fn new() -> Self {
-        let cells = (0..64 << CELL_BITS).map(|index: u64| {
+        let cells = array::from_fn(|index| {
+            let index = index as u64;
             let (octave, part) = (index >> CELL_BITS, index & ((1 << CELL_BITS) - 1));
             let lead = 1 << octave;
             let first_ns = lead + scale(part, octave);
@@ -72,19 +81,15 @@ impl BucketTable {
             }
             Cell { bucket, last_ns }
         });
-        Self {
-            cells: cells.collect(),
-        }
+        Self { cells }
     }
 
+    #[inline]
     fn bucket_of(&self, latency_ns: u64) -> i16 {
         let octave = latency_ns.ilog2();
-        let below = latency_ns - (1 << octave);
-        let part = if octave >= CELL_BITS {
-            below >> (octave - CELL_BITS)
-        } else {
-            below << (CELL_BITS - octave)
-        };
+        // Without the leading bit.
+        let below = (latency_ns << (63 - octave)) << 1;
+        let part = below >> (64 - CELL_BITS);
         let index = (octave << CELL_BITS) as usize + part as usize;
         let cell = &self.cells[index];
         cell.bucket + i16::from(latency_ns > cell.last_ns)
@@ -109,18 +114,48 @@ pub fn middle_us(bucket: i16) -> f64 {
     ((f64::from(bucket) + 0.5) / BUCKETS_PER_OCTAVE).exp2()
 }
 
+/// What they hold, and not how they came to it.
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        self.buckets == other.buckets
+    }
+}
+
+impl Eq for Histogram {}
+
 impl Histogram {
     /// Counts one request.
+    #[inline]
     pub fn record(&mut self, latency_ns: u64) {
         self.add(bucket_of(latency_ns), 1);
     }
 
     /// Adds `count` requests to a bucket.
+    #[inline]
     pub fn add(&mut self, bucket: i16, count: u64) {
-        match self.buckets.binary_search_by_key(&bucket, |(b, _)| *b) {
-            Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(count),
-            Err(at) => self.buckets.insert(at, (bucket, count)),
+        // A place before the first is beyond the last.
+        let place = usize::from(bucket.wrapping_sub(self.shift).cast_unsigned());
+        match self.buckets.get_mut(place) {
+            Some((at, total)) if *at == bucket => *total = total.saturating_add(count),
+            _ => self.search_and_add(bucket, count),
         }
+    }
+
+    #[cold]
+    fn search_and_add(&mut self, bucket: i16, count: u64) {
+        let place = match self.buckets.binary_search_by_key(&bucket, |(b, _)| *b) {
+            Ok(place) => {
+                let total = &mut self.buckets[place].1;
+                *total = total.saturating_add(count);
+                place
+            }
+            Err(place) => {
+                self.buckets.insert(place, (bucket, count));
+                place
+            }
+        };
+        // There are fewer than 2^12 buckets, so the place fits.
+        self.shift = bucket.wrapping_sub(place as i16);
     }
 
     /// Adds another histogram to this one.
@@ -160,6 +195,7 @@ impl Histogram {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn the_table_of_buckets_agrees_with_their_definition() {
@@ -214,6 +250,17 @@ mod tests {
             ba.merge(&ha);
             prop_assert_eq!(ab.total() as usize, a.len() + b.len());
             prop_assert_eq!(ab, ba);
+        }
+
+        #[test]
+        fn buckets_are_ascending_and_hold_what_was_added(added in prop::collection::vec((-9_i16..9, 1_u64..9), 0..60)) {
+            let mut h = Histogram::default();
+            let mut plain = BTreeMap::new();
+            for (bucket, count) in added {
+                h.add(bucket * 7 % 10, count);
+                *plain.entry(bucket * 7 % 10).or_insert(0) += count;
+            }
+            prop_assert_eq!(h.buckets(), plain.into_iter().collect::<Vec<_>>());
         }
 
         #[test]
