@@ -8,10 +8,13 @@ use crate::{
     cgroup,
     completion::Completion,
     handle,
-    kernel::{Address, Memory, Window, now_ns},
-    maps::DIRECT,
+    kernel::{Address, Memory, Window, global, now_ns},
+    maps::{DIRECT, SPLIT},
     marks,
 };
+
+/// `NFS_UNSTABLE` of `enum nfs3_stable_how` (RFC 1813, section 3.3.7).
+const UNSTABLE: u32 = 0;
 
 /// `nfs_readpage_done(task, hdr)` and `nfs_writeback_done(task, hdr)`.
 #[inline(always)]
@@ -117,12 +120,37 @@ impl<M: Memory> Request<M> {
             end_ns.saturating_sub(start_ns)
         };
         write!(latency_ns, latency_ns);
+        let Parts {
+            queue_ns,
+            rtt_ns,
+            retransmissions,
+            xid,
+        } = match parts::<M>(self.task, start_ns, latency_ns, offsets) {
+            Some(parts) => parts,
+            None => {
+                bits |= flags::UNSPLIT;
+                Parts::UNKNOWN
+            }
+        };
+        write!(queue_ns, queue_ns);
+        write!(rtt_ns, rtt_ns);
+        write!(retransmissions, retransmissions);
+        write!(xid, xid);
         let Origin {
             inode,
             status,
             uid,
             cgroup,
+            is_direct,
         } = origin::<M>(self.header, offsets)?;
+        if is_direct {
+            bits |= flags::DIRECT;
+        }
+        if direction == flags::WRITE
+            && self.header.field::<u32>(&offsets.header_stable)? != UNSTABLE
+        {
+            bits |= flags::STABLE;
+        }
         let failed = status < 0;
         write!(error, if failed { status } else { 0 });
         write!(uid, uid);
@@ -164,11 +192,60 @@ fn timing<M: Memory>(task: Address<M>, offsets: &'static DirectOffsets) -> Optio
     })
 }
 
+/// What a latency consists of: waiting in the client, network and server, and the rest.
+struct Parts {
+    queue_ns: u64,
+    rtt_ns: u64,
+    retransmissions: u32,
+    xid: u32,
+}
+
+impl Parts {
+    const UNKNOWN: Self = Self {
+        queue_ns: 0,
+        rtt_ns: 0,
+        retransmissions: 0,
+        xid: 0,
+    };
+}
+
+/// What the RPC client has noted; `None` where a request has no RPC or nobody asks.
+#[inline(always)]
+fn parts<M: Memory>(
+    task: Address<M::Argument>,
+    start_ns: u64,
+    latency_ns: u64,
+    offsets: &'static DirectOffsets,
+) -> Option<Parts> {
+    if global(&SPLIT) == 0 {
+        return None;
+    }
+    let transmission = Address::<M>::new(task.field(&offsets.task_transmission)?);
+    let mut window = Window::<5>::EMPTY;
+    let view = window.fill(transmission, Some(&offsets.transmission_window))?;
+    let sent_ns: u64 = view.field(&offsets.transmission_sent)?;
+    let rtt_ns: u64 = view.field(&offsets.transmission_rtt)?;
+    let count: u32 = view.field(&offsets.transmission_count)?;
+    // What was not transmitted since its start has waited all the time. The parts never exceed the whole.
+    let queue_ns = if sent_ns < start_ns {
+        latency_ns
+    } else {
+        (sent_ns - start_ns).min(latency_ns)
+    };
+    Some(Parts {
+        queue_ns,
+        rtt_ns: rtt_ns.min(latency_ns - queue_ns),
+        retransmissions: count.saturating_sub(1),
+        xid: u32::from_be(view.field(&offsets.transmission_xid)?),
+    })
+}
+
 struct Origin<M> {
     inode: Address<M>,
     status: i32,
     uid: u32,
     cgroup: u64,
+    is_direct: bool,
 }
 
 #[inline(always)]
@@ -186,6 +263,7 @@ fn origin<M: Memory>(
         // The opener's also when somebody else writes his data back.
         uid: cred.field(&offsets.cred_uid).unwrap_or(NO_USER),
         cgroup: cgroup::of_request(request, &offsets.cgroup).unwrap_or(0),
+        is_direct: view.field::<u64>(&offsets.header_direct)? != 0,
     })
 }
 

@@ -68,6 +68,14 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
     superblock_dev: 0,
     header_cred: 0,
     cred_uid: 0,
+    header_direct: 0,
+    header_stable: 0,
+    task_transmission: 0,
+    transmission_window: 0,
+    transmission_rtt: 0,
+    transmission_sent: 0,
+    transmission_count: 0,
+    transmission_xid: 0,
     cgroup: CgroupOffsets {
         way: 0,
         header_request: 0,
@@ -84,6 +92,10 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
 /// How many of [`RINGS`] there are, a power of two, less 1; userspace sets it.
 #[unsafe(no_mangle)]
 pub static RING_MASK: u32 = 0;
+
+/// Whether latencies are told in parts: 1, or 0 for no; userspace sets it.
+#[unsafe(no_mangle)]
+pub static SPLIT: u32 = 1;
 
 /// Unread bytes in a ring from which on a record wakes the reader; userspace sets it.
 #[unsafe(no_mangle)]

@@ -22,7 +22,7 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
 
 /// The members of kernel structures that the direct engine reads. Those that lead to the cgroup of a request
 /// stand last: where one of them is not known, cgroups are not.
-pub const MEMBERS: [Name; 24] = [
+pub const MEMBERS: [Name; 31] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -37,6 +37,13 @@ pub const MEMBERS: [Name; 24] = [
     ("super_block", "s_dev"),
     ("nfs_pgio_header", "cred"),
     ("cred", "fsuid"),
+    ("nfs_pgio_header", "dreq"),
+    ("nfs_pgio_header", "args.stable"),
+    ("rpc_task", "tk_rqstp"),
+    ("rpc_rqst", "rq_rtt"),
+    ("rpc_rqst", "rq_xtime"),
+    ("rpc_rqst", "rq_ntrans"),
+    ("rpc_rqst", "rq_xid"),
     ("nfs_pgio_header", "req"),
     ("nfs_page", "wb_page"),
     ("page", "compound_head"),

@@ -190,6 +190,7 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
     let header_handle = offset("nfs_pgio_header", "args.fh", &[8])?;
     let header_done = offset("nfs_pgio_header", "res.count", &[4, 8])?;
     let inode_superblock = offset("inode", "i_sb", &[8])?;
+    let transmission_rtt = offset("rpc_rqst", "rq_rtt", &[8])?;
     let inode_number = offset("inode", "i_ino", &[8])?;
     let offsets = DirectOffsets {
         task_window: task_start,
@@ -210,6 +211,14 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         superblock_dev: offset("super_block", "s_dev", &[4])?,
         header_cred: offset("nfs_pgio_header", "cred", &[8])?,
         cred_uid: offset("cred", "fsuid", &[4])?,
+        header_direct: offset("nfs_pgio_header", "dreq", &[8])?,
+        header_stable: offset("nfs_pgio_header", "args.stable", &[4])?,
+        task_transmission: offset("rpc_task", "tk_rqstp", &[8])?,
+        transmission_window: transmission_rtt,
+        transmission_rtt,
+        transmission_sent: offset("rpc_rqst", "rq_xtime", &[8])?,
+        transmission_count: offset("rpc_rqst", "rq_ntrans", &[4])?,
+        transmission_xid: offset("rpc_rqst", "rq_xid", &[4])?,
         cgroup: cgroup(members).unwrap_or_default(),
     };
     Ok(Programs::Direct {

@@ -114,6 +114,7 @@ fn each_kernel_can_be_read_directly() {
             "newest" => (200, 156, 624, 784),
             _ => panic!("write down here where the members of {kernel} stand"),
         };
+        let rtt = if kernel == "newest" { 416 } else { 400 };
         // Whether every page is charged through an object; `cgroup.kn` and `kernfs_node.id`.
         let cgroup = match kernel {
             // Has no BTF of its modules, and so no `nfs_page`.
@@ -141,6 +142,14 @@ fn each_kernel_can_be_read_directly() {
             superblock_dev: 16,
             header_cred: 8,
             cred_uid: 32,
+            header_direct: 112,
+            header_stable: args + 108,
+            task_transmission: start - 16,
+            transmission_window: rtt,
+            transmission_rtt: rtt,
+            transmission_sent: rtt + 24,
+            transmission_count: rtt + 32,
+            transmission_xid: 168,
             cgroup: cgroup.map_or_else(CgroupOffsets::default, |(way, cgroup_node, node_id)| {
                 CgroupOffsets {
                     way: cgroups::KNOWN | way,

@@ -1,11 +1,11 @@
 //! Record batches to rows.
 
 use arrow::array::{
-    Array, AsArray, Int16Array, Int64Array, ListArray, RecordBatch, StringArray,
-    TimestampMillisecondArray, UInt64Array,
+    Array, ArrowPrimitiveType, AsArray, Int64Array, ListArray, PrimitiveArray, RecordBatch,
+    StringArray, TimestampMillisecondArray, UInt64Array,
 };
+use arrow::datatypes::{Int16Type, Int32Type, Int64Type};
 use trackiops_schemas::columns;
-use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -136,12 +136,14 @@ pub fn decode_health<'a>(
 /// The columns of one direction.
 struct DirectionColumns<'a> {
     counters: [Option<&'a Int64Array>; columns::DIRECTION_COUNTERS.len()],
-    histograms: Option<Histograms<'a>>,
+    errnos: Option<Lists<'a, Int32Type>>,
+    latencies: Option<Lists<'a, Int16Type>>,
 }
 
-struct Histograms<'a> {
+/// Lists of what is counted, and how often there was one.
+struct Lists<'a, K: ArrowPrimitiveType> {
     lists: &'a ListArray,
-    buckets: &'a Int16Array,
+    keys: &'a PrimitiveArray<K>,
     counts: &'a Int64Array,
 }
 
@@ -151,14 +153,10 @@ impl<'a> DirectionColumns<'a> {
         for (counter, column_of) in columns::DIRECTION_COUNTERS.iter().zip(&mut counters) {
             *column_of = column(batch, &format!("{name}_{counter}"))?;
         }
-        let histogram = format!("{name}_{}", columns::LATENCY_HIST);
-        let histograms = match column::<ListArray>(batch, &histogram)? {
-            None => None,
-            Some(lists) => Some(Histograms::new(lists).ok_or(BatchError(histogram))?),
-        };
         Ok(Self {
             counters,
-            histograms,
+            errnos: Lists::new(batch, name, columns::ERRNOS, columns::ERRNO)?,
+            latencies: Lists::new(batch, name, columns::LATENCY_HIST, columns::HIST_BUCKET)?,
         })
     }
 
@@ -167,34 +165,42 @@ impl<'a> DirectionColumns<'a> {
             self.counters
                 .map(|column| column.map_or(0, |column| column.value(i))),
         );
-        if let Some(histograms) = &self.histograms {
-            histograms.add_to(&mut direction.latency, i);
+        for (errno, count) in self.errnos.iter().flat_map(|lists| lists.at(i)) {
+            direction.errnos.add(errno, count);
+        }
+        for (bucket, count) in self.latencies.iter().flat_map(|lists| lists.at(i)) {
+            direction.latency.add(bucket, count);
         }
         direction
     }
 }
 
-impl<'a> Histograms<'a> {
-    fn new(lists: &'a ListArray) -> Option<Self> {
-        let elements = lists.values().as_struct_opt()?;
-        Some(Self {
-            lists,
-            buckets: elements
-                .column_by_name(columns::HIST_BUCKET)?
-                .as_any()
-                .downcast_ref()?,
-            counts: elements
-                .column_by_name(columns::HIST_COUNT)?
-                .as_any()
-                .downcast_ref()?,
-        })
+impl<'a, K: ArrowPrimitiveType> Lists<'a, K> {
+    fn new(
+        batch: &'a RecordBatch,
+        direction: &str,
+        list: &str,
+        key: &str,
+    ) -> Result<Option<Self>, BatchError> {
+        let name = format!("{direction}_{list}");
+        let Some(lists) = column::<ListArray>(batch, &name)? else {
+            return Ok(None);
+        };
+        let found = lists.values().as_struct_opt().and_then(|elements| {
+            Some(Self {
+                lists,
+                keys: elements.column_by_name(key)?.as_primitive_opt()?,
+                counts: elements
+                    .column_by_name(columns::COUNT)?
+                    .as_primitive_opt::<Int64Type>()?,
+            })
+        });
+        found.map(Some).ok_or(BatchError(name))
     }
 
-    fn add_to(&self, histogram: &mut Histogram, i: usize) {
+    fn at(&self, i: usize) -> impl Iterator<Item = (K::Native, u64)> {
         let [start, end] = [i, i + 1].map(|at| self.lists.value_offsets()[at] as usize);
-        for at in start..end {
-            histogram.add(self.buckets.value(at), unsigned(self.counts.value(at)));
-        }
+        (start..end).map(|at| (self.keys.value(at), unsigned(self.counts.value(at))))
     }
 }
 

@@ -13,6 +13,9 @@ const MAX_COUNTER: u64 = 1 << 52;
 /// Histogram buckets of latencies that 64 bits of nanoseconds can hold are within.
 const BUCKETS: std::ops::RangeInclusive<i64> = -512..=2047;
 
+/// Numbers of a direction: its counters, then the length of its list of errors.
+const COUNTERS: usize = DIRECTION_COUNTERS.len() + 1;
+
 const READ: u64 = 1;
 const WRITE: u64 = 2;
 
@@ -138,19 +141,26 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     Ok((file, row))
 }
 
-/// The counters that are not zero, announced by a bit each, then the histogram. The bits are a varint, which is one
-/// byte unless requests were folded or untimed.
+/// The counters that are not zero, announced by a bit each, then the lists. The bits are a varint, two bytes unless
+/// something seldom happened. New counters come last: without them a row reads as before.
 fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
     let Direction {
         requests,
         bytes,
         latency_ns_sum,
         latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
         errors,
+        retrans,
         short,
         sequential,
         folded,
         untimed,
+        unsplit,
+        direct,
+        stable,
+        errnos,
         latency,
     } = direction;
     let capped = |counter: &u64| (*counter).min(MAX_COUNTER);
@@ -164,6 +174,13 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
         capped(sequential),
         capped(folded),
         capped(untimed),
+        *queue_ns_sum,
+        *rtt_ns_sum,
+        capped(retrans),
+        capped(unsplit),
+        capped(direct),
+        capped(stable),
+        errnos.counts().len() as u64,
     ];
     let mut present = 0;
     for (i, counter) in counters.iter().enumerate() {
@@ -172,6 +189,10 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
     put_u64(out, present);
     for counter in counters.into_iter().filter(|c| *c != 0) {
         put_u64(out, counter);
+    }
+    for (errno, count) in errnos.counts() {
+        put_i64(out, i64::from(*errno));
+        put_u64(out, capped(count));
     }
     put_u64(out, latency.buckets().len() as u64);
     let mut before = 0;
@@ -185,7 +206,7 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
 
 fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
     let present = input.u64()?;
-    let mut counters = [0; DIRECTION_COUNTERS.len()];
+    let mut counters = [0; COUNTERS];
     if present >> counters.len() != 0 {
         return Err(DecodeError::Malformed("a row has an unknown counter"));
     }
@@ -204,8 +225,18 @@ fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
         sequential,
         folded,
         untimed,
+        queue_ns_sum,
+        rtt_ns_sum,
+        retrans,
+        unsplit,
+        direct,
+        stable,
+        errnos,
     ] = counters;
-    for counter in [requests, bytes, errors, short, sequential, folded, untimed] {
+    for counter in [
+        requests, bytes, errors, short, sequential, folded, untimed, retrans, unsplit, direct,
+        stable,
+    ] {
         in_bounds(counter)?;
     }
     let mut direction = Direction {
@@ -213,13 +244,24 @@ fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
         bytes,
         latency_ns_sum,
         latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
         errors,
+        retrans,
         short,
         sequential,
         folded,
         untimed,
+        unsplit,
+        direct,
+        stable,
         ..Direction::default()
     };
+    for _ in 0..errnos {
+        let errno = i32::try_from(input.i64()?);
+        let errno = errno.map_err(|_| DecodeError::Malformed("an error has no errno"))?;
+        direction.errnos.add(errno, counter(input)?);
+    }
     let mut before = 0_i64;
     for i in 0..input.u64()? {
         let bucket = before.saturating_add(input.i64()?);
@@ -315,7 +357,7 @@ mod tests {
         let mut out = Vec::new();
         put_u64(&mut out, 0);
         put_u64(&mut out, READ);
-        put_u64(&mut out, 1 << DIRECTION_COUNTERS.len());
+        put_u64(&mut out, 1 << COUNTERS);
         let error = row(&mut Input::new(&out)).unwrap_err();
         assert!(error.why().contains("counter"), "{}", error.why());
     }
