@@ -9,7 +9,7 @@ use crate::{
     completion::Completion,
     handle,
     kernel::{Address, Memory, Window, global, now_ns},
-    maps::{DIRECT, SPLIT},
+    maps::{DIRECT, SPLIT, XIDS},
     marks,
 };
 
@@ -117,7 +117,10 @@ impl<M: Memory> Request<M> {
             bits |= flags::UNTIMED;
             0
         } else {
-            end_ns.saturating_sub(start_ns)
+            // As a signed number: the clock of BPF may be some ns behind that of RPC.
+            (end_ns.wrapping_sub(start_ns).cast_signed())
+                .max(0)
+                .cast_unsigned()
         };
         write!(latency_ns, latency_ns);
         let Parts {
@@ -220,28 +223,32 @@ fn parts<M: Memory>(
     if global(&SPLIT) == 0 {
         return None;
     }
-    let transmission = Address::<M>::new(task.field(&offsets.task_transmission)?);
+    let transmission = Address::<M::Argument>::new(task.field(&offsets.task_transmission)?);
+    if transmission.0 == 0 {
+        return None;
+    }
     let mut window = Window::<5>::EMPTY;
     let view = window.fill(transmission, Some(&offsets.transmission_window))?;
     let sent_ns: u64 = view.field(&offsets.transmission_sent)?;
     let rtt_ns: u64 = view.field(&offsets.transmission_rtt)?;
     let count: u32 = view.field(&offsets.transmission_count)?;
-    // What was not transmitted since its start has waited all the time. The parts never exceed the whole.
-    let queue_ns = if sent_ns < start_ns {
-        latency_ns
-    } else {
-        (sent_ns - start_ns).min(latency_ns)
-    };
+    // The parts never exceed the whole. What was not transmitted since its start has waited all the time: then the
+    // difference is beyond any latency.
+    let queue_ns = sent_ns.wrapping_sub(start_ns).min(latency_ns);
     Some(Parts {
         queue_ns,
         rtt_ns: rtt_ns.min(latency_ns - queue_ns),
         retransmissions: count.saturating_sub(1),
-        xid: u32::from_be(view.field(&offsets.transmission_xid)?),
+        xid: if global(&XIDS) == 0 {
+            0
+        } else {
+            u32::from_be(view.field(&offsets.transmission_xid)?)
+        },
     })
 }
 
-struct Origin<M> {
-    inode: Address<M>,
+struct Origin<M: Memory> {
+    inode: Address<M::Argument>,
     status: i32,
     uid: u32,
     cgroup: u64,
@@ -255,7 +262,8 @@ fn origin<M: Memory>(
 ) -> Option<Origin<M>> {
     let mut window = Window::<5>::EMPTY;
     let view = window.fill(header, None)?;
-    let cred = Address::<M>::new(view.field(&offsets.header_cred)?);
+    let cred = Address::<M::Argument>::new(view.field(&offsets.header_cred)?);
+    // Whose type is told by name only in some kernels' BTF.
     let request = Address::<M>::new(view.field(&offsets.cgroup.header_request)?);
     Some(Origin {
         inode: Address::new(view.field(&offsets.header_inode)?),

@@ -97,6 +97,10 @@ pub static RING_MASK: u32 = 0;
 #[unsafe(no_mangle)]
 pub static SPLIT: u32 = 1;
 
+/// Whether records carry the RPC's transaction id: 1, or 0 for no; userspace sets it.
+#[unsafe(no_mangle)]
+pub static XIDS: u32 = 0;
+
 /// Unread bytes in a ring from which on a record wakes the reader; userspace sets it.
 #[unsafe(no_mangle)]
 pub static WAKEUP_BYTES: u64 = 4096;
@@ -198,9 +202,9 @@ pub static LINK_INIT: LruHashMap<u32, Initiated> = LruHashMap::with_max_entries(
 #[map]
 pub static LINK_END: LruHashMap<u32, TaskKey> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
 
-/// See [`Marks`].
-#[map]
-pub static MARKS: Marks = Marks::with_max_entries(marks::SLOTS, 0);
+/// See [`Marks`]. A global, because its elements are found without a lookup.
+#[unsafe(no_mangle)]
+pub static mut MARKS: Marks = [0; marks::SLOTS];
 
 /// `client_id << 32 | task_id`. Task ids alone repeat: from Linux 5.16 on each RPC client counts
 /// its own, in 16 bits.

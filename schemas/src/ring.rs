@@ -50,7 +50,7 @@ pub struct RequestRecord {
     pub queue_ns: u64,
     /// Part of the latency from then until the reply, ns: network and server. The rest is the client's completion.
     pub rtt_ns: u64,
-    /// The RPC's transaction id; 0 when [`flags::UNSPLIT`] is set.
+    /// The RPC's transaction id; 0 when [`flags::UNSPLIT`] is set or nobody asked for it.
     pub xid: u32,
     /// How often it was transmitted again.
     pub retransmissions: u32,
@@ -555,6 +555,8 @@ pub const OFFSETS_GLOBAL: &str = "OFFSETS";
 pub const DIRECT_GLOBAL: &str = "DIRECT";
 /// Name of the global (`u32`): whether latencies are told in parts: 1, or 0 for no.
 pub const SPLIT_GLOBAL: &str = "SPLIT";
+/// Name of the global (`u32`): whether records carry transaction ids: 1, or 0 for no.
+pub const XIDS_GLOBAL: &str = "XIDS";
 /// Name of the global (`u64`): bytes of unread data in a ring from which on the reader is woken.
 pub const WAKEUP_BYTES_GLOBAL: &str = "WAKEUP_BYTES";
 /// Name of the global (`u32`): how many of the rings there are, a power of two, less 1.
