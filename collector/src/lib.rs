@@ -10,6 +10,7 @@ mod facts;
 mod folds;
 mod format;
 mod generations;
+mod mappings;
 mod mounts;
 mod names;
 mod open_files;
