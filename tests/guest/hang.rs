@@ -22,6 +22,9 @@ const TOLD_WITHIN: f64 = 2.0;
 /// How far an age may be off, s: it counts from a look.
 const AGE: f64 = 1.5;
 
+/// How late a busy host may make a line of the terminal, s.
+const LATE: f64 = 4.0;
+
 /// For how long the server is away, s.
 fn down() -> f64 {
     if long() { 90.0 } else { 15.0 }
@@ -239,8 +242,8 @@ fn guest_the_age_of_a_stall_grows_with_it_in_every_health_row() {
             .next()
             .and_then(|age| age.parse().ok())
             .expect("an age");
-        // The window closed just now; the age is in whole seconds.
-        let off = AGE + 1.0 + HANG.lag("hung");
+        // The window closed before that, and the age is in whole seconds.
+        let off = AGE + LATE;
         assert!((at - begin - age).abs() <= off, "{at}: {line}");
         lines += 1;
     }
@@ -275,7 +278,7 @@ fn guest_a_dead_mount_never_blocks_the_recorder() {
         assert!(health.pending.is_some(), "{start:?}");
         assert_eq!(health.lost, 0);
     }
-    // Windows are closed on time, but for what a busy host adds.
+    // Windows are closed on time: the server is away for far longer.
     let closed = HANG.lines(HANG.at("down"), HANG.at("over"));
     let closed: Vec<f64> = closed
         .filter(|(_, line)| line.contains("requests/s"))
@@ -285,15 +288,13 @@ fn guest_a_dead_mount_never_blocks_the_recorder() {
         .windows(2)
         .map(|two| two[1] - two[0])
         .fold(0.0, f64::max);
-    let lag = HANG.lag("hung");
     println!(
-        "{} windows closed, {longest:.2} s apart at most; calls to the other server took up to {lag:.2} s",
+        "{} windows closed, {longest:.2} s apart at most",
         closed.len()
     );
-    assert!(longest < 2.0 + 2.0 * lag, "{longest} s without a window");
-    // Files of the server that answers have their names.
+    assert!(longest < LATE, "{longest} s without a window");
+    // Files of the server that answers have their names. Linux 5.10 tells none.
     let answers = HANG.run.query(&["--step", "all"]);
-    // Linux 5.10 tells no names.
     for file in HANG
         .calls("hung")
         .into_iter()

@@ -3,8 +3,8 @@
     mapped.py FILE READY GO
 
 READY appears once FILE, on NFS and writable by all, is mapped. When GO does, another user dirties its page, a thread
-stores into the mapping, which takes writing that page to the server first, and a second thread unmaps it: whoever
-reads /proc/PID/maps now waits for the server, too.
+stores into the mapping, which takes writing that page to the server first, and a second thread unmaps another page of
+it: whoever reads /proc/PID/maps now waits for the server, too.
 """
 
 import ctypes
@@ -35,13 +35,13 @@ def main(path, ready, go):
         os.write(told, b"x")
         sys.exit()  # Once the page is written.
     fd = os.open(path, os.O_RDWR)
-    address = libc.mmap(None, PAGE, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+    address = libc.mmap(None, 2 * PAGE, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
     ctypes.string_at(address, 1)
     open(ready, "w", encoding="ascii").close()
     os.read(dirty, 1)
     threading.Thread(target=libc.memset, args=(address, 1, 1)).start()
     time.sleep(0.5)
-    libc.munmap(address, PAGE)
+    libc.munmap(address + PAGE, PAGE)
 
 
 def wait_for(path):
