@@ -23,7 +23,7 @@ const TOLD_WITHIN: f64 = 2.0;
 const AGE: f64 = 1.5;
 
 /// How late a busy host may make a line of the terminal, s.
-const LATE: f64 = 4.0;
+const LATE: f64 = 6.0;
 
 /// For how long the server is away, s.
 fn down() -> f64 {
