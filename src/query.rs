@@ -10,7 +10,7 @@ use anyhow::Context;
 use trackiops_query::note::Note;
 use trackiops_query::times::{self, Zone};
 use trackiops_query::{
-    Answer, By, FileSelector, Format, Outcome, Question, Range, Step, ask, render,
+    Answer, By, Figures, FileSelector, Format, Outcome, Question, Range, Step, ask, render,
 };
 use trackiops_schemas::time::UtcMs;
 
@@ -46,6 +46,10 @@ pub struct Args {
     /// table, csv or json (one object per line)
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     format: Format,
+    /// In tables: of what latencies consist, on average: waiting in the client, network and server, the client's
+    /// completion. CSV and JSON always tell
+    #[arg(long)]
+    parts: bool,
 }
 
 /// Runs the command. Status 0: there are rows; 1: nothing matched.
@@ -68,6 +72,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         since: moment("--since", &args.since)?,
         until: moment("--until", &args.until)?,
     };
+    let format = match args.format {
+        Format::Table(_) if args.parts => Format::Table(Figures::Parts),
+        format => format,
+    };
     let step = args.step.as_deref().map(str::parse::<Step>).transpose();
     let question = Question {
         store: args.store,
@@ -76,14 +84,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         step: step.map_err(trackiops_query::QueryError::from)?,
         top: args.top,
         by: args.by,
-        detail: args.format.detail(),
+        detail: format.detail(),
         now,
         zone,
     };
     match ask(&question)? {
         Outcome::Found(answer) => {
             tell(&answer.notes, zone);
-            print(&answer, args.format, zone)?;
+            print(&answer, format, zone)?;
             Ok(ExitCode::SUCCESS)
         }
         Outcome::Nothing { why, notes } => {

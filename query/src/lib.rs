@@ -25,6 +25,6 @@ pub use error::QueryError;
 pub use file::FileSelector;
 pub use merge::By;
 pub use plan::Range;
-pub use render::Format;
+pub use render::{Figures, Format};
 pub use scan::Detail;
 pub use step::Step;

@@ -12,7 +12,8 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::PageIndexPolicy;
 use trackiops_schemas::columns::{
-    DEV, FILE_KEY, FILEID, TENANT, TIME, health_schema, rollup_schema,
+    DEV, ERRNOS, FILE_KEY, FILEID, LATENCY_HIST, TENANT, TIME, UNSPLIT, health_schema,
+    rollup_schema,
 };
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -21,6 +22,7 @@ use trackiops_store::batch::{StoredRow, decode_health, decode_rows};
 
 use crate::error::QueryError;
 use crate::merge::{By, File};
+use crate::render::Figures;
 
 /// Rows per batch: small beside the caches, large beside the cost of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -31,7 +33,7 @@ pub enum Detail {
     /// Bytes, to rank files.
     Bytes,
     /// What a table shows.
-    Figures,
+    Figures(Figures),
     /// All columns.
     Full,
 }
@@ -44,7 +46,24 @@ impl Detail {
         match self {
             _ if column == TENANT => self == Self::Full || by == By::Tenant,
             Self::Full => true,
-            Self::Figures => !matches!(plain, Some("latency_us_max" | "short" | "sequential")),
+            Self::Figures(figures) => {
+                let seldom = [
+                    "latency_us_max",
+                    "short",
+                    "sequential",
+                    "retrans",
+                    "direct",
+                    "stable",
+                    ERRNOS,
+                ];
+                let rates = [LATENCY_HIST];
+                let parts = ["queue_us_sum", "rtt_us_sum", UNSPLIT];
+                let without = match figures {
+                    Figures::Rates => parts.as_slice(),
+                    Figures::Parts => rates.as_slice(),
+                };
+                !plain.is_some_and(|plain| seldom.contains(&plain) || without.contains(&plain))
+            }
             Self::Bytes => {
                 matches!(column, TIME | FILE_KEY | DEV | FILEID) || plain == Some("bytes")
             }

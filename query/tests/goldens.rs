@@ -10,7 +10,7 @@ use std::path::Path;
 use chrono::FixedOffset;
 use common::*;
 use trackiops_query::times::Zone;
-use trackiops_query::{By, Detail, FileSelector, Format, Question, render};
+use trackiops_query::{By, Detail, Figures, FileSelector, Format, Question, render};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
@@ -91,16 +91,17 @@ fn answers_look_as_they_always_did() {
     asked.zone = Zone::Fixed(FixedOffset::east_opt(2 * 3600).unwrap());
     check("files.json", &asked, Format::Json);
     check("files.csv", &asked, Format::Csv);
-    check("files.txt", &asked, Format::Table);
+    check("files.txt", &asked, Format::Table(Figures::Rates));
+    check("parts.txt", &asked, Format::Table(Figures::Parts));
     let mut all = asked.clone();
     all.step = Some("all".parse().unwrap());
-    check("all.txt", &all, Format::Table);
+    check("all.txt", &all, Format::Table(Figures::Rates));
     all.by = By::Tenant;
-    check("tenants.txt", &all, Format::Table);
+    check("tenants.txt", &all, Format::Table(Figures::Rates));
     asked.file = Some(FileSelector::from(std::path::PathBuf::from("0:49:2")));
-    check("one.txt", &asked, Format::Table);
+    check("one.txt", &asked, Format::Table(Figures::Rates));
     asked.by = By::Tenant;
-    check("one_tenants.txt", &asked, Format::Table);
+    check("one_tenants.txt", &asked, Format::Table(Figures::Rates));
     assert_eq!(asked.detail, Detail::Full);
 }
 

@@ -7,8 +7,10 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 /// Version of the format of everything on disk. A store of a newer version is not opened.
 ///
-/// Version 2 adds to health rows what was pending; in what version 1 wrote that is not known.
+/// Version 2 adds the parts of latencies, and to health rows what was pending; in what version 1 wrote both are not known.
 pub const FORMAT_VERSION: u32 = 2;
+/// The first of them that tells the parts of latencies.
+pub const VERSION_OF_PARTS: u32 = 2;
 /// Parquet key-value metadata: [`FORMAT_VERSION`] of the file.
 pub const META_FORMAT: &str = "trackiops.format";
 /// Parquet key-value metadata: version of the program that wrote the file.
@@ -50,10 +52,14 @@ pub const DIRECTION_COUNTERS: [&str; 15] = [
     "sequential",
     "folded",
     "untimed",
-    "unsplit",
+    UNSPLIT,
     "direct",
     "stable",
 ];
+
+/// The column of one direction, one of [`DIRECTION_COUNTERS`], that counts requests of whose latencies the parts are not known: all,
+/// in what version 1 of the format wrote, which does not have it.
+pub const UNSPLIT: &str = "unsplit";
 
 /// Whether there is such a column: reading knows nothing of stable storage.
 pub fn has_counter(direction: &str, counter: &str) -> bool {

@@ -17,18 +17,28 @@ pub mod units;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people.
-    Table,
+    Table(Figures),
     /// A header and one line per row.
     Csv,
     /// One object per line.
     Json,
 }
 
+/// What a table tells of each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Figures {
+    /// Requests, throughput and latency.
+    #[default]
+    Rates,
+    /// Requests, and of what their latency consists.
+    Parts,
+}
+
 impl Format {
     /// What it shows of a row.
     pub fn detail(self) -> Detail {
         match self {
-            Self::Table => Detail::Figures,
+            Self::Table(figures) => Detail::Figures(figures),
             Self::Csv | Self::Json => Detail::Full,
         }
     }
@@ -44,7 +54,7 @@ impl FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "table" => Ok(Self::Table),
+            "table" => Ok(Self::Table(Figures::Rates)),
             "csv" => Ok(Self::Csv),
             "json" => Ok(Self::Json),
             _ => Err(FormatError(text.into())),
@@ -55,7 +65,7 @@ impl FromStr for Format {
 /// Writes an answer. Tables show times of `zone`; CSV and JSON are in UTC always.
 pub fn write(answer: &Answer, format: Format, zone: Zone, out: &mut dyn Write) -> io::Result<()> {
     match format {
-        Format::Table => table::write(answer, zone, out),
+        Format::Table(figures) => table::write(answer, figures, zone, out),
         Format::Csv => csv::write(answer, out),
         Format::Json => json::write(answer, out),
     }

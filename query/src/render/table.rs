@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use trackiops_schemas::rollup::Direction;
 
+use super::Figures;
 use super::record::per_second;
 use super::units::{bytes, bytes_per_second, latency, rate};
 use crate::answer::{Answer, AnswerRow};
@@ -17,8 +18,13 @@ const GAP: &str = "  ";
 /// What is not known, and what did not happen.
 const NONE: &str = "-";
 
-pub(super) fn write(answer: &Answer, zone: Zone, out: &mut dyn Write) -> io::Result<()> {
-    let shape = Shape::of(answer, zone);
+pub(super) fn write(
+    answer: &Answer,
+    figures: Figures,
+    zone: Zone,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let shape = Shape::of(answer, figures, zone);
     if let Some(title) = shape.title(answer, zone) {
         writeln!(out, "{title}")?;
     }
@@ -47,6 +53,7 @@ pub(super) fn write(answer: &Answer, zone: Zone, out: &mut dyn Write) -> io::Res
 
 /// Which columns a table has.
 struct Shape {
+    figures: Figures,
     time: bool,
     /// Local time had two offsets in the range: each time is shown with its own.
     offsets: bool,
@@ -72,13 +79,14 @@ fn right(text: impl Into<String>) -> Cell {
 }
 
 impl Shape {
-    fn of(answer: &Answer, zone: Zone) -> Self {
+    fn of(answer: &Answer, figures: Figures, zone: Zone) -> Self {
         let rows = &answer.rows;
         let differ =
             |get: fn(&AnswerRow, &AnswerRow) -> bool| rows.windows(2).any(|w| !get(&w[0], &w[1]));
         let time = answer.step != Step::All;
         let ends = [rows.first(), rows.last()].map(|row| row.map(|r| show_offset(r.time, zone)));
         Self {
+            figures,
             time,
             offsets: time && ends[0] != ends[1],
             host: differ(|a, b| a.host == b.host),
@@ -128,7 +136,11 @@ impl Shape {
             if !self.time {
                 cells.push(right(format!("{direction}-bytes")));
             }
-            for figure in ["iops", "throughput", "mean", "p99"] {
+            let figures = match self.figures {
+                Figures::Rates => ["iops", "throughput", "mean", "p99"].as_slice(),
+                Figures::Parts => ["iops", "mean", "queue", "network", "completion"].as_slice(),
+            };
+            for figure in figures {
                 cells.push(right(format!("{direction}-{figure}")));
             }
         }
@@ -160,7 +172,7 @@ impl Shape {
             if !self.time {
                 cells.push(figure(direction.requests, Some(bytes(direction.bytes))));
             }
-            cells.extend(figures(direction, row.covered_ms));
+            cells.extend(self.figures(direction, row.covered_ms));
         }
         if self.errors {
             cells.push(right(
@@ -175,24 +187,35 @@ impl Shape {
         }
         cells
     }
+
+    fn figures(&self, direction: &Direction, covered_ms: u64) -> Vec<Cell> {
+        let d = direction;
+        let time = |ns: f64| latency(ns / 1000.0);
+        let mut texts = vec![per_second(d.requests, covered_ms).map(rate)];
+        match self.figures {
+            Figures::Rates => texts.extend([
+                per_second(d.bytes, covered_ms).map(bytes_per_second),
+                d.latency_ns_mean().map(time),
+                d.latency.quantile_us(0.99).map(latency),
+            ]),
+            Figures::Parts => {
+                texts.push(d.latency_ns_mean().map(time));
+                let parts = d.parts_ns_mean().map(|parts| parts.map(time));
+                texts.extend(match parts {
+                    Some(parts) => parts.map(Some),
+                    None => [None, None, None],
+                });
+            }
+        }
+        let cells = texts.into_iter().map(|text| figure(d.requests, text));
+        cells.collect()
+    }
 }
 
 /// A figure of a direction in which there were requests; otherwise it says nothing.
 fn figure(requests: u64, text: Option<String>) -> Cell {
     let text = text.filter(|_| requests > 0);
     right(text.unwrap_or_else(|| NONE.into()))
-}
-
-fn figures(direction: &Direction, covered_ms: u64) -> [Cell; 4] {
-    let d = direction;
-    let mean_us = d.latency_ns_mean().map(|ns| ns / 1000.0);
-    [
-        per_second(d.requests, covered_ms).map(rate),
-        per_second(d.bytes, covered_ms).map(bytes_per_second),
-        mean_us.map(latency),
-        d.latency.quantile_us(0.99).map(latency),
-    ]
-    .map(|text| figure(d.requests, text))
 }
 
 /// The path, or what `--file` takes in its place.
