@@ -160,6 +160,23 @@ fn guest_every_request_tells_its_parts_and_they_add_up() {
 
 #[test]
 #[ignore = "boots a guest: make test"]
+fn guest_parts_of_latencies_are_left_out_when_asked_and_nothing_else_is() {
+    // Both saw the same, to the last request and byte.
+    assert_eq!(RUN.disagreements(), [] as [String; 0]);
+    let answers = Run::query_store(&RUN.out.join("beside"), &["--step", "all"]);
+    assert!(!answers.is_empty());
+    for answer in answers {
+        for d in ["read", "write"] {
+            let of = |name: &str| number(&answer, &format!("{d}_{name}"));
+            assert_eq!(of("unsplit"), of("requests") - of("untimed"), "{answer:?}");
+            assert_eq!((of("queue_us_sum"), of("rtt_us_sum")), (0.0, 0.0));
+            assert!(answer[&format!("{d}_queue_us_mean")].is_null());
+        }
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
 fn guest_a_slow_and_a_fast_file_never_swap_latencies() {
     let answers = RUN.query(&["--step", "all"]);
     let of = |mount: &str, path: &str| match about(&answers, mount, path)[..] {
