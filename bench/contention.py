@@ -39,9 +39,9 @@ def samples(lines):
 
 
 def own(functions):
-    """Without what was interrupted, which has nothing to do with the interrupt's work."""
+    """Without what was interrupted or preempted, which has nothing to do with what is done in its place."""
     for number, function in enumerate(functions):
-        if function.startswith("asm_"):
+        if function.startswith(("asm_", "preempt_schedule", "rcu_preempt_deferred_qs")):
             return functions[:number]
     return functions
 
@@ -67,6 +67,8 @@ def main(kernel, cpus, contender, profile, *loads):
             else:
                 waits += 1
                 waits_in_bpf += bpf
+                if bpf and contender != "control":
+                    print(f"{contender} waits:", " < ".join(functions), file=sys.stderr)
     requests = 0
     for load in loads:
         with open(load, encoding="utf-8") as result:

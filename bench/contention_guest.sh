@@ -7,15 +7,8 @@ shift 2
 # A breakpoint on the begin of each function that waits for a spinlock: the only probe that the locks of BPF's own maps and
 # rings (`resilient`, since Linux 6.15) allow. There are four debug registers.
 breakpoints() {
-    local address type function
-    while read -r address type function _; do
-        case $function in
-            native_queued_spin_lock_slowpath | resilient_queued_spin_lock_slowpath | \
-                queued_read_lock_slowpath | queued_write_lock_slowpath)
-                echo --event "mem:0x$address/8:x"
-                ;;
-        esac
-    done </proc/kallsyms
+    grep -wE '(native|resilient)_queued_spin_lock_slowpath|queued_(read|write)_lock_slowpath' /proc/kallsyms |
+        sed -E 's|^([0-9a-f]+) .*|--event\nmem:0x\1/8:x|'
 }
 
 # The load of tests/guest/scripts/crowd.sh, for longer.
