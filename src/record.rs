@@ -18,7 +18,9 @@ use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
-use trackiops_collector::{BtfError, Choice, KernelFacts, Recorder, Settings, Unsupported, plan};
+use trackiops_collector::{
+    BtfError, Choice, Filter, KernelFacts, Operation, Recorder, Settings, Unsupported, plan,
+};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, StoreError, Writer};
@@ -57,6 +59,8 @@ pub struct Args {
     /// Do not tell latencies in parts: waiting in the client, network and server, completion
     #[arg(long)]
     no_latency_parts: bool,
+    #[command(flatten)]
+    filter: FilterArgs,
     /// Wait until the NFS client is loaded, instead of failing where it is not
     #[arg(long)]
     wait: bool,
@@ -69,6 +73,69 @@ pub struct Args {
     /// Allow a store on NFS, whose own traffic is then recorded, and whose server may hold up the recorder
     #[arg(long)]
     allow_nfs_store: bool,
+}
+
+/// What is to be recorded. Without any of these everything is.
+#[derive(clap::Args)]
+#[command(
+    next_help_heading = "Filters; of different ones a request must pass each, mounts, directories and files being one"
+)]
+struct FilterArgs {
+    /// Only what is mounted here or from there; may be given several times, as all of these
+    #[arg(long = "mount", value_name = "PATH|SERVER:/EXPORT")]
+    mounts: Vec<String>,
+    /// Only files below this directory
+    #[arg(long = "dir", value_name = "DIR")]
+    directories: Vec<PathBuf>,
+    /// Only this file
+    #[arg(long = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Only requests made by this process; those of writeback are made by the kernel
+    #[arg(long = "pid", value_name = "PID", value_delimiter = ',')]
+    pids: Vec<u32>,
+    /// Only of files opened by this user
+    #[arg(long = "uid", value_name = "UID", value_delimiter = ',')]
+    uids: Vec<u32>,
+    /// Only data charged to this cgroup or one below it
+    #[arg(long = "cgroup", value_name = "PATH")]
+    cgroups: Vec<PathBuf>,
+    /// Only these operations
+    #[arg(long = "ops", value_name = "read,write", value_delimiter = ',')]
+    operations: Vec<OperationName>,
+}
+
+/// Operations by name.
+#[derive(Clone, Copy, ValueEnum)]
+enum OperationName {
+    Read,
+    Write,
+}
+
+impl From<FilterArgs> for Filter {
+    fn from(args: FilterArgs) -> Self {
+        let FilterArgs {
+            mounts,
+            directories,
+            files,
+            pids,
+            uids,
+            cgroups,
+            operations,
+        } = args;
+        let operations = operations.into_iter().map(|name| match name {
+            OperationName::Read => Operation::Read,
+            OperationName::Write => Operation::Write,
+        });
+        Self {
+            mounts,
+            directories,
+            files,
+            pids,
+            uids,
+            cgroups,
+            operations: operations.collect(),
+        }
+    }
 }
 
 /// Engines by name.
@@ -147,11 +214,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         granularity: finest,
         ring_memory: args.ring_memory,
         latency_parts: !args.no_latency_parts,
+        filter: args.filter.into(),
     };
     let options = Options {
         host: host_name(),
         granularities: args.granularity,
         rotate: args.rotate.unwrap_or_else(|| default_rotation(finest)),
+        filter: (!settings.filter.is_empty()).then(|| settings.filter.to_string()),
         allow_nfs_store: args.allow_nfs_store,
     };
     let writer = Writer::open(&args.store, options)?;
@@ -184,7 +253,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let recorder = Recorder::start(&plan, &settings)?;
         let (sender, receiver) = sync_channel(WAITING_WINDOWS);
         let store = write_windows(writer, receiver);
-        announce(args.ready_file.as_deref())?;
+        announce(&settings.filter, args.ready_file.as_deref())?;
         let mut show = Show::new(args.stdout, finest, Rc::clone(&stop.asked));
         let sink = |window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
             show.window(&window)?;
@@ -270,8 +339,15 @@ fn clear_ready_file(file: &Path) -> Result<()> {
     }
 }
 
-fn announce(ready_file: Option<&Path>) -> Result<()> {
-    eprintln!("recording");
+fn announce(filter: &Filter, ready_file: Option<&Path>) -> Result<()> {
+    if filter.is_empty() {
+        eprintln!("recording");
+    } else {
+        eprintln!("recording only {filter}");
+    }
+    for absent in filter.absent_mounts() {
+        eprintln!("`{absent}` is not mounted: nothing of it is recorded until it is");
+    }
     if let Some(file) = ready_file {
         fs::write(file, format!("{}\n", std::process::id()))
             .with_context(|| format!("cannot write the ready file {}", file.display()))?;

@@ -7,9 +7,9 @@ use trackiops_schemas::ring::{DirectOffsets, NO_USER, RequestRecord, flags};
 use crate::{
     cgroup,
     completion::Completion,
-    handle,
+    filter, handle,
     kernel::{Address, Memory, Window, global, now_ns},
-    maps::{DIRECT, SPLIT, XIDS},
+    maps::{DIRECT, FILTER, SPLIT, XIDS},
     marks,
 };
 
@@ -61,6 +61,9 @@ impl<M: Memory> Request<M> {
 
     #[inline(always)]
     fn account(self, direction: u32) {
+        if global(&FILTER) != 0 && !filter::admits(self.task.0, self.header.0, direction) {
+            return;
+        }
         let Some(completion) = Completion::seen() else {
             return;
         };

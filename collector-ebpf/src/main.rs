@@ -12,6 +12,8 @@ mod completion;
 #[cfg(target_arch = "bpf")]
 mod direct;
 #[cfg(target_arch = "bpf")]
+mod filter;
+#[cfg(target_arch = "bpf")]
 mod fold;
 #[cfg(target_arch = "bpf")]
 mod handle;

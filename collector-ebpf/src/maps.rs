@@ -4,11 +4,11 @@ use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
     btf_maps::{ArrayOfMaps, RingBuf},
     macros::{btf_map, map},
-    maps::{Array, LruHashMap, PerCpuArray},
+    maps::{Array, HashMap, LruHashMap, PerCpuArray},
 };
 use trackiops_schemas::ring::{
-    BOOKS_SLOTS, Books, CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, MAX_RINGS,
-    RequestRecord, TaskOffsets, TracepointOffsets,
+    BOOKS_SLOTS, Books, CgroupOffsets, DirectOffsets, DoneOffsets, FilterKey, InitiateOffsets,
+    MAX_RINGS, RequestRecord, TaskOffsets, TracepointOffsets, TreeOffsets,
 };
 
 use crate::{
@@ -76,6 +76,12 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
     transmission_sent: 0,
     transmission_count: 0,
     transmission_xid: 0,
+    tree: TreeOffsets {
+        header_context: 0,
+        context_entry: 0,
+        entry_parent: 0,
+        entry_inode: 0,
+    },
     cgroup: CgroupOffsets {
         way: 0,
         header_request: 0,
@@ -100,6 +106,10 @@ pub static SPLIT: u32 = 1;
 /// Whether records carry the RPC's transaction id: 1, or 0 for no; userspace sets it.
 #[unsafe(no_mangle)]
 pub static XIDS: u32 = 0;
+
+/// Bits of [`trackiops_schemas::ring::filters`], 0 if all requests are wanted; userspace sets it.
+#[unsafe(no_mangle)]
+pub static FILTER: u32 = 0;
 
 /// Unread bytes in a ring from which on a record wakes the reader; userspace sets it.
 #[unsafe(no_mangle)]
@@ -180,6 +190,15 @@ pub static CLOCK: Array<i64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// caller waits its turn.
 #[map]
 pub static BOOKS: Array<Books> = Array::with_max_entries(BOOKS_SLOTS, BPF_F_MMAPABLE);
+
+/// What requests that are wanted have. Userspace writes it, and makes it larger where there is a filter.
+#[map]
+pub static FILTER_SET: HashMap<FilterKey, u8> = HashMap::with_max_entries(1, 0);
+
+/// By device and fileid: for how long it is known whether a file is in one of the wanted directories, and whether it is, in the lowest bit.
+/// Userspace makes it larger where it is asked for.
+#[map]
+pub static INSIDE: LruHashMap<FilterKey, u64> = LruHashMap::with_max_entries(1, 0);
 
 /// File handles met last, per CPU: 8 KiB.
 #[map]

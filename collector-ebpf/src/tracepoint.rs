@@ -12,8 +12,11 @@ use trackiops_schemas::ring::{
 
 use crate::{
     completion::Completion,
-    kernel::{Address, Probe, View, Window, now_ns},
-    maps::{Initiated, LATER, LINK_END, LINK_INIT, NO_TASK, SHARED, TaskKey, WAITING, Waiting},
+    filter,
+    kernel::{Address, Probe, View, Window, global, now_ns},
+    maps::{
+        FILTER, Initiated, LATER, LINK_END, LINK_INIT, NO_TASK, SHARED, TaskKey, WAITING, Waiting,
+    },
 };
 
 /// `nfs_initiate_*`: the thread is about to begin an RPC task for this file.
@@ -132,8 +135,13 @@ pub fn task_end(ctx: &TracePointContext, offsets: &'static TaskOffsets) {
 /// `nfs_readpage_done` and `nfs_writeback_done`.
 #[inline(always)]
 pub fn done(ctx: &TracePointContext, offsets: &'static DoneOffsets, direction: u32) {
-    if let Some(completion) = Completion::seen() {
-        completion.record(completed(ctx, offsets, direction));
+    // Its request is taken out of the maps, wanted or not.
+    let record = completed(ctx, offsets, direction);
+    let is_wanted = |record: &RequestRecord| global(&FILTER) == 0 || filter::admits_record(record);
+    if record.as_ref().is_none_or(is_wanted)
+        && let Some(completion) = Completion::seen()
+    {
+        completion.record(record);
     }
 }
 

@@ -5,25 +5,28 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
-use aya::maps::{ArrayOfMaps, Map, MapError, MapFd};
+use aya::maps::{ArrayOfMaps, HashMap, Map, MapError, MapFd};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::ring::{
     BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, DirectOffsets,
-    DoneOffsets, FOLDS_MAP, InitiateOffsets, OFFSETS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP,
-    SPLIT_GLOBAL, TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
+    DoneOffsets, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP, INSIDE_ENTRIES, INSIDE_MAP,
+    InitiateOffsets, OFFSETS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP, SPLIT_GLOBAL, TaskOffsets,
+    TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL, filters,
 };
 
 use crate::btf::Cast;
 use crate::cast;
 use crate::clock::Sample;
 use crate::facts::TRACEPOINTS;
+use crate::filter::{Filter, FilterError, Resolved};
 use crate::folds::Folds;
 use crate::plan::{Plan, Programs};
 use crate::rings::{RingSizes, Rings};
 use crate::settings::Settings;
 use crate::shared::{SharedBooks, SharedClock};
 use crate::typed::{self, Typed};
+use crate::wanted::{Wanted, WantedError};
 
 /// The kernel side, as `make ebpf` built it.
 pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../collector-ebpf/trackiops.bpf.o");
@@ -125,6 +128,9 @@ pub enum EngineError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// There cannot be such a filter.
+    #[error("cannot filter: {0}")]
+    Filter(#[from] FilterError),
     /// The object lacks what this program expects of it.
     #[error(
         "the built-in BPF object has no `{0}`: this build of trackiops is broken, run `make ebpf`"
@@ -153,6 +159,8 @@ pub struct Engine {
     pub folds: Folds,
     books: SharedBooks,
     clock: SharedClock,
+    /// What requests are compared with, where there is a filter.
+    wanted: Option<Wanted>,
     /// The programs that see a request last: what they are not run for is missed.
     counted: Vec<OwnedFd>,
     /// Programs and what keeps them attached, as far as the loader does not do so.
@@ -168,6 +176,7 @@ impl Engine {
         // A ring that is a quarter full is read long before its timer would let it overflow.
         let wakeup_bytes = u64::from(sizes.bytes / 4);
         let window_ns = settings.granularity.ms().unsigned_abs() * 1_000_000;
+        let filter = filter(plan, &settings.filter)?;
         let mut loader = EbpfLoader::new();
         let mut typed = None;
         let (tracepoint, direct);
@@ -186,10 +195,18 @@ impl Engine {
                 loader.override_global(OFFSETS_GLOBAL, tracepoint.as_slice(), true);
             }
         }
+        let kinds = settings.filter.kinds();
+        if filter.is_some() {
+            loader.map_max_entries(FILTER_MAP, FILTER_ENTRIES);
+        }
+        if kinds & filters::DIRECTORIES != 0 {
+            loader.map_max_entries(INSIDE_MAP, INSIDE_ENTRIES);
+        }
         let mut programs = loader
             .override_global(WAKEUP_BYTES_GLOBAL, &wakeup_bytes, true)
             .override_global(RING_MASK_GLOBAL, &(sizes.count - 1), true)
             .override_global(WINDOW_NS_GLOBAL, &window_ns, true)
+            .override_global(FILTER_GLOBAL, &kinds, true)
             .override_global(SPLIT_GLOBAL, &u32::from(settings.latency_parts), true)
             .load(OBJECT)?;
         // A kernel that has the types may still refuse the programs, without its JIT for example.
@@ -215,6 +232,13 @@ impl Engine {
         let shared_clock =
             SharedClock::map(array_fd(&programs, CLOCK_MAP)?).map_err(EngineError::Shared)?;
         shared_clock.set(clock.offset_ns);
+        let wanted = match filter {
+            Some(filter) => {
+                let map = programs.take_map(FILTER_MAP);
+                Some(wanted(map.ok_or(EngineError::Object(FILTER_MAP))?, filter)?)
+            }
+            None => None,
+        };
         let (mut counted, mut links) = (Vec::new(), Vec::new());
         match &plan.programs {
             Programs::Direct { tandem, .. } => {
@@ -234,6 +258,7 @@ impl Engine {
             folds,
             books,
             clock: shared_clock,
+            wanted,
             counted,
             links,
         })
@@ -261,12 +286,48 @@ impl Engine {
         self.clock.set(sample.offset_ns);
     }
 
+    /// Lets the filter follow mounts and cgroups that came or went.
+    pub fn follow_filter(&mut self) -> Result<(), EngineError> {
+        match &mut self.wanted {
+            Some(wanted) => wanted.follow().map_err(map_error(FILTER_MAP)),
+            None => Ok(()),
+        }
+    }
+
     /// Detaches every probe; rings, sums and books stay readable.
     pub fn detach(&mut self) {
         self.counted.clear();
         self.links.clear();
         self.programs = None;
     }
+}
+
+/// The filter as the kernel side will have it, if there is one.
+fn filter(plan: &Plan, filter: &Filter) -> Result<Option<Resolved>, FilterError> {
+    let kinds = filter.kinds();
+    match &plan.programs {
+        Programs::Direct { offsets, .. } => {
+            if kinds & filters::DIRECTORIES != 0 && offsets.tree == TreeOffsets::default() {
+                return Err(FilterError::NoWay("directories"));
+            }
+            if kinds & filters::CGROUPS != 0 && offsets.cgroup == CgroupOffsets::default() {
+                return Err(FilterError::NoWay("cgroup"));
+            }
+        }
+        Programs::Tracepoint(_) if kinds & filters::DIRECTORIES != 0 => {
+            return Err(FilterError::DirectoriesByTracepoint);
+        }
+        Programs::Tracepoint(_) => {}
+    }
+    (kinds != 0).then(|| Resolved::new(filter)).transpose()
+}
+
+fn wanted(map: Map, filter: Resolved) -> Result<Wanted, EngineError> {
+    let map = HashMap::try_from(map).map_err(map_error(FILTER_MAP))?;
+    Wanted::new(map, filter).map_err(|error| match error {
+        WantedError::Filter(error) => EngineError::Filter(error),
+        WantedError::Map(source) => map_error(FILTER_MAP)(source),
+    })
 }
 
 /// How many CPUs there may ever be: their numbers are below it.
@@ -390,6 +451,13 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
         transmission_sent,
         transmission_count,
         transmission_xid,
+        tree:
+            TreeOffsets {
+                header_context,
+                context_entry,
+                entry_parent,
+                entry_inode,
+            },
         cgroup:
             CgroupOffsets {
                 way,
@@ -430,6 +498,10 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
         transmission_sent,
         transmission_count,
         transmission_xid,
+        header_context,
+        context_entry,
+        entry_parent,
+        entry_inode,
         way,
         header_request,
         request_page,

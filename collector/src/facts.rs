@@ -21,9 +21,9 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
     ("nfs", "nfs_writeback_done"),
 ];
 
-/// The members of kernel structures that the direct engine reads. Those that lead to the cgroup of a request
-/// stand last: where one of them is not known, cgroups are not.
-pub const MEMBERS: [Name; 31] = [
+/// The members of kernel structures that the direct engine reads. Last stand those that lead to the directories of a file, and
+/// those that lead to the cgroup of a request: where one of them is not known, directories or cgroups are not.
+pub const MEMBERS: [Name; 35] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -45,6 +45,10 @@ pub const MEMBERS: [Name; 31] = [
     ("rpc_rqst", "rq_xtime"),
     ("rpc_rqst", "rq_ntrans"),
     ("rpc_rqst", "rq_xid"),
+    ("nfs_pgio_header", "args.context"),
+    ("nfs_open_context", "dentry"),
+    ("dentry", "d_parent"),
+    ("dentry", "d_inode"),
     ("nfs_pgio_header", "req"),
     ("nfs_page", "wb_page"),
     ("page", "compound_head"),

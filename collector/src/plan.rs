@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use trackiops_schemas::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
-    cgroups,
+    TreeOffsets, cgroups,
 };
 
 use crate::btf::{BtfError, Cast, Members};
@@ -219,6 +219,7 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         transmission_sent: offset("rpc_rqst", "rq_xtime", &[8])?,
         transmission_count: offset("rpc_rqst", "rq_ntrans", &[4])?,
         transmission_xid: offset("rpc_rqst", "rq_xid", &[4])?,
+        tree: tree(members).unwrap_or_default(),
         cgroup: cgroup(members).unwrap_or_default(),
     };
     Ok(Programs::Direct {
@@ -228,25 +229,38 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
     })
 }
 
+/// The way to a file's directories, if all of it is known.
+fn tree(members: &Members) -> Option<TreeOffsets> {
+    Some(TreeOffsets {
+        header_context: pointer(members, "nfs_pgio_header", "args.context")?,
+        context_entry: pointer(members, "nfs_open_context", "dentry")?,
+        entry_parent: pointer(members, "dentry", "d_parent")?,
+        entry_inode: pointer(members, "dentry", "d_inode")?,
+    })
+}
+
+/// The offset of a member of 8 bytes.
+fn pointer(members: &Members, structure: &'static str, member: &'static str) -> Option<u32> {
+    let found = members.get(&(structure, member))?;
+    (found.size == 8).then_some(found.offset)
+}
+
 /// The way to a request's cgroup, if all of it is known.
 fn cgroup(members: &Members) -> Option<CgroupOffsets> {
-    let offset = |structure, member, size| {
-        let found = members.get(&(structure, member))?;
-        (found.size == size).then_some(found.offset)
-    };
-    let head = offset("page", "compound_head", 8).or_else(|| offset("page", "compound_info", 8));
+    let offset = |structure, member| pointer(members, structure, member);
+    let head = offset("page", "compound_head").or_else(|| offset("page", "compound_info"));
     // With this member came that all pages are charged through it.
     let by_object = members.contains_key(&("obj_cgroup", "is_root"));
     Some(CgroupOffsets {
         way: cgroups::KNOWN | if by_object { cgroups::BY_OBJECT } else { 0 },
-        header_request: offset("nfs_pgio_header", "req", 8)?,
-        request_page: offset("nfs_page", "wb_page", 8)?,
+        header_request: offset("nfs_pgio_header", "req")?,
+        request_page: offset("nfs_page", "wb_page")?,
         page_head: head?,
-        page_owner: offset("page", "memcg_data", 8)?,
-        object_owner: offset("obj_cgroup", "memcg", 8)?,
-        owner_cgroup: offset("mem_cgroup", "css.cgroup", 8)?,
-        cgroup_node: offset("cgroup", "kn", 8)?,
-        node_id: offset("kernfs_node", "id", 8)?,
+        page_owner: offset("page", "memcg_data")?,
+        object_owner: offset("obj_cgroup", "memcg")?,
+        owner_cgroup: offset("mem_cgroup", "css.cgroup")?,
+        cgroup_node: offset("cgroup", "kn")?,
+        node_id: offset("kernfs_node", "id")?,
     })
 }
 

@@ -36,6 +36,8 @@ const GRACE_MS: i64 = 50;
 const DRAIN_AT_MOST: usize = 500_000;
 /// How often the kernel is asked what it skipped, which takes a file of /proc per program.
 const MISSED_EVERY: Duration = Duration::from_secs(1);
+/// How soon a filter knows mounts and cgroups that came or went.
+const FILTER_EVERY: Duration = Duration::from_secs(1);
 /// Files that were idle for one to two of these are forgotten.
 const GENERATION: Duration = Duration::from_secs(300);
 
@@ -83,6 +85,7 @@ pub struct Recorder {
     lost: u64,
     missed: u64,
     looked_for_missed: Option<MonotonicNs>,
+    followed_filter: Option<MonotonicNs>,
     read: u64,
     folded: u64,
     unbalanced: u64,
@@ -106,6 +109,7 @@ impl Recorder {
             lost: 0,
             missed: 0,
             looked_for_missed: None,
+            followed_filter: None,
             read: 0,
             folded: 0,
             unbalanced: 0,
@@ -152,6 +156,9 @@ impl Recorder {
         let sample = Sample::take();
         let stepped_back = self.follow_clock(sample);
         self.follow_mounts(sample.now);
+        if due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
+            self.engine.follow_filter()?;
+        }
         let drained_until = self.drain(sample.now);
         let books = self.engine.books();
         if books.recorded + books.folded + books.lost > books.seen {

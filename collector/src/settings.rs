@@ -1,5 +1,6 @@
 //! What a recording is asked for.
 
+use crate::filter::Filter;
 use trackiops_schemas::time::Granularity;
 
 /// What is to be recorded, and how much memory that may take.
@@ -11,4 +12,6 @@ pub struct Settings {
     pub ring_memory: u64,
     /// Whether latencies are told in parts, where the engine knows them.
     pub latency_parts: bool,
+    /// Which requests are wanted.
+    pub filter: Filter,
 }

@@ -84,9 +84,11 @@ pub fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// Of the kinds of maps that the programs have.
 fn descriptor(map: &Map) -> Option<BorrowedFd<'_>> {
     match map {
-        Map::Array(map) | Map::ArrayOfMaps(map) | Map::LruHashMap(map) | Map::PerCpuArray(map) => {
-            Some(map.fd().as_fd())
-        }
+        Map::Array(map)
+        | Map::ArrayOfMaps(map)
+        | Map::HashMap(map)
+        | Map::LruHashMap(map)
+        | Map::PerCpuArray(map) => Some(map.fd().as_fd()),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use common::{kernels, module, vmlinux};
 use trackiops_collector::{Cast, Choice, KernelFacts, Programs, plan};
 use trackiops_schemas::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
-    cgroups,
+    TreeOffsets, cgroups,
 };
 
 /// Names and sizes in bytes.
@@ -150,6 +150,12 @@ fn each_kernel_can_be_read_directly() {
             transmission_sent: rtt + 24,
             transmission_count: rtt + 32,
             transmission_xid: 168,
+            tree: TreeOffsets {
+                header_context: args + 24,
+                context_entry: 72,
+                entry_parent: 24,
+                entry_inode: 48,
+            },
             cgroup: cgroup.map_or_else(CgroupOffsets::default, |(way, cgroup_node, node_id)| {
                 CgroupOffsets {
                     way: cgroups::KNOWN | way,

@@ -3,7 +3,9 @@
 //! The recorder writes a health row for every window, with the milliseconds in which its probes
 //! were attached. Where the rows fall short of the asked range, there is a gap.
 
+use std::collections::BTreeMap;
 use std::mem;
+use std::sync::Arc;
 
 use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::UtcMs;
@@ -116,6 +118,7 @@ pub struct Coverage {
     pieces: Vec<Piece>,
     health: Vec<(Interval, Health)>,
     stalls: Stalls,
+    filters: BTreeMap<Arc<str>, Interval>,
 }
 
 impl Coverage {
@@ -130,6 +133,12 @@ impl Coverage {
         } = health;
         if let Some(pending) = &health.pending {
             self.stalls.add(window, pending);
+        }
+        if let Some(filter) = &health.filter {
+            let known = self.filters.entry(Arc::clone(filter));
+            known
+                .and_modify(|range| *range = range.hull(window))
+                .or_insert(window);
         }
         if lost + missed + clock_steps + seen > 0 {
             self.health.push((window, health));
@@ -147,6 +156,14 @@ impl Coverage {
     pub fn losses(&self, of: fn(&Health) -> u64) -> Option<Losses> {
         let windows = self.health.iter();
         Losses::between(windows.map(|(window, health)| (*window, of(health), health.seen)))
+    }
+
+    /// Filters, and from when to when they held.
+    pub fn filters(&mut self) -> Vec<(Interval, Arc<str>)> {
+        let filters = mem::take(&mut self.filters).into_iter();
+        let mut filters: Vec<_> = filters.map(|(filter, range)| (range, filter)).collect();
+        filters.sort();
+        filters
     }
 
     /// Servers that did not answer, and when.

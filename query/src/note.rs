@@ -1,5 +1,7 @@
 //! What people must know about an answer beside its rows.
 
+use std::sync::Arc;
+
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::coverage::{Gap, Interval, Losses};
@@ -54,6 +56,15 @@ pub enum Note {
         /// At most how many, and where.
         losses: Losses,
     },
+    /// Not everything was recorded.
+    Filtered {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// What a request had to have.
+        filter: Arc<str>,
+        /// From the first to the last window of such a recording.
+        range: Interval,
+    },
     /// A server did not answer.
     Stalled {
         /// The host, where there are several.
@@ -88,6 +99,7 @@ impl Note {
                 | Self::Lost { .. }
                 | Self::Missed { .. }
                 | Self::Folded { .. }
+                | Self::Filtered { .. }
                 | Self::Stalled { .. }
                 | Self::ClockSteps { .. }
         )
@@ -141,6 +153,15 @@ impl Note {
                 losses.count,
                 losses.seen,
                 between(&losses.range).replace(" to ", " and "),
+            ),
+            Self::Filtered {
+                host,
+                filter,
+                range,
+            } => format!(
+                "{}between {} only {filter} was recorded",
+                on(host),
+                between(range).replace(" to ", " and "),
             ),
             Self::Stalled { host, stall } => format!(
                 "{}{}: {} did not answer between {}, up to {} requests waited",

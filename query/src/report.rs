@@ -39,10 +39,16 @@ pub(crate) fn notes(
         let missed = coverage.losses(|health| health.missed);
         let steps = coverage.clock_steps();
         let stalls = coverage.stalls();
+        let filters = coverage.filters();
         let until = until(plan, question, span);
         let gaps = coverage.gaps(question.range.since, until, span);
         tell_gaps(&mut notes, &host, gaps);
         tell_stalls(&mut notes, &host, stalls);
+        notes.extend(filters.into_iter().map(|(range, filter)| Note::Filtered {
+            host: host.clone(),
+            filter,
+            range,
+        }));
         if let Some(losses) = lost {
             let host = host.clone();
             notes.push(Note::Lost { host, losses });

@@ -94,6 +94,8 @@ pub const PENDING_REQUESTS_MAX: &str = "pending_requests_max";
 pub const PENDING_AGE_MS_MAX: &str = "pending_age_ms_max";
 /// Column of the health rows: a list of the RPC clients that had pending requests.
 pub const PENDING_CLIENTS: &str = "pending_clients";
+/// Column of the health rows: the filter of the recording as it was given; null where there was none.
+pub const FILTER: &str = "filter";
 /// Number of the RPC client within [`PENDING_CLIENTS`].
 pub const CLIENT: &str = "client";
 /// Address of its server.
@@ -191,5 +193,6 @@ pub fn health_schema() -> SchemaRef {
     }
     let clients = DataType::List(Arc::new(pending_client_item()));
     fields.push(Field::new(PENDING_CLIENTS, clients, true));
+    fields.push(Field::new(FILTER, DataType::Utf8, true));
     Arc::new(Schema::new(fields))
 }

@@ -477,8 +477,24 @@ pub struct DirectOffsets {
     pub transmission_count: u32,
     /// `__be32 rq_xid`.
     pub transmission_xid: u32,
+    /// The way to the directories.
+    pub tree: TreeOffsets,
     /// The way to the cgroup.
     pub cgroup: CgroupOffsets,
+}
+
+/// The way from a request to the directories that its file is in, as it was opened.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeOffsets {
+    /// `struct nfs_open_context *args.context` of `struct nfs_pgio_header`; 0 if the way is not known.
+    pub header_context: u32,
+    /// `struct dentry *dentry` of `struct nfs_open_context`.
+    pub context_entry: u32,
+    /// `struct dentry *d_parent` of `struct dentry`.
+    pub entry_parent: u32,
+    /// `struct inode *d_inode` of `struct dentry`.
+    pub entry_inode: u32,
 }
 
 /// The way from a request to the cgroup that its data is charged to: one pointer after the other.
@@ -516,7 +532,58 @@ pub mod cgroups {
 const _: () = assert!(size_of::<DirectOffsets>() == 4 * DIRECT_WORDS);
 
 /// Words of which [`DirectOffsets`] consists.
-pub const DIRECT_WORDS: usize = 26 + 9;
+pub const DIRECT_WORDS: usize = 26 + 4 + 9;
+
+/// One of the things of which a wanted request has one.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FilterKey {
+    /// Which: a bit of [`filters`].
+    pub kind: u32,
+    /// Device, for a mount, a directory or a file.
+    pub dev: u32,
+    /// Its fileid, the process, the user or the cgroup.
+    pub id: u64,
+}
+
+const _: () = assert!(size_of::<FilterKey>() == 8 * FILTER_KEY_WORDS);
+
+/// [`FilterKey`] in words, as maps hold it.
+pub const FILTER_KEY_WORDS: usize = 2;
+
+impl FilterKey {
+    /// As the words of a map.
+    pub fn words(self) -> [u64; FILTER_KEY_WORDS] {
+        let Self { kind, dev, id } = self;
+        let mut head = [0; 8];
+        head[..4].copy_from_slice(&kind.to_ne_bytes());
+        head[4..].copy_from_slice(&dev.to_ne_bytes());
+        [u64::from_ne_bytes(head), id]
+    }
+}
+
+/// Bits of the global [`FILTER_GLOBAL`]: what a request must have to be wanted, and kinds of [`FilterKey`]. It must have one of each kind
+/// that is asked for; mounts, directories and files are one kind.
+pub mod filters {
+    /// Processes.
+    pub const PIDS: u32 = 1 << 0;
+    /// Users.
+    pub const UIDS: u32 = 1 << 1;
+    /// Cgroups.
+    pub const CGROUPS: u32 = 1 << 2;
+    /// Mounts, by device.
+    pub const MOUNTS: u32 = 1 << 3;
+    /// Directories with all that is below them.
+    pub const DIRECTORIES: u32 = 1 << 4;
+    /// Files.
+    pub const FILES: u32 = 1 << 5;
+    /// Any of those three.
+    pub const PLACES: u32 = MOUNTS | DIRECTORIES | FILES;
+    /// READ is not wanted.
+    pub const NO_READS: u32 = 1 << 6;
+    /// WRITE is not wanted.
+    pub const NO_WRITES: u32 = 1 << 7;
+}
 
 /// Stands in programs that load from the kernel's memory for its function `bpf_rdonly_cast`, in a call of a helper of
 /// this number, which there is not. Each kernel numbers the function otherwise, so userspace puts the call there.
@@ -557,6 +624,16 @@ pub const DIRECT_GLOBAL: &str = "DIRECT";
 pub const SPLIT_GLOBAL: &str = "SPLIT";
 /// Name of the global (`u32`): whether records carry transaction ids: 1, or 0 for no.
 pub const XIDS_GLOBAL: &str = "XIDS";
+/// Name of the global (`u32`) that holds bits of [`filters`].
+pub const FILTER_GLOBAL: &str = "FILTER";
+/// Name of the hash map whose keys are those [`FilterKey`]s of which a request must have one.
+pub const FILTER_MAP: &str = "FILTER_SET";
+/// Entries of that map where there is a filter: 32 bytes each and 16 for its bucket, 3 MiB.
+pub const FILTER_ENTRIES: u32 = 65_536;
+/// Name of the map that remembers which files are in wanted directories.
+pub const INSIDE_MAP: &str = "INSIDE";
+/// Entries of that map where directories are asked for: 3 MiB.
+pub const INSIDE_ENTRIES: u32 = 32_768;
 /// Name of the global (`u64`): bytes of unread data in a ring from which on the reader is woken.
 pub const WAKEUP_BYTES_GLOBAL: &str = "WAKEUP_BYTES";
 /// Name of the global (`u32`): how many of the rings there are, a power of two, less 1.

@@ -153,6 +153,8 @@ pub struct Health {
     pub clock_steps: u64,
     /// Requests that waited for their server; `None` where nobody could look.
     pub pending: Option<Pending>,
+    /// What a request had to have to be recorded; everything was if `None`. A window of which a part was recorded otherwise has one of both.
+    pub filter: Option<Arc<str>>,
 }
 
 impl Health {
@@ -167,6 +169,7 @@ impl Health {
             missed,
             clock_steps,
             pending,
+            filter,
         } = other;
         self.covered_ms += covered_ms;
         self.seen += seen;
@@ -177,6 +180,9 @@ impl Health {
         self.clock_steps += clock_steps;
         if let Some(pending) = pending {
             self.pending.get_or_insert_default().merge(pending);
+        }
+        if let Some(filter) = filter {
+            self.filter.get_or_insert_with(|| Arc::clone(filter));
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct Options {
     /// How long a journal lasts before it is sealed. Journals are cut at multiples of it since the
     /// epoch, and at every UTC midnight.
     pub rotate: Granularity,
+    /// What a request must have to be recorded, in words; `None` if everything is.
+    pub filter: Option<String>,
     /// Whether the store may be on NFS.
     pub allow_nfs_store: bool,
 }
@@ -145,6 +147,7 @@ mod tests {
             host: "h".into(),
             granularities: "10s,1m".parse().unwrap(),
             rotate: rotate.parse().unwrap(),
+            filter: None,
             allow_nfs_store: false,
         };
         assert!(rotating("15s").validate().is_err());

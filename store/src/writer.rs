@@ -1,6 +1,7 @@
 //! The recorder's side of a store.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::rollup::ClosedWindow;
@@ -112,6 +113,7 @@ impl Writer {
                     host: self.options.host.clone(),
                     number,
                     writer: env!("CARGO_PKG_VERSION").to_owned(),
+                    filter: self.options.filter.as_deref().map(Arc::from),
                 };
                 Ok(none.insert(OpenJournal {
                     writer: JournalWriter::create(&self.store, &header)?,

@@ -43,6 +43,7 @@ fn a_store_of_version_1_is_read_completed_and_continued() {
         host: "h".into(),
         granularities: "1s".parse().unwrap(),
         rotate: "15m".parse().unwrap(),
+        filter: None,
         allow_nfs_store: true,
     };
     let mut writer = Writer::open(dir.path(), options).unwrap();

@@ -176,6 +176,7 @@ pub fn options(host: &str, granularities: &str, rotate: &str) -> Options {
         host: host.into(),
         granularities: granularities.parse().unwrap(),
         rotate: rotate.parse().unwrap(),
+        filter: None,
         allow_nfs_store: true,
     }
 }

@@ -1,6 +1,7 @@
 //! Record batches to rows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrowPrimitiveType, AsArray, Int64Array, ListArray, PrimitiveArray, RecordBatch,
@@ -110,6 +111,7 @@ pub fn decode_health<'a>(
         *counter = column(batch, name)?;
     }
     let pending = PendingColumns::new(batch)?;
+    let filters: Option<&StringArray> = column(batch, columns::FILTER)?;
     for i in 0..batch.num_rows() {
         let [
             covered_ms,
@@ -132,6 +134,7 @@ pub fn decode_health<'a>(
                 missed,
                 clock_steps,
                 pending: pending.as_ref().and_then(|pending| pending.at(i)),
+                filter: text(filters, i).map(Arc::from),
             },
         });
     }

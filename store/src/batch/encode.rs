@@ -105,6 +105,8 @@ pub fn health_batch(host: &str, rows: &[HealthRow]) -> Result<RecordBatch, Arrow
         arrays.push(Arc::new(column.collect::<Int64Array>()));
     }
     arrays.push(pending_clients(pending())?);
+    let filters = rows.iter().map(|row| row.health.filter.as_deref());
+    arrays.push(Arc::new(filters.collect::<StringArray>()));
     RecordBatch::try_new(columns::health_schema(), arrays)
 }
 
@@ -156,6 +158,7 @@ fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
         missed,
         clock_steps,
         pending: _,
+        filter: _,
     } = health;
     [
         *covered_ms,

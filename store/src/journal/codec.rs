@@ -87,6 +87,8 @@ pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
         clock_steps,
         // In a frame of its own kind, before the head.
         pending: _,
+        // In the journal's header.
+        filter: _,
     } = &window.health;
     put_i64(out, window.start.0);
     for counter in [
@@ -115,6 +117,7 @@ pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeErr
             missed: counter(input)?,
             clock_steps: counter(input)?,
             pending: None,
+            filter: None,
         },
         rows: input.u64()?,
     })

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use trackiops_schemas::columns::FORMAT_VERSION;
 
 use crate::error::StoreError;
 use crate::options::GranularitySet;
-use crate::varint::{DecodeError, Input, put_str, put_u64};
+use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
 
 const MAGIC: [u8; 4] = *b"TIOJ";
 /// Magic, version, length and CRC.
@@ -50,6 +51,8 @@ pub(crate) struct Header {
     pub(crate) number: u64,
     /// Version of the program that wrote it.
     pub(crate) writer: String,
+    /// Of all its windows. From version 2 of the format on.
+    pub(crate) filter: Option<Arc<str>>,
 }
 
 impl Header {
@@ -59,6 +62,7 @@ impl Header {
         put_str(&mut fields, &self.host);
         put_u64(&mut fields, self.number);
         put_str(&mut fields, &self.writer);
+        put_optional_str(&mut fields, self.filter.as_deref());
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&(fields.len() as u32).to_le_bytes());
@@ -119,6 +123,10 @@ impl Header {
             host: input.str()?.to_owned(),
             number: input.u64()?,
             writer: input.str()?.to_owned(),
+            filter: match version {
+                1 => None,
+                _ => input.optional_str()?.map(Arc::from),
+            },
         })
     }
 }

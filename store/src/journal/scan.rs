@@ -89,7 +89,8 @@ impl Scan {
                 Ok(head)
             }),
         };
-        Ok(head.map(|head| {
+        Ok(head.map(|mut head| {
+            head.health.filter = self.header.filter.clone();
             let read = payload.len() - input.remaining();
             self.windows.push(WindowFrame {
                 head,

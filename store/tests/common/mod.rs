@@ -21,6 +21,7 @@ pub fn options(host: &str) -> Options {
         host: host.into(),
         granularities: "1s,10s,1m,1h".parse().unwrap(),
         rotate: "15m".parse().unwrap(),
+        filter: None,
         allow_nfs_store: false,
     }
 }

@@ -1,0 +1,138 @@
+//! Which requests are wanted at all. Where no filter is set the verifier drops all of it.
+
+use trackiops_schemas::ring::{FilterKey, RequestRecord, TreeOffsets, filters, flags};
+
+use crate::{
+    cgroup,
+    kernel::{Address, Probe, global, now_ns},
+    maps::{DIRECT, FILTER, FILTER_SET, INSIDE},
+};
+
+/// What is beyond it is not looked for: paths are seldom as deep.
+const MAX_DEPTH: usize = 64;
+/// For 2^30 ns, about a second, what is known of a file's directories holds: then somebody may have moved it.
+const VALID_BITS: u32 = 30;
+
+/// Whether the request that completes is wanted. In a function of its own, like the others that are seldom called, and with memory read by
+/// the helper, whatever reads the rest: nobody waits for what a filter takes.
+#[inline(never)]
+pub fn admits(task: u64, header: u64, direction: u32) -> bool {
+    // What cannot be read is wanted: it is counted as lost, then.
+    request(Address::new(task), Address::new(header), direction).unwrap_or(true)
+}
+
+#[inline(always)]
+fn request(task: Address<Probe>, header: Address<Probe>, direction: u32) -> Option<bool> {
+    let (kinds, offsets) = (global(&FILTER), &DIRECT);
+    if kinds & way(direction) != 0 {
+        return Some(false);
+    }
+    if kinds & filters::PIDS != 0 {
+        let pid: u32 = task.field(&offsets.task_owner)?;
+        if !is_listed(filters::PIDS, 0, u64::from(pid)) {
+            return Some(false);
+        }
+    }
+    if kinds & filters::UIDS != 0 {
+        let cred = Address::<Probe>::new(header.field(&offsets.header_cred)?);
+        let uid: u32 = cred.field(&offsets.cred_uid)?;
+        if !is_listed(filters::UIDS, 0, u64::from(uid)) {
+            return Some(false);
+        }
+    }
+    if kinds & filters::CGROUPS != 0 {
+        let request = Address::<Probe>::new(header.field(&offsets.cgroup.header_request)?);
+        let cgroup = cgroup::of_request(request, &offsets.cgroup).unwrap_or(0);
+        if !is_listed(filters::CGROUPS, 0, cgroup) {
+            return Some(false);
+        }
+    }
+    if kinds & filters::PLACES == 0 {
+        return Some(true);
+    }
+    let inode = Address::<Probe>::new(header.field(&offsets.header_inode)?);
+    let superblock = Address::<Probe>::new(inode.field(&offsets.inode_superblock)?);
+    let dev: u32 = superblock.field(&offsets.superblock_dev)?;
+    let fileid: u64 = inode.field(&offsets.inode_number)?;
+    if is_at(kinds, dev, fileid) {
+        return Some(true);
+    }
+    if kinds & filters::DIRECTORIES == 0 {
+        return Some(false);
+    }
+    Some(is_inside(header, dev, fileid))
+}
+
+/// The same for a request of which all is known but its directories.
+#[inline(always)]
+pub fn admits_record(record: &RequestRecord) -> bool {
+    let kinds = global(&FILTER);
+    let listed = |kind: u32, id: u64| kinds & kind == 0 || is_listed(kind, 0, id);
+    kinds & way(record.flags & flags::WRITE) == 0
+        && listed(filters::PIDS, u64::from(record.pid))
+        && listed(filters::UIDS, u64::from(record.uid))
+        && listed(filters::CGROUPS, record.cgroup)
+        && (kinds & filters::PLACES == 0 || is_at(kinds, record.dev, record.fileid))
+}
+
+/// The bit that leaves out requests of this direction.
+#[inline(always)]
+fn way(direction: u32) -> u32 {
+    if direction == flags::WRITE {
+        filters::NO_WRITES
+    } else {
+        filters::NO_READS
+    }
+}
+
+#[inline(always)]
+fn is_at(kinds: u32, dev: u32, fileid: u64) -> bool {
+    kinds & filters::MOUNTS != 0 && is_listed(filters::MOUNTS, dev, 0)
+        || kinds & filters::FILES != 0 && is_listed(filters::FILES, dev, fileid)
+}
+
+#[inline(always)]
+fn is_listed(kind: u32, dev: u32, id: u64) -> bool {
+    FILTER_SET.get_ptr(FilterKey { kind, dev, id }).is_some()
+}
+
+/// Whether the file is in one of the directories, or somewhere below.
+#[inline(always)]
+fn is_inside(header: Address<Probe>, dev: u32, fileid: u64) -> bool {
+    let key = FilterKey {
+        kind: filters::DIRECTORIES,
+        dev,
+        id: fileid,
+    };
+    let valid = now_ns() >> VALID_BITS << 1;
+    if let Some(known) = INSIDE.get_ptr_mut(key) {
+        // SAFETY: a map value, which is read in one piece.
+        let known = unsafe { known.read_volatile() };
+        if known & !1 == valid {
+            return known & 1 != 0;
+        }
+    }
+    let inside = ascend(header, dev, &DIRECT.tree).unwrap_or(false);
+    let _ = INSIDE.insert(key, valid | u64::from(inside), 0);
+    inside
+}
+
+/// From the name that the file was opened by to the top of its file system.
+#[inline(always)]
+fn ascend(header: Address<Probe>, dev: u32, offsets: &'static TreeOffsets) -> Option<bool> {
+    let context = Address::<Probe>::new(header.field(&offsets.header_context)?);
+    let mut entry: u64 = context.field(&offsets.context_entry)?;
+    for _ in 0..MAX_DEPTH {
+        let parent: u64 = Address::<Probe>::new(entry).field(&offsets.entry_parent)?;
+        if parent == entry {
+            break;
+        }
+        entry = parent;
+        let inode: u64 = Address::<Probe>::new(entry).field(&offsets.entry_inode)?;
+        let id: u64 = Address::<Probe>::new(inode).field(&DIRECT.inode_number)?;
+        if is_listed(filters::DIRECTORIES, dev, id) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}

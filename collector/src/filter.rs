@@ -1,0 +1,383 @@
+//! Which requests are wanted: from what people name to what the kernel compares.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor};
+use trackiops_schemas::identity::Dev;
+use trackiops_schemas::ring::{FilterKey, filters};
+
+use crate::mounts::{NfsMount, cgroup_root};
+
+/// What a request must have to be recorded: one of each list that is not empty. Mounts, directories and files are one list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Mount points, or `server:/export`.
+    pub mounts: Vec<String>,
+    /// Directories on NFS, with all that is below them.
+    pub directories: Vec<PathBuf>,
+    /// Files on NFS.
+    pub files: Vec<PathBuf>,
+    /// Processes that made the requests.
+    pub pids: Vec<u32>,
+    /// Users that opened the files.
+    pub uids: Vec<u32>,
+    /// Cgroups, with those below them: directories of the hierarchy, or paths from its root.
+    pub cgroups: Vec<PathBuf>,
+    /// Directions.
+    pub operations: Vec<Operation>,
+}
+
+/// An operation that is recorded request by request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// READ.
+    Read,
+    /// WRITE.
+    Write,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        })
+    }
+}
+
+/// Why there cannot be such a filter.
+#[derive(Debug, thiserror::Error)]
+pub enum FilterError {
+    /// It cannot be looked at.
+    #[error("cannot look at `{}`: {source}", path.display())]
+    Unreadable {
+        /// What.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It is elsewhere.
+    #[error("`{}` is not on NFS but on device {dev}: name something on an NFS mount", path.display())]
+    NotNfs {
+        /// What.
+        path: PathBuf,
+        /// Where it is.
+        dev: Dev,
+    },
+    /// A file in place of a directory.
+    #[error("`{}` is not a directory: name files with --file", .0.display())]
+    NotDirectory(PathBuf),
+    /// A directory in place of a file.
+    #[error("`{}` is a directory: name directories with --dir", .0.display())]
+    NotFile(PathBuf),
+    /// Nothing is charged to this cgroup.
+    #[error(
+        "the cgroup `{}` has no memory controller, by which requests are told apart: name one that has, such as the \
+         one above it", .0.display()
+    )]
+    NoController(PathBuf),
+    /// There are no cgroups.
+    #[error(
+        "no cgroup hierarchy is mounted: run `mount -t cgroup2 cgroup2 /sys/fs/cgroup`, or do without --cgroup"
+    )]
+    NoCgroups,
+    /// The engine does not know.
+    #[error(
+        "the tracepoint engine does not know directories: use --engine direct, or name files or mounts"
+    )]
+    DirectoriesByTracepoint,
+    /// The kernel does not tell.
+    #[error("this kernel's BTF does not lead from a request to its {0}: do without this filter")]
+    NoWay(&'static str),
+    /// There is not so much room.
+    #[error("the filter names {0} things, and the kernel side has room for {1}")]
+    TooMany(usize, u32),
+}
+
+impl Filter {
+    /// Whether everything is wanted.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether anything but operations is asked for.
+    pub fn narrows(&self) -> bool {
+        self.kinds() & !(filters::NO_READS | filters::NO_WRITES) != 0
+    }
+
+    /// Bits of [`filters`].
+    pub(crate) fn kinds(&self) -> u32 {
+        let bit = |bits: u32, wanted: bool| if wanted { bits } else { 0 };
+        let leaves_out =
+            |operation| !self.operations.is_empty() && !self.operations.contains(&operation);
+        // File systems that are mounted in a directory are wanted with it.
+        let mounts = !self.mounts.is_empty() || !self.directories.is_empty();
+        bit(filters::PIDS, !self.pids.is_empty())
+            | bit(filters::UIDS, !self.uids.is_empty())
+            | bit(filters::CGROUPS, !self.cgroups.is_empty())
+            | bit(filters::MOUNTS, mounts)
+            | bit(filters::DIRECTORIES, !self.directories.is_empty())
+            | bit(filters::FILES, !self.files.is_empty())
+            | bit(filters::NO_READS, leaves_out(Operation::Read))
+            | bit(filters::NO_WRITES, leaves_out(Operation::Write))
+    }
+
+    /// The mounts that it names and that are not there.
+    pub fn absent_mounts(&self) -> Vec<String> {
+        let there = own_mounts();
+        let is_absent = |named: &&String| !there.iter().any(|mount| is_named(mount, named));
+        self.mounts.iter().filter(is_absent).cloned().collect()
+    }
+}
+
+/// As it is written on the command line.
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            mounts,
+            directories,
+            files,
+            pids,
+            uids,
+            cgroups,
+            operations,
+        } = self;
+        fn flags<'v, T: 'v>(
+            name: &str,
+            values: &'v [T],
+            show: impl Fn(&'v T) -> String,
+        ) -> impl Iterator<Item = String> {
+            let flag = format!("--{name} ");
+            values.iter().map(move |value| flag.clone() + &show(value))
+        }
+        let path = |path: &PathBuf| path.display().to_string();
+        let words = flags("mount", mounts, String::clone)
+            .chain(flags("dir", directories, path))
+            .chain(flags("file", files, path))
+            .chain(flags("pid", pids, u32::to_string))
+            .chain(flags("uid", uids, u32::to_string))
+            .chain(flags("cgroup", cgroups, path))
+            .chain(flags("ops", operations, Operation::to_string));
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// A filter whose names are resolved.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    filter: Filter,
+    /// What does not change while recording.
+    fixed: BTreeSet<FilterKey>,
+    /// Cgroups as directories.
+    cgroups: Vec<PathBuf>,
+}
+
+impl Resolved {
+    /// Looks files and directories up.
+    pub fn new(filter: &Filter) -> Result<Self, FilterError> {
+        let mounts = own_mounts();
+        let mut fixed = BTreeSet::new();
+        for path in &filter.directories {
+            let (metadata, dev) = on_nfs(path, &mounts)?;
+            if !metadata.is_dir() {
+                return Err(FilterError::NotDirectory(path.clone()));
+            }
+            fixed.insert(key(filters::DIRECTORIES, dev, metadata.ino()));
+        }
+        for path in &filter.files {
+            let (metadata, dev) = on_nfs(path, &mounts)?;
+            if metadata.is_dir() {
+                return Err(FilterError::NotFile(path.clone()));
+            }
+            fixed.insert(key(filters::FILES, dev, metadata.ino()));
+        }
+        let of = |kind, id: &u32| key(kind, Dev(0), u64::from(*id));
+        fixed.extend(filter.pids.iter().map(|pid| of(filters::PIDS, pid)));
+        fixed.extend(filter.uids.iter().map(|uid| of(filters::UIDS, uid)));
+        let cgroups = filter.cgroups.iter().map(|path| cgroup(path));
+        Ok(Self {
+            filter: filter.clone(),
+            fixed,
+            cgroups: cgroups.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether what it names may come and go, with mounts or cgroups.
+    pub fn changes(&self) -> bool {
+        self.filter.kinds() & (filters::MOUNTS | filters::CGROUPS) != 0
+    }
+
+    /// What the kernel is to compare, with the mounts and cgroups of now.
+    pub fn keys(&self) -> BTreeSet<FilterKey> {
+        let mut keys = self.fixed.clone();
+        if self.filter.kinds() & filters::MOUNTS != 0 {
+            let there = own_mounts();
+            let wanted = there.iter().filter(|mount| self.wants(mount));
+            keys.extend(wanted.map(|mount| key(filters::MOUNTS, mount.dev, 0)));
+        }
+        for directory in &self.cgroups {
+            descend(directory, &mut keys);
+        }
+        keys
+    }
+
+    fn wants(&self, mount: &NfsMount) -> bool {
+        let at = Path::new(&mount.mount_point);
+        // The directory's own mount is no reason to want all of it.
+        let is_below = |directory: &PathBuf| at != directory && at.starts_with(directory);
+        self.filter
+            .mounts
+            .iter()
+            .any(|named| is_named(mount, named))
+            || self.filter.directories.iter().any(is_below)
+    }
+}
+
+fn key(kind: u32, dev: Dev, id: u64) -> FilterKey {
+    FilterKey {
+        kind,
+        dev: dev.0,
+        id,
+    }
+}
+
+fn own_mounts() -> Vec<NfsMount> {
+    crate::mounts::mounts_of(std::process::id()).unwrap_or_default()
+}
+
+fn is_named(mount: &NfsMount, name: &str) -> bool {
+    mount.source == name || Path::new(&mount.mount_point) == Path::new(name)
+}
+
+fn look(path: &Path) -> Result<Metadata, FilterError> {
+    fs::metadata(path).map_err(|source| FilterError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn on_nfs(path: &Path, mounts: &[NfsMount]) -> Result<(Metadata, Dev), FilterError> {
+    let metadata = look(path)?;
+    let dev = Dev::new(major(metadata.dev()), minor(metadata.dev())).unwrap_or(Dev(0));
+    // Looking may have mounted it.
+    if mounts
+        .iter()
+        .chain(&own_mounts())
+        .any(|mount| mount.dev == dev)
+    {
+        return Ok((metadata, dev));
+    }
+    Err(FilterError::NotNfs {
+        path: path.to_owned(),
+        dev,
+    })
+}
+
+/// The directory of a cgroup that is named by it, or by its path from the root of the hierarchy.
+fn cgroup(name: &Path) -> Result<PathBuf, FilterError> {
+    let root = cgroup_root().ok_or(FilterError::NoCgroups)?;
+    let directory = if name.starts_with(&root) {
+        name.to_owned()
+    } else {
+        root.join(name.strip_prefix("/").unwrap_or(name))
+    };
+    look(&directory)?;
+    // The root of the hierarchy has everything.
+    let is_charged = |file| directory.join(file).exists();
+    if directory != root && !is_charged("memory.current") && !is_charged("memory.usage_in_bytes") {
+        return Err(FilterError::NoController(directory));
+    }
+    Ok(directory)
+}
+
+/// This cgroup and those below it, as far as they are there.
+fn descend(directory: &Path, keys: &mut BTreeSet<FilterKey>) {
+    if let Ok(metadata) = fs::symlink_metadata(directory) {
+        keys.insert(key(filters::CGROUPS, Dev(0), metadata.ino()));
+    }
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            descend(&entry.path(), keys);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_reads_as_it_is_written_and_asks_for_what_it_names() {
+        let filter = Filter {
+            mounts: vec!["nas:/home".into()],
+            directories: vec!["/mnt/a b".into()],
+            pids: vec![7, 8],
+            operations: vec![Operation::Write],
+            ..Filter::default()
+        };
+        assert_eq!(
+            filter.to_string(),
+            "--mount nas:/home --dir /mnt/a b --pid 7 --pid 8 --ops write"
+        );
+        let kinds = filters::MOUNTS | filters::DIRECTORIES | filters::PIDS | filters::NO_READS;
+        assert_eq!(filter.kinds(), kinds);
+        assert!(filter.narrows() && !filter.is_empty());
+        let reads = Filter {
+            operations: vec![Operation::Read],
+            ..Filter::default()
+        };
+        assert_eq!(reads.kinds(), filters::NO_WRITES);
+        assert!(!reads.narrows() && !reads.is_empty());
+        assert!(Filter::default().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_there_or_not_on_nfs_is_refused_by_name() {
+        let said = |filter: &Filter| Resolved::new(filter).unwrap_err().to_string();
+        let directory = tempfile::tempdir().unwrap();
+        let here = directory.path().to_owned();
+        let of_files = |path| Filter {
+            files: vec![path],
+            ..Filter::default()
+        };
+        let missing = said(&of_files(here.join("missing")));
+        assert!(
+            missing.contains("missing") && missing.contains("No such file"),
+            "{missing}"
+        );
+        let elsewhere = said(&of_files(here.clone()));
+        assert!(elsewhere.contains("is not on NFS"), "{elsewhere}");
+    }
+
+    #[test]
+    fn mounts_are_named_by_source_or_place_and_those_in_a_directory_come_with_it() {
+        let mount = |source: &str, at: &str| NfsMount {
+            mount_id: 1,
+            dev: Dev(1),
+            source: source.into(),
+            mount_point: at.into(),
+        };
+        let resolved = |mounts: &[&str], directories: &[&str]| Resolved {
+            filter: Filter {
+                mounts: mounts.iter().map(|m| (*m).into()).collect(),
+                directories: directories.iter().map(|d| (*d).into()).collect(),
+                ..Filter::default()
+            },
+            fixed: BTreeSet::new(),
+            cgroups: Vec::new(),
+        };
+        let by_name = resolved(&["nas:/a", "/mnt/b/"], &[]);
+        assert!(by_name.wants(&mount("nas:/a", "/x")) && by_name.wants(&mount("nas:/b", "/mnt/b")));
+        assert!(!by_name.wants(&mount("nas:/ab", "/mnt")));
+        let below = resolved(&[], &["/mnt/c"]);
+        assert!(below.wants(&mount("nas:/c", "/mnt/c/d")));
+        assert!(
+            !below.wants(&mount("nas:/c", "/mnt/c")) && !below.wants(&mount("nas:/c", "/mnt/cc"))
+        );
+    }
+}

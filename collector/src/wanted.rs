@@ -1,0 +1,72 @@
+//! The kernel side of a filter: what the programs compare requests with.
+
+use std::collections::BTreeSet;
+
+use aya::maps::{HashMap, MapData, MapError};
+use trackiops_schemas::ring::{FILTER_ENTRIES, FILTER_KEY_WORDS, FilterKey};
+
+use crate::filter::{FilterError, Resolved};
+
+/// The map of what is wanted, kept as the filter resolves.
+pub struct Wanted {
+    map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
+    filter: Resolved,
+    there: BTreeSet<FilterKey>,
+}
+
+impl Wanted {
+    /// With everything that the filter names now.
+    pub fn new(
+        map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
+        filter: Resolved,
+    ) -> Result<Self, WantedError> {
+        let keys = filter.keys();
+        if keys.len() > FILTER_ENTRIES as usize {
+            return Err(FilterError::TooMany(keys.len(), FILTER_ENTRIES).into());
+        }
+        let mut wanted = Self {
+            map,
+            filter,
+            there: BTreeSet::new(),
+        };
+        wanted.put(keys)?;
+        Ok(wanted)
+    }
+
+    /// Follows mounts and cgroups that came or went.
+    pub fn follow(&mut self) -> Result<(), MapError> {
+        if !self.filter.changes() {
+            return Ok(());
+        }
+        let mut keys = self.filter.keys();
+        // Those that came first stay when there is no room for all.
+        let mut newcomers: Vec<_> = keys.difference(&self.there).copied().collect();
+        let room = (FILTER_ENTRIES as usize).saturating_sub(keys.len() - newcomers.len());
+        for key in newcomers.drain(..).skip(room) {
+            keys.remove(&key);
+        }
+        self.put(keys)
+    }
+
+    fn put(&mut self, keys: BTreeSet<FilterKey>) -> Result<(), MapError> {
+        for gone in self.there.difference(&keys) {
+            self.map.remove(&gone.words())?;
+        }
+        for new in keys.difference(&self.there) {
+            self.map.insert(new.words(), 1, 0)?;
+        }
+        self.there = keys;
+        Ok(())
+    }
+}
+
+/// Why the kernel side of a filter cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum WantedError {
+    /// The filter names what there is not.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The kernel refused.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
