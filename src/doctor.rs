@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use trackiops_collector::{
-    Choice, KernelFacts, Lockdown, Plan, Programs, Tracefs, Unsupported, plan,
+    Choice, KernelFacts, Lockdown, Plan, Programs, RpcTasks, Tracefs, Unsupported, plan,
 };
 use trackiops_schemas::ring::CgroupOffsets;
 
@@ -38,7 +38,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn states(facts: &KernelFacts) -> [(&'static str, String); 6] {
+fn states(facts: &KernelFacts) -> [(&'static str, String); 7] {
     let yes_or = |yes: bool, no: &str| if yes { "yes" } else { no }.to_owned();
     [
         (
@@ -72,6 +72,20 @@ fn states(facts: &KernelFacts) -> [(&'static str, String); 6] {
             match &facts.members {
                 Ok(_) => "readable".to_owned(),
                 Err(why) => why.to_string(),
+            },
+        ),
+        (
+            "hung servers",
+            match &facts.rpc_tasks {
+                RpcTasks::At(path) => format!("seen in {}", path.display()),
+                RpcTasks::Denied => "not seen: debugfs is closed to this user".to_owned(),
+                RpcTasks::NoDebugfs => "not seen: debugfs is not mounted; where the kernel has it, \
+                    `mount -t debugfs debugfs /sys/kernel/debug` makes them visible, at once"
+                    .to_owned(),
+                RpcTasks::NotThere => {
+                    "not seen: debugfs lists no RPC clients: sunrpc is not loaded, or built without CONFIG_SUNRPC_DEBUG"
+                        .to_owned()
+                }
             },
         ),
     ]

@@ -184,7 +184,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 .send(window)
                 .map_err(|_| "the store cannot be written".into())
         };
-        let totals = recorder.run(sink, stop.wait(args.duration)).await;
+        let stalled = |stall: &_| eprintln!("{}", status::stall(stall));
+        let totals = recorder
+            .run(sink, stalled, stop.wait(args.duration))
+            .await;
         drop(sender);
         let stored = store
             .join()

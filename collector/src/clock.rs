@@ -14,7 +14,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 const STEP: Duration = Duration::from_millis(20);
 
 /// `CLOCK_MONOTONIC` in ns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MonotonicNs(pub u64);
 
 /// Maps `CLOCK_MONOTONIC` to UTC.

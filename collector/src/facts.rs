@@ -9,6 +9,7 @@ use aya::maps::MapType;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::btf::{self, BtfError, Cast, Members, Name};
+use crate::rpc_tasks::RpcTasks;
 
 /// The tracepoints that the tracepoint engine attaches to: category and event.
 pub const TRACEPOINTS: [(&str, &str); 6] = [
@@ -97,6 +98,8 @@ pub struct KernelFacts {
     pub members: Result<Members, BtfError>,
     /// How programs may load from the kernel's memory, if they may.
     pub cast: Option<Cast>,
+    /// Where the requests stand that have not completed.
+    pub rpc_tasks: RpcTasks,
 }
 
 impl KernelFacts {
@@ -144,6 +147,7 @@ impl KernelFacts {
             formats,
             members,
             cast,
+            rpc_tasks: RpcTasks::find(root),
         }
     }
 

@@ -105,6 +105,28 @@ pub fn mounts_of(pid: u32) -> io::Result<Vec<NfsMount>> {
     ))?))
 }
 
+/// `server:/export` of the mounts from a server's address, of a version of NFS (3, 4), in the mount namespace of this
+/// process; sorted. `root` is where the kernel's files are.
+pub fn sources_at(root: &Path, address: &str, version: u8) -> Vec<String> {
+    let text = fs::read(root.join("proc/self/mountinfo")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let is_there = |line: &&str| {
+        let options = line.rsplit(' ').next().unwrap_or_default();
+        let option = |key: &str| {
+            options
+                .split(',')
+                .find_map(|option| option.strip_prefix(key))
+        };
+        let major = option("vers=").and_then(|vers| vers.split('.').next()?.parse().ok());
+        option("addr=") == Some(address) && major == Some(version)
+    };
+    let mounts = text.lines().filter(is_there).filter_map(parse_line);
+    let mut sources: Vec<String> = mounts.map(|mount| mount.source).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    sources
+}
+
 /// What is known of device numbers. A mount that is gone stays known until its number is used
 /// again: its last requests may still be on their way.
 #[derive(Default)]

@@ -13,8 +13,9 @@ use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS};
 
 use crate::clock::{MonotonicNs, due};
 use crate::generations::Generations;
+use crate::mappings::Mappings;
 use crate::mounts::{Mounts, NfsMount, mounts_of, pids};
-use crate::open_files::open_files;
+use crate::open_files::{OpenFile, descriptors};
 use crate::rollup::RowKey;
 use crate::tenants::Tenants;
 
@@ -42,6 +43,7 @@ pub struct Names {
     known: Generations<RowKey, Known>,
     tenants: Tenants,
     nameless: HashSet<RowKey>,
+    mappings: Mappings,
     scanned: Option<MonotonicNs>,
     mounts_scanned: Option<MonotonicNs>,
 }
@@ -61,6 +63,7 @@ impl Names {
             known: Generations::new(),
             tenants: Tenants::new(),
             nameless: HashSet::new(),
+            mappings: Mappings::new(),
             scanned: None,
             mounts_scanned: None,
         }
@@ -96,6 +99,9 @@ impl Names {
     pub fn observe(&mut self, seen: &[(RowKey, u32)], now: MonotonicNs) {
         self.tenants
             .observe(seen.iter().map(|(row, _)| row.tenant), now);
+        // Of processes that took longer to look into.
+        let mapped = self.mappings.look();
+        self.name(mapped, now);
         if seen.is_empty() {
             return;
         }
@@ -129,12 +135,20 @@ impl Names {
 
     fn look_into(&mut self, processes: impl Iterator<Item = u32>, now: MonotonicNs) {
         let mut limit = DESCRIPTORS;
-        let mut names: AHashMap<(Dev, u64), String> = AHashMap::new();
+        let mut open = Vec::new();
         for pid in processes {
-            for open in open_files(pid, &mut limit) {
-                names.insert((open.dev, open.fileid), open.path);
-            }
+            open.extend(descriptors(pid, &mut limit));
+            self.mappings.want(pid);
         }
+        open.extend(self.mappings.look());
+        self.name(open, now);
+    }
+
+    fn name(&mut self, open: Vec<OpenFile>, now: MonotonicNs) {
+        let names = open.into_iter();
+        let names: AHashMap<(Dev, u64), String> = names
+            .map(|open| ((open.dev, open.fileid), open.path))
+            .collect();
         if names.is_empty() {
             return;
         }

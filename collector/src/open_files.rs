@@ -1,5 +1,5 @@
-//! Names of files that a process has open, from its `/proc` entry alone: neither a path is walked
-//! nor a server asked, so a mount that hangs cannot hold up the recorder.
+//! Names of files that a process has open, from its `/proc` entry alone: neither a path is walked nor a server asked. A
+//! mount that hangs cannot hold up who reads descriptors; who reads mappings it can, see [`crate::mappings`].
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -23,21 +23,29 @@ pub struct OpenFile {
 /// Appended by the kernel to the name of a file that has none any more.
 const DELETED: &str = " (deleted)";
 
-/// What `pid` holds open on NFS, by descriptor or by mapping. Looks at no more than `limit`
-/// descriptors; `limit` is lowered by what was looked at.
-pub fn open_files(pid: u32, limit: &mut usize) -> Vec<OpenFile> {
+/// What `pid` holds open on NFS by descriptor. Looks at no more than `limit` descriptors; `limit` is lowered by what
+/// was looked at.
+pub fn descriptors(pid: u32, limit: &mut usize) -> Vec<OpenFile> {
     let mounts = mounts_of(pid).unwrap_or_default();
     if mounts.is_empty() {
         return Vec::new();
     }
-    let mut found = descriptors(pid, &mounts, limit);
-    if let Ok(maps) = fs::read(format!("/proc/{pid}/maps")) {
-        found.extend(parse_maps(&maps, &mounts));
-    }
-    found
+    descriptors_on(pid, &mounts, limit)
 }
 
-fn descriptors(pid: u32, mounts: &[NfsMount], limit: &mut usize) -> Vec<OpenFile> {
+/// What `pid` has mapped on NFS. Waits for the lock of its address space.
+pub fn mapped(pid: u32) -> Vec<OpenFile> {
+    let Ok(maps) = fs::read(format!("/proc/{pid}/maps")) else {
+        return Vec::new();
+    };
+    let mut mounts = None;
+    parse_maps(&maps, |dev| {
+        let mounts = mounts.get_or_insert_with(|| mounts_of(pid).unwrap_or_default());
+        mounts.iter().any(|mount| mount.dev == dev)
+    })
+}
+
+fn descriptors_on(pid: u32, mounts: &[NfsMount], limit: &mut usize) -> Vec<OpenFile> {
     let directory = format!("/proc/{pid}/fd");
     let Ok(entries) = fs::read_dir(&directory) else {
         return Vec::new();
@@ -89,8 +97,9 @@ fn parse_fdinfo(text: &str, mounts: &[NfsMount]) -> Option<(Dev, u64)> {
     Some((mount.dev, fileid))
 }
 
-/// Files on NFS among the lines `address perms offset major:minor inode path` of a `maps` file.
-fn parse_maps(text: &[u8], mounts: &[NfsMount]) -> Vec<OpenFile> {
+/// Files on NFS among the lines `address perms offset major:minor inode path` of a `maps` file. `is_nfs` is asked of
+/// devices that can be.
+fn parse_maps(text: &[u8], mut is_nfs: impl FnMut(Dev) -> bool) -> Vec<OpenFile> {
     let text = String::from_utf8_lossy(text);
     let parse = |line: &str| {
         let mut rest = line;
@@ -102,14 +111,13 @@ fn parse_maps(text: &[u8], mounts: &[NfsMount]) -> Vec<OpenFile> {
             Some(word)
         };
         let (major, minor) = (word()?, word()?, word()?, word()?).3.split_once(':')?;
-        let dev = Dev::new(
-            u32::from_str_radix(major, 16).ok()?,
-            u32::from_str_radix(minor, 16).ok()?,
-        )?;
+        // File systems without a block device.
+        let major = u32::from_str_radix(major, 16).ok().filter(|m| *m == 0)?;
+        let dev = Dev::new(major, u32::from_str_radix(minor, 16).ok()?)?;
         let fileid = word()?.parse().ok()?;
         let path = unescape(rest.trim_start_matches(' '));
         let named = path.starts_with('/') && !path.ends_with(DELETED);
-        (named && mounts.iter().any(|m| m.dev == dev)).then_some(OpenFile { dev, fileid, path })
+        (named && is_nfs(dev)).then_some(OpenFile { dev, fileid, path })
     };
     let mut found: Vec<OpenFile> = text.lines().filter_map(parse).collect();
     found.dedup();
@@ -162,7 +170,7 @@ mod tests {
             fileid: 99,
             path: "/mnt/nfs/a\nb c".into(),
         };
-        assert_eq!(parse_maps(maps, &mounts()), [file]);
+        assert_eq!(parse_maps(maps, |dev| dev == Dev(0x31)), [file]);
     }
 
     #[test]
@@ -176,7 +184,7 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            parse_maps(&bytes, &mounts());
+            parse_maps(&bytes, |_| true);
             parse_fdinfo(&String::from_utf8_lossy(&bytes), &mounts());
         }
     }

@@ -14,9 +14,11 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, MonotonicNs, Sample, due};
 use crate::engine::{Engine, EngineError};
+use crate::lookout::Lookout;
 use crate::names::Names;
 use crate::plan::Plan;
 use crate::rollup::{OpenWindow, Rollup, RowKey};
+use crate::stalls::{Stall, Stalls};
 
 /// How long a record may wait in the ring when nobody is woken for it.
 const DRAIN_EVERY: Duration = Duration::from_millis(100);
@@ -66,6 +68,8 @@ pub struct Recorder {
     clock: Clock,
     rollup: Rollup,
     names: Names,
+    lookout: Lookout,
+    stalls: Stalls,
     /// Up to here the probes' coverage is accounted for.
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
@@ -94,6 +98,8 @@ impl Recorder {
             clock: Clock::new(sample),
             rollup: Rollup::new(granularity),
             names,
+            lookout: Lookout::start(),
+            stalls: Stalls::default(),
             covered_until: sample.now,
             rotated: sample.now,
             lost: 0,
@@ -105,11 +111,13 @@ impl Recorder {
         })
     }
 
-    /// Records until `stop` is ready, handing each closed window to `sink` in the order of closing.
+    /// Records until `stop` is ready, handing each closed window to `sink` in the order of closing, and to `stalled`
+    /// each server that ceases to answer or answers again, within about 0.1 s of its being noticed.
     /// Then detaches, reads the ring to its end and closes every window.
     pub async fn run<S>(
         mut self,
         mut sink: S,
+        mut stalled: impl FnMut(&Stall),
         stop: impl Future<Output = ()>,
     ) -> Result<Totals, RecordError>
     where
@@ -129,6 +137,7 @@ impl Recorder {
                 _ = timer.tick() => {}
                 ready = wakeups.readable() => ready?.clear_ready(),
             }
+            self.look_out(&mut stalled);
             self.step(&mut sink)?;
         }
         self.finish(&mut sink)
@@ -166,6 +175,19 @@ impl Recorder {
             sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
         }
         Ok(())
+    }
+
+    /// Takes over what was seen of the requests that wait.
+    fn look_out(&mut self, stalled: &mut impl FnMut(&Stall)) {
+        while let Some(look) = self.lookout.next() {
+            let Some(pending) = look.pending else {
+                continue;
+            };
+            self.stalls.follow(&pending, stalled);
+            let now = self.clock.utc(Sample::take().now);
+            let known = &mut self.rollup.window(now).health.pending;
+            known.get_or_insert_default().merge(&pending);
+        }
     }
 
     /// Takes over mounts that came or went, once what was seen of those that went is settled: their
@@ -278,6 +300,10 @@ impl Recorder {
             ..
         } = window;
         health.covered_ms = (covered_ns + 500_000) / 1_000_000;
+        // Windows may be shorter than the time between two looks.
+        if health.pending.is_none() && covered_ns > 0 {
+            health.pending = self.lookout.recent(now).cloned();
+        }
         let mut rows: Vec<FileRow> = rows
             .into_iter()
             .filter(|(_, row)| *row != Row::default())

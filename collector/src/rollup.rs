@@ -408,7 +408,7 @@ mod tests {
             "another tenant, another row"
         );
         let window = &all(&mut rollup)[0];
-        let health = window.health;
+        let health = &window.health;
         assert_eq!((health.seen, health.recorded, health.folded), (11, 1, 10));
         let write = &window.rows[0].1.write;
         assert_eq!(

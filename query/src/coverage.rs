@@ -3,8 +3,12 @@
 //! The recorder writes a health row for every window, with the milliseconds in which its probes
 //! were attached. Where the rows fall short of the asked range, there is a gap.
 
+use std::mem;
+
 use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::UtcMs;
+
+use crate::stall::{Stall, Stalls};
 
 /// A half-open range of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,12 +115,23 @@ impl Losses {
 pub struct Coverage {
     pieces: Vec<Piece>,
     health: Vec<(Interval, Health)>,
+    stalls: Stalls,
 }
 
 impl Coverage {
     /// Adds a window's account. Windows of several journals may overlap.
     pub fn add_health(&mut self, window: Interval, health: Health) {
-        if health.lost + health.missed + health.clock_steps + health.seen > 0 {
+        let Health {
+            lost,
+            missed,
+            clock_steps,
+            seen,
+            ..
+        } = health;
+        if let Some(pending) = &health.pending {
+            self.stalls.add(window, pending);
+        }
+        if lost + missed + clock_steps + seen > 0 {
             self.health.push((window, health));
         }
     }
@@ -132,6 +147,11 @@ impl Coverage {
     pub fn losses(&self, of: fn(&Health) -> u64) -> Option<Losses> {
         let windows = self.health.iter();
         Losses::between(windows.map(|(window, health)| (*window, of(health), health.seen)))
+    }
+
+    /// Servers that did not answer, and when.
+    pub fn stalls(&mut self) -> Vec<Stall> {
+        mem::take(&mut self.stalls).finish()
     }
 
     /// Steps of the wall clock, and where.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::pending::STALLED_MS;
 use trackiops_schemas::rollup::{ClosedWindow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
@@ -110,26 +111,37 @@ impl Run<'_> {
             let window = self.plan.window(*time);
             *self.covered.entry((journal.host, window)).or_default() += health.covered_ms;
         }
-        let read = pieces(&rows, journal.granularity, journal.extent);
-        let whole = read
-            .iter()
-            .all(|piece| piece.covered_ms >= piece.window.ms());
-        let coverage = &mut self.hosts[journal.host].0;
-        for (time, health) in &rows {
-            coverage.add_health(
-                window_of(*time, journal.granularity, journal.extent),
-                *health,
-            );
-        }
-        // A coarse window that was not covered in whole says how much is missing, not where.
-        if whole || journal.finest_health.is_empty() {
-            read.into_iter().for_each(|piece| coverage.add_piece(piece));
+        let whole = rows.iter().all(|(time, health)| {
+            health.covered_ms >= window_of(*time, journal.granularity, journal.extent).ms()
+        });
+        let stalled = rows.values().any(|health| {
+            let pending = health.pending.as_ref();
+            pending.is_some_and(|pending| pending.age_ms_max >= STALLED_MS)
+        });
+        // A coarse window that was not covered in whole says how much is missing, not where; nor does it say
+        // when a server was stalled.
+        if (whole && !stalled) || journal.finest_health.is_empty() {
+            self.cover(journal, journal.granularity, rows);
         } else {
             let rows = health_rows(&journal.finest_health, journal.bounds)?;
-            let read = pieces(&rows, journal.finest, journal.extent);
-            read.into_iter().for_each(|piece| coverage.add_piece(piece));
+            self.cover(journal, journal.finest, rows);
         }
         Ok(())
+    }
+
+    fn cover(
+        &mut self,
+        journal: &Journal,
+        granularity: Granularity,
+        rows: BTreeMap<UtcMs, Health>,
+    ) {
+        let coverage = &mut self.hosts[journal.host].0;
+        for (time, health) in rows {
+            let window = window_of(time, granularity, journal.extent);
+            let covered_ms = health.covered_ms;
+            coverage.add_piece(Piece { window, covered_ms });
+            coverage.add_health(window, health);
+        }
     }
 
     fn tail(&mut self, tail: &Tail<'_>) -> Result<(), QueryError> {
@@ -145,11 +157,11 @@ impl Run<'_> {
             }
             let answer_window = self.plan.window(window.start);
             *self.covered.entry((host, answer_window)).or_default() += window.health.covered_ms;
-            coverage.add_health(extent, window.health);
             coverage.add_piece(Piece {
                 window: extent,
                 covered_ms: window.health.covered_ms,
             });
+            coverage.add_health(extent, window.health);
             for row in window.rows {
                 let tenant = row.file.tenant.as_deref();
                 let file = intern(&mut files, &row.file);
@@ -202,16 +214,4 @@ fn health_rows(
 
 fn window_of(time: UtcMs, granularity: Granularity, extent: Interval) -> Interval {
     Interval::new(time, time.plus(granularity)).intersect(extent)
-}
-
-fn pieces(
-    rows: &BTreeMap<UtcMs, Health>,
-    granularity: Granularity,
-    extent: Interval,
-) -> Vec<Piece> {
-    let piece = |(time, health): (&UtcMs, &Health)| Piece {
-        window: window_of(*time, granularity, extent),
-        covered_ms: health.covered_ms,
-    };
-    rows.iter().map(piece).collect()
 }

@@ -3,7 +3,7 @@
 //! [`ask`] takes a [`Question`] to its [`Outcome`]: the file is looked up in the catalog
 //! ([`mod@file`]), the journals in the range are each given one granularity ([`mod@plan`]), their wanted
 //! pages are read ([`scan`]) and added up ([`mod@execute`], [`merge`]), what was not
-//! recorded is found ([`coverage`]) and told ([`note`]). [`render`] writes the answer down.
+//! recorded is found ([`coverage`]), and who did not answer ([`stall`]), and told ([`note`]). [`render`] writes the answer down.
 
 pub mod answer;
 pub mod coverage;
@@ -16,6 +16,7 @@ pub mod plan;
 pub mod render;
 mod report;
 pub mod scan;
+pub mod stall;
 pub mod step;
 pub mod times;
 

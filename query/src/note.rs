@@ -3,6 +3,7 @@
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::coverage::{Gap, Interval, Losses};
+use crate::stall::{Stall, stalled};
 use crate::times::{Zone, show_length, show_offset, show_range};
 
 /// Something about the answer, one line.
@@ -53,6 +54,20 @@ pub enum Note {
         /// At most how many, and where.
         losses: Losses,
     },
+    /// A server did not answer.
+    Stalled {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// Which, when and for how long.
+        stall: Stall,
+    },
+    /// More stalls than anybody reads.
+    MoreStalls {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// How many.
+        count: usize,
+    },
     /// The wall clock was set.
     ClockSteps {
         /// The host, where there are several.
@@ -73,6 +88,7 @@ impl Note {
                 | Self::Lost { .. }
                 | Self::Missed { .. }
                 | Self::Folded { .. }
+                | Self::Stalled { .. }
                 | Self::ClockSteps { .. }
         )
     }
@@ -125,6 +141,18 @@ impl Note {
                 losses.count,
                 losses.seen,
                 between(&losses.range).replace(" to ", " and "),
+            ),
+            Self::Stalled { host, stall } => format!(
+                "{}{}: {} did not answer between {}, up to {} requests waited",
+                on(host),
+                stalled(stall.server.age_ms_max),
+                stall.server,
+                between(&stall.range).replace(" to ", " and "),
+                stall.server.requests_max,
+            ),
+            Self::MoreStalls { host, count } => format!(
+                "{}STALLED {count} more times; a shorter range tells them",
+                on(host)
             ),
             Self::ClockSteps { host, range, count } => {
                 let times = if *count == 1 { "once" } else { "several times" };

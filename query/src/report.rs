@@ -1,5 +1,7 @@
 //! Which notes an answer needs.
 
+use std::cmp::Reverse;
+
 use trackiops_schemas::time::UtcMs;
 
 use crate::answer::Question;
@@ -7,10 +9,13 @@ use crate::coverage::{Coverage, Gap, Interval, Losses};
 use crate::merge::{Group, GroupKey};
 use crate::note::Note;
 use crate::plan::Plan;
+use crate::stall::Stall;
 use crate::step::Step;
 
 /// More gaps than this are told as a sum.
 const MAX_GAPS: usize = 20;
+/// More stalls than this are only counted, and those told that were longest.
+const MAX_STALLS: usize = 20;
 /// A live recording's last window closes within this time after its end: until then the present
 /// is no gap. Two windows of the finest granularity, where that is longer.
 const CLOSING_MS: i64 = 5000;
@@ -27,15 +32,17 @@ pub(crate) fn notes(
         notes.push(Note::StepChosen { step, finest });
     }
     let several = plan.hosts.len() > 1;
-    for (host, (coverage, span)) in plan.hosts.iter().zip(hosts) {
+    for (host, (mut coverage, span)) in plan.hosts.iter().zip(hosts) {
         let Some(span) = span else { continue };
         let host = several.then(|| host.clone());
         let lost = coverage.losses(|health| health.lost);
         let missed = coverage.losses(|health| health.missed);
         let steps = coverage.clock_steps();
+        let stalls = coverage.stalls();
         let until = until(plan, question, span);
         let gaps = coverage.gaps(question.range.since, until, span);
         tell_gaps(&mut notes, &host, gaps);
+        tell_stalls(&mut notes, &host, stalls);
         if let Some(losses) = lost {
             let host = host.clone();
             notes.push(Note::Lost { host, losses });
@@ -101,5 +108,22 @@ fn tell_gaps(notes: &mut Vec<Note>, host: &Option<String>, gaps: Vec<Gap>) {
             count: untold.len(),
             missing_ms: untold.iter().map(|gap| gap.missing_ms).sum(),
         });
+    }
+}
+
+fn tell_stalls(notes: &mut Vec<Note>, host: &Option<String>, mut stalls: Vec<Stall>) {
+    let count = stalls.len().saturating_sub(MAX_STALLS);
+    if count > 0 {
+        stalls.sort_by_key(|stall| Reverse(stall.server.age_ms_max));
+        stalls.truncate(MAX_STALLS);
+        stalls.sort_by_key(|stall| stall.range);
+    }
+    for stall in stalls {
+        let host = host.clone();
+        notes.push(Note::Stalled { host, stall });
+    }
+    if count > 0 {
+        let host = host.clone();
+        notes.push(Note::MoreStalls { host, count });
     }
 }

@@ -123,8 +123,12 @@ fn read(
         .map_err(|error| damaged(segment, error))?;
     let mut wanted = Vec::new();
     for field in schema.fields().iter().filter(|field| needs(field.name())) {
-        let index = builder.schema().index_of(field.name());
-        wanted.push(index.map_err(|error| damaged(segment, error))?);
+        match builder.schema().index_of(field.name()) {
+            Ok(index) => wanted.push(index),
+            // Written before the column was there: what it holds is not known.
+            Err(_) if field.is_nullable() => {}
+            Err(error) => return Err(damaged(segment, error)),
+        }
     }
     let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
     let mut builder = builder.with_projection(mask).with_batch_size(BATCH_ROWS);

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use common::*;
 use trackiops_query::{By, FileSelector, Nothing, Outcome, Question, Range, Step, ask};
+use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
@@ -133,6 +134,56 @@ fn losses_are_told_with_their_range() {
     asked.step = Some("1s".parse().unwrap());
     let expected = "7 of 100 requests lost between 2026-11-21 03:00:20 and 03:00:21: counts below are too low by that";
     assert_eq!(notes(&asked)[1..], [expected]);
+}
+
+#[test]
+fn a_server_that_did_not_answer_is_told_while_it_does_not_and_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = windows(1, THREE, 1000, 600, 4);
+    for (i, window) in recorded.iter_mut().enumerate() {
+        // Nobody could look in the first minute. From 03:05:10 on a server hangs for 42 s.
+        let waiting = (311..=352).contains(&i).then(|| PendingClient {
+            client: 3,
+            server: Some("10.0.0.5".to_owned()),
+            mounts: vec!["nas:/home".to_owned()],
+            requests_max: 17,
+            age_ms_max: (i as u64 - 310) * 1000 + 300,
+        });
+        let slow = PendingClient {
+            client: 4,
+            server: Some("10.0.0.6".to_owned()),
+            requests_max: 1,
+            age_ms_max: 700,
+            ..PendingClient::default()
+        };
+        window.health.pending = (i >= 60).then(|| Pending {
+            requests_max: 18,
+            age_ms_max: waiting.as_ref().map_or(700, |client| client.age_ms_max),
+            clients: waiting.into_iter().chain([slow]).collect(),
+        });
+    }
+    let mut asked = question(dir.path());
+    let told = |asked: &Question| notes(asked)[1..].to_vec();
+    let stalled = |length: u32, end| {
+        [format!(
+            "STALLED {length} s: 10.0.0.5 (nas:/home) did not answer between 2026-11-21 03:05:11 and {end}, up to 17 \
+             requests waited"
+        )]
+    };
+    let while_it_hangs = append(dir.path(), options("a", LIST, "1m"), &recorded[..331]);
+    asked.step = Some("1s".parse().unwrap());
+    assert_eq!(told(&asked), stalled(20, "03:05:31"));
+    drop(while_it_hangs);
+    append(dir.path(), options("a", LIST, "1m"), &recorded[331..])
+        .finish()
+        .unwrap();
+    for step in ["1s", "1m", "all"] {
+        asked.step = Some(step.parse().unwrap());
+        let told: Vec<_> = told(&asked);
+        assert_eq!(told, stalled(42, "03:05:53"), "{step}");
+    }
+    asked.range = range(THREE, THREE + 300_000);
+    assert!(notes(&asked).iter().all(|note| !note.contains("STALLED")));
 }
 
 #[test]

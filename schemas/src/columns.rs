@@ -6,7 +6,9 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 /// Version of the format of everything on disk. A store of a newer version is not opened.
-pub const FORMAT_VERSION: u32 = 1;
+///
+/// Version 2 adds to health rows what was pending; in what version 1 wrote that is not known.
+pub const FORMAT_VERSION: u32 = 2;
 /// Parquet key-value metadata: [`FORMAT_VERSION`] of the file.
 pub const META_FORMAT: &str = "trackiops.format";
 /// Parquet key-value metadata: version of the program that wrote the file.
@@ -64,6 +66,23 @@ pub const HEALTH_COUNTERS: [&str; 7] = [
     "clock_steps",
 ];
 
+/// Column of the health rows: most requests that were pending at a look; null where nobody could look.
+pub const PENDING_REQUESTS_MAX: &str = "pending_requests_max";
+/// Column of the health rows: age of the oldest pending request, ms; null where nobody could look.
+pub const PENDING_AGE_MS_MAX: &str = "pending_age_ms_max";
+/// Column of the health rows: a list of the RPC clients that had pending requests.
+pub const PENDING_CLIENTS: &str = "pending_clients";
+/// Number of the RPC client within [`PENDING_CLIENTS`].
+pub const CLIENT: &str = "client";
+/// Address of its server.
+pub const SERVER: &str = "server";
+/// `server:/export` of the mounts that it may serve, where it was stalled.
+pub const MOUNTS: &str = "mounts";
+/// [`PENDING_REQUESTS_MAX`] of one client.
+pub const REQUESTS_MAX: &str = "requests_max";
+/// [`PENDING_AGE_MS_MAX`] of one client.
+pub const AGE_MS_MAX: &str = "age_ms_max";
+
 /// The type of `time`.
 pub fn time_type() -> DataType {
     DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
@@ -80,6 +99,28 @@ pub fn histogram_fields() -> Fields {
 /// The element of a histogram list.
 pub fn histogram_item() -> Field {
     Field::new("element", DataType::Struct(histogram_fields()), false)
+}
+
+/// Fields of an element of [`PENDING_CLIENTS`].
+pub fn pending_client_fields() -> Fields {
+    Fields::from(vec![
+        Field::new(CLIENT, DataType::Int64, false),
+        Field::new(SERVER, DataType::Utf8, true),
+        Field::new(MOUNTS, DataType::List(Arc::new(mount_item())), false),
+        Field::new(REQUESTS_MAX, DataType::Int64, false),
+        Field::new(AGE_MS_MAX, DataType::Int64, false),
+    ])
+}
+
+/// The element of [`PENDING_CLIENTS`].
+pub fn pending_client_item() -> Field {
+    let fields = DataType::Struct(pending_client_fields());
+    Field::new("element", fields, false)
+}
+
+/// The element of [`MOUNTS`].
+pub fn mount_item() -> Field {
+    Field::new("element", DataType::Utf8, false)
 }
 
 /// Schema of a rollup segment. Counters are signed because Spark and pandas have no unsigned sums.
@@ -121,5 +162,10 @@ pub fn health_schema() -> SchemaRef {
     for counter in HEALTH_COUNTERS {
         fields.push(Field::new(counter, DataType::Int64, false));
     }
+    for counter in [PENDING_REQUESTS_MAX, PENDING_AGE_MS_MAX] {
+        fields.push(Field::new(counter, DataType::Int64, true));
+    }
+    let clients = DataType::List(Arc::new(pending_client_item()));
+    fields.push(Field::new(PENDING_CLIENTS, clients, true));
     Arc::new(Schema::new(fields))
 }

@@ -4,6 +4,7 @@
 //!   userspace (`no_std`, the only part that the kernel side builds);
 //! * [`time`]: points in time and granularities;
 //! * [`histogram`] and [`rollup`]: the mergeable row and the window that holds it;
+//! * [`pending`]: what has not completed, because a server does not answer;
 //! * [`identity`]: what a file is, in memory and on disk;
 //! * [`columns`]: names and Arrow types of what is on disk;
 //! * [`ddl`]: the SQLite catalog's tables.
@@ -19,6 +20,8 @@ pub mod ddl;
 pub mod histogram;
 #[cfg(feature = "std")]
 pub mod identity;
+#[cfg(feature = "std")]
+pub mod pending;
 #[cfg(feature = "std")]
 pub mod rollup;
 #[cfg(feature = "std")]

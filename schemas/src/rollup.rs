@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::histogram::Histogram;
 use crate::identity::FileAttributes;
+use crate::pending::Pending;
 use crate::time::UtcMs;
 
 /// What happened in one direction.
@@ -84,8 +85,8 @@ impl Row {
     }
 }
 
-/// What the recorder knows about itself in one window; mergeable like a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What the recorder knows about itself, and about what has not completed, in one window; mergeable like a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Milliseconds of the window in which every probe was attached.
     pub covered_ms: u64,
@@ -101,6 +102,8 @@ pub struct Health {
     pub missed: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
+    /// Requests that waited for their server; `None` where nobody could look.
+    pub pending: Option<Pending>,
 }
 
 impl Health {
@@ -114,6 +117,7 @@ impl Health {
             lost,
             missed,
             clock_steps,
+            pending,
         } = other;
         self.covered_ms += covered_ms;
         self.seen += seen;
@@ -122,6 +126,9 @@ impl Health {
         self.lost += lost;
         self.missed += missed;
         self.clock_steps += clock_steps;
+        if let Some(pending) = pending {
+            self.pending.get_or_insert_default().merge(pending);
+        }
     }
 }
 

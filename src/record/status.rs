@@ -1,10 +1,13 @@
 //! One line per window for a person at a terminal.
 
+use trackiops_collector::{Change, Stall};
 use trackiops_query::render::units;
+use trackiops_query::stall::stalled;
 use trackiops_query::times::Zone;
+use trackiops_schemas::pending::{Pending, StalledServer};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
 
-/// Requests/s, bytes/s, files, lost, folded and missed requests of a window.
+/// Requests/s, bytes/s, files, lost, folded and missed requests of a window, and servers that did not answer.
 pub fn line(window: &ClosedWindow) -> String {
     let sum = |of: fn(&trackiops_schemas::rollup::Row) -> u64| {
         window.rows.iter().map(|r| of(&r.row)).sum::<u64>()
@@ -14,7 +17,7 @@ pub fn line(window: &ClosedWindow) -> String {
     let same = |a: &FileRow, b: &FileRow| a.file.key == b.file.key;
     let seconds = (window.health.covered_ms.max(1)) as f64 / 1000.0;
     format!(
-        "{}  {:>8.0} requests/s  {:>12}  {:>6} files  {} lost{}{}",
+        "{}  {:>8.0} requests/s  {:>12}  {:>6} files  {} lost{}{}{}",
         Zone::Local.at(window.start).format("%H:%M:%S"),
         requests as f64 / seconds,
         units::bytes_per_second(bytes as f64 / seconds),
@@ -22,7 +25,31 @@ pub fn line(window: &ClosedWindow) -> String {
         window.health.lost,
         folded(window.health.folded),
         missed(window.health.missed),
+        window.health.pending.as_ref().map_or(String::new(), stalls),
     )
+}
+
+fn stalls(pending: &Pending) -> String {
+    let one = |server: &StalledServer| format!(", {server} {}", stalled(server.age_ms_max));
+    pending.stalled().iter().map(one).collect()
+}
+
+/// A server that has ceased to answer, or answers again.
+pub fn stall(Stall { change, server }: &Stall) -> String {
+    let requests = match server.requests_max {
+        1 => "1 request".to_owned(),
+        n => format!("{n} requests"),
+    };
+    match change {
+        Change::Stalled => format!(
+            "{server} {}: {requests} pending",
+            stalled(server.age_ms_max)
+        ),
+        Change::Answers => format!(
+            "{server} answers again: {requests} had waited for up to {} s",
+            server.age_ms_max / 1000
+        ),
+    }
 }
 
 /// Of how many requests only sums are known: nothing is said of none.
@@ -46,6 +73,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+    use trackiops_schemas::pending::PendingClient;
     use trackiops_schemas::rollup::{Health, Row};
     use trackiops_schemas::time::UtcMs;
 
@@ -93,5 +121,37 @@ mod tests {
         window.health.missed = 3;
         let loud = format!("{quiet}, 7 folded, up to 3 missed");
         assert!(told(&window).ends_with(&loud), "{}", told(&window));
+        let client = |server: &str, age_ms_max| PendingClient {
+            server: Some(server.to_owned()),
+            mounts: vec!["nas:/home".to_owned()],
+            age_ms_max,
+            ..PendingClient::default()
+        };
+        window.health.pending = Some(Pending {
+            clients: vec![client("10.0.0.4", 999), client("10.0.0.5", 42_900)],
+            ..Pending::default()
+        });
+        let hung = format!("{loud}, 10.0.0.5 (nas:/home) STALLED 42 s");
+        assert!(told(&window).ends_with(&hung), "{}", told(&window));
+    }
+
+    #[test]
+    fn a_stall_is_told_when_it_begins_and_when_it_is_over() {
+        let mut told = Stall {
+            change: Change::Stalled,
+            server: StalledServer {
+                address: Some("10.0.0.5".to_owned()),
+                mounts: Vec::new(),
+                requests_max: 1,
+                age_ms_max: 1400,
+            },
+        };
+        assert_eq!(stall(&told), "10.0.0.5 STALLED 1 s: 1 request pending");
+        told.change = Change::Answers;
+        (told.server.requests_max, told.server.age_ms_max) = (17, 42_900);
+        assert_eq!(
+            stall(&told),
+            "10.0.0.5 answers again: 17 requests had waited for up to 42 s"
+        );
     }
 }

@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use common::{options, windows};
+use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Snapshot, StoreError, Writer};
 
@@ -55,7 +56,7 @@ fn a_store_of_a_later_release_is_neither_written_nor_read() {
             error,
             StoreError::NewerFormat {
                 found: 7,
-                supported: 1,
+                supported: FORMAT_VERSION,
                 ..
             }
         ));
@@ -71,11 +72,11 @@ fn a_journal_of_a_later_release_is_left_alone() {
     drop(writer);
     let journal = dir.path().join("journal/1.tij");
     let mut bytes = fs::read(&journal).unwrap();
-    bytes[4] = 2;
+    bytes[4] = 7;
     fs::write(&journal, &bytes).unwrap();
     assert!(matches!(
         refused(dir.path()),
-        StoreError::NewerFormat { found: 2, .. }
+        StoreError::NewerFormat { found: 7, .. }
     ));
     assert_eq!(fs::read(&journal).unwrap(), bytes);
 }

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use trackiops_schemas::columns;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
 use trackiops_store::{Dataset, Segment, Snapshot, Writer};
@@ -84,9 +85,11 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
         (-30_i64..30).prop_map(move |s| midnight + s * 1000),
         (0_i64..4000).prop_map(|s| T0 + s * 1000),
     ];
-    let health = (0_u64..1001, 0_u64..1000, 0_u64..3);
+    let client = (0_u32..3, 1_u64..100, 0_u64..100_000);
+    let clients = prop::option::of(prop::collection::vec(client, 0..3));
+    let health = (0_u64..1001, 0_u64..1000, 0_u64..3, clients);
     (start, prop::collection::vec(row, 0..8), health).prop_map(
-        |(start, rows, (covered_ms, seen, clock_steps))| ClosedWindow {
+        |(start, rows, (covered_ms, seen, clock_steps, clients))| ClosedWindow {
             start: UtcMs(start),
             rows,
             health: Health {
@@ -97,9 +100,29 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 lost: clock_steps / 2,
                 missed: clock_steps,
                 clock_steps,
+                pending: clients.map(pending),
             },
         },
     )
+}
+
+/// What one look after the other showed, of a client each.
+fn pending(looks: Vec<(u32, u64, u64)>) -> Pending {
+    let mut sum = Pending::default();
+    for (client, requests_max, age_ms_max) in looks {
+        sum.merge(&Pending {
+            requests_max,
+            age_ms_max,
+            clients: vec![PendingClient {
+                client,
+                server: (client > 0).then(|| format!("10.0.0.{client}")),
+                mounts: vec![format!("nas:/{}", age_ms_max % 3)],
+                requests_max,
+                age_ms_max,
+            }],
+        });
+    }
+    sum
 }
 
 fn check_segment(segment: &Segment) {
@@ -291,7 +314,10 @@ fn segments_carry_page_indexes_order_and_versions() {
             .clone()
             .unwrap()
     };
-    assert_eq!(value(columns::META_FORMAT), "1");
+    assert_eq!(
+        value(columns::META_FORMAT),
+        columns::FORMAT_VERSION.to_string()
+    );
     assert_eq!(value(columns::META_GRANULARITY), "1s");
     assert_eq!(value(columns::META_WRITER), env!("CARGO_PKG_VERSION"));
 }

@@ -1,5 +1,7 @@
 //! Record batches to rows.
 
+use std::ops::Range;
+
 use arrow::array::{
     Array, AsArray, Int16Array, Int64Array, ListArray, RecordBatch, StringArray,
     TimestampMillisecondArray, UInt64Array,
@@ -7,6 +9,7 @@ use arrow::array::{
 use trackiops_schemas::columns;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
@@ -38,7 +41,7 @@ pub struct StoredRow<'a> {
 }
 
 /// A row of a health segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredHealth<'a> {
     /// Start of the window.
     pub time: UtcMs,
@@ -106,6 +109,7 @@ pub fn decode_health<'a>(
     for (name, counter) in columns::HEALTH_COUNTERS.iter().zip(&mut counters) {
         *counter = column(batch, name)?;
     }
+    let pending = PendingColumns::new(batch)?;
     for i in 0..batch.num_rows() {
         let [
             covered_ms,
@@ -127,10 +131,88 @@ pub fn decode_health<'a>(
                 lost,
                 missed,
                 clock_steps,
+                pending: pending.as_ref().and_then(|pending| pending.at(i)),
             },
         });
     }
     Ok(())
+}
+
+/// The columns of a health row that tell what was pending.
+struct PendingColumns<'a> {
+    requests_max: &'a Int64Array,
+    age_ms_max: &'a Int64Array,
+    lists: &'a ListArray,
+    clients: &'a Int64Array,
+    servers: &'a StringArray,
+    mounts: &'a ListArray,
+    mount_names: &'a StringArray,
+    client_requests_max: &'a Int64Array,
+    client_age_ms_max: &'a Int64Array,
+}
+
+impl<'a> PendingColumns<'a> {
+    /// `None` where version 1 of the format was written.
+    fn new(batch: &'a RecordBatch) -> Result<Option<Self>, BatchError> {
+        let number = |name| column::<Int64Array>(batch, name);
+        let lists: Option<&ListArray> = column(batch, columns::PENDING_CLIENTS)?;
+        let (Some(requests_max), Some(age_ms_max), Some(lists)) = (
+            number(columns::PENDING_REQUESTS_MAX)?,
+            number(columns::PENDING_AGE_MS_MAX)?,
+            lists,
+        ) else {
+            return Ok(None);
+        };
+        let columns = Self::of_elements(requests_max, age_ms_max, lists);
+        columns
+            .map(Some)
+            .ok_or(BatchError(columns::PENDING_CLIENTS.into()))
+    }
+
+    fn of_elements(
+        requests_max: &'a Int64Array,
+        age_ms_max: &'a Int64Array,
+        lists: &'a ListArray,
+    ) -> Option<Self> {
+        let elements = lists.values().as_struct_opt()?;
+        let field = |name| elements.column_by_name(name).map(|array| array.as_any());
+        let mounts: &ListArray = field(columns::MOUNTS)?.downcast_ref()?;
+        Some(Self {
+            requests_max,
+            age_ms_max,
+            lists,
+            clients: field(columns::CLIENT)?.downcast_ref()?,
+            servers: field(columns::SERVER)?.downcast_ref()?,
+            mounts,
+            mount_names: mounts.values().as_any().downcast_ref()?,
+            client_requests_max: field(columns::REQUESTS_MAX)?.downcast_ref()?,
+            client_age_ms_max: field(columns::AGE_MS_MAX)?.downcast_ref()?,
+        })
+    }
+
+    fn at(&self, i: usize) -> Option<Pending> {
+        let known = self.requests_max.is_valid(i) && self.age_ms_max.is_valid(i);
+        let client = |at| PendingClient {
+            client: u32::try_from(self.clients.value(at)).unwrap_or(0),
+            server: text(Some(self.servers), at).map(str::to_owned),
+            mounts: elements(self.mounts, at)
+                .map(|at| self.mount_names.value(at).to_owned())
+                .collect(),
+            requests_max: unsigned(self.client_requests_max.value(at)),
+            age_ms_max: unsigned(self.client_age_ms_max.value(at)),
+        };
+        known.then(|| Pending {
+            requests_max: unsigned(self.requests_max.value(i)),
+            age_ms_max: unsigned(self.age_ms_max.value(i)),
+            clients: elements(self.lists, i).map(client).collect(),
+        })
+    }
+}
+
+/// Where the elements of a list stand among those of all lists.
+fn elements(lists: &ListArray, i: usize) -> Range<usize> {
+    let [start, end] = [i, i + 1].map(|at| lists.value_offsets()[at] as usize);
+    start..end
 }
 
 /// The columns of one direction.
@@ -191,8 +273,7 @@ impl<'a> Histograms<'a> {
     }
 
     fn add_to(&self, histogram: &mut Histogram, i: usize) {
-        let [start, end] = [i, i + 1].map(|at| self.lists.value_offsets()[at] as usize);
-        for at in start..end {
+        for at in elements(self.lists, i) {
             histogram.add(self.buckets.value(at), unsigned(self.counts.value(at)));
         }
     }

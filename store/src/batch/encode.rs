@@ -11,6 +11,7 @@ use arrow::error::ArrowError;
 use trackiops_schemas::columns;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
@@ -29,7 +30,7 @@ pub struct RollupRow {
 }
 
 /// The recorder's own account of a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthRow {
     /// Start of the window.
     pub time: UtcMs,
@@ -92,7 +93,51 @@ pub fn health_batch(host: &str, rows: &[HealthRow]) -> Result<RecordBatch, Arrow
             .map(|row| signed(health_counters(&row.health)[i]));
         arrays.push(Arc::new(Int64Array::from_iter_values(column)));
     }
+    let pending = || rows.iter().map(|row| row.health.pending.as_ref());
+    let maxima: [fn(&Pending) -> u64; 2] = [|p| p.requests_max, |p| p.age_ms_max];
+    for max in maxima {
+        let column = pending().map(|pending| pending.map(|pending| signed(max(pending))));
+        arrays.push(Arc::new(column.collect::<Int64Array>()));
+    }
+    arrays.push(pending_clients(pending())?);
     RecordBatch::try_new(columns::health_schema(), arrays)
+}
+
+fn pending_clients<'a>(
+    rows: impl Iterator<Item = Option<&'a Pending>> + Clone,
+) -> Result<ArrayRef, ArrowError> {
+    let clients = || rows.clone().flatten().flat_map(|pending| &pending.clients);
+    let mounts: StringArray = clients()
+        .flat_map(|client| &client.mounts)
+        .map(Some)
+        .collect();
+    let mounts = ListArray::try_new(
+        Arc::new(columns::mount_item()),
+        OffsetBuffer::from_lengths(clients().map(|client| client.mounts.len())),
+        Arc::new(mounts),
+        None,
+    )?;
+    let number = |of: fn(&PendingClient) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(clients().map(of)))
+    };
+    let servers = clients().map(|client| client.server.as_deref());
+    let fields: Vec<ArrayRef> = vec![
+        number(|client| i64::from(client.client)),
+        Arc::new(servers.collect::<StringArray>()),
+        Arc::new(mounts),
+        number(|client| signed(client.requests_max)),
+        number(|client| signed(client.age_ms_max)),
+    ];
+    let elements = StructArray::try_new(columns::pending_client_fields(), fields, None)?;
+    let lengths = rows
+        .clone()
+        .map(|pending| pending.map_or(0, |pending| pending.clients.len()));
+    Ok(Arc::new(ListArray::try_new(
+        Arc::new(columns::pending_client_item()),
+        OffsetBuffer::from_lengths(lengths),
+        Arc::new(elements),
+        Some(rows.map(|pending| pending.is_some()).collect()),
+    )?))
 }
 
 /// In the order of [`columns::HEALTH_COUNTERS`].
@@ -105,15 +150,16 @@ fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
         lost,
         missed,
         clock_steps,
-    } = *health;
+        pending: _,
+    } = health;
     [
-        covered_ms,
-        seen,
-        recorded,
-        folded,
-        lost,
-        missed,
-        clock_steps,
+        *covered_ms,
+        *seen,
+        *recorded,
+        *folded,
+        *lost,
+        *missed,
+        *clock_steps,
     ]
 }
 

@@ -69,7 +69,10 @@ fn direction(counters: [i64; DIRECTION_COUNTERS.len()]) -> Direction {
 mod tests {
     use std::sync::Arc;
 
+    use arrow::array::RecordBatch;
+    use trackiops_schemas::columns::HEALTH_COUNTERS;
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+    use trackiops_schemas::pending::{Pending, PendingClient};
     use trackiops_schemas::rollup::{Health, Row};
     use trackiops_schemas::time::UtcMs;
 
@@ -149,33 +152,74 @@ mod tests {
         assert_eq!(times, [1000, 2000]);
     }
 
-    #[test]
-    fn health_reads_back_from_its_columns() {
-        let health = Health {
-            covered_ms: 1000,
-            seen: 11,
-            recorded: 4,
-            folded: 6,
-            lost: 1,
-            missed: 3,
-            clock_steps: 2,
+    fn health_rows() -> [HealthRow; 3] {
+        let client = |client, server: Option<&str>, mounts: &[&str]| PendingClient {
+            client,
+            server: server.map(str::to_owned),
+            mounts: mounts.iter().map(|mount| (*mount).to_owned()).collect(),
+            requests_max: 7,
+            age_ms_max: 42_000,
         };
-        let row = HealthRow {
-            time: UtcMs(-1000),
-            health,
-        };
-        let batch = health_batch("h", &[row]).unwrap();
-        let mut seen = Vec::new();
-        decode_health(&batch, |stored| {
-            seen.push((stored.time, stored.host.to_owned(), stored.health));
+        let pending = [
+            None,
+            Some(Pending::default()),
+            Some(Pending {
+                requests_max: 9,
+                age_ms_max: 42_000,
+                clients: vec![
+                    client(3, None, &[]),
+                    client(11, Some("fd00::7"), &["nas:/a", "nas:/b"]),
+                ],
+            }),
+        ];
+        let mut time = UtcMs(-1000);
+        pending.map(|pending| {
+            time.0 += 1000;
+            let health = Health {
+                covered_ms: 1000,
+                seen: 11,
+                recorded: 4,
+                folded: 6,
+                lost: 1,
+                missed: 3,
+                clock_steps: 2,
+                pending,
+            };
+            HealthRow { time, health }
+        })
+    }
+
+    fn decoded(batch: &RecordBatch) -> Vec<HealthRow> {
+        let mut rows = Vec::new();
+        decode_health(batch, |StoredHealth { time, host, health }| {
+            assert_eq!(host, "h");
+            rows.push(HealthRow { time, health });
         })
         .unwrap();
-        assert_eq!(seen, [(UtcMs(-1000), "h".to_owned(), health)]);
+        rows
+    }
+
+    #[test]
+    fn health_reads_back_from_its_columns() {
+        let rows = health_rows();
+        assert_eq!(decoded(&health_batch("h", &rows).unwrap()), rows);
+    }
+
+    #[test]
+    fn what_was_pending_is_unknown_where_it_was_not_written() {
+        let mut rows = health_rows();
+        let batch = health_batch("h", &rows).unwrap();
+        let columns_before = 2 + HEALTH_COUNTERS.len();
+        let before = batch
+            .project(&(0..columns_before).collect::<Vec<_>>())
+            .unwrap();
+        rows.iter_mut().for_each(|row| row.health.pending = None);
+        assert_eq!(decoded(&before), rows);
     }
 
     #[test]
     fn a_column_of_another_type_is_named() {
-        use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+        use arrow::array::{ArrayRef, Int32Array};
         let column: ArrayRef = Arc::new(Int32Array::from(vec![1]));
         let batch = RecordBatch::try_from_iter([("read_bytes", column)]).unwrap();
         let error = decode_rows(&batch, |_| {}).unwrap_err().to_string();

@@ -2,10 +2,11 @@
 
 use trackiops_schemas::columns::DIRECTION_COUNTERS;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-use crate::varint::{DecodeError, Input, put_i64, put_optional_str, put_u64};
+use crate::varint::{DecodeError, Input, put_i64, put_optional_str, put_str, put_u64};
 
 /// No counter of one window is larger: 2^52 bytes a window are 4 PiB. It keeps sums over all
 /// windows of a journal within 64 bits, whatever a frame holds.
@@ -17,7 +18,7 @@ const READ: u64 = 1;
 const WRITE: u64 = 2;
 
 /// What is known about a window before its rows are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WindowHead {
     pub(crate) start: UtcMs,
     pub(crate) health: Health,
@@ -26,6 +27,12 @@ pub(crate) struct WindowHead {
 
 /// Longest encoding of a [`WindowHead`]: 9 numbers of at most 10 bytes.
 pub(crate) const MAX_HEAD_BYTES: usize = 9 * 10;
+
+/// Bound of the clients in a [`Pending`]: a hundred of them, or some fifty with their mounts. Beyond it those that waited
+/// for the shortest time are left out.
+const MAX_CLIENTS_BYTES: usize = 8 << 10;
+/// Longest encoding of a [`Pending`]: it has three numbers beside its clients.
+pub(crate) const MAX_PENDING_BYTES: usize = 3 * 10 + MAX_CLIENTS_BYTES;
 
 pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
     let FileAttributes {
@@ -75,7 +82,9 @@ pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
         lost,
         missed,
         clock_steps,
-    } = window.health;
+        // In a frame of its own kind, before the head.
+        pending: _,
+    } = &window.health;
     put_i64(out, window.start.0);
     for counter in [
         covered_ms,
@@ -86,7 +95,7 @@ pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
         missed,
         clock_steps,
     ] {
-        put_u64(out, counter.min(MAX_COUNTER));
+        put_u64(out, (*counter).min(MAX_COUNTER));
     }
     put_u64(out, window.rows.len() as u64);
 }
@@ -102,9 +111,82 @@ pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeErr
             lost: counter(input)?,
             missed: counter(input)?,
             clock_steps: counter(input)?,
+            pending: None,
         },
         rows: input.u64()?,
     })
+}
+
+pub(crate) fn put_pending(out: &mut Vec<u8>, pending: &Pending) {
+    let Pending {
+        requests_max,
+        age_ms_max,
+        clients,
+    } = pending;
+    let mut oldest_first: Vec<_> = clients.iter().collect();
+    oldest_first.sort_by_key(|client| std::cmp::Reverse(client.age_ms_max));
+    let (mut encoded, mut count) = (Vec::new(), 0);
+    for client in oldest_first {
+        let before = encoded.len();
+        put_pending_client(&mut encoded, client);
+        if encoded.len() > MAX_CLIENTS_BYTES {
+            encoded.truncate(before);
+            break;
+        }
+        count += 1;
+    }
+    put_u64(out, (*requests_max).min(MAX_COUNTER));
+    put_u64(out, (*age_ms_max).min(MAX_COUNTER));
+    put_u64(out, count);
+    out.extend_from_slice(&encoded);
+}
+
+fn put_pending_client(out: &mut Vec<u8>, client: &PendingClient) {
+    let PendingClient {
+        client,
+        server,
+        mounts,
+        requests_max,
+        age_ms_max,
+    } = client;
+    put_u64(out, u64::from(*client));
+    put_optional_str(out, server.as_deref());
+    put_u64(out, (*requests_max).min(MAX_COUNTER));
+    put_u64(out, (*age_ms_max).min(MAX_COUNTER));
+    put_u64(out, mounts.len() as u64);
+    mounts.iter().for_each(|mount| put_str(out, mount));
+}
+
+pub(crate) fn pending(input: &mut Input<'_>) -> Result<Pending, DecodeError> {
+    let (requests_max, age_ms_max) = (counter(input)?, counter(input)?);
+    let mut pending = Pending::default();
+    for _ in 0..input.u64()? {
+        let client = pending_client(input)?;
+        // Puts it in its place.
+        pending.merge(&Pending {
+            clients: vec![client],
+            ..Pending::default()
+        });
+    }
+    Ok(Pending {
+        requests_max,
+        age_ms_max,
+        ..pending
+    })
+}
+
+fn pending_client(input: &mut Input<'_>) -> Result<PendingClient, DecodeError> {
+    let mut client = PendingClient {
+        client: input.u32()?,
+        server: input.optional_str()?.map(str::to_owned),
+        mounts: Vec::new(),
+        requests_max: counter(input)?,
+        age_ms_max: counter(input)?,
+    };
+    for _ in 0..input.u64()? {
+        client.mounts.push(input.str()?.to_owned());
+    }
+    Ok(client)
 }
 
 pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
@@ -257,6 +339,7 @@ mod tests {
         fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = definition(&mut Input::new(&bytes));
             let _ = window_head(&mut Input::new(&bytes));
+            let _ = pending(&mut Input::new(&bytes));
             if let (Ok((_, mut a)), Ok((_, b))) = (row(&mut Input::new(&bytes)), row(&mut Input::new(&bytes))) {
                 a.merge(&b);
             }
@@ -300,6 +383,7 @@ mod tests {
                 lost: largest,
                 missed: largest,
                 clock_steps: largest,
+                pending: None,
             },
         };
         let mut out = Vec::new();
@@ -308,6 +392,31 @@ mod tests {
         assert!(out.len() - 1 + 10 <= MAX_HEAD_BYTES);
         let head = window_head(&mut Input::new(&out)).unwrap();
         assert_eq!((head.start, head.health), (window.start, window.health));
+    }
+
+    #[test]
+    fn of_too_many_clients_those_that_waited_longest_are_kept() {
+        let client = |client: u32| PendingClient {
+            client,
+            server: Some("fd00::1234:5678:9abc:def0".to_owned()),
+            mounts: vec!["nas.example:/exports/home".to_owned()],
+            requests_max: 1,
+            age_ms_max: u64::from(client),
+        };
+        let mut expected = Pending {
+            requests_max: 1000,
+            age_ms_max: 999,
+            clients: (0..1000).map(client).collect(),
+        };
+        let mut out = Vec::new();
+        put_pending(&mut out, &expected);
+        assert!(out.len() <= MAX_PENDING_BYTES, "{} bytes", out.len());
+        let mut input = Input::new(&out);
+        let read = pending(&mut input).unwrap();
+        assert_eq!(input.remaining(), 0);
+        assert!(read.clients.len() > 50, "{} clients", read.clients.len());
+        expected.clients.drain(..1000 - read.clients.len());
+        assert_eq!(read, expected);
     }
 
     #[test]

@@ -116,6 +116,6 @@ pub(crate) fn window(scan: &Scan, frame: &WindowFrame) -> Result<ClosedWindow, S
     Ok(ClosedWindow {
         start: frame.head.start,
         rows,
-        health: frame.head.health,
+        health: frame.head.health.clone(),
     })
 }

@@ -28,11 +28,13 @@ pub(crate) enum Kind {
     Definitions = 1,
     /// A window head, then its rows.
     Window = 2,
+    /// What was pending, then as [`Self::Window`]. From version 2 of the format on.
+    PendingWindow = 3,
 }
 
 impl Kind {
     pub(crate) fn of(byte: u8) -> Option<Self> {
-        [Self::Definitions, Self::Window]
+        [Self::Definitions, Self::Window, Self::PendingWindow]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }

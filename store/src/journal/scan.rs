@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use trackiops_schemas::identity::FileAttributes;
 
-use super::codec::{self, MAX_HEAD_BYTES, WindowHead};
+use super::codec::{self, MAX_HEAD_BYTES, MAX_PENDING_BYTES, WindowHead};
 use super::format::{Frame, Header, Kind, frame_at, read_at};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
 
 /// A window's place in a journal.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WindowFrame {
     pub(crate) head: WindowHead,
     /// Where its rows begin and end in the file.
@@ -68,27 +68,35 @@ impl Scan {
     /// Notes what a frame holds. Its checksum holds, so what does not decode is no torn tail.
     fn take(&mut self, frame: Frame) -> io::Result<Result<(), DecodeError>> {
         let bytes = |most: u64| usize::try_from((frame.end - frame.payload).min(most));
-        let payload_bytes = match Kind::of(frame.kind) {
-            Some(Kind::Definitions) => bytes(u64::MAX),
-            Some(Kind::Window) => bytes(MAX_HEAD_BYTES as u64),
-            None => return Ok(Err(DecodeError::Malformed("a frame is of an unknown kind"))),
+        let Some(kind) = Kind::of(frame.kind) else {
+            return Ok(Err(DecodeError::Malformed("a frame is of an unknown kind")));
+        };
+        let payload_bytes = match kind {
+            Kind::Definitions => bytes(u64::MAX),
+            Kind::Window => bytes(MAX_HEAD_BYTES as u64),
+            Kind::PendingWindow => bytes((MAX_PENDING_BYTES + MAX_HEAD_BYTES) as u64),
         };
         // No longer than the file, whose checksum was just read.
         let mut payload = vec![0; payload_bytes.map_err(io::Error::other)?];
         read_at(&self.file, &mut payload, frame.payload)?;
         let mut input = Input::new(&payload);
-        Ok(if frame.kind == Kind::Definitions as u8 {
-            self.take_definitions(&mut input)
-        } else {
-            codec::window_head(&mut input).map(|head| {
-                let read = payload.len() - input.remaining();
-                self.windows.push(WindowFrame {
-                    head,
-                    rows_at: frame.payload + read as u64,
-                    end: frame.end,
-                });
-            })
-        })
+        let head = match kind {
+            Kind::Definitions => return Ok(self.take_definitions(&mut input)),
+            Kind::Window => codec::window_head(&mut input),
+            Kind::PendingWindow => codec::pending(&mut input).and_then(|pending| {
+                let mut head = codec::window_head(&mut input)?;
+                head.health.pending = Some(pending);
+                Ok(head)
+            }),
+        };
+        Ok(head.map(|head| {
+            let read = payload.len() - input.remaining();
+            self.windows.push(WindowFrame {
+                head,
+                rows_at: frame.payload + read as u64,
+                end: frame.end,
+            });
+        }))
     }
 
     fn take_definitions(&mut self, input: &mut Input<'_>) -> Result<(), DecodeError> {

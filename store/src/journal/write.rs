@@ -10,7 +10,7 @@ use std::sync::Arc;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
 
-use super::codec::{put_definition, put_row, put_window_head};
+use super::codec::{put_definition, put_pending, put_row, put_window_head};
 use super::format::{Header, Kind, put_frame};
 use crate::error::StoreError;
 use crate::layout;
@@ -108,7 +108,15 @@ impl JournalWriter {
                 new.iter().for_each(|file| put_definition(out, file));
             })?;
         }
-        put_frame(&mut self.buffer, Kind::Window, |out| {
+        let pending = window.health.pending.as_ref();
+        let kind = match pending {
+            Some(_) => Kind::PendingWindow,
+            None => Kind::Window,
+        };
+        put_frame(&mut self.buffer, kind, |out| {
+            if let Some(pending) = pending {
+                put_pending(out, pending);
+            }
             put_window_head(out, window);
             for (row, id) in rows.iter().zip(&ids) {
                 put_row(out, *id, &row.row);

@@ -1,0 +1,143 @@
+//! Files that processes have mapped, looked up on a thread of its own: `/proc/PID/maps` is read under the lock of the
+//! process's address space, and a process that stores into a mapping of a file on a server that hangs, while another of
+//! its threads maps or unmaps something, holds that lock until the server is back.
+
+use std::collections::HashSet;
+use std::mem;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::open_files::{OpenFile, mapped};
+
+/// How long an answer is waited for, so that names are nearly always there when a window closes.
+const PATIENCE: Duration = Duration::from_millis(20);
+const STACK_BYTES: usize = 256 << 10;
+
+/// Asks for the mapped files of processes, one batch at a time.
+pub struct Mappings {
+    /// The processes still to be asked about.
+    wanted: HashSet<u32>,
+    thread: Option<Thread>,
+    /// A batch is out.
+    asked: bool,
+}
+
+struct Thread {
+    processes: Sender<Vec<u32>>,
+    found: Receiver<Vec<OpenFile>>,
+}
+
+impl Mappings {
+    /// Starts the thread. Without one nothing is found.
+    pub fn new() -> Self {
+        Self {
+            wanted: HashSet::new(),
+            thread: Thread::start(mapped),
+            asked: false,
+        }
+    }
+
+    /// Asks about a process at the next [`Self::look`].
+    pub fn want(&mut self, pid: u32) {
+        self.wanted.insert(pid);
+    }
+
+    /// What was found since the last call. Waits for no longer than [`PATIENCE`], and only for what it has asked itself.
+    pub fn look(&mut self) -> Vec<OpenFile> {
+        let Some(thread) = &self.thread else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        if self.asked {
+            match thread.found.try_recv() {
+                Ok(files) => found = files,
+                Err(TryRecvError::Empty) => return found,
+                Err(TryRecvError::Disconnected) => {
+                    self.thread = None;
+                    return found;
+                }
+            }
+            self.asked = false;
+        }
+        if !self.wanted.is_empty() {
+            let wanted = mem::take(&mut self.wanted);
+            self.asked = thread.processes.send(wanted.into_iter().collect()).is_ok();
+            if let Ok(files) = thread.found.recv_timeout(PATIENCE) {
+                self.asked = false;
+                found.extend(files);
+            }
+        }
+        found
+    }
+}
+
+impl Thread {
+    /// `mapped` tells what a process has mapped. The thread ends when nobody asks any more.
+    fn start(mapped: fn(u32) -> Vec<OpenFile>) -> Option<Self> {
+        let (processes, asked) = channel::<Vec<u32>>();
+        let (answer, found) = channel();
+        let thread = thread::Builder::new()
+            .name("trackiops-maps".to_owned())
+            .stack_size(STACK_BYTES);
+        let started = thread.spawn(move || {
+            for processes in asked {
+                let files = processes.into_iter().flat_map(mapped).collect();
+                if answer.send(files).is_err() {
+                    return;
+                }
+            }
+        });
+        started.is_ok().then_some(Self { processes, found })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+    use trackiops_schemas::identity::Dev;
+
+    fn file(pid: u32) -> Vec<OpenFile> {
+        if pid == 0 {
+            thread::sleep(Duration::from_millis(500));
+        }
+        vec![OpenFile {
+            dev: Dev(49),
+            fileid: u64::from(pid),
+            path: "/mnt/a".to_owned(),
+        }]
+    }
+
+    fn mappings() -> Mappings {
+        Mappings {
+            thread: Thread::start(file),
+            ..Mappings::new()
+        }
+    }
+
+    fn fileids(found: Vec<OpenFile>) -> Vec<u64> {
+        found.into_iter().map(|file| file.fileid).collect()
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_looked_into_holds_up_nobody() {
+        let mut mappings = mappings();
+        mappings.want(0);
+        let began = Instant::now();
+        assert_eq!(fileids(mappings.look()), []);
+        for pid in [7, 8] {
+            mappings.want(pid);
+            assert_eq!(fileids(mappings.look()), []);
+        }
+        assert!(began.elapsed() < Duration::from_millis(400));
+        let mut found = Vec::new();
+        while found.len() < 3 && began.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(10));
+            found.extend(fileids(mappings.look()));
+        }
+        found.sort_unstable();
+        assert_eq!(found, [0, 7, 8]);
+        assert!(!mappings.asked && mappings.wanted.is_empty());
+    }
+}

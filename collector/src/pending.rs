@@ -1,0 +1,265 @@
+//! How long the requests have waited that are in the kernel's lists of RPC tasks. The lists hold no times: the age of
+//! a request counts from the look at which it was first seen.
+
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ahash::AHashMap;
+use rustix::io::Errno;
+use trackiops_schemas::pending::{Pending, PendingClient};
+
+use crate::clock::MonotonicNs;
+use crate::mounts::sources_at;
+use crate::rpc_tasks::{ClientId, Lists, Task, server};
+
+/// What is known of the requests that wait.
+pub struct Waiting {
+    root: PathBuf,
+    lists: Lists,
+    clients: AHashMap<ClientId, Client>,
+}
+
+#[derive(Default)]
+struct Client {
+    tasks: AHashMap<u32, Wait>,
+    /// Asked for when it has its first task.
+    server: Option<Option<String>>,
+    /// Asked for while it is stalled.
+    mounts: Vec<String>,
+    /// When it was last looked at, and whether it was at this look.
+    looked: MonotonicNs,
+    seen: bool,
+}
+
+struct Wait {
+    xid: u32,
+    since: MonotonicNs,
+    seen: MonotonicNs,
+}
+
+/// A request that was not seen is remembered for so long: reading a list that changes may miss some of it.
+const REMEMBERED: Duration = Duration::from_secs(2);
+
+impl Waiting {
+    /// Of the kernel whose files are below `root`.
+    pub fn below(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            lists: Lists::below(root),
+            clients: AHashMap::new(),
+        }
+    }
+
+    /// Looks at the lists. Fails where they cannot be read.
+    pub fn look(&mut self, now: MonotonicNs) -> Result<Pending, Errno> {
+        let Self {
+            root,
+            lists,
+            clients,
+        } = self;
+        let mut pending = Pending::default();
+        lists.read(|directory, id, tasks| {
+            let client = clients.entry(id).or_default();
+            client.seen = true;
+            if let Some(waiting) = client.look(root, directory, id, tasks, now) {
+                pending.requests_max += waiting.requests_max;
+                pending.age_ms_max = pending.age_ms_max.max(waiting.age_ms_max);
+                pending.clients.push(waiting);
+            }
+        })?;
+        clients.retain(|_, client| std::mem::take(&mut client.seen));
+        pending
+            .clients
+            .sort_by(|a, b| (a.client, &a.server).cmp(&(b.client, &b.server)));
+        Ok(pending)
+    }
+
+    /// Clients and tasks that were read at the last look.
+    pub fn looked_at(&self) -> usize {
+        let tasks = self.clients.values().map(|client| client.tasks.len());
+        self.clients.len() + tasks.sum::<usize>()
+    }
+}
+
+impl Client {
+    fn look(
+        &mut self,
+        root: &Path,
+        directory: BorrowedFd<'_>,
+        id: ClientId,
+        tasks: &[Task],
+        now: MonotonicNs,
+    ) -> Option<PendingClient> {
+        let last = std::mem::replace(&mut self.looked, now);
+        let (mut requests_max, mut version, mut oldest) = (0, 0, now);
+        for task in tasks.iter().filter(|task| !task.put_off) {
+            let wait = self.tasks.entry(task.id).or_insert(Wait {
+                xid: task.xid,
+                since: now,
+                seen: now,
+            });
+            let sent_again = wait.xid == task.xid && wait.xid != 0;
+            let waits_on = wait.xid == 0 && wait.seen == last;
+            // Else it was answered and begins anew, or it is another request.
+            if !sent_again && !waits_on {
+                wait.since = now;
+            }
+            wait.xid = task.xid;
+            wait.seen = now;
+            oldest = oldest.min(wait.since);
+            requests_max += 1;
+            version = task.version;
+        }
+        let remembered = REMEMBERED.as_nanos() as u64;
+        self.tasks
+            .retain(|_, wait| now.0 - wait.seen.0 <= remembered);
+        if requests_max == 0 {
+            self.mounts.clear();
+            return None;
+        }
+        let server = self
+            .server
+            .get_or_insert_with(|| server(directory, id.number));
+        let mut pending = PendingClient {
+            client: id.number,
+            server: server.clone(),
+            mounts: Vec::new(),
+            requests_max,
+            age_ms_max: now.0.saturating_sub(oldest.0) / 1_000_000,
+        };
+        if !pending.is_stalled() {
+            self.mounts.clear();
+        } else if let (true, Some(server)) = (self.mounts.is_empty(), server) {
+            self.mounts = sources_at(root, server, version);
+        }
+        pending.mounts.clone_from(&self.mounts);
+        Some(pending)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Files as the kernel has them, with one client.
+    struct Kernel(tempfile::TempDir);
+
+    impl Kernel {
+        fn new() -> Self {
+            let kernel = Self(tempfile::tempdir().unwrap());
+            fs::create_dir_all(kernel.client("a")).unwrap();
+            kernel
+        }
+
+        fn client(&self, name: &str) -> PathBuf {
+            let clients = self.0.path().join("sys/kernel/debug/sunrpc/rpc_clnt");
+            clients.join(name)
+        }
+
+        /// Tasks with their transmissions and queues.
+        fn tasks(&self, tasks: &[(u32, u32, &str)]) {
+            let line = |(id, xid, queue): &(u32, u32, &str)| {
+                format!(
+                    "{id:5} 8001 0 0xa 0x{xid:x} 9 nfs_pgio_common_ops [nfs] nfsv3 READ a:call_status [sunrpc] q:{queue}\n"
+                )
+            };
+            let text: String = tasks.iter().map(line).collect();
+            fs::write(self.client("a").join("tasks"), text).unwrap();
+        }
+    }
+
+    fn look(waiting: &mut Waiting, second: u64) -> (u64, u64) {
+        let pending = waiting.look(MonotonicNs(second * SECOND)).unwrap();
+        (pending.requests_max, pending.age_ms_max)
+    }
+
+    #[test]
+    fn a_request_ages_until_it_is_answered() {
+        let kernel = Kernel::new();
+        let mut waiting = Waiting::below(kernel.0.path());
+        kernel.tasks(&[]);
+        assert_eq!(look(&mut waiting, 10), (0, 0));
+        // It waits for a slot, is sent, and sent again.
+        kernel.tasks(&[(1, 0, "xprt_backlog")]);
+        assert_eq!(look(&mut waiting, 11), (1, 0));
+        kernel.tasks(&[(1, 0x99, "xprt_pending")]);
+        assert_eq!(look(&mut waiting, 12), (1, 1000));
+        kernel.tasks(&[(1, 0x99, "delayq"), (2, 0x9a, "xprt_sending")]);
+        assert_eq!(look(&mut waiting, 13), (2, 2000));
+        // A page of the list was missed.
+        kernel.tasks(&[(1, 0x99, "delayq")]);
+        assert_eq!(look(&mut waiting, 14), (1, 3000));
+        kernel.tasks(&[(1, 0x99, "delayq"), (2, 0x9a, "xprt_sending")]);
+        assert_eq!(look(&mut waiting, 15), (2, 4000));
+        // Begun anew under the same number, or another request that has it now.
+        kernel.tasks(&[(1, 0x9b, "xprt_pending"), (2, 0x9a, "xprt_sending")]);
+        assert_eq!(look(&mut waiting, 16), (2, 3000));
+        kernel.tasks(&[(1, 0, "xprt_backlog")]);
+        assert_eq!(look(&mut waiting, 17), (1, 0));
+        // Put off by the server, which is at work: it does not wait for it.
+        kernel.tasks(&[(1, 0, "delayq")]);
+        assert_eq!(look(&mut waiting, 18), (0, 0));
+        kernel.tasks(&[(1, 0, "xprt_backlog")]);
+        assert_eq!(look(&mut waiting, 19), (1, 0));
+    }
+
+    #[test]
+    fn another_client_of_the_same_number_is_another_one() {
+        let kernel = Kernel::new();
+        let mut waiting = Waiting::below(kernel.0.path());
+        kernel.tasks(&[(1, 0, "xprt_backlog")]);
+        assert_eq!(look(&mut waiting, 1), (1, 0));
+        fs::rename(kernel.client("a"), kernel.client("a.gone")).unwrap();
+        fs::create_dir(kernel.client("a")).unwrap();
+        kernel.tasks(&[(1, 0, "xprt_backlog")]);
+        assert_eq!(look(&mut waiting, 3), (1, 0));
+        assert_eq!(look(&mut waiting, 4), (1, 1000));
+        fs::remove_dir_all(kernel.client("a")).unwrap();
+        assert_eq!(look(&mut waiting, 5), (0, 0));
+        assert!(waiting.clients.is_empty());
+    }
+
+    #[test]
+    fn a_stalled_client_is_told_with_its_server_and_mounts() {
+        let kernel = Kernel::new();
+        let root = kernel.0.path();
+        let mut waiting = Waiting::below(root);
+        fs::create_dir_all(kernel.client("a").join("xprt")).unwrap();
+        fs::write(
+            kernel.client("a").join("xprt/info"),
+            "netid: tcp\naddr:  10.0.0.5\nport:  2049\nstate: 0x12\n",
+        )
+        .unwrap();
+        fs::create_dir_all(root.join("proc/self")).unwrap();
+        let mount = |dev, point, source, vers, addr| {
+            format!("36 22 0:{dev} / {point} rw - nfs {source} rw,vers={vers},hard,addr={addr}\n")
+        };
+        let mounts = [
+            mount(49, "/b", "nas:/b", "3", "10.0.0.5"),
+            mount(50, "/a", "nas:/a", "3", "10.0.0.5"),
+            mount(51, "/c", "nas:/c", "4.2", "10.0.0.5"),
+            mount(52, "/d", "other:/d", "3", "10.0.0.50"),
+        ];
+        fs::write(root.join("proc/self/mountinfo"), mounts.concat()).unwrap();
+        kernel.tasks(&[(1, 7, "xprt_pending"), (2, 8, "xprt_pending")]);
+        let mut client = |second| {
+            let mut pending = waiting.look(MonotonicNs(second * SECOND)).unwrap();
+            pending.clients.pop().unwrap()
+        };
+        let mut expected = PendingClient {
+            client: 10,
+            server: Some("10.0.0.5".to_owned()),
+            mounts: Vec::new(),
+            requests_max: 2,
+            age_ms_max: 0,
+        };
+        assert_eq!(client(1), expected);
+        expected.age_ms_max = 2000;
+        expected.mounts = vec!["nas:/a".to_owned(), "nas:/b".to_owned()];
+        assert_eq!(client(3), expected);
+    }
+}

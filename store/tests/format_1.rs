@@ -1,0 +1,61 @@
+//! What version 1 of the format wrote is read, completed and continued. `format-1/` was written by a release of it: two
+//! windows sealed, two in a journal.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Content, file, reads, window};
+use trackiops_schemas::pending::Pending;
+use trackiops_store::{Options, Writer};
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            copy(&from, &to);
+        } else {
+            fs::copy(from, to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_store_of_version_1_is_read_completed_and_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format-1");
+    copy(&store, dir.path());
+    let second = "1s".parse().unwrap();
+    let before = Content::stored(dir.path(), second);
+    assert_eq!((before.rows.len(), before.health.len()), (4, 4));
+    for health in before.health.values() {
+        assert_eq!((health.covered_ms, health.seen), (1000, 1));
+        assert_eq!(health.pending, None, "not known");
+    }
+    let options = Options {
+        host: "h".into(),
+        granularities: "1s".parse().unwrap(),
+        rotate: "15m".parse().unwrap(),
+        allow_nfs_store: true,
+    };
+    let mut writer = Writer::open(dir.path(), options).unwrap();
+    assert_eq!(writer.recovery().windows, 2);
+    assert!(writer.recovery().set_aside.is_empty());
+    assert_eq!(Content::stored(dir.path(), second), before);
+    let later = before.health.keys().max().unwrap().0 + 1000;
+    let mut next = window(later, vec![(file(1, 49, None), reads(1))]);
+    next.health.pending = Some(Pending::default());
+    writer.append(&next).unwrap();
+    writer.finish().unwrap();
+    let after = Content::stored(dir.path(), second);
+    assert_eq!(after.health.len(), 5);
+    assert_eq!(
+        after.health[&next.start].pending,
+        Some(Pending::default()),
+        "nothing was pending"
+    );
+}
