@@ -51,6 +51,9 @@ pub struct Args {
     /// Read the kernel's types from this file; for kernels that do not describe themselves
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
+    /// Record READ and WRITE requests of files only, not every operation of the NFS protocol
+    #[arg(long)]
+    no_ops: bool,
     /// Memory for requests on their way from the kernel, for all CPUs together
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory)]
     ring_memory: u64,
@@ -173,6 +176,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if let Some(why) = &plan.fallback {
             eprintln!("using the tracepoint engine: {why}");
         }
+        let plan = match args.no_ops {
+            true => plan.without_operations(),
+            false => plan,
+        };
         let recorder = Recorder::start(&plan, finest, args.ring_memory)?;
         let (sender, receiver) = sync_channel(WAITING_WINDOWS);
         let store = write_windows(writer, receiver);

@@ -21,9 +21,9 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
     ("nfs", "nfs_writeback_done"),
 ];
 
-/// The members of kernel structures that the direct engine reads. Those that lead to the cgroup of a request
-/// stand last: where one of them is not known, cgroups are not.
-pub const MEMBERS: [Name; 24] = [
+/// The members of kernel structures that the direct engine reads. Those that lead to the cgroup of a request, and those
+/// of other operations, stand last: where one of them is not known, cgroups or operations are not.
+pub const MEMBERS: [Name; 38] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -48,6 +48,20 @@ pub const MEMBERS: [Name; 24] = [
     ("mem_cgroup", "css.cgroup"),
     ("cgroup", "kn"),
     ("kernfs_node", "id"),
+    ("rpc_task", "tk_msg.rpc_proc"),
+    ("rpc_task", "tk_client"),
+    ("rpc_task", "tk_xprt"),
+    ("rpc_task", "tk_rqstp"),
+    ("rpc_task", "tk_status"),
+    ("rpc_rqst", "rq_xmit_bytes_sent"),
+    ("rpc_rqst", "rq_reply_bytes_recvd"),
+    ("rpc_clnt", "cl_clid"),
+    ("rpc_clnt", "cl_prog"),
+    ("rpc_clnt", "cl_vers"),
+    ("rpc_procinfo", "p_statidx"),
+    ("rpc_procinfo", "p_name"),
+    ("rpc_xprt", "address_strings"),
+    ("rpc_xprt", "id"),
 ];
 
 /// Where tracefs is mounted, below the root: directly, or by debugfs.

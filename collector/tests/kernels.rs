@@ -9,6 +9,7 @@ use std::path::Path;
 use btf_rs::Type;
 use common::{kernels, module, vmlinux};
 use trackiops_collector::{Cast, Choice, KernelFacts, Programs, plan};
+use trackiops_schemas::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
     cgroups,
@@ -154,6 +155,7 @@ fn each_kernel_can_be_read_directly() {
                     node_id,
                 }
             }),
+            operation: operation(kernel),
         }
     };
     for (kernel, root) in kernels() {
@@ -181,6 +183,40 @@ fn each_kernel_can_be_read_directly() {
     }
 }
 
+fn operation(kernel: &str) -> OpOffsets {
+    // Begin of tk_msg, of rq_xmit_bytes_sent and of address_strings in their structures, and of id if it is there.
+    let (message, sent, strings, number) = match kernel {
+        "5.10" => (120, 288, 1408, None),
+        "6.1" => (112, 288, 1424, Some(16)),
+        "6.12" => (112, 288, 1432, Some(16)),
+        "newest" => (112, 304, 1432, Some(16)),
+        _ => panic!("write down here where the members of {kernel} stand"),
+    };
+    let numbered = number.map_or(0, |_| op_flags::NUMBERED);
+    // 5.10 has another member before this one.
+    let request = if kernel == "5.10" { 192 } else { 184 };
+    OpOffsets {
+        flags: op_flags::KNOWN | numbered,
+        task_window: message,
+        task_procedure: message,
+        task_client: message + 48,
+        task_transport: message + 56,
+        task_request: request,
+        task_status: 4,
+        request_window: sent,
+        request_sent: sent,
+        request_received: sent + 8,
+        client_number: 4,
+        client_program: 64,
+        client_version: 68,
+        procedure_index: 36,
+        procedure_name: 40,
+        transport_number: number.unwrap_or(0),
+        transport_address: strings,
+        transport_protocol: strings + 16,
+    }
+}
+
 /// The numbers are those of the function and of the types, and all that is loaded lies within the type.
 fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) {
     let vmlinux = vmlinux(root);
@@ -197,19 +233,19 @@ fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) 
     };
     assert_eq!(prototype.parameters.len(), 2, "{kernel}: address and type");
 
-    assert_eq!(cast.module, Some("nfs"), "{kernel}");
-    let nfs = module(root, "nfs", &vmlinux).unwrap();
     let events = cast.events.map(|event| {
-        let Type::Typedef(event) = nfs.resolve_type_by_id(event).unwrap() else {
+        let in_module = module(root, event.module.unwrap(), &vmlinux).unwrap();
+        let Type::Typedef(of) = in_module.resolve_type_by_id(event.number).unwrap() else {
             panic!("{kernel}: {cast:?} is of no tracepoints");
         };
-        nfs.resolve_name(&event).unwrap()
+        (event.module.unwrap(), in_module.resolve_name(&of).unwrap())
     });
-    let completions = [
-        "btf_trace_nfs_readpage_done",
-        "btf_trace_nfs_writeback_done",
+    let expected = [
+        ("nfs", "btf_trace_nfs_readpage_done".to_owned()),
+        ("nfs", "btf_trace_nfs_writeback_done".to_owned()),
+        ("sunrpc", "btf_trace_rpc_stats_latency".to_owned()),
     ];
-    assert_eq!(events, completions, "{kernel}");
+    assert_eq!(events, expected, "{kernel}");
 
     let Type::Struct(words) = vmlinux.resolve_type_by_id(cast.words).unwrap() else {
         panic!("{kernel}: {cast:?} is no structure");

@@ -68,8 +68,8 @@ pub struct Journal {
     pub bounds: Bounds,
     /// The granularity to read.
     pub granularity: Granularity,
-    /// Rollups of that granularity.
-    pub rollup: Vec<Segment>,
+    /// Rows of that granularity, of the dataset that was planned for.
+    pub rows: Vec<Segment>,
     /// Health rows of that granularity.
     pub health: Vec<Segment>,
     /// Its finest granularity.
@@ -128,8 +128,8 @@ struct Sealed {
 
 impl Sealed {
     fn finest(&self) -> Option<(Granularity, Interval)> {
-        let (finest, (rollup, health)) = self.segments.first_key_value()?;
-        let extents = rollup.iter().chain(health);
+        let (finest, (rows, health)) = self.segments.first_key_value()?;
+        let extents = rows.iter().chain(health);
         let extent = extents
             .map(|s| Interval::new(s.start, s.end))
             .reduce(Interval::hull)?;
@@ -137,9 +137,10 @@ impl Sealed {
     }
 }
 
-/// Plans a question about `range` of a store that recorded `span`. `zone` is for error messages.
+/// Plans a question to `dataset` about `range` of a store that recorded `span`. `zone` is for error messages.
 pub fn plan<'s>(
     snapshot: &'s Snapshot,
+    dataset: Dataset,
     span: Interval,
     range: Range,
     step: Option<Step>,
@@ -153,7 +154,7 @@ pub fn plan<'s>(
         hosts,
         spans,
         sealed,
-    } = sealed_journals(snapshot, asked)?;
+    } = sealed_journals(snapshot, dataset, asked)?;
     let tails = tails(snapshot, &hosts, asked)?;
     let recorded = Recorded {
         stored: snapshot.granularities(),
@@ -192,26 +193,26 @@ struct Catalogued {
     sealed: Vec<(HostIndex, Sealed)>,
 }
 
-fn sealed_journals(snapshot: &Snapshot, asked: Interval) -> Result<Catalogued, QueryError> {
+fn sealed_journals(
+    snapshot: &Snapshot,
+    dataset: Dataset,
+    asked: Interval,
+) -> Result<Catalogued, QueryError> {
     let health = snapshot.segments(Dataset::Health, None)?;
-    let rollup = snapshot.segments(Dataset::Rollup, Some((asked.start, asked.end)))?;
+    let rows = snapshot.segments(dataset, Some((asked.start, asked.end)))?;
     let tail_hosts = snapshot.tails().iter().map(|tail| tail.host().to_owned());
-    let mut hosts: Vec<String> = health
-        .iter()
-        .chain(&rollup)
-        .map(|s| s.host.clone())
-        .collect();
+    let mut hosts: Vec<String> = health.iter().chain(&rows).map(|s| s.host.clone()).collect();
     hosts.extend(tail_hosts);
     hosts.sort_unstable();
     hosts.dedup();
 
     let mut journals: BTreeMap<(HostIndex, u64), Sealed> = BTreeMap::new();
-    for segment in rollup.into_iter().chain(health) {
+    for segment in rows.into_iter().chain(health) {
         let host = index_of(&hosts, &segment.host);
         let sealed = journals.entry((host, segment.journal)).or_default();
-        let (rollup, health) = sealed.segments.entry(segment.granularity).or_default();
+        let (rows, health) = sealed.segments.entry(segment.granularity).or_default();
         match segment.dataset {
-            Dataset::Rollup => rollup.push(segment),
+            Dataset::Rollup | Dataset::Ops => rows.push(segment),
             Dataset::Health => health.push(segment),
         }
     }
@@ -275,14 +276,14 @@ fn journal(host: HostIndex, mut sealed: Sealed, asked: Interval, step: Step) -> 
     let bounds = Bounds::of(asked, extent, finest);
     let fits = |g: &&Granularity| step.accepts(**g) && bounds.are_aligned_to(**g);
     let granularity = *sealed.segments.keys().rev().find(fits)?;
-    let (rollup, health) = sealed.segments.remove(&granularity)?;
+    let (rows, health) = sealed.segments.remove(&granularity)?;
     let finest_health = sealed.segments.remove(&finest).map(|(_, health)| health);
     Some(Journal {
         host,
         extent,
         bounds,
         granularity,
-        rollup,
+        rows,
         health,
         finest,
         finest_health: finest_health.unwrap_or_default(),

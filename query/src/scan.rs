@@ -12,12 +12,12 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::PageIndexPolicy;
 use trackiops_schemas::columns::{
-    DEV, FILE_KEY, FILEID, TENANT, TIME, health_schema, rollup_schema,
+    DEV, FILE_KEY, FILEID, TENANT, TIME, health_schema, ops_schema, rollup_schema,
 };
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Segment;
-use trackiops_store::batch::{StoredRow, decode_health, decode_rows};
+use trackiops_store::batch::{StoredOps, StoredRow, decode_health, decode_ops, decode_rows};
 
 use crate::error::QueryError;
 use crate::merge::{By, File};
@@ -102,6 +102,15 @@ pub fn health(segment: &Segment) -> Result<Vec<(UtcMs, Health)>, QueryError> {
         decoded.map_err(|error| damaged(segment, error))?;
     }
     Ok(rows)
+}
+
+/// Hands over the rows of a segment of operations.
+pub fn ops(segment: &Segment, each: &mut dyn FnMut(StoredOps<'_>)) -> Result<(), QueryError> {
+    for batch in read(segment, &ops_schema(), |_| true, None)? {
+        let batch = batch.map_err(|error| damaged(segment, error))?;
+        decode_ops(&batch, &mut *each).map_err(|error| damaged(segment, error))?;
+    }
+    Ok(())
 }
 
 /// The batches of a segment: of `schema`, the columns that `needs` names; of these, the rows of

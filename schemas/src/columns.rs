@@ -83,6 +83,24 @@ pub const REQUESTS_MAX: &str = "requests_max";
 /// [`PENDING_AGE_MS_MAX`] of one client.
 pub const AGE_MS_MAX: &str = "age_ms_max";
 
+/// Column of the rows of operations: the procedure.
+pub const OP: &str = "op";
+/// Column of the rows of operations: the connection; null where not known.
+pub const TRANSPORT: &str = "transport";
+/// Integer columns of the rows of operations, in column order.
+pub const OP_COUNTERS: [&str; 8] = [
+    "requests",
+    "errors",
+    "sent_bytes",
+    "received_bytes",
+    "queue_us_sum",
+    "rtt_us_sum",
+    "execute_us_sum",
+    "execute_us_max",
+];
+/// Column of the rows of operations: the histogram.
+pub const EXECUTE_HIST: &str = "execute_hist";
+
 /// The type of `time`.
 pub fn time_type() -> DataType {
     DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
@@ -167,5 +185,22 @@ pub fn health_schema() -> SchemaRef {
     }
     let clients = DataType::List(Arc::new(pending_client_item()));
     fields.push(Field::new(PENDING_CLIENTS, clients, true));
+    Arc::new(Schema::new(fields))
+}
+
+/// Schema of a segment of operations.
+pub fn ops_schema() -> SchemaRef {
+    let mut fields = vec![
+        Field::new(TIME, time_type(), false),
+        Field::new(HOST, DataType::Utf8, false),
+        Field::new(MOUNT, DataType::Utf8, true),
+        Field::new(OP, DataType::Utf8, false),
+        Field::new(TRANSPORT, DataType::Utf8, true),
+    ];
+    for counter in OP_COUNTERS {
+        fields.push(Field::new(counter, DataType::Int64, false));
+    }
+    let list = DataType::List(Arc::new(histogram_item()));
+    fields.push(Field::new(EXECUTE_HIST, list, false));
     Arc::new(Schema::new(fields))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::histogram::Histogram;
 use crate::identity::FileAttributes;
+use crate::ops::OperationRow;
 use crate::pending::Pending;
 use crate::time::UtcMs;
 
@@ -148,6 +149,8 @@ pub struct ClosedWindow {
     pub start: UtcMs,
     /// Its files, ordered by file key; the same key may come twice (a rename, a remount, another tenant).
     pub rows: Vec<FileRow>,
+    /// Its operations, each once or several times.
+    pub ops: Vec<OperationRow>,
     /// The recorder's own account.
     pub health: Health,
 }

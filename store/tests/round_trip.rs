@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use trackiops_schemas::columns;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
@@ -74,6 +75,39 @@ fn a_direction() -> impl Strategy<Value = Direction> {
     })
 }
 
+fn an_operation() -> impl Strategy<Value = OperationRow> {
+    let operation = (
+        prop::option::of("s:/[ab]"),
+        prop_oneof!["GETATTR", "COMMIT"],
+        prop::option::of("tcp-[01]"),
+    );
+    let times = prop::collection::vec(1_u64..1 << 30, 0..5);
+    (operation, times, 0_u64..9).prop_map(|((mount, op, transport), times, errors)| {
+        let mut sums = OperationSums {
+            errors,
+            sent_bytes: 100 * errors,
+            ..OperationSums::default()
+        };
+        for us in times {
+            sums.requests += 1;
+            sums.received_bytes += us;
+            sums.queue_ns_sum += us / 4 * 1000;
+            sums.rtt_ns_sum += us / 2 * 1000;
+            sums.execute_ns_sum += us * 1000;
+            sums.execute_ns_max = sums.execute_ns_max.max(us * 1000);
+            sums.execute.record(us * 1000);
+        }
+        OperationRow {
+            operation: Operation {
+                mount,
+                op,
+                transport,
+            },
+            sums,
+        }
+    })
+}
+
 fn a_window() -> impl Strategy<Value = ClosedWindow> {
     let row = (a_file(), a_direction(), a_direction()).prop_map(|(file, read, write)| FileRow {
         file,
@@ -88,10 +122,12 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
     let client = (0_u32..3, 1_u64..100, 0_u64..100_000);
     let clients = prop::option::of(prop::collection::vec(client, 0..3));
     let health = (0_u64..1001, 0_u64..1000, 0_u64..3, clients);
-    (start, prop::collection::vec(row, 0..8), health).prop_map(
-        |(start, rows, (covered_ms, seen, clock_steps, clients))| ClosedWindow {
+    let ops = prop::collection::vec(an_operation(), 0..6);
+    (start, prop::collection::vec(row, 0..8), ops, health).prop_map(
+        |(start, rows, ops, (covered_ms, seen, clock_steps, clients))| ClosedWindow {
             start: UtcMs(start),
             rows,
+            ops,
             health: Health {
                 covered_ms,
                 seen,
@@ -188,7 +224,7 @@ proptest! {
         let starts = || windows.iter().map(|window| window.start);
         let span = starts().min().zip(starts().max().map(|start| start.plus(finest)));
         prop_assert_eq!(snapshot.span(), span);
-        let mut catalogued: Vec<_> = [Dataset::Rollup, Dataset::Health]
+        let mut catalogued: Vec<_> = [Dataset::Rollup, Dataset::Health, Dataset::Ops]
             .into_iter()
             .flat_map(|dataset| snapshot.segments(dataset, None).unwrap())
             .map(|segment| segment.path.strip_prefix(&store).unwrap().to_str().unwrap().to_owned())

@@ -3,14 +3,20 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, AnswerRow};
+use crate::operations::OperationAnswer;
 use crate::scan::Detail;
 use crate::times::Zone;
 
+use record::Record;
+use table::Table;
+
 mod csv;
+mod files;
 mod json;
+mod operations;
 pub mod record;
-mod table;
+pub mod table;
 pub mod units;
 
 /// The way an answer is written.
@@ -53,10 +59,33 @@ impl FromStr for Format {
 }
 
 /// Writes an answer. Tables show times of `zone`; CSV and JSON are in UTC always.
-pub fn write(answer: &Answer, format: Format, zone: Zone, out: &mut dyn Write) -> io::Result<()> {
+pub fn write<R: Render>(
+    answer: &Answer<R>,
+    format: Format,
+    zone: Zone,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     match format {
-        Format::Table => table::write(answer, zone, out),
+        Format::Table => R::table(answer, zone).write(out),
         Format::Csv => csv::write(answer, out),
         Format::Json => json::write(answer, out),
+    }
+}
+
+/// A row of an answer, as it is written.
+pub trait Render: Record + Sized {
+    /// The answer for people.
+    fn table(answer: &Answer<Self>, zone: Zone) -> Table;
+}
+
+impl Render for AnswerRow {
+    fn table(answer: &Answer, zone: Zone) -> Table {
+        files::table(answer, zone)
+    }
+}
+
+impl Render for OperationAnswer {
+    fn table(answer: &Answer<Self>, zone: Zone) -> Table {
+        operations::table(answer, zone)
     }
 }

@@ -9,11 +9,12 @@ use arrow::array::{
 use trackiops_schemas::columns;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-use super::direction;
+use super::{direction, op_sums};
 use crate::units::unsigned;
 
 /// A row of a rollup segment. What the batch has no column for is empty, zero or `None`, so a
@@ -49,6 +50,23 @@ pub struct StoredHealth<'a> {
     pub host: &'a str,
     /// The recorder's own account.
     pub health: Health,
+}
+
+/// A row of a segment of operations. What the batch has no column for is empty, zero or `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredOps<'a> {
+    /// Start of the window.
+    pub time: UtcMs,
+    /// The recording host.
+    pub host: &'a str,
+    /// `server:/export`, where known.
+    pub mount: Option<&'a str>,
+    /// The procedure.
+    pub op: &'a str,
+    /// The connection, where known.
+    pub transport: Option<&'a str>,
+    /// The counters, in ns, to the microsecond.
+    pub sums: OperationSums,
 }
 
 /// A batch does not have the columns of this format.
@@ -215,6 +233,38 @@ fn elements(lists: &ListArray, i: usize) -> Range<usize> {
     start..end
 }
 
+/// Decodes the rows of a batch of a segment of operations, in order.
+pub fn decode_ops<'a>(
+    batch: &'a RecordBatch,
+    mut each: impl FnMut(StoredOps<'a>),
+) -> Result<(), BatchError> {
+    let times: Option<&TimestampMillisecondArray> = column(batch, columns::TIME)?;
+    let hosts: Option<&StringArray> = column(batch, columns::HOST)?;
+    let mounts: Option<&StringArray> = column(batch, columns::MOUNT)?;
+    let ops: Option<&StringArray> = column(batch, columns::OP)?;
+    let transports: Option<&StringArray> = column(batch, columns::TRANSPORT)?;
+    let mut counters: [Option<&Int64Array>; columns::OP_COUNTERS.len()] = Default::default();
+    for (name, counter) in columns::OP_COUNTERS.iter().zip(&mut counters) {
+        *counter = column(batch, name)?;
+    }
+    let histograms = Histograms::of(batch, columns::EXECUTE_HIST.to_owned())?;
+    for i in 0..batch.num_rows() {
+        let mut sums = op_sums(counters.map(|column| column.map_or(0, |column| column.value(i))));
+        if let Some(histograms) = &histograms {
+            histograms.add_to(&mut sums.execute, i);
+        }
+        each(StoredOps {
+            time: UtcMs(times.map_or(0, |times| times.value(i))),
+            host: text(hosts, i).unwrap_or_default(),
+            mount: text(mounts, i),
+            op: text(ops, i).unwrap_or_default(),
+            transport: text(transports, i),
+            sums,
+        });
+    }
+    Ok(())
+}
+
 /// The columns of one direction.
 struct DirectionColumns<'a> {
     counters: [Option<&'a Int64Array>; columns::DIRECTION_COUNTERS.len()],
@@ -233,14 +283,9 @@ impl<'a> DirectionColumns<'a> {
         for (counter, column_of) in columns::DIRECTION_COUNTERS.iter().zip(&mut counters) {
             *column_of = column(batch, &format!("{name}_{counter}"))?;
         }
-        let histogram = format!("{name}_{}", columns::LATENCY_HIST);
-        let histograms = match column::<ListArray>(batch, &histogram)? {
-            None => None,
-            Some(lists) => Some(Histograms::new(lists).ok_or(BatchError(histogram))?),
-        };
         Ok(Self {
             counters,
-            histograms,
+            histograms: Histograms::of(batch, format!("{name}_{}", columns::LATENCY_HIST))?,
         })
     }
 
@@ -257,6 +302,14 @@ impl<'a> DirectionColumns<'a> {
 }
 
 impl<'a> Histograms<'a> {
+    /// Those of a column, if it is there.
+    fn of(batch: &'a RecordBatch, name: String) -> Result<Option<Self>, BatchError> {
+        match column::<ListArray>(batch, &name)? {
+            None => Ok(None),
+            Some(lists) => Ok(Some(Self::new(lists).ok_or(BatchError(name))?)),
+        }
+    }
+
     fn new(lists: &'a ListArray) -> Option<Self> {
         let elements = lists.values().as_struct_opt()?;
         Some(Self {

@@ -11,11 +11,12 @@ use arrow::error::ArrowError;
 use trackiops_schemas::columns;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-use super::counters;
+use super::{counters, op_counters};
 use crate::units::signed;
 
 /// A row with its window and its file.
@@ -36,6 +37,15 @@ pub struct HealthRow {
     pub time: UtcMs,
     /// The account.
     pub health: Health,
+}
+
+/// An operation's row with its window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpsRow {
+    /// Start of the window.
+    pub time: UtcMs,
+    /// The operation.
+    pub row: OperationRow,
 }
 
 /// Rows of one host as a batch of [`columns::rollup_schema`].
@@ -101,6 +111,27 @@ pub fn health_batch(host: &str, rows: &[HealthRow]) -> Result<RecordBatch, Arrow
     }
     arrays.push(pending_clients(pending())?);
     RecordBatch::try_new(columns::health_schema(), arrays)
+}
+
+/// Rows of operations of one host as a batch of [`columns::ops_schema`].
+pub fn ops_batch(host: &str, rows: &[OpsRow]) -> Result<RecordBatch, ArrowError> {
+    let operations = || rows.iter().map(|row| &row.row.operation);
+    let mounts = operations().map(|operation| operation.mount.as_deref());
+    let ops = operations().map(|operation| &operation.op);
+    let transports = operations().map(|operation| operation.transport.as_deref());
+    let mut arrays: Vec<ArrayRef> = vec![
+        times(rows.iter().map(|row| row.time)),
+        hosts(host, rows.len()),
+        Arc::new(mounts.collect::<StringArray>()),
+        Arc::new(StringArray::from_iter_values(ops)),
+        Arc::new(transports.collect::<StringArray>()),
+    ];
+    for i in 0..columns::OP_COUNTERS.len() {
+        let column = rows.iter().map(|row| op_counters(&row.row.sums)[i]);
+        arrays.push(Arc::new(Int64Array::from_iter_values(column)));
+    }
+    arrays.push(histograms(rows.iter().map(|row| &row.row.sums.execute))?);
+    RecordBatch::try_new(columns::ops_schema(), arrays)
 }
 
 fn pending_clients<'a>(

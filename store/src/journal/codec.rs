@@ -1,6 +1,7 @@
 //! Payloads of journal frames.
 
 use trackiops_schemas::columns::DIRECTION_COUNTERS;
+use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
@@ -235,47 +236,45 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
         untimed,
         latency,
     } = direction;
-    let capped = |counter: &u64| (*counter).min(MAX_COUNTER);
     let counters = [
-        capped(requests),
-        capped(bytes),
+        capped(*requests),
+        capped(*bytes),
         *latency_ns_sum,
         *latency_ns_max,
-        capped(errors),
-        capped(short),
-        capped(sequential),
-        capped(folded),
-        capped(untimed),
+        capped(*errors),
+        capped(*short),
+        capped(*sequential),
+        capped(*folded),
+        capped(*untimed),
     ];
+    put_counters(out, &counters);
+    put_histogram(out, latency);
+}
+
+/// Those that are not zero, announced by a bit each.
+pub(super) fn put_counters(out: &mut Vec<u8>, counters: &[u64]) {
     let mut present = 0;
     for (i, counter) in counters.iter().enumerate() {
         present |= u64::from(*counter != 0) << i;
     }
     put_u64(out, present);
-    for counter in counters.into_iter().filter(|c| *c != 0) {
-        put_u64(out, counter);
+    for counter in counters.iter().filter(|c| **c != 0) {
+        put_u64(out, *counter);
     }
-    put_u64(out, latency.buckets().len() as u64);
+}
+
+pub(super) fn put_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
+    put_u64(out, histogram.buckets().len() as u64);
     let mut before = 0;
-    for (bucket, count) in latency.buckets() {
+    for (bucket, count) in histogram.buckets() {
         let bucket = i64::from(*bucket);
         put_i64(out, bucket - before);
-        put_u64(out, capped(count));
+        put_u64(out, capped(*count));
         before = bucket;
     }
 }
 
 fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
-    let present = input.u64()?;
-    let mut counters = [0; DIRECTION_COUNTERS.len()];
-    if present >> counters.len() != 0 {
-        return Err(DecodeError::Malformed("a row has an unknown counter"));
-    }
-    for (i, counter) in counters.iter_mut().enumerate() {
-        if present & 1 << i != 0 {
-            *counter = input.u64()?;
-        }
-    }
     let [
         requests,
         bytes,
@@ -286,11 +285,11 @@ fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
         sequential,
         folded,
         untimed,
-    ] = counters;
+    ] = counters::<{ DIRECTION_COUNTERS.len() }>(input)?;
     for counter in [requests, bytes, errors, short, sequential, folded, untimed] {
         in_bounds(counter)?;
     }
-    let mut direction = Direction {
+    Ok(Direction {
         requests,
         bytes,
         latency_ns_sum,
@@ -300,28 +299,53 @@ fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
         sequential,
         folded,
         untimed,
-        ..Direction::default()
-    };
+        latency: histogram(input)?,
+    })
+}
+
+pub(super) fn counters<const COUNT: usize>(
+    input: &mut Input<'_>,
+) -> Result<[u64; COUNT], DecodeError> {
+    let present = input.u64()?;
+    let mut counters = [0; COUNT];
+    if present >> COUNT != 0 {
+        return Err(DecodeError::Malformed("a row has an unknown counter"));
+    }
+    for (i, counter) in counters.iter_mut().enumerate() {
+        if present & 1 << i != 0 {
+            *counter = input.u64()?;
+        }
+    }
+    Ok(counters)
+}
+
+pub(super) fn histogram(input: &mut Input<'_>) -> Result<Histogram, DecodeError> {
+    let mut histogram = Histogram::default();
     let mut before = 0_i64;
     for i in 0..input.u64()? {
         let bucket = before.saturating_add(input.i64()?);
         let ascends = i == 0 || bucket > before;
         match i16::try_from(bucket) {
             Ok(number) if ascends && BUCKETS.contains(&bucket) => {
-                direction.latency.add(number, counter(input)?);
+                histogram.add(number, counter(input)?);
             }
             _ => return Err(DecodeError::Malformed("a histogram bucket is out of place")),
         }
         before = bucket;
     }
-    Ok(direction)
+    Ok(histogram)
+}
+
+/// As it is written: within what is read.
+pub(super) fn capped(counter: u64) -> u64 {
+    counter.min(MAX_COUNTER)
 }
 
 fn counter(input: &mut Input<'_>) -> Result<u64, DecodeError> {
     in_bounds(input.u64()?)
 }
 
-fn in_bounds(counter: u64) -> Result<u64, DecodeError> {
+pub(super) fn in_bounds(counter: u64) -> Result<u64, DecodeError> {
     if counter <= MAX_COUNTER {
         Ok(counter)
     } else {
@@ -375,6 +399,7 @@ mod tests {
         let window = ClosedWindow {
             start: UtcMs(i64::MIN),
             rows: Vec::new(),
+            ops: Vec::new(),
             health: Health {
                 covered_ms: largest,
                 seen: largest,

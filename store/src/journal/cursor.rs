@@ -101,7 +101,7 @@ impl Cursor {
     }
 }
 
-/// Reads one window into memory.
+/// Reads one window into memory, without its operations.
 pub(crate) fn window(scan: &Scan, frame: &WindowFrame) -> Result<ClosedWindow, StoreError> {
     const CHUNK_BYTES: usize = 64 * 1024;
     let mut cursor = Cursor::new(frame, CHUNK_BYTES);
@@ -116,6 +116,7 @@ pub(crate) fn window(scan: &Scan, frame: &WindowFrame) -> Result<ClosedWindow, S
     Ok(ClosedWindow {
         start: frame.head.start,
         rows,
+        ops: Vec::new(),
         health: frame.head.health.clone(),
     })
 }
