@@ -14,6 +14,7 @@ mod lifecycle;
 mod matrix;
 mod modules;
 mod mountstats;
+mod ops;
 mod overload;
 mod run;
 mod workloads;
