@@ -15,7 +15,7 @@ use trackiops_schemas::{
 };
 
 use crate::{
-    kernel::{Address, Memory, View, Window, add, add_half, global, raise},
+    kernel::{Address, Memory, Probe, View, Window, add, add_half, global, raise},
     maps::{DIRECT, OP_BEGIN, OP_CELL_TABLE, OPS, OPS_LOST},
     marks, window,
 };
@@ -141,7 +141,8 @@ fn begin<M: Memory>(key: &OpKey, client: Address<M>) -> Option<*mut OpValue> {
         }
     };
     let procedure = Address::<M>::new(key.procedure);
-    let transport = Address::<M>::new(key.transport);
+    // By the helper: what is read of it stands farther from its begin than casts reach.
+    let transport = Address::<Probe>::new(key.transport);
     // SAFETY: a map value. Another CPU may be first, and write the same.
     unsafe {
         (*sum).program = client.field(&offsets.client_program)?;

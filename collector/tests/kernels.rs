@@ -257,7 +257,7 @@ fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) 
         panic!("{kernel}: {cast:?} is no array");
     };
     assert_eq!(words.size(), 8 * array.len(), "{kernel}: an array of words");
-    let cgroup = offsets.cgroup;
+    let (cgroup, operation) = (offsets.cgroup, offsets.operation);
     let furthest = [
         offsets.task_start,
         offsets.header_eof,
@@ -266,6 +266,11 @@ fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) 
         cgroup.page_owner,
         cgroup.cgroup_node,
         cgroup.node_id,
+        // Of connections nothing is loaded so.
+        operation.task_request,
+        operation.request_received,
+        operation.client_version,
+        operation.procedure_name,
     ];
     for offset in furthest {
         assert!(
