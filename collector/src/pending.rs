@@ -223,6 +223,29 @@ mod tests {
         assert!(waiting.clients.is_empty());
     }
 
+    /// `tests/rpc_tasks/` has what four kernels showed 4 s after a server with mounts of v3, v4.0, v4.1 and v4.2 was cut off:
+    /// a call or more on each, and the renewal of a lease on each but v3.
+    #[test]
+    fn what_kernels_show_of_a_hung_server_is_understood() {
+        let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rpc_tasks");
+        let mut read = 0;
+        for kernel in fs::read_dir(kernels).unwrap() {
+            let root = kernel.unwrap().path();
+            let mut waiting = Waiting::below(&root);
+            assert_eq!(look(&mut waiting, 1), (15, 0), "{}", root.display());
+            let pending = waiting.look(MonotonicNs(4 * SECOND)).unwrap();
+            assert_eq!((pending.requests_max, pending.age_ms_max), (15, 3000));
+            assert_eq!(pending.clients.len(), 7);
+            for client in pending.clients {
+                assert_eq!(client.server.as_deref(), Some("127.0.0.1"));
+                assert_eq!(client.mounts, ["127.0.0.1:/exp"]);
+            }
+            assert!(waiting.clients.len() > 7, "clients without a task, too");
+            read += 1;
+        }
+        assert_eq!(read, 4);
+    }
+
     #[test]
     fn a_stalled_client_is_told_with_its_server_and_mounts() {
         let kernel = Kernel::new();

@@ -213,6 +213,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_missing_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let debugfs = root.path().join("sys/kernel/debug");
+        let find = || RpcTasks::find(root.path());
+        assert_eq!(find(), RpcTasks::NoDebugfs);
+        // The kernel has an empty directory for it to be mounted on.
+        std::fs::create_dir_all(&debugfs).unwrap();
+        assert_eq!(find(), RpcTasks::NoDebugfs);
+        std::fs::create_dir(debugfs.join("tracing")).unwrap();
+        assert_eq!(find(), RpcTasks::NotThere);
+        let clients = root.path().join(DIRECTORY);
+        std::fs::create_dir_all(&clients).unwrap();
+        assert_eq!(find(), RpcTasks::At(clients));
+    }
+
+    #[test]
     fn a_list_of_many_pages_is_read_up_to_a_bound() {
         let root = tempfile::tempdir().unwrap();
         let client = root.path().join(DIRECTORY).join("1f");

@@ -9,6 +9,7 @@ mod crowd;
 mod errors;
 mod facts;
 mod faults;
+mod hang;
 mod latency;
 mod lifecycle;
 mod matrix;

@@ -131,7 +131,7 @@ pub fn scripts() -> PathBuf {
 }
 
 /// The kernel of tests that name none: 6.12, or what the environment asks for.
-fn kernel() -> String {
+pub fn kernel() -> String {
     std::env::var("TRACKIOPS_TEST_KERNEL").unwrap_or_else(|_| "6.12".to_owned())
 }
 

@@ -4,7 +4,7 @@
 
 Per directory one thread alternates 4 KiB direct writes and reads, another one writes 64 KiB buffered and syncs
 each time. READY appears once all are well under way; when STOP does they end. RESULTS gets one JSON object per
-file: the calls, the longest one in seconds, and how many came after it.
+file: the calls, the longest one in seconds and when it began, and how many came after it.
 """
 
 import json
@@ -22,14 +22,14 @@ class File:
     def __init__(self, directory, name, stop):
         self.path, self.stop = f"{directory}/{name}", stop
         self.reads = self.writes = self.after = 0
-        self.longest = 0.0
+        self.longest = self.began = 0.0
 
     def calls(self):
         return self.reads + self.writes
 
     def result(self):
         return {"path": self.path, "fileid": os.stat(self.path).st_ino, "reads": self.reads, "writes": self.writes,
-                "longest": self.longest, "after": self.after}
+                "longest": self.longest, "began": self.began, "after": self.after}
 
     def run(self):
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | self.FLAGS)
@@ -39,6 +39,7 @@ class File:
             seconds = time.monotonic() - began
             if seconds > self.longest:
                 self.longest, self.after = seconds, 0
+                self.began = time.time() - seconds
             else:
                 self.after += 1
             time.sleep(PAUSE)

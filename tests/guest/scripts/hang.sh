@@ -1,0 +1,125 @@
+# A server that does not answer for a while, beside one that does. Arguments: for how many seconds, the versions of NFS of
+# the hung server's mounts. Then nfsd stops for as long, and comes back.
+. /work/lib.sh
+
+DOWN=$1
+shift
+
+# Clients keep their state over the time that the server is away: what waits is the request, not its repetition.
+restart_nfsd() { rpc.nfsd -G 10 -L 300 8; }
+
+mount_all() {
+    local version
+    for version; do
+        mkdir -p "/exp/hung-$version" "/mnt/$version"
+        # Another address than that of the other server.
+        mount -t nfs -o "vers=$version,proto=tcp,rsize=65536,wsize=65536" "127.0.0.2:/exp/hung-$version" "/mnt/$version"
+    done
+}
+
+# What goes to or comes from 127.0.0.2 is thrown away, or no more.
+cut_off() { tc qdisc replace dev lo parent 1:4 handle 40: netem loss 100%; }
+cut_on() { tc qdisc replace dev lo parent 1:4 handle 40: netem delay 0ms; }
+
+# note WHAT: when it happened.
+note() { printf '%s\t%s\n' "$(date +%s.%N)" "$1" >>"$OUT/times"; }
+
+# work NAME DIRECTORY...: steady work from now until `rest`.
+work() {
+    rm -f /run/steady /run/stop
+    python3 /work/steady.py /run/steady /run/stop "$OUT/$1" "${@:2}" &
+    WORKER=$!
+    wait_for 60 test -e /run/steady
+}
+rest() {
+    touch /run/stop
+    wait "$WORKER"
+}
+
+# Files that are gone before anybody can see who uses them: the recorder looks through all processes for their names.
+nameless() {
+    while [ ! -e /run/named ]; do
+        dd if=/dev/zero of=/mnt/healthy/short bs=4k count=1 oflag=direct 2>/dev/null
+        rm /mnt/healthy/short
+        sleep 0.5
+    done
+}
+
+echo 0 >/proc/sys/kernel/hung_task_timeout_secs
+umount /mnt/nfs
+rpc.nfsd 0
+restart_nfsd
+mkdir -p /exp2 /mnt/healthy
+mount -t tmpfs -o size=64m tmpfs /exp2
+exportfs -o rw,no_root_squash,insecure,fsid=2 '*:/exp2'
+modprobe -a sch_prio sch_netem cls_u32
+tc qdisc add dev lo root handle 1: prio bands 4
+cut_on
+tc filter add dev lo parent 1: protocol ip u32 match ip dst 127.0.0.2 flowid 1:4
+tc filter add dev lo parent 1: protocol ip u32 match ip src 127.0.0.2 flowid 1:4
+mount_all "$@"
+# Of a version of its own: else the client would find that it is the same server.
+mount -t nfs -o vers=4.2,rsize=65536,wsize=65536 127.0.0.1:/exp2 /mnt/healthy
+
+python3 /work/terminal.py "$OUT/terminal" trackiops record --store "$STORE" --ready-file /run/trackiops.ready &
+TERMINAL=$!
+wait_for 60 test -s /run/trackiops.ready
+snapshot before
+
+# --- idle for longer than the lease needs to be renewed, then slow: never stalled ---------------------
+note idle
+sleep 15
+tc qdisc replace dev lo parent 1:4 handle 40: netem delay 50ms
+work slow "${@/#//mnt/}" /mnt/healthy
+sleep 5
+rest
+cut_on
+
+# --- a server that does not answer -------------------------------------------------------------------
+work hung "${@/#//mnt/}" /mnt/healthy
+python3 /work/mapped.py "/mnt/$1/mapped" /run/mapped /run/locked &
+MAPPED=$!
+wait_for 20 test -e /run/mapped
+nameless &
+sleep 2
+note down
+cut_off
+touch /run/locked
+sleep 5
+cat "/proc/$MAPPED/task/"*/wchan >"$OUT/mapped" || true
+timeout 1 cat "/proc/$MAPPED/maps" >/dev/null && echo readable >>"$OUT/mapped" || echo " locked" >>"$OUT/mapped"
+expect during trackiops query --store "$STORE" --since 10s --step all --format json
+sleep $((DOWN - 5))
+cut_on
+note up
+# TCP sends again what was lost after about as long again.
+wait_for $((2 * DOWN + 60)) grep -q "answers again" "$OUT/terminal"
+sleep 3
+touch /run/named
+rest
+wait "$MAPPED"
+note over
+
+# --- nfsd stops, and comes back ---------------------------------------------------------------------
+work stopped "${@/#//mnt/}" /mnt/healthy
+sleep 1
+note stop
+rpc.nfsd 0
+sleep "$DOWN"
+restart_nfsd
+note start
+sleep $((DOWN + 20))
+rest
+note end
+
+snapshot after
+list_files /mnt
+kill -INT "$(cat /run/trackiops.ready)"
+wait "$TERMINAL"
+tc qdisc del dev lo root
+keep_store
+
+# --- without debugfs -----------------------------------------------------------------------------------
+umount -l /sys/kernel/debug
+expect doctor trackiops doctor
+expect blind trackiops record --store "$OUT/blind" --duration 3s
