@@ -3,11 +3,17 @@
 use std::error::Error;
 use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::event::epoll;
+use rustix::io::{Errno, retry_on_intr};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::MissedTickBehavior;
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::ring::Books;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
@@ -127,20 +133,21 @@ impl Recorder {
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
+        let timer = timer(DRAIN_EVERY)?;
         let fd = self.engine.rings.wakeups()?;
+        let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&fd, &timer, epoll::EventData::new_u64(0), edge).map_err(io::Error::from)?;
         // SAFETY: an `OwnedFd` keeps its descriptor open and unchanged until it is dropped.
         let wakeups = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
             .map_err(io::Error::from)?;
-        let mut timer = tokio::time::interval(DRAIN_EVERY);
-        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         tokio::pin!(stop);
         loop {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                _ = timer.tick() => {}
                 ready = wakeups.readable() => ready?.clear_ready(),
             }
+            rearm(&timer)?;
             self.look_out(&mut stalled);
             self.step(&mut sink)?;
         }
@@ -393,6 +400,29 @@ impl Recorder {
             missed: self.missed,
             unbalanced: self.unbalanced,
         })
+    }
+}
+
+/// Readable at every multiple of `every` from now on. Not a timer of tokio, which takes four waits and a wake-up
+/// of its own for each.
+fn timer(every: Duration) -> io::Result<OwnedFd> {
+    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+    let every = Timespec::try_from(every).map_err(io::Error::other)?;
+    let times = Itimerspec {
+        it_interval: every,
+        it_value: every,
+    };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
+    Ok(timer)
+}
+
+/// The kernel waits for the next time only when it is known that the last one was noticed.
+fn rearm(timer: &OwnedFd) -> io::Result<()> {
+    match retry_on_intr(|| rustix::io::read(timer, &mut [0; 8])) {
+        // Something else woke us.
+        Err(Errno::AGAIN) | Ok(_) => Ok(()),
+        Err(e) => Err(e.into()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! One ring buffer of the kernel (kernel/bpf/ringbuf.c), read in place.
 //!
-//! The loader has a reader of its own, which takes 50 instructions for a record, where this one takes 15, and which
+//! The loader has a reader of its own, which takes twice as many instructions for a record, and which
 //! cannot show a record without handing it over.
 
 use std::io;

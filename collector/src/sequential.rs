@@ -54,8 +54,14 @@ impl History {
         let from = record.offset;
         let to = end(from, record.done_bytes);
         let (from_digest, to_digest) = (digest(from), digest(to));
-        let counted = has(&self.to_digests, from_digest) && self.continues(from, start_ns);
-        let continued = has(&self.from_digests, to_digest) && self.is_continued(to, start_ns);
+        let follows = has(&self.to_digests, from_digest);
+        let precedes = has(&self.from_digests, to_digest);
+        let (mut counted, mut continued) = (false, false);
+        // One branch for both, because mostly it is neither.
+        if follows | precedes {
+            counted = follows && self.continues(from, start_ns);
+            continued = precedes && self.is_continued(to, start_ns);
+        }
         // What was linked to the request that is forgotten now stays counted.
         let slot = usize::from(self.next) % REACH;
         self.from_digests[slot] = from_digest;
