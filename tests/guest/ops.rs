@@ -47,9 +47,10 @@ fn expected(version: &str) -> &'static [&'static str] {
             "REMOVE", "RENAME", "LINK", "READDIR", "STATFS", "COMMIT", "OPEN", "CLOSE", "LOCK",
             "LOCKU",
         ],
+        // Who holds a delegation opens, locks and closes by himself.
         _ => &[
             "GETATTR", "SETATTR", "LOOKUP", "READLINK", "WRITE", "CREATE", "SYMLINK", "REMOVE",
-            "RENAME", "LINK", "READDIR", "STATFS", "COMMIT", "OPEN", "CLOSE", "LOCK", "LOCKU",
+            "RENAME", "LINK", "READDIR", "STATFS", "COMMIT", "OPEN",
         ],
     }
 }
