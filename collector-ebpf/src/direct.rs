@@ -8,10 +8,13 @@ use crate::{
     cgroup,
     completion::Completion,
     handle,
-    kernel::{Address, Memory, Window, now_ns},
-    maps::DIRECT,
+    kernel::{Address, Memory, Window, global, now_ns},
+    maps::{DIRECT, SPLIT, XIDS},
     marks,
 };
+
+/// `NFS_UNSTABLE` of `enum nfs3_stable_how` (RFC 1813, section 3.3.7).
+const UNSTABLE: u32 = 0;
 
 /// `nfs_readpage_done(task, hdr)` and `nfs_writeback_done(task, hdr)`.
 #[inline(always)]
@@ -114,15 +117,43 @@ impl<M: Memory> Request<M> {
             bits |= flags::UNTIMED;
             0
         } else {
-            end_ns.saturating_sub(start_ns)
+            // As a signed number: the clock of BPF may be some ns behind that of RPC.
+            (end_ns.wrapping_sub(start_ns).cast_signed())
+                .max(0)
+                .cast_unsigned()
         };
         write!(latency_ns, latency_ns);
+        let Parts {
+            queue_ns,
+            rtt_ns,
+            retransmissions,
+            xid,
+        } = match parts::<M>(self.task, start_ns, latency_ns, offsets) {
+            Some(parts) => parts,
+            None => {
+                bits |= flags::UNSPLIT;
+                Parts::UNKNOWN
+            }
+        };
+        write!(queue_ns, queue_ns);
+        write!(rtt_ns, rtt_ns);
+        write!(retransmissions, retransmissions);
+        write!(xid, xid);
         let Origin {
             inode,
             status,
             uid,
             cgroup,
+            is_direct,
         } = origin::<M>(self.header, offsets)?;
+        if is_direct {
+            bits |= flags::DIRECT;
+        }
+        if direction == flags::WRITE
+            && self.header.field::<u32>(&offsets.header_stable)? != UNSTABLE
+        {
+            bits |= flags::STABLE;
+        }
         let failed = status < 0;
         write!(error, if failed { status } else { 0 });
         write!(uid, uid);
@@ -164,11 +195,64 @@ fn timing<M: Memory>(task: Address<M>, offsets: &'static DirectOffsets) -> Optio
     })
 }
 
-struct Origin<M> {
-    inode: Address<M>,
+/// What a latency consists of: waiting in the client, network and server, and the rest.
+struct Parts {
+    queue_ns: u64,
+    rtt_ns: u64,
+    retransmissions: u32,
+    xid: u32,
+}
+
+impl Parts {
+    const UNKNOWN: Self = Self {
+        queue_ns: 0,
+        rtt_ns: 0,
+        retransmissions: 0,
+        xid: 0,
+    };
+}
+
+/// What the RPC client has noted; `None` where a request has no RPC or nobody asks.
+#[inline(always)]
+fn parts<M: Memory>(
+    task: Address<M::Argument>,
+    start_ns: u64,
+    latency_ns: u64,
+    offsets: &'static DirectOffsets,
+) -> Option<Parts> {
+    if global(&SPLIT) == 0 {
+        return None;
+    }
+    let transmission = Address::<M::Argument>::new(task.field(&offsets.task_transmission)?);
+    if transmission.0 == 0 {
+        return None;
+    }
+    let mut window = Window::<5>::EMPTY;
+    let view = window.fill(transmission, Some(&offsets.transmission_window))?;
+    let sent_ns: u64 = view.field(&offsets.transmission_sent)?;
+    let rtt_ns: u64 = view.field(&offsets.transmission_rtt)?;
+    let count: u32 = view.field(&offsets.transmission_count)?;
+    // The parts never exceed the whole. What was not transmitted since its start has waited all the time: then the
+    // difference is beyond any latency.
+    let queue_ns = sent_ns.wrapping_sub(start_ns).min(latency_ns);
+    Some(Parts {
+        queue_ns,
+        rtt_ns: rtt_ns.min(latency_ns - queue_ns),
+        retransmissions: count.saturating_sub(1),
+        xid: if global(&XIDS) == 0 {
+            0
+        } else {
+            u32::from_be(view.field(&offsets.transmission_xid)?)
+        },
+    })
+}
+
+struct Origin<M: Memory> {
+    inode: Address<M::Argument>,
     status: i32,
     uid: u32,
     cgroup: u64,
+    is_direct: bool,
 }
 
 #[inline(always)]
@@ -178,7 +262,8 @@ fn origin<M: Memory>(
 ) -> Option<Origin<M>> {
     let mut window = Window::<5>::EMPTY;
     let view = window.fill(header, None)?;
-    let cred = Address::<M>::new(view.field(&offsets.header_cred)?);
+    let cred = Address::<M::Argument>::new(view.field(&offsets.header_cred)?);
+    // Whose type is told by name only in some kernels' BTF.
     let request = Address::<M>::new(view.field(&offsets.cgroup.header_request)?);
     Some(Origin {
         inode: Address::new(view.field(&offsets.header_inode)?),
@@ -186,6 +271,7 @@ fn origin<M: Memory>(
         // The opener's also when somebody else writes his data back.
         uid: cred.field(&offsets.cred_uid).unwrap_or(NO_USER),
         cgroup: cgroup::of_request(request, &offsets.cgroup).unwrap_or(0),
+        is_direct: view.field::<u64>(&offsets.header_direct)? != 0,
     })
 }
 

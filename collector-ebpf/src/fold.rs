@@ -58,6 +58,19 @@ fn count(sum: *mut FoldValue, record: &RequestRecord) {
         } else {
             add(&raw mut (*sum).latency_ns_sum, record.latency_ns);
             raise(&raw mut (*sum).latency_ns_max, record.latency_ns);
+            add(&raw mut (*sum).queue_ns_sum, record.queue_ns);
+            add(&raw mut (*sum).rtt_ns_sum, record.rtt_ns);
+            if record.flags & flags::UNSPLIT != 0 {
+                add(&raw mut (*sum).unsplit, 1);
+            }
+        }
+        let retransmissions = u64::from(record.retransmissions);
+        add(&raw mut (*sum).retransmissions, retransmissions);
+        if record.flags & flags::DIRECT != 0 {
+            add(&raw mut (*sum).direct, 1);
+        }
+        if record.flags & flags::STABLE != 0 {
+            add(&raw mut (*sum).stable, 1);
         }
     }
 }

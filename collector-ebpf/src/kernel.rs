@@ -113,15 +113,12 @@ pub struct Cast;
 impl Cast {
     /// The object as an array of words, as which the verifier lets programs load what they like.
     #[inline(always)]
-    fn words<T>(object: Address<Self>) -> Option<*const T> {
-        if object.0 == 0 {
-            return None;
-        }
+    fn words<T>(object: Address<Self>) -> *const T {
         // SAFETY: userspace makes a call of that function of this call.
         let cast: unsafe extern "C" fn(u64, u32) -> *const T =
             unsafe { mem::transmute(CAST_CALL as usize) };
         // SAFETY: takes any address; the kernel replaces the call by a move.
-        Some(unsafe { cast(object.0, CAST_TYPE) })
+        unsafe { cast(object.0, CAST_TYPE) }
     }
 
     /// Loads from an offset in the instruction itself: the number of a word of [`DIRECT`], which userspace replaces.
@@ -150,7 +147,7 @@ impl Memory for Cast {
         _: &'a mut Window<WORDS>,
     ) -> Option<View<'a, Self, WORDS>> {
         Some(View {
-            words: Self::words(object)?,
+            words: Self::words(object),
             object,
             start: 0,
             room: PhantomData,
@@ -167,12 +164,13 @@ impl Memory for Cast {
 
     #[inline(always)]
     fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
-        Some(Self::load(Self::words(object)?, offset))
+        Some(Self::load(Self::words(object), offset))
     }
 }
 
 /// By plain loads from what a tracepoint hands over, which the verifier knows by its type and so checks beforehand: an eighth of the
-/// instructions of a load by [`Cast`]. The offsets stand in the instructions as they do there.
+/// instructions of a load by [`Cast`]. And from what that leads to, whose type it knows, too: like loads by [`Cast`], but without one.
+/// The offsets stand in the instructions as they do there.
 #[derive(Clone, Copy)]
 pub struct Typed;
 

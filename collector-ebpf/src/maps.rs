@@ -69,6 +69,14 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
     superblock_dev: 0,
     header_cred: 0,
     cred_uid: 0,
+    header_direct: 0,
+    header_stable: 0,
+    task_transmission: 0,
+    transmission_window: 0,
+    transmission_rtt: 0,
+    transmission_sent: 0,
+    transmission_count: 0,
+    transmission_xid: 0,
     cgroup: CgroupOffsets {
         way: 0,
         header_request: 0,
@@ -86,11 +94,10 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
         task_procedure: 0,
         task_client: 0,
         task_transport: 0,
-        task_request: 0,
         task_status: 0,
-        request_window: 0,
-        request_sent: 0,
-        request_received: 0,
+        bytes_window: 0,
+        sent_bytes: 0,
+        received_bytes: 0,
         client_number: 0,
         client_program: 0,
         client_version: 0,
@@ -110,6 +117,14 @@ pub static OP_CELL_TABLE: [u64; OP_CELLS] = [0; OP_CELLS];
 /// How many of [`RINGS`] there are, a power of two, less 1; userspace sets it.
 #[unsafe(no_mangle)]
 pub static RING_MASK: u32 = 0;
+
+/// Whether latencies are told in parts: 1, or 0 for no; userspace sets it.
+#[unsafe(no_mangle)]
+pub static SPLIT: u32 = 1;
+
+/// Whether records carry the RPC's transaction id: 1, or 0 for no; userspace sets it.
+#[unsafe(no_mangle)]
+pub static XIDS: u32 = 0;
 
 /// Unread bytes in a ring from which on a record wakes the reader; userspace sets it.
 #[unsafe(no_mangle)]
@@ -231,9 +246,9 @@ pub static LINK_INIT: LruHashMap<u32, Initiated> = LruHashMap::with_max_entries(
 #[map]
 pub static LINK_END: LruHashMap<u32, TaskKey> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
 
-/// See [`Marks`].
-#[map]
-pub static MARKS: Marks = Marks::with_max_entries(marks::SLOTS, 0);
+/// See [`Marks`]. A global, because its elements are found without a lookup.
+#[unsafe(no_mangle)]
+pub static mut MARKS: Marks = [0; marks::SLOTS];
 
 /// `client_id << 32 | task_id`. Task ids alone repeat: from Linux 5.16 on each RPC client counts
 /// its own, in 16 bits.

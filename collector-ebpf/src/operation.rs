@@ -90,8 +90,8 @@ fn add_up<M: Memory>(statistics: Statistics) -> Option<()> {
         None => begin::<M>(&key, client)?,
     };
     let status: i32 = task.field(&own.task_status)?;
-    let request = Address::<M>::new(task.field(&own.task_request)?);
-    let (sent_bytes, received_bytes) = bytes(request, own)?;
+    let transmission = Address::<M>::new(task.field(&offsets.task_transmission)?);
+    let (sent_bytes, received_bytes) = bytes(transmission, own)?;
     // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically. Userspace takes
     // the map away before it reads it.
     unsafe {
@@ -113,12 +113,12 @@ fn add_up<M: Memory>(statistics: Statistics) -> Option<()> {
 }
 
 #[inline(always)]
-fn bytes<M: Memory>(request: Address<M>, offsets: &'static OpOffsets) -> Option<(u64, u64)> {
+fn bytes<M: Memory>(transmission: Address<M>, offsets: &'static OpOffsets) -> Option<(u64, u64)> {
     let mut room = Window::<2>::EMPTY;
-    let view: View<'_, M, 2> = room.fill(request, Some(&offsets.request_window))?;
+    let view: View<'_, M, 2> = room.fill(transmission, Some(&offsets.bytes_window))?;
     Some((
-        view.field(&offsets.request_sent)?,
-        view.field(&offsets.request_received)?,
+        view.field(&offsets.sent_bytes)?,
+        view.field(&offsets.received_bytes)?,
     ))
 }
 

@@ -162,7 +162,8 @@ fn completed(
     // Where nfs_readpage_result and nfs_writeback_result send the rest as the task's next attempt.
     let restarts = done_bytes > 0 && done_bytes < asked_bytes && !eof;
 
-    let mut bits = direction;
+    // Its events do not tell the parts of a latency.
+    let mut bits = direction | flags::UNSPLIT;
     if eof {
         bits |= flags::EOF;
     }
@@ -196,6 +197,10 @@ fn completed(
         flags: bits,
         uid,
         cgroup,
+        queue_ns: 0,
+        rtt_ns: 0,
+        xid: 0,
+        retransmissions: 0,
     })
 }
 

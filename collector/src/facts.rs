@@ -22,8 +22,8 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
 ];
 
 /// The members of kernel structures that the direct engine reads. Those that lead to the cgroup of a request, and those
-/// of other operations, stand last: where one of them is not known, cgroups or operations are not.
-pub const MEMBERS: [Name; 38] = [
+/// of operations, stand last: where one of them is not known, cgroups or operations are not.
+pub const MEMBERS: [Name; 44] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -38,6 +38,13 @@ pub const MEMBERS: [Name; 38] = [
     ("super_block", "s_dev"),
     ("nfs_pgio_header", "cred"),
     ("cred", "fsuid"),
+    ("nfs_pgio_header", "dreq"),
+    ("nfs_pgio_header", "args.stable"),
+    ("rpc_task", "tk_rqstp"),
+    ("rpc_rqst", "rq_rtt"),
+    ("rpc_rqst", "rq_xtime"),
+    ("rpc_rqst", "rq_ntrans"),
+    ("rpc_rqst", "rq_xid"),
     ("nfs_pgio_header", "req"),
     ("nfs_page", "wb_page"),
     ("page", "compound_head"),
@@ -51,7 +58,6 @@ pub const MEMBERS: [Name; 38] = [
     ("rpc_task", "tk_msg.rpc_proc"),
     ("rpc_task", "tk_client"),
     ("rpc_task", "tk_xprt"),
-    ("rpc_task", "tk_rqstp"),
     ("rpc_task", "tk_status"),
     ("rpc_rqst", "rq_xmit_bytes_sent"),
     ("rpc_rqst", "rq_reply_bytes_recvd"),

@@ -31,12 +31,12 @@ pub enum Choice {
 }
 
 /// Which programs to load, and what they have to know of this kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Programs {
     /// The direct engine.
     Direct {
         /// Where the members stand.
-        offsets: DirectOffsets,
+        offsets: Box<DirectOffsets>,
         /// Whether a second program makes up for runs of the first that the kernel skips.
         tandem: bool,
         /// How programs load from the kernel's memory; without it they call a helper for each read.
@@ -214,6 +214,7 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
     let header_handle = offset("nfs_pgio_header", "args.fh", &[8])?;
     let header_done = offset("nfs_pgio_header", "res.count", &[4, 8])?;
     let inode_superblock = offset("inode", "i_sb", &[8])?;
+    let transmission_rtt = offset("rpc_rqst", "rq_rtt", &[8])?;
     let inode_number = offset("inode", "i_ino", &[8])?;
     let offsets = DirectOffsets {
         task_window: task_start,
@@ -234,11 +235,19 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         superblock_dev: offset("super_block", "s_dev", &[4])?,
         header_cred: offset("nfs_pgio_header", "cred", &[8])?,
         cred_uid: offset("cred", "fsuid", &[4])?,
+        header_direct: offset("nfs_pgio_header", "dreq", &[8])?,
+        header_stable: offset("nfs_pgio_header", "args.stable", &[4])?,
+        task_transmission: offset("rpc_task", "tk_rqstp", &[8])?,
+        transmission_window: transmission_rtt,
+        transmission_rtt,
+        transmission_sent: offset("rpc_rqst", "rq_xtime", &[8])?,
+        transmission_count: offset("rpc_rqst", "rq_ntrans", &[4])?,
+        transmission_xid: offset("rpc_rqst", "rq_xid", &[4])?,
         cgroup: cgroup(members).unwrap_or_default(),
         operation: operation(members).unwrap_or_default(),
     };
     Ok(Programs::Direct {
-        offsets,
+        offsets: Box::new(offsets),
         tandem: tracepoints_may_be_preempted(&facts.release),
         cast: facts.cast,
     })
@@ -283,11 +292,10 @@ fn operation(members: &Members) -> Option<OpOffsets> {
         task_procedure: procedure,
         task_client: offset("rpc_task", "tk_client", 8)?,
         task_transport: offset("rpc_task", "tk_xprt", 8)?,
-        task_request: offset("rpc_task", "tk_rqstp", 8)?,
         task_status: offset("rpc_task", "tk_status", 4)?,
-        request_window: sent.min(received),
-        request_sent: sent,
-        request_received: received,
+        bytes_window: sent.min(received),
+        sent_bytes: sent,
+        received_bytes: received,
         client_number: offset("rpc_clnt", "cl_clid", 4)?,
         client_program: offset("rpc_clnt", "cl_prog", 4)?,
         client_version: offset("rpc_clnt", "cl_vers", 4)?,

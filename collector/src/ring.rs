@@ -239,6 +239,7 @@ pub mod tests {
             flags: flags::WRITE,
             uid: 9,
             cgroup: 10,
+            ..RequestRecord::default()
         }
     }
 
@@ -255,12 +256,16 @@ pub mod tests {
     #[test]
     fn every_record_is_read_once_all_around_the_ring() {
         // Positions are modulo 2^64, too, but no kernel gets so far.
-        let (mut kernel, mut ring) = Kernel::ring(4096, 80 * 51);
+        const ENTRY: usize = HEADER_BYTES + RECORD_BYTES;
+        const ROOM: u64 = (4096 / ENTRY) as u64;
+        let (mut kernel, mut ring) = Kernel::ring(4096, ENTRY as u64 * ROOM);
         let mut number = 0;
         for round in 0..200_u64 {
-            let records: Vec<_> = (0..round % 52).map(|n| record(number + n, round)).collect();
-            number += round % 52;
-            // The ring has room for 51: for all of these only if those before them were given back.
+            let records: Vec<_> = (0..round % (ROOM + 1))
+                .map(|n| record(number + n, round))
+                .collect();
+            number += round % (ROOM + 1);
+            // There is room for all of these only if those before them were given back.
             records.iter().for_each(|record| kernel.put(record));
             assert_eq!(take(&mut ring), [], "not looked yet");
             ring.look();
@@ -277,14 +282,14 @@ pub mod tests {
         };
         kernel.put(&unknown);
         kernel.put(&record(2, 2));
-        kernel.entry(72 | DISCARDED, &record(3, 3).encode());
+        kernel.entry(RECORD_BYTES as u32 | DISCARDED, &record(3, 3).encode());
         kernel.entry(13, &[0; 13]);
         kernel.put(&record(4, 4));
-        let busy = kernel.entry(72 | BUSY, &record(5, 5).encode());
+        let busy = kernel.entry(RECORD_BYTES as u32 | BUSY, &record(5, 5).encode());
         kernel.put(&record(6, 6));
         ring.look();
         assert_eq!(take(&mut ring), [record(2, 2), record(4, 4)]);
-        kernel.write(busy, 72_u64.to_ne_bytes());
+        kernel.write(busy, (RECORD_BYTES as u64).to_ne_bytes());
         ring.look();
         assert_eq!(take(&mut ring), [record(5, 5), record(6, 6)]);
     }

@@ -265,6 +265,7 @@ fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
     direction.sequential += history[usize::from(write)].judge(record);
     if record.error < 0 {
         direction.errors += 1;
+        direction.errnos.add(record.error.saturating_neg(), 1);
     } else if record.done_bytes < record.asked_bytes && record.flags & flags::EOF == 0 {
         direction.short += 1;
     }
@@ -274,7 +275,13 @@ fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
         direction.latency_ns_sum = direction.latency_ns_sum.saturating_add(record.latency_ns);
         direction.latency_ns_max = direction.latency_ns_max.max(record.latency_ns);
         direction.latency.record(record.latency_ns);
+        direction.queue_ns_sum = direction.queue_ns_sum.saturating_add(record.queue_ns);
+        direction.rtt_ns_sum = direction.rtt_ns_sum.saturating_add(record.rtt_ns);
+        direction.unsplit += u64::from(record.flags & flags::UNSPLIT != 0);
     }
+    direction.retrans += u64::from(record.retransmissions);
+    direction.direct += u64::from(record.flags & flags::DIRECT != 0);
+    direction.stable += u64::from(record.flags & flags::STABLE != 0);
 }
 
 /// Requests that the kernel has added up, as a row counts them.
@@ -287,6 +294,12 @@ fn folded(sum: &FoldValue) -> Direction {
         errors,
         short,
         untimed,
+        queue_ns_sum,
+        rtt_ns_sum,
+        unsplit,
+        retransmissions,
+        direct,
+        stable,
     } = *sum;
     Direction {
         requests,
@@ -297,6 +310,12 @@ fn folded(sum: &FoldValue) -> Direction {
         short,
         folded: requests.saturating_sub(untimed),
         untimed,
+        queue_ns_sum,
+        rtt_ns_sum,
+        retrans: retransmissions,
+        unsplit,
+        direct,
+        stable,
         ..Direction::default()
     }
 }
@@ -334,6 +353,7 @@ mod tests {
             flags,
             uid: 1000,
             cgroup: 1,
+            ..RequestRecord::default()
         }
     }
 
@@ -408,6 +428,12 @@ mod tests {
             errors: 1,
             short: 2,
             untimed: 2,
+            queue_ns_sum: 200,
+            rtt_ns_sum: 300,
+            unsplit: 1,
+            retransmissions: 4,
+            direct: 5,
+            stable: 3,
         };
         add(&mut rollup, &record(1, flags::WRITE, 4096, 0), UtcMs(1500));
         assert!(
@@ -428,10 +454,41 @@ mod tests {
             (6, 9096, 3, 2)
         );
         assert_eq!((write.latency_ns_sum, write.latency_ns_max), (1900, 1000));
+        assert_eq!((write.queue_ns_sum, write.rtt_ns_sum), (200, 300));
+        assert_eq!(
+            (write.unsplit, write.retrans, write.direct, write.stable),
+            (1, 4, 5, 3)
+        );
+        assert_eq!(write.errnos.counts(), [], "folding keeps no errno");
         assert_eq!(
             write.latency.total(),
             write.requests - write.folded - write.untimed
         );
+    }
+
+    #[test]
+    fn where_the_time_went_and_how_is_added_up() {
+        let mut rollup = rollup();
+        let split = RequestRecord {
+            queue_ns: 100,
+            rtt_ns: 700,
+            retransmissions: 2,
+            ..record(1, flags::WRITE | flags::DIRECT | flags::STABLE, 4096, 0)
+        };
+        let unsplit = record(1, flags::WRITE | flags::UNSPLIT, 0, -116);
+        for one in [split, split, unsplit] {
+            add(&mut rollup, &one, UtcMs(0));
+        }
+        let write = &all(&mut rollup)[0].rows[0].1.write;
+        assert_eq!(
+            (write.queue_ns_sum, write.rtt_ns_sum, write.unsplit),
+            (200, 1400, 1)
+        );
+        assert_eq!((write.retrans, write.direct, write.stable), (4, 2, 2));
+        assert_eq!(write.errnos.counts(), [(116, 1)]);
+        let parts = write.parts_ns_mean().unwrap();
+        let mean = write.latency_ns_mean().unwrap();
+        assert!((parts.iter().sum::<f64>() - mean).abs() < 1e-9, "{parts:?}");
     }
 
     #[test]

@@ -137,6 +137,7 @@ mod tests {
             flags: 0,
             uid: 0,
             cgroup: 0,
+            ..RequestRecord::default()
         }
     }
 

@@ -115,6 +115,7 @@ fn each_kernel_can_be_read_directly() {
             "newest" => (200, 156, 624, 784),
             _ => panic!("write down here where the members of {kernel} stand"),
         };
+        let rtt = if kernel == "newest" { 416 } else { 400 };
         // Whether every page is charged through an object; `cgroup.kn` and `kernfs_node.id`.
         let cgroup = match kernel {
             // Has no BTF of its modules, and so no `nfs_page`.
@@ -142,6 +143,14 @@ fn each_kernel_can_be_read_directly() {
             superblock_dev: 16,
             header_cred: 8,
             cred_uid: 32,
+            header_direct: 112,
+            header_stable: args + 108,
+            task_transmission: start - 16,
+            transmission_window: rtt,
+            transmission_rtt: rtt,
+            transmission_sent: rtt + 24,
+            transmission_count: rtt + 32,
+            transmission_xid: 168,
             cgroup: cgroup.map_or_else(CgroupOffsets::default, |(way, cgroup_node, node_id)| {
                 CgroupOffsets {
                     way: cgroups::KNOWN | way,
@@ -170,7 +179,7 @@ fn each_kernel_can_be_read_directly() {
             else {
                 panic!("{kernel}: {plan:?}");
             };
-            assert_eq!(offsets, expected(&kernel), "{kernel}");
+            assert_eq!(*offsets, expected(&kernel), "{kernel}");
             assert_eq!(tandem, kernel == "newest", "{kernel}");
             // `bpf_rdonly_cast` came with Linux 6.2.
             let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
@@ -193,19 +202,16 @@ fn operation(kernel: &str) -> OpOffsets {
         _ => panic!("write down here where the members of {kernel} stand"),
     };
     let numbered = number.map_or(0, |_| op_flags::NUMBERED);
-    // 5.10 has another member before this one.
-    let request = if kernel == "5.10" { 192 } else { 184 };
     OpOffsets {
         flags: op_flags::KNOWN | numbered,
         task_window: message,
         task_procedure: message,
         task_client: message + 48,
         task_transport: message + 56,
-        task_request: request,
         task_status: 4,
-        request_window: sent,
-        request_sent: sent,
-        request_received: sent + 8,
+        bytes_window: sent,
+        sent_bytes: sent,
+        received_bytes: sent + 8,
         client_number: 4,
         client_program: 64,
         client_version: 68,
@@ -267,8 +273,8 @@ fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) 
         cgroup.cgroup_node,
         cgroup.node_id,
         // Of connections nothing is loaded so.
-        operation.task_request,
-        operation.request_received,
+        offsets.task_transmission,
+        operation.received_bytes,
         operation.client_version,
         operation.procedure_name,
     ];

@@ -35,6 +35,8 @@ fn small() -> Vec<ClosedWindow> {
                 direction.latency_ns_sum += latency_ns;
                 direction.latency_ns_max = latency_ns;
                 direction.latency.record(latency_ns);
+                direction.queue_ns_sum += 50_000;
+                direction.rtt_ns_sum += latency_ns - 80_000;
             }
         }
         row
@@ -55,6 +57,9 @@ fn small() -> Vec<ClosedWindow> {
     };
     let mut failed = row(0, 2);
     failed.write.errors = 1;
+    failed.write.errnos.add(116, 1);
+    failed.write.unsplit = 1;
+    failed.write.stable = 2;
     failed.write.untimed = 1;
     failed.write.folded = 1;
     failed.write.latency_ns_sum += 600_000;
@@ -186,7 +191,10 @@ fn csv_and_json_have_the_same_columns_in_the_same_order() {
                 serde_json::Value::Number(number) => {
                     assert_eq!(cell.parse::<f64>().unwrap(), number.as_f64().unwrap());
                 }
-                list => assert_eq!(cell, list.to_string()),
+                list => assert_eq!(
+                    serde_json::from_str::<serde_json::Value>(cell).unwrap(),
+                    *list
+                ),
             }
         }
         assert_eq!(object.len(), header.len());

@@ -37,23 +37,39 @@ pub const TENANT: &str = "tenant";
 pub const DIRECTIONS: [&str; 2] = ["read", "write"];
 
 /// Integer columns of one direction, without the `read_` or `write_` before them, in column order.
-pub const DIRECTION_COUNTERS: [&str; 9] = [
+pub const DIRECTION_COUNTERS: [&str; 15] = [
     "requests",
     "bytes",
     "latency_us_sum",
     "latency_us_max",
+    "queue_us_sum",
+    "rtt_us_sum",
     "errors",
+    "retrans",
     "short",
     "sequential",
     "folded",
     "untimed",
+    "unsplit",
+    "direct",
+    "stable",
 ];
+
+/// Whether there is such a column: reading knows nothing of stable storage.
+pub fn has_counter(direction: &str, counter: &str) -> bool {
+    (direction, counter) != ("read", "stable")
+}
+
+/// The column of one direction that counts errors by errno, without the direction before it.
+pub const ERRNOS: &str = "errors_by_errno";
+/// The error within an element of [`ERRNOS`], as in errno(3).
+pub const ERRNO: &str = "errno";
 /// The histogram column of one direction, without the direction before it.
 pub const LATENCY_HIST: &str = "latency_hist";
 /// Number of the bucket within a histogram's element.
 pub const HIST_BUCKET: &str = "bucket";
-/// Number of requests within a histogram's element.
-pub const HIST_COUNT: &str = "count";
+/// Number of requests within an element of a histogram or of [`ERRNOS`].
+pub const COUNT: &str = "count";
 
 /// Columns of the health rows after `time` and `host`, in column order.
 pub const HEALTH_COUNTERS: [&str; 7] = [
@@ -106,17 +122,23 @@ pub fn time_type() -> DataType {
     DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
 }
 
-/// Fields of a histogram's element.
-pub fn histogram_fields() -> Fields {
-    Fields::from(vec![
-        Field::new(HIST_BUCKET, DataType::Int16, false),
-        Field::new(HIST_COUNT, DataType::Int64, false),
-    ])
+/// The element of a histogram.
+pub fn histogram_item() -> Field {
+    counted(HIST_BUCKET, DataType::Int16)
 }
 
-/// The element of a histogram list.
-pub fn histogram_item() -> Field {
-    Field::new("element", DataType::Struct(histogram_fields()), false)
+/// The element of [`ERRNOS`].
+pub fn errno_item() -> Field {
+    counted(ERRNO, DataType::Int32)
+}
+
+/// The element of a list of counts: what is counted, and how often there was one.
+fn counted(what: &str, is: DataType) -> Field {
+    let fields = Fields::from(vec![
+        Field::new(what, is, false),
+        Field::new(COUNT, DataType::Int64, false),
+    ]);
+    Field::new("element", DataType::Struct(fields), false)
 }
 
 /// Fields of an element of [`PENDING_CLIENTS`].
@@ -154,19 +176,15 @@ pub fn rollup_schema() -> SchemaRef {
         Field::new(TENANT, DataType::Utf8, true),
     ];
     for direction in DIRECTIONS {
+        let mut add =
+            |name: &str, is| fields.push(Field::new(format!("{direction}_{name}"), is, false));
         for counter in DIRECTION_COUNTERS {
-            fields.push(Field::new(
-                format!("{direction}_{counter}"),
-                DataType::Int64,
-                false,
-            ));
+            if has_counter(direction, counter) {
+                add(counter, DataType::Int64);
+            }
         }
-        let list = DataType::List(Arc::new(histogram_item()));
-        fields.push(Field::new(
-            format!("{direction}_{LATENCY_HIST}"),
-            list,
-            false,
-        ));
+        add(ERRNOS, DataType::List(Arc::new(errno_item())));
+        add(LATENCY_HIST, DataType::List(Arc::new(histogram_item())));
     }
     Arc::new(Schema::new(fields))
 }

@@ -19,6 +19,8 @@ pub mod columns;
 #[cfg(feature = "std")]
 pub mod ddl;
 #[cfg(feature = "std")]
+pub mod errnos;
+#[cfg(feature = "std")]
 pub mod histogram;
 #[cfg(feature = "std")]
 pub mod identity;

@@ -161,7 +161,7 @@ impl OpValue {
 }
 
 /// Where the kernel keeps what an RPC consists of: offsets in bytes from the begin of the structure that a name begins
-/// with; `task` is `struct rpc_task`, `client` `struct rpc_clnt`, `request` `struct rpc_rqst`, `procedure` `struct
+/// with; `task` is `struct rpc_task`, `client` `struct rpc_clnt`, `procedure` `struct
 /// rpc_procinfo`, `transport` `struct rpc_xprt`. A part of [`crate::ring::DirectOffsets`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -176,16 +176,14 @@ pub struct OpOffsets {
     pub task_client: u32,
     /// `struct rpc_xprt *tk_xprt`.
     pub task_transport: u32,
-    /// `struct rpc_rqst *tk_rqstp`.
-    pub task_request: u32,
     /// `int tk_status`.
     pub task_status: u32,
-    /// Begin of the window for the bytes of a request.
-    pub request_window: u32,
+    /// Begin of the window for the bytes of a transmission.
+    pub bytes_window: u32,
     /// `size_t rq_xmit_bytes_sent`.
-    pub request_sent: u32,
+    pub sent_bytes: u32,
     /// `size_t rq_reply_bytes_recvd`.
-    pub request_received: u32,
+    pub received_bytes: u32,
     /// `unsigned int cl_clid`.
     pub client_number: u32,
     /// `u32 cl_prog`.
@@ -213,7 +211,7 @@ pub mod op_flags {
 }
 
 /// Words of which [`OpOffsets`] consists.
-pub const OP_OFFSET_WORDS: usize = 18;
+pub const OP_OFFSET_WORDS: usize = 17;
 
 const _: () = assert!(size_of::<OpOffsets>() == 4 * OP_OFFSET_WORDS);
 

@@ -11,13 +11,13 @@ use crate::op_sums::{OP_OFFSET_WORDS, OpOffsets};
 pub const NO_USER: u32 = u32::MAX;
 
 /// Size of a [`RequestRecord`].
-pub const RECORD_BYTES: usize = 72;
+pub const RECORD_BYTES: usize = 96;
 
 /// One completed READ or WRITE request, as it travels through a ring buffer.
 ///
 /// All integers are in native byte order: writer and reader share the machine.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestRecord {
     /// `CLOCK_MONOTONIC` at completion, ns.
     pub end_ns: u64,
@@ -47,6 +47,15 @@ pub struct RequestRecord {
     /// Id of the cgroup whose memory the data is in, or to the tracepoint engine of that which initiated
     /// the request. 0 when not known.
     pub cgroup: u64,
+    /// Part of the latency until it was transmitted, the last time if it was more than once, ns; 0 when
+    /// [`flags::UNSPLIT`] is set.
+    pub queue_ns: u64,
+    /// Part of the latency from then until the reply, ns: network and server. The rest is the client's completion.
+    pub rtt_ns: u64,
+    /// The RPC's transaction id; 0 when [`flags::UNSPLIT`] is set or nobody asked for it.
+    pub xid: u32,
+    /// How often it was transmitted again.
+    pub retransmissions: u32,
 }
 
 /// Bits of [`RequestRecord::flags`].
@@ -57,8 +66,14 @@ pub mod flags {
     pub const EOF: u32 = 1 << 1;
     /// No usable start time: counted, but without a latency.
     pub const UNTIMED: u32 = 1 << 2;
+    /// Nothing is known of the parts of its latency: it had no RPC, or nobody asked for them.
+    pub const UNSPLIT: u32 = 1 << 3;
+    /// Made by O_DIRECT.
+    pub const DIRECT: u32 = 1 << 4;
+    /// A WRITE that asks for stable storage, so that no COMMIT follows.
+    pub const STABLE: u32 = 1 << 5;
     /// All bits that have a meaning.
-    pub const ALL: u32 = WRITE | EOF | UNTIMED;
+    pub const ALL: u32 = WRITE | EOF | UNTIMED | UNSPLIT | DIRECT | STABLE;
 }
 
 const _: () = {
@@ -76,6 +91,10 @@ const _: () = {
     assert!(offset_of!(RequestRecord, flags) == 56);
     assert!(offset_of!(RequestRecord, uid) == 60);
     assert!(offset_of!(RequestRecord, cgroup) == 64);
+    assert!(offset_of!(RequestRecord, queue_ns) == 72);
+    assert!(offset_of!(RequestRecord, rtt_ns) == 80);
+    assert!(offset_of!(RequestRecord, xid) == 88);
+    assert!(offset_of!(RequestRecord, retransmissions) == 92);
 };
 
 /// Why bytes from a ring are not a [`RequestRecord`].
@@ -118,6 +137,10 @@ impl RequestRecord {
             flags: u32_at(bytes, 56),
             uid: u32_at(bytes, 60),
             cgroup: u64_at(bytes, 64),
+            queue_ns: u64_at(bytes, 72),
+            rtt_ns: u64_at(bytes, 80),
+            xid: u32_at(bytes, 88),
+            retransmissions: u32_at(bytes, 92),
         };
         if record.flags & !flags::ALL != 0 {
             return Err(DecodeError::Flags(record.flags));
@@ -141,6 +164,10 @@ impl RequestRecord {
             flags,
             uid,
             cgroup,
+            queue_ns,
+            rtt_ns,
+            xid,
+            retransmissions,
         } = *self;
         let mut out = [0; RECORD_BYTES];
         for (i, v) in [end_ns, latency_ns, fileid, offset].into_iter().enumerate() {
@@ -159,7 +186,11 @@ impl RequestRecord {
         for (i, v) in words.into_iter().enumerate() {
             out[32 + i * 4..36 + i * 4].copy_from_slice(&v.to_ne_bytes());
         }
-        out[64..].copy_from_slice(&cgroup.to_ne_bytes());
+        for (i, v) in [cgroup, queue_ns, rtt_ns].into_iter().enumerate() {
+            out[64 + i * 8..72 + i * 8].copy_from_slice(&v.to_ne_bytes());
+        }
+        out[88..92].copy_from_slice(&xid.to_ne_bytes());
+        out[92..].copy_from_slice(&retransmissions.to_ne_bytes());
         out
     }
 }
@@ -214,12 +245,24 @@ pub struct FoldValue {
     pub short: u64,
     /// Requests without a usable start time.
     pub untimed: u64,
+    /// Sum of the parts of latencies until transmission, ns.
+    pub queue_ns_sum: u64,
+    /// Sum of the parts from transmission to reply, ns.
+    pub rtt_ns_sum: u64,
+    /// Timed requests of whose parts nothing is known.
+    pub unsplit: u64,
+    /// Transmissions beyond the first of each request.
+    pub retransmissions: u64,
+    /// Requests made by O_DIRECT.
+    pub direct: u64,
+    /// WRITE requests that ask for stable storage.
+    pub stable: u64,
 }
 
 /// [`FoldKey`] in words, as maps hold it.
 pub const FOLD_KEY_WORDS: usize = 5;
 /// [`FoldValue`] in words, as maps hold it.
-pub const FOLD_VALUE_WORDS: usize = 7;
+pub const FOLD_VALUE_WORDS: usize = 13;
 
 const _: () = {
     assert!(size_of::<FoldKey>() == 8 * FOLD_KEY_WORDS);
@@ -255,6 +298,12 @@ impl FoldValue {
         errors: 0,
         short: 0,
         untimed: 0,
+        queue_ns_sum: 0,
+        rtt_ns_sum: 0,
+        unsplit: 0,
+        retransmissions: 0,
+        direct: 0,
+        stable: 0,
     };
 
     /// From the words of a map.
@@ -267,6 +316,12 @@ impl FoldValue {
             errors,
             short,
             untimed,
+            queue_ns_sum,
+            rtt_ns_sum,
+            unsplit,
+            retransmissions,
+            direct,
+            stable,
         ]: [u64; FOLD_VALUE_WORDS],
     ) -> Self {
         Self {
@@ -277,6 +332,12 @@ impl FoldValue {
             errors,
             short,
             untimed,
+            queue_ns_sum,
+            rtt_ns_sum,
+            unsplit,
+            retransmissions,
+            direct,
+            stable,
         }
     }
 }
@@ -402,6 +463,22 @@ pub struct DirectOffsets {
     pub header_cred: u32,
     /// `kuid_t fsuid` of `struct cred`.
     pub cred_uid: u32,
+    /// `struct nfs_direct_req *dreq`.
+    pub header_direct: u32,
+    /// `enum nfs3_stable_how args.stable`.
+    pub header_stable: u32,
+    /// `struct rpc_rqst *tk_rqstp`.
+    pub task_transmission: u32,
+    /// Begin of the window for the members of `struct rpc_rqst`.
+    pub transmission_window: u32,
+    /// `ktime_t rq_rtt`.
+    pub transmission_rtt: u32,
+    /// `ktime_t rq_xtime`.
+    pub transmission_sent: u32,
+    /// `int rq_ntrans`.
+    pub transmission_count: u32,
+    /// `__be32 rq_xid`.
+    pub transmission_xid: u32,
     /// The way to the cgroup.
     pub cgroup: CgroupOffsets,
     /// What an RPC of any procedure consists of.
@@ -443,7 +520,7 @@ pub mod cgroups {
 const _: () = assert!(size_of::<DirectOffsets>() == 4 * DIRECT_WORDS);
 
 /// Words of which [`DirectOffsets`] consists.
-pub const DIRECT_WORDS: usize = 18 + 9 + OP_OFFSET_WORDS;
+pub const DIRECT_WORDS: usize = 26 + 9 + OP_OFFSET_WORDS;
 
 /// Stands in programs that load from the kernel's memory for its function `bpf_rdonly_cast`, in a call of a helper of
 /// this number, which there is not. Each kernel numbers the function otherwise, so userspace puts the call there.
@@ -482,6 +559,10 @@ pub const BOOKS_SLOTS: u32 = 256;
 pub const OFFSETS_GLOBAL: &str = "OFFSETS";
 /// Name of the global that holds [`DirectOffsets`].
 pub const DIRECT_GLOBAL: &str = "DIRECT";
+/// Name of the global (`u32`): whether latencies are told in parts: 1, or 0 for no.
+pub const SPLIT_GLOBAL: &str = "SPLIT";
+/// Name of the global (`u32`): whether records carry transaction ids: 1, or 0 for no.
+pub const XIDS_GLOBAL: &str = "XIDS";
 /// Name of the global (`u64`): bytes of unread data in a ring from which on the reader is woken.
 pub const WAKEUP_BYTES_GLOBAL: &str = "WAKEUP_BYTES";
 /// Name of the global (`u32`): how many of the rings there are, a power of two, less 1.

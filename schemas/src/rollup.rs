@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::errnos::Errnos;
 use crate::histogram::Histogram;
 use crate::identity::FileAttributes;
 use crate::ops::OperationRow;
@@ -20,8 +21,15 @@ pub struct Direction {
     pub latency_ns_sum: u64,
     /// Largest latency, ns.
     pub latency_ns_max: u64,
+    /// Part of that sum until the requests were transmitted, ns: waiting in the client for a slot, for the transport or
+    /// for the next try.
+    pub queue_ns_sum: u64,
+    /// Part from transmission to reply, ns: network and server. The rest is the client's completion.
+    pub rtt_ns_sum: u64,
     /// Requests that ended with an error.
     pub errors: u64,
+    /// Transmissions beyond the first of each request.
+    pub retrans: u64,
     /// Requests that moved fewer bytes than asked, end of file and errors apart.
     pub short: u64,
     /// Requests that continue where one of the 16 requests before them ended.
@@ -31,6 +39,14 @@ pub struct Direction {
     pub folded: u64,
     /// Requests without a usable start time.
     pub untimed: u64,
+    /// Timed requests of whose parts nothing is known: all of their latency is in the rest.
+    pub unsplit: u64,
+    /// Requests made by O_DIRECT.
+    pub direct: u64,
+    /// WRITE requests that asked for stable storage.
+    pub stable: u64,
+    /// With which error the requests ended that were not folded.
+    pub errnos: Errnos,
     /// Latencies of the timed requests that were not folded: its total is `requests - folded - untimed`.
     pub latency: Histogram,
 }
@@ -43,22 +59,36 @@ impl Direction {
             bytes,
             latency_ns_sum,
             latency_ns_max,
+            queue_ns_sum,
+            rtt_ns_sum,
             errors,
+            retrans,
             short,
             sequential,
             folded,
             untimed,
+            unsplit,
+            direct,
+            stable,
+            errnos,
             latency,
         } = other;
         self.requests += requests;
         self.bytes += bytes;
         self.latency_ns_sum = self.latency_ns_sum.saturating_add(*latency_ns_sum);
         self.latency_ns_max = self.latency_ns_max.max(*latency_ns_max);
+        self.queue_ns_sum = self.queue_ns_sum.saturating_add(*queue_ns_sum);
+        self.rtt_ns_sum = self.rtt_ns_sum.saturating_add(*rtt_ns_sum);
         self.errors += errors;
+        self.retrans += retrans;
         self.short += short;
         self.sequential += sequential;
         self.folded += folded;
         self.untimed += untimed;
+        self.unsplit += unsplit;
+        self.direct += direct;
+        self.stable += stable;
+        self.errnos.merge(errnos);
         self.latency.merge(latency);
     }
 
@@ -66,6 +96,20 @@ impl Direction {
     pub fn latency_ns_mean(&self) -> Option<f64> {
         let timed = self.requests - self.untimed;
         (timed > 0).then(|| self.latency_ns_sum as f64 / timed as f64)
+    }
+
+    /// Of what that mean consists, ns: waiting in the client, network and server, the client's completion. They add up to
+    /// it; the last one has all of what is not known in parts. `None` where nothing is.
+    pub fn parts_ns_mean(&self) -> Option<[f64; 3]> {
+        let timed = self.requests - self.untimed;
+        let completion_ns_sum = self
+            .latency_ns_sum
+            .saturating_sub(self.queue_ns_sum)
+            .saturating_sub(self.rtt_ns_sum);
+        (timed > self.unsplit).then(|| {
+            [self.queue_ns_sum, self.rtt_ns_sum, completion_ns_sum]
+                .map(|sum| sum as f64 / timed as f64)
+        })
     }
 }
 

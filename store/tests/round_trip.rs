@@ -56,7 +56,13 @@ fn a_direction() -> impl Strategy<Value = Direction> {
         for (latency_us, bytes, flags) in requests {
             d.requests += 1;
             d.bytes += bytes;
-            d.errors += u64::from(flags & 1);
+            if flags & 1 != 0 {
+                d.errors += 1;
+                d.errnos.add(i32::from(flags), 1);
+            }
+            d.retrans += u64::from(flags >> 1);
+            d.direct += u64::from(flags >> 2 & 1);
+            d.unsplit += u64::from(flags >> 3 & 1);
             d.short += u64::from(flags >> 1 & 1);
             d.sequential += u64::from(flags >> 2 & 1);
             match latency_us {
@@ -64,6 +70,8 @@ fn a_direction() -> impl Strategy<Value = Direction> {
                 Some(us) => {
                     d.latency_ns_sum += us * 1000;
                     d.latency_ns_max = d.latency_ns_max.max(us * 1000);
+                    d.queue_ns_sum += us / 3 * 1000;
+                    d.rtt_ns_sum += us / 2 * 1000;
                     match flags >> 3 & 1 {
                         0 => d.latency.record(us * 1000),
                         _ => d.folded += 1,

@@ -21,17 +21,24 @@ fn about<'a>(answers: &'a [Answer], mount: &str, name: &str) -> Vec<&'a Answer> 
     answers.iter().filter(own).collect()
 }
 
-/// Mean latency over both directions, us.
-fn mean_us(answers: &[&Answer]) -> f64 {
+/// Mean over both directions of a sum of times, us.
+fn mean_us(answers: &[&Answer], sum_of: &str) -> f64 {
     let (mut sum, mut timed) = (0.0, 0.0);
     for answer in answers {
         for d in ["read", "write"] {
-            sum += number(answer, &format!("{d}_latency_us_sum"));
+            sum += number(answer, &format!("{d}_{sum_of}"));
             timed +=
                 number(answer, &format!("{d}_requests")) - number(answer, &format!("{d}_untimed"));
         }
     }
     sum / timed
+}
+
+/// What the mean latency consists of, us: waiting in the client, network and server, and the client's completion.
+fn parts_us(answers: &[&Answer]) -> [f64; 3] {
+    let [whole, queue, rtt] =
+        ["latency_us_sum", "queue_us_sum", "rtt_us_sum"].map(|sum| mean_us(answers, sum));
+    [queue, rtt, whole - queue - rtt]
 }
 
 /// fio's mean completion latency over both directions, us.
@@ -58,7 +65,8 @@ fn guest_mean_latency_agrees_with_mountstats_and_stays_below_fio() {
     for jobs in [1, 8, 64] {
         let name = format!("lat{jobs}");
         let files = format!("/mnt/nfs/{name}.");
-        let recorded = mean_us(&about(&answers, "127.0.0.1:/exp", &files));
+        let files = about(&answers, "127.0.0.1:/exp", &files);
+        let recorded = mean_us(&files, "latency_us_sum");
         let truth = &RUN.mountstats(&before, &name).mounts["/mnt/nfs"].1;
         let execute = truth.execute_ms_mean() * 1000.0;
         let fio = fio_us(&RUN.json(&format!("{name}.json")));
@@ -74,8 +82,79 @@ fn guest_mean_latency_agrees_with_mountstats_and_stays_below_fio() {
             recorded < fio * 1.05,
             "{jobs} jobs: recorded {recorded}, fio {fio}"
         );
+        // The parts are those that the RPC client itself adds up, in whole milliseconds.
+        let [queue, rtt, _] = parts_us(&files);
+        let [true_queue, true_rtt] =
+            [truth.queue_ms_mean(), truth.rtt_ms_mean()].map(|ms| ms * 1000.0);
+        println!(
+            "      queue {queue:.0} of {true_queue:.0} us, network and server {rtt:.0} of {true_rtt:.0} us"
+        );
+        for (part, truth) in [(queue, true_queue), (rtt, true_rtt)] {
+            assert!(
+                (part - truth).abs() < truth * 0.02 + 10.0,
+                "{jobs} jobs: {part} us recorded, {truth} us in mountstats"
+            );
+        }
         before = name;
     }
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_a_server_that_is_far_away_makes_the_network_part_longer_and_no_other() {
+    let answers = RUN.query(&["--step", "all"]);
+    let [slow, fast] = [
+        about(&answers, "127.0.0.2:/exp2", "/mnt/slow/alone.bin"),
+        about(&answers, "127.0.0.1:/exp", "/mnt/nfs/alone.bin"),
+    ]
+    .map(|files| parts_us(&files));
+    println!(
+        "queue, network and server, completion, us: 20 ms away {slow:.0?}, at hand {fast:.0?}"
+    );
+    let grown: Vec<f64> = slow
+        .iter()
+        .zip(fast)
+        .map(|(slow, fast)| slow - fast)
+        .collect();
+    assert!((grown[1] - 20_000.0).abs() < 4_000.0, "{grown:?}");
+    assert!(grown[0] < 2_000.0 && grown[2] < 2_000.0, "{grown:?}");
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_writers_that_wait_for_a_slot_make_the_queue_longer() {
+    let answers = RUN.query(&["--step", "all"]);
+    let [one, many] = ["/mnt/few/few1.", "/mnt/few/few64."]
+        .map(|files| parts_us(&about(&answers, "127.0.0.1:/exp3", files)));
+    println!(
+        "queue, network and server, completion, us: one writer {one:.0?}, 64 writers {many:.0?}"
+    );
+    let whole: f64 = many.iter().sum();
+    assert!(many[0] > whole * 0.8, "{many:?}");
+    assert!(many[1] < one[1] * 4.0 + 1_000.0, "{one:?} {many:?}");
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_every_request_tells_its_parts_and_they_add_up() {
+    let (mut parts, mut direct) = (0, 0.0);
+    for answer in RUN.query(&["--step", "1s"]) {
+        for d in ["read", "write"] {
+            let of = |name: &str| number(&answer, &format!("{d}_{name}"));
+            assert_eq!(of("unsplit"), 0.0, "{answer:?}");
+            if answer[&format!("{d}_latency_us_mean")].is_null() {
+                continue;
+            }
+            let sum = of("queue_us_mean") + of("rtt_us_mean") + of("completion_us_mean");
+            // Figures have three decimals.
+            assert!((sum - of("latency_us_mean")).abs() < 0.003, "{answer:?}");
+            assert!(of("queue_us_sum") + of("rtt_us_sum") <= of("latency_us_sum") + 1.0);
+            assert!(of("direct") <= of("requests"), "{answer:?}");
+            direct += of("direct");
+            parts += 1;
+        }
+    }
+    assert!(parts > 10 && direct > 1000.0, "{parts} {direct}");
 }
 
 #[test]

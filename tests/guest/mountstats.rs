@@ -57,8 +57,22 @@ impl MountCounters {
 
     /// Mean time from a request's creation to its completion, ms.
     pub fn execute_ms_mean(&self) -> f64 {
+        self.mean_of_transfers(7)
+    }
+
+    /// Mean time from a request's creation to its transmission, ms.
+    pub fn queue_ms_mean(&self) -> f64 {
+        self.mean_of_transfers(5)
+    }
+
+    /// Mean time from a request's transmission to the reply, ms.
+    pub fn rtt_ms_mean(&self) -> f64 {
+        self.mean_of_transfers(6)
+    }
+
+    fn mean_of_transfers(&self, field: usize) -> f64 {
         let ops = ["READ", "READ_PLUS", "WRITE"];
-        self.total(&ops, 7) as f64 / self.total(&ops, 0) as f64
+        self.total(&ops, field) as f64 / self.total(&ops, 0) as f64
     }
 }
 

@@ -1,9 +1,11 @@
 //! The columns of CSV and JSON: those on disk, then those derived from them.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use trackiops_schemas::columns;
+use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::rollup::Direction;
 
@@ -12,10 +14,13 @@ use crate::operations::OperationAnswer;
 use crate::times::rfc3339;
 
 /// Columns derived from those on disk, without the direction before them, in column order.
-const DERIVED: [&str; 7] = [
+const DERIVED: [&str; 10] = [
     "iops",
     "throughput",
     "latency_us_mean",
+    "queue_us_mean",
+    "rtt_us_mean",
+    "completion_us_mean",
     "latency_us_p50",
     "latency_us_p90",
     "latency_us_p99",
@@ -49,6 +54,8 @@ pub enum Value<'r> {
     Count(u64),
     /// A figure, to three decimals.
     Figure(f64),
+    /// Errors by errno.
+    Errnos(&'r Errnos),
     /// A histogram.
     Histogram(&'r Histogram),
 }
@@ -101,8 +108,9 @@ impl Record for AnswerRow {
             Value::Count(file.fileid),
             self.tenant.as_deref().map(str::to_owned).into(),
         ];
-        values.extend(stored(&self.row.read));
-        values.extend(stored(&self.row.write));
+        let [read, write] = columns::DIRECTIONS;
+        values.extend(stored(read, &self.row.read));
+        values.extend(stored(write, &self.row.write));
         values.extend(derived(&self.row.read, self.covered_ms));
         values.extend(derived(&self.row.write, self.covered_ms));
         values
@@ -147,21 +155,50 @@ impl Record for OperationAnswer {
     }
 }
 
-/// In the order of [`columns::DIRECTION_COUNTERS`], with the histogram at the end.
-fn stored(direction: &Direction) -> [Value<'_>; columns::DIRECTION_COUNTERS.len() + 1] {
-    let d = direction;
-    [
-        Value::Count(d.requests),
-        Value::Count(d.bytes),
-        Value::Count(rounded_us(d.latency_ns_sum)),
-        Value::Count(rounded_us(d.latency_ns_max)),
-        Value::Count(d.errors),
-        Value::Count(d.short),
-        Value::Count(d.sequential),
-        Value::Count(d.folded),
-        Value::Count(d.untimed),
-        Value::Histogram(&d.latency),
-    ]
+/// Counters in the order of [`columns::DIRECTION_COUNTERS`], then the lists.
+fn stored<'r>(name: &str, direction: &'r Direction) -> Vec<Value<'r>> {
+    let Direction {
+        requests,
+        bytes,
+        latency_ns_sum,
+        latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
+        errors,
+        retrans,
+        short,
+        sequential,
+        folded,
+        untimed,
+        unsplit,
+        direct,
+        stable,
+        errnos,
+        latency,
+    } = direction;
+    let counters: [u64; columns::DIRECTION_COUNTERS.len()] = [
+        *requests,
+        *bytes,
+        rounded_us(*latency_ns_sum),
+        rounded_us(*latency_ns_max),
+        rounded_us(*queue_ns_sum),
+        rounded_us(*rtt_ns_sum),
+        *errors,
+        *retrans,
+        *short,
+        *sequential,
+        *folded,
+        *untimed,
+        *unsplit,
+        *direct,
+        *stable,
+    ];
+    let there = columns::DIRECTION_COUNTERS.into_iter().zip(counters);
+    there
+        .filter(|(counter, _)| columns::has_counter(name, counter))
+        .map(|(_, count)| Value::Count(count))
+        .chain([Value::Errnos(errnos), Value::Histogram(latency)])
+        .collect()
 }
 
 fn rounded_us(ns: u64) -> u64 {
@@ -174,6 +211,13 @@ fn derived(direction: &Direction, covered_ms: u64) -> Vec<Value<'_>> {
         per_second(direction.bytes, covered_ms).into(),
         direction.latency_ns_mean().map(|ns| ns / 1000.0).into(),
     ];
+    let parts = direction
+        .parts_ns_mean()
+        .map(|parts| parts.map(|ns| ns / 1000.0));
+    values.extend(match parts {
+        Some(parts) => parts.map(|us| Some(us).into()),
+        None => [Value::Null, Value::Null, Value::Null],
+    });
     values.extend(QUANTILES.map(|q| direction.latency.quantile_us(q).into()));
     values
 }
@@ -185,12 +229,21 @@ pub fn per_second(count: u64, covered_ms: u64) -> Option<f64> {
 
 /// A histogram as JSON: `[{"bucket":12,"count":3}]`.
 pub fn histogram_json(histogram: &Histogram) -> String {
-    let bucket = |(bucket, count): &(i16, u64)| {
-        let (b, c) = (columns::HIST_BUCKET, columns::HIST_COUNT);
-        format!("{{\"{b}\":{bucket},\"{c}\":{count}}}")
+    list_json(columns::HIST_BUCKET, histogram.buckets())
+}
+
+/// Errors as JSON: `[{"errno":5,"count":3}]`.
+pub fn errnos_json(errnos: &Errnos) -> String {
+    list_json(columns::ERRNO, errnos.counts())
+}
+
+fn list_json<K: Display>(what: &str, counts: &[(K, u64)]) -> String {
+    let element = |(key, count): &(K, u64)| {
+        let counted = columns::COUNT;
+        format!("{{\"{what}\":{key},\"{counted}\":{count}}}")
     };
-    let buckets: Vec<_> = histogram.buckets().iter().map(bucket).collect();
-    format!("[{}]", buckets.join(","))
+    let elements: Vec<_> = counts.iter().map(element).collect();
+    format!("[{}]", elements.join(","))
 }
 
 #[cfg(test)]

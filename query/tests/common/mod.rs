@@ -63,7 +63,12 @@ fn direction(numbers: &mut Numbers, folding: bool) -> Direction {
         d.requests += 1;
         d.bytes += 4096 * (1 + numbers.below(8));
         d.short += u64::from(numbers.below(9) == 0);
-        d.errors += u64::from(numbers.below(20) == 0);
+        if numbers.below(20) == 0 {
+            d.errors += 1;
+            d.errnos.add(5, 1);
+        }
+        d.retrans += numbers.below(2);
+        d.direct += numbers.below(2);
         if numbers.below(10) == 0 {
             d.untimed += 1;
             continue;
@@ -72,6 +77,8 @@ fn direction(numbers: &mut Numbers, folding: bool) -> Direction {
         let latency_ns = (100 + numbers.below(5000)) * 1000;
         d.latency_ns_sum += latency_ns;
         d.latency_ns_max = d.latency_ns_max.max(latency_ns);
+        d.queue_ns_sum += numbers.below(100) * 1000;
+        d.unsplit += u64::from(numbers.below(9) == 0);
         if folding && numbers.below(8) == 0 {
             d.folded += 1;
             continue;

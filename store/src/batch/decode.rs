@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use arrow::array::{
-    Array, AsArray, Int16Array, Int64Array, ListArray, RecordBatch, StringArray,
-    TimestampMillisecondArray, UInt64Array,
+    Array, ArrowPrimitiveType, AsArray, Int64Array, ListArray, PrimitiveArray, RecordBatch,
+    StringArray, TimestampMillisecondArray, UInt64Array,
 };
+use arrow::datatypes::{Int16Type, Int32Type, Int64Type};
 use trackiops_schemas::columns;
-use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::pending::{Pending, PendingClient};
@@ -247,11 +247,15 @@ pub fn decode_ops<'a>(
     for (name, counter) in columns::OP_COUNTERS.iter().zip(&mut counters) {
         *counter = column(batch, name)?;
     }
-    let histograms = Histograms::of(batch, columns::EXECUTE_HIST.to_owned())?;
+    let histograms: Option<Lists<'_, Int16Type>> = Lists::of(
+        batch,
+        columns::EXECUTE_HIST.to_owned(),
+        columns::HIST_BUCKET,
+    )?;
     for i in 0..batch.num_rows() {
         let mut sums = op_sums(counters.map(|column| column.map_or(0, |column| column.value(i))));
-        if let Some(histograms) = &histograms {
-            histograms.add_to(&mut sums.execute, i);
+        for (bucket, count) in histograms.iter().flat_map(|lists| lists.at(i)) {
+            sums.execute.add(bucket, count);
         }
         each(StoredOps {
             time: UtcMs(times.map_or(0, |times| times.value(i))),
@@ -268,12 +272,14 @@ pub fn decode_ops<'a>(
 /// The columns of one direction.
 struct DirectionColumns<'a> {
     counters: [Option<&'a Int64Array>; columns::DIRECTION_COUNTERS.len()],
-    histograms: Option<Histograms<'a>>,
+    errnos: Option<Lists<'a, Int32Type>>,
+    latencies: Option<Lists<'a, Int16Type>>,
 }
 
-struct Histograms<'a> {
+/// Lists of what is counted, and how often there was one.
+struct Lists<'a, K: ArrowPrimitiveType> {
     lists: &'a ListArray,
-    buckets: &'a Int16Array,
+    keys: &'a PrimitiveArray<K>,
     counts: &'a Int64Array,
 }
 
@@ -285,7 +291,12 @@ impl<'a> DirectionColumns<'a> {
         }
         Ok(Self {
             counters,
-            histograms: Histograms::of(batch, format!("{name}_{}", columns::LATENCY_HIST))?,
+            errnos: Lists::of(batch, format!("{name}_{}", columns::ERRNOS), columns::ERRNO)?,
+            latencies: Lists::of(
+                batch,
+                format!("{name}_{}", columns::LATENCY_HIST),
+                columns::HIST_BUCKET,
+            )?,
         })
     }
 
@@ -294,41 +305,36 @@ impl<'a> DirectionColumns<'a> {
             self.counters
                 .map(|column| column.map_or(0, |column| column.value(i))),
         );
-        if let Some(histograms) = &self.histograms {
-            histograms.add_to(&mut direction.latency, i);
+        for (errno, count) in self.errnos.iter().flat_map(|lists| lists.at(i)) {
+            direction.errnos.add(errno, count);
+        }
+        for (bucket, count) in self.latencies.iter().flat_map(|lists| lists.at(i)) {
+            direction.latency.add(bucket, count);
         }
         direction
     }
 }
 
-impl<'a> Histograms<'a> {
-    /// Those of a column, if it is there.
-    fn of(batch: &'a RecordBatch, name: String) -> Result<Option<Self>, BatchError> {
-        match column::<ListArray>(batch, &name)? {
-            None => Ok(None),
-            Some(lists) => Ok(Some(Self::new(lists).ok_or(BatchError(name))?)),
-        }
+impl<'a, K: ArrowPrimitiveType> Lists<'a, K> {
+    /// Those of a column, if it is there; `key` is what they count.
+    fn of(batch: &'a RecordBatch, name: String, key: &str) -> Result<Option<Self>, BatchError> {
+        let Some(lists) = column::<ListArray>(batch, &name)? else {
+            return Ok(None);
+        };
+        let found = lists.values().as_struct_opt().and_then(|elements| {
+            Some(Self {
+                lists,
+                keys: elements.column_by_name(key)?.as_primitive_opt()?,
+                counts: elements
+                    .column_by_name(columns::COUNT)?
+                    .as_primitive_opt::<Int64Type>()?,
+            })
+        });
+        found.map(Some).ok_or(BatchError(name))
     }
 
-    fn new(lists: &'a ListArray) -> Option<Self> {
-        let elements = lists.values().as_struct_opt()?;
-        Some(Self {
-            lists,
-            buckets: elements
-                .column_by_name(columns::HIST_BUCKET)?
-                .as_any()
-                .downcast_ref()?,
-            counts: elements
-                .column_by_name(columns::HIST_COUNT)?
-                .as_any()
-                .downcast_ref()?,
-        })
-    }
-
-    fn add_to(&self, histogram: &mut Histogram, i: usize) {
-        for at in elements(self.lists, i) {
-            histogram.add(self.buckets.value(at), unsigned(self.counts.value(at)));
-        }
+    fn at(&self, i: usize) -> impl Iterator<Item = (K::Native, u64)> {
+        elements(self.lists, i).map(|at| (self.keys.value(at), unsigned(self.counts.value(at))))
     }
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, Int16Array, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
-    TimestampMillisecondArray, UInt64Array,
+    ArrayRef, ArrowPrimitiveType, Int64Array, ListArray, PrimitiveArray, RecordBatch, StringArray,
+    StructArray, TimestampMillisecondArray, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, Int16Type, Int32Type};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns;
-use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::pending::{Pending, PendingClient};
@@ -80,13 +80,18 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
         ),
     ];
     let directions: [fn(&RollupRow) -> &Direction; 2] = [|row| &row.row.read, |row| &row.row.write];
-    for direction in directions {
+    for (name, direction) in columns::DIRECTIONS.into_iter().zip(directions) {
         let counters: Vec<_> = rows.iter().map(|row| counters(direction(row))).collect();
-        for i in 0..columns::DIRECTION_COUNTERS.len() {
-            let column = counters.iter().map(|counters| counters[i]);
-            arrays.push(Arc::new(Int64Array::from_iter_values(column)));
+        for (i, counter) in columns::DIRECTION_COUNTERS.into_iter().enumerate() {
+            if columns::has_counter(name, counter) {
+                let column = counters.iter().map(|counters| counters[i]);
+                arrays.push(Arc::new(Int64Array::from_iter_values(column)));
+            }
         }
-        arrays.push(histograms(rows.iter().map(|row| &direction(row).latency))?);
+        let errnos = rows.iter().map(|row| direction(row).errnos.counts());
+        arrays.push(lists::<Int32Type>(columns::errno_item(), errnos)?);
+        let latencies = rows.iter().map(|row| direction(row).latency.buckets());
+        arrays.push(lists::<Int16Type>(columns::histogram_item(), latencies)?);
     }
     RecordBatch::try_new(columns::rollup_schema(), arrays)
 }
@@ -130,7 +135,8 @@ pub fn ops_batch(host: &str, rows: &[OpsRow]) -> Result<RecordBatch, ArrowError>
         let column = rows.iter().map(|row| op_counters(&row.row.sums)[i]);
         arrays.push(Arc::new(Int64Array::from_iter_values(column)));
     }
-    arrays.push(histograms(rows.iter().map(|row| &row.row.sums.execute))?);
+    let execute = rows.iter().map(|row| row.row.sums.execute.buckets());
+    arrays.push(lists::<Int16Type>(columns::histogram_item(), execute)?);
     RecordBatch::try_new(columns::ops_schema(), arrays)
 }
 
@@ -205,24 +211,32 @@ fn hosts(host: &str, rows: usize) -> ArrayRef {
     )))
 }
 
-fn histograms<'a>(rows: impl Iterator<Item = &'a Histogram>) -> Result<ArrayRef, ArrowError> {
-    let (mut buckets, mut counts, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
-    for histogram in rows {
-        lengths.push(histogram.buckets().len());
-        for (bucket, count) in histogram.buckets() {
-            buckets.push(*bucket);
+/// Lists of what is counted, and how often there was one.
+fn lists<'a, K: ArrowPrimitiveType>(
+    item: Field,
+    rows: impl Iterator<Item = &'a [(K::Native, u64)]>,
+) -> Result<ArrayRef, ArrowError> {
+    let (mut keys, mut counts, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows {
+        lengths.push(row.len());
+        for (key, count) in row {
+            keys.push(*key);
             counts.push(signed(*count));
         }
     }
-    let fields: Vec<ArrayRef> = vec![
-        Arc::new(Int16Array::from(buckets)),
+    let DataType::Struct(fields) = item.data_type() else {
+        return Err(ArrowError::SchemaError(
+            "a list of counts has no fields".into(),
+        ));
+    };
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(PrimitiveArray::<K>::from_iter_values(keys)),
         Arc::new(Int64Array::from(counts)),
     ];
-    let elements = StructArray::try_new(columns::histogram_fields(), fields, None)?;
-    let item = Arc::new(columns::histogram_item());
+    let elements = StructArray::try_new(fields.clone(), columns, None)?;
     let offsets = OffsetBuffer::from_lengths(lengths);
     Ok(Arc::new(ListArray::try_new(
-        item,
+        Arc::new(item),
         offsets,
         Arc::new(elements),
         None,

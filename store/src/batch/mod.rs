@@ -21,11 +21,18 @@ fn counters(direction: &Direction) -> [i64; DIRECTION_COUNTERS.len()] {
         bytes,
         latency_ns_sum,
         latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
         errors,
+        retrans,
         short,
         sequential,
         folded,
         untimed,
+        unsplit,
+        direct,
+        stable,
+        errnos: _,
         latency: _,
     } = direction;
     [
@@ -33,37 +40,55 @@ fn counters(direction: &Direction) -> [i64; DIRECTION_COUNTERS.len()] {
         signed(*bytes),
         us_from_ns(*latency_ns_sum),
         us_from_ns(*latency_ns_max),
+        us_from_ns(*queue_ns_sum),
+        us_from_ns(*rtt_ns_sum),
         signed(*errors),
+        signed(*retrans),
         signed(*short),
         signed(*sequential),
         signed(*folded),
         signed(*untimed),
+        signed(*unsplit),
+        signed(*direct),
+        signed(*stable),
     ]
 }
 
-/// The direction that [`counters`] describes, without its histogram.
+/// The direction that [`counters`] describes, without its lists.
 fn direction(counters: [i64; DIRECTION_COUNTERS.len()]) -> Direction {
     let [
         requests,
         bytes,
         us_sum,
         us_max,
+        queue_us_sum,
+        rtt_us_sum,
         errors,
+        retrans,
         short,
         sequential,
         folded,
         untimed,
+        unsplit,
+        direct,
+        stable,
     ] = counters.map(unsigned);
     Direction {
         requests,
         bytes,
         latency_ns_sum: ns_from_us(us_sum),
         latency_ns_max: ns_from_us(us_max),
+        queue_ns_sum: ns_from_us(queue_us_sum),
+        rtt_ns_sum: ns_from_us(rtt_us_sum),
         errors,
+        retrans,
         short,
         sequential,
         folded,
         untimed,
+        unsplit,
+        direct,
+        stable,
         ..Direction::default()
     }
 }
@@ -155,7 +180,11 @@ mod tests {
         row.read.latency_ns_max = 4_000_000;
         row.read.latency.record(1_000_000);
         row.read.latency.record(4_000_000);
+        row.read.queue_ns_sum = 1_000_000;
+        row.read.rtt_ns_sum = 3_000_000;
         row.write.errors = 1;
+        row.write.errnos.add(5, 1);
+        row.write.stable = 1;
         let row = |time, file| RollupRow {
             time: UtcMs(time),
             file,

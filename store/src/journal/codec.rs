@@ -1,6 +1,7 @@
 //! Payloads of journal frames.
 
 use trackiops_schemas::columns::DIRECTION_COUNTERS;
+use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::pending::{Pending, PendingClient};
@@ -14,6 +15,9 @@ use crate::varint::{DecodeError, Input, put_i64, put_optional_str, put_str, put_
 const MAX_COUNTER: u64 = 1 << 52;
 /// Histogram buckets of latencies that 64 bits of nanoseconds can hold are within.
 const BUCKETS: std::ops::RangeInclusive<i64> = -512..=2047;
+
+/// Numbers of a direction: its counters, then the length of its list of errors.
+const COUNTERS: usize = DIRECTION_COUNTERS.len() + 1;
 
 const READ: u64 = 1;
 const WRITE: u64 = 2;
@@ -221,22 +225,29 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     Ok((file, row))
 }
 
-/// The counters that are not zero, announced by a bit each, then the histogram. The bits are a varint, which is one
-/// byte unless requests were folded or untimed.
+/// The counters that are not zero, announced by a bit each, then the lists. The bits are a varint, two bytes unless
+/// something seldom happened. New counters come last: without them a row reads as before.
 fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
     let Direction {
         requests,
         bytes,
         latency_ns_sum,
         latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
         errors,
+        retrans,
         short,
         sequential,
         folded,
         untimed,
+        unsplit,
+        direct,
+        stable,
+        errnos,
         latency,
     } = direction;
-    let counters = [
+    let counters: [u64; COUNTERS] = [
         capped(*requests),
         capped(*bytes),
         *latency_ns_sum,
@@ -246,8 +257,19 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
         capped(*sequential),
         capped(*folded),
         capped(*untimed),
+        *queue_ns_sum,
+        *rtt_ns_sum,
+        capped(*retrans),
+        capped(*unsplit),
+        capped(*direct),
+        capped(*stable),
+        errnos.counts().len() as u64,
     ];
     put_counters(out, &counters);
+    for (errno, count) in errnos.counts() {
+        put_i64(out, i64::from(*errno));
+        put_u64(out, capped(*count));
+    }
     put_histogram(out, latency);
 }
 
@@ -285,8 +307,18 @@ fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
         sequential,
         folded,
         untimed,
-    ] = counters::<{ DIRECTION_COUNTERS.len() }>(input)?;
-    for counter in [requests, bytes, errors, short, sequential, folded, untimed] {
+        queue_ns_sum,
+        rtt_ns_sum,
+        retrans,
+        unsplit,
+        direct,
+        stable,
+        errnos,
+    ] = counters::<COUNTERS>(input)?;
+    for counter in [
+        requests, bytes, errors, short, sequential, folded, untimed, retrans, unsplit, direct,
+        stable,
+    ] {
         in_bounds(counter)?;
     }
     Ok(Direction {
@@ -294,13 +326,30 @@ fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
         bytes,
         latency_ns_sum,
         latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
         errors,
+        retrans,
         short,
         sequential,
         folded,
         untimed,
+        unsplit,
+        direct,
+        stable,
+        errnos: errno_counts(input, errnos)?,
         latency: histogram(input)?,
     })
+}
+
+fn errno_counts(input: &mut Input<'_>, length: u64) -> Result<Errnos, DecodeError> {
+    let mut errnos = Errnos::default();
+    for _ in 0..length {
+        let errno = i32::try_from(input.i64()?);
+        let errno = errno.map_err(|_| DecodeError::Malformed("an error has no errno"))?;
+        errnos.add(errno, counter(input)?);
+    }
+    Ok(errnos)
 }
 
 pub(super) fn counters<const COUNT: usize>(
@@ -449,7 +498,7 @@ mod tests {
         let mut out = Vec::new();
         put_u64(&mut out, 0);
         put_u64(&mut out, READ);
-        put_u64(&mut out, 1 << DIRECTION_COUNTERS.len());
+        put_u64(&mut out, 1 << COUNTERS);
         let error = row(&mut Input::new(&out)).unwrap_err();
         assert!(error.why().contains("counter"), "{}", error.why());
     }

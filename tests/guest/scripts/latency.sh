@@ -28,7 +28,22 @@ fio --ioengine=psync --direct=1 --bs=4k --rw=randrw --thread --time_based --runt
     --name=both --numjobs=4 --filename=/mnt/slow/slow.bin:/mnt/nfs/fast.bin --file_service_type=roundrobin \
     --output-format=json --output="$OUT/mixed.json"
 snapshot after
-list_files /mnt/nfs /mnt/slow
-stop_recorder TERM
+for file in /mnt/slow/alone.bin /mnt/nfs/alone.bin; do
+    fio --name=alone --filename="$file" --rw=randrw --bs=4k --size=1m --direct=1 --ioengine=psync --time_based --runtime=4 \
+        --output=/dev/null
+done
 tc qdisc del dev lo root
+
+# One writer, then 64, who share two RPC slots: the client takes no fewer.
+sysctl -qw sunrpc.tcp_slot_table_entries=2 sunrpc.tcp_max_slot_table_entries=2
+mkdir -p /exp3 /mnt/few
+mount -t tmpfs -o size=128m tmpfs /exp3
+exportfs -o rw,no_root_squash,insecure,fsid=3 '*:/exp3'
+mount -t nfs -o vers=3,nolock 127.0.0.1:/exp3 /mnt/few
+for jobs in 1 64; do
+    fio --name="few$jobs" --directory=/mnt/few --rw=write --bs=4k --size=1m --numjobs="$jobs" --direct=1 --thread \
+        --ioengine=psync --time_based --runtime=6 --output=/dev/null
+done
+list_files /mnt/nfs /mnt/slow /mnt/few
+stop_recorder TERM
 keep_store
