@@ -40,6 +40,9 @@ struct Raw {
     by_cast: &'static str,
 }
 
+/// The tracepoint on which operations are seen.
+const OPERATION_EVENT: &str = "rpc_stats_latency";
+
 /// The direct engine's programs, that of operations last.
 const ALONE: [Raw; 3] = [
     Raw {
@@ -53,7 +56,7 @@ const ALONE: [Raw; 3] = [
         by_cast: "alone_write_done_by_cast",
     },
     Raw {
-        event: "rpc_stats_latency",
+        event: OPERATION_EVENT,
         by_probe: "alone_operation_by_probe",
         by_cast: "alone_operation_by_cast",
     },
@@ -72,7 +75,7 @@ const FIRST: [Raw; 3] = [
         by_cast: "first_write_done_by_cast",
     },
     Raw {
-        event: "rpc_stats_latency",
+        event: OPERATION_EVENT,
         by_probe: "first_operation_by_probe",
         by_cast: "first_operation_by_cast",
     },
@@ -91,7 +94,7 @@ const SECOND: [Raw; 3] = [
         by_cast: "second_write_done_by_cast",
     },
     Raw {
-        event: "rpc_stats_latency",
+        event: OPERATION_EVENT,
         by_probe: "second_operation_by_probe",
         by_cast: "second_operation_by_cast",
     },
@@ -165,6 +168,16 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Completions at which the kernel skipped the programs, because it was in the middle of one on that CPU. 0 before Linux
+/// 5.12, which does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// At most so many requests are not in the books.
+    pub requests: u64,
+    /// At most so many RPCs are not in the sums of operations.
+    pub operations: u64,
+}
+
 /// The kernel side at work. Dropping it detaches every probe.
 pub struct Engine {
     /// Owns the programs and their links; dropped first when stopping.
@@ -177,7 +190,8 @@ pub struct Engine {
     pub operations: Option<OpSums>,
     books: SharedBooks,
     clock: SharedClock,
-    /// The programs that see a request last: what they are not run for is missed.
+    /// The programs that see a request or an operation last, in the order of [`ALONE`]: what they are not run for is
+    /// missed.
     counted: Vec<OwnedFd>,
     /// Programs and what keeps them attached, as far as the loader does not do so.
     links: Vec<OwnedFd>,
@@ -276,14 +290,17 @@ impl Engine {
         })
     }
 
-    /// Completions at which the kernel skipped the programs, because it was in the middle of one on
-    /// that CPU: at most so many requests are not in the books. 0 before Linux 5.12, which does not tell.
-    pub fn missed(&self) -> Result<u64, EngineError> {
-        let mut missed = 0;
-        for fd in &self.counted {
+    /// How often the kernel has skipped the programs.
+    pub fn missed(&self) -> Result<Missed, EngineError> {
+        let mut missed = Missed::default();
+        for (fd, raw) in self.counted.iter().zip(ALONE) {
             let path = format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd());
             let text = fs::read_to_string(path).map_err(EngineError::Missed)?;
-            missed += recursion_misses(&text);
+            let sum = match raw.event {
+                OPERATION_EVENT => &mut missed.operations,
+                _ => &mut missed.requests,
+            };
+            *sum += recursion_misses(&text);
         }
         Ok(missed)
     }

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::future::Future;
 use std::io;
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, MonotonicNs, Sample, due};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Missed};
 use crate::lookout::Lookout;
 use crate::names::Names;
 use crate::ops::Operations;
@@ -83,7 +84,7 @@ pub struct Recorder {
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
     lost: u64,
-    missed: u64,
+    missed: Missed,
     looked_for_missed: Option<MonotonicNs>,
     read: u64,
     folded: u64,
@@ -113,7 +114,7 @@ impl Recorder {
             covered_until: sample.now,
             rotated: sample.now,
             lost: 0,
-            missed: 0,
+            missed: Missed::default(),
             looked_for_missed: None,
             read: 0,
             folded: 0,
@@ -319,10 +320,11 @@ impl Recorder {
 
     fn note_missed(&mut self, now: UtcMs) -> Result<(), RecordError> {
         let all = self.engine.missed()?;
-        let missed = all.saturating_sub(self.missed);
-        if missed > 0 {
-            self.missed = all;
-            self.rollup.window(now).health.missed += missed;
+        let before = mem::replace(&mut self.missed, all);
+        if all != before {
+            let health = &mut self.rollup.window(now).health;
+            health.missed += all.requests.saturating_sub(before.requests);
+            health.ops_missed += all.operations.saturating_sub(before.operations);
         }
         Ok(())
     }
@@ -338,6 +340,10 @@ impl Recorder {
             ..
         } = window;
         health.covered_ms = (covered_ns + 500_000) / 1_000_000;
+        if self.engine.operations.is_some() {
+            health.ops_covered_ms = health.covered_ms;
+            health.ops_seen = ops.values().map(|sums| sums.requests).sum();
+        }
         // Windows may be shorter than the time between two looks.
         if health.pending.is_none() && covered_ns > 0 {
             health.pending = self.lookout.recent(now).cloned();
@@ -397,7 +403,7 @@ impl Recorder {
             books,
             read: self.read,
             folded: self.folded,
-            missed: self.missed,
+            missed: self.missed.requests,
             unbalanced: self.unbalanced,
         })
     }

@@ -95,8 +95,13 @@ pub enum Nothing {
         /// What was recorded.
         span: Interval,
     },
-    /// It was recorded, but no operation.
-    NoOperations {
+    /// It was recorded without operations, which were asked for.
+    LeftOut {
+        /// The range.
+        asked: Interval,
+    },
+    /// It was recorded, and there was no operation.
+    NoOperation {
         /// The range.
         asked: Interval,
     },
@@ -126,11 +131,14 @@ impl Nothing {
                 from_to(asked),
                 from_to(span)
             ),
-            Self::NoOperations { asked } => format!(
-                "no operation was recorded from {}: there was none, or `trackiops record` left them out (--no-ops, or \
-                 the tracepoint engine)",
+            Self::LeftOut { asked } => format!(
+                "no operations were recorded from {}: `trackiops record` without --no-ops, and with the direct engine, \
+                 records them",
                 from_to(asked)
             ),
+            Self::NoOperation { asked } => {
+                format!("no operation completed from {}", from_to(asked))
+            }
             Self::Idle { asked, one_file } => format!(
                 "{} from {}",
                 if *one_file {

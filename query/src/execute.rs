@@ -155,7 +155,8 @@ impl<'p> Account<'p> {
         let rows = health_rows(&journal.health, journal.bounds)?;
         for (time, health) in &rows {
             let window = self.plan.window(*time);
-            *self.covered.entry((journal.host, window)).or_default() += health.covered_ms;
+            let covered_ms = self.plan.covered_ms(health);
+            *self.covered.entry((journal.host, window)).or_default() += covered_ms;
         }
         let whole = rows.iter().all(|(time, health)| {
             health.covered_ms >= window_of(*time, journal.granularity, journal.extent).ms()
@@ -164,9 +165,10 @@ impl<'p> Account<'p> {
             let pending = health.pending.as_ref();
             pending.is_some_and(|pending| pending.age_ms_max >= STALLED_MS)
         });
+        let left_out = rows.values().any(|health| self.left_out_ms(health) > 0);
         // A coarse window that was not covered in whole says how much is missing, not where; nor does it say
         // when a server was stalled.
-        if (whole && !stalled) || journal.finest_health.is_empty() {
+        if (whole && !stalled && !left_out) || journal.finest_health.is_empty() {
             self.cover(journal, journal.granularity, rows);
         } else {
             let rows = health_rows(&journal.finest_health, journal.bounds)?;
@@ -181,13 +183,25 @@ impl<'p> Account<'p> {
         granularity: Granularity,
         rows: BTreeMap<UtcMs, Health>,
     ) {
-        let coverage = &mut self.hosts[journal.host].0;
         for (time, health) in rows {
             let window = window_of(time, granularity, journal.extent);
-            let covered_ms = health.covered_ms;
-            coverage.add_piece(Piece { window, covered_ms });
-            coverage.add_health(window, health);
+            self.add(journal.host, window, health);
         }
+    }
+
+    fn add(&mut self, host: HostIndex, window: Interval, health: Health) {
+        let left_out_ms = self.left_out_ms(&health);
+        let coverage = &mut self.hosts[host].0;
+        let covered_ms = health.covered_ms;
+        coverage.add_piece(Piece { window, covered_ms });
+        coverage.leave_out(window, left_out_ms);
+        coverage.add_health(window, self.plan.account(health));
+    }
+
+    /// For how long that which is asked was left out of a recording.
+    fn left_out_ms(&self, health: &Health) -> u64 {
+        let asked_ms = self.plan.covered_ms(health);
+        health.covered_ms.saturating_sub(asked_ms)
     }
 
     /// Takes over the health row of a window that is not sealed. The window of the answer that holds it, if it is in the
@@ -199,19 +213,15 @@ impl<'p> Account<'p> {
         health: Health,
     ) -> Option<UtcMs> {
         let extent = Interval::new(start, start.plus(tail.tail.granularity()));
-        let (coverage, span) = &mut self.hosts[tail.host];
+        let (_, span) = &mut self.hosts[tail.host];
         *span = Some(span.map_or(extent, |span| span.hull(extent)));
         if !tail.bounds.contains(start) {
             return None;
         }
         let window = self.plan.window(start);
-        let covered_ms = health.covered_ms;
+        let covered_ms = self.plan.covered_ms(&health);
         *self.covered.entry((tail.host, window)).or_default() += covered_ms;
-        coverage.add_piece(Piece {
-            window: extent,
-            covered_ms,
-        });
-        coverage.add_health(extent, health);
+        self.add(tail.host, extent, health);
         Some(window)
     }
 }

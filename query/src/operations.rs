@@ -125,12 +125,15 @@ fn ask_once(
     let plan = plan(snapshot, Dataset::Ops, span, range, question.step, zone)?;
     let (groups, account) = execute(&plan, connections)?;
     let Account { covered, hosts, .. } = account;
+    let recorded = covered.values().any(|covered_ms| *covered_ms > 0);
+    let left_out = hosts.iter().any(|(host, _)| host.left_out().is_some());
     let notes = notes(hosts, &plan, question, groups.is_empty(), None);
     if groups.is_empty() {
         let asked = plan.asked;
-        let why = match covered.values().any(|covered_ms| *covered_ms > 0) {
-            true => Nothing::NoOperations { asked },
-            false => Nothing::NotRecorded { asked, span },
+        let why = match (recorded, left_out) {
+            (true, _) => Nothing::NoOperation { asked },
+            (false, true) => Nothing::LeftOut { asked },
+            (false, false) => Nothing::NotRecorded { asked, span },
         };
         return Ok(Outcome::Nothing { why, notes });
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Dataset, JournalTail, Segment, Snapshot};
 
@@ -94,6 +95,8 @@ pub struct Tail<'s> {
 /// What to read.
 #[derive(Debug)]
 pub struct Plan<'s> {
+    /// What is asked.
+    pub dataset: Dataset,
     /// The recording hosts.
     pub hosts: Vec<String>,
     /// What each host's sealed journals hold in all.
@@ -116,6 +119,30 @@ impl Plan<'_> {
         match self.step {
             Step::Windows(step) => time.align(step),
             Step::All => self.asked.start,
+        }
+    }
+
+    /// For how long of a window that which is asked was recorded, ms.
+    pub fn covered_ms(&self, health: &Health) -> u64 {
+        match self.dataset {
+            Dataset::Rollup | Dataset::Health => health.covered_ms,
+            Dataset::Ops => health.ops_covered_ms,
+        }
+    }
+
+    /// What a health row says of that which is asked.
+    pub fn account(&self, health: Health) -> Health {
+        match self.dataset {
+            Dataset::Rollup | Dataset::Health => health,
+            Dataset::Ops => Health {
+                covered_ms: self.covered_ms(&health),
+                seen: health.ops_seen,
+                recorded: health.ops_seen,
+                folded: 0,
+                lost: 0,
+                missed: health.ops_missed,
+                ..health
+            },
         }
     }
 }
@@ -168,6 +195,7 @@ pub fn plan<'s>(
     let open = |(host, sealed)| journal(host, sealed, asked, step);
     let journals = sealed.into_iter().filter_map(open).collect();
     Ok(Plan {
+        dataset,
         hosts,
         spans,
         asked: asked_or_recorded(asked, span),

@@ -41,10 +41,15 @@ pub(crate) fn notes(
         let missed = coverage.losses(|health| health.missed);
         let steps = coverage.clock_steps();
         let stalls = coverage.stalls();
+        let left_out = coverage.left_out();
         let until = until(plan, question, span);
         let gaps = coverage.gaps(question.range.since, until, span);
         tell_gaps(&mut notes, &host, gaps);
         tell_stalls(&mut notes, &host, stalls);
+        if let Some(gap) = left_out {
+            let host = host.clone();
+            notes.push(Note::LeftOut { host, gap });
+        }
         if let Some(losses) = lost {
             let host = host.clone();
             notes.push(Note::Lost { host, losses });

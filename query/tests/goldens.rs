@@ -140,6 +140,9 @@ fn operations_look_as_they_always_did() {
         OperationRow { operation, sums }
     };
     let mut windows = small();
+    for window in &mut windows {
+        window.health.ops_covered_ms = window.health.covered_ms;
+    }
     windows[0].ops = vec![
         operation(Some("srv:/even"), "GETATTR", "tcp-0", 3),
         operation(Some("srv:/even"), "GETATTR", "tcp-1", 9),

@@ -6,18 +6,22 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::*;
+use trackiops_query::coverage::{Gap, Interval};
+use trackiops_query::note::Note;
 use trackiops_query::{
     Answer, Connections, Nothing, OperationAnswer, Outcome, QueryError, Question, Step,
     ask_operations,
 };
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
 
 /// Windows of a second with operations of two mounts and of none, over two connections.
 fn windows_of_operations(seed: u64, start: i64, count: i64) -> Vec<ClosedWindow> {
     let mut numbers = Numbers(seed);
     let mut windows = windows(seed, start, 1000, count, 2);
     for window in &mut windows {
+        window.health.ops_covered_ms = window.health.covered_ms;
         for mount in [None, Some("srv:/even"), Some("srv:/odd")] {
             for op in ["COMMIT", "GETATTR", "READ"] {
                 for transport in ["tcp-0", "tcp-1"] {
@@ -164,21 +168,81 @@ fn of_several_connections_none_stands_in_the_sum() {
     assert_eq!(mix, [(3, 6), (3, 6)]);
 }
 
-#[test]
-fn a_recording_without_operations_says_so() {
-    let dir = tempfile::tempdir().unwrap();
-    record(
-        dir.path(),
-        options("h", "1s", "1m"),
-        &windows(1, THREE, 1000, 5, 1),
-    );
-    match ask_operations(&question(dir.path()), Connections::Together).unwrap() {
-        Outcome::Nothing {
-            why: Nothing::NoOperations { .. },
-            ..
-        } => {}
-        other => panic!("{other:?}"),
+/// What is said where there is no row.
+fn nothing(question: &Question) -> (Nothing, Vec<Note>) {
+    match ask_operations(question, Connections::Together).unwrap() {
+        Outcome::Nothing { why, notes } => (why, notes),
+        Outcome::Found(answer) => panic!("{answer:?}"),
     }
+}
+
+#[test]
+fn a_recording_without_operations_says_so_and_an_idle_one_that_there_were_none() {
+    for recorded in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut windows = windows(1, THREE, 1000, 5, 1);
+        for window in windows.iter_mut().filter(|_| recorded) {
+            window.health.ops_covered_ms = window.health.covered_ms;
+        }
+        record(dir.path(), options("h", "1s", "1m"), &windows);
+        let (why, notes) = nothing(&question(dir.path()));
+        let left_out = notes
+            .iter()
+            .any(|note| matches!(note, Note::LeftOut { .. }));
+        assert_eq!(left_out, !recorded, "{notes:?}");
+        let expected = match recorded {
+            true => matches!(why, Nothing::NoOperation { .. }),
+            false => matches!(why, Nothing::LeftOut { .. }),
+        };
+        assert!(expected, "{why:?}");
+    }
+}
+
+#[test]
+fn a_part_of_the_range_without_operations_is_told_and_does_not_dilute_rates() {
+    for sealed in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut windows = windows_of_operations(3, THREE, 60);
+        for window in &mut windows[20..30] {
+            window.ops.clear();
+            window.health.ops_covered_ms = 0;
+        }
+        let writer = append(dir.path(), options("h", "1s,10s,1m", "1h"), &windows);
+        if sealed {
+            writer.finish().unwrap();
+        }
+        let answer = found(&question(dir.path()), Connections::Together);
+        let gap = Gap {
+            range: Interval::new(UtcMs(THREE + 20_000), UtcMs(THREE + 30_000)),
+            missing_ms: 10_000,
+        };
+        let left_out = Note::LeftOut { host: None, gap };
+        assert!(answer.notes.contains(&left_out), "{:?}", answer.notes);
+        let no_gap = |note: &Note| !matches!(note, Note::Gap { .. });
+        assert!(answer.notes.iter().all(no_gap), "{:?}", answer.notes);
+        let mut question = question(dir.path());
+        question.step = Some(Step::All);
+        let answer = found(&question, Connections::Together);
+        assert!(answer.rows.iter().all(|row| row.covered_ms == 50_000));
+    }
+}
+
+#[test]
+fn only_what_is_missed_of_operations_is_told_with_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut windows = windows_of_operations(5, THREE, 10);
+    let health = &mut windows[4].health;
+    (health.lost, health.missed) = (7, 8);
+    (health.ops_seen, health.ops_missed) = (40, 9);
+    record(dir.path(), options("h", "1s", "1m"), &windows);
+    let notes = found(&question(dir.path()), Connections::Together).notes;
+    let told = |note: &Note| match note {
+        Note::Lost { losses, .. } | Note::Missed { losses, .. } => {
+            Some((losses.count, losses.seen))
+        }
+        _ => None,
+    };
+    assert_eq!(notes.iter().filter_map(told).collect::<Vec<_>>(), [(9, 40)]);
 }
 
 #[test]

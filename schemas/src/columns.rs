@@ -7,7 +7,8 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 /// Version of the format of everything on disk. A store of a newer version is not opened.
 ///
-/// Version 2 adds to health rows what was pending; in what version 1 wrote that is not known.
+/// Version 2 adds rows of operations, more counters to rows of files and of health, and to the latter what was pending; in
+/// what version 1 wrote that is not known.
 pub const FORMAT_VERSION: u32 = 2;
 /// Parquet key-value metadata: [`FORMAT_VERSION`] of the file.
 pub const META_FORMAT: &str = "trackiops.format";
@@ -72,7 +73,7 @@ pub const HIST_BUCKET: &str = "bucket";
 pub const COUNT: &str = "count";
 
 /// Columns of the health rows after `time` and `host`, in column order.
-pub const HEALTH_COUNTERS: [&str; 7] = [
+pub const HEALTH_COUNTERS: [&str; 10] = [
     "covered_ms",
     "seen",
     "recorded",
@@ -80,6 +81,9 @@ pub const HEALTH_COUNTERS: [&str; 7] = [
     "lost",
     "missed",
     "clock_steps",
+    "ops_covered_ms",
+    "ops_seen",
+    "ops_missed",
 ];
 
 /// Column of the health rows: most requests that were pending at a look; null where nobody could look.

@@ -147,6 +147,12 @@ pub struct Health {
     pub missed: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
+    /// Milliseconds of the window in which operations were recorded, too; 0 where they were left out.
+    pub ops_covered_ms: u64,
+    /// RPCs that the probes of operations saw complete.
+    pub ops_seen: u64,
+    /// RPCs at whose completion the kernel skipped these programs: at most so many are not in `ops_seen`.
+    pub ops_missed: u64,
     /// Requests that waited for their server; `None` where nobody could look.
     pub pending: Option<Pending>,
 }
@@ -162,6 +168,9 @@ impl Health {
             lost,
             missed,
             clock_steps,
+            ops_covered_ms,
+            ops_seen,
+            ops_missed,
             pending,
         } = other;
         self.covered_ms += covered_ms;
@@ -171,6 +180,9 @@ impl Health {
         self.lost += lost;
         self.missed += missed;
         self.clock_steps += clock_steps;
+        self.ops_covered_ms += ops_covered_ms;
+        self.ops_seen += ops_seen;
+        self.ops_missed += ops_missed;
         if let Some(pending) = pending {
             self.pending.get_or_insert_default().merge(pending);
         }

@@ -264,3 +264,23 @@ fn guest_mounts_of_one_server_are_told_apart_where_the_kernel_says_which_is_whic
         assert_counts(own, "two", mount_point);
     }
 }
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_operations_left_out_cost_no_program_and_are_told() {
+    let programs = |name: &str| -> u32 {
+        let count = RUN.text(&format!("{name}.programs"));
+        count.trim().parse().expect("a number")
+    };
+    // READ, WRITE and any RPC.
+    assert_eq!(programs("with") * 2, programs("without") * 3);
+    let store = RUN.out.join("left-out");
+    let written: f64 = Run::query_store(&store, &["--step", "all"])
+        .iter()
+        .map(|row| number(row, "write_requests"))
+        .sum();
+    assert!(written > 0.0, "the files are recorded all the same");
+    let answer = Run::query_store_output(&store, &["--by", "op", "--step", "all"]);
+    let said = String::from_utf8_lossy(&answer.stderr);
+    assert!(said.contains("recorded without operations"), "{said}");
+}

@@ -137,6 +137,9 @@ pub fn decode_health<'a>(
             lost,
             missed,
             clock_steps,
+            ops_covered_ms,
+            ops_seen,
+            ops_missed,
         ] = counters.map(|column| column.map_or(0, |column| unsigned(column.value(i))));
         each(StoredHealth {
             time: UtcMs(times.map_or(0, |times| times.value(i))),
@@ -149,6 +152,9 @@ pub fn decode_health<'a>(
                 lost,
                 missed,
                 clock_steps,
+                ops_covered_ms,
+                ops_seen,
+                ops_missed,
                 pending: pending.as_ref().and_then(|pending| pending.at(i)),
             },
         });

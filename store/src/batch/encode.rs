@@ -187,6 +187,9 @@ fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
         lost,
         missed,
         clock_steps,
+        ops_covered_ms,
+        ops_seen,
+        ops_missed,
         pending: _,
     } = health;
     [
@@ -197,6 +200,9 @@ fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
         *lost,
         *missed,
         *clock_steps,
+        *ops_covered_ms,
+        *ops_seen,
+        *ops_missed,
     ]
 }
 

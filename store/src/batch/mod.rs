@@ -266,6 +266,9 @@ mod tests {
                 lost: 1,
                 missed: 3,
                 clock_steps: 2,
+                ops_covered_ms: 900,
+                ops_seen: 70,
+                ops_missed: 5,
                 pending,
             };
             HealthRow { time, health }

@@ -87,6 +87,10 @@ pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
         lost,
         missed,
         clock_steps,
+        // In the frame of the operations.
+        ops_covered_ms: _,
+        ops_seen: _,
+        ops_missed: _,
         // In a frame of its own kind, before the head.
         pending: _,
     } = &window.health;
@@ -116,7 +120,7 @@ pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeErr
             lost: counter(input)?,
             missed: counter(input)?,
             clock_steps: counter(input)?,
-            pending: None,
+            ..Health::default()
         },
         rows: input.u64()?,
     })
@@ -390,7 +394,7 @@ pub(super) fn capped(counter: u64) -> u64 {
     counter.min(MAX_COUNTER)
 }
 
-fn counter(input: &mut Input<'_>) -> Result<u64, DecodeError> {
+pub(super) fn counter(input: &mut Input<'_>) -> Result<u64, DecodeError> {
     in_bounds(input.u64()?)
 }
 
@@ -457,7 +461,7 @@ mod tests {
                 lost: largest,
                 missed: largest,
                 clock_steps: largest,
-                pending: None,
+                ..Health::default()
             },
         };
         let mut out = Vec::new();

@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Window = 2,
     /// What was pending, then as [`Self::Window`]. From version 2 of the format on.
     PendingWindow = 3,
-    /// Operations of the window in the next frame. From version 2 of the format on.
+    /// Operations of the window in the next frame, where they are recorded. From version 2 of the format on.
     Operations = 4,
 }
 

@@ -10,7 +10,7 @@ use trackiops_schemas::ops::OperationRow;
 
 use super::codec::{self, MAX_HEAD_BYTES, MAX_PENDING_BYTES, WindowHead};
 use super::format::{Frame, Header, Kind, frame_at, read_at};
-use super::ops;
+use super::ops::{self, MAX_OPS_HEAD_BYTES, OpsHead};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
 
@@ -21,14 +21,22 @@ pub(crate) struct WindowFrame {
     /// Where its rows begin and end in the file.
     pub(crate) rows_at: u64,
     pub(crate) end: u64,
-    /// Where its operations begin and end in the file.
-    ops: Option<(u64, u64)>,
+    ops: Option<OpsFrame>,
+}
+
+/// The place of a window's operations in a journal.
+#[derive(Clone, Copy, Debug)]
+struct OpsFrame {
+    head: OpsHead,
+    /// Where the rows begin and end in the file.
+    rows_at: u64,
+    end: u64,
 }
 
 impl WindowFrame {
     /// Whether there are operations.
     pub(crate) fn has_ops(&self) -> bool {
-        self.ops.is_some()
+        self.ops.is_some_and(|ops| ops.head.rows > 0)
     }
 }
 
@@ -82,7 +90,7 @@ impl Scan {
     fn take(
         &mut self,
         frame: Frame,
-        ops: &mut Option<(u64, u64)>,
+        ops: &mut Option<OpsFrame>,
     ) -> io::Result<Result<(), DecodeError>> {
         let file = &self.file;
         // No longer than the file, whose checksum was just read.
@@ -99,8 +107,8 @@ impl Scan {
                 Ok(self.take_definitions(&mut Input::new(&payload)))
             }
             Some(Kind::Operations) => {
-                *ops = Some((frame.payload, frame.end));
-                Ok(Ok(()))
+                let payload = payload(MAX_OPS_HEAD_BYTES)?;
+                Ok(ops_frame(&frame, &payload).map(|found| *ops = Some(found)))
             }
             Some(Kind::Window) => {
                 let payload = payload(MAX_HEAD_BYTES)?;
@@ -123,11 +131,14 @@ impl Scan {
         &mut self,
         frame: Frame,
         payload: &[u8],
-        ops: Option<(u64, u64)>,
+        ops: Option<OpsFrame>,
         head: impl FnOnce(&mut Input<'_>) -> Result<WindowHead, DecodeError>,
     ) -> Result<(), DecodeError> {
         let mut input = Input::new(payload);
-        let head = head(&mut input)?;
+        let mut head = head(&mut input)?;
+        if let Some(ops) = &ops {
+            ops.head.tell(&mut head.health);
+        }
         let read = payload.len() - input.remaining();
         self.windows.push(WindowFrame {
             head,
@@ -140,15 +151,15 @@ impl Scan {
 
     /// Reads the operations of a window, as many as there are.
     pub(crate) fn ops(&self, window: &WindowFrame) -> Result<Vec<OperationRow>, StoreError> {
-        let Some((at, end)) = window.ops else {
+        let Some(OpsFrame { head, rows_at, end }) = window.ops else {
             return Ok(Vec::new());
         };
         // No longer than the file, whose checksum was read.
-        let mut payload = vec![0; usize::try_from(end - at).unwrap_or(0)];
-        read_at(&self.file, &mut payload, at).map_err(StoreError::io("read", &self.path))?;
-        ops::ops(&mut Input::new(&payload)).map_err(|error| StoreError::Damaged {
+        let mut payload = vec![0; usize::try_from(end - rows_at).unwrap_or(0)];
+        read_at(&self.file, &mut payload, rows_at).map_err(StoreError::io("read", &self.path))?;
+        ops::ops(&mut Input::new(&payload), head.rows).map_err(|error| StoreError::Damaged {
             path: self.path.clone(),
-            offset: at,
+            offset: rows_at,
             why: error.why(),
         })
     }
@@ -162,4 +173,15 @@ impl Scan {
         }
         Ok(())
     }
+}
+
+fn ops_frame(frame: &Frame, payload: &[u8]) -> Result<OpsFrame, DecodeError> {
+    let mut input = Input::new(payload);
+    let head = OpsHead::read(&mut input)?;
+    let read = payload.len() - input.remaining();
+    Ok(OpsFrame {
+        head,
+        rows_at: frame.payload + read as u64,
+        end: frame.end,
+    })
 }

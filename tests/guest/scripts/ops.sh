@@ -1,5 +1,6 @@
 # Metadata of every kind over every version of NFS, one mount after the other; then over several connections, and over
-# two mounts of one server, which have an RPC client in common. A recording and two snapshots of each.
+# two mounts of one server, which have an RPC client in common. A recording and two snapshots of each. At last without
+# operations.
 . /work/lib.sh
 
 umount /mnt/nfs
@@ -45,3 +46,19 @@ mount -t nfs -o vers=4.2 127.0.0.1:/exp /mnt/nfs
 mount -t nfs -o vers=4.2 127.0.0.1:/exp2 /mnt/nfs2
 record two /mnt/nfs /mnt/nfs2
 find /sys/fs/nfs -maxdepth 2 -ls >"$OUT/sysfs.txt" 2>&1 || true
+umount /mnt/nfs2
+
+# programs NAME: how many BPF programs the recorder holds.
+programs() {
+    find "/proc/$RECORDER/fd" -lname '*bpf-prog*' | wc -l >"$OUT/$1.programs"
+}
+
+STORE=/var/tmp/left-out
+start_recorder --granularity 1s,10s --rotate 10s
+programs with
+stop_recorder INT
+start_recorder --granularity 1s,10s --rotate 10s --no-ops
+programs without
+python3 /work/metadata.py /mnt/nfs
+stop_recorder INT
+cp -a "$STORE" "$OUT/left-out"
