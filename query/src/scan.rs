@@ -10,9 +10,10 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
 };
-use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::metadata::{FileMetaData, PageIndexPolicy};
 use trackiops_schemas::columns::{
-    DEV, FILE_KEY, FILEID, TENANT, TIME, health_schema, ops_schema, rollup_schema,
+    DEV, FILE_KEY, FILEID, FORMAT_VERSION, META_FORMAT, TENANT, TIME, health_schema, ops_schema,
+    rollup_schema,
 };
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -64,9 +65,13 @@ pub fn rollup(
 ) -> Result<(), QueryError> {
     let needs = |column: &str| detail.needs(by, column);
     let mut last: Option<Arc<File>> = None;
-    for batch in read(segment, &rollup_schema(), needs, ranges)? {
+    let (batches, format) = read(segment, &rollup_schema(), needs, ranges)?;
+    for batch in batches {
         let batch = batch.map_err(|error| damaged(segment, error))?;
-        let decoded = decode_rows(&batch, |stored| {
+        let decoded = decode_rows(&batch, |mut stored| {
+            if format == Format::Older {
+                without_parts(&mut stored.row);
+            }
             let file = last.take().filter(|file| is_about(file, &stored));
             let file = last.insert(file.unwrap_or_else(|| Arc::new(file_of(&stored))));
             each(stored.time, file, stored.tenant, stored.row);
@@ -74,6 +79,13 @@ pub fn rollup(
         decoded.map_err(|error| damaged(segment, error))?;
     }
     Ok(())
+}
+
+/// Version 1 of the format had no parts of latencies.
+fn without_parts(row: &mut Row) {
+    for direction in [&mut row.read, &mut row.write] {
+        direction.unsplit = direction.requests.saturating_sub(direction.untimed);
+    }
 }
 
 /// Rows are sorted by file, so that the last file is nearly always the next one too.
@@ -96,7 +108,8 @@ fn file_of(stored: &StoredRow<'_>) -> File {
 /// The rows of a health segment.
 pub fn health(segment: &Segment) -> Result<Vec<(UtcMs, Health)>, QueryError> {
     let mut rows = Vec::new();
-    for batch in read(segment, &health_schema(), |_| true, None)? {
+    let (batches, _) = read(segment, &health_schema(), |_| true, None)?;
+    for batch in batches {
         let batch = batch.map_err(|error| damaged(segment, error))?;
         let decoded = decode_health(&batch, |stored| rows.push((stored.time, stored.health)));
         decoded.map_err(|error| damaged(segment, error))?;
@@ -106,11 +119,33 @@ pub fn health(segment: &Segment) -> Result<Vec<(UtcMs, Health)>, QueryError> {
 
 /// Hands over the rows of a segment of operations.
 pub fn ops(segment: &Segment, each: &mut dyn FnMut(StoredOps<'_>)) -> Result<(), QueryError> {
-    for batch in read(segment, &ops_schema(), |_| true, None)? {
+    let (batches, _) = read(segment, &ops_schema(), |_| true, None)?;
+    for batch in batches {
         let batch = batch.map_err(|error| damaged(segment, error))?;
         decode_ops(&batch, &mut *each).map_err(|error| damaged(segment, error))?;
     }
     Ok(())
+}
+
+/// Which version of the format a segment is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// The one before this: it may lack columns, whose content is not known.
+    Older,
+    /// This one.
+    Present,
+}
+
+impl Format {
+    fn of(metadata: &FileMetaData) -> Self {
+        let mut pairs = metadata.key_value_metadata().into_iter().flatten();
+        let version = pairs.find(|pair| pair.key == META_FORMAT);
+        let version: Option<u32> = version.and_then(|pair| pair.value.as_deref()?.parse().ok());
+        match version {
+            Some(version) if version < FORMAT_VERSION => Self::Older,
+            _ => Self::Present,
+        }
+    }
 }
 
 /// The batches of a segment: of `schema`, the columns that `needs` names; of these, the rows of
@@ -120,7 +155,7 @@ fn read(
     schema: &Schema,
     needs: impl Fn(&str) -> bool,
     ranges: Option<&[Range<u64>]>,
-) -> Result<ParquetRecordBatchReader, QueryError> {
+) -> Result<(ParquetRecordBatchReader, Format), QueryError> {
     let file = FsFile::open(&segment.path).map_err(|source| cannot_open(segment, source))?;
     // Pages are found by row number, which takes the offset index; their statistics are not used.
     let offsets = match ranges {
@@ -130,12 +165,12 @@ fn read(
     let options = ArrowReaderOptions::new().with_offset_index_policy(offsets);
     let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
         .map_err(|error| damaged(segment, error))?;
+    let format = Format::of(builder.metadata().file_metadata());
     let mut wanted = Vec::new();
     for field in schema.fields().iter().filter(|field| needs(field.name())) {
         match builder.schema().index_of(field.name()) {
             Ok(index) => wanted.push(index),
-            // Written before the column was there: what it holds is not known.
-            Err(_) if field.is_nullable() => {}
+            Err(_) if format == Format::Older => {}
             Err(error) => return Err(damaged(segment, error)),
         }
     }
@@ -145,7 +180,8 @@ fn read(
         let rows = usize::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
         builder = builder.with_row_selection(selection(segment, ranges, rows)?);
     }
-    builder.build().map_err(|error| damaged(segment, error))
+    let batches = builder.build().map_err(|error| damaged(segment, error))?;
+    Ok((batches, format))
 }
 
 fn selection(
