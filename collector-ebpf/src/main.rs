@@ -147,64 +147,34 @@ mod programs {
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn alone_operation_by_probe(ctx: RawTracePointContext) {
-        operation::alone::<Probe>(Statistics {
-            task: ctx.arg(0),
-            queue_ns: ctx.arg(1),
-            rtt_ns: ctx.arg(2),
-            execute_ns: ctx.arg(3),
-        });
+        operation::alone::<Probe>(Statistics::of(|n| ctx.arg(n)));
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn first_operation_by_probe(ctx: RawTracePointContext) {
-        operation::first::<Probe>(Statistics {
-            task: ctx.arg(0),
-            queue_ns: ctx.arg(1),
-            rtt_ns: ctx.arg(2),
-            execute_ns: ctx.arg(3),
-        });
+        operation::first::<Probe>(Statistics::of(|n| ctx.arg(n)));
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn second_operation_by_probe(ctx: RawTracePointContext) {
-        operation::second::<Probe>(Statistics {
-            task: ctx.arg(0),
-            queue_ns: ctx.arg(1),
-            rtt_ns: ctx.arg(2),
-            execute_ns: ctx.arg(3),
-        });
+        operation::second::<Probe>(Statistics::of(|n| ctx.arg(n)));
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn alone_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::alone::<Cast>(Statistics {
-            task: ctx.arg(0),
-            queue_ns: ctx.arg(1),
-            rtt_ns: ctx.arg(2),
-            execute_ns: ctx.arg(3),
-        });
+        operation::alone::<Cast>(Statistics::of(|n| ctx.arg(n)));
         0
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn first_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::first::<Cast>(Statistics {
-            task: ctx.arg(0),
-            queue_ns: ctx.arg(1),
-            rtt_ns: ctx.arg(2),
-            execute_ns: ctx.arg(3),
-        });
+        operation::first::<Cast>(Statistics::of(|n| ctx.arg(n)));
         0
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn second_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::second::<Cast>(Statistics {
-            task: ctx.arg(0),
-            queue_ns: ctx.arg(1),
-            rtt_ns: ctx.arg(2),
-            execute_ns: ctx.arg(3),
-        });
+        operation::second::<Cast>(Statistics::of(|n| ctx.arg(n)));
         0
     }
 }

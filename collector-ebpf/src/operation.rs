@@ -29,6 +29,19 @@ pub struct Statistics {
     pub execute_ns: u64,
 }
 
+impl Statistics {
+    /// From the tracepoint's arguments by their numbers.
+    #[inline(always)]
+    pub fn of(argument: impl Fn(usize) -> u64) -> Self {
+        Self {
+            task: argument(0),
+            queue_ns: argument(1),
+            rtt_ns: argument(2),
+            execute_ns: argument(3),
+        }
+    }
+}
+
 /// The only program on the tracepoint.
 #[inline(always)]
 pub fn alone<M: Memory>(statistics: Statistics) {
@@ -90,7 +103,7 @@ fn add_up<M: Memory>(statistics: Statistics) -> Option<()> {
         None => begin::<M>(&key, client)?,
     };
     let status: i32 = task.field(&own.task_status)?;
-    let transmission = Address::<M>::new(task.field(&offsets.task_transmission)?);
+    let transmission = Address::<M::Argument>::new(task.field(&offsets.task_transmission)?);
     let (sent_bytes, received_bytes) = bytes(transmission, own)?;
     // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically. Userspace takes
     // the map away before it reads it.

@@ -1,6 +1,7 @@
 //! Operations: what the kernel has added up of RPCs, under the names that rows have.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::path::Path;
 
 use ahash::AHashMap;
@@ -56,6 +57,9 @@ impl Operations {
         let of_nfs =
             |(key, value): &(OpKey, OpValue)| key.procedure == 0 || value.program == NFS_PROGRAM;
         taken.retain(of_nfs);
+        if let Some(lost) = self.lost_since(sums.lost()?) {
+            each(None, others(), lost);
+        }
         if taken.is_empty() {
             return Ok(());
         }
@@ -65,17 +69,16 @@ impl Operations {
             let operation = self.operation(key, value, &source);
             each(Some(key.window), operation, operation_sums(value));
         }
-        let all_lost = sums.lost()?;
-        let lost = all_lost.saturating_sub(self.lost);
-        if lost > 0 {
-            self.lost = all_lost;
-            let requests = OperationSums {
-                requests: lost,
-                ..OperationSums::default()
-            };
-            each(None, others(), requests);
-        }
         Ok(())
+    }
+
+    /// What was lost since the last look, if `all` was lost so far.
+    fn lost_since(&mut self, all: u64) -> Option<OperationSums> {
+        let before = mem::replace(&mut self.lost, all);
+        (all > before).then(|| OperationSums {
+            requests: all - before,
+            ..OperationSums::default()
+        })
     }
 
     fn operation<'m>(
