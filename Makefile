@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead release aarch64 deny setup python
+.PHONY: help demo test test-long lint unit guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention release aarch64 deny setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -73,6 +73,10 @@ kernel-facts: setup
 ## make bench-overhead  what tracing costs, counted in guests, on 6.12 and newest or those of KERNELS="..."
 bench-overhead: setup
 	@bench/overhead.sh $(KERNELS)
+
+## make bench-contention  whether tracing makes CPUs wait for locks: profiles 64 threads in guests
+bench-contention: setup
+	@bench/contention.sh $(KERNELS)
 
 ## make deny        licences, sources and bans of all dependencies
 deny: setup

@@ -11,7 +11,8 @@ use trackiops_query::note::Note;
 use trackiops_query::render::{self, Render};
 use trackiops_query::times::{self, Zone};
 use trackiops_query::{
-    Answer, By, FileSelector, Format, Outcome, Question, Range, Step, Subject, ask, ask_operations,
+    Answer, By, Figures, FileSelector, Format, Outcome, Question, Range, Step, Subject, ask,
+    ask_operations,
 };
 use trackiops_schemas::time::UtcMs;
 
@@ -48,6 +49,10 @@ pub struct Args {
     /// table, csv or json (one object per line)
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     format: Format,
+    /// In tables: of what latencies consist, on average: waiting in the client, network and server, the client's
+    /// completion. CSV and JSON always tell
+    #[arg(long)]
+    parts: bool,
 }
 
 /// Runs the command. Status 0: there are rows; 1: nothing matched.
@@ -70,6 +75,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         since: moment("--since", &args.since)?,
         until: moment("--until", &args.until)?,
     };
+    let format = match args.format {
+        Format::Table(_) if args.parts => Format::Table(Figures::Parts),
+        format => format,
+    };
     let step = args.step.as_deref().map(str::parse::<Step>).transpose();
     let by = match args.by {
         Subject::Files(by) => by,
@@ -82,14 +91,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         step: step.map_err(trackiops_query::QueryError::from)?,
         top: args.top,
         by,
-        detail: args.format.detail(),
+        detail: format.detail(),
         now,
         zone,
     };
     match args.by {
-        Subject::Files(_) => show(ask(&question)?, args.format, zone),
+        Subject::Files(_) => show(ask(&question)?, format, zone),
         Subject::Operations(connections) => {
-            show(ask_operations(&question, connections)?, args.format, zone)
+            show(ask_operations(&question, connections)?, format, zone)
         }
     }
 }

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
-use trackiops_collector::{BtfError, Choice, KernelFacts, Recorder, Unsupported, plan};
+use trackiops_collector::{BtfError, Choice, KernelFacts, Recorder, Settings, Unsupported, plan};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, StoreError, Writer};
@@ -57,6 +57,9 @@ pub struct Args {
     /// Memory for requests on their way from the kernel, for all CPUs together
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory)]
     ring_memory: u64,
+    /// Do not tell latencies in parts: waiting in the client, network and server, completion
+    #[arg(long)]
+    no_latency_parts: bool,
     /// Wait until the NFS client is loaded, instead of failing where it is not
     #[arg(long)]
     wait: bool,
@@ -143,6 +146,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Some(file) = &args.ready_file {
         clear_ready_file(file)?;
     }
+    let settings = Settings {
+        granularity: finest,
+        ring_memory: args.ring_memory,
+        latency_parts: !args.no_latency_parts,
+    };
     let options = Options {
         host: host_name(),
         granularities: args.granularity,
@@ -180,7 +188,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             true => plan.without_operations(),
             false => plan,
         };
-        let recorder = Recorder::start(&plan, finest, args.ring_memory)?;
+        let recorder = Recorder::start(&plan, &settings)?;
         let (sender, receiver) = sync_channel(WAITING_WINDOWS);
         let store = write_windows(writer, receiver);
         announce(args.ready_file.as_deref())?;

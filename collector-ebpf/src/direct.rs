@@ -109,6 +109,15 @@ impl<M: Memory> Request<M> {
             };
         }
         write!(end_ns, end_ns);
+        // The hash comes first, while the verifier has only one state to follow its loops in.
+        let Arguments {
+            handle,
+            offset,
+            asked_bytes,
+        } = arguments::<M>(self.header, offsets)?;
+        write!(offset, offset);
+        write!(asked_bytes, asked_bytes);
+        write!(handle_hash, handle::hash(handle)?);
         let mut bits = direction;
         let Timing { start_ns, pid } = timing(self.task, offsets)?;
         write!(pid, pid);
@@ -165,17 +174,9 @@ impl<M: Memory> Request<M> {
         }
         write!(done_bytes, if failed { 0 } else { done_bytes });
         write!(flags, bits);
-        let Arguments {
-            handle,
-            offset,
-            asked_bytes,
-        } = arguments::<M>(self.header, offsets)?;
-        write!(offset, offset);
-        write!(asked_bytes, asked_bytes);
         let (superblock, fileid) = file(inode, offsets)?;
         write!(fileid, fileid);
         write!(dev, superblock.field(&offsets.superblock_dev)?);
-        write!(handle_hash, handle::hash(handle)?);
         Some(())
     }
 }

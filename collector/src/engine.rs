@@ -4,7 +4,6 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::time::Duration;
 
 use aya::maps::{Array, ArrayOfMaps, Map, MapError, MapFd};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint};
@@ -15,7 +14,7 @@ use trackiops_schemas::op_sums::{
 use trackiops_schemas::ring::{
     BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, DirectOffsets,
     DoneOffsets, FOLDS_MAP, InitiateOffsets, OFFSETS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP,
-    TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
+    SPLIT_GLOBAL, TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
 };
 
 use crate::btf::Cast;
@@ -26,6 +25,7 @@ use crate::folds::Folds;
 use crate::op_sums::{self, OpSums};
 use crate::plan::{Plan, Programs};
 use crate::rings::{RingSizes, Rings};
+use crate::settings::Settings;
 use crate::shared::{SharedBooks, SharedClock};
 use crate::typed::{self, Typed};
 
@@ -198,20 +198,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads and attaches everything: rings of `ring_memory` bytes in all; what finds them full is added up by
-    /// `window`.
-    pub fn start(
-        plan: &Plan,
-        ring_memory: u64,
-        window: Duration,
-        clock: Sample,
-    ) -> Result<Self, EngineError> {
+    /// Loads and attaches everything.
+    pub fn start(plan: &Plan, settings: &Settings, clock: Sample) -> Result<Self, EngineError> {
         let cpus = cpus()?;
         let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
-        let sizes = RingSizes::of(ring_memory, cpus, page);
+        let sizes = RingSizes::of(settings.ring_memory, cpus, page);
         // A ring that is a quarter full is read long before its timer would let it overflow.
         let wakeup_bytes = u64::from(sizes.bytes / 4);
-        let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
+        let window_ns = settings.granularity.ms().unsigned_abs() * 1_000_000;
         let cells = op_sums::cells();
         let mut loader = EbpfLoader::new();
         let mut typed = None;
@@ -236,6 +230,7 @@ impl Engine {
             .override_global(WAKEUP_BYTES_GLOBAL, &wakeup_bytes, true)
             .override_global(RING_MASK_GLOBAL, &(sizes.count - 1), true)
             .override_global(WINDOW_NS_GLOBAL, &window_ns, true)
+            .override_global(SPLIT_GLOBAL, &u32::from(settings.latency_parts), true)
             .load(OBJECT)?;
         // A kernel that has the types may still refuse the programs, without its JIT for example.
         let typed = typed.and_then(|(cast, object)| {

@@ -18,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::ring::Books;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
-use trackiops_schemas::time::{Granularity, UtcMs};
+use trackiops_schemas::time::UtcMs;
 
 use crate::clock::{Clock, MonotonicNs, Sample, due};
 use crate::engine::{Engine, EngineError, Missed};
@@ -27,6 +27,7 @@ use crate::names::Names;
 use crate::ops::Operations;
 use crate::plan::Plan;
 use crate::rollup::{OpenWindow, Rollup, RowKey};
+use crate::settings::Settings;
 use crate::stalls::{Stall, Stalls};
 
 /// How long a record may wait in the ring when nobody is woken for it.
@@ -92,21 +93,15 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Loads and attaches what was planned, with rings of `ring_memory` bytes in all. From the moment of
-    /// return on, every request is seen.
-    pub fn start(
-        plan: &Plan,
-        granularity: Granularity,
-        ring_memory: u64,
-    ) -> Result<Self, RecordError> {
+    /// Loads and attaches what was planned. From the moment of return on, every request is seen.
+    pub fn start(plan: &Plan, settings: &Settings) -> Result<Self, RecordError> {
         let names = Names::new();
-        let window = Duration::from_millis(granularity.ms().unsigned_abs());
-        let engine = Engine::start(plan, ring_memory, window, Sample::take())?;
+        let engine = Engine::start(plan, settings, Sample::take())?;
         let sample = Sample::take();
         Ok(Self {
             engine,
             clock: Clock::new(sample),
-            rollup: Rollup::new(granularity),
+            rollup: Rollup::new(settings.granularity),
             names,
             lookout: Lookout::start(),
             stalls: Stalls::default(),

@@ -28,6 +28,6 @@ pub use file::FileSelector;
 pub use merge::By;
 pub use operations::{Connections, OperationAnswer, Subject, ask_operations};
 pub use plan::Range;
-pub use render::Format;
+pub use render::{Figures, Format};
 pub use scan::Detail;
 pub use step::Step;

@@ -12,8 +12,8 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::{FileMetaData, PageIndexPolicy};
 use trackiops_schemas::columns::{
-    DEV, FILE_KEY, FILEID, FORMAT_VERSION, META_FORMAT, TENANT, TIME, health_schema, ops_schema,
-    rollup_schema,
+    DEV, ERRNOS, FILE_KEY, FILEID, FORMAT_VERSION, LATENCY_HIST, META_FORMAT, TENANT, TIME,
+    UNSPLIT, health_schema, ops_schema, rollup_schema,
 };
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -22,6 +22,7 @@ use trackiops_store::batch::{StoredOps, StoredRow, decode_health, decode_ops, de
 
 use crate::error::QueryError;
 use crate::merge::{By, File};
+use crate::render::Figures;
 
 /// Rows per batch: small beside the caches, large beside the cost of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -32,7 +33,7 @@ pub enum Detail {
     /// Bytes, to rank files.
     Bytes,
     /// What a table shows.
-    Figures,
+    Figures(Figures),
     /// All columns.
     Full,
 }
@@ -45,7 +46,24 @@ impl Detail {
         match self {
             _ if column == TENANT => self == Self::Full || by == By::Tenant,
             Self::Full => true,
-            Self::Figures => !matches!(plain, Some("latency_us_max" | "short" | "sequential")),
+            Self::Figures(figures) => {
+                let seldom = [
+                    "latency_us_max",
+                    "short",
+                    "sequential",
+                    "retrans",
+                    "direct",
+                    "stable",
+                    ERRNOS,
+                ];
+                let rates = [LATENCY_HIST];
+                let parts = ["queue_us_sum", "rtt_us_sum", UNSPLIT];
+                let without = match figures {
+                    Figures::Rates => parts.as_slice(),
+                    Figures::Parts => rates.as_slice(),
+                };
+                !plain.is_some_and(|plain| seldom.contains(&plain) || without.contains(&plain))
+            }
             Self::Bytes => {
                 matches!(column, TIME | FILE_KEY | DEV | FILEID) || plain == Some("bytes")
             }
@@ -65,13 +83,9 @@ pub fn rollup(
 ) -> Result<(), QueryError> {
     let needs = |column: &str| detail.needs(by, column);
     let mut last: Option<Arc<File>> = None;
-    let (batches, format) = read(segment, &rollup_schema(), needs, ranges)?;
-    for batch in batches {
+    for batch in read(segment, &rollup_schema(), needs, ranges)? {
         let batch = batch.map_err(|error| damaged(segment, error))?;
-        let decoded = decode_rows(&batch, |mut stored| {
-            if format == Format::Older {
-                without_parts(&mut stored.row);
-            }
+        let decoded = decode_rows(&batch, |stored| {
             let file = last.take().filter(|file| is_about(file, &stored));
             let file = last.insert(file.unwrap_or_else(|| Arc::new(file_of(&stored))));
             each(stored.time, file, stored.tenant, stored.row);
@@ -79,13 +93,6 @@ pub fn rollup(
         decoded.map_err(|error| damaged(segment, error))?;
     }
     Ok(())
-}
-
-/// Version 1 of the format had no parts of latencies.
-fn without_parts(row: &mut Row) {
-    for direction in [&mut row.read, &mut row.write] {
-        direction.unsplit = direction.requests.saturating_sub(direction.untimed);
-    }
 }
 
 /// Rows are sorted by file, so that the last file is nearly always the next one too.
@@ -108,8 +115,7 @@ fn file_of(stored: &StoredRow<'_>) -> File {
 /// The rows of a health segment.
 pub fn health(segment: &Segment) -> Result<Vec<(UtcMs, Health)>, QueryError> {
     let mut rows = Vec::new();
-    let (batches, _) = read(segment, &health_schema(), |_| true, None)?;
-    for batch in batches {
+    for batch in read(segment, &health_schema(), |_| true, None)? {
         let batch = batch.map_err(|error| damaged(segment, error))?;
         let decoded = decode_health(&batch, |stored| rows.push((stored.time, stored.health)));
         decoded.map_err(|error| damaged(segment, error))?;
@@ -119,33 +125,19 @@ pub fn health(segment: &Segment) -> Result<Vec<(UtcMs, Health)>, QueryError> {
 
 /// Hands over the rows of a segment of operations.
 pub fn ops(segment: &Segment, each: &mut dyn FnMut(StoredOps<'_>)) -> Result<(), QueryError> {
-    let (batches, _) = read(segment, &ops_schema(), |_| true, None)?;
-    for batch in batches {
+    for batch in read(segment, &ops_schema(), |_| true, None)? {
         let batch = batch.map_err(|error| damaged(segment, error))?;
         decode_ops(&batch, &mut *each).map_err(|error| damaged(segment, error))?;
     }
     Ok(())
 }
 
-/// Which version of the format a segment is of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
-    /// The one before this: it may lack columns, whose content is not known.
-    Older,
-    /// This one.
-    Present,
-}
-
-impl Format {
-    fn of(metadata: &FileMetaData) -> Self {
-        let mut pairs = metadata.key_value_metadata().into_iter().flatten();
-        let version = pairs.find(|pair| pair.key == META_FORMAT);
-        let version: Option<u32> = version.and_then(|pair| pair.value.as_deref()?.parse().ok());
-        match version {
-            Some(version) if version < FORMAT_VERSION => Self::Older,
-            _ => Self::Present,
-        }
-    }
+/// Whether an earlier version of the format was written.
+fn is_older(metadata: &FileMetaData) -> bool {
+    let mut pairs = metadata.key_value_metadata().into_iter().flatten();
+    let version = pairs.find(|pair| pair.key == META_FORMAT);
+    let version = version.and_then(|pair| pair.value.as_deref()?.parse::<u32>().ok());
+    version.is_some_and(|version| version < FORMAT_VERSION)
 }
 
 /// The batches of a segment: of `schema`, the columns that `needs` names; of these, the rows of
@@ -155,7 +147,7 @@ fn read(
     schema: &Schema,
     needs: impl Fn(&str) -> bool,
     ranges: Option<&[Range<u64>]>,
-) -> Result<(ParquetRecordBatchReader, Format), QueryError> {
+) -> Result<ParquetRecordBatchReader, QueryError> {
     let file = FsFile::open(&segment.path).map_err(|source| cannot_open(segment, source))?;
     // Pages are found by row number, which takes the offset index; their statistics are not used.
     let offsets = match ranges {
@@ -165,12 +157,13 @@ fn read(
     let options = ArrowReaderOptions::new().with_offset_index_policy(offsets);
     let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
         .map_err(|error| damaged(segment, error))?;
-    let format = Format::of(builder.metadata().file_metadata());
+    let older = is_older(builder.metadata().file_metadata());
     let mut wanted = Vec::new();
     for field in schema.fields().iter().filter(|field| needs(field.name())) {
         match builder.schema().index_of(field.name()) {
             Ok(index) => wanted.push(index),
-            Err(_) if format == Format::Older => {}
+            // Written before the column was there: what it holds is not known.
+            Err(_) if older => {}
             Err(error) => return Err(damaged(segment, error)),
         }
     }
@@ -180,8 +173,7 @@ fn read(
         let rows = usize::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0);
         builder = builder.with_row_selection(selection(segment, ranges, rows)?);
     }
-    let batches = builder.build().map_err(|error| damaged(segment, error))?;
-    Ok((batches, format))
+    builder.build().map_err(|error| damaged(segment, error))
 }
 
 fn selection(

@@ -12,8 +12,8 @@ use common::*;
 use trackiops_query::render::Render;
 use trackiops_query::times::Zone;
 use trackiops_query::{
-    Answer, By, Connections, Detail, FileSelector, Format, Outcome, Question, ask_operations,
-    render,
+    Answer, By, Connections, Detail, Figures, FileSelector, Format, Outcome, Question,
+    ask_operations, render,
 };
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
@@ -101,16 +101,17 @@ fn answers_look_as_they_always_did() {
     asked.zone = Zone::Fixed(FixedOffset::east_opt(2 * 3600).unwrap());
     check("files.json", &asked, Format::Json);
     check("files.csv", &asked, Format::Csv);
-    check("files.txt", &asked, Format::Table);
+    check("files.txt", &asked, Format::Table(Figures::Rates));
+    check("parts.txt", &asked, Format::Table(Figures::Parts));
     let mut all = asked.clone();
     all.step = Some("all".parse().unwrap());
-    check("all.txt", &all, Format::Table);
+    check("all.txt", &all, Format::Table(Figures::Rates));
     all.by = By::Tenant;
-    check("tenants.txt", &all, Format::Table);
+    check("tenants.txt", &all, Format::Table(Figures::Rates));
     asked.file = Some(FileSelector::from(std::path::PathBuf::from("0:49:2")));
-    check("one.txt", &asked, Format::Table);
+    check("one.txt", &asked, Format::Table(Figures::Rates));
     asked.by = By::Tenant;
-    check("one_tenants.txt", &asked, Format::Table);
+    check("one_tenants.txt", &asked, Format::Table(Figures::Rates));
     assert_eq!(asked.detail, Detail::Full);
 }
 
@@ -153,10 +154,11 @@ fn operations_look_as_they_always_did() {
     let asked = question(dir.path());
     let mut all = asked.clone();
     all.step = Some("all".parse().unwrap());
+    let table = Format::Table(Figures::Rates);
     for (name, question, connections, format) in [
-        ("op.txt", &asked, Connections::Together, Format::Table),
-        ("op_all.txt", &all, Connections::Together, Format::Table),
-        ("transport.txt", &all, Connections::Apart, Format::Table),
+        ("op.txt", &asked, Connections::Together, table),
+        ("op_all.txt", &all, Connections::Together, table),
+        ("transport.txt", &all, Connections::Apart, table),
         ("op.json", &all, Connections::Together, Format::Json),
         ("op.csv", &all, Connections::Together, Format::Csv),
     ] {

@@ -7,7 +7,9 @@ mod common;
 use common::*;
 use trackiops_query::note::Note;
 use trackiops_query::times::Zone;
-use trackiops_query::{By, FileSelector, Nothing, Outcome, Question, Step, ask};
+use trackiops_query::{
+    By, Detail, Figures, FileSelector, Format, Nothing, Outcome, Question, Step, ask, render,
+};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
 
@@ -307,17 +309,19 @@ fn a_table_needs_fewer_columns_and_shows_the_same() {
         options("a", LIST, "1m"),
         &folded_windows(7, THREE, 1000, 90, 4),
     );
-    let table = |detail| {
-        let mut asked = question(dir.path());
-        asked.detail = detail;
-        let mut out = Vec::new();
-        let format = trackiops_query::Format::Table;
-        trackiops_query::render::write(&found(&asked), format, asked.zone, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    };
-    let figures = table(trackiops_query::Detail::Figures);
-    assert_eq!(figures, table(trackiops_query::Detail::Full));
-    assert!(figures.lines().count() > 90);
+    for figures in [Figures::Rates, Figures::Parts] {
+        let table = |detail| {
+            let mut asked = question(dir.path());
+            asked.detail = detail;
+            let mut out = Vec::new();
+            let format = Format::Table(figures);
+            render::write(&found(&asked), format, asked.zone, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let shown = table(Detail::Figures(figures));
+        assert_eq!(shown, table(Detail::Full));
+        assert!(shown.lines().count() > 90);
+    }
 }
 
 #[test]

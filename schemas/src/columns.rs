@@ -10,6 +10,8 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 /// Version 2 adds rows of operations, more counters to rows of files and of health, and to the latter what was pending; in
 /// what version 1 wrote that is not known.
 pub const FORMAT_VERSION: u32 = 2;
+/// The first of them that tells the parts of latencies.
+pub const VERSION_OF_PARTS: u32 = 2;
 /// Parquet key-value metadata: [`FORMAT_VERSION`] of the file.
 pub const META_FORMAT: &str = "trackiops.format";
 /// Parquet key-value metadata: version of the program that wrote the file.
@@ -51,10 +53,14 @@ pub const DIRECTION_COUNTERS: [&str; 15] = [
     "sequential",
     "folded",
     "untimed",
-    "unsplit",
+    UNSPLIT,
     "direct",
     "stable",
 ];
+
+/// The column of one direction, one of [`DIRECTION_COUNTERS`], that counts requests of whose latencies the parts are not known: all,
+/// in what version 1 of the format wrote, which does not have it.
+pub const UNSPLIT: &str = "unsplit";
 
 /// Whether there is such a column: reading knows nothing of stable storage.
 pub fn has_counter(direction: &str, counter: &str) -> bool {

@@ -98,6 +98,11 @@ impl Direction {
         (timed > 0).then(|| self.latency_ns_sum as f64 / timed as f64)
     }
 
+    /// Nobody has noted of what the latencies consist.
+    pub fn leave_unsplit(&mut self) {
+        self.unsplit = self.requests.saturating_sub(self.untimed);
+    }
+
     /// Of what that mean consists, ns: waiting in the client, network and server, the client's completion. They add up to
     /// it; the last one has all of what is not known in parts. `None` where nothing is.
     pub fn parts_ns_mean(&self) -> Option<[f64; 3]> {

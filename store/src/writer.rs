@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
@@ -106,6 +107,7 @@ impl Writer {
                 // Not again, even if creating it fails halfway.
                 self.next_number += 1;
                 let header = Header {
+                    version: FORMAT_VERSION,
                     granularities: self.options.granularities.clone(),
                     host: self.options.host.clone(),
                     number,

@@ -36,6 +36,9 @@ fn a_store_of_version_1_is_read_completed_and_continued() {
         assert_eq!((health.covered_ms, health.seen), (1000, 1));
         assert_eq!(health.pending, None, "not known");
     }
+    for row in before.rows.values() {
+        assert_eq!((row.read.requests, row.read.unsplit), (1, 1), "not known");
+    }
     let options = Options {
         host: "h".into(),
         granularities: "1s".parse().unwrap(),

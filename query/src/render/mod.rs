@@ -23,18 +23,28 @@ pub mod units;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people.
-    Table,
+    Table(Figures),
     /// A header and one line per row.
     Csv,
     /// One object per line.
     Json,
 }
 
+/// What a table tells of each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Figures {
+    /// Requests, throughput and latency.
+    #[default]
+    Rates,
+    /// Requests, and of what their latency consists.
+    Parts,
+}
+
 impl Format {
     /// What it shows of a row.
     pub fn detail(self) -> Detail {
         match self {
-            Self::Table => Detail::Figures,
+            Self::Table(figures) => Detail::Figures(figures),
             Self::Csv | Self::Json => Detail::Full,
         }
     }
@@ -50,7 +60,7 @@ impl FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "table" => Ok(Self::Table),
+            "table" => Ok(Self::Table(Figures::Rates)),
             "csv" => Ok(Self::Csv),
             "json" => Ok(Self::Json),
             _ => Err(FormatError(text.into())),
@@ -66,7 +76,7 @@ pub fn write<R: Render>(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        Format::Table => R::table(answer, zone).write(out),
+        Format::Table(figures) => R::table(answer, figures, zone).write(out),
         Format::Csv => csv::write(answer, out),
         Format::Json => json::write(answer, out),
     }
@@ -74,18 +84,18 @@ pub fn write<R: Render>(
 
 /// A row of an answer, as it is written.
 pub trait Render: Record + Sized {
-    /// The answer for people.
-    fn table(answer: &Answer<Self>, zone: Zone) -> Table;
+    /// The answer for people. One about operations has all figures in any case.
+    fn table(answer: &Answer<Self>, figures: Figures, zone: Zone) -> Table;
 }
 
 impl Render for AnswerRow {
-    fn table(answer: &Answer, zone: Zone) -> Table {
-        files::table(answer, zone)
+    fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
+        files::table(answer, figures, zone)
     }
 }
 
 impl Render for OperationAnswer {
-    fn table(answer: &Answer<Self>, zone: Zone) -> Table {
+    fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
         operations::table(answer, zone)
     }
 }

@@ -277,6 +277,8 @@ pub fn decode_ops<'a>(
 
 /// The columns of one direction.
 struct DirectionColumns<'a> {
+    /// Whether there is no column that tells what is unsplit, as in version 1 of the format.
+    unsplit: bool,
     counters: [Option<&'a Int64Array>; columns::DIRECTION_COUNTERS.len()],
     errnos: Option<Lists<'a, Int32Type>>,
     latencies: Option<Lists<'a, Int16Type>>,
@@ -295,7 +297,9 @@ impl<'a> DirectionColumns<'a> {
         for (counter, column_of) in columns::DIRECTION_COUNTERS.iter().zip(&mut counters) {
             *column_of = column(batch, &format!("{name}_{counter}"))?;
         }
+        let unsplit = format!("{name}_{}", columns::UNSPLIT);
         Ok(Self {
+            unsplit: batch.column_by_name(&unsplit).is_none(),
             counters,
             errnos: Lists::of(batch, format!("{name}_{}", columns::ERRNOS), columns::ERRNO)?,
             latencies: Lists::of(
@@ -311,6 +315,9 @@ impl<'a> DirectionColumns<'a> {
             self.counters
                 .map(|column| column.map_or(0, |column| column.value(i))),
         );
+        if self.unsplit {
+            direction.leave_unsplit();
+        }
         for (errno, count) in self.errnos.iter().flat_map(|lists| lists.at(i)) {
             direction.errnos.add(errno, count);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use trackiops_schemas::columns;
 use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 
@@ -51,7 +52,11 @@ impl Cursor {
         loop {
             let mut input = Input::new(&self.buffer[self.used..]);
             match codec::row(&mut input) {
-                Ok((id, row)) => {
+                Ok((id, mut row)) => {
+                    if scan.header.version < columns::VERSION_OF_PARTS {
+                        row.read.leave_unsplit();
+                        row.write.leave_unsplit();
+                    }
                     self.used = self.buffer.len() - input.remaining();
                     self.rows_left -= 1;
                     let file = scan.definitions.get(id as usize);

@@ -50,6 +50,8 @@ impl Kind {
 /// What a journal says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
+    /// Of the format.
+    pub(crate) version: u32,
     pub(crate) granularities: GranularitySet,
     pub(crate) host: String,
     pub(crate) number: u64,
@@ -65,7 +67,7 @@ impl Header {
         put_u64(&mut fields, self.number);
         put_str(&mut fields, &self.writer);
         let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&(fields.len() as u32).to_le_bytes());
         out.extend_from_slice(&crc32c::crc32c(&fields).to_le_bytes());
         out.extend_from_slice(&fields);
@@ -109,15 +111,16 @@ impl Header {
         if crc32c::crc32c(&fields) != crc {
             return Err(damaged(12, "its header does not match its checksum"));
         }
-        let header =
-            Self::decode(&fields).map_err(|error| damaged(FIXED_HEADER_BYTES, error.why()))?;
+        let header = Self::decode(version, &fields)
+            .map_err(|error| damaged(FIXED_HEADER_BYTES, error.why()))?;
         Ok(Some((header, start + u64::from(length))))
     }
 
-    fn decode(fields: &[u8]) -> Result<Self, DecodeError> {
+    fn decode(version: u32, fields: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Input::new(fields);
         let granularities = input.str()?.parse();
         Ok(Self {
+            version,
             granularities: granularities
                 .map_err(|_| DecodeError::Malformed("its granularities are not a list"))?,
             host: input.str()?.to_owned(),

@@ -2,6 +2,7 @@
 . /work/lib.sh
 
 start_recorder
+start_beside --no-latency-parts
 snapshot before
 for jobs in 1 8 64; do
     fio --name="lat$jobs" --directory=/mnt/nfs --rw=randrw --bs=4k --size=1m --numjobs="$jobs" --direct=1 --thread \

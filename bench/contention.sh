@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Whether tracing makes CPUs wait for locks: profiles 64 threads in guests, and prints a table. See README.md beside it.
+#
+#   contention.sh [KERNEL...]       6.12 and newest unless told otherwise
+#
+# CONTENDERS="none direct"        only these of none, direct, tracepoint, control
+# CPUS="4"                        CPUs of the guests (2 4)
+# SECONDS_EACH=30                 how long each contender is read under, and then written under (10)
+# TRACKIOPS_BIN=path              profile this binary instead of building the release
+# TRACKIOPS_WRITE_DOCS=1          rewrite docs/contention.md
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+contenders=${CONTENDERS:-none direct tracepoint control}
+[ $# -gt 0 ] || set -- 6.12 newest
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+
+table() {
+    cat <<'HEAD'
+| Linux | CPUs | tracer | requests | samples | in BPF | waiting for a lock | of these in BPF | waits | of these in BPF |
+|---|---|---|---|---|---|---|---|---|---|
+HEAD
+    cat "$results"/*/row.*
+}
+
+page() {
+    cat <<'HEAD'
+# Locks
+
+Written by `make bench-contention`. How it is measured, and what the tracers are: `bench/README.md`.
+
+64 threads read and write files of their own over NFS 4.2, on fewer CPUs than threads. *Samples* are those of CPUs that were not idle, and the
+three columns after it shares or numbers of them. *Waits* are counted, not sampled: how often a spinlock that was taken had to be waited for.
+
+HEAD
+    table
+}
+
+guest=0
+for kernel; do
+    for cpus in ${CPUS:-2 4}; do
+        # In the order of the table, and one after the other: emulated CPUs that wait for the host's hold their locks.
+        # shellcheck disable=SC2086 # words
+        cargo vm run --quiet --kernel "$kernel" --cpus "$cpus" --deb linux-perf,bpftrace --timeout 1800 \
+            --add tests/guest/scripts/lib.sh --add bench/contention.py --out "$results/$((guest++))" \
+            bench/contention_guest.sh "$cpus" "${SECONDS_EACH:-10}" $contenders >&2
+    done
+done
+table
+if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
+    page >docs/contention.md
+fi

@@ -1,0 +1,14 @@
+//! What a recording is asked for.
+
+use trackiops_schemas::time::Granularity;
+
+/// What is to be recorded, and how much memory that may take.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Length of the windows.
+    pub granularity: Granularity,
+    /// Memory of the rings, bytes, for all CPUs together.
+    pub ring_memory: u64,
+    /// Whether latencies are told in parts, where the engine knows them.
+    pub latency_parts: bool,
+}
