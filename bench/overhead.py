@@ -102,14 +102,14 @@ class Tracer:
         return sum(time for time, _ in programs.values()), sum(runs for _, runs in programs.values())
 
 
-def trackiops(engine):
+def trackiops(engine, *flags):
     def seen(said):
         found = re.search(r"(\d+) requests seen", said)
         if not found:
             raise RuntimeError(f"trackiops does not say what it has seen:\n{said}")
         return int(found[1])
 
-    argv = ["trackiops", "record", "--store", STORE, "--engine", engine, "--ready-file", READY]
+    argv = ["trackiops", "record", "--store", STORE, "--engine", engine, "--ready-file", READY, *flags]
     return Tracer(argv, lambda _: os.path.exists(READY), seen)
 
 
@@ -134,6 +134,7 @@ def bpftrace():
 CONTENDERS = {
     "none": ("no tracer", lambda: None),
     "direct": ("trackiops, direct engine", lambda: trackiops("direct")),
+    "requests": ("trackiops, direct engine, --no-ops", lambda: trackiops("direct", "--no-ops")),
     "tracepoint": ("trackiops, tracepoint engine", lambda: trackiops("tracepoint")),
     "paper": ("the paper's design", paper),
     "bpftrace": ("the paper's logic in bpftrace", bpftrace),

@@ -99,7 +99,7 @@ fn verdict(planned: &Result<Plan, Unsupported>) -> String {
                 tandem,
                 cast,
             } => format!(
-                "possible: {}; {}; {}",
+                "possible: {}; {}; {}; {}",
                 if *tandem {
                     "two programs per completed request, because tracepoints can be preempted here"
                 } else {
@@ -114,9 +114,17 @@ fn verdict(planned: &Result<Plan, Unsupported>) -> String {
                     "tells users, but not cgroups: the BTF does not lead to them"
                 } else {
                     "tells users and cgroups"
+                },
+                if plan.has_operations() {
+                    "records every operation"
+                } else {
+                    "records no operations but READ and WRITE: the BTF does not lead to them"
                 }
             ),
-            Programs::Tracepoint(_) => "possible: four programs per request".to_owned(),
+            Programs::Tracepoint(_) => {
+                "possible: four programs per request; records no operations but READ and WRITE"
+                    .to_owned()
+            }
         },
         Err(why) => format!("not possible: {why}"),
     }

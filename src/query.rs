@@ -8,9 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use trackiops_query::note::Note;
+use trackiops_query::render::{self, Render};
 use trackiops_query::times::{self, Zone};
 use trackiops_query::{
-    Answer, By, Figures, FileSelector, Format, Outcome, Question, Range, Step, ask, render,
+    Answer, By, Figures, FileSelector, Format, Outcome, Question, Range, Step, Subject, ask,
+    ask_operations,
 };
 use trackiops_schemas::time::UtcMs;
 
@@ -40,9 +42,10 @@ pub struct Args {
     /// Only the N files with the most bytes, in that order
     #[arg(long, value_name = "N")]
     top: Option<NonZeroUsize>,
-    /// What a row stands for: `file`, or `tenant` for what each user and cgroup did with a file
-    #[arg(long, value_name = "file|tenant", default_value = "file")]
-    by: By,
+    /// What a row stands for: `file`; `tenant` for what each user and cgroup did with a file; `op` for every
+    /// operation of the NFS protocol; `transport` for operations over each connection
+    #[arg(long, value_name = "file|tenant|op|transport", default_value = "file")]
+    by: Subject,
     /// table, csv or json (one object per line)
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     format: Format,
@@ -77,18 +80,31 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         format => format,
     };
     let step = args.step.as_deref().map(str::parse::<Step>).transpose();
+    let by = match args.by {
+        Subject::Files(by) => by,
+        Subject::Operations(_) => By::default(),
+    };
     let question = Question {
         store: args.store,
         file: args.file.map(FileSelector::from),
         range,
         step: step.map_err(trackiops_query::QueryError::from)?,
         top: args.top,
-        by: args.by,
+        by,
         detail: format.detail(),
         now,
         zone,
     };
-    match ask(&question)? {
+    match args.by {
+        Subject::Files(_) => show(ask(&question)?, format, zone),
+        Subject::Operations(connections) => {
+            show(ask_operations(&question, connections)?, format, zone)
+        }
+    }
+}
+
+fn show<R: Render>(outcome: Outcome<R>, format: Format, zone: Zone) -> anyhow::Result<ExitCode> {
+    match outcome {
         Outcome::Found(answer) => {
             tell(&answer.notes, zone);
             print(&answer, format, zone)?;
@@ -116,7 +132,7 @@ fn tell(notes: &[Note], zone: Zone) {
 }
 
 /// A reader that has seen enough, such as `head`, is no error.
-fn print(answer: &Answer, format: Format, zone: Zone) -> anyhow::Result<()> {
+fn print<R: Render>(answer: &Answer<R>, format: Format, zone: Zone) -> anyhow::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = render::write(answer, format, zone, &mut out).and_then(|()| out.flush());
     match written {

@@ -19,7 +19,7 @@ use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use trackiops_collector::{
-    BtfError, Choice, Filter, KernelFacts, Operation, Recorder, Settings, Unsupported, plan,
+    BtfError, Choice, Filter, KernelFacts, Procedure, Recorder, Settings, Unsupported, plan,
 };
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
@@ -53,6 +53,9 @@ pub struct Args {
     /// Read the kernel's types from this file; for kernels that do not describe themselves
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
+    /// Record READ and WRITE requests of files only, not every operation of the NFS protocol
+    #[arg(long)]
+    no_ops: bool,
     /// Memory for requests on their way from the kernel, for all CPUs together
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory)]
     ring_memory: u64,
@@ -99,16 +102,9 @@ struct FilterArgs {
     /// Only data charged to this cgroup or one below it
     #[arg(long = "cgroup", value_name = "PATH")]
     cgroups: Vec<PathBuf>,
-    /// Only these operations
-    #[arg(long = "ops", value_name = "read,write", value_delimiter = ',')]
-    operations: Vec<OperationName>,
-}
-
-/// Operations by name.
-#[derive(Clone, Copy, ValueEnum)]
-enum OperationName {
-    Read,
-    Write,
+    /// Only these operations, such as read, write, commit
+    #[arg(long = "ops", value_name = "OP,...", value_delimiter = ',')]
+    operations: Vec<Procedure>,
 }
 
 impl From<FilterArgs> for Filter {
@@ -122,10 +118,6 @@ impl From<FilterArgs> for Filter {
             cgroups,
             operations,
         } = args;
-        let operations = operations.into_iter().map(|name| match name {
-            OperationName::Read => Operation::Read,
-            OperationName::Write => Operation::Write,
-        });
         Self {
             mounts,
             directories,
@@ -133,7 +125,7 @@ impl From<FilterArgs> for Filter {
             pids,
             uids,
             cgroups,
-            operations: operations.collect(),
+            operations,
         }
     }
 }
@@ -250,6 +242,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if let Some(why) = &plan.fallback {
             eprintln!("using the tracepoint engine: {why}");
         }
+        let plan = if args.no_ops || settings.filter.narrows() {
+            plan.without_operations()
+        } else {
+            plan
+        };
         let recorder = Recorder::start(&plan, &settings)?;
         let (sender, receiver) = sync_channel(WAITING_WINDOWS);
         let store = write_windows(writer, receiver);

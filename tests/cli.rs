@@ -75,7 +75,7 @@ fn a_query_of_what_is_no_store_says_so() {
     );
     assert_fails_with(
         &["query", "--store", path, "--by", "colour"],
-        &["--by", "file or tenant"],
+        &["--by", "file, tenant, op or transport"],
     );
 }
 

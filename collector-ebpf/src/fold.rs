@@ -1,14 +1,13 @@
 //! When a ring is full: the request is added up instead of being described.
 
-use core::ptr;
-
 use trackiops_schemas::ring::{
     FOLDS_BY_FILE, FOLDS_BY_MOUNT, FoldKey, FoldValue, RequestRecord, flags,
 };
 
 use crate::{
-    kernel::{add, global},
-    maps::{CLOCK, FOLDS, WINDOW_NS},
+    kernel::{add, raise},
+    maps::FOLDS,
+    window,
 };
 
 /// Adds a request to those of the same file, direction, user, cgroup and window, or where there is no room
@@ -24,30 +23,23 @@ pub fn fold(record: &RequestRecord) -> bool {
 }
 
 fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
-    let end_utc_ns = record.end_ns.wrapping_add_signed(clock_offset_ns()?);
     let mut key = FoldKey {
         fileid: record.fileid,
         cgroup: record.cgroup,
-        window: end_utc_ns.checked_div(global(&WINDOW_NS))?,
+        window: window::holding(record.end_ns)?,
         dev: record.dev,
         handle_hash: record.handle_hash,
         uid: record.uid,
         direction: record.flags & flags::WRITE,
     };
-    let file = FOLDS.get(FOLDS_BY_FILE)?.entry(&key);
+    let begun = FoldValue::ZERO;
+    let file = FOLDS.get(FOLDS_BY_FILE)?.entry(&key, &begun);
     if file.is_some() {
         return file;
     }
     key.fileid = 0;
     key.handle_hash = 0;
-    FOLDS.get(FOLDS_BY_MOUNT)?.entry(&key)
-}
-
-fn clock_offset_ns() -> Option<i64> {
-    // SAFETY: a word of the map, which userspace writes in one piece.
-    CLOCK
-        .get_ptr(0)
-        .map(|offset| unsafe { offset.read_volatile() })
+    FOLDS.get(FOLDS_BY_MOUNT)?.entry(&key, &begun)
 }
 
 /// Userspace takes the map away before it reads it, so a sum is never read in the middle of this.
@@ -80,20 +72,5 @@ fn count(sum: *mut FoldValue, record: &RequestRecord) {
         if record.flags & flags::STABLE != 0 {
             add(&raw mut (*sum).stable, 1);
         }
-    }
-}
-
-/// Makes `max` at least `value`.
-///
-/// No atomic operation for it is known to Linux before 5.12. So it is written and looked at again: a
-/// smaller value that another CPU writes in between is written over, unless it comes after the last look.
-fn raise(max: *mut u64, value: u64) {
-    for _ in 0..4 {
-        // SAFETY: an aligned word of a map value.
-        if unsafe { ptr::read_volatile(max) } >= value {
-            break;
-        }
-        // SAFETY: as above.
-        unsafe { ptr::write_volatile(max, value) };
     }
 }

@@ -317,6 +317,44 @@ pub unsafe fn add(counter: *mut u64, what: u64) {
     }
 }
 
+/// Adds to a counter of half a word, as [`add`] does.
+///
+/// # Safety
+///
+/// `counter` is aligned, and in a map value.
+#[inline(always)]
+pub unsafe fn add_half(counter: *mut u32, what: u32) {
+    // SAFETY: by the caller.
+    unsafe {
+        asm!(
+            "lock *(u32 *)({counter} + 0) += {what}",
+            counter = in(reg) counter,
+            what = in(wreg) what,
+            options(nostack),
+        );
+    }
+}
+
+/// Makes `max` at least `value`.
+///
+/// No atomic operation for it is known to Linux before 5.12. So it is written and looked at again: a
+/// smaller value that another CPU writes in between is written over, unless it comes after the last look.
+///
+/// # Safety
+///
+/// `max` is an aligned word of a map value.
+#[inline(always)]
+pub unsafe fn raise(max: *mut u64, value: u64) {
+    for _ in 0..4 {
+        // SAFETY: by the caller.
+        if unsafe { ptr::read_volatile(max) } >= value {
+            break;
+        }
+        // SAFETY: as above.
+        unsafe { ptr::write_volatile(max, value) };
+    }
+}
+
 /// Puts `new` where `expected` is, and returns what was there. Since Linux 5.12.
 ///
 /// # Safety

@@ -24,9 +24,13 @@ mod maps;
 #[cfg(target_arch = "bpf")]
 mod marks;
 #[cfg(target_arch = "bpf")]
+mod operation;
+#[cfg(target_arch = "bpf")]
 mod sums;
 #[cfg(target_arch = "bpf")]
 mod tracepoint;
+#[cfg(target_arch = "bpf")]
+mod window;
 
 #[cfg(target_arch = "bpf")]
 mod programs {
@@ -40,6 +44,7 @@ mod programs {
         direct,
         kernel::{Cast, Probe},
         maps::OFFSETS,
+        operation::{self, Statistics},
         tracepoint,
     };
 
@@ -139,6 +144,39 @@ mod programs {
     #[btf_tracepoint(function = "nfs_writeback_done")]
     pub fn second_write_done_by_cast(ctx: BtfTracePointContext) -> i32 {
         direct::second::<Cast>(ctx.arg(0), ctx.arg(1), flags::WRITE);
+        0
+    }
+
+    #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
+    pub fn alone_operation_by_probe(ctx: RawTracePointContext) {
+        operation::alone::<Probe>(Statistics::of(|n| ctx.arg(n)));
+    }
+
+    #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
+    pub fn first_operation_by_probe(ctx: RawTracePointContext) {
+        operation::first::<Probe>(Statistics::of(|n| ctx.arg(n)));
+    }
+
+    #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
+    pub fn second_operation_by_probe(ctx: RawTracePointContext) {
+        operation::second::<Probe>(Statistics::of(|n| ctx.arg(n)));
+    }
+
+    #[btf_tracepoint(function = "rpc_stats_latency")]
+    pub fn alone_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
+        operation::alone::<Cast>(Statistics::of(|n| ctx.arg(n)));
+        0
+    }
+
+    #[btf_tracepoint(function = "rpc_stats_latency")]
+    pub fn first_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
+        operation::first::<Cast>(Statistics::of(|n| ctx.arg(n)));
+        0
+    }
+
+    #[btf_tracepoint(function = "rpc_stats_latency")]
+    pub fn second_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
+        operation::second::<Cast>(Statistics::of(|n| ctx.arg(n)));
         0
     }
 }

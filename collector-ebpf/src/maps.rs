@@ -6,9 +6,11 @@ use aya_ebpf::{
     macros::{btf_map, map},
     maps::{Array, HashMap, LruHashMap, PerCpuArray},
 };
+use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpOffsets, OpValue};
 use trackiops_schemas::ring::{
-    BOOKS_SLOTS, Books, CgroupOffsets, DirectOffsets, DoneOffsets, FilterKey, InitiateOffsets,
-    MAX_RINGS, RequestRecord, TaskOffsets, TracepointOffsets, TreeOffsets,
+    BOOKS_SLOTS, Books, CgroupOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES, FilterKey,
+    FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, RequestRecord, TaskOffsets, TracepointOffsets,
+    TreeOffsets,
 };
 
 use crate::{
@@ -93,7 +95,31 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
         cgroup_node: 0,
         node_id: 0,
     },
+    operation: OpOffsets {
+        flags: 0,
+        task_window: 0,
+        task_procedure: 0,
+        task_client: 0,
+        task_transport: 0,
+        task_status: 0,
+        bytes_window: 0,
+        sent_bytes: 0,
+        received_bytes: 0,
+        client_number: 0,
+        client_program: 0,
+        client_version: 0,
+        procedure_index: 0,
+        procedure_name: 0,
+        transport_number: 0,
+        transport_address: 0,
+        transport_protocol: 0,
+    },
 };
+
+/// By the highest bits of a time, below the leading one: which bucket it is in, and the last time that is; userspace sets
+/// it.
+#[unsafe(no_mangle)]
+pub static OP_CELL_TABLE: [u64; OP_CELLS] = [0; OP_CELLS];
 
 /// How many of [`RINGS`] there are, a power of two, less 1; userspace sets it.
 #[unsafe(no_mangle)]
@@ -177,7 +203,26 @@ pub static RINGS: ArrayOfMaps<RingBuf<RequestRecord, 4096>, { MAX_RINGS as usize
 /// to read this one: the kernel returns from that when no program uses the old one any more
 /// (`maybe_wait_bpf_programs`, kernel/bpf/syscall.c).
 #[btf_map]
-pub static FOLDS: ArrayOfMaps<Sums, 2> = ArrayOfMaps::new();
+pub static FOLDS: ArrayOfMaps<FoldSums, 2> = ArrayOfMaps::new();
+
+/// A map of [`FOLDS`].
+pub type FoldSums =
+    Sums<{ size_of::<FoldKey>() }, { size_of::<FoldValue>() }, { FOLD_ENTRIES as usize }>;
+
+/// Where RPCs are added up, by procedure or by window alone. As [`FOLDS`].
+#[btf_map]
+pub static OPS: ArrayOfMaps<OpSums, 2> = ArrayOfMaps::new();
+
+/// A map of [`OPS`], as small as can be: userspace makes those that are used.
+pub type OpSums = Sums<{ size_of::<OpKey>() }, { size_of::<OpValue>() }, 1>;
+
+/// What a sum of [`OPS`] begins with, which is too much for a stack.
+#[map]
+pub static OP_BEGIN: Array<OpValue> = Array::with_max_entries(1, 0);
+
+/// RPCs for which there was no room.
+#[map]
+pub static OPS_LOST: Array<u64> = Array::with_max_entries(1, 0);
 
 /// UTC minus `CLOCK_MONOTONIC`, ns. Userspace writes it through `mmap`, whenever it looks at its clocks.
 #[map]

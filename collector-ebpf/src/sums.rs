@@ -1,4 +1,4 @@
-//! The map that requests are folded into.
+//! The maps that requests and operations are added up in.
 
 use core::{ffi::c_void, ptr};
 
@@ -6,43 +6,49 @@ use aya_ebpf::{
     bindings::{BPF_NOEXIST, bpf_map_type::BPF_MAP_TYPE_HASH},
     helpers::{bpf_map_lookup_elem, bpf_map_update_elem},
 };
-use trackiops_schemas::ring::{FOLD_ENTRIES, FoldKey, FoldValue};
 
-/// A hash map from [`FoldKey`] to [`FoldValue`], as the loader reads it from BTF.
+/// A hash map, as the loader reads it from BTF.
 ///
 /// With the sizes of keys and values instead of their types: userspace makes its maps without types, and
 /// Linux 5.15 to 6.2 takes a map with and one without for different ones.
 #[repr(C)]
-pub struct Sums {
+pub struct Sums<const KEY: usize, const VALUE: usize, const ENTRIES: usize> {
     r#type: *const [i32; BPF_MAP_TYPE_HASH as usize],
-    key_size: *const [i32; size_of::<FoldKey>()],
-    value_size: *const [i32; size_of::<FoldValue>()],
-    max_entries: *const [i32; FOLD_ENTRIES as usize],
+    key_size: *const [i32; KEY],
+    value_size: *const [i32; VALUE],
+    max_entries: *const [i32; ENTRIES],
 }
 
-impl Sums {
-    /// The sum under `key`, begun if need be; `None` if there is no room for another one.
+impl<const KEY: usize, const VALUE: usize, const ENTRIES: usize> Sums<KEY, VALUE, ENTRIES> {
+    /// The sum under `key`, begun with `begin` if need be; `None` if there is no room for another one.
     #[inline(always)]
-    pub fn entry(&self, key: &FoldKey) -> Option<*mut FoldValue> {
+    pub fn entry<K, V>(&self, key: &K, begin: *const V) -> Option<*mut V> {
         if let Some(sum) = self.get(key) {
             return Some(sum);
         }
-        let (zero, flags) = (FoldValue::ZERO, u64::from(BPF_NOEXIST));
-        // Another CPU may be first: then its entry is there to be found.
+        self.begin(key, begin);
+        self.get(key)
+    }
+
+    /// Begins a sum, unless another CPU was first: then its entry is there to be found.
+    #[inline(always)]
+    pub fn begin<K, V>(&self, key: &K, begin: *const V) {
+        const { assert!(size_of::<K>() == KEY && size_of::<V>() == VALUE) };
         // SAFETY: the verifier sees to it that this is such a map.
         unsafe {
             bpf_map_update_elem(
                 self.map(),
                 ptr::from_ref(key).cast_mut().cast(),
-                ptr::from_ref(&zero).cast_mut().cast(),
-                flags,
+                begin.cast_mut().cast(),
+                u64::from(BPF_NOEXIST),
             )
         };
-        self.get(key)
     }
 
+    /// The sum under `key`.
     #[inline(always)]
-    fn get(&self, key: &FoldKey) -> Option<*mut FoldValue> {
+    pub fn get<K, V>(&self, key: &K) -> Option<*mut V> {
+        const { assert!(size_of::<K>() == KEY && size_of::<V>() == VALUE) };
         // SAFETY: as above.
         let sum = unsafe { bpf_map_lookup_elem(self.map(), ptr::from_ref(key).cast_mut().cast()) };
         (!sum.is_null()).then_some(sum.cast())

@@ -31,15 +31,23 @@ pub struct Cast {
     /// what they like.
     pub words: u32,
     /// The types [`EVENTS`] of the tracepoints.
-    pub events: [u32; 2],
-    /// The module in whose BTF these are; `None` for the kernel proper.
+    pub events: [Event; 3],
+}
+
+/// A type by which the verifier knows what a tracepoint hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its number.
+    pub number: u32,
+    /// The module in whose BTF it is; `None` for the kernel proper.
     pub module: Option<&'static str>,
 }
 
-/// The types by which the verifier knows what the tracepoints on completion hand over: of reading and of writing.
-const EVENTS: [&str; 2] = [
+/// The types of the tracepoints on completion: of reading, of writing, and of any RPC.
+const EVENTS: [&str; 3] = [
     "btf_trace_nfs_readpage_done",
     "btf_trace_nfs_writeback_done",
+    "btf_trace_rpc_stats_latency",
 ];
 
 /// Modules whose types are looked at after those of the kernel proper.
@@ -66,7 +74,7 @@ pub fn of_kernel(root: &Path, names: &[Name]) -> Result<(Members, Option<Cast>),
     let directory = root.join("sys/kernel/btf");
     let vmlinux = read(&directory.join("vmlinux"))?;
     let mut members = find(&vmlinux, names);
-    let mut cast = cast(&vmlinux, &vmlinux, None);
+    let mut events = EVENTS.map(|name| event(&vmlinux, name, None));
     for name in MODULES {
         let path = directory.join(name);
         let bytes = match bytes(&path) {
@@ -77,20 +85,24 @@ pub fn of_kernel(root: &Path, names: &[Name]) -> Result<(Members, Option<Cast>),
         for (name, member) in find(&module, names) {
             members.entry(name).or_insert(member);
         }
-        cast = cast.or_else(|| self::cast(&vmlinux, &module, Some(name)));
+        for (found, of) in events.iter_mut().zip(EVENTS) {
+            *found = found.or_else(|| event(&module, of, Some(name)));
+        }
     }
-    Ok((members, cast))
+    Ok((members, cast(&vmlinux, events)))
 }
 
-/// With the tracepoints of the BTF of a module, or of the kernel proper.
-fn cast(vmlinux: &Btf, events: &Btf, module: Option<&'static str>) -> Option<Cast> {
-    let [read, write] = EVENTS;
-    let event = |name| number(events, name, |of| matches!(of, Type::Typedef(_)));
+fn event(btf: &Btf, name: &str, module: Option<&'static str>) -> Option<Event> {
+    let number = number(btf, name, |of| matches!(of, Type::Typedef(_)))?;
+    Some(Event { number, module })
+}
+
+fn cast(vmlinux: &Btf, events: [Option<Event>; 3]) -> Option<Cast> {
+    let [read, write, operation] = events;
     Some(Cast {
         function: number(vmlinux, "bpf_rdonly_cast", |of| matches!(of, Type::Func(_)))?,
         words: number(vmlinux, "linux_mib", |of| matches!(of, Type::Struct(_)))?,
-        events: [event(read)?, event(write)?],
-        module,
+        events: [read?, write?, operation?],
     })
 }
 
@@ -145,7 +157,7 @@ fn member(btf: &Btf, (structure, path): Name) -> Option<Member> {
     }
     Some(Member {
         offset,
-        size: size(&at)?,
+        size: size(btf, &at)?,
     })
 }
 
@@ -180,13 +192,14 @@ fn plain(btf: &Btf, of: &dyn BtfType) -> Option<Type> {
     Some(found)
 }
 
-fn size(of: &Type) -> Option<u32> {
+fn size(btf: &Btf, of: &Type) -> Option<u32> {
     let bytes = match of {
         Type::Int(of) => of.size(),
         Type::Struct(of) | Type::Union(of) => of.size(),
         Type::Enum(of) => of.size(),
         // 32-bit systems are not supported.
         Type::Ptr(_) => 8,
+        Type::Array(of) => return size(btf, &plain(btf, of)?)?.checked_mul(of.len() as u32),
         _ => return None,
     };
     u32::try_from(bytes).ok()

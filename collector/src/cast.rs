@@ -61,13 +61,16 @@ fn complete_one(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::btf::Event;
     use crate::engine::OBJECT;
 
     const CAST: Cast = Cast {
         function: 0x0123_4567,
         words: 0x0765_4321,
-        events: [1, 2],
-        module: None,
+        events: [Event {
+            number: 1,
+            module: None,
+        }; 3],
     };
 
     /// How often these bytes stand in the object.

@@ -5,9 +5,12 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
-use aya::maps::{ArrayOfMaps, HashMap, Map, MapError, MapFd};
+use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
+use trackiops_schemas::op_sums::{
+    OP_CELLS_GLOBAL, OP_OFFSET_WORDS, OPS_LOST_MAP, OPS_MAP, OpOffsets,
+};
 use trackiops_schemas::ring::{
     BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, DirectOffsets,
     DoneOffsets, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP, INSIDE_ENTRIES, INSIDE_MAP,
@@ -21,6 +24,7 @@ use crate::clock::Sample;
 use crate::facts::TRACEPOINTS;
 use crate::filter::{Filter, FilterError, Resolved};
 use crate::folds::Folds;
+use crate::op_sums::{self, OpSums};
 use crate::plan::{Plan, Programs};
 use crate::rings::{RingSizes, Rings};
 use crate::settings::Settings;
@@ -39,8 +43,11 @@ struct Raw {
     by_cast: &'static str,
 }
 
-/// The direct engine's programs.
-const ALONE: [Raw; 2] = [
+/// The tracepoint on which operations are seen.
+const OPERATION_EVENT: &str = "rpc_stats_latency";
+
+/// The direct engine's programs, that of operations last.
+const ALONE: [Raw; 3] = [
     Raw {
         event: "nfs_readpage_done",
         by_probe: "alone_read_done_by_probe",
@@ -51,10 +58,15 @@ const ALONE: [Raw; 2] = [
         by_probe: "alone_write_done_by_probe",
         by_cast: "alone_write_done_by_cast",
     },
+    Raw {
+        event: OPERATION_EVENT,
+        by_probe: "alone_operation_by_probe",
+        by_cast: "alone_operation_by_cast",
+    },
 ];
 
 /// Its programs where the kernel may skip them.
-const FIRST: [Raw; 2] = [
+const FIRST: [Raw; 3] = [
     Raw {
         event: "nfs_readpage_done",
         by_probe: "first_read_done_by_probe",
@@ -65,10 +77,15 @@ const FIRST: [Raw; 2] = [
         by_probe: "first_write_done_by_probe",
         by_cast: "first_write_done_by_cast",
     },
+    Raw {
+        event: OPERATION_EVENT,
+        by_probe: "first_operation_by_probe",
+        by_cast: "first_operation_by_cast",
+    },
 ];
 
 /// The programs that watch those.
-const SECOND: [Raw; 2] = [
+const SECOND: [Raw; 3] = [
     Raw {
         event: "nfs_readpage_done",
         by_probe: "second_read_done_by_probe",
@@ -78,6 +95,11 @@ const SECOND: [Raw; 2] = [
         event: "nfs_writeback_done",
         by_probe: "second_write_done_by_probe",
         by_cast: "second_write_done_by_cast",
+    },
+    Raw {
+        event: OPERATION_EVENT,
+        by_probe: "second_operation_by_probe",
+        by_cast: "second_operation_by_cast",
     },
 ];
 
@@ -120,6 +142,9 @@ pub enum EngineError {
     /// What the programs have added up cannot be read.
     #[error("cannot read what the BPF programs have added up: {}", causes(.0))]
     Folds(#[source] MapError),
+    /// What the programs have added up of operations cannot be read.
+    #[error("cannot read what the BPF programs have added up of operations: {}", causes(.0))]
+    Operations(#[source] MapError),
     /// The number of CPUs cannot be read.
     #[error("cannot read how many CPUs there may be ({path}): {source}")]
     Cpus {
@@ -149,6 +174,16 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Completions at which the kernel skipped the programs, because it was in the middle of one on that CPU. 0 before Linux
+/// 5.12, which does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// At most so many requests are not in the books.
+    pub requests: u64,
+    /// At most so many RPCs are not in the sums of operations.
+    pub operations: u64,
+}
+
 /// The kernel side at work. Dropping it detaches every probe.
 pub struct Engine {
     /// Owns the programs and their links; dropped first when stopping.
@@ -157,11 +192,14 @@ pub struct Engine {
     pub rings: Rings,
     /// Those that found them full.
     pub folds: Folds,
+    /// RPCs of any procedure, if they are recorded.
+    pub operations: Option<OpSums>,
     books: SharedBooks,
     clock: SharedClock,
     /// What requests are compared with, where there is a filter.
     wanted: Option<Wanted>,
-    /// The programs that see a request last: what they are not run for is missed.
+    /// The programs that see a request or an operation last, in the order of [`ALONE`]: what they are not run for is
+    /// missed.
     counted: Vec<OwnedFd>,
     /// Programs and what keeps them attached, as far as the loader does not do so.
     links: Vec<OwnedFd>,
@@ -177,6 +215,7 @@ impl Engine {
         let wakeup_bytes = u64::from(sizes.bytes / 4);
         let window_ns = settings.granularity.ms().unsigned_abs() * 1_000_000;
         let filter = filter(plan, &settings.filter)?;
+        let cells = op_sums::cells();
         let mut loader = EbpfLoader::new();
         let mut typed = None;
         let (tracepoint, direct);
@@ -185,6 +224,7 @@ impl Engine {
                 direct = direct_words(offsets);
                 typed = cast.and_then(|cast| Some((cast, cast::complete(OBJECT, cast, &direct)?)));
                 loader.override_global(DIRECT_GLOBAL, direct.as_slice(), true);
+                loader.override_global(OP_CELLS_GLOBAL, cells.as_slice(), true);
                 // The other engine's maps are in the object, too.
                 for map in ["WAITING", "LINK_INIT", "LINK_END"] {
                     loader.map_max_entries(map, 1);
@@ -211,7 +251,7 @@ impl Engine {
             .load(OBJECT)?;
         // A kernel that has the types may still refuse the programs, without its JIT for example.
         let typed = typed.and_then(|(cast, object)| {
-            let typed = Typed::link(&object, &programs, cast.module).ok()?;
+            let typed = Typed::link(&object, &programs, &cast.events).ok()?;
             Some((cast, typed))
         });
         // The loader knows maps by their descriptors: none may be closed before the programs are loaded.
@@ -227,6 +267,10 @@ impl Engine {
         let folds = ArrayOfMaps::try_from(map)
             .and_then(Folds::create)
             .map_err(map_error(FOLDS_MAP))?;
+        let operations = match plan.has_operations() {
+            true => Some(operations(&mut programs)?),
+            false => None,
+        };
         let books =
             SharedBooks::map(array_fd(&programs, BOOKS_MAP)?, cpus).map_err(EngineError::Shared)?;
         let shared_clock =
@@ -242,7 +286,8 @@ impl Engine {
         let (mut counted, mut links) = (Vec::new(), Vec::new());
         match &plan.programs {
             Programs::Direct { tandem, .. } => {
-                (counted, links) = attach_direct(&mut programs, *tandem, typed)?;
+                (counted, links) =
+                    attach_direct(&mut programs, *tandem, operations.is_some(), typed)?;
             }
             // In the order in which a request meets them: one that starts while they are being
             // attached is linked or is counted without a latency, but never linked to the wrong start.
@@ -256,6 +301,7 @@ impl Engine {
             programs: Some(programs),
             rings,
             folds,
+            operations,
             books,
             clock: shared_clock,
             wanted,
@@ -264,14 +310,17 @@ impl Engine {
         })
     }
 
-    /// Completions at which the kernel skipped the programs, because it was in the middle of one on
-    /// that CPU: at most so many requests are not in the books. 0 before Linux 5.12, which does not tell.
-    pub fn missed(&self) -> Result<u64, EngineError> {
-        let mut missed = 0;
-        for fd in &self.counted {
+    /// How often the kernel has skipped the programs.
+    pub fn missed(&self) -> Result<Missed, EngineError> {
+        let mut missed = Missed::default();
+        for (fd, raw) in self.counted.iter().zip(ALONE) {
             let path = format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd());
             let text = fs::read_to_string(path).map_err(EngineError::Missed)?;
-            missed += recursion_misses(&text);
+            let sum = match raw.event {
+                OPERATION_EVENT => &mut missed.operations,
+                _ => &mut missed.requests,
+            };
+            *sum += recursion_misses(&text);
         }
         Ok(missed)
     }
@@ -347,6 +396,19 @@ fn array_fd<'p>(programs: &'p Ebpf, name: &'static str) -> Result<&'p MapFd, Eng
     }
 }
 
+fn operations(programs: &mut Ebpf) -> Result<OpSums, EngineError> {
+    let lost = programs
+        .take_map(OPS_LOST_MAP)
+        .ok_or(EngineError::Object(OPS_LOST_MAP))?;
+    let lost = Array::try_from(lost).map_err(map_error(OPS_LOST_MAP))?;
+    let map = programs
+        .take_map(OPS_MAP)
+        .ok_or(EngineError::Object(OPS_MAP))?;
+    ArrayOfMaps::try_from(map)
+        .and_then(|map| OpSums::create(map, lost))
+        .map_err(map_error(OPS_MAP))
+}
+
 fn attach(programs: &mut Ebpf, category: &str, event: &'static str) -> Result<(), EngineError> {
     let attach_error = |source| EngineError::Attach { event, source };
     let program = programs
@@ -362,16 +424,18 @@ fn attach(programs: &mut Ebpf, category: &str, event: &'static str) -> Result<()
 fn attach_direct(
     programs: &mut Ebpf,
     tandem: bool,
+    operations: bool,
     typed: Option<(Cast, Typed)>,
 ) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), EngineError> {
+    let events = ALONE.len() - usize::from(!operations);
     // Programs of a tracepoint run in the order in which they came.
     let used = if tandem {
-        [FIRST, SECOND].concat()
+        [&FIRST[..events], &SECOND[..events]].concat()
     } else {
-        ALONE.to_vec()
+        ALONE[..events].to_vec()
     };
     let by_cast = typed.and_then(|(cast, typed)| {
-        let events = cast.events.iter().cycle();
+        let events = cast.events.iter().take(events).cycle();
         let loaded = used.iter().zip(events);
         loaded
             .map(|(raw, event)| typed.load(raw.by_cast, *event).ok())
@@ -392,7 +456,7 @@ fn attach_direct(
             attached.push(attach_raw(programs, raw.by_probe, raw.event)?);
         }
     }
-    let counted = attached.split_off(attached.len() - ALONE.len());
+    let counted = attached.split_off(attached.len() - events);
     // Whoever measures the programs finds them by this process's descriptors.
     links.append(&mut attached);
     Ok((counted, links))
@@ -470,8 +534,9 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
                 cgroup_node,
                 node_id,
             },
+        operation,
     } = *offsets;
-    [
+    let requests = [
         task_window,
         task_start,
         task_owner,
@@ -511,6 +576,52 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
         owner_cgroup,
         cgroup_node,
         node_id,
+    ];
+    let mut words = [0; DIRECT_WORDS];
+    let all = requests.into_iter().chain(operation_words(operation));
+    words.iter_mut().zip(all).for_each(|(to, from)| *to = from);
+    words
+}
+
+/// The offsets as the words of which their `repr(C)` consists.
+fn operation_words(offsets: OpOffsets) -> [u32; OP_OFFSET_WORDS] {
+    let OpOffsets {
+        flags,
+        task_window,
+        task_procedure,
+        task_client,
+        task_transport,
+        task_status,
+        bytes_window,
+        sent_bytes,
+        received_bytes,
+        client_number,
+        client_program,
+        client_version,
+        procedure_index,
+        procedure_name,
+        transport_number,
+        transport_address,
+        transport_protocol,
+    } = offsets;
+    [
+        flags,
+        task_window,
+        task_procedure,
+        task_client,
+        task_transport,
+        task_status,
+        bytes_window,
+        sent_bytes,
+        received_bytes,
+        client_number,
+        client_program,
+        client_version,
+        procedure_index,
+        procedure_name,
+        transport_number,
+        transport_address,
+        transport_protocol,
     ]
 }
 

@@ -21,9 +21,9 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
     ("nfs", "nfs_writeback_done"),
 ];
 
-/// The members of kernel structures that the direct engine reads. Last stand those that lead to the directories of a file, and
-/// those that lead to the cgroup of a request: where one of them is not known, directories or cgroups are not.
-pub const MEMBERS: [Name; 35] = [
+/// The members of kernel structures that the direct engine reads. Last stand those that lead to the directories of a file, those
+/// that lead to the cgroup of a request, and those of operations: where one of them is not known, these are not.
+pub const MEMBERS: [Name; 48] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -59,6 +59,19 @@ pub const MEMBERS: [Name; 35] = [
     ("mem_cgroup", "css.cgroup"),
     ("cgroup", "kn"),
     ("kernfs_node", "id"),
+    ("rpc_task", "tk_msg.rpc_proc"),
+    ("rpc_task", "tk_client"),
+    ("rpc_task", "tk_xprt"),
+    ("rpc_task", "tk_status"),
+    ("rpc_rqst", "rq_xmit_bytes_sent"),
+    ("rpc_rqst", "rq_reply_bytes_recvd"),
+    ("rpc_clnt", "cl_clid"),
+    ("rpc_clnt", "cl_prog"),
+    ("rpc_clnt", "cl_vers"),
+    ("rpc_procinfo", "p_statidx"),
+    ("rpc_procinfo", "p_name"),
+    ("rpc_xprt", "address_strings"),
+    ("rpc_xprt", "id"),
 ];
 
 /// Where tracefs is mounted, below the root: directly, or by debugfs.

@@ -6,6 +6,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use rustix::fs::{major, minor};
 use trackiops_schemas::identity::Dev;
@@ -28,25 +29,51 @@ pub struct Filter {
     pub uids: Vec<u32>,
     /// Cgroups, with those below them: directories of the hierarchy, or paths from its root.
     pub cgroups: Vec<PathBuf>,
-    /// Directions.
-    pub operations: Vec<Operation>,
+    /// Procedures, by the names that the kernel has for them.
+    pub operations: Vec<Procedure>,
 }
 
-/// An operation that is recorded request by request.
+/// The procedures of NFS 3 and 4 that a client of Linux 7.2 calls, as it names them (fs/nfs/nfs3xdr.c, fs/nfs/nfs4xdr.c).
+#[rustfmt::skip]
+const PROCEDURES: [&str; 76] = [
+    "NULL", "GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE",
+    "RMDIR", "RENAME", "LINK", "READDIR", "READDIRPLUS", "FSSTAT", "FSINFO", "PATHCONF", "COMMIT",
+    "OPEN", "OPEN_CONFIRM", "OPEN_NOATTR", "OPEN_DOWNGRADE", "CLOSE", "RENEW", "SETCLIENTID", "SETCLIENTID_CONFIRM", "LOCK",
+    "LOCKT", "LOCKU", "LOOKUP_ROOT", "STATFS", "SERVER_CAPS", "DELEGRETURN", "GETACL", "SETACL", "FS_LOCATIONS",
+    "RELEASE_LOCKOWNER", "SECINFO", "FSID_PRESENT", "EXCHANGE_ID", "CREATE_SESSION", "DESTROY_SESSION", "SEQUENCE",
+    "GET_LEASE_TIME", "RECLAIM_COMPLETE", "LAYOUTGET", "GETDEVICEINFO", "LAYOUTCOMMIT", "LAYOUTRETURN", "SECINFO_NO_NAME",
+    "TEST_STATEID", "FREE_STATEID", "GETDEVICELIST", "BIND_CONN_TO_SESSION", "DESTROY_CLIENTID", "SEEK", "ALLOCATE",
+    "DEALLOCATE", "ZERO_RANGE", "LAYOUTSTATS", "CLONE", "COPY", "OFFLOAD_CANCEL", "OFFLOAD_STATUS", "COPY_NOTIFY", "LOOKUPP",
+    "LAYOUTERROR", "GETXATTR", "SETXATTR", "LISTXATTRS", "REMOVEXATTR", "READ_PLUS",
+];
+
+/// The name of a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// READ.
-    Read,
-    /// WRITE.
-    Write,
+pub struct Procedure(&'static str);
+
+/// There is no such procedure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "NFS has no operation `{0}`: name those that `query --by op` shows, such as read, write, commit, getattr"
+)]
+pub struct ProcedureError(String);
+
+impl FromStr for Procedure {
+    type Err = ProcedureError;
+
+    /// In small letters or capitals.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut all = PROCEDURES.into_iter();
+        let found = all.find(|name| name.eq_ignore_ascii_case(text));
+        found
+            .map(Self)
+            .ok_or_else(|| ProcedureError(text.to_owned()))
+    }
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Read => "read",
-            Self::Write => "write",
-        })
+        f.write_str(&self.0.to_ascii_lowercase())
     }
 }
 
@@ -105,16 +132,20 @@ impl Filter {
         *self == Self::default()
     }
 
-    /// Whether anything but operations is asked for.
+    /// Whether anything but operations is asked for. Sums of operations know nothing else.
     pub fn narrows(&self) -> bool {
         self.kinds() & !(filters::NO_READS | filters::NO_WRITES) != 0
+    }
+
+    /// Whether a procedure is wanted, as the kernel names it.
+    pub(crate) fn wants_operation(&self, name: &str) -> bool {
+        self.operations.is_empty() || self.operations.iter().any(|wanted| wanted.0 == name)
     }
 
     /// Bits of [`filters`].
     pub(crate) fn kinds(&self) -> u32 {
         let bit = |bits: u32, wanted: bool| if wanted { bits } else { 0 };
-        let leaves_out =
-            |operation| !self.operations.is_empty() && !self.operations.contains(&operation);
+        let leaves_out = |name| !self.wants_operation(name);
         // File systems that are mounted in a directory are wanted with it.
         let mounts = !self.mounts.is_empty() || !self.directories.is_empty();
         bit(filters::PIDS, !self.pids.is_empty())
@@ -123,8 +154,8 @@ impl Filter {
             | bit(filters::MOUNTS, mounts)
             | bit(filters::DIRECTORIES, !self.directories.is_empty())
             | bit(filters::FILES, !self.files.is_empty())
-            | bit(filters::NO_READS, leaves_out(Operation::Read))
-            | bit(filters::NO_WRITES, leaves_out(Operation::Write))
+            | bit(filters::NO_READS, leaves_out("READ"))
+            | bit(filters::NO_WRITES, leaves_out("WRITE"))
     }
 
     /// The mounts that it names and that are not there.
@@ -162,7 +193,7 @@ impl fmt::Display for Filter {
             .chain(flags("pid", pids, u32::to_string))
             .chain(flags("uid", uids, u32::to_string))
             .chain(flags("cgroup", cgroups, path))
-            .chain(flags("ops", operations, Operation::to_string));
+            .chain(flags("ops", operations, Procedure::to_string));
         f.write_str(&words.collect::<Vec<_>>().join(" "))
     }
 }
@@ -317,7 +348,7 @@ mod tests {
             mounts: vec!["nas:/home".into()],
             directories: vec!["/mnt/a b".into()],
             pids: vec![7, 8],
-            operations: vec![Operation::Write],
+            operations: vec!["WRITE".parse().unwrap()],
             ..Filter::default()
         };
         assert_eq!(
@@ -328,10 +359,12 @@ mod tests {
         assert_eq!(filter.kinds(), kinds);
         assert!(filter.narrows() && !filter.is_empty());
         let reads = Filter {
-            operations: vec![Operation::Read],
+            operations: vec!["read".parse().unwrap(), "Commit".parse().unwrap()],
             ..Filter::default()
         };
         assert_eq!(reads.kinds(), filters::NO_WRITES);
+        assert!(reads.wants_operation("COMMIT") && !reads.wants_operation("GETATTR"));
+        assert!("reed".parse::<Procedure>().is_err());
         assert!(!reads.narrows() && !reads.is_empty());
         assert!(Filter::default().is_empty());
     }

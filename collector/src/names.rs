@@ -94,6 +94,11 @@ impl Names {
         self.mounts.see(mounts);
     }
 
+    /// `server:/export` of a device, as far as it is known.
+    pub fn source(&self, dev: Dev) -> Option<&str> {
+        self.mounts.source(dev)
+    }
+
     /// Looks for the names of what was just seen, each with the process that used it. To be called now and
     /// then even when nothing was.
     pub fn observe(&mut self, seen: &[(RowKey, u32)], now: MonotonicNs) {

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use trackiops_schemas::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
     TreeOffsets, cgroups,
@@ -11,6 +12,11 @@ use trackiops_schemas::ring::{
 use crate::btf::{BtfError, Cast, Members};
 use crate::facts::{KernelFacts, Lockdown, TRACEPOINTS, Tracefs};
 use crate::format::Format;
+
+/// Texts that describe a connection (`enum rpc_display_format_t`, include/linux/sunrpc/xprt.h).
+const ADDRESS_STRINGS: u32 = 6;
+/// Which of them is the protocol (`RPC_DISPLAY_PROTO`); the first is the address of the server.
+const PROTOCOL_STRING: u32 = 2;
 
 /// How requests are observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,12 +31,12 @@ pub enum Choice {
 }
 
 /// Which programs to load, and what they have to know of this kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Programs {
     /// The direct engine.
     Direct {
         /// Where the members stand.
-        offsets: DirectOffsets,
+        offsets: Box<DirectOffsets>,
         /// Whether a second program makes up for runs of the first that the kernel skips.
         tandem: bool,
         /// How programs load from the kernel's memory; without it they call a helper for each read.
@@ -47,6 +53,24 @@ pub struct Plan {
     pub programs: Programs,
     /// Why the direct engine was not taken, where it was left open.
     pub fallback: Option<Unsupported>,
+}
+
+impl Plan {
+    /// Whether operations are recorded, not only requests for files.
+    pub fn has_operations(&self) -> bool {
+        match &self.programs {
+            Programs::Direct { offsets, .. } => offsets.operation != OpOffsets::default(),
+            Programs::Tracepoint(_) => false,
+        }
+    }
+
+    /// Leaves operations out.
+    pub fn without_operations(mut self) -> Self {
+        if let Programs::Direct { offsets, .. } = &mut self.programs {
+            offsets.operation = OpOffsets::default();
+        }
+        self
+    }
 }
 
 /// Why this kernel or this process cannot record, and what helps.
@@ -221,9 +245,10 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         transmission_xid: offset("rpc_rqst", "rq_xid", &[4])?,
         tree: tree(members).unwrap_or_default(),
         cgroup: cgroup(members).unwrap_or_default(),
+        operation: operation(members).unwrap_or_default(),
     };
     Ok(Programs::Direct {
-        offsets,
+        offsets: Box::new(offsets),
         tandem: tracepoints_may_be_preempted(&facts.release),
         cast: facts.cast,
     })
@@ -261,6 +286,38 @@ fn cgroup(members: &Members) -> Option<CgroupOffsets> {
         owner_cgroup: offset("mem_cgroup", "css.cgroup")?,
         cgroup_node: offset("cgroup", "kn")?,
         node_id: offset("kernfs_node", "id")?,
+    })
+}
+
+/// What an RPC consists of, if all of it is known.
+fn operation(members: &Members) -> Option<OpOffsets> {
+    let offset = |structure, member, size| {
+        let found = members.get(&(structure, member))?;
+        (found.size == size).then_some(found.offset)
+    };
+    let procedure = offset("rpc_task", "tk_msg.rpc_proc", 8)?;
+    let sent = offset("rpc_rqst", "rq_xmit_bytes_sent", 8)?;
+    let received = offset("rpc_rqst", "rq_reply_bytes_recvd", 8)?;
+    let number = offset("rpc_xprt", "id", 4);
+    let texts = offset("rpc_xprt", "address_strings", 8 * ADDRESS_STRINGS)?;
+    Some(OpOffsets {
+        flags: op_flags::KNOWN | number.map_or(0, |_| op_flags::NUMBERED),
+        task_window: procedure,
+        task_procedure: procedure,
+        task_client: offset("rpc_task", "tk_client", 8)?,
+        task_transport: offset("rpc_task", "tk_xprt", 8)?,
+        task_status: offset("rpc_task", "tk_status", 4)?,
+        bytes_window: sent.min(received),
+        sent_bytes: sent,
+        received_bytes: received,
+        client_number: offset("rpc_clnt", "cl_clid", 4)?,
+        client_program: offset("rpc_clnt", "cl_prog", 4)?,
+        client_version: offset("rpc_clnt", "cl_vers", 4)?,
+        procedure_index: offset("rpc_procinfo", "p_statidx", 4)?,
+        procedure_name: offset("rpc_procinfo", "p_name", 8)?,
+        transport_number: number.unwrap_or(0),
+        transport_address: texts,
+        transport_protocol: texts + 8 * PROTOCOL_STRING,
     })
 }
 

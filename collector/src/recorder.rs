@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::future::Future;
 use std::io;
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -14,14 +15,17 @@ use rustix::time::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationRow, OperationSums};
 use trackiops_schemas::ring::Books;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::clock::{Clock, MonotonicNs, Sample, due};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Missed};
+use crate::filter::Filter;
 use crate::lookout::Lookout;
 use crate::names::Names;
+use crate::ops::Operations;
 use crate::plan::Plan;
 use crate::rollup::{OpenWindow, Rollup, RowKey};
 use crate::settings::Settings;
@@ -79,12 +83,14 @@ pub struct Recorder {
     names: Names,
     lookout: Lookout,
     stalls: Stalls,
+    operations: Operations,
     /// Up to here the probes' coverage is accounted for.
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
     lost: u64,
-    missed: u64,
+    missed: Missed,
     looked_for_missed: Option<MonotonicNs>,
+    filter: Filter,
     followed_filter: Option<MonotonicNs>,
     read: u64,
     folded: u64,
@@ -104,11 +110,13 @@ impl Recorder {
             names,
             lookout: Lookout::start(),
             stalls: Stalls::default(),
+            operations: Operations::new(),
             covered_until: sample.now,
             rotated: sample.now,
             lost: 0,
-            missed: 0,
+            missed: Missed::default(),
             looked_for_missed: None,
+            filter: settings.filter.clone(),
             followed_filter: None,
             read: 0,
             folded: 0,
@@ -155,7 +163,7 @@ impl Recorder {
     {
         let sample = Sample::take();
         let stepped_back = self.follow_clock(sample);
-        self.follow_mounts(sample.now);
+        self.follow_mounts(sample.now)?;
         if due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
             self.engine.follow_filter()?;
         }
@@ -177,10 +185,13 @@ impl Recorder {
         }
         let closed_until = UtcMs(self.clock.utc(drained_until).0 - GRACE_MS);
         // After a step back the windows ahead of the clock would stay open until it is there again.
-        let closed = self
-            .rollup
-            .take_windows(|start, end| end <= closed_until || (stepped_back && start > now));
-        for window in closed {
+        let is_over =
+            |start: UtcMs, end: UtcMs| end <= closed_until || (stepped_back && start > now);
+        // Once per window: the kernel takes its time to exchange the maps.
+        if self.rollup.has_window(is_over) {
+            self.take_operations(sample.now)?;
+        }
+        for window in self.rollup.take_windows(is_over) {
             sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
         }
         Ok(())
@@ -201,13 +212,14 @@ impl Recorder {
 
     /// Takes over mounts that came or went, once what was seen of those that went is settled: their
     /// device numbers may be in use again before the window closes.
-    fn follow_mounts(&mut self, now: MonotonicNs) {
+    fn follow_mounts(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         let Some(mounts) = self.names.changed_mounts() else {
-            return;
+            return Ok(());
         };
         let gone = self.names.gone(&mounts);
         if !gone.is_empty() {
             self.drain(now);
+            self.take_operations(now)?;
             let names = &mut self.names;
             self.rollup.settle(
                 |file| gone.contains(&file.dev),
@@ -215,6 +227,8 @@ impl Recorder {
             );
         }
         self.names.see_mounts(&mounts);
+        self.operations.mounts_changed();
+        Ok(())
     }
 
     /// Accounts for the time since the last sample as covered; whether the clock was set back.
@@ -279,6 +293,30 @@ impl Recorder {
         Ok(())
     }
 
+    /// Takes over what the kernel has added up of operations.
+    fn take_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
+        let Some(sums) = &mut self.engine.operations else {
+            return Ok(());
+        };
+        let (rollup, names) = (&mut self.rollup, &self.names);
+        let window_ns = rollup.granularity().ms().saturating_mul(1_000_000);
+        let current = self.clock.utc_ns(now).div_euclid(window_ns);
+        let filter = &self.filter;
+        let add = |window: Option<u32>, operation: Operation, sums: OperationSums| {
+            if operation.op != OTHER_OPERATIONS && !filter.wants_operation(&operation.op) {
+                return;
+            }
+            let number = window.map_or(current, |low| nearest(current, low));
+            let start = UtcMs(number.saturating_mul(window_ns / 1_000_000));
+            let ops = &mut rollup.window(start).ops;
+            ops.entry(operation).or_default().merge(&sums);
+        };
+        self.operations
+            .take(sums, now, |dev| names.source(dev), add)
+            .map_err(EngineError::Operations)?;
+        Ok(())
+    }
+
     fn note_lost(&mut self, books: Books, now: UtcMs) {
         let lost = books.lost.saturating_sub(self.lost);
         if lost > 0 {
@@ -291,10 +329,11 @@ impl Recorder {
 
     fn note_missed(&mut self, now: UtcMs) -> Result<(), RecordError> {
         let all = self.engine.missed()?;
-        let missed = all.saturating_sub(self.missed);
-        if missed > 0 {
-            self.missed = all;
-            self.rollup.window(now).health.missed += missed;
+        let before = mem::replace(&mut self.missed, all);
+        if all != before {
+            let health = &mut self.rollup.window(now).health;
+            health.missed += all.requests.saturating_sub(before.requests);
+            health.ops_missed += all.operations.saturating_sub(before.operations);
         }
         Ok(())
     }
@@ -304,11 +343,16 @@ impl Recorder {
             start,
             rows,
             settled,
+            ops,
             mut health,
             covered_ns,
             ..
         } = window;
         health.covered_ms = (covered_ns + 500_000) / 1_000_000;
+        if self.engine.operations.is_some() {
+            health.ops_covered_ms = health.covered_ms;
+            health.ops_seen = ops.values().map(|sums| sums.requests).sum();
+        }
         // Windows may be shorter than the time between two looks.
         if health.pending.is_none() && covered_ns > 0 {
             health.pending = self.lookout.recent(now).cloned();
@@ -323,9 +367,13 @@ impl Recorder {
             .chain(settled)
             .collect();
         rows.sort_by_key(|row| row.file.key);
+        let ops = ops.into_iter();
         ClosedWindow {
             start,
             rows,
+            ops: ops
+                .map(|(operation, sums)| OperationRow { operation, sums })
+                .collect(),
             health,
         }
     }
@@ -350,6 +398,7 @@ impl Recorder {
         }
         let books = self.engine.books();
         self.unfold(books, detached)?;
+        self.take_operations(detached)?;
         self.note_lost(books, now);
         // With the probes gone the books are at rest: what they saw and nobody accounts for is told.
         let unaccounted = books
@@ -363,7 +412,7 @@ impl Recorder {
             books,
             read: self.read,
             folded: self.folded,
-            missed: self.missed,
+            missed: self.missed.requests,
             unbalanced: self.unbalanced,
         })
     }
@@ -389,5 +438,26 @@ fn rearm(timer: &OwnedFd) -> io::Result<()> {
         // Something else woke us.
         Err(Errno::AGAIN) | Ok(_) => Ok(()),
         Err(e) => Err(e.into()),
+    }
+}
+
+/// The number nearest to `current` whose lower half is `low`.
+fn nearest(current: i64, low: u32) -> i64 {
+    let ahead = low.wrapping_sub(current as u32).cast_signed();
+    current.saturating_add(i64::from(ahead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_found_by_the_lower_half_of_its_number() {
+        for current in [0, 7, i64::from(u32::MAX), 17_952_331_200] {
+            for ahead in [-3, 0, 5] {
+                let number = current + ahead;
+                assert_eq!(nearest(current, number as u32), number);
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, MonotonicNs};
 use crate::generations::Generations;
+use crate::ops::WindowOps;
 use crate::sequential::History;
 
 /// What requests have in common that are added up in one row of a window.
@@ -63,6 +64,8 @@ pub struct OpenWindow {
     pub rows: Vec<(RowKey, Row)>,
     /// Rows of files whose mount is gone, with what it was.
     pub settled: Vec<FileRow>,
+    /// Its operations.
+    pub ops: WindowOps,
     /// The recorder's own account; `covered_ms` is filled in when it closes.
     pub health: Health,
     /// Covered time, ns.
@@ -136,6 +139,7 @@ impl Rollup {
             start,
             rows: Vec::new(),
             settled: Vec::new(),
+            ops: WindowOps::new(),
             health: Health::default(),
             covered_ns: 0,
             serial: self.serials,
@@ -231,6 +235,14 @@ impl Rollup {
                 }
             }
         }
+    }
+
+    /// Whether there is a window for which `closed` holds (given start and end).
+    pub fn has_window(&self, closed: impl Fn(UtcMs, UtcMs) -> bool) -> bool {
+        let length = self.granularity;
+        self.open
+            .iter()
+            .any(|w| closed(w.start, w.start.plus(length)))
     }
 
     /// Takes the windows, oldest first, for which `closed` holds (given start and end).

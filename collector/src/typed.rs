@@ -12,17 +12,18 @@ use aya::maps::Map;
 use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_btf_info, bpf_cmd, bpf_prog_type};
 
+use crate::btf::Event;
+
 /// Programs that are ready to be loaded.
 pub struct Typed {
     object: Object,
-    /// The BTF of the module that the tracepoints are in; the kernel's own if `None`.
-    module: Option<OwnedFd>,
+    /// The BTF of the modules that the tracepoints are in.
+    modules: Vec<(&'static str, OwnedFd)>,
 }
 
 impl Typed {
-    /// Links the programs of the object with the maps that the loader has made for it. The tracepoints are those of the
-    /// module, if there is one.
-    pub fn link(object: &[u8], loaded: &Ebpf, module: Option<&str>) -> io::Result<Self> {
+    /// Links the programs of the object with the maps that the loader has made for it. They are for these tracepoints.
+    pub fn link(object: &[u8], loaded: &Ebpf, events: &[Event]) -> io::Result<Self> {
         let mut object = Object::parse(object).map_err(io::Error::other)?;
         let maps = mem::take(&mut object.maps);
         let sections: HashSet<usize> = object
@@ -38,14 +39,20 @@ impl Typed {
             .relocate_maps(linked, &sections)
             .map_err(io::Error::other)?;
         object.relocate_calls(&sections).map_err(io::Error::other)?;
+        let mut names: Vec<_> = events.iter().filter_map(|event| event.module).collect();
+        names.sort_unstable();
+        names.dedup();
+        let modules = names
+            .into_iter()
+            .map(|name| Ok((name, btf_of_module(name)?)));
         Ok(Self {
             object,
-            module: module.map(btf_of_module).transpose()?,
+            modules: modules.collect::<io::Result<_>>()?,
         })
     }
 
-    /// Loads a program for the tracepoint whose type has that number in the BTF.
-    pub fn load(&self, name: &str, event: u32) -> io::Result<OwnedFd> {
+    /// Loads a program for a tracepoint.
+    pub fn load(&self, name: &str, event: Event) -> io::Result<OwnedFd> {
         let program = self.object.programs.get(name);
         let program = program.ok_or(io::ErrorKind::NotFound)?;
         let function = self.object.functions.get(&program.function_key());
@@ -58,9 +65,11 @@ impl Typed {
         load.insns = instructions.as_ptr().expose_provenance() as u64;
         load.insn_cnt = u32::try_from(instructions.len()).map_err(io::Error::other)?;
         load.license = program.license.as_ptr().expose_provenance() as u64;
-        load.attach_btf_id = event;
-        if let Some(module) = &self.module {
-            load.__bindgen_anon_1.attach_btf_obj_fd = module.as_raw_fd().cast_unsigned();
+        load.attach_btf_id = event.number;
+        if let Some(module) = event.module {
+            let own = self.modules.iter().find(|(name, _)| *name == module);
+            let (_, btf) = own.ok_or(io::ErrorKind::NotFound)?;
+            load.__bindgen_anon_1.attach_btf_obj_fd = btf.as_raw_fd().cast_unsigned();
         }
         // The kernel's name for it, which ends in a zero.
         let shown = load.prog_name.len() - 1;

@@ -9,6 +9,7 @@ use std::path::Path;
 use btf_rs::Type;
 use common::{kernels, module, vmlinux};
 use trackiops_collector::{Cast, Choice, KernelFacts, Programs, plan};
+use trackiops_schemas::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
     TreeOffsets, cgroups,
@@ -169,6 +170,7 @@ fn each_kernel_can_be_read_directly() {
                     node_id,
                 }
             }),
+            operation: operation(kernel),
         }
     };
     for (kernel, root) in kernels() {
@@ -183,7 +185,7 @@ fn each_kernel_can_be_read_directly() {
             else {
                 panic!("{kernel}: {plan:?}");
             };
-            assert_eq!(offsets, expected(&kernel), "{kernel}");
+            assert_eq!(*offsets, expected(&kernel), "{kernel}");
             assert_eq!(tandem, kernel == "newest", "{kernel}");
             // `bpf_rdonly_cast` came with Linux 6.2.
             let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
@@ -193,6 +195,37 @@ fn each_kernel_can_be_read_directly() {
             }
             assert_eq!(plan.fallback, None, "{kernel}");
         }
+    }
+}
+
+fn operation(kernel: &str) -> OpOffsets {
+    // Begin of tk_msg, of rq_xmit_bytes_sent and of address_strings in their structures, and of id if it is there.
+    let (message, sent, strings, number) = match kernel {
+        "5.10" => (120, 288, 1408, None),
+        "6.1" => (112, 288, 1424, Some(16)),
+        "6.12" => (112, 288, 1432, Some(16)),
+        "newest" => (112, 304, 1432, Some(16)),
+        _ => panic!("write down here where the members of {kernel} stand"),
+    };
+    let numbered = number.map_or(0, |_| op_flags::NUMBERED);
+    OpOffsets {
+        flags: op_flags::KNOWN | numbered,
+        task_window: message,
+        task_procedure: message,
+        task_client: message + 48,
+        task_transport: message + 56,
+        task_status: 4,
+        bytes_window: sent,
+        sent_bytes: sent,
+        received_bytes: sent + 8,
+        client_number: 4,
+        client_program: 64,
+        client_version: 68,
+        procedure_index: 36,
+        procedure_name: 40,
+        transport_number: number.unwrap_or(0),
+        transport_address: strings,
+        transport_protocol: strings + 16,
     }
 }
 
@@ -212,19 +245,19 @@ fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) 
     };
     assert_eq!(prototype.parameters.len(), 2, "{kernel}: address and type");
 
-    assert_eq!(cast.module, Some("nfs"), "{kernel}");
-    let nfs = module(root, "nfs", &vmlinux).unwrap();
     let events = cast.events.map(|event| {
-        let Type::Typedef(event) = nfs.resolve_type_by_id(event).unwrap() else {
+        let in_module = module(root, event.module.unwrap(), &vmlinux).unwrap();
+        let Type::Typedef(of) = in_module.resolve_type_by_id(event.number).unwrap() else {
             panic!("{kernel}: {cast:?} is of no tracepoints");
         };
-        nfs.resolve_name(&event).unwrap()
+        (event.module.unwrap(), in_module.resolve_name(&of).unwrap())
     });
-    let completions = [
-        "btf_trace_nfs_readpage_done",
-        "btf_trace_nfs_writeback_done",
+    let expected = [
+        ("nfs", "btf_trace_nfs_readpage_done".to_owned()),
+        ("nfs", "btf_trace_nfs_writeback_done".to_owned()),
+        ("sunrpc", "btf_trace_rpc_stats_latency".to_owned()),
     ];
-    assert_eq!(events, completions, "{kernel}");
+    assert_eq!(events, expected, "{kernel}");
 
     let Type::Struct(words) = vmlinux.resolve_type_by_id(cast.words).unwrap() else {
         panic!("{kernel}: {cast:?} is no structure");
@@ -236,7 +269,7 @@ fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) 
         panic!("{kernel}: {cast:?} is no array");
     };
     assert_eq!(words.size(), 8 * array.len(), "{kernel}: an array of words");
-    let cgroup = offsets.cgroup;
+    let (cgroup, operation) = (offsets.cgroup, offsets.operation);
     let furthest = [
         offsets.task_start,
         offsets.header_eof,
@@ -245,6 +278,11 @@ fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) 
         cgroup.page_owner,
         cgroup.cgroup_node,
         cgroup.node_id,
+        // Of connections nothing is loaded so.
+        offsets.task_transmission,
+        operation.received_bytes,
+        operation.client_version,
+        operation.procedure_name,
     ];
     for offset in furthest {
         assert!(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::rollup::Row;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::Snapshot;
+use trackiops_store::{Dataset, Snapshot};
 
 use crate::coverage::Interval;
 use crate::error::QueryError;
@@ -18,7 +18,7 @@ use crate::file::{FileSelector, Resolved, Wanted, resolve};
 use crate::merge::{By, File, Group, GroupKey};
 use crate::note::Note;
 use crate::plan::{Plan, Range, plan};
-use crate::report::notes;
+use crate::report::{folded, notes};
 use crate::scan::Detail;
 use crate::step::Step;
 use crate::times::{Zone, show, show_range};
@@ -68,9 +68,9 @@ pub struct AnswerRow {
 
 /// The rows, in order, and what they cover.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Answer<R = AnswerRow> {
     /// The rows; at least one.
-    pub rows: Vec<AnswerRow>,
+    pub rows: Vec<R>,
     /// Their windows.
     pub step: Step,
     /// What each stands for.
@@ -94,6 +94,16 @@ pub enum Nothing {
         asked: Interval,
         /// What was recorded.
         span: Interval,
+    },
+    /// It was recorded without operations, which were asked for.
+    LeftOut {
+        /// The range.
+        asked: Interval,
+    },
+    /// It was recorded, and there was no operation.
+    NoOperation {
+        /// The range.
+        asked: Interval,
     },
     /// It was recorded, and nothing happened.
     Idle {
@@ -121,6 +131,14 @@ impl Nothing {
                 from_to(asked),
                 from_to(span)
             ),
+            Self::LeftOut { asked } => format!(
+                "no operations were recorded from {}: `trackiops record` without --no-ops, and with the direct engine, \
+                 records them",
+                from_to(asked)
+            ),
+            Self::NoOperation { asked } => {
+                format!("no operation completed from {}", from_to(asked))
+            }
             Self::Idle { asked, one_file } => format!(
                 "{} from {}",
                 if *one_file {
@@ -136,9 +154,9 @@ impl Nothing {
 
 /// What a question leads to.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum Outcome<R = AnswerRow> {
     /// At least one row.
-    Found(Answer),
+    Found(Answer<R>),
     /// No row.
     Nothing {
         /// Why.
@@ -148,8 +166,16 @@ pub enum Outcome {
     },
 }
 
-/// Answers a question.
+/// Answers a question about files.
 pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
+    ask_with(question, ask_once)
+}
+
+/// Answers a question by `ask_once`, which is called again where a segment has vanished meanwhile.
+pub(crate) fn ask_with<R>(
+    question: &Question,
+    ask_once: impl Fn(&Snapshot, &Question) -> Result<Outcome<R>, QueryError>,
+) -> Result<Outcome<R>, QueryError> {
     check(question)?;
     let mut attempt = 1;
     loop {
@@ -177,29 +203,22 @@ fn check(question: &Question) -> Result<(), QueryError> {
 }
 
 fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
-    let nothing = |why| {
-        let notes = Vec::new();
-        Ok(Outcome::Nothing { why, notes })
+    let span = match recorded(snapshot, question) {
+        Ok(span) => span,
+        Err(why) => return Ok(nothing(why)),
     };
-    let Some((start, end)) = snapshot.span() else {
-        return nothing(Nothing::EmptyStore(question.store.clone()));
-    };
-    let span = Interval::new(start, end);
     let mut wanted = match &question.file {
         None => None,
         Some(selector) => match resolve(snapshot, selector)? {
             Resolved::Known(wanted) => Some(wanted),
-            Resolved::Unknown(what) => return nothing(Nothing::UnknownFile(what)),
+            Resolved::Unknown(what) => return Ok(nothing(Nothing::UnknownFile(what))),
         },
     };
-    let range = question.range;
-    let asked = Interval::new(range.since.unwrap_or(start), range.until.unwrap_or(end));
-    if asked.intersect(span).is_empty() {
-        let until = range.until.unwrap_or(question.now).max(asked.start);
-        let asked = Interval::new(asked.start, until);
-        return nothing(Nothing::NotRecorded { asked, span });
+    if let Err(why) = within(span, question) {
+        return Ok(nothing(why));
     }
-    let plan = plan(snapshot, span, range, question.step, question.zone)?;
+    let (range, zone) = (question.range, question.zone);
+    let plan = plan(snapshot, Dataset::Rollup, span, range, question.step, zone)?;
     let ranks = match question.top {
         None => None,
         Some(top) => Some(rank(snapshot, span, question, wanted.as_ref(), top)?),
@@ -210,6 +229,31 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     }
     let found = execute(&plan, wanted.as_ref(), question.detail, question.by)?;
     Ok(outcome(found, &plan, question, span, ranks))
+}
+
+pub(crate) fn nothing<R>(why: Nothing) -> Outcome<R> {
+    let notes = Vec::new();
+    Outcome::Nothing { why, notes }
+}
+
+/// What was recorded in all.
+pub(crate) fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Interval, Nothing> {
+    let (start, end) = snapshot
+        .span()
+        .ok_or_else(|| Nothing::EmptyStore(question.store.clone()))?;
+    Ok(Interval::new(start, end))
+}
+
+/// Whether the range has something in common with what was recorded.
+pub(crate) fn within(span: Interval, question: &Question) -> Result<(), Nothing> {
+    let Range { since, until } = question.range;
+    let asked = Interval::new(since.unwrap_or(span.start), until.unwrap_or(span.end));
+    if !asked.intersect(span).is_empty() {
+        return Ok(());
+    }
+    let until = until.unwrap_or(question.now).max(asked.start);
+    let asked = Interval::new(asked.start, until);
+    Err(Nothing::NotRecorded { asked, span })
 }
 
 /// Each file's place among those with the most bytes in the range.
@@ -225,6 +269,7 @@ fn rank(
 ) -> Result<Ranks, QueryError> {
     let plan = plan(
         snapshot,
+        Dataset::Rollup,
         span,
         question.range,
         Some(Step::All),
@@ -258,7 +303,8 @@ fn outcome(
     } = found;
     sort(&mut groups, plan.step, ranks);
     let recorded = covered.values().any(|covered_ms| *covered_ms > 0);
-    let notes = notes(coverage, plan, question, &groups);
+    let folded = folded(plan, &groups);
+    let notes = notes(coverage, plan, question, groups.is_empty(), folded);
     if groups.is_empty() {
         let asked = plan.asked;
         let one_file = question.file.is_some();

@@ -119,9 +119,27 @@ pub struct Coverage {
     health: Vec<(Interval, Health)>,
     stalls: Stalls,
     filters: BTreeMap<Arc<str>, Interval>,
+    left_out: Option<Gap>,
 }
 
 impl Coverage {
+    /// Adds for how long of a window that was recorded the recorder was told to leave out what is asked.
+    pub fn leave_out(&mut self, window: Interval, missing_ms: u64) {
+        if missing_ms > 0 {
+            let known = self.left_out.get_or_insert(Gap {
+                range: window,
+                missing_ms: 0,
+            });
+            known.range = known.range.hull(window);
+            known.missing_ms += missing_ms;
+        }
+    }
+
+    /// What was left out, from the first to the last of it.
+    pub fn left_out(&self) -> Option<Gap> {
+        self.left_out
+    }
+
     /// Adds a window's account. Windows of several journals may overlap.
     pub fn add_health(&mut self, window: Interval, health: Health) {
         let Health {

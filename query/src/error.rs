@@ -67,6 +67,16 @@ pub enum QueryError {
         /// Granularities that occur in the store.
         stored: Vec<Granularity>,
     },
+    /// Operations are not recorded file by file.
+    #[error(
+        "--by op and --by transport tell what servers were asked to do for all files; leave out --file"
+    )]
+    OperationsOfFile,
+    /// Operations are not ranked.
+    #[error(
+        "--top ranks files; leave it out with --by op and --by transport, or take --step all, which puts the most frequent first"
+    )]
+    TopOperations,
     /// The mount of the path does not answer.
     #[error(
         "no file was recorded under the name {path}, and its file system did not answer within {limit:?}; \

@@ -34,28 +34,36 @@ pub fn execute(
     detail: Detail,
     by: By,
 ) -> Result<Found, QueryError> {
-    let hosts = plan.spans.iter().map(|span| (Coverage::default(), *span));
     let mut run = Run {
         plan,
         wanted,
         detail,
         by,
         merger: Merger::default(),
-        covered: HashMap::new(),
-        hosts: hosts.collect(),
+        account: Account::new(plan),
     };
     for journal in &plan.journals {
         run.rollup(journal)?;
-        run.health(journal)?;
+        run.account.journal(journal)?;
     }
     for tail in &plan.tails {
         run.tail(tail)?;
     }
+    let Account { covered, hosts, .. } = run.account;
     Ok(Found {
         groups: run.merger.finish().collect(),
-        covered: run.covered,
-        hosts: run.hosts,
+        covered,
+        hosts,
     })
+}
+
+/// What was recorded of the range.
+pub(crate) struct Account<'p> {
+    plan: &'p Plan<'p>,
+    /// As in [`Found`].
+    pub(crate) covered: HashMap<(HostIndex, UtcMs), u64>,
+    /// As in [`Found`].
+    pub(crate) hosts: Vec<(Coverage, Option<Interval>)>,
 }
 
 /// An execution under way.
@@ -65,8 +73,7 @@ struct Run<'p> {
     detail: Detail,
     by: By,
     merger: Merger,
-    covered: HashMap<(HostIndex, UtcMs), u64>,
-    hosts: Vec<(Coverage, Option<Interval>)>,
+    account: Account<'p>,
 }
 
 impl Run<'_> {
@@ -79,7 +86,7 @@ impl Run<'_> {
             merger,
             ..
         } = self;
-        for segment in &journal.rollup {
+        for segment in &journal.rows {
             let ranges = wanted.map(|wanted| segment.files.rows_of(&wanted.keys));
             if ranges.as_ref().is_some_and(Vec::is_empty) {
                 continue;
@@ -105,11 +112,51 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn health(&mut self, journal: &Journal) -> Result<(), QueryError> {
+    fn tail(&mut self, tail: &Tail<'_>) -> Result<(), QueryError> {
+        let granularity = tail.tail.granularity();
+        let mut files = HashMap::new();
+        let host = tail.host;
+        let mut each = |window: ClosedWindow| {
+            let closed = window.start.plus(granularity);
+            let Some(answer_window) = self.account.window(tail, window.start, window.health) else {
+                return;
+            };
+            for row in window.rows {
+                let tenant = row.file.tenant.as_deref();
+                let file = intern(&mut files, &row.file);
+                if is_wanted(self.wanted, &file) {
+                    let key = GroupKey {
+                        window: answer_window,
+                        host,
+                        file: file.key,
+                        tenant: self.by.tenant(tenant),
+                    };
+                    self.merger.add(key, closed, &file, tenant, row.row);
+                }
+            }
+        };
+        Ok(tail.tail.windows(&mut each)?)
+    }
+}
+
+impl<'p> Account<'p> {
+    /// Nothing yet.
+    pub(crate) fn new(plan: &'p Plan<'p>) -> Self {
+        let hosts = plan.spans.iter().map(|span| (Coverage::default(), *span));
+        Self {
+            plan,
+            covered: HashMap::new(),
+            hosts: hosts.collect(),
+        }
+    }
+
+    /// Takes over the health rows of a journal.
+    pub(crate) fn journal(&mut self, journal: &Journal) -> Result<(), QueryError> {
         let rows = health_rows(&journal.health, journal.bounds)?;
         for (time, health) in &rows {
             let window = self.plan.window(*time);
-            *self.covered.entry((journal.host, window)).or_default() += health.covered_ms;
+            let covered_ms = self.plan.covered_ms(health);
+            *self.covered.entry((journal.host, window)).or_default() += covered_ms;
         }
         let whole = rows.iter().all(|(time, health)| {
             health.covered_ms >= window_of(*time, journal.granularity, journal.extent).ms()
@@ -118,9 +165,10 @@ impl Run<'_> {
             let pending = health.pending.as_ref();
             pending.is_some_and(|pending| pending.age_ms_max >= STALLED_MS)
         });
+        let left_out = rows.values().any(|health| self.left_out_ms(health) > 0);
         // A coarse window that was not covered in whole says how much is missing, not where; nor does it say
         // when a server was stalled.
-        if (whole && !stalled) || journal.finest_health.is_empty() {
+        if (whole && !stalled && !left_out) || journal.finest_health.is_empty() {
             self.cover(journal, journal.granularity, rows);
         } else {
             let rows = health_rows(&journal.finest_health, journal.bounds)?;
@@ -135,48 +183,46 @@ impl Run<'_> {
         granularity: Granularity,
         rows: BTreeMap<UtcMs, Health>,
     ) {
-        let coverage = &mut self.hosts[journal.host].0;
         for (time, health) in rows {
             let window = window_of(time, granularity, journal.extent);
-            let covered_ms = health.covered_ms;
-            coverage.add_piece(Piece { window, covered_ms });
-            coverage.add_health(window, health);
+            self.add(journal.host, window, health);
         }
     }
 
-    fn tail(&mut self, tail: &Tail<'_>) -> Result<(), QueryError> {
-        let granularity = tail.tail.granularity();
-        let mut files = HashMap::new();
-        let host = tail.host;
-        let mut each = |window: ClosedWindow| {
-            let extent = Interval::new(window.start, window.start.plus(granularity));
-            let (coverage, span) = &mut self.hosts[host];
-            *span = Some(span.map_or(extent, |span| span.hull(extent)));
-            if !tail.bounds.contains(window.start) {
-                return;
-            }
-            let answer_window = self.plan.window(window.start);
-            *self.covered.entry((host, answer_window)).or_default() += window.health.covered_ms;
-            coverage.add_piece(Piece {
-                window: extent,
-                covered_ms: window.health.covered_ms,
-            });
-            coverage.add_health(extent, window.health);
-            for row in window.rows {
-                let tenant = row.file.tenant.as_deref();
-                let file = intern(&mut files, &row.file);
-                if is_wanted(self.wanted, &file) {
-                    let key = GroupKey {
-                        window: answer_window,
-                        host,
-                        file: file.key,
-                        tenant: self.by.tenant(tenant),
-                    };
-                    self.merger.add(key, extent.end, &file, tenant, row.row);
-                }
-            }
-        };
-        Ok(tail.tail.windows(&mut each)?)
+    fn add(&mut self, host: HostIndex, window: Interval, health: Health) {
+        let left_out_ms = self.left_out_ms(&health);
+        let coverage = &mut self.hosts[host].0;
+        let covered_ms = health.covered_ms;
+        coverage.add_piece(Piece { window, covered_ms });
+        coverage.leave_out(window, left_out_ms);
+        coverage.add_health(window, self.plan.account(health));
+    }
+
+    /// For how long that which is asked was left out of a recording.
+    fn left_out_ms(&self, health: &Health) -> u64 {
+        let asked_ms = self.plan.covered_ms(health);
+        health.covered_ms.saturating_sub(asked_ms)
+    }
+
+    /// Takes over the health row of a window that is not sealed. The window of the answer that holds it, if it is in the
+    /// range.
+    pub(crate) fn window(
+        &mut self,
+        tail: &Tail<'_>,
+        start: UtcMs,
+        health: Health,
+    ) -> Option<UtcMs> {
+        let extent = Interval::new(start, start.plus(tail.tail.granularity()));
+        let (_, span) = &mut self.hosts[tail.host];
+        *span = Some(span.map_or(extent, |span| span.hull(extent)));
+        if !tail.bounds.contains(start) {
+            return None;
+        }
+        let window = self.plan.window(start);
+        let covered_ms = self.plan.covered_ms(&health);
+        *self.covered.entry((tail.host, window)).or_default() += covered_ms;
+        self.add(tail.host, extent, health);
+        Some(window)
     }
 }
 

@@ -3,7 +3,8 @@
 //! [`ask`] takes a [`Question`] to its [`Outcome`]: the file is looked up in the catalog
 //! ([`mod@file`]), the journals in the range are each given one granularity ([`mod@plan`]), their wanted
 //! pages are read ([`scan`]) and added up ([`mod@execute`], [`merge`]), what was not
-//! recorded is found ([`coverage`]), and who did not answer ([`stall`]), and told ([`note`]). [`render`] writes the answer down.
+//! recorded is found ([`coverage`]), and who did not answer ([`stall`]), and told ([`note`]).
+//! [`ask_operations`] goes the same way with operations ([`mod@operations`]). [`render`] writes the answer down.
 
 pub mod answer;
 pub mod coverage;
@@ -12,6 +13,7 @@ pub mod execute;
 pub mod file;
 pub mod merge;
 pub mod note;
+pub mod operations;
 pub mod plan;
 pub mod render;
 mod report;
@@ -24,6 +26,7 @@ pub use answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};
 pub use error::QueryError;
 pub use file::FileSelector;
 pub use merge::By;
+pub use operations::{Connections, OperationAnswer, Subject, ask_operations};
 pub use plan::Range;
 pub use render::{Figures, Format};
 pub use scan::Detail;

@@ -30,6 +30,13 @@ pub enum Note {
         /// Where.
         gap: Gap,
     },
+    /// A part of the range was recorded without operations, which are asked for.
+    LeftOut {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// Where.
+        gap: Gap,
+    },
     /// More gaps than anybody reads.
     MoreGaps {
         /// How many.
@@ -96,6 +103,7 @@ impl Note {
         matches!(
             self,
             Self::Gap { .. }
+                | Self::LeftOut { .. }
                 | Self::Lost { .. }
                 | Self::Missed { .. }
                 | Self::Folded { .. }
@@ -123,6 +131,17 @@ impl Note {
                 let missing = show_length(gap.missing_ms);
                 format!(
                     "{}{} not recorded for {missing} of it",
+                    on(host),
+                    between(&gap.range)
+                )
+            }
+            Self::LeftOut { host, gap } => {
+                let part = match gap.is_whole() {
+                    true => String::new(),
+                    false => format!(" for {} of it", show_length(gap.missing_ms)),
+                };
+                format!(
+                    "{}{} recorded without operations{part} (--no-ops, or the tracepoint engine)",
                     on(host),
                     between(&gap.range)
                 )

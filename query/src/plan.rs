@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Dataset, JournalTail, Segment, Snapshot};
 
@@ -68,8 +69,8 @@ pub struct Journal {
     pub bounds: Bounds,
     /// The granularity to read.
     pub granularity: Granularity,
-    /// Rollups of that granularity.
-    pub rollup: Vec<Segment>,
+    /// Rows of that granularity, of the dataset that was planned for.
+    pub rows: Vec<Segment>,
     /// Health rows of that granularity.
     pub health: Vec<Segment>,
     /// Its finest granularity.
@@ -94,6 +95,8 @@ pub struct Tail<'s> {
 /// What to read.
 #[derive(Debug)]
 pub struct Plan<'s> {
+    /// What is asked.
+    pub dataset: Dataset,
     /// The recording hosts.
     pub hosts: Vec<String>,
     /// What each host's sealed journals hold in all.
@@ -118,6 +121,30 @@ impl Plan<'_> {
             Step::All => self.asked.start,
         }
     }
+
+    /// For how long of a window that which is asked was recorded, ms.
+    pub fn covered_ms(&self, health: &Health) -> u64 {
+        match self.dataset {
+            Dataset::Rollup | Dataset::Health => health.covered_ms,
+            Dataset::Ops => health.ops_covered_ms,
+        }
+    }
+
+    /// What a health row says of that which is asked.
+    pub fn account(&self, health: Health) -> Health {
+        match self.dataset {
+            Dataset::Rollup | Dataset::Health => health,
+            Dataset::Ops => Health {
+                covered_ms: self.covered_ms(&health),
+                seen: health.ops_seen,
+                recorded: health.ops_seen,
+                folded: 0,
+                lost: 0,
+                missed: health.ops_missed,
+                ..health
+            },
+        }
+    }
 }
 
 /// Everything of one sealed journal, as far as it is in question.
@@ -128,8 +155,8 @@ struct Sealed {
 
 impl Sealed {
     fn finest(&self) -> Option<(Granularity, Interval)> {
-        let (finest, (rollup, health)) = self.segments.first_key_value()?;
-        let extents = rollup.iter().chain(health);
+        let (finest, (rows, health)) = self.segments.first_key_value()?;
+        let extents = rows.iter().chain(health);
         let extent = extents
             .map(|s| Interval::new(s.start, s.end))
             .reduce(Interval::hull)?;
@@ -137,9 +164,10 @@ impl Sealed {
     }
 }
 
-/// Plans a question about `range` of a store that recorded `span`. `zone` is for error messages.
+/// Plans a question to `dataset` about `range` of a store that recorded `span`. `zone` is for error messages.
 pub fn plan<'s>(
     snapshot: &'s Snapshot,
+    dataset: Dataset,
     span: Interval,
     range: Range,
     step: Option<Step>,
@@ -153,7 +181,7 @@ pub fn plan<'s>(
         hosts,
         spans,
         sealed,
-    } = sealed_journals(snapshot, asked)?;
+    } = sealed_journals(snapshot, dataset, asked)?;
     let tails = tails(snapshot, &hosts, asked)?;
     let recorded = Recorded {
         stored: snapshot.granularities(),
@@ -167,6 +195,7 @@ pub fn plan<'s>(
     let open = |(host, sealed)| journal(host, sealed, asked, step);
     let journals = sealed.into_iter().filter_map(open).collect();
     Ok(Plan {
+        dataset,
         hosts,
         spans,
         asked: asked_or_recorded(asked, span),
@@ -192,26 +221,26 @@ struct Catalogued {
     sealed: Vec<(HostIndex, Sealed)>,
 }
 
-fn sealed_journals(snapshot: &Snapshot, asked: Interval) -> Result<Catalogued, QueryError> {
+fn sealed_journals(
+    snapshot: &Snapshot,
+    dataset: Dataset,
+    asked: Interval,
+) -> Result<Catalogued, QueryError> {
     let health = snapshot.segments(Dataset::Health, None)?;
-    let rollup = snapshot.segments(Dataset::Rollup, Some((asked.start, asked.end)))?;
+    let rows = snapshot.segments(dataset, Some((asked.start, asked.end)))?;
     let tail_hosts = snapshot.tails().iter().map(|tail| tail.host().to_owned());
-    let mut hosts: Vec<String> = health
-        .iter()
-        .chain(&rollup)
-        .map(|s| s.host.clone())
-        .collect();
+    let mut hosts: Vec<String> = health.iter().chain(&rows).map(|s| s.host.clone()).collect();
     hosts.extend(tail_hosts);
     hosts.sort_unstable();
     hosts.dedup();
 
     let mut journals: BTreeMap<(HostIndex, u64), Sealed> = BTreeMap::new();
-    for segment in rollup.into_iter().chain(health) {
+    for segment in rows.into_iter().chain(health) {
         let host = index_of(&hosts, &segment.host);
         let sealed = journals.entry((host, segment.journal)).or_default();
-        let (rollup, health) = sealed.segments.entry(segment.granularity).or_default();
+        let (rows, health) = sealed.segments.entry(segment.granularity).or_default();
         match segment.dataset {
-            Dataset::Rollup => rollup.push(segment),
+            Dataset::Rollup | Dataset::Ops => rows.push(segment),
             Dataset::Health => health.push(segment),
         }
     }
@@ -275,14 +304,14 @@ fn journal(host: HostIndex, mut sealed: Sealed, asked: Interval, step: Step) -> 
     let bounds = Bounds::of(asked, extent, finest);
     let fits = |g: &&Granularity| step.accepts(**g) && bounds.are_aligned_to(**g);
     let granularity = *sealed.segments.keys().rev().find(fits)?;
-    let (rollup, health) = sealed.segments.remove(&granularity)?;
+    let (rows, health) = sealed.segments.remove(&granularity)?;
     let finest_health = sealed.segments.remove(&finest).map(|(_, health)| health);
     Some(Journal {
         host,
         extent,
         bounds,
         granularity,
-        rollup,
+        rows,
         health,
         finest,
         finest_health: finest_health.unwrap_or_default(),

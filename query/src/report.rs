@@ -20,15 +20,17 @@ const MAX_STALLS: usize = 20;
 /// is no gap. Two windows of the finest granularity, where that is longer.
 const CLOSING_MS: i64 = 5000;
 
-/// Notes about the range, its coverage and the rows found in it.
+/// Notes about the range, its coverage and the rows found in it, if there are any, of which some requests may have been
+/// folded.
 pub(crate) fn notes(
     hosts: Vec<(Coverage, Option<Interval>)>,
     plan: &Plan<'_>,
     question: &Question,
-    groups: &[(GroupKey, Group)],
+    is_empty: bool,
+    folded: Option<Losses>,
 ) -> Vec<Note> {
     let mut notes = Vec::new();
-    if let (Some(finest), Step::Windows(step), true) = (plan.finer, plan.step, !groups.is_empty()) {
+    if let (Some(finest), Step::Windows(step), true) = (plan.finer, plan.step, !is_empty) {
         notes.push(Note::StepChosen { step, finest });
     }
     let several = plan.hosts.len() > 1;
@@ -40,6 +42,7 @@ pub(crate) fn notes(
         let steps = coverage.clock_steps();
         let stalls = coverage.stalls();
         let filters = coverage.filters();
+        let left_out = coverage.left_out();
         let until = until(plan, question, span);
         let gaps = coverage.gaps(question.range.since, until, span);
         tell_gaps(&mut notes, &host, gaps);
@@ -49,6 +52,10 @@ pub(crate) fn notes(
             filter,
             range,
         }));
+        if let Some(gap) = left_out {
+            let host = host.clone();
+            notes.push(Note::LeftOut { host, gap });
+        }
         if let Some(losses) = lost {
             let host = host.clone();
             notes.push(Note::Lost { host, losses });
@@ -61,7 +68,7 @@ pub(crate) fn notes(
             notes.push(Note::ClockSteps { host, range, count });
         }
     }
-    if let Some(losses) = folded(plan, groups) {
+    if let Some(losses) = folded {
         notes.push(Note::Folded { losses });
     }
     if let (Some(_), at) = (notes.iter().find(|note| note.has_time()), plan.asked.start) {
@@ -71,7 +78,7 @@ pub(crate) fn notes(
 }
 
 /// The requests in the rows of which only sums are known.
-fn folded(plan: &Plan<'_>, groups: &[(GroupKey, Group)]) -> Option<Losses> {
+pub(crate) fn folded(plan: &Plan<'_>, groups: &[(GroupKey, Group)]) -> Option<Losses> {
     let windows = groups.iter().map(|(key, group)| {
         let [read, write] = [&group.row.read, &group.row.write];
         let window = match plan.step {

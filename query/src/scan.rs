@@ -10,15 +10,15 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder, RowSelection,
 };
-use parquet::file::metadata::PageIndexPolicy;
+use parquet::file::metadata::{FileMetaData, PageIndexPolicy};
 use trackiops_schemas::columns::{
-    DEV, ERRNOS, FILE_KEY, FILEID, LATENCY_HIST, TENANT, TIME, UNSPLIT, health_schema,
-    rollup_schema,
+    DEV, ERRNOS, FILE_KEY, FILEID, FORMAT_VERSION, LATENCY_HIST, META_FORMAT, TENANT, TIME,
+    UNSPLIT, health_schema, ops_schema, rollup_schema,
 };
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Segment;
-use trackiops_store::batch::{StoredRow, decode_health, decode_rows};
+use trackiops_store::batch::{StoredOps, StoredRow, decode_health, decode_ops, decode_rows};
 
 use crate::error::QueryError;
 use crate::merge::{By, File};
@@ -123,6 +123,23 @@ pub fn health(segment: &Segment) -> Result<Vec<(UtcMs, Health)>, QueryError> {
     Ok(rows)
 }
 
+/// Hands over the rows of a segment of operations.
+pub fn ops(segment: &Segment, each: &mut dyn FnMut(StoredOps<'_>)) -> Result<(), QueryError> {
+    for batch in read(segment, &ops_schema(), |_| true, None)? {
+        let batch = batch.map_err(|error| damaged(segment, error))?;
+        decode_ops(&batch, &mut *each).map_err(|error| damaged(segment, error))?;
+    }
+    Ok(())
+}
+
+/// Whether an earlier version of the format was written.
+fn is_older(metadata: &FileMetaData) -> bool {
+    let mut pairs = metadata.key_value_metadata().into_iter().flatten();
+    let version = pairs.find(|pair| pair.key == META_FORMAT);
+    let version = version.and_then(|pair| pair.value.as_deref()?.parse::<u32>().ok());
+    version.is_some_and(|version| version < FORMAT_VERSION)
+}
+
 /// The batches of a segment: of `schema`, the columns that `needs` names; of these, the rows of
 /// `ranges` or all.
 fn read(
@@ -140,12 +157,13 @@ fn read(
     let options = ArrowReaderOptions::new().with_offset_index_policy(offsets);
     let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
         .map_err(|error| damaged(segment, error))?;
+    let older = is_older(builder.metadata().file_metadata());
     let mut wanted = Vec::new();
     for field in schema.fields().iter().filter(|field| needs(field.name())) {
         match builder.schema().index_of(field.name()) {
             Ok(index) => wanted.push(index),
             // Written before the column was there: what it holds is not known.
-            Err(_) if field.is_nullable() => {}
+            Err(_) if older => {}
             Err(error) => return Err(damaged(segment, error)),
         }
     }

@@ -9,8 +9,13 @@ use std::path::Path;
 
 use chrono::FixedOffset;
 use common::*;
+use trackiops_query::render::Render;
 use trackiops_query::times::Zone;
-use trackiops_query::{By, Detail, Figures, FileSelector, Format, Question, render};
+use trackiops_query::{
+    Answer, By, Connections, Detail, Figures, FileSelector, Format, Outcome, Question,
+    ask_operations, render,
+};
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
@@ -45,6 +50,7 @@ fn small() -> Vec<ClosedWindow> {
         rows.sort_by_key(|row| row.file.key);
         ClosedWindow {
             start: UtcMs(THREE + i * 1000),
+            ops: Vec::new(),
             health: health(1000, &rows),
             rows,
         }
@@ -70,8 +76,12 @@ fn small() -> Vec<ClosedWindow> {
 fn check(name: &str, question: &Question, format: Format) {
     let mut question = question.clone();
     question.detail = format.detail();
+    check_written(name, &found(&question), format, question.zone);
+}
+
+fn check_written<R: Render>(name: &str, answer: &Answer<R>, format: Format, zone: Zone) {
     let mut out = Vec::new();
-    render::write(&found(&question), format, question.zone, &mut out).unwrap();
+    render::write(answer, format, zone, &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
@@ -103,6 +113,60 @@ fn answers_look_as_they_always_did() {
     asked.by = By::Tenant;
     check("one_tenants.txt", &asked, Format::Table(Figures::Rates));
     assert_eq!(asked.detail, Detail::Full);
+}
+
+#[test]
+fn operations_look_as_they_always_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let operation = |mount: Option<&str>, op: &str, transport: &str, requests: u64| {
+        let mut sums = OperationSums {
+            requests,
+            errors: requests / 4,
+            sent_bytes: 200 * requests,
+            received_bytes: 5000 * requests,
+            ..OperationSums::default()
+        };
+        for i in 1..=requests {
+            sums.queue_ns_sum += 20_000;
+            sums.rtt_ns_sum += 300_000 * i;
+            sums.execute_ns_sum += 400_000 * i;
+            sums.execute_ns_max = 400_000 * i;
+            sums.execute.record(400_000 * i);
+        }
+        let operation = Operation {
+            mount: mount.map(str::to_owned),
+            op: op.to_owned(),
+            transport: Some(transport.to_owned()),
+        };
+        OperationRow { operation, sums }
+    };
+    let mut windows = small();
+    for window in &mut windows {
+        window.health.ops_covered_ms = window.health.covered_ms;
+    }
+    windows[0].ops = vec![
+        operation(Some("srv:/even"), "GETATTR", "tcp-0", 3),
+        operation(Some("srv:/even"), "GETATTR", "tcp-1", 9),
+        operation(Some("srv:/even"), "COMMIT", "tcp-1", 1),
+    ];
+    windows[2].ops = vec![operation(None, "SEQUENCE", "tcp-0", 2)];
+    record(dir.path(), options("web-1", "1s,10s", "1m"), &windows);
+    let asked = question(dir.path());
+    let mut all = asked.clone();
+    all.step = Some("all".parse().unwrap());
+    let table = Format::Table(Figures::Rates);
+    for (name, question, connections, format) in [
+        ("op.txt", &asked, Connections::Together, table),
+        ("op_all.txt", &all, Connections::Together, table),
+        ("transport.txt", &all, Connections::Apart, table),
+        ("op.json", &all, Connections::Together, Format::Json),
+        ("op.csv", &all, Connections::Together, Format::Csv),
+    ] {
+        let Outcome::Found(answer) = ask_operations(question, connections).unwrap() else {
+            panic!("{name}: nothing found");
+        };
+        check_written(name, &answer, format, question.zone);
+    }
 }
 
 #[test]

@@ -7,7 +7,8 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 /// Version of the format of everything on disk. A store of a newer version is not opened.
 ///
-/// Version 2 adds the parts of latencies, and to health rows what was pending; in what version 1 wrote both are not known.
+/// Version 2 adds rows of operations, more counters to rows of files and of health, and to the latter what was pending; in
+/// what version 1 wrote that is not known.
 pub const FORMAT_VERSION: u32 = 2;
 /// The first of them that tells the parts of latencies.
 pub const VERSION_OF_PARTS: u32 = 2;
@@ -78,7 +79,7 @@ pub const HIST_BUCKET: &str = "bucket";
 pub const COUNT: &str = "count";
 
 /// Columns of the health rows after `time` and `host`, in column order.
-pub const HEALTH_COUNTERS: [&str; 7] = [
+pub const HEALTH_COUNTERS: [&str; 10] = [
     "covered_ms",
     "seen",
     "recorded",
@@ -86,6 +87,9 @@ pub const HEALTH_COUNTERS: [&str; 7] = [
     "lost",
     "missed",
     "clock_steps",
+    "ops_covered_ms",
+    "ops_seen",
+    "ops_missed",
 ];
 
 /// Column of the health rows: most requests that were pending at a look; null where nobody could look.
@@ -106,6 +110,24 @@ pub const MOUNTS: &str = "mounts";
 pub const REQUESTS_MAX: &str = "requests_max";
 /// [`PENDING_AGE_MS_MAX`] of one client.
 pub const AGE_MS_MAX: &str = "age_ms_max";
+
+/// Column of the rows of operations: the procedure.
+pub const OP: &str = "op";
+/// Column of the rows of operations: the connection; null where not known.
+pub const TRANSPORT: &str = "transport";
+/// Integer columns of the rows of operations, in column order.
+pub const OP_COUNTERS: [&str; 8] = [
+    "requests",
+    "errors",
+    "sent_bytes",
+    "received_bytes",
+    "queue_us_sum",
+    "rtt_us_sum",
+    "execute_us_sum",
+    "execute_us_max",
+];
+/// Column of the rows of operations: the histogram.
+pub const EXECUTE_HIST: &str = "execute_hist";
 
 /// The type of `time`.
 pub fn time_type() -> DataType {
@@ -194,5 +216,22 @@ pub fn health_schema() -> SchemaRef {
     let clients = DataType::List(Arc::new(pending_client_item()));
     fields.push(Field::new(PENDING_CLIENTS, clients, true));
     fields.push(Field::new(FILTER, DataType::Utf8, true));
+    Arc::new(Schema::new(fields))
+}
+
+/// Schema of a segment of operations.
+pub fn ops_schema() -> SchemaRef {
+    let mut fields = vec![
+        Field::new(TIME, time_type(), false),
+        Field::new(HOST, DataType::Utf8, false),
+        Field::new(MOUNT, DataType::Utf8, true),
+        Field::new(OP, DataType::Utf8, false),
+        Field::new(TRANSPORT, DataType::Utf8, true),
+    ];
+    for counter in OP_COUNTERS {
+        fields.push(Field::new(counter, DataType::Int64, false));
+    }
+    let list = DataType::List(Arc::new(histogram_item()));
+    fields.push(Field::new(EXECUTE_HIST, list, false));
     Arc::new(Schema::new(fields))
 }

@@ -46,7 +46,7 @@ CREATE TABLE file_name (
 CREATE INDEX file_name_path ON file_name (path);
 CREATE TABLE segment (
   id              INTEGER PRIMARY KEY,
-  dataset         TEXT NOT NULL,        -- rollup, health
+  dataset         TEXT NOT NULL,        -- rollup, health, ops
   granularity_ms  INTEGER NOT NULL,
   host            INTEGER NOT NULL REFERENCES host(id),
   journal         INTEGER NOT NULL,     -- number of the journal it was sealed from

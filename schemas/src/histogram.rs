@@ -7,6 +7,8 @@
 use std::array;
 use std::sync::LazyLock;
 
+use crate::op_sums::OP_CELL_BITS;
+
 /// Buckets per power of two: 2^5 for schema 5.
 const BUCKETS_PER_OCTAVE: f64 = 32.0;
 
@@ -26,6 +28,15 @@ pub fn bucket_of(latency_ns: u64) -> i16 {
     TABLE.bucket_of(latency_ns.max(1))
 }
 
+/// Cells of latencies, each narrower than a bucket, from `1 << first` to `1 << end` ns, `1 << OP_CELL_BITS` to a
+/// power of two: for each the bucket of its first latency, and the last latency of the cell that is in it, ns. The rest of the
+/// cell is in the next bucket.
+pub fn cells(first: u32, end: u32) -> impl Iterator<Item = (i16, u64)> {
+    let table = BucketTable::new();
+    let range = (first as usize) << CELL_BITS..(end as usize) << CELL_BITS;
+    range.map(move |index| (table.cells[index].bucket, table.cells[index].last_ns))
+}
+
 /// [`bucket_of`] by its definition.
 fn defined_bucket_of(latency_ns: u64) -> i16 {
     let us = latency_ns as f64 / 1000.0;
@@ -34,7 +45,7 @@ fn defined_bucket_of(latency_ns: u64) -> i16 {
 }
 
 /// Highest bits of a latency, below the leading one, by which the table is looked up.
-const CELL_BITS: u32 = 6;
+const CELL_BITS: u32 = OP_CELL_BITS;
 
 /// Cells of 64 octaves.
 const CELLS: usize = 64 << CELL_BITS;

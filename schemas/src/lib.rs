@@ -1,15 +1,17 @@
 //! What crosses a boundary in TrackIOps.
 //!
 //! * [`ring`]: the records that the kernel side emits, and the offsets and books it shares with
-//!   userspace (`no_std`, the only part that the kernel side builds);
+//!   userspace; [`op_sums`] the same for every other operation (`no_std`, all that the kernel side builds);
 //! * [`time`]: points in time and granularities;
 //! * [`histogram`] and [`rollup`]: the mergeable row and the window that holds it;
+//! * [`ops`]: the operations of the NFS client by name, mergeable as well;
 //! * [`pending`]: what has not completed, because a server does not answer;
 //! * [`identity`]: what a file is, in memory and on disk;
 //! * [`columns`]: names and Arrow types of what is on disk;
 //! * [`ddl`]: the SQLite catalog's tables.
 #![cfg_attr(not(feature = "std"), no_std)]
 
+pub mod op_sums;
 pub mod ring;
 
 #[cfg(feature = "std")]
@@ -22,6 +24,8 @@ pub mod errnos;
 pub mod histogram;
 #[cfg(feature = "std")]
 pub mod identity;
+#[cfg(feature = "std")]
+pub mod ops;
 #[cfg(feature = "std")]
 pub mod pending;
 #[cfg(feature = "std")]

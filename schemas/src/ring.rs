@@ -5,6 +5,8 @@
 
 use core::mem::{offset_of, size_of};
 
+use crate::op_sums::{OP_OFFSET_WORDS, OpOffsets};
+
 /// Stands for a user who is not known: no user has this id (`INVALID_UID` of the kernel).
 pub const NO_USER: u32 = u32::MAX;
 
@@ -481,6 +483,8 @@ pub struct DirectOffsets {
     pub tree: TreeOffsets,
     /// The way to the cgroup.
     pub cgroup: CgroupOffsets,
+    /// What an RPC of any procedure consists of.
+    pub operation: OpOffsets,
 }
 
 /// The way from a request to the directories that its file is in, as it was opened.
@@ -532,7 +536,7 @@ pub mod cgroups {
 const _: () = assert!(size_of::<DirectOffsets>() == 4 * DIRECT_WORDS);
 
 /// Words of which [`DirectOffsets`] consists.
-pub const DIRECT_WORDS: usize = 26 + 4 + 9;
+pub const DIRECT_WORDS: usize = 26 + 4 + 9 + OP_OFFSET_WORDS;
 
 /// One of the things of which a wanted request has one.
 #[repr(C)]
@@ -593,6 +597,8 @@ pub const CAST_TYPE: u32 = 0x7479_7065;
 /// A load in such a program from `CAST_OFFSETS + 8 * n` stands for one from the offset that is word `n` of
 /// [`DirectOffsets`].
 pub const CAST_OFFSETS: i16 = 0x7e00;
+
+const _: () = assert!(CAST_OFFSETS as usize + 8 * DIRECT_WORDS <= i16::MAX as usize);
 
 /// Counters of the CPUs that share a slot. `seen` is counted before, the others after the record has
 /// met its fate, so that `recorded + folded + lost <= seen` whenever they are read in that order.

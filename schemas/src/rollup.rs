@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::errnos::Errnos;
 use crate::histogram::Histogram;
 use crate::identity::FileAttributes;
+use crate::ops::OperationRow;
 use crate::pending::Pending;
 use crate::time::UtcMs;
 
@@ -151,6 +152,12 @@ pub struct Health {
     pub missed: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
+    /// Milliseconds of the window in which operations were recorded, too; 0 where they were left out.
+    pub ops_covered_ms: u64,
+    /// RPCs that the probes of operations saw complete.
+    pub ops_seen: u64,
+    /// RPCs at whose completion the kernel skipped these programs: at most so many are not in `ops_seen`.
+    pub ops_missed: u64,
     /// Requests that waited for their server; `None` where nobody could look.
     pub pending: Option<Pending>,
     /// What a request had to have to be recorded; everything was if `None`. A window of which a part was recorded otherwise has one of both.
@@ -168,6 +175,9 @@ impl Health {
             lost,
             missed,
             clock_steps,
+            ops_covered_ms,
+            ops_seen,
+            ops_missed,
             pending,
             filter,
         } = other;
@@ -178,6 +188,9 @@ impl Health {
         self.lost += lost;
         self.missed += missed;
         self.clock_steps += clock_steps;
+        self.ops_covered_ms += ops_covered_ms;
+        self.ops_seen += ops_seen;
+        self.ops_missed += ops_missed;
         if let Some(pending) = pending {
             self.pending.get_or_insert_default().merge(pending);
         }
@@ -203,6 +216,8 @@ pub struct ClosedWindow {
     pub start: UtcMs,
     /// Its files, ordered by file key; the same key may come twice (a rename, a remount, another tenant).
     pub rows: Vec<FileRow>,
+    /// Its operations, each once or several times.
+    pub ops: Vec<OperationRow>,
     /// The recorder's own account.
     pub health: Health,
 }

@@ -88,6 +88,7 @@ mod tests {
                     row: row(3),
                 },
             ],
+            ops: Vec::new(),
             health: Health {
                 covered_ms: 500,
                 ..Health::default()

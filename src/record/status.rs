@@ -104,6 +104,7 @@ mod tests {
         let mut window = ClosedWindow {
             start: UtcMs(1_795_233_600_000),
             rows: vec![row(1, 0), row(1, 1000), row(2, 0)],
+            ops: Vec::new(),
             health: Health {
                 covered_ms: 500,
                 ..Health::default()

@@ -31,6 +31,8 @@ pub enum Dataset {
     Rollup,
     /// What the recorder knows about itself.
     Health,
+    /// What servers were asked to do, operation by operation.
+    Ops,
 }
 
 impl Dataset {
@@ -39,6 +41,7 @@ impl Dataset {
         match self {
             Self::Rollup => "rollup",
             Self::Health => "health",
+            Self::Ops => "ops",
         }
     }
 }

@@ -17,7 +17,7 @@ use parquet::schema::types::ColumnPath;
 use trackiops_schemas::columns;
 use trackiops_schemas::time::Granularity;
 
-use crate::batch::{HealthRow, RollupRow, health_batch, rollup_batch};
+use crate::batch::{HealthRow, OpsRow, RollupRow, health_batch, ops_batch, rollup_batch};
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout;
@@ -98,6 +98,20 @@ impl SegmentRow for HealthRow {
 
     fn batch(host: &str, rows: &[Self]) -> Result<RecordBatch, ArrowError> {
         health_batch(host, rows)
+    }
+
+    fn index(&self, _: &mut FileIndex) {}
+}
+
+impl SegmentRow for OpsRow {
+    const ORDER: &'static [&'static str] = &[columns::TIME];
+
+    fn schema() -> SchemaRef {
+        columns::ops_schema()
+    }
+
+    fn batch(host: &str, rows: &[Self]) -> Result<RecordBatch, ArrowError> {
+        ops_batch(host, rows)
     }
 
     fn index(&self, _: &mut FileIndex) {}

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
+use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
@@ -48,7 +49,7 @@ pub struct Segment {
     pub end: UtcMs,
     /// Number of its rows.
     pub rows: u64,
-    /// Which of its rows belong to which file; empty for health.
+    /// Which of its rows belong to which file; empty but for rollups.
     pub files: FileIndex,
 }
 
@@ -145,11 +146,22 @@ impl JournalTail {
         self.scan.header.granularities.finest()
     }
 
-    /// Hands over its windows in the order in which they were closed. A window may come again later,
-    /// with rows that were late: they add up.
+    /// Hands over its windows, without their operations, in the order in which they were closed. A window may come
+    /// again later, with rows that were late: they add up.
     pub fn windows(&self, each: &mut dyn FnMut(ClosedWindow)) -> Result<(), StoreError> {
         for frame in &self.scan.windows {
             each(cursor::window(&self.scan, frame)?);
+        }
+        Ok(())
+    }
+
+    /// Hands over the operations of its windows, in the same order.
+    pub fn operations(
+        &self,
+        each: &mut dyn FnMut(UtcMs, Vec<OperationRow>),
+    ) -> Result<(), StoreError> {
+        for frame in self.scan.windows.iter().filter(|frame| frame.has_ops()) {
+            each(frame.head.start, self.scan.ops(frame)?);
         }
         Ok(())
     }

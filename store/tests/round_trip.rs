@@ -9,17 +9,18 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Content, T0, file, of, options, rows, used_by};
+use common::{Content, T0, file, of, options, rows, used_by, window};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::PageIndexPolicy;
 use proptest::prelude::*;
 use trackiops_schemas::columns;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
-use trackiops_store::{Dataset, Segment, Snapshot, Writer};
+use trackiops_store::{Dataset, Options, Segment, Snapshot, Writer};
 
 fn a_file() -> impl Strategy<Value = Arc<FileAttributes>> {
     // Few of each, so that files meet again, under other names and devices too.
@@ -82,6 +83,39 @@ fn a_direction() -> impl Strategy<Value = Direction> {
     })
 }
 
+fn an_operation() -> impl Strategy<Value = OperationRow> {
+    let operation = (
+        prop::option::of("s:/[ab]"),
+        prop_oneof!["GETATTR", "COMMIT"],
+        prop::option::of("tcp-[01]"),
+    );
+    let times = prop::collection::vec(1_u64..1 << 30, 0..5);
+    (operation, times, 0_u64..9).prop_map(|((mount, op, transport), times, errors)| {
+        let mut sums = OperationSums {
+            errors,
+            sent_bytes: 100 * errors,
+            ..OperationSums::default()
+        };
+        for us in times {
+            sums.requests += 1;
+            sums.received_bytes += us;
+            sums.queue_ns_sum += us / 4 * 1000;
+            sums.rtt_ns_sum += us / 2 * 1000;
+            sums.execute_ns_sum += us * 1000;
+            sums.execute_ns_max = sums.execute_ns_max.max(us * 1000);
+            sums.execute.record(us * 1000);
+        }
+        OperationRow {
+            operation: Operation {
+                mount,
+                op,
+                transport,
+            },
+            sums,
+        }
+    })
+}
+
 fn a_window() -> impl Strategy<Value = ClosedWindow> {
     let row = (a_file(), a_direction(), a_direction()).prop_map(|(file, read, write)| FileRow {
         file,
@@ -96,10 +130,12 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
     let client = (0_u32..3, 1_u64..100, 0_u64..100_000);
     let clients = prop::option::of(prop::collection::vec(client, 0..3));
     let health = (0_u64..1001, 0_u64..1000, 0_u64..3, clients);
-    (start, prop::collection::vec(row, 0..8), health).prop_map(
-        |(start, rows, (covered_ms, seen, clock_steps, clients))| ClosedWindow {
+    let ops = prop::collection::vec(an_operation(), 0..6);
+    (start, prop::collection::vec(row, 0..8), ops, health).prop_map(
+        |(start, rows, ops, (covered_ms, seen, clock_steps, clients))| ClosedWindow {
             start: UtcMs(start),
             rows,
+            ops,
             health: Health {
                 covered_ms,
                 seen,
@@ -108,7 +144,11 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 lost: clock_steps / 2,
                 missed: clock_steps,
                 clock_steps,
+                ops_covered_ms: covered_ms / 2,
+                ops_seen: seen * 3,
+                ops_missed: clock_steps,
                 pending: clients.map(pending),
+                filter: None,
             },
         },
     )
@@ -196,7 +236,7 @@ proptest! {
         let starts = || windows.iter().map(|window| window.start);
         let span = starts().min().zip(starts().max().map(|start| start.plus(finest)));
         prop_assert_eq!(snapshot.span(), span);
-        let mut catalogued: Vec<_> = [Dataset::Rollup, Dataset::Health]
+        let mut catalogued: Vec<_> = [Dataset::Rollup, Dataset::Health, Dataset::Ops]
             .into_iter()
             .flat_map(|dataset| snapshot.segments(dataset, None).unwrap())
             .map(|segment| segment.path.strip_prefix(&store).unwrap().to_str().unwrap().to_owned())
@@ -328,4 +368,30 @@ fn segments_carry_page_indexes_order_and_versions() {
     );
     assert_eq!(value(columns::META_GRANULARITY), "1s");
     assert_eq!(value(columns::META_WRITER), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn a_filter_stands_in_every_health_row_of_its_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    let second = "1s".parse().unwrap();
+    for (i, filter) in [None, Some("--uid 7")].into_iter().enumerate() {
+        let filtered = Options {
+            filter: filter.map(str::to_owned),
+            ..options("h")
+        };
+        let mut writer = Writer::open(dir.path(), filtered).unwrap();
+        let start = T0 + 1000 * i as i64;
+        for number in 0..2 {
+            writer
+                .append(&window(start + number * 10_000, Vec::new()))
+                .unwrap();
+        }
+        writer.finish().unwrap();
+    }
+    let health = Content::stored(dir.path(), second).health;
+    let told: Vec<_> = health
+        .values()
+        .map(|health| health.filter.as_deref())
+        .collect();
+    assert_eq!(told, [None, Some("--uid 7"), None, Some("--uid 7")]);
 }

@@ -42,8 +42,12 @@ for path, dataset, granularity_ms, start_ms, end_ms, rows, size in segments:
             odd = duckdb.sql(f"""SELECT count(*) FROM read_parquet('{file}', hive_partitioning = false)
                 WHERE coalesce(list_sum([b.count FOR b IN {d}_latency_hist]), 0) <> {d}_requests - {d}_folded - {d}_untimed""")
             assert odd.fetchall() == [(0,)], f"{path}: histograms do not hold every timed {d} that was not folded"
+    if dataset == "ops":
+        odd = duckdb.sql(f"""SELECT count(*) FROM read_parquet('{file}', hive_partitioning = false)
+            WHERE op <> '(other)' AND coalesce(list_sum([b.count FOR b IN execute_hist]), 0) <> requests""")
+        assert odd.fetchall() == [(0,)], f"{path}: histograms do not hold every operation"
     metadata = pq.read_metadata(file).metadata
-    assert metadata[b"trackiops.format"] == b"1" and b"trackiops.writer" in metadata, f"{path}: no format version"
+    assert metadata[b"trackiops.format"] == b"2" and b"trackiops.writer" in metadata, f"{path}: no format version"
 
 finest = min(s[2] for s in segments if s[1] == "rollup")
 label = next(s[0] for s in segments if s[1] == "rollup" and s[2] == finest).split("/")[1]

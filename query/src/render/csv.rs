@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use super::record::{Value, errnos_json, histogram_json, names, values};
+use super::record::{Record, Value, errnos_json, histogram_json};
 use crate::answer::Answer;
 
-pub(super) fn write(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write<R: Record>(answer: &Answer<R>, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(names()).map_err(io_error)?;
+    writer.write_record(R::names()).map_err(io_error)?;
     for row in &answer.rows {
-        let values = values(row);
+        let values = row.values();
         writer
             .write_record(values.iter().map(text))
             .map_err(io_error)?;

@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use super::record::{Value, errnos_json, histogram_json, names, values};
+use super::record::{Record, Value, errnos_json, histogram_json};
 use crate::answer::Answer;
 
-pub(super) fn write(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
-    let names = names();
+pub(super) fn write<R: Record>(answer: &Answer<R>, out: &mut dyn Write) -> io::Result<()> {
+    let names = R::names();
     for row in &answer.rows {
-        for (i, (name, value)) in names.iter().zip(values(row)).enumerate() {
+        for (i, (name, value)) in names.iter().zip(row.values()).enumerate() {
             let before = if i == 0 { '{' } else { ',' };
             write!(out, "{before}\"{name}\":{}", text(&value)?)?;
         }

@@ -3,14 +3,20 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, AnswerRow};
+use crate::operations::OperationAnswer;
 use crate::scan::Detail;
 use crate::times::Zone;
 
+use record::Record;
+use table::Table;
+
 mod csv;
+mod files;
 mod json;
+mod operations;
 pub mod record;
-mod table;
+pub mod table;
 pub mod units;
 
 /// The way an answer is written.
@@ -63,10 +69,33 @@ impl FromStr for Format {
 }
 
 /// Writes an answer. Tables show times of `zone`; CSV and JSON are in UTC always.
-pub fn write(answer: &Answer, format: Format, zone: Zone, out: &mut dyn Write) -> io::Result<()> {
+pub fn write<R: Render>(
+    answer: &Answer<R>,
+    format: Format,
+    zone: Zone,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     match format {
-        Format::Table(figures) => table::write(answer, figures, zone, out),
+        Format::Table(figures) => R::table(answer, figures, zone).write(out),
         Format::Csv => csv::write(answer, out),
         Format::Json => json::write(answer, out),
+    }
+}
+
+/// A row of an answer, as it is written.
+pub trait Render: Record + Sized {
+    /// The answer for people. One about operations has all figures in any case.
+    fn table(answer: &Answer<Self>, figures: Figures, zone: Zone) -> Table;
+}
+
+impl Render for AnswerRow {
+    fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
+        files::table(answer, figures, zone)
+    }
+}
+
+impl Render for OperationAnswer {
+    fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
+        operations::table(answer, zone)
     }
 }

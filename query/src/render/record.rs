@@ -1,13 +1,16 @@
 //! The columns of CSV and JSON: those on disk, then those derived from them.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use trackiops_schemas::columns;
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::rollup::Direction;
 
 use crate::answer::AnswerRow;
+use crate::operations::OperationAnswer;
 use crate::times::rfc3339;
 
 /// Columns derived from those on disk, without the direction before them, in column order.
@@ -22,6 +25,20 @@ const DERIVED: [&str; 10] = [
     "latency_us_p90",
     "latency_us_p99",
     "latency_us_p999",
+];
+/// Columns derived from those of operations, in column order.
+const OPERATION_DERIVED: [&str; 11] = [
+    "iops",
+    "throughput",
+    "sent_bytes_mean",
+    "received_bytes_mean",
+    "queue_us_mean",
+    "rtt_us_mean",
+    "execute_us_mean",
+    "execute_us_p50",
+    "execute_us_p90",
+    "execute_us_p99",
+    "execute_us_p999",
 ];
 /// The shares of requests that the percentile columns stand for.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -56,35 +73,86 @@ impl From<Option<f64>> for Value<'_> {
     }
 }
 
-/// Names of the columns, in order.
-pub fn names() -> Vec<String> {
-    let schema = columns::rollup_schema();
-    let stored = schema.fields().iter().map(|field| field.name().clone());
-    let derived = columns::DIRECTIONS
-        .into_iter()
-        .flat_map(|direction| DERIVED.map(|name| format!("{direction}_{name}")));
-    stored.chain(derived).collect()
+/// A row as CSV and JSON have it.
+pub trait Record {
+    /// Names of the columns, in order.
+    fn names() -> Vec<String>;
+
+    /// Values of the columns, in the order of [`Self::names`].
+    fn values(&self) -> Vec<Value<'_>>;
 }
 
-/// Values of the columns, in the order of [`names`].
-pub fn values(row: &AnswerRow) -> Vec<Value<'_>> {
-    let file = &row.file;
-    let mut values = vec![
-        Value::Text(rfc3339(row.time)),
-        Value::Text(row.host.to_string()),
-        file.mount.clone().into(),
-        file.path.clone().into(),
-        Value::Count(file.key.0),
-        Value::Text(file.dev.to_string()),
-        Value::Count(file.fileid),
-        row.tenant.as_deref().map(str::to_owned).into(),
-    ];
-    let [read, write] = columns::DIRECTIONS;
-    values.extend(stored(read, &row.row.read));
-    values.extend(stored(write, &row.row.write));
-    values.extend(derived(&row.row.read, row.covered_ms));
-    values.extend(derived(&row.row.write, row.covered_ms));
-    values
+fn stored_names(schema: &Schema) -> impl Iterator<Item = String> {
+    schema.fields().iter().map(|field| field.name().clone())
+}
+
+impl Record for AnswerRow {
+    fn names() -> Vec<String> {
+        let derived = columns::DIRECTIONS
+            .into_iter()
+            .flat_map(|direction| DERIVED.map(|name| format!("{direction}_{name}")));
+        stored_names(&columns::rollup_schema())
+            .chain(derived)
+            .collect()
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let file = &self.file;
+        let mut values = vec![
+            Value::Text(rfc3339(self.time)),
+            Value::Text(self.host.to_string()),
+            file.mount.clone().into(),
+            file.path.clone().into(),
+            Value::Count(file.key.0),
+            Value::Text(file.dev.to_string()),
+            Value::Count(file.fileid),
+            self.tenant.as_deref().map(str::to_owned).into(),
+        ];
+        let [read, write] = columns::DIRECTIONS;
+        values.extend(stored(read, &self.row.read));
+        values.extend(stored(write, &self.row.write));
+        values.extend(derived(&self.row.read, self.covered_ms));
+        values.extend(derived(&self.row.write, self.covered_ms));
+        values
+    }
+}
+
+impl Record for OperationAnswer {
+    fn names() -> Vec<String> {
+        let derived = OPERATION_DERIVED.map(str::to_owned);
+        stored_names(&columns::ops_schema())
+            .chain(derived)
+            .collect()
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned).into();
+        let sums = &self.sums;
+        let mut values = vec![
+            Value::Text(rfc3339(self.time)),
+            Value::Text(self.host.to_string()),
+            text(&self.mount),
+            Value::Text(self.op.to_string()),
+            text(&self.transport),
+            Value::Count(sums.requests),
+            Value::Count(sums.errors),
+            Value::Count(sums.sent_bytes),
+            Value::Count(sums.received_bytes),
+            Value::Count(rounded_us(sums.queue_ns_sum)),
+            Value::Count(rounded_us(sums.rtt_ns_sum)),
+            Value::Count(rounded_us(sums.execute_ns_sum)),
+            Value::Count(rounded_us(sums.execute_ns_max)),
+            Value::Histogram(&sums.execute),
+            per_second(sums.requests, self.covered_ms).into(),
+            per_second(sums.bytes(), self.covered_ms).into(),
+            sums.per_request(sums.sent_bytes).into(),
+            sums.per_request(sums.received_bytes).into(),
+        ];
+        let times = [sums.queue_ns_sum, sums.rtt_ns_sum, sums.execute_ns_sum];
+        values.extend(times.map(|ns| sums.per_request(ns).map(|ns| ns / 1000.0).into()));
+        values.extend(QUANTILES.map(|q| sums.execute.quantile_us(q).into()));
+        values
+    }
 }
 
 /// Counters in the order of [`columns::DIRECTION_COUNTERS`], then the lists.

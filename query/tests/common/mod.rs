@@ -146,6 +146,7 @@ fn generate(
         rows.sort_by_key(|row| row.file.key);
         ClosedWindow {
             start: UtcMs(start + i * step_ms),
+            ops: Vec::new(),
             health: health(step_ms as u64, &rows),
             rows,
         }

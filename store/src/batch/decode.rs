@@ -10,11 +10,12 @@ use arrow::array::{
 use arrow::datatypes::{Int16Type, Int32Type, Int64Type};
 use trackiops_schemas::columns;
 use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-use super::direction;
+use super::{direction, op_sums};
 use crate::units::unsigned;
 
 /// A row of a rollup segment. What the batch has no column for is empty, zero or `None`, so a
@@ -50,6 +51,23 @@ pub struct StoredHealth<'a> {
     pub host: &'a str,
     /// The recorder's own account.
     pub health: Health,
+}
+
+/// A row of a segment of operations. What the batch has no column for is empty, zero or `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredOps<'a> {
+    /// Start of the window.
+    pub time: UtcMs,
+    /// The recording host.
+    pub host: &'a str,
+    /// `server:/export`, where known.
+    pub mount: Option<&'a str>,
+    /// The procedure.
+    pub op: &'a str,
+    /// The connection, where known.
+    pub transport: Option<&'a str>,
+    /// The counters, in ns, to the microsecond.
+    pub sums: OperationSums,
 }
 
 /// A batch does not have the columns of this format.
@@ -121,6 +139,9 @@ pub fn decode_health<'a>(
             lost,
             missed,
             clock_steps,
+            ops_covered_ms,
+            ops_seen,
+            ops_missed,
         ] = counters.map(|column| column.map_or(0, |column| unsigned(column.value(i))));
         each(StoredHealth {
             time: UtcMs(times.map_or(0, |times| times.value(i))),
@@ -133,6 +154,9 @@ pub fn decode_health<'a>(
                 lost,
                 missed,
                 clock_steps,
+                ops_covered_ms,
+                ops_seen,
+                ops_missed,
                 pending: pending.as_ref().and_then(|pending| pending.at(i)),
                 filter: text(filters, i).map(Arc::from),
             },
@@ -218,6 +242,42 @@ fn elements(lists: &ListArray, i: usize) -> Range<usize> {
     start..end
 }
 
+/// Decodes the rows of a batch of a segment of operations, in order.
+pub fn decode_ops<'a>(
+    batch: &'a RecordBatch,
+    mut each: impl FnMut(StoredOps<'a>),
+) -> Result<(), BatchError> {
+    let times: Option<&TimestampMillisecondArray> = column(batch, columns::TIME)?;
+    let hosts: Option<&StringArray> = column(batch, columns::HOST)?;
+    let mounts: Option<&StringArray> = column(batch, columns::MOUNT)?;
+    let ops: Option<&StringArray> = column(batch, columns::OP)?;
+    let transports: Option<&StringArray> = column(batch, columns::TRANSPORT)?;
+    let mut counters: [Option<&Int64Array>; columns::OP_COUNTERS.len()] = Default::default();
+    for (name, counter) in columns::OP_COUNTERS.iter().zip(&mut counters) {
+        *counter = column(batch, name)?;
+    }
+    let histograms: Option<Lists<'_, Int16Type>> = Lists::of(
+        batch,
+        columns::EXECUTE_HIST.to_owned(),
+        columns::HIST_BUCKET,
+    )?;
+    for i in 0..batch.num_rows() {
+        let mut sums = op_sums(counters.map(|column| column.map_or(0, |column| column.value(i))));
+        for (bucket, count) in histograms.iter().flat_map(|lists| lists.at(i)) {
+            sums.execute.add(bucket, count);
+        }
+        each(StoredOps {
+            time: UtcMs(times.map_or(0, |times| times.value(i))),
+            host: text(hosts, i).unwrap_or_default(),
+            mount: text(mounts, i),
+            op: text(ops, i).unwrap_or_default(),
+            transport: text(transports, i),
+            sums,
+        });
+    }
+    Ok(())
+}
+
 /// The columns of one direction.
 struct DirectionColumns<'a> {
     /// Whether there is no column that tells what is unsplit, as in version 1 of the format.
@@ -244,8 +304,12 @@ impl<'a> DirectionColumns<'a> {
         Ok(Self {
             unsplit: batch.column_by_name(&unsplit).is_none(),
             counters,
-            errnos: Lists::new(batch, name, columns::ERRNOS, columns::ERRNO)?,
-            latencies: Lists::new(batch, name, columns::LATENCY_HIST, columns::HIST_BUCKET)?,
+            errnos: Lists::of(batch, format!("{name}_{}", columns::ERRNOS), columns::ERRNO)?,
+            latencies: Lists::of(
+                batch,
+                format!("{name}_{}", columns::LATENCY_HIST),
+                columns::HIST_BUCKET,
+            )?,
         })
     }
 
@@ -268,13 +332,8 @@ impl<'a> DirectionColumns<'a> {
 }
 
 impl<'a, K: ArrowPrimitiveType> Lists<'a, K> {
-    fn new(
-        batch: &'a RecordBatch,
-        direction: &str,
-        list: &str,
-        key: &str,
-    ) -> Result<Option<Self>, BatchError> {
-        let name = format!("{direction}_{list}");
+    /// Those of a column, if it is there; `key` is what they count.
+    fn of(batch: &'a RecordBatch, name: String, key: &str) -> Result<Option<Self>, BatchError> {
         let Some(lists) = column::<ListArray>(batch, &name)? else {
             return Ok(None);
         };

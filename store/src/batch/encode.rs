@@ -11,11 +11,12 @@ use arrow::datatypes::{DataType, Field, Int16Type, Int32Type};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns;
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-use super::counters;
+use super::{counters, op_counters};
 use crate::units::signed;
 
 /// A row with its window and its file.
@@ -36,6 +37,15 @@ pub struct HealthRow {
     pub time: UtcMs,
     /// The account.
     pub health: Health,
+}
+
+/// An operation's row with its window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpsRow {
+    /// Start of the window.
+    pub time: UtcMs,
+    /// The operation.
+    pub row: OperationRow,
 }
 
 /// Rows of one host as a batch of [`columns::rollup_schema`].
@@ -110,6 +120,28 @@ pub fn health_batch(host: &str, rows: &[HealthRow]) -> Result<RecordBatch, Arrow
     RecordBatch::try_new(columns::health_schema(), arrays)
 }
 
+/// Rows of operations of one host as a batch of [`columns::ops_schema`].
+pub fn ops_batch(host: &str, rows: &[OpsRow]) -> Result<RecordBatch, ArrowError> {
+    let operations = || rows.iter().map(|row| &row.row.operation);
+    let mounts = operations().map(|operation| operation.mount.as_deref());
+    let ops = operations().map(|operation| &operation.op);
+    let transports = operations().map(|operation| operation.transport.as_deref());
+    let mut arrays: Vec<ArrayRef> = vec![
+        times(rows.iter().map(|row| row.time)),
+        hosts(host, rows.len()),
+        Arc::new(mounts.collect::<StringArray>()),
+        Arc::new(StringArray::from_iter_values(ops)),
+        Arc::new(transports.collect::<StringArray>()),
+    ];
+    for i in 0..columns::OP_COUNTERS.len() {
+        let column = rows.iter().map(|row| op_counters(&row.row.sums)[i]);
+        arrays.push(Arc::new(Int64Array::from_iter_values(column)));
+    }
+    let execute = rows.iter().map(|row| row.row.sums.execute.buckets());
+    arrays.push(lists::<Int16Type>(columns::histogram_item(), execute)?);
+    RecordBatch::try_new(columns::ops_schema(), arrays)
+}
+
 fn pending_clients<'a>(
     rows: impl Iterator<Item = Option<&'a Pending>> + Clone,
 ) -> Result<ArrayRef, ArrowError> {
@@ -157,6 +189,9 @@ fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
         lost,
         missed,
         clock_steps,
+        ops_covered_ms,
+        ops_seen,
+        ops_missed,
         pending: _,
         filter: _,
     } = health;
@@ -168,6 +203,9 @@ fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
         *lost,
         *missed,
         *clock_steps,
+        *ops_covered_ms,
+        *ops_seen,
+        *ops_missed,
     ]
 }
 

@@ -3,10 +3,13 @@
 mod decode;
 mod encode;
 
-pub use decode::{BatchError, StoredHealth, StoredRow, decode_health, decode_rows};
-pub use encode::{HealthRow, RollupRow, health_batch, rollup_batch};
+pub use decode::{
+    BatchError, StoredHealth, StoredOps, StoredRow, decode_health, decode_ops, decode_rows,
+};
+pub use encode::{HealthRow, OpsRow, RollupRow, health_batch, ops_batch, rollup_batch};
 
-use trackiops_schemas::columns::DIRECTION_COUNTERS;
+use trackiops_schemas::columns::{DIRECTION_COUNTERS, OP_COUNTERS};
+use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::rollup::Direction;
 
 use crate::units::{ns_from_us, signed, unsigned, us_from_ns};
@@ -90,6 +93,56 @@ fn direction(counters: [i64; DIRECTION_COUNTERS.len()]) -> Direction {
     }
 }
 
+/// The integer columns of an operation, in the order of [`OP_COUNTERS`].
+fn op_counters(sums: &OperationSums) -> [i64; OP_COUNTERS.len()] {
+    let OperationSums {
+        requests,
+        errors,
+        sent_bytes,
+        received_bytes,
+        queue_ns_sum,
+        rtt_ns_sum,
+        execute_ns_sum,
+        execute_ns_max,
+        execute: _,
+    } = sums;
+    [
+        signed(*requests),
+        signed(*errors),
+        signed(*sent_bytes),
+        signed(*received_bytes),
+        us_from_ns(*queue_ns_sum),
+        us_from_ns(*rtt_ns_sum),
+        us_from_ns(*execute_ns_sum),
+        us_from_ns(*execute_ns_max),
+    ]
+}
+
+/// The operation that [`op_counters`] describes, without its histogram.
+fn op_sums(counters: [i64; OP_COUNTERS.len()]) -> OperationSums {
+    let [
+        requests,
+        errors,
+        sent_bytes,
+        received_bytes,
+        queue_us,
+        rtt_us,
+        execute_us,
+        max_us,
+    ] = counters.map(unsigned);
+    OperationSums {
+        requests,
+        errors,
+        sent_bytes,
+        received_bytes,
+        queue_ns_sum: ns_from_us(queue_us),
+        rtt_ns_sum: ns_from_us(rtt_us),
+        execute_ns_sum: ns_from_us(execute_us),
+        execute_ns_max: ns_from_us(max_us),
+        ..OperationSums::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -97,6 +150,7 @@ mod tests {
     use arrow::array::RecordBatch;
     use trackiops_schemas::columns::HEALTH_COUNTERS;
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+    use trackiops_schemas::ops::{Operation, OperationRow};
     use trackiops_schemas::pending::{Pending, PendingClient};
     use trackiops_schemas::rollup::{Health, Row};
     use trackiops_schemas::time::UtcMs;
@@ -204,6 +258,7 @@ mod tests {
         let mut time = UtcMs(-1000);
         pending.map(|pending| {
             time.0 += 1000;
+            let filter = pending.as_ref().map(|_| "--uid 7".into());
             let health = Health {
                 covered_ms: 1000,
                 seen: 11,
@@ -212,10 +267,45 @@ mod tests {
                 lost: 1,
                 missed: 3,
                 clock_steps: 2,
+                ops_covered_ms: 900,
+                ops_seen: 70,
+                ops_missed: 5,
                 pending,
+                filter,
             };
             HealthRow { time, health }
         })
+    }
+
+    #[test]
+    fn operations_read_back_from_their_columns() {
+        let row = |time, mount: Option<&str>, transport: Option<&str>| {
+            let mut sums = op_sums([5, 1, 700, 90, 2000, 3000, 9000, 4000]);
+            sums.execute.record(4_000_000);
+            sums.execute.record(2_000_000);
+            let operation = Operation {
+                mount: mount.map(str::to_owned),
+                op: "COMMIT".to_owned(),
+                transport: transport.map(str::to_owned),
+            };
+            OpsRow {
+                time: UtcMs(time),
+                row: OperationRow { operation, sums },
+            }
+        };
+        let rows = vec![
+            row(1000, None, None),
+            row(2000, Some("s:/e"), Some("tcp-3")),
+        ];
+        let batch = ops_batch("h", &rows).unwrap();
+        let mut read = Vec::new();
+        decode_ops(&batch, |stored| {
+            assert_eq!(stored.host, "h");
+            read.push(row(stored.time.0, stored.mount, stored.transport));
+            assert_eq!((stored.op, &stored.sums), ("COMMIT", &rows[0].row.sums));
+        })
+        .unwrap();
+        assert_eq!(read, rows);
     }
 
     fn decoded(batch: &RecordBatch) -> Vec<HealthRow> {
@@ -242,7 +332,10 @@ mod tests {
         let before = batch
             .project(&(0..columns_before).collect::<Vec<_>>())
             .unwrap();
-        rows.iter_mut().for_each(|row| row.health.pending = None);
+        for row in &mut rows {
+            row.health.pending = None;
+            row.health.filter = None;
+        }
         assert_eq!(decoded(&before), rows);
     }
 

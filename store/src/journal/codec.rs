@@ -1,6 +1,8 @@
 //! Payloads of journal frames.
 
 use trackiops_schemas::columns::DIRECTION_COUNTERS;
+use trackiops_schemas::errnos::Errnos;
+use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
@@ -85,6 +87,10 @@ pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
         lost,
         missed,
         clock_steps,
+        // In the frame of the operations.
+        ops_covered_ms: _,
+        ops_seen: _,
+        ops_missed: _,
         // In a frame of its own kind, before the head.
         pending: _,
         // In the journal's header.
@@ -116,8 +122,7 @@ pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeErr
             lost: counter(input)?,
             missed: counter(input)?,
             clock_steps: counter(input)?,
-            pending: None,
-            filter: None,
+            ..Health::default()
         },
         rows: input.u64()?,
     })
@@ -248,58 +253,56 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
         errnos,
         latency,
     } = direction;
-    let capped = |counter: &u64| (*counter).min(MAX_COUNTER);
-    let counters = [
-        capped(requests),
-        capped(bytes),
+    let counters: [u64; COUNTERS] = [
+        capped(*requests),
+        capped(*bytes),
         *latency_ns_sum,
         *latency_ns_max,
-        capped(errors),
-        capped(short),
-        capped(sequential),
-        capped(folded),
-        capped(untimed),
+        capped(*errors),
+        capped(*short),
+        capped(*sequential),
+        capped(*folded),
+        capped(*untimed),
         *queue_ns_sum,
         *rtt_ns_sum,
-        capped(retrans),
-        capped(unsplit),
-        capped(direct),
-        capped(stable),
+        capped(*retrans),
+        capped(*unsplit),
+        capped(*direct),
+        capped(*stable),
         errnos.counts().len() as u64,
     ];
+    put_counters(out, &counters);
+    for (errno, count) in errnos.counts() {
+        put_i64(out, i64::from(*errno));
+        put_u64(out, capped(*count));
+    }
+    put_histogram(out, latency);
+}
+
+/// Those that are not zero, announced by a bit each.
+pub(super) fn put_counters(out: &mut Vec<u8>, counters: &[u64]) {
     let mut present = 0;
     for (i, counter) in counters.iter().enumerate() {
         present |= u64::from(*counter != 0) << i;
     }
     put_u64(out, present);
-    for counter in counters.into_iter().filter(|c| *c != 0) {
-        put_u64(out, counter);
+    for counter in counters.iter().filter(|c| **c != 0) {
+        put_u64(out, *counter);
     }
-    for (errno, count) in errnos.counts() {
-        put_i64(out, i64::from(*errno));
-        put_u64(out, capped(count));
-    }
-    put_u64(out, latency.buckets().len() as u64);
+}
+
+pub(super) fn put_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
+    put_u64(out, histogram.buckets().len() as u64);
     let mut before = 0;
-    for (bucket, count) in latency.buckets() {
+    for (bucket, count) in histogram.buckets() {
         let bucket = i64::from(*bucket);
         put_i64(out, bucket - before);
-        put_u64(out, capped(count));
+        put_u64(out, capped(*count));
         before = bucket;
     }
 }
 
 fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
-    let present = input.u64()?;
-    let mut counters = [0; COUNTERS];
-    if present >> counters.len() != 0 {
-        return Err(DecodeError::Malformed("a row has an unknown counter"));
-    }
-    for (i, counter) in counters.iter_mut().enumerate() {
-        if present & 1 << i != 0 {
-            *counter = input.u64()?;
-        }
-    }
     let [
         requests,
         bytes,
@@ -317,14 +320,14 @@ fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
         direct,
         stable,
         errnos,
-    ] = counters;
+    ] = counters::<COUNTERS>(input)?;
     for counter in [
         requests, bytes, errors, short, sequential, folded, untimed, retrans, unsplit, direct,
         stable,
     ] {
         in_bounds(counter)?;
     }
-    let mut direction = Direction {
+    Ok(Direction {
         requests,
         bytes,
         latency_ns_sum,
@@ -340,33 +343,64 @@ fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
         unsplit,
         direct,
         stable,
-        ..Direction::default()
-    };
-    for _ in 0..errnos {
+        errnos: errno_counts(input, errnos)?,
+        latency: histogram(input)?,
+    })
+}
+
+fn errno_counts(input: &mut Input<'_>, length: u64) -> Result<Errnos, DecodeError> {
+    let mut errnos = Errnos::default();
+    for _ in 0..length {
         let errno = i32::try_from(input.i64()?);
         let errno = errno.map_err(|_| DecodeError::Malformed("an error has no errno"))?;
-        direction.errnos.add(errno, counter(input)?);
+        errnos.add(errno, counter(input)?);
     }
+    Ok(errnos)
+}
+
+pub(super) fn counters<const COUNT: usize>(
+    input: &mut Input<'_>,
+) -> Result<[u64; COUNT], DecodeError> {
+    let present = input.u64()?;
+    let mut counters = [0; COUNT];
+    if present >> COUNT != 0 {
+        return Err(DecodeError::Malformed("a row has an unknown counter"));
+    }
+    for (i, counter) in counters.iter_mut().enumerate() {
+        if present & 1 << i != 0 {
+            *counter = input.u64()?;
+        }
+    }
+    Ok(counters)
+}
+
+pub(super) fn histogram(input: &mut Input<'_>) -> Result<Histogram, DecodeError> {
+    let mut histogram = Histogram::default();
     let mut before = 0_i64;
     for i in 0..input.u64()? {
         let bucket = before.saturating_add(input.i64()?);
         let ascends = i == 0 || bucket > before;
         match i16::try_from(bucket) {
             Ok(number) if ascends && BUCKETS.contains(&bucket) => {
-                direction.latency.add(number, counter(input)?);
+                histogram.add(number, counter(input)?);
             }
             _ => return Err(DecodeError::Malformed("a histogram bucket is out of place")),
         }
         before = bucket;
     }
-    Ok(direction)
+    Ok(histogram)
 }
 
-fn counter(input: &mut Input<'_>) -> Result<u64, DecodeError> {
+/// As it is written: within what is read.
+pub(super) fn capped(counter: u64) -> u64 {
+    counter.min(MAX_COUNTER)
+}
+
+pub(super) fn counter(input: &mut Input<'_>) -> Result<u64, DecodeError> {
     in_bounds(input.u64()?)
 }
 
-fn in_bounds(counter: u64) -> Result<u64, DecodeError> {
+pub(super) fn in_bounds(counter: u64) -> Result<u64, DecodeError> {
     if counter <= MAX_COUNTER {
         Ok(counter)
     } else {
@@ -420,6 +454,7 @@ mod tests {
         let window = ClosedWindow {
             start: UtcMs(i64::MIN),
             rows: Vec::new(),
+            ops: Vec::new(),
             health: Health {
                 covered_ms: largest,
                 seen: largest,
@@ -428,7 +463,7 @@ mod tests {
                 lost: largest,
                 missed: largest,
                 clock_steps: largest,
-                pending: None,
+                ..Health::default()
             },
         };
         let mut out = Vec::new();

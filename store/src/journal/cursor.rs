@@ -106,7 +106,7 @@ impl Cursor {
     }
 }
 
-/// Reads one window into memory.
+/// Reads one window into memory, without its operations.
 pub(crate) fn window(scan: &Scan, frame: &WindowFrame) -> Result<ClosedWindow, StoreError> {
     const CHUNK_BYTES: usize = 64 * 1024;
     let mut cursor = Cursor::new(frame, CHUNK_BYTES);
@@ -121,6 +121,7 @@ pub(crate) fn window(scan: &Scan, frame: &WindowFrame) -> Result<ClosedWindow, S
     Ok(ClosedWindow {
         start: frame.head.start,
         rows,
+        ops: Vec::new(),
         health: frame.head.health.clone(),
     })
 }

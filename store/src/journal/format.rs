@@ -31,13 +31,20 @@ pub(crate) enum Kind {
     Window = 2,
     /// What was pending, then as [`Self::Window`]. From version 2 of the format on.
     PendingWindow = 3,
+    /// Operations of the window in the next frame, where they are recorded. From version 2 of the format on.
+    Operations = 4,
 }
 
 impl Kind {
     pub(crate) fn of(byte: u8) -> Option<Self> {
-        [Self::Definitions, Self::Window, Self::PendingWindow]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        [
+            Self::Definitions,
+            Self::Window,
+            Self::PendingWindow,
+            Self::Operations,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == byte)
     }
 }
 

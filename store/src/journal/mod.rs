@@ -5,15 +5,16 @@
 //! frame    length u32 | crc32c u32 | kind u8 | payload        (length and CRC cover kind and payload)
 //! ```
 //!
-//! All fixed numbers are little-endian; fields and payloads are made of varints. A frame is either a
-//! window or definitions of files, which give the files of the windows that follow a short local id.
+//! All fixed numbers are little-endian; fields and payloads are made of varints. A frame is a
+//! window, or the operations of the window in the next frame, or definitions of files, which give the files of the
+//! windows that follow a short local id.
 //!
 //! Invariants:
 //!
 //! * append-only: a valid frame never changes;
 //! * self-contained: a file is defined in a journal before a window of that journal refers to it,
 //!   and again under a new id when its attributes change;
-//! * a window is one frame, so its CRC makes it all or nothing;
+//! * a window is one frame, so its CRC makes it all or nothing; its operations do not count without it;
 //! * the first frame that does not check ends the journal: what follows was never reported durable,
 //!   or is damaged, and is never guessed at;
 //! * rows within a window are ordered by file key, so sealing can merge frames as streams.
@@ -21,5 +22,6 @@
 pub(crate) mod codec;
 pub(crate) mod cursor;
 pub(crate) mod format;
+mod ops;
 pub(crate) mod scan;
 pub(crate) mod write;

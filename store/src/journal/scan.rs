@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::ops::OperationRow;
 
 use super::codec::{self, MAX_HEAD_BYTES, MAX_PENDING_BYTES, WindowHead};
 use super::format::{Frame, Header, Kind, frame_at, read_at};
+use super::ops::{self, MAX_OPS_HEAD_BYTES, OpsHead};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
 
@@ -19,6 +21,23 @@ pub(crate) struct WindowFrame {
     /// Where its rows begin and end in the file.
     pub(crate) rows_at: u64,
     pub(crate) end: u64,
+    ops: Option<OpsFrame>,
+}
+
+/// The place of a window's operations in a journal.
+#[derive(Clone, Copy, Debug)]
+struct OpsFrame {
+    head: OpsHead,
+    /// Where the rows begin and end in the file.
+    rows_at: u64,
+    end: u64,
+}
+
+impl WindowFrame {
+    /// Whether there are operations.
+    pub(crate) fn has_ops(&self) -> bool {
+        self.ops.is_some_and(|ops| ops.head.rows > 0)
+    }
 }
 
 /// The valid part of a journal as it was when it was scanned.
@@ -51,8 +70,9 @@ impl Scan {
             windows: Vec::new(),
             torn_bytes: 0,
         };
+        let mut ops = None;
         while let Some(frame) = frame_at(&scan.file, at, file_bytes).map_err(read())? {
-            scan.take(frame)
+            scan.take(frame, &mut ops)
                 .map_err(read())?
                 .map_err(|error| StoreError::Damaged {
                     path: path.to_owned(),
@@ -65,39 +85,84 @@ impl Scan {
         Ok(Some(scan))
     }
 
-    /// Notes what a frame holds. Its checksum holds, so what does not decode is no torn tail.
-    fn take(&mut self, frame: Frame) -> io::Result<Result<(), DecodeError>> {
-        let bytes = |most: u64| usize::try_from((frame.end - frame.payload).min(most));
-        let Some(kind) = Kind::of(frame.kind) else {
-            return Ok(Err(DecodeError::Malformed("a frame is of an unknown kind")));
-        };
-        let payload_bytes = match kind {
-            Kind::Definitions => bytes(u64::MAX),
-            Kind::Window => bytes(MAX_HEAD_BYTES as u64),
-            Kind::PendingWindow => bytes((MAX_PENDING_BYTES + MAX_HEAD_BYTES) as u64),
-        };
+    /// Notes what a frame holds. Its checksum holds, so what does not decode is no torn tail. `ops` is where the
+    /// operations of the next window are: without the window they do not count.
+    fn take(
+        &mut self,
+        frame: Frame,
+        ops: &mut Option<OpsFrame>,
+    ) -> io::Result<Result<(), DecodeError>> {
+        let file = &self.file;
         // No longer than the file, whose checksum was just read.
-        let mut payload = vec![0; payload_bytes.map_err(io::Error::other)?];
-        read_at(&self.file, &mut payload, frame.payload)?;
-        let mut input = Input::new(&payload);
-        let head = match kind {
-            Kind::Definitions => return Ok(self.take_definitions(&mut input)),
-            Kind::Window => codec::window_head(&mut input),
-            Kind::PendingWindow => codec::pending(&mut input).and_then(|pending| {
-                let mut head = codec::window_head(&mut input)?;
-                head.health.pending = Some(pending);
-                Ok(head)
-            }),
+        let payload = |most: usize| -> io::Result<Vec<u8>> {
+            let bytes = usize::try_from(frame.end - frame.payload).map_err(io::Error::other)?;
+            let mut payload = vec![0; bytes.min(most)];
+            read_at(file, &mut payload, frame.payload)?;
+            Ok(payload)
         };
-        Ok(head.map(|mut head| {
-            head.health.filter = self.header.filter.clone();
-            let read = payload.len() - input.remaining();
-            self.windows.push(WindowFrame {
-                head,
-                rows_at: frame.payload + read as u64,
-                end: frame.end,
-            });
-        }))
+        match Kind::of(frame.kind) {
+            None => Ok(Err(DecodeError::Malformed("a frame is of an unknown kind"))),
+            Some(Kind::Definitions) => {
+                let payload = payload(usize::MAX)?;
+                Ok(self.take_definitions(&mut Input::new(&payload)))
+            }
+            Some(Kind::Operations) => {
+                let payload = payload(MAX_OPS_HEAD_BYTES)?;
+                Ok(ops_frame(&frame, &payload).map(|found| *ops = Some(found)))
+            }
+            Some(Kind::Window) => {
+                let payload = payload(MAX_HEAD_BYTES)?;
+                Ok(self.take_window(frame, &payload, ops.take(), codec::window_head))
+            }
+            Some(Kind::PendingWindow) => {
+                let payload = payload(MAX_PENDING_BYTES + MAX_HEAD_BYTES)?;
+                let head = |input: &mut Input<'_>| {
+                    let pending = codec::pending(input)?;
+                    let mut head = codec::window_head(input)?;
+                    head.health.pending = Some(pending);
+                    Ok(head)
+                };
+                Ok(self.take_window(frame, &payload, ops.take(), head))
+            }
+        }
+    }
+
+    fn take_window(
+        &mut self,
+        frame: Frame,
+        payload: &[u8],
+        ops: Option<OpsFrame>,
+        head: impl FnOnce(&mut Input<'_>) -> Result<WindowHead, DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let mut input = Input::new(payload);
+        let mut head = head(&mut input)?;
+        head.health.filter = self.header.filter.clone();
+        if let Some(ops) = &ops {
+            ops.head.tell(&mut head.health);
+        }
+        let read = payload.len() - input.remaining();
+        self.windows.push(WindowFrame {
+            head,
+            rows_at: frame.payload + read as u64,
+            end: frame.end,
+            ops,
+        });
+        Ok(())
+    }
+
+    /// Reads the operations of a window, as many as there are.
+    pub(crate) fn ops(&self, window: &WindowFrame) -> Result<Vec<OperationRow>, StoreError> {
+        let Some(OpsFrame { head, rows_at, end }) = window.ops else {
+            return Ok(Vec::new());
+        };
+        // No longer than the file, whose checksum was read.
+        let mut payload = vec![0; usize::try_from(end - rows_at).unwrap_or(0)];
+        read_at(&self.file, &mut payload, rows_at).map_err(StoreError::io("read", &self.path))?;
+        ops::ops(&mut Input::new(&payload), head.rows).map_err(|error| StoreError::Damaged {
+            path: self.path.clone(),
+            offset: rows_at,
+            why: error.why(),
+        })
     }
 
     fn take_definitions(&mut self, input: &mut Input<'_>) -> Result<(), DecodeError> {
@@ -109,4 +174,15 @@ impl Scan {
         }
         Ok(())
     }
+}
+
+fn ops_frame(frame: &Frame, payload: &[u8]) -> Result<OpsFrame, DecodeError> {
+    let mut input = Input::new(payload);
+    let head = OpsHead::read(&mut input)?;
+    let read = payload.len() - input.remaining();
+    Ok(OpsFrame {
+        head,
+        rows_at: frame.payload + read as u64,
+        end: frame.end,
+    })
 }

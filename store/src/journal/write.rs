@@ -12,6 +12,7 @@ use trackiops_schemas::rollup::{ClosedWindow, FileRow};
 
 use super::codec::{put_definition, put_pending, put_row, put_window_head};
 use super::format::{Header, Kind, put_frame};
+use super::ops::{OpsHead, put_ops};
 use crate::error::StoreError;
 use crate::layout;
 use crate::varint::put_u64;
@@ -106,6 +107,12 @@ impl JournalWriter {
             put_frame(&mut self.buffer, Kind::Definitions, |out| {
                 put_u64(out, u64::from(first));
                 new.iter().for_each(|file| put_definition(out, file));
+            })?;
+        }
+        if let Some(head) = OpsHead::of(window) {
+            put_frame(&mut self.buffer, Kind::Operations, |out| {
+                head.put(out);
+                put_ops(out, &window.ops);
             })?;
         }
         let pending = window.health.pending.as_ref();

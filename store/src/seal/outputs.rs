@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::coarsen::Coarsen;
 use super::merge::{Merge, Merged};
-use crate::batch::{HealthRow, RollupRow};
+use crate::batch::{HealthRow, OpsRow, RollupRow};
 use crate::catalog::{FileSeen, SegmentEntry};
 use crate::error::StoreError;
 use crate::journal::scan::{Scan, WindowFrame};
@@ -55,6 +56,7 @@ impl<'a> Outputs<'a> {
         for granularity in self.scan.header.granularities.as_slice() {
             entries.extend(self.write_rollup(*granularity)?);
             entries.extend(self.write_health(*granularity)?);
+            entries.extend(self.write_ops(*granularity)?);
         }
         Ok(entries)
     }
@@ -93,6 +95,35 @@ impl<'a> Outputs<'a> {
         }
         for (time, health) in windows {
             push(&mut dates, time, HealthRow { time, health })?;
+        }
+        finish(dates)
+    }
+
+    /// Ordered by time: of all windows, no more than the operations of one are in memory.
+    fn write_ops(&self, granularity: Granularity) -> Result<Vec<SegmentEntry>, StoreError> {
+        let windows = || self.scan.windows.iter().filter(|w| w.has_ops());
+        let mut dates = self.create(Dataset::Ops, granularity, windows())?;
+        let mut ordered: Vec<_> = windows().collect();
+        ordered.sort_by_key(|window| window.head.start);
+        let time = |window: &&WindowFrame| window.head.start.align(granularity);
+        for windows in ordered.chunk_by(|a, b| time(a) == time(b)) {
+            let mut sums: BTreeMap<Operation, OperationSums> = BTreeMap::new();
+            for window in windows {
+                for OperationRow {
+                    operation,
+                    sums: own,
+                } in self.scan.ops(window)?
+                {
+                    sums.entry(operation).or_default().merge(&own);
+                }
+            }
+            let Some(time) = windows.first().map(time) else {
+                continue;
+            };
+            for (operation, sums) in sums {
+                let row = OperationRow { operation, sums };
+                push(&mut dates, time, OpsRow { time, row })?;
+            }
         }
         finish(dates)
     }

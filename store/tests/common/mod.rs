@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
-use trackiops_store::batch::{decode_health, decode_rows};
+use trackiops_store::batch::{decode_health, decode_ops, decode_rows};
 use trackiops_store::{Dataset, Options, Segment, Snapshot};
 
 /// 2026-11-21T03:52:00Z.
@@ -81,6 +82,7 @@ pub fn window(start_ms: i64, rows: Vec<(Arc<FileAttributes>, Row)>) -> ClosedWin
     ClosedWindow {
         start: UtcMs(start_ms),
         rows,
+        ops: Vec::new(),
         health: Health {
             covered_ms: 1000,
             seen,
@@ -119,6 +121,7 @@ pub struct RowId {
 pub struct Content {
     pub rows: BTreeMap<RowId, Row>,
     pub health: BTreeMap<UtcMs, Health>,
+    pub ops: BTreeMap<(UtcMs, Operation), OperationSums>,
 }
 
 impl Content {
@@ -133,6 +136,7 @@ impl Content {
     fn add(&mut self, window: &ClosedWindow, granularity: Granularity) {
         let time = window.start.align(granularity);
         self.health.entry(time).or_default().merge(&window.health);
+        self.add_ops(window.start, &window.ops, granularity);
         for FileRow { file, row } in &window.rows {
             let id = RowId {
                 time,
@@ -144,6 +148,13 @@ impl Content {
                 tenant: file.tenant.clone(),
             };
             self.rows.entry(id).or_default().merge(row);
+        }
+    }
+
+    fn add_ops(&mut self, start: UtcMs, ops: &[OperationRow], granularity: Granularity) {
+        for OperationRow { operation, sums } in ops {
+            let key = (start.align(granularity), operation.clone());
+            self.ops.entry(key).or_default().merge(sums);
         }
     }
 
@@ -161,8 +172,17 @@ impl Content {
                 content.health.entry(time).or_default().merge(&health);
             }
         }
+        for segment in of(&snapshot, Dataset::Ops, granularity) {
+            let rows = ops(&segment);
+            assert!(rows.is_sorted_by_key(|(time, _)| *time));
+            for (time, row) in rows {
+                content.add_ops(time, &[row], granularity);
+            }
+        }
         for tail in snapshot.tails() {
             tail.windows(&mut |window| content.add(&window, granularity))
+                .unwrap();
+            tail.operations(&mut |start, rows| content.add_ops(start, &rows, granularity))
                 .unwrap();
         }
         content
@@ -173,6 +193,24 @@ pub fn of(snapshot: &Snapshot, dataset: Dataset, granularity: Granularity) -> Ve
     let mut segments = snapshot.segments(dataset, None).unwrap();
     segments.retain(|segment| segment.granularity == granularity);
     segments
+}
+
+/// The rows of a segment of operations, in the order of the file.
+pub fn ops(segment: &Segment) -> Vec<(UtcMs, OperationRow)> {
+    let mut rows = Vec::new();
+    for batch in reader(segment).build().unwrap() {
+        decode_ops(&batch.unwrap(), |stored| {
+            let operation = Operation {
+                mount: stored.mount.map(str::to_owned),
+                op: stored.op.to_owned(),
+                transport: stored.transport.map(str::to_owned),
+            };
+            let sums = stored.sums;
+            rows.push((stored.time, OperationRow { operation, sums }));
+        })
+        .unwrap();
+    }
+    rows
 }
 
 /// The rows of a rollup segment, in the order of the file.

@@ -1,0 +1,202 @@
+//! Operations: what the kernel has added up of RPCs, under the names that rows have.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::path::Path;
+
+use ahash::AHashMap;
+use aya::maps::MapError;
+use trackiops_schemas::identity::Dev;
+use trackiops_schemas::op_sums::{NO_NUMBER, OpKey, OpValue};
+use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationSums};
+
+use crate::clock::MonotonicNs;
+use crate::op_sums::{OpSums, first_bucket};
+use crate::rpc_clients::{RpcClient, RpcClients};
+
+/// Number of the NFS program (RFC 1813, RFC 7530). Locks, access lists and callbacks are programs of their own.
+const NFS_PROGRAM: u32 = 100_003;
+
+/// The operations of a window.
+pub type WindowOps = BTreeMap<Operation, OperationSums>;
+
+/// What it takes to name operations.
+pub struct Operations {
+    clients: RpcClients,
+    /// Connections that the kernel does not number, by address.
+    transports: AHashMap<u64, u32>,
+    lost: u64,
+}
+
+impl Operations {
+    /// Knows nothing yet.
+    pub fn new() -> Self {
+        Self {
+            clients: RpcClients::below(Path::new("/")),
+            transports: AHashMap::new(),
+            lost: 0,
+        }
+    }
+
+    /// To be called when a mount came or went.
+    pub fn mounts_changed(&mut self) {
+        self.clients.forget_look();
+    }
+
+    /// Takes what the kernel has added up. `each` is given every operation with its window, of which only the
+    /// lower half is known; `None` stands for that of now. `source` is `server:/export` of a device.
+    pub fn take<'m>(
+        &mut self,
+        sums: &mut OpSums,
+        now: MonotonicNs,
+        source: impl Fn(Dev) -> Option<&'m str>,
+        mut each: impl FnMut(Option<u32>, Operation, OperationSums),
+    ) -> Result<(), MapError> {
+        let mut taken = Vec::new();
+        sums.take(|key, value| taken.push((key, value)))?;
+        let of_nfs =
+            |(key, value): &(OpKey, OpValue)| key.procedure == 0 || value.program == NFS_PROGRAM;
+        taken.retain(of_nfs);
+        if let Some(lost) = self.lost_since(sums.lost()?) {
+            each(None, others(), lost);
+        }
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let clients = taken.iter().filter(|(key, _)| key.procedure != 0);
+        self.clients.look(clients.map(|(key, _)| key.client), now);
+        for (key, value) in &taken {
+            let operation = self.operation(key, value, &source);
+            each(Some(key.window), operation, operation_sums(value));
+        }
+        Ok(())
+    }
+
+    /// What was lost since the last look, if `all` was lost so far.
+    fn lost_since(&mut self, all: u64) -> Option<OperationSums> {
+        let before = mem::replace(&mut self.lost, all);
+        (all > before).then(|| OperationSums {
+            requests: all - before,
+            ..OperationSums::default()
+        })
+    }
+
+    fn operation<'m>(
+        &mut self,
+        key: &OpKey,
+        value: &OpValue,
+        source: impl Fn(Dev) -> Option<&'m str>,
+    ) -> Operation {
+        if key.procedure == 0 {
+            return others();
+        }
+        let client = RpcClient {
+            number: key.client,
+            version: value.version,
+            server: text(&value.address),
+        };
+        Operation {
+            mount: self.clients.mount(&client, source),
+            op: match text(&value.name) {
+                "" => value.index.to_string(),
+                name => name.to_owned(),
+            },
+            transport: self.transport(key, value),
+        }
+    }
+
+    fn transport(&mut self, key: &OpKey, value: &OpValue) -> Option<String> {
+        let known = self.transports.len() as u32 + 1;
+        let number = match value.transport {
+            NO_NUMBER => *self.transports.entry(key.transport).or_insert(known),
+            number => number,
+        };
+        match text(&value.protocol) {
+            "" => None,
+            protocol => Some(format!("{protocol}-{number}")),
+        }
+    }
+}
+
+fn others() -> Operation {
+    Operation {
+        op: OTHER_OPERATIONS.to_owned(),
+        ..Operation::default()
+    }
+}
+
+fn operation_sums(value: &OpValue) -> OperationSums {
+    let mut sums = OperationSums {
+        requests: value.requests,
+        errors: value.errors,
+        sent_bytes: value.sent_bytes,
+        received_bytes: value.received_bytes,
+        queue_ns_sum: value.queue_ns_sum,
+        rtt_ns_sum: value.rtt_ns_sum,
+        execute_ns_sum: value.execute_ns_sum,
+        execute_ns_max: value.execute_ns_max,
+        ..OperationSums::default()
+    };
+    let buckets = (first_bucket()..).zip(value.execute);
+    for (bucket, count) in buckets.filter(|(_, count)| *count > 0) {
+        sums.execute.add(bucket, u64::from(count));
+    }
+    sums
+}
+
+/// Up to its zero. The kernel's names are ASCII.
+fn text(bytes: &[u8]) -> &str {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    std::str::from_utf8(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(name: &[u8], transport: u32) -> OpValue {
+        let mut value = OpValue::ZERO;
+        value.program = NFS_PROGRAM;
+        value.index = 71;
+        value.name[..name.len()].copy_from_slice(name);
+        value.protocol[..3].copy_from_slice(b"tcp");
+        value.transport = transport;
+        value
+    }
+
+    #[test]
+    fn operations_have_the_names_of_the_kernel_and_their_connections_numbers() {
+        let mut operations = Operations::new();
+        operations.clients = RpcClients::below(Path::new("/nowhere"));
+        let mut operation = |value: OpValue, procedure, transport| {
+            let key = OpKey {
+                procedure,
+                transport,
+                ..OpKey::default()
+            };
+            let told = operations.operation(&key, &value, |_| None);
+            (told.op, told.transport.unwrap_or_default())
+        };
+        let told = |op: &str, transport: &str| (op.to_owned(), transport.to_owned());
+        assert_eq!(
+            operation(value(b"COMMIT", 0), 1, 7),
+            told("COMMIT", "tcp-0")
+        );
+        assert_eq!(operation(value(b"", 3), 1, 7), told("71", "tcp-3"));
+        for (address, expected) in [(7, "tcp-1"), (9, "tcp-2"), (7, "tcp-1")] {
+            let unnumbered = value(b"READ", NO_NUMBER);
+            assert_eq!(operation(unnumbered, 1, address), told("READ", expected));
+        }
+        assert_eq!(operation(value(b"READ", 0), 0, 0), told("(other)", ""));
+    }
+
+    #[test]
+    fn buckets_are_those_of_histograms() {
+        let mut value = value(b"READ", 0);
+        value.execute[0] = 2;
+        value.execute[100] = 3;
+        let sums = operation_sums(&value);
+        let first = first_bucket();
+        assert_eq!(sums.execute.buckets(), [(first, 2), (first + 100, 3)]);
+    }
+}

@@ -1,0 +1,245 @@
+//! Questions about operations: what servers were asked to do.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use trackiops_schemas::ops::{OperationRow, OperationSums};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Dataset, Snapshot};
+
+use crate::answer::{Answer, Nothing, Outcome, Question, ask_with, nothing, recorded, within};
+use crate::error::QueryError;
+use crate::execute::Account;
+use crate::merge::{By, HostIndex};
+use crate::plan::{Plan, plan};
+use crate::report::notes;
+use crate::scan;
+use crate::step::Step;
+
+/// Whether the connections to a server are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connections {
+    /// A row is of an operation.
+    Together,
+    /// A row is of an operation over one connection.
+    Apart,
+}
+
+/// What the rows of an answer stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Files: [`crate::ask`].
+    Files(By),
+    /// Operations: [`ask_operations`].
+    Operations(Connections),
+}
+
+/// Rows cannot be grouped by that.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rows are not grouped by `{0}`: write file, tenant, op or transport")]
+pub struct SubjectError(String);
+
+impl FromStr for Subject {
+    type Err = SubjectError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "op" => Ok(Self::Operations(Connections::Together)),
+            "transport" => Ok(Self::Operations(Connections::Apart)),
+            _ => match text.parse() {
+                Ok(by) => Ok(Self::Files(by)),
+                Err(_) => Err(SubjectError(text.into())),
+            },
+        }
+    }
+}
+
+/// One operation in one window.
+#[derive(Clone, Debug)]
+pub struct OperationAnswer {
+    /// Start of the window.
+    pub time: UtcMs,
+    /// The recording host.
+    pub host: Arc<str>,
+    /// `server:/export`; `None` where it is not known, and for what is of several mounts.
+    pub mount: Option<Arc<str>>,
+    /// The procedure.
+    pub op: Arc<str>,
+    /// The connection; `None` where it is not known or the row is of several.
+    pub transport: Option<Arc<str>>,
+    /// Its counters.
+    pub sums: OperationSums,
+    /// Requests of all operations of the mount in the window.
+    pub mount_requests: u64,
+    /// How much of the window that host recorded, ms: what rates divide by.
+    pub covered_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Key {
+    window: UtcMs,
+    host: HostIndex,
+    mount: Option<Arc<str>>,
+    op: Arc<str>,
+    /// Where connections are told apart.
+    transport: Option<Arc<str>>,
+}
+
+struct Group {
+    /// As tenants are in rows of files: of several, none stands in the sum.
+    transport: Option<Arc<str>>,
+    sums: OperationSums,
+}
+
+/// Answers a question about operations. That it may not name a file, nor ask for the most active, is checked.
+pub fn ask_operations(
+    question: &Question,
+    connections: Connections,
+) -> Result<Outcome<OperationAnswer>, QueryError> {
+    if question.file.is_some() {
+        return Err(QueryError::OperationsOfFile);
+    }
+    if question.top.is_some() {
+        return Err(QueryError::TopOperations);
+    }
+    ask_with(question, |snapshot, question| {
+        ask_once(snapshot, question, connections)
+    })
+}
+
+fn ask_once(
+    snapshot: &Snapshot,
+    question: &Question,
+    connections: Connections,
+) -> Result<Outcome<OperationAnswer>, QueryError> {
+    let span = match recorded(snapshot, question) {
+        Ok(span) => span,
+        Err(why) => return Ok(nothing(why)),
+    };
+    if let Err(why) = within(span, question) {
+        return Ok(nothing(why));
+    }
+    let (range, zone) = (question.range, question.zone);
+    let plan = plan(snapshot, Dataset::Ops, span, range, question.step, zone)?;
+    let (groups, account) = execute(&plan, connections)?;
+    let Account { covered, hosts, .. } = account;
+    let recorded = covered.values().any(|covered_ms| *covered_ms > 0);
+    let left_out = hosts.iter().any(|(host, _)| host.left_out().is_some());
+    let notes = notes(hosts, &plan, question, groups.is_empty(), None);
+    if groups.is_empty() {
+        let asked = plan.asked;
+        let why = match (recorded, left_out) {
+            (true, _) => Nothing::NoOperation { asked },
+            (false, true) => Nothing::LeftOut { asked },
+            (false, false) => Nothing::NotRecorded { asked, span },
+        };
+        return Ok(Outcome::Nothing { why, notes });
+    }
+    let mut mounts: HashMap<(UtcMs, HostIndex, Option<Arc<str>>), u64> = HashMap::new();
+    for (key, group) in &groups {
+        let mount = (key.window, key.host, key.mount.clone());
+        *mounts.entry(mount).or_default() += group.sums.requests;
+    }
+    let names: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
+    let row = |(key, group): (Key, Group)| OperationAnswer {
+        time: key.window,
+        host: Arc::clone(&names[key.host]),
+        covered_ms: covered.get(&(key.host, key.window)).copied().unwrap_or(0),
+        mount_requests: mounts[&(key.window, key.host, key.mount.clone())],
+        mount: key.mount,
+        op: key.op,
+        transport: group.transport,
+        sums: group.sums,
+    };
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    sort(&mut groups, plan.step);
+    Ok(Outcome::Found(Answer {
+        rows: groups.into_iter().map(row).collect(),
+        step: plan.step,
+        by: question.by,
+        range: plan.asked,
+        notes,
+    }))
+}
+
+fn execute<'p>(
+    plan: &'p Plan<'p>,
+    connections: Connections,
+) -> Result<(HashMap<Key, Group>, Account<'p>), QueryError> {
+    let mut groups = HashMap::new();
+    let mut account = Account::new(plan);
+    for journal in &plan.journals {
+        for segment in &journal.rows {
+            scan::ops(segment, &mut |stored| {
+                if journal.bounds.contains(stored.time) {
+                    let key = Key {
+                        window: plan.window(stored.time),
+                        host: journal.host,
+                        mount: stored.mount.map(Into::into),
+                        op: stored.op.into(),
+                        transport: stored.transport.map(Into::into),
+                    };
+                    add(&mut groups, connections, key, &stored.sums);
+                }
+            })?;
+        }
+        account.journal(journal)?;
+    }
+    for tail in &plan.tails {
+        tail.tail.windows(&mut |window| {
+            account.window(tail, window.start, window.health);
+        })?;
+        tail.tail.operations(&mut |start, rows| {
+            if !tail.bounds.contains(start) {
+                return;
+            }
+            for OperationRow { operation, sums } in rows {
+                let key = Key {
+                    window: plan.window(start),
+                    host: tail.host,
+                    mount: operation.mount.map(Into::into),
+                    op: operation.op.into(),
+                    transport: operation.transport.map(Into::into),
+                };
+                add(&mut groups, connections, key, &sums);
+            }
+        })?;
+    }
+    Ok((groups, account))
+}
+
+fn add(
+    groups: &mut HashMap<Key, Group>,
+    connections: Connections,
+    mut key: Key,
+    sums: &OperationSums,
+) {
+    let transport = key.transport.clone();
+    if connections == Connections::Together {
+        key.transport = None;
+    }
+    let group = groups.entry(key).or_insert_with(|| Group {
+        transport: transport.clone(),
+        sums: OperationSums::default(),
+    });
+    if group.transport != transport {
+        group.transport = None;
+    }
+    group.sums.merge(sums);
+}
+
+/// By time and mount; of a mount by name, or where there is one row per operation by requests.
+fn sort(groups: &mut [(Key, Group)], step: Step) {
+    groups.sort_by(|(ka, a), (kb, b)| {
+        let requests = |group: &Group| match step {
+            Step::All => Reverse(group.sums.requests),
+            Step::Windows(_) => Reverse(0),
+        };
+        (ka.window, ka.host, &ka.mount)
+            .cmp(&(kb.window, kb.host, &kb.mount))
+            .then_with(|| requests(a).cmp(&requests(b)))
+            .then_with(|| ka.cmp(kb))
+    });
+}

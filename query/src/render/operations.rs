@@ -1,0 +1,121 @@
+//! What servers were asked to do, for people. The mount stands last, as files do.
+
+use super::record::per_second;
+use super::table::{Cell, NONE, Table, Times, left, printable, right};
+use super::units::{bytes, latency, rate};
+use crate::answer::Answer;
+use crate::operations::OperationAnswer;
+use crate::times::Zone;
+
+pub(super) fn table(answer: &Answer<OperationAnswer>, zone: Zone) -> Table {
+    let shape = Shape::of(answer, zone);
+    Table {
+        title: shape.title(answer),
+        header: shape.header(answer),
+        lines: answer.rows.iter().map(|row| shape.line(row)).collect(),
+    }
+}
+
+/// Which columns a table has.
+struct Shape {
+    times: Times,
+    host: bool,
+    transport: bool,
+    errors: bool,
+    mount: bool,
+}
+
+impl Shape {
+    fn of(answer: &Answer<OperationAnswer>, zone: Zone) -> Self {
+        let rows = &answer.rows;
+        let differ = |same: fn(&OperationAnswer, &OperationAnswer) -> bool| {
+            rows.windows(2).any(|pair| !same(&pair[0], &pair[1]))
+        };
+        Self {
+            times: Times::of(answer, zone, |row| row.time),
+            host: differ(|a, b| a.host == b.host),
+            transport: differ(|a, b| a.transport == b.transport),
+            errors: rows.iter().any(|row| row.sums.errors > 0),
+            mount: differ(|a, b| a.mount == b.mount),
+        }
+    }
+
+    /// What holds for every row.
+    fn title(&self, answer: &Answer<OperationAnswer>) -> Vec<String> {
+        let first = answer.rows.first();
+        let mount = first
+            .filter(|_| !self.mount)
+            .and_then(|row| row.mount.as_deref());
+        let mount = mount.map(printable);
+        mount.into_iter().chain(self.times.title(answer)).collect()
+    }
+
+    fn header(&self, answer: &Answer<OperationAnswer>) -> Vec<Cell> {
+        let first = answer.rows.first();
+        let first = first.map_or(answer.range.start, |row| row.time);
+        let mut cells: Vec<_> = self.times.header(first).into_iter().collect();
+        if self.host {
+            cells.push(left("host"));
+        }
+        cells.push(left("op"));
+        if self.transport {
+            cells.push(left("transport"));
+        }
+        for figure in [
+            "requests",
+            "share",
+            "iops",
+            "sent/op",
+            "received/op",
+            "queue",
+            "rtt",
+            "execute",
+            "p99",
+        ] {
+            cells.push(right(figure));
+        }
+        if self.errors {
+            cells.push(right("errors"));
+        }
+        if self.mount {
+            cells.push(left("mount"));
+        }
+        cells
+    }
+
+    fn line(&self, row: &OperationAnswer) -> Vec<Cell> {
+        let mut cells: Vec<_> = self.times.cell(row.time).into_iter().collect();
+        if self.host {
+            cells.push(left(&*row.host));
+        }
+        cells.push(left(printable(&row.op)));
+        if self.transport {
+            cells.push(left(
+                row.transport.as_deref().map_or(NONE.into(), printable),
+            ));
+        }
+        let sums = &row.sums;
+        let mean_bytes = |sum| sums.per_request(sum).map(|mean| bytes(mean.round() as u64));
+        let mean_time = |ns| sums.per_request(ns).map(|ns| latency(ns / 1000.0));
+        let share = sums.requests as f64 * 100.0 / row.mount_requests.max(1) as f64;
+        cells.push(right(sums.requests.to_string()));
+        cells.push(right(format!("{share:.1}%")));
+        let figures = [
+            per_second(sums.requests, row.covered_ms).map(rate),
+            mean_bytes(sums.sent_bytes),
+            mean_bytes(sums.received_bytes),
+            mean_time(sums.queue_ns_sum),
+            mean_time(sums.rtt_ns_sum),
+            mean_time(sums.execute_ns_sum),
+            sums.execute.quantile_us(0.99).map(latency),
+        ];
+        cells.extend(figures.map(|text| right(text.unwrap_or_else(|| NONE.into()))));
+        if self.errors {
+            cells.push(right(sums.errors.to_string()));
+        }
+        if self.mount {
+            cells.push(left(row.mount.as_deref().map_or(NONE.into(), printable)));
+        }
+        cells
+    }
+}

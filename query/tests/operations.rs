@@ -1,0 +1,264 @@
+//! Operations add up the same whatever is sealed, at any step, and are what was recorded.
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::*;
+use trackiops_query::coverage::{Gap, Interval};
+use trackiops_query::note::Note;
+use trackiops_query::{
+    Answer, Connections, Nothing, OperationAnswer, Outcome, QueryError, Question, Step,
+    ask_operations,
+};
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+
+/// Windows of a second with operations of two mounts and of none, over two connections.
+fn windows_of_operations(seed: u64, start: i64, count: i64) -> Vec<ClosedWindow> {
+    let mut numbers = Numbers(seed);
+    let mut windows = windows(seed, start, 1000, count, 2);
+    for window in &mut windows {
+        window.health.ops_covered_ms = window.health.covered_ms;
+        for mount in [None, Some("srv:/even"), Some("srv:/odd")] {
+            for op in ["COMMIT", "GETATTR", "READ"] {
+                for transport in ["tcp-0", "tcp-1"] {
+                    let requests = numbers.below(4);
+                    if requests > 0 {
+                        window.ops.push(row(mount, op, transport, requests));
+                    }
+                }
+            }
+        }
+    }
+    windows
+}
+
+fn row(mount: Option<&str>, op: &str, transport: &str, requests: u64) -> OperationRow {
+    let mut sums = OperationSums {
+        requests,
+        errors: requests / 3,
+        sent_bytes: 100 * requests,
+        received_bytes: 300 * requests,
+        ..OperationSums::default()
+    };
+    for i in 1..=requests {
+        sums.queue_ns_sum += i * 1000;
+        sums.rtt_ns_sum += i * 200_000;
+        sums.execute_ns_sum += i * 300_000;
+        sums.execute_ns_max = i * 300_000;
+        sums.execute.record(i * 300_000);
+    }
+    OperationRow {
+        operation: Operation {
+            mount: mount.map(str::to_owned),
+            op: op.to_owned(),
+            transport: Some(transport.to_owned()),
+        },
+        sums,
+    }
+}
+
+type Sums = BTreeMap<(i64, Option<String>, String, Option<String>), OperationSums>;
+
+/// The answer by the shortest way.
+fn straightforward(windows: &[ClosedWindow], step: Step, connections: Connections) -> Sums {
+    let mut sums = Sums::new();
+    for window in windows {
+        let time = match step {
+            Step::Windows(step) => window.start.align(step).0,
+            Step::All => windows[0].start.0,
+        };
+        for row in &window.ops {
+            let operation = row.operation.clone();
+            let apart = connections == Connections::Apart;
+            let transport = operation.transport.filter(|_| apart);
+            let key = (time, operation.mount, operation.op, transport);
+            sums.entry(key).or_default().merge(&row.sums);
+        }
+    }
+    sums
+}
+
+fn sums(answer: &Answer<OperationAnswer>, connections: Connections) -> Sums {
+    let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().map(str::to_owned);
+    let row = |row: &OperationAnswer| {
+        let apart = connections == Connections::Apart;
+        let transport = text(&row.transport).filter(|_| apart);
+        let key = (row.time.0, text(&row.mount), row.op.to_string(), transport);
+        (key, row.sums.clone())
+    };
+    let sums: Sums = answer.rows.iter().map(row).collect();
+    assert_eq!(sums.len(), answer.rows.len(), "a row comes twice");
+    sums
+}
+
+fn found(question: &Question, connections: Connections) -> Answer<OperationAnswer> {
+    match ask_operations(question, connections).unwrap() {
+        Outcome::Found(answer) => answer,
+        Outcome::Nothing { why, .. } => panic!("nothing found: {why:?}"),
+    }
+}
+
+const BOTH: [Connections; 2] = [Connections::Together, Connections::Apart];
+
+#[test]
+fn operations_add_up_to_what_was_recorded_sealed_or_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let windows = windows_of_operations(7, THREE, 150);
+    // Rotated twice, and the rest not sealed at first.
+    let recorder = || options("h", "1s,10s,1m", "1m");
+    let mut writer = append(dir.path(), recorder(), &windows);
+    for sealed in [false, true] {
+        if sealed {
+            writer.finish().unwrap();
+            writer = append(dir.path(), recorder(), &[]);
+        }
+        for step in ["1s", "10s", "1m", "5m", "all"] {
+            let step: Step = step.parse().unwrap();
+            let mut question = question(dir.path());
+            question.step = Some(step);
+            for connections in BOTH {
+                let answer = found(&question, connections);
+                let expected = straightforward(&windows, step, connections);
+                assert_eq!(sums(&answer, connections), expected, "{step:?}");
+            }
+        }
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn a_range_takes_the_operations_of_its_windows() {
+    let dir = tempfile::tempdir().unwrap();
+    let windows = windows_of_operations(9, THREE, 60);
+    record(dir.path(), options("h", "1s,10s", "1m"), &windows);
+    let mut question = question(dir.path());
+    question.step = Some("1s".parse().unwrap());
+    question.range = range(THREE + 7000, THREE + 33_000);
+    let answer = found(&question, Connections::Apart);
+    let expected = straightforward(&windows[7..33], question.step.unwrap(), Connections::Apart);
+    assert_eq!(sums(&answer, Connections::Apart), expected);
+}
+
+#[test]
+fn of_several_connections_none_stands_in_the_sum() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut windows = windows(1, THREE, 1000, 1, 1);
+    windows[0].ops = vec![
+        row(None, "COMMIT", "tcp-0", 1),
+        row(None, "COMMIT", "tcp-1", 2),
+        row(None, "READ", "tcp-1", 3),
+    ];
+    record(dir.path(), options("h", "1s", "1m"), &windows);
+    let answer = found(&question(dir.path()), Connections::Together);
+    let told: Vec<_> = answer
+        .rows
+        .iter()
+        .map(|row| (&*row.op, row.transport.as_deref()))
+        .collect();
+    assert_eq!(told, [("COMMIT", None), ("READ", Some("tcp-1"))]);
+    let mix: Vec<_> = answer
+        .rows
+        .iter()
+        .map(|row| (row.sums.requests, row.mount_requests))
+        .collect();
+    assert_eq!(mix, [(3, 6), (3, 6)]);
+}
+
+/// What is said where there is no row.
+fn nothing(question: &Question) -> (Nothing, Vec<Note>) {
+    match ask_operations(question, Connections::Together).unwrap() {
+        Outcome::Nothing { why, notes } => (why, notes),
+        Outcome::Found(answer) => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn a_recording_without_operations_says_so_and_an_idle_one_that_there_were_none() {
+    for recorded in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut windows = windows(1, THREE, 1000, 5, 1);
+        for window in windows.iter_mut().filter(|_| recorded) {
+            window.health.ops_covered_ms = window.health.covered_ms;
+        }
+        record(dir.path(), options("h", "1s", "1m"), &windows);
+        let (why, notes) = nothing(&question(dir.path()));
+        let left_out = notes
+            .iter()
+            .any(|note| matches!(note, Note::LeftOut { .. }));
+        assert_eq!(left_out, !recorded, "{notes:?}");
+        let expected = match recorded {
+            true => matches!(why, Nothing::NoOperation { .. }),
+            false => matches!(why, Nothing::LeftOut { .. }),
+        };
+        assert!(expected, "{why:?}");
+    }
+}
+
+#[test]
+fn a_part_of_the_range_without_operations_is_told_and_does_not_dilute_rates() {
+    for sealed in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut windows = windows_of_operations(3, THREE, 60);
+        for window in &mut windows[20..30] {
+            window.ops.clear();
+            window.health.ops_covered_ms = 0;
+        }
+        let writer = append(dir.path(), options("h", "1s,10s,1m", "1h"), &windows);
+        if sealed {
+            writer.finish().unwrap();
+        }
+        let answer = found(&question(dir.path()), Connections::Together);
+        let gap = Gap {
+            range: Interval::new(UtcMs(THREE + 20_000), UtcMs(THREE + 30_000)),
+            missing_ms: 10_000,
+        };
+        let left_out = Note::LeftOut { host: None, gap };
+        assert!(answer.notes.contains(&left_out), "{:?}", answer.notes);
+        let no_gap = |note: &Note| !matches!(note, Note::Gap { .. });
+        assert!(answer.notes.iter().all(no_gap), "{:?}", answer.notes);
+        let mut question = question(dir.path());
+        question.step = Some(Step::All);
+        let answer = found(&question, Connections::Together);
+        assert!(answer.rows.iter().all(|row| row.covered_ms == 50_000));
+    }
+}
+
+#[test]
+fn only_what_is_missed_of_operations_is_told_with_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut windows = windows_of_operations(5, THREE, 10);
+    let health = &mut windows[4].health;
+    (health.lost, health.missed) = (7, 8);
+    (health.ops_seen, health.ops_missed) = (40, 9);
+    record(dir.path(), options("h", "1s", "1m"), &windows);
+    let notes = found(&question(dir.path()), Connections::Together).notes;
+    let told = |note: &Note| match note {
+        Note::Lost { losses, .. } | Note::Missed { losses, .. } => {
+            Some((losses.count, losses.seen))
+        }
+        _ => None,
+    };
+    assert_eq!(notes.iter().filter_map(told).collect::<Vec<_>>(), [(9, 40)]);
+}
+
+#[test]
+fn operations_are_not_asked_for_by_file_or_rank() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = question(dir.path());
+    let of_file = Question {
+        file: Some(std::path::PathBuf::from("0:49:2").into()),
+        ..asked.clone()
+    };
+    let top = Question {
+        top: std::num::NonZeroUsize::new(3),
+        ..asked
+    };
+    for (question, expected) in [(of_file, "--file"), (top, "--top")] {
+        let error: QueryError = ask_operations(&question, Connections::Together).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}

@@ -1,0 +1,265 @@
+//! What the kernel side adds up of every RPC that completes, and how userspace finds its way in it: the part of the
+//! boundary that is about operations. As in [`crate::ring`], integers are in native byte order.
+
+use core::mem::{offset_of, size_of};
+
+/// What RPCs have in common that are added up.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OpKey {
+    /// Address of the kernel's description of the procedure (`struct rpc_procinfo`). 0 in sums of what had no room.
+    pub procedure: u64,
+    /// Address of the connection (`struct rpc_xprt`).
+    pub transport: u64,
+    /// Number of the RPC client; the kernel gives it away again when it is free.
+    pub client: u32,
+    /// In which window they completed: the lower half of UTC in ns, divided by the length of a window.
+    pub window: u32,
+}
+
+/// What they add up to, and what they were. The latter is written once.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct OpValue {
+    /// RPCs that completed, each attempt of one that was repeated.
+    pub requests: u64,
+    /// Those that ended with an error.
+    pub errors: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Sum of the times until they were sent, ns.
+    pub queue_ns_sum: u64,
+    /// Sum of the times until the answer, ns.
+    pub rtt_ns_sum: u64,
+    /// Sum of the times from start to completion, ns.
+    pub execute_ns_sum: u64,
+    /// The longest of these, ns.
+    pub execute_ns_max: u64,
+    /// RPC program of the client.
+    pub program: u32,
+    /// Its version.
+    pub version: u32,
+    /// Number of the procedure in the kernel's statistics.
+    pub index: u32,
+    /// Number of the connection, or [`NO_NUMBER`].
+    pub transport: u32,
+    /// Name of the procedure, ended by a zero.
+    pub name: [u8; OP_NAME_BYTES],
+    /// Name of the transport protocol (`tcp`).
+    pub protocol: [u8; OP_PROTOCOL_BYTES],
+    /// Address of the server.
+    pub address: [u8; OP_ADDRESS_BYTES],
+    /// How many of the times from start to completion were in each bucket: see [`OP_FIRST_OCTAVE`].
+    pub execute: [u32; OP_BUCKETS],
+}
+
+/// Room for a procedure's name, the longest of which has 20 characters.
+pub const OP_NAME_BYTES: usize = 24;
+/// Room for the name of a protocol.
+pub const OP_PROTOCOL_BYTES: usize = 8;
+/// Room for an IPv6 address with its scope.
+pub const OP_ADDRESS_BYTES: usize = 64;
+
+/// The kernel numbers connections from Linux 5.14 on.
+pub const NO_NUMBER: u32 = u32::MAX;
+
+/// The times from start to completion that are told apart begin at `1 << OP_FIRST_OCTAVE` ns, 4 us. What took less is
+/// in the bucket of that.
+pub const OP_FIRST_OCTAVE: u32 = 12;
+/// They end before `1 << OP_END_OCTAVE` ns, 18 minutes. What took longer is in the last bucket.
+pub const OP_END_OCTAVE: u32 = 40;
+/// Highest bits of a time, below the leading one, by which its bucket is found.
+pub const OP_CELL_BITS: u32 = 6;
+/// Cells by which buckets are found.
+pub const OP_CELLS: usize = ((OP_END_OCTAVE - OP_FIRST_OCTAVE) << OP_CELL_BITS) as usize;
+/// Buckets from the first to the last of these times.
+pub const OP_BUCKETS: usize = 898;
+/// Bits of a cell, the lowest, that hold a bucket; the others hold the last time, in ns, that is in it.
+pub const OP_BUCKET_BITS: u32 = 12;
+
+/// [`OpKey`] in words, as maps hold it.
+pub const OP_KEY_WORDS: usize = 3;
+/// [`OpValue`] in words, as maps hold it.
+pub const OP_VALUE_WORDS: usize = size_of::<OpValue>() / 8;
+
+const _: () = {
+    assert!(size_of::<OpKey>() == 8 * OP_KEY_WORDS);
+    assert!(offset_of!(OpKey, client) == 16);
+    assert!(size_of::<OpValue>() == 8 * OP_VALUE_WORDS);
+    assert!(offset_of!(OpValue, program) == 64);
+    assert!(offset_of!(OpValue, name) == 80);
+    assert!(OP_BUCKETS < 1 << OP_BUCKET_BITS);
+    assert!(OP_END_OCTAVE + OP_BUCKET_BITS <= 64);
+};
+
+impl OpKey {
+    /// From the words of a map.
+    pub fn from_words([procedure, transport, last]: [u64; OP_KEY_WORDS]) -> Self {
+        let [c0, c1, c2, c3, w0, w1, w2, w3] = last.to_ne_bytes();
+        Self {
+            procedure,
+            transport,
+            client: u32::from_ne_bytes([c0, c1, c2, c3]),
+            window: u32::from_ne_bytes([w0, w1, w2, w3]),
+        }
+    }
+}
+
+impl OpValue {
+    /// Nothing yet.
+    pub const ZERO: Self = Self {
+        requests: 0,
+        errors: 0,
+        sent_bytes: 0,
+        received_bytes: 0,
+        queue_ns_sum: 0,
+        rtt_ns_sum: 0,
+        execute_ns_sum: 0,
+        execute_ns_max: 0,
+        program: 0,
+        version: 0,
+        index: 0,
+        transport: NO_NUMBER,
+        name: [0; OP_NAME_BYTES],
+        protocol: [0; OP_PROTOCOL_BYTES],
+        address: [0; OP_ADDRESS_BYTES],
+        execute: [0; OP_BUCKETS],
+    };
+
+    /// From the words of a map.
+    pub fn from_words(words: &[u64; OP_VALUE_WORDS]) -> Self {
+        let mut value = Self::ZERO;
+        let mut sums = words.iter().copied();
+        for sum in [
+            &mut value.requests,
+            &mut value.errors,
+            &mut value.sent_bytes,
+            &mut value.received_bytes,
+            &mut value.queue_ns_sum,
+            &mut value.rtt_ns_sum,
+            &mut value.execute_ns_sum,
+            &mut value.execute_ns_max,
+        ] {
+            *sum = sums.next().unwrap_or_default();
+        }
+        let mut bytes = sums.flat_map(u64::to_ne_bytes);
+        let mut byte = || bytes.next().unwrap_or_default();
+        let mut number = || u32::from_ne_bytes([byte(), byte(), byte(), byte()]);
+        value.program = number();
+        value.version = number();
+        value.index = number();
+        value.transport = number();
+        value.name.fill_with(&mut byte);
+        value.protocol.fill_with(&mut byte);
+        value.address.fill_with(&mut byte);
+        let mut number = || u32::from_ne_bytes([byte(), byte(), byte(), byte()]);
+        value.execute.fill_with(&mut number);
+        value
+    }
+}
+
+/// Where the kernel keeps what an RPC consists of: offsets in bytes from the begin of the structure that a name begins
+/// with; `task` is `struct rpc_task`, `client` `struct rpc_clnt`, `procedure` `struct
+/// rpc_procinfo`, `transport` `struct rpc_xprt`. A part of [`crate::ring::DirectOffsets`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpOffsets {
+    /// Bits of [`op_flags`]; 0 where operations are not recorded.
+    pub flags: u32,
+    /// Begin of the window for all members of the task but its status.
+    pub task_window: u32,
+    /// `struct rpc_procinfo *tk_msg.rpc_proc`.
+    pub task_procedure: u32,
+    /// `struct rpc_clnt *tk_client`.
+    pub task_client: u32,
+    /// `struct rpc_xprt *tk_xprt`.
+    pub task_transport: u32,
+    /// `int tk_status`.
+    pub task_status: u32,
+    /// Begin of the window for the bytes of a transmission.
+    pub bytes_window: u32,
+    /// `size_t rq_xmit_bytes_sent`.
+    pub sent_bytes: u32,
+    /// `size_t rq_reply_bytes_recvd`.
+    pub received_bytes: u32,
+    /// `unsigned int cl_clid`.
+    pub client_number: u32,
+    /// `u32 cl_prog`.
+    pub client_program: u32,
+    /// `u32 cl_vers`.
+    pub client_version: u32,
+    /// `u32 p_statidx`.
+    pub procedure_index: u32,
+    /// `const char *p_name`.
+    pub procedure_name: u32,
+    /// `unsigned int id`.
+    pub transport_number: u32,
+    /// `const char *address_strings[RPC_DISPLAY_ADDR]`.
+    pub transport_address: u32,
+    /// `const char *address_strings[RPC_DISPLAY_PROTO]`.
+    pub transport_protocol: u32,
+}
+
+/// Bits of [`OpOffsets::flags`].
+pub mod op_flags {
+    /// The offsets are known.
+    pub const KNOWN: u32 = 1 << 0;
+    /// Connections have a number.
+    pub const NUMBERED: u32 = 1 << 1;
+}
+
+/// Words of which [`OpOffsets`] consists.
+pub const OP_OFFSET_WORDS: usize = 17;
+
+const _: () = assert!(size_of::<OpOffsets>() == 4 * OP_OFFSET_WORDS);
+
+/// Name of the array of the hash maps, from [`OpKey`] to [`OpValue`], that RPCs are added up in.
+pub const OPS_MAP: &str = "OPS";
+/// Element of that array: by procedure, client, connection and window.
+pub const OPS_BY_PROCEDURE: u32 = 0;
+/// Element of that array: by window alone, for what has no room there.
+pub const OPS_BY_WINDOW: u32 = 1;
+/// Entries of the first of them, 3.8 KiB each: 3.9 MiB, twice.
+pub const OP_ENTRIES: u32 = 1024;
+/// Entries of the other one, as many windows: 0.2 MiB, twice.
+pub const OP_WINDOW_ENTRIES: u32 = 64;
+/// Name of the array, of one element, that counts the RPCs for which there was no room there, either.
+pub const OPS_LOST_MAP: &str = "OPS_LOST";
+/// Name of the global that holds the [`OP_CELLS`] cells.
+pub const OP_CELLS_GLOBAL: &str = "OP_CELL_TABLE";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_reads_back_from_its_words() {
+        let mut words = [0_u64; OP_VALUE_WORDS];
+        for (word, n) in words.iter_mut().zip(1..) {
+            *word = n;
+        }
+        let halves = |a: u32, b: u32| {
+            let mut bytes = [0; 8];
+            bytes[..4].copy_from_slice(&a.to_ne_bytes());
+            bytes[4..].copy_from_slice(&b.to_ne_bytes());
+            u64::from_ne_bytes(bytes)
+        };
+        let at = offset_of!(OpValue, program) / 8;
+        words[at] = halves(100_003, 4);
+        words[at + 1] = halves(53, 2);
+        words[offset_of!(OpValue, name) / 8] = u64::from_ne_bytes(*b"READLINK");
+        words[offset_of!(OpValue, protocol) / 8] = u64::from_ne_bytes(*b"tcp\0\0\0\0\0");
+        words[offset_of!(OpValue, address) / 8] = u64::from_ne_bytes(*b"10.0.0.5");
+        words[OP_VALUE_WORDS - 1] = halves(7, 9);
+        let value = OpValue::from_words(&words);
+        assert_eq!((value.requests, value.execute_ns_max), (1, 8));
+        let numbers = (value.program, value.version, value.index, value.transport);
+        assert_eq!(numbers, (100_003, 4, 53, 2));
+        assert_eq!(&value.name[..8], b"READLINK");
+        assert_eq!(&value.protocol[..4], b"tcp\0");
+        assert_eq!(&value.address[..8], b"10.0.0.5");
+        assert_eq!(value.execute[OP_BUCKETS - 2..], [7, 9]);
+    }
+}

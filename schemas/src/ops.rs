@@ -1,0 +1,89 @@
+//! Rows of operations: what the NFS client had its servers do, procedure by procedure. Mergeable partial aggregates, as
+//! [`crate::rollup`] has them of files.
+
+use crate::histogram::Histogram;
+
+/// What stands for the operation in rows of operations that could not be told apart for lack of room.
+pub const OTHER_OPERATIONS: &str = "(other)";
+
+/// What a row is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Operation {
+    /// `server:/export`. `None` where it is not known, and for what is done for several mounts of a server in common.
+    pub mount: Option<String>,
+    /// The procedure as the kernel calls it (`GETATTR`), or its number where it has no name.
+    pub op: String,
+    /// The connection: protocol and number (`tcp-3`), where known. The number is the kernel's own in
+    /// `/sys/kernel/sunrpc/xprt-switches`; before Linux 5.14 it counts the connections in the order in which they were
+    /// first used.
+    pub transport: Option<String>,
+}
+
+/// The counters of an operation in a window: those of its statistics in `/proc/self/mountstats`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperationSums {
+    /// RPCs that completed, each attempt of one that was repeated.
+    pub requests: u64,
+    /// Those that ended with an error.
+    pub errors: u64,
+    /// Bytes sent, repeated transmissions included.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Sum of the times until they were sent, ns.
+    pub queue_ns_sum: u64,
+    /// Sum of the times from there to the answer, ns.
+    pub rtt_ns_sum: u64,
+    /// Sum of the times from start to completion, ns.
+    pub execute_ns_sum: u64,
+    /// The longest of these, ns.
+    pub execute_ns_max: u64,
+    /// These times. Less than 4 us counts as 4 us, more than 18 minutes as 18 minutes. Its total is `requests`,
+    /// except of [`OTHER_OPERATIONS`], for which there may not have been room even for that.
+    pub execute: Histogram,
+}
+
+impl OperationSums {
+    /// Adds another partial aggregate.
+    pub fn merge(&mut self, other: &Self) {
+        let Self {
+            requests,
+            errors,
+            sent_bytes,
+            received_bytes,
+            queue_ns_sum,
+            rtt_ns_sum,
+            execute_ns_sum,
+            execute_ns_max,
+            execute,
+        } = other;
+        self.requests += requests;
+        self.errors += errors;
+        self.sent_bytes += sent_bytes;
+        self.received_bytes += received_bytes;
+        self.queue_ns_sum = self.queue_ns_sum.saturating_add(*queue_ns_sum);
+        self.rtt_ns_sum = self.rtt_ns_sum.saturating_add(*rtt_ns_sum);
+        self.execute_ns_sum = self.execute_ns_sum.saturating_add(*execute_ns_sum);
+        self.execute_ns_max = self.execute_ns_max.max(*execute_ns_max);
+        self.execute.merge(execute);
+    }
+
+    /// The share of a sum that falls to each request; `None` without one.
+    pub fn per_request(&self, sum: u64) -> Option<f64> {
+        (self.requests > 0).then(|| sum as f64 / self.requests as f64)
+    }
+
+    /// Bytes in both directions.
+    pub fn bytes(&self) -> u64 {
+        self.sent_bytes + self.received_bytes
+    }
+}
+
+/// An operation's row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperationRow {
+    /// What it is about.
+    pub operation: Operation,
+    /// Its counters.
+    pub sums: OperationSums,
+}
