@@ -135,6 +135,10 @@ CONTENDERS = {
     "none": ("no tracer", lambda: None),
     "direct": ("trackiops, direct engine", lambda: trackiops("direct")),
     "requests": ("trackiops, direct engine, --no-ops", lambda: trackiops("direct", "--no-ops")),
+    "whole": (
+        "trackiops, direct engine, --no-ops --no-latency-parts",
+        lambda: trackiops("direct", "--no-ops", "--no-latency-parts"),
+    ),
     "tracepoint": ("trackiops, tracepoint engine", lambda: trackiops("tracepoint")),
     "paper": ("the paper's design", paper),
     "bpftrace": ("the paper's logic in bpftrace", bpftrace),
