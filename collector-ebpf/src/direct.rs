@@ -200,9 +200,9 @@ fn timing<M: Memory>(task: Address<M>, offsets: &'static DirectOffsets) -> Optio
 }
 
 /// What a latency consists of: waiting in the client, network and server, and the rest.
-struct Parts {
-    queue_ns: u64,
-    rtt_ns: u64,
+pub struct Parts {
+    pub queue_ns: u64,
+    pub rtt_ns: u64,
     retransmissions: u32,
     xid: u32,
 }
@@ -218,7 +218,7 @@ impl Parts {
 
 /// What the RPC client has noted; `None` where a request has no RPC or nobody asks.
 #[inline(always)]
-fn parts<M: Memory>(
+pub fn parts<M: Memory>(
     task: Address<M::Argument>,
     start_ns: u64,
     latency_ns: u64,

@@ -1,7 +1,7 @@
 //! When a ring is full: the request is added up instead of being described.
 
 use trackiops_schemas::ring::{
-    FOLDS_BY_FILE, FOLDS_BY_MOUNT, FoldKey, FoldValue, RequestRecord, flags,
+    FOLDS_BY_FILE, FOLDS_BY_MOUNT, FOLDS_OF_COMMITS, FoldKey, FoldValue, RequestRecord, flags,
 };
 
 use crate::{
@@ -22,16 +22,35 @@ pub fn fold(record: &RequestRecord) -> bool {
     })
 }
 
-fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
-    let mut key = FoldKey {
+/// Adds a COMMIT to those of the same file, user, cgroup and window. False if there is no room.
+#[inline(never)]
+pub fn commit(record: &RequestRecord) -> bool {
+    let Some(key) = key(record, flags::COMMIT) else {
+        return false;
+    };
+    let sums = FOLDS.get(FOLDS_OF_COMMITS);
+    let sum = sums.and_then(|sums| sums.entry(&key, &FoldValue::ZERO));
+    sum.is_some_and(|sum| {
+        count(sum, record);
+        true
+    })
+}
+
+#[inline(always)]
+fn key(record: &RequestRecord, direction: u32) -> Option<FoldKey> {
+    Some(FoldKey {
         fileid: record.fileid,
         cgroup: record.cgroup,
         window: window::holding(record.end_ns)?,
         dev: record.dev,
         handle_hash: record.handle_hash,
         uid: record.uid,
-        direction: record.flags & flags::WRITE,
-    };
+        direction,
+    })
+}
+
+fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
+    let mut key = key(record, record.flags & flags::WRITE)?;
     let begun = FoldValue::ZERO;
     let file = FOLDS.get(FOLDS_BY_FILE)?.entry(&key, &begun);
     if file.is_some() {

@@ -8,9 +8,9 @@ use aya_ebpf::{
 };
 use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpOffsets, OpValue};
 use trackiops_schemas::ring::{
-    BOOKS_SLOTS, Books, CgroupOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES, FilterKey,
-    FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, RequestRecord, TaskOffsets, TracepointOffsets,
-    TreeOffsets,
+    BOOKS_SLOTS, Books, CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES,
+    FilterKey, FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, RequestRecord, TaskOffsets,
+    TracepointOffsets, TreeOffsets,
 };
 
 use crate::{
@@ -114,6 +114,14 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
         transport_address: 0,
         transport_protocol: 0,
     },
+    commit: CommitOffsets {
+        flags: 0,
+        inode: 0,
+        cred: 0,
+        handle: 0,
+        requests: 0,
+        request_link: 0,
+    },
 };
 
 /// By the highest bits of a time, below the leading one: which bucket it is in, and the last time that is; userspace sets
@@ -203,7 +211,7 @@ pub static RINGS: ArrayOfMaps<RingBuf<RequestRecord, 4096>, { MAX_RINGS as usize
 /// to read this one: the kernel returns from that when no program uses the old one any more
 /// (`maybe_wait_bpf_programs`, kernel/bpf/syscall.c).
 #[btf_map]
-pub static FOLDS: ArrayOfMaps<FoldSums, 2> = ArrayOfMaps::new();
+pub static FOLDS: ArrayOfMaps<FoldSums, 3> = ArrayOfMaps::new();
 
 /// A map of [`FOLDS`].
 pub type FoldSums =

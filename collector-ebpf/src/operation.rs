@@ -73,7 +73,7 @@ fn account<M: Memory>(statistics: Statistics) {
 
 /// In a function of its own, like the others that are seldom called.
 #[inline(never)]
-fn lost() {
+pub fn lost() {
     if let Some(lost) = OPS_LOST.get_ptr_mut(0) {
         // SAFETY: an element of an array, which exists for as long as the program runs.
         unsafe { add(lost, 1) };

@@ -12,10 +12,11 @@ use trackiops_schemas::op_sums::{
     OP_CELLS_GLOBAL, OP_OFFSET_WORDS, OPS_LOST_MAP, OPS_MAP, OpOffsets,
 };
 use trackiops_schemas::ring::{
-    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, DirectOffsets,
-    DoneOffsets, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP, INSIDE_ENTRIES, INSIDE_MAP,
-    InitiateOffsets, OFFSETS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP, SPLIT_GLOBAL, TaskOffsets,
-    TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL, filters,
+    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, CommitOffsets, DIRECT_GLOBAL, DIRECT_WORDS,
+    DirectOffsets, DoneOffsets, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP,
+    INSIDE_ENTRIES, INSIDE_MAP, InitiateOffsets, OFFSETS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP,
+    SPLIT_GLOBAL, TaskOffsets, TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL,
+    WINDOW_NS_GLOBAL, filters,
 };
 
 use crate::btf::Cast;
@@ -103,6 +104,12 @@ const SECOND: [Raw; 3] = [
     },
 ];
 
+/// The tracepoint on which COMMITs are seen.
+const COMMIT_EVENT: &str = "nfs_commit_done";
+/// The program for them, and those where the kernel may skip it.
+const ALONE_COMMIT: [&str; 1] = ["alone_commit_done"];
+const TANDEM_COMMIT: [&str; 2] = ["first_commit_done", "second_commit_done"];
+
 /// Why the kernel side could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -184,6 +191,9 @@ pub struct Missed {
     pub operations: u64,
 }
 
+/// A program of which the kernel counts for how many completions it was skipped, and its tracepoint.
+type Counted = (&'static str, OwnedFd);
+
 /// The kernel side at work. Dropping it detaches every probe.
 pub struct Engine {
     /// Owns the programs and their links; dropped first when stopping.
@@ -198,9 +208,9 @@ pub struct Engine {
     clock: SharedClock,
     /// What requests are compared with, where there is a filter.
     wanted: Option<Wanted>,
-    /// The programs that see a request or an operation last, in the order of [`ALONE`]: what they are not run for is
+    /// The programs that see a request or an operation last, with their tracepoints: what they are not run for is
     /// missed.
-    counted: Vec<OwnedFd>,
+    counted: Vec<Counted>,
     /// Programs and what keeps them attached, as far as the loader does not do so.
     links: Vec<OwnedFd>,
 }
@@ -288,6 +298,11 @@ impl Engine {
             Programs::Direct { tandem, .. } => {
                 (counted, links) =
                     attach_direct(&mut programs, *tandem, operations.is_some(), typed)?;
+                if plan.has_commits() {
+                    let mut attached = attach_commits(&mut programs, *tandem)?;
+                    counted.extend(attached.pop().map(|last| (COMMIT_EVENT, last)));
+                    links.append(&mut attached);
+                }
             }
             // In the order in which a request meets them: one that starts while they are being
             // attached is linked or is counted without a latency, but never linked to the wrong start.
@@ -313,11 +328,11 @@ impl Engine {
     /// How often the kernel has skipped the programs.
     pub fn missed(&self) -> Result<Missed, EngineError> {
         let mut missed = Missed::default();
-        for (fd, raw) in self.counted.iter().zip(ALONE) {
+        for (event, fd) in &self.counted {
             let path = format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd());
             let text = fs::read_to_string(path).map_err(EngineError::Missed)?;
-            let sum = match raw.event {
-                OPERATION_EVENT => &mut missed.operations,
+            let sum = match *event {
+                OPERATION_EVENT | COMMIT_EVENT => &mut missed.operations,
                 _ => &mut missed.requests,
             };
             *sum += recursion_misses(&text);
@@ -420,13 +435,13 @@ fn attach(programs: &mut Ebpf, category: &str, event: &'static str) -> Result<()
     Ok(())
 }
 
-/// Returns the programs that see a request last, and what keeps them all attached.
+/// Returns the programs that see a request last, with their tracepoints, and what keeps them all attached.
 fn attach_direct(
     programs: &mut Ebpf,
     tandem: bool,
     operations: bool,
     typed: Option<(Cast, Typed)>,
-) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), EngineError> {
+) -> Result<(Vec<Counted>, Vec<OwnedFd>), EngineError> {
     let events = ALONE.len() - usize::from(!operations);
     // Programs of a tracepoint run in the order in which they came.
     let used = if tandem {
@@ -456,10 +471,24 @@ fn attach_direct(
             attached.push(attach_raw(programs, raw.by_probe, raw.event)?);
         }
     }
-    let counted = attached.split_off(attached.len() - events);
+    let last = attached.split_off(attached.len() - events);
+    let counted = ALONE.iter().map(|raw| raw.event).zip(last).collect();
     // Whoever measures the programs finds them by this process's descriptors.
     links.append(&mut attached);
     Ok((counted, links))
+}
+
+/// As [`attach_direct`], for COMMITs: the last of the programs, and the others.
+fn attach_commits(programs: &mut Ebpf, tandem: bool) -> Result<Vec<OwnedFd>, EngineError> {
+    let names = if tandem {
+        TANDEM_COMMIT.as_slice()
+    } else {
+        ALONE_COMMIT.as_slice()
+    };
+    let attached = names
+        .iter()
+        .map(|name| attach_raw(programs, name, COMMIT_EVENT));
+    attached.collect()
 }
 
 fn attach_raw(
@@ -535,7 +564,17 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
                 node_id,
             },
         operation,
+        commit,
     } = *offsets;
+    let CommitOffsets {
+        flags,
+        inode,
+        cred,
+        handle,
+        requests,
+        request_link,
+    } = commit;
+    let commit = [flags, inode, cred, handle, requests, request_link];
     let requests = [
         task_window,
         task_start,
@@ -578,7 +617,10 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
         node_id,
     ];
     let mut words = [0; DIRECT_WORDS];
-    let all = requests.into_iter().chain(operation_words(operation));
+    let all = requests
+        .into_iter()
+        .chain(operation_words(operation))
+        .chain(commit);
     words.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     words
 }

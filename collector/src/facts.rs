@@ -22,8 +22,8 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
 ];
 
 /// The members of kernel structures that the direct engine reads. Last stand those that lead to the directories of a file, those
-/// that lead to the cgroup of a request, and those of operations: where one of them is not known, these are not.
-pub const MEMBERS: [Name; 48] = [
+/// that lead to the cgroup of a request, and those of COMMITs and of operations: where one of them is not known, these are not.
+pub const MEMBERS: [Name; 53] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -59,6 +59,11 @@ pub const MEMBERS: [Name; 48] = [
     ("mem_cgroup", "css.cgroup"),
     ("cgroup", "kn"),
     ("kernfs_node", "id"),
+    ("nfs_commit_data", "inode"),
+    ("nfs_commit_data", "cred"),
+    ("nfs_commit_data", "args.fh"),
+    ("nfs_commit_data", "pages"),
+    ("nfs_page", "wb_list"),
     ("rpc_task", "tk_msg.rpc_proc"),
     ("rpc_task", "tk_client"),
     ("rpc_task", "tk_xprt"),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use trackiops_schemas::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ring::{
-    CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
-    TreeOffsets, cgroups,
+    CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets,
+    TracepointOffsets, TreeOffsets, cgroups, commits,
 };
 
 use crate::btf::{BtfError, Cast, Members};
@@ -64,10 +64,22 @@ impl Plan {
         }
     }
 
+    /// Whether COMMITs are told by file.
+    pub fn has_commits(&self) -> bool {
+        match &self.programs {
+            // The status is that of an operation.
+            Programs::Direct { offsets, .. } => {
+                self.has_operations() && offsets.commit != CommitOffsets::default()
+            }
+            Programs::Tracepoint(_) => false,
+        }
+    }
+
     /// Leaves operations out.
     pub fn without_operations(mut self) -> Self {
         if let Programs::Direct { offsets, .. } = &mut self.programs {
             offsets.operation = OpOffsets::default();
+            offsets.commit = CommitOffsets::default();
         }
         self
     }
@@ -246,6 +258,7 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         tree: tree(members).unwrap_or_default(),
         cgroup: cgroup(members).unwrap_or_default(),
         operation: operation(members).unwrap_or_default(),
+        commit: commit(members).unwrap_or_default(),
     };
     Ok(Programs::Direct {
         offsets: Box::new(offsets),
@@ -286,6 +299,23 @@ fn cgroup(members: &Members) -> Option<CgroupOffsets> {
         owner_cgroup: offset("mem_cgroup", "css.cgroup")?,
         cgroup_node: offset("cgroup", "kn")?,
         node_id: offset("kernfs_node", "id")?,
+    })
+}
+
+/// What a COMMIT consists of, if it is known.
+fn commit(members: &Members) -> Option<CommitOffsets> {
+    let list = |structure, member| {
+        let found = members.get(&(structure, member))?;
+        (found.size == 16).then_some(found.offset)
+    };
+    let link = list("nfs_page", "wb_list");
+    Some(CommitOffsets {
+        flags: commits::KNOWN | link.map_or(0, |_| commits::REQUESTS),
+        inode: pointer(members, "nfs_commit_data", "inode")?,
+        cred: pointer(members, "nfs_commit_data", "cred")?,
+        handle: pointer(members, "nfs_commit_data", "args.fh")?,
+        requests: list("nfs_commit_data", "pages")?,
+        request_link: link.unwrap_or(0),
     })
 }
 

@@ -16,7 +16,7 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationRow, OperationSums};
-use trackiops_schemas::ring::Books;
+use trackiops_schemas::ring::{Books, FoldKey, FoldValue};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
@@ -280,21 +280,31 @@ impl Recorder {
         if books.folded == self.folded {
             return Ok(());
         }
+        let taken = self.engine.folds.take().map_err(EngineError::Folds)?;
+        self.folded += taken.iter().map(|(_, sum)| sum.requests).sum::<u64>();
+        self.add_up(&taken, now);
+        Ok(())
+    }
+
+    fn add_up(&mut self, taken: &[(FoldKey, FoldValue)], now: MonotonicNs) {
         let window_ms = self.rollup.granularity().ms();
         let mut newcomers = Vec::new();
-        for (key, sum) in self.engine.folds.take().map_err(EngineError::Folds)? {
+        for (key, sum) in taken {
             let window = UtcMs(key.window.cast_signed().saturating_mul(window_ms));
-            if self.rollup.add_folded(&key, &sum, window) {
-                newcomers.push((RowKey::from(&key), 0));
+            if self.rollup.add_folded(key, sum, window) {
+                newcomers.push((RowKey::from(key), 0));
             }
-            self.folded += sum.requests;
         }
         self.names.observe(&newcomers, now);
-        Ok(())
     }
 
     /// Takes over what the kernel has added up of operations.
     fn take_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
+        if self.engine.operations.is_none() {
+            return Ok(());
+        }
+        let commits = self.engine.folds.take_commits();
+        self.add_up(&commits.map_err(EngineError::Folds)?, now);
         let Some(sums) = &mut self.engine.operations else {
             return Ok(());
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, TenantId};
 use trackiops_schemas::ring::{FoldKey, FoldValue, RequestRecord, flags};
-use trackiops_schemas::rollup::{Direction, FileRow, Health, Row};
+use trackiops_schemas::rollup::{Commits, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, MonotonicNs};
@@ -184,14 +184,17 @@ impl Rollup {
         }
     }
 
-    /// Counts requests that the kernel has added up, and that completed in the window of `end`.
+    /// Counts requests that the kernel has added up, COMMITs always and the others because there was no room for them, and that completed in the window of `end`.
     pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
         let index = self.window_index(end);
         let (row, _, health, first) = self.row(key.into(), index);
-        let direction = if key.direction & flags::WRITE != 0 {
-            &mut row.write
-        } else {
-            &mut row.read
+        let direction = match key.direction {
+            flags::COMMIT => {
+                row.commit.merge(&commits(sum));
+                return first;
+            }
+            flags::WRITE => &mut row.write,
+            _ => &mut row.read,
         };
         direction.merge(&folded(sum));
         health.folded += sum.requests;
@@ -282,6 +285,17 @@ fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
     direction.retrans += u64::from(record.retransmissions);
     direction.direct += u64::from(record.flags & flags::DIRECT != 0);
     direction.stable += u64::from(record.flags & flags::STABLE != 0);
+}
+
+fn commits(sum: &FoldValue) -> Commits {
+    Commits {
+        requests: sum.requests,
+        errors: sum.errors,
+        latency_ns_sum: sum.latency_ns_sum,
+        latency_ns_max: sum.latency_ns_max,
+        queue_ns_sum: sum.queue_ns_sum,
+        rtt_ns_sum: sum.rtt_ns_sum,
+    }
 }
 
 /// Requests that the kernel has added up, as a row counts them.

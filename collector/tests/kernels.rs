@@ -11,8 +11,8 @@ use common::{kernels, module, vmlinux};
 use trackiops_collector::{Cast, Choice, KernelFacts, Programs, plan};
 use trackiops_schemas::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ring::{
-    CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets,
-    TreeOffsets, cgroups,
+    CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets,
+    TracepointOffsets, TreeOffsets, cgroups, commits,
 };
 
 /// Names and sizes in bytes.
@@ -115,6 +115,7 @@ fn each_kernel_can_be_read_directly() {
             "newest" => (200, 156, 624, 784),
             _ => panic!("write down here where the members of {kernel} stand"),
         };
+        let committed = if kernel == "newest" { 504 } else { 488 };
         let rtt = if kernel == "newest" { 416 } else { 400 };
         // Whether every page is charged through an object; `cgroup.kn` and `kernfs_node.id`.
         let cgroup = match kernel {
@@ -171,6 +172,14 @@ fn each_kernel_can_be_read_directly() {
                 }
             }),
             operation: operation(kernel),
+            commit: CommitOffsets {
+                flags: commits::KNOWN | cgroup.map_or(0, |_| commits::REQUESTS),
+                inode: start + 24,
+                cred: start + 32,
+                handle: committed + 56,
+                requests: committed,
+                request_link: 0,
+            },
         }
     };
     for (kernel, root) in kernels() {

@@ -67,11 +67,9 @@ pub enum QueryError {
         /// Granularities that occur in the store.
         stored: Vec<Granularity>,
     },
-    /// Operations are not recorded file by file.
-    #[error(
-        "--by op and --by transport tell what servers were asked to do for all files; leave out --file"
-    )]
-    OperationsOfFile,
+    /// The connection of a file's requests is not recorded.
+    #[error("--by transport tells what was done for all files; leave out --file, or take --by op")]
+    ConnectionsOfFile,
     /// Operations are not ranked.
     #[error(
         "--top ranks files; leave it out with --by op and --by transport, or take --step all, which puts the most frequent first"

@@ -6,16 +6,19 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use trackiops_schemas::ops::{OperationRow, OperationSums};
+use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
-use crate::answer::{Answer, Nothing, Outcome, Question, ask_with, nothing, recorded, within};
+use crate::answer::{
+    Answer, AnswerRow, Nothing, Outcome, Question, ask, ask_with, nothing, recorded, within,
+};
 use crate::error::QueryError;
 use crate::execute::Account;
 use crate::merge::{By, HostIndex};
 use crate::plan::{Plan, plan};
 use crate::report::notes;
-use crate::scan;
+use crate::scan::{self, Detail};
 use crate::step::Step;
 
 /// Whether the connections to a server are told apart.
@@ -71,7 +74,7 @@ pub struct OperationAnswer {
     pub transport: Option<Arc<str>>,
     /// Its counters.
     pub sums: OperationSums,
-    /// Requests of all operations of the mount in the window.
+    /// Requests of all operations of the mount, or of the file, in the window.
     pub mount_requests: u64,
     /// How much of the window that host recorded, ms: what rates divide by.
     pub covered_ms: u64,
@@ -93,19 +96,91 @@ struct Group {
     sums: OperationSums,
 }
 
-/// Answers a question about operations. That it may not name a file, nor ask for the most active, is checked.
+/// Answers a question about operations. That it may not ask for the connections of a file, nor for the most active, is checked.
 pub fn ask_operations(
     question: &Question,
     connections: Connections,
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
-    if question.file.is_some() {
-        return Err(QueryError::OperationsOfFile);
-    }
     if question.top.is_some() {
         return Err(QueryError::TopOperations);
     }
+    match (&question.file, connections) {
+        (Some(_), Connections::Apart) => return Err(QueryError::ConnectionsOfFile),
+        (Some(_), Connections::Together) => return of_file(question),
+        (None, _) => {}
+    }
     ask_with(question, |snapshot, question| {
         ask_once(snapshot, question, connections)
+    })
+}
+
+/// The operations of which it is known for which file they were. They have its data for their bytes, without what is around it in
+/// a message.
+fn of_file(question: &Question) -> Result<Outcome<OperationAnswer>, QueryError> {
+    let question = Question {
+        by: By::File,
+        detail: Detail::Full,
+        ..question.clone()
+    };
+    Ok(match ask(&question)? {
+        Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
+        Outcome::Found(answer) => Outcome::Found(Answer {
+            rows: answer.rows.iter().flat_map(of_row).collect(),
+            step: answer.step,
+            by: answer.by,
+            range: answer.range,
+            notes: answer.notes,
+        }),
+    })
+}
+
+fn of_row(answer: &AnswerRow) -> impl Iterator<Item = OperationAnswer> {
+    let Row {
+        read,
+        write,
+        commit,
+    } = &answer.row;
+    let direction = |d: &Direction| OperationSums {
+        requests: d.requests,
+        errors: d.errors,
+        queue_ns_sum: d.queue_ns_sum,
+        rtt_ns_sum: d.rtt_ns_sum,
+        execute_ns_sum: d.latency_ns_sum,
+        execute_ns_max: d.latency_ns_max,
+        execute: d.latency.clone(),
+        ..OperationSums::default()
+    };
+    let read = OperationSums {
+        received_bytes: read.bytes,
+        ..direction(read)
+    };
+    let write = OperationSums {
+        sent_bytes: write.bytes,
+        ..direction(write)
+    };
+    let commit = OperationSums {
+        requests: commit.requests,
+        errors: commit.errors,
+        queue_ns_sum: commit.queue_ns_sum,
+        rtt_ns_sum: commit.rtt_ns_sum,
+        execute_ns_sum: commit.latency_ns_sum,
+        execute_ns_max: commit.latency_ns_max,
+        ..OperationSums::default()
+    };
+    let all = [("READ", read), ("WRITE", write), ("COMMIT", commit)];
+    let mount_requests = all.iter().map(|(_, sums)| sums.requests).sum();
+    let (time, host, covered_ms) = (answer.time, Arc::clone(&answer.host), answer.covered_ms);
+    let mount: Option<Arc<str>> = answer.file.mount.as_deref().map(Into::into);
+    let there = all.into_iter().filter(|(_, sums)| sums.requests > 0);
+    there.map(move |(op, sums)| OperationAnswer {
+        time,
+        host: Arc::clone(&host),
+        mount: mount.clone(),
+        op: op.into(),
+        transport: None,
+        sums,
+        mount_requests,
+        covered_ms,
     })
 }
 

@@ -62,7 +62,9 @@ impl Detail {
                     Figures::Rates => parts.as_slice(),
                     Figures::Parts => rates.as_slice(),
                 };
-                !plain.is_some_and(|plain| seldom.contains(&plain) || without.contains(&plain))
+                !column.starts_with("commit_")
+                    && !plain
+                        .is_some_and(|plain| seldom.contains(&plain) || without.contains(&plain))
             }
             Self::Bytes => {
                 matches!(column, TIME | FILE_KEY | DEV | FILEID) || plain == Some("bytes")

@@ -66,6 +66,12 @@ fn small() -> Vec<ClosedWindow> {
     failed.write.latency_ns_max = 600_000;
     failed.write.requests += 2;
     failed.read.sequential = 0;
+    failed.commit.requests = 2;
+    failed.commit.errors = 1;
+    failed.commit.latency_ns_sum = 3_000_000;
+    failed.commit.latency_ns_max = 2_000_000;
+    failed.commit.queue_ns_sum = 40_000;
+    failed.commit.rtt_ns_sum = 2_900_000;
     vec![
         window(0, vec![(&quoted, row(20, 0)), (&nameless, row(1, 1))]),
         window(1, vec![(&quoted, row(3, 0)), (&other, row(0, 5))]),
@@ -155,9 +161,12 @@ fn operations_look_as_they_always_did() {
     let mut all = asked.clone();
     all.step = Some("all".parse().unwrap());
     let table = Format::Table(Figures::Rates);
+    let mut of_file = all.clone();
+    of_file.file = Some(FileSelector::from(std::path::PathBuf::from("0:50:3")));
     for (name, question, connections, format) in [
         ("op.txt", &asked, Connections::Together, table),
         ("op_all.txt", &all, Connections::Together, table),
+        ("op_file.txt", &of_file, Connections::Together, table),
         ("transport.txt", &all, Connections::Apart, table),
         ("op.json", &all, Connections::Together, Format::Json),
         ("op.csv", &all, Connections::Together, Format::Csv),

@@ -246,7 +246,7 @@ fn only_what_is_missed_of_operations_is_told_with_them() {
 }
 
 #[test]
-fn operations_are_not_asked_for_by_file_or_rank() {
+fn neither_connections_of_a_file_nor_the_most_frequent_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let asked = question(dir.path());
     let of_file = Question {
@@ -257,8 +257,11 @@ fn operations_are_not_asked_for_by_file_or_rank() {
         top: std::num::NonZeroUsize::new(3),
         ..asked
     };
-    for (question, expected) in [(of_file, "--file"), (top, "--top")] {
-        let error: QueryError = ask_operations(&question, Connections::Together).unwrap_err();
+    for (question, connections, expected) in [
+        (of_file, Connections::Apart, "--file"),
+        (top, Connections::Together, "--top"),
+    ] {
+        let error: QueryError = ask_operations(&question, connections).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
 }

@@ -174,7 +174,7 @@ fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
             [0, 0],
             |[requests, folded],
              FileRow {
-                 row: Row { read, write },
+                 row: Row { read, write, .. },
                  ..
              }| {
                 [

@@ -67,6 +67,16 @@ pub fn has_counter(direction: &str, counter: &str) -> bool {
     (direction, counter) != ("read", "stable")
 }
 
+/// Integer columns about COMMITs, in column order.
+pub const COMMIT_COUNTERS: [&str; 6] = [
+    "commit_requests",
+    "commit_errors",
+    "commit_latency_us_sum",
+    "commit_latency_us_max",
+    "commit_queue_us_sum",
+    "commit_rtt_us_sum",
+];
+
 /// The column of one direction that counts errors by errno, without the direction before it.
 pub const ERRNOS: &str = "errors_by_errno";
 /// The error within an element of [`ERRNOS`], as in errno(3).
@@ -197,6 +207,9 @@ pub fn rollup_schema() -> SchemaRef {
         }
         add(ERRNOS, DataType::List(Arc::new(errno_item())));
         add(LATENCY_HIST, DataType::List(Arc::new(histogram_item())));
+    }
+    for counter in COMMIT_COUNTERS {
+        fields.push(Field::new(counter, DataType::Int64, false));
     }
     Arc::new(Schema::new(fields))
 }

@@ -18,7 +18,7 @@ use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::rollup::{ClosedWindow, Commits, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
 use trackiops_store::{Dataset, Options, Segment, Snapshot, Writer};
 
@@ -117,9 +117,21 @@ fn an_operation() -> impl Strategy<Value = OperationRow> {
 }
 
 fn a_window() -> impl Strategy<Value = ClosedWindow> {
-    let row = (a_file(), a_direction(), a_direction()).prop_map(|(file, read, write)| FileRow {
+    let row = (a_file(), a_direction(), a_direction(), 0_u64..3);
+    let row = row.prop_map(|(file, read, write, commits)| FileRow {
         file,
-        row: Row { read, write },
+        row: Row {
+            read,
+            write,
+            commit: Commits {
+                requests: commits,
+                errors: commits / 2,
+                latency_ns_sum: commits * 7000,
+                latency_ns_max: commits * 5000,
+                queue_ns_sum: commits * 1000,
+                rtt_ns_sum: commits * 4000,
+            },
+        },
     });
     // Around midnight and around rotations, some late.
     let midnight = (T0 / DAY_MS + 1) * DAY_MS;

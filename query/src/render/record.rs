@@ -7,7 +7,7 @@ use arrow::datatypes::Schema;
 use trackiops_schemas::columns;
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::rollup::Direction;
+use trackiops_schemas::rollup::{Commits, Direction};
 
 use crate::answer::AnswerRow;
 use crate::operations::OperationAnswer;
@@ -111,6 +111,7 @@ impl Record for AnswerRow {
         let [read, write] = columns::DIRECTIONS;
         values.extend(stored(read, &self.row.read));
         values.extend(stored(write, &self.row.write));
+        values.extend(commits(&self.row.commit));
         values.extend(derived(&self.row.read, self.covered_ms));
         values.extend(derived(&self.row.write, self.covered_ms));
         values
@@ -199,6 +200,21 @@ fn stored<'r>(name: &str, direction: &'r Direction) -> Vec<Value<'r>> {
         .map(|(_, count)| Value::Count(count))
         .chain([Value::Errnos(errnos), Value::Histogram(latency)])
         .collect()
+}
+
+/// In the order of [`columns::COMMIT_COUNTERS`].
+fn commits(commits: &Commits) -> [Value<'static>; columns::COMMIT_COUNTERS.len()] {
+    let Commits {
+        requests,
+        errors,
+        latency_ns_sum,
+        latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
+    } = *commits;
+    let times = [latency_ns_sum, latency_ns_max, queue_ns_sum, rtt_ns_sum];
+    let [latency, max, queue, rtt] = times.map(rounded_us);
+    [requests, errors, latency, max, queue, rtt].map(Value::Count)
 }
 
 fn rounded_us(ns: u64) -> u64 {

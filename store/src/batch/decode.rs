@@ -12,11 +12,11 @@ use trackiops_schemas::columns;
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{Direction, Health, Row};
+use trackiops_schemas::rollup::{Commits, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::{direction, op_sums};
-use crate::units::unsigned;
+use crate::units::{ns_from_us, unsigned};
 
 /// A row of a rollup segment. What the batch has no column for is empty, zero or `None`, so a
 /// query may leave out what it does not need.
@@ -92,6 +92,10 @@ pub fn decode_rows<'a>(
     let tenants: Option<&StringArray> = column(batch, columns::TENANT)?;
     let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
     let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;
+    let mut commits = [None; columns::COMMIT_COUNTERS.len()];
+    for (name, counter) in columns::COMMIT_COUNTERS.iter().zip(&mut commits) {
+        *counter = column(batch, name)?;
+    }
     let mut last_dev = ("", Dev(0));
     for i in 0..batch.num_rows() {
         let dev = text(devs, i).unwrap_or_default();
@@ -111,10 +115,27 @@ pub fn decode_rows<'a>(
             row: Row {
                 read: read.at(i),
                 write: write.at(i),
+                commit: commits_at(&commits, i),
             },
         });
     }
     Ok(())
+}
+
+fn commits_at(
+    columns: &[Option<&Int64Array>; columns::COMMIT_COUNTERS.len()],
+    i: usize,
+) -> Commits {
+    let [requests, errors, latency, max, queue, rtt] =
+        columns.map(|column| column.map_or(0, |column| unsigned(column.value(i))));
+    Commits {
+        requests,
+        errors,
+        latency_ns_sum: ns_from_us(latency),
+        latency_ns_max: ns_from_us(max),
+        queue_ns_sum: ns_from_us(queue),
+        rtt_ns_sum: ns_from_us(rtt),
+    }
 }
 
 /// Decodes the rows of a batch of a health segment, in order.

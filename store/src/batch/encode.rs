@@ -13,11 +13,11 @@ use trackiops_schemas::columns;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{Direction, Health, Row};
+use trackiops_schemas::rollup::{Commits, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::{counters, op_counters};
-use crate::units::signed;
+use crate::units::{signed, us_from_ns};
 
 /// A row with its window and its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +79,10 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
                 .collect::<StringArray>(),
         ),
     ];
+    let commits: Vec<_> = rows
+        .iter()
+        .map(|row| commit_counters(&row.row.commit))
+        .collect();
     let directions: [fn(&RollupRow) -> &Direction; 2] = [|row| &row.row.read, |row| &row.row.write];
     for (name, direction) in columns::DIRECTIONS.into_iter().zip(directions) {
         let counters: Vec<_> = rows.iter().map(|row| counters(direction(row))).collect();
@@ -93,7 +97,26 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
         let latencies = rows.iter().map(|row| direction(row).latency.buckets());
         arrays.push(lists::<Int16Type>(columns::histogram_item(), latencies)?);
     }
+    for i in 0..columns::COMMIT_COUNTERS.len() {
+        let column = commits.iter().map(|counters| counters[i]);
+        arrays.push(Arc::new(Int64Array::from_iter_values(column)));
+    }
     RecordBatch::try_new(columns::rollup_schema(), arrays)
+}
+
+/// In the order of [`columns::COMMIT_COUNTERS`].
+fn commit_counters(commits: &Commits) -> [i64; columns::COMMIT_COUNTERS.len()] {
+    let Commits {
+        requests,
+        errors,
+        latency_ns_sum,
+        latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
+    } = *commits;
+    let times = [latency_ns_sum, latency_ns_max, queue_ns_sum, rtt_ns_sum];
+    let [latency, max, queue, rtt] = times.map(us_from_ns);
+    [signed(requests), signed(errors), latency, max, queue, rtt]
 }
 
 /// Health rows of one host as a batch of [`columns::health_schema`].

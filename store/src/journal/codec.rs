@@ -5,7 +5,7 @@ use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
+use trackiops_schemas::rollup::{ClosedWindow, Commits, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::varint::{DecodeError, Input, put_i64, put_optional_str, put_str, put_u64};
@@ -21,6 +21,7 @@ const COUNTERS: usize = DIRECTION_COUNTERS.len() + 1;
 
 const READ: u64 = 1;
 const WRITE: u64 = 2;
+const COMMIT: u64 = 4;
 
 /// What is known about a window before its rows are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,7 +204,12 @@ fn pending_client(input: &mut Input<'_>) -> Result<PendingClient, DecodeError> {
 pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
     let idle = Direction::default();
     let present = |direction: &Direction, bit| if *direction == idle { 0 } else { bit };
-    let directions = present(&row.read, READ) | present(&row.write, WRITE);
+    let commit = if row.commit == Commits::default() {
+        0
+    } else {
+        COMMIT
+    };
+    let directions = present(&row.read, READ) | present(&row.write, WRITE) | commit;
     put_u64(out, u64::from(file));
     put_u64(out, directions);
     for (direction, bit) in [(&row.read, READ), (&row.write, WRITE)] {
@@ -211,13 +217,16 @@ pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
             put_direction(out, direction);
         }
     }
+    if commit != 0 {
+        put_commits(out, &row.commit);
+    }
 }
 
 /// A row and the local id of its file.
 pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     let file = input.u32()?;
     let directions = input.u64()?;
-    if directions & !(READ | WRITE) != 0 {
+    if directions & !(READ | WRITE | COMMIT) != 0 {
         return Err(DecodeError::Malformed("a row has an unknown direction"));
     }
     let mut one = |bit| match directions & bit {
@@ -227,6 +236,10 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     let row = Row {
         read: one(READ)?,
         write: one(WRITE)?,
+        commit: match directions & COMMIT {
+            0 => Commits::default(),
+            _ => commits(input)?,
+        },
     };
     Ok((file, row))
 }
@@ -396,6 +409,45 @@ pub(super) fn capped(counter: u64) -> u64 {
     counter.min(MAX_COUNTER)
 }
 
+fn put_commits(out: &mut Vec<u8>, commits: &Commits) {
+    let Commits {
+        requests,
+        errors,
+        latency_ns_sum,
+        latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
+    } = *commits;
+    let counters = [
+        capped(requests),
+        capped(errors),
+        latency_ns_sum,
+        latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
+    ];
+    put_counters(out, &counters);
+}
+
+fn commits(input: &mut Input<'_>) -> Result<Commits, DecodeError> {
+    let [
+        requests,
+        errors,
+        latency_ns_sum,
+        latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
+    ] = counters(input)?;
+    Ok(Commits {
+        requests: in_bounds(requests)?,
+        errors: in_bounds(errors)?,
+        latency_ns_sum,
+        latency_ns_max,
+        queue_ns_sum,
+        rtt_ns_sum,
+    })
+}
+
 pub(super) fn counter(input: &mut Input<'_>) -> Result<u64, DecodeError> {
     in_bounds(input.u64()?)
 }
@@ -440,6 +492,8 @@ mod tests {
                 expected.read.latency.record(ns);
             }
             expected.write.bytes = bytes;
+            expected.commit.requests = errors;
+            expected.commit.rtt_ns_sum = u64::MAX;
             let mut out = Vec::new();
             put_row(&mut out, file, &expected);
             let mut input = Input::new(&out);

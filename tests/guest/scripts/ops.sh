@@ -50,7 +50,7 @@ umount /mnt/nfs2
 
 # programs NAME: how many BPF programs the recorder holds.
 programs() {
-    find "/proc/$RECORDER/fd" -lname '*bpf-prog*' | wc -l >"$OUT/$1.programs"
+    grep -h ^prog_id: "/proc/$RECORDER/fdinfo/"* | sort -u | wc -l >"$OUT/$1.programs"
 }
 
 STORE=/var/tmp/left-out
