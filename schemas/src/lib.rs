@@ -4,6 +4,7 @@
 //!   userspace (`no_std`, the only part that the kernel side builds);
 //! * [`time`]: points in time and granularities;
 //! * [`histogram`] and [`rollup`]: the mergeable row and the window that holds it;
+//! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
 //! * [`identity`]: what a file is, in memory and on disk;
 //! * [`columns`]: names and Arrow types of what is on disk;
@@ -24,6 +25,8 @@ pub mod histogram;
 pub mod identity;
 #[cfg(feature = "std")]
 pub mod pending;
+#[cfg(feature = "std")]
+pub mod request;
 #[cfg(feature = "std")]
 pub mod rollup;
 #[cfg(feature = "std")]

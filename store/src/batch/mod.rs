@@ -2,9 +2,11 @@
 
 mod decode;
 mod encode;
+mod requests;
 
 pub use decode::{BatchError, StoredHealth, StoredRow, decode_health, decode_rows};
 pub use encode::{HealthRow, RollupRow, health_batch, rollup_batch};
+pub use requests::{RequestRow, request_batch};
 
 use trackiops_schemas::columns::DIRECTION_COUNTERS;
 use trackiops_schemas::rollup::Direction;

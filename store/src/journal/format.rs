@@ -40,6 +40,12 @@ impl Kind {
     }
 }
 
+impl From<Kind> for u8 {
+    fn from(kind: Kind) -> Self {
+        kind as Self
+    }
+}
+
 /// What a journal says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -126,13 +132,13 @@ impl Header {
 /// Appends a frame to `out`; `payload` appends its payload.
 pub(crate) fn put_frame(
     out: &mut Vec<u8>,
-    kind: Kind,
+    kind: impl Into<u8>,
     payload: impl FnOnce(&mut Vec<u8>),
 ) -> Result<(), StoreError> {
     let prefix = out.len();
     out.extend_from_slice(&[0; FRAME_PREFIX_BYTES as usize]);
     let body = out.len();
-    out.push(kind as u8);
+    out.push(kind.into());
     payload(out);
     let bytes = out.len() - body;
     let length = u32::try_from(bytes).map_err(|_| StoreError::WindowTooLarge(bytes))?;

@@ -20,6 +20,7 @@
 
 pub(crate) mod codec;
 pub(crate) mod cursor;
+pub(crate) mod definitions;
 pub(crate) mod format;
 pub(crate) mod scan;
 pub(crate) mod write;
