@@ -12,6 +12,7 @@ use trackiops_schemas::ring::{
     BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, DirectOffsets,
     DoneOffsets, FOLDS_MAP, InitiateOffsets, OFFSETS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP,
     SPLIT_GLOBAL, TaskOffsets, TracepointOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
+    XIDS_GLOBAL,
 };
 
 use crate::btf::Cast;
@@ -191,6 +192,7 @@ impl Engine {
             .override_global(RING_MASK_GLOBAL, &(sizes.count - 1), true)
             .override_global(WINDOW_NS_GLOBAL, &window_ns, true)
             .override_global(SPLIT_GLOBAL, &u32::from(settings.latency_parts), true)
+            .override_global(XIDS_GLOBAL, &u32::from(settings.requests), true)
             .load(OBJECT)?;
         // A kernel that has the types may still refuse the programs, without its JIT for example.
         let typed = typed.and_then(|(cast, object)| {

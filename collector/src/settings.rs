@@ -11,4 +11,6 @@ pub struct Settings {
     pub ring_memory: u64,
     /// Whether latencies are told in parts, where the engine knows them.
     pub latency_parts: bool,
+    /// Whether requests are wanted one by one, with the ids of their RPCs where their parts are told.
+    pub requests: bool,
 }
