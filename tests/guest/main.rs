@@ -16,5 +16,6 @@ mod matrix;
 mod modules;
 mod mountstats;
 mod overload;
+mod requests;
 mod run;
 mod workloads;

@@ -57,8 +57,8 @@ impl fmt::Display for Notice {
                 torn_bytes,
             } => write!(
                 f,
-                "recovered {requests} single requests that an interrupted recording had left ({torn_bytes} bytes of \
-                 torn ends cut off)"
+                "recovered {requests} requests, kept one by one, that an interrupted recording had left ({torn_bytes} bytes \
+                 of a torn end cut off)"
             ),
             Self::SetAside(path) => write!(
                 f,
