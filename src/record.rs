@@ -1,15 +1,18 @@
 //! `trackiops record`: from the kernel's NFS client to the store.
 
 mod paper;
+mod requests;
 mod status;
 
 use std::error::Error;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::mem;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -62,6 +65,12 @@ pub struct Args {
     /// Do not tell latencies in parts: waiting in the client, network and server, completion
     #[arg(long)]
     no_latency_parts: bool,
+    /// Keep every request one by one as well
+    #[arg(long)]
+    requests: bool,
+    /// Room on disk for them: the oldest are deleted when it is used up
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_requests_size)]
+    requests_size: u64,
     #[command(flatten)]
     filter: FilterArgs,
     /// Wait until the NFS client is loaded, instead of failing where it is not
@@ -176,7 +185,16 @@ fn parse_ring_memory(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write a size from 64KiB to 64GiB, such as 16MiB".to_owned())
 }
 
-/// A whole number of bytes, KiB, MiB or GiB.
+/// The least gives each journal of requests, one of many pieces, room for some batches.
+const REQUESTS_SIZE_MIN: u64 = 64 << 20;
+
+fn parse_requests_size(text: &str) -> Result<u64, String> {
+    parse_size(text)
+        .filter(|bytes| *bytes >= REQUESTS_SIZE_MIN)
+        .ok_or_else(|| "write a size of at least 64MiB, such as 10GiB".to_owned())
+}
+
+/// A whole number of bytes, KiB, MiB, GiB or TiB.
 fn parse_size(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at_checked(digits)?;
@@ -185,6 +203,7 @@ fn parse_size(text: &str) -> Option<u64> {
         "K" | "KiB" => 10,
         "M" | "MiB" => 20,
         "G" | "GiB" => 30,
+        "T" | "TiB" => 40,
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
@@ -207,6 +226,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         ring_memory: args.ring_memory,
         latency_parts: !args.no_latency_parts,
         filter: args.filter.into(),
+        requests: args.requests,
     };
     let options = Options {
         host: host_name(),
@@ -247,11 +267,29 @@ pub fn run(args: Args) -> Result<ExitCode> {
         } else {
             plan
         };
-        let recorder = Recorder::start(&plan, &settings)?;
+        let mut recorder = Recorder::start(&plan, &settings)?;
+        // What an earlier recording has left of them is sealed in any case.
+        let requests = if args.requests || writer.has_unsealed_requests()? {
+            let tell = |notice| eprintln!("{notice}");
+            Some(requests::write(writer.requests(args.requests_size, tell)?))
+        } else {
+            None
+        };
+        let (queue, requests) = requests.unzip();
+        let queue = queue.filter(|_| args.requests);
+        let kept = queue.as_ref().map(|queue| queue.counts()).unwrap_or_default();
+        if let Some(queue) = queue {
+            recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
+        }
         let (sender, receiver) = sync_channel(WAITING_WINDOWS);
         let store = write_windows(writer, receiver);
         announce(&settings.filter, args.ready_file.as_deref())?;
-        let mut show = Show::new(args.stdout, finest, Rc::clone(&stop.asked));
+        let mut show = Show::new(
+            args.stdout,
+            finest,
+            Rc::clone(&stop.asked),
+            Arc::clone(&kept),
+        );
         let sink = |window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
             show.window(&window)?;
             sender
@@ -266,14 +304,18 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let stored = store
             .join()
             .map_err(|_| anyhow!("the thread that writes the store panicked"))?;
+        let requests = requests.map_or(Ok(Ok(())), JoinHandle::join);
+        let requests = requests
+            .map_err(|_| anyhow!("the thread that writes single requests panicked"))?;
         stored?;
         let totals = totals?;
         let (seen, lost) = (totals.books.seen, totals.books.lost);
         eprintln!(
-            "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}",
+            "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}{}",
             totals.read,
             status::folded(totals.folded),
-            status::missed(totals.missed)
+            status::missed(totals.missed),
+            status::left_out(kept.unwritten())
         );
         if totals.unbalanced > 0 {
             eprintln!(
@@ -282,6 +324,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 totals.unbalanced
             );
         }
+        requests.context("single requests were not kept to the end")?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -412,21 +455,33 @@ struct Show {
     status: bool,
     granularity: Granularity,
     stop: Rc<Notify>,
+    /// Of the requests that are kept one by one, and how many left out a person has seen.
+    kept: Arc<requests::Counts>,
+    left_out_shown: u64,
 }
 
 impl Show {
-    fn new(stdout: Option<Stdout>, granularity: Granularity, stop: Rc<Notify>) -> Self {
+    fn new(
+        stdout: Option<Stdout>,
+        granularity: Granularity,
+        stop: Rc<Notify>,
+        kept: Arc<requests::Counts>,
+    ) -> Self {
         Self {
             stdout,
             status: io::stderr().is_terminal(),
             granularity,
             stop,
+            kept,
+            left_out_shown: 0,
         }
     }
 
     fn window(&mut self, window: &ClosedWindow) -> io::Result<()> {
         if self.status {
-            eprintln!("{}", status::line(window));
+            let left_out = self.kept.left_out();
+            let new = left_out - mem::replace(&mut self.left_out_shown, left_out);
+            eprintln!("{}{}", status::line(window), status::left_out(new));
         }
         let Some(Stdout::Paper) = self.stdout else {
             return Ok(());
@@ -475,6 +530,15 @@ mod tests {
             "99999999999999999999G",
         ] {
             assert!(parse_ring_memory(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn room_for_requests_has_a_least_size() {
+        assert_eq!(parse_requests_size("10GiB"), Ok(10 << 30));
+        assert_eq!(parse_requests_size("2T"), Ok(2 << 40));
+        for text in ["", "1MiB", "64MB", "-1GiB"] {
+            assert!(parse_requests_size(text).is_err(), "{text}");
         }
     }
 

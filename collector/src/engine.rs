@@ -16,7 +16,7 @@ use trackiops_schemas::ring::{
     DirectOffsets, DoneOffsets, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP,
     INSIDE_ENTRIES, INSIDE_MAP, InitiateOffsets, OFFSETS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP,
     SPLIT_GLOBAL, TaskOffsets, TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL,
-    WINDOW_NS_GLOBAL, filters,
+    WINDOW_NS_GLOBAL, XIDS_GLOBAL, filters,
 };
 
 use crate::btf::Cast;
@@ -258,6 +258,7 @@ impl Engine {
             .override_global(WINDOW_NS_GLOBAL, &window_ns, true)
             .override_global(FILTER_GLOBAL, &kinds, true)
             .override_global(SPLIT_GLOBAL, &u32::from(settings.latency_parts), true)
+            .override_global(XIDS_GLOBAL, &u32::from(settings.requests), true)
             .load(OBJECT)?;
         // A kernel that has the types may still refuse the programs, without its JIT for example.
         let typed = typed.and_then(|(cast, object)| {

@@ -5,6 +5,7 @@
 mod btf;
 mod cast;
 mod clock;
+mod copies;
 mod engine;
 mod facts;
 mod filter;

@@ -16,11 +16,12 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationRow, OperationSums};
-use trackiops_schemas::ring::{Books, FoldKey, FoldValue};
+use trackiops_schemas::ring::{Books, FoldKey, FoldValue, RequestRecord};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::clock::{Clock, MonotonicNs, Sample, due};
+use crate::copies::{self, Copies};
 use crate::engine::{Engine, EngineError, Missed};
 use crate::filter::Filter;
 use crate::lookout::Lookout;
@@ -80,6 +81,7 @@ pub struct Recorder {
     engine: Engine,
     clock: Clock,
     rollup: Rollup,
+    copies: Option<Copies>,
     names: Names,
     lookout: Lookout,
     stalls: Stalls,
@@ -107,6 +109,7 @@ impl Recorder {
             engine,
             clock: Clock::new(sample),
             rollup: Rollup::new(settings.granularity),
+            copies: None,
             names,
             lookout: Lookout::start(),
             stalls: Stalls::default(),
@@ -122,6 +125,12 @@ impl Recorder {
             folded: 0,
             unbalanced: 0,
         })
+    }
+
+    /// Hands every request that is read from the rings on to `sink` as well, in batches, about in the order of completion.
+    /// Those that the kernel has added up are not among them.
+    pub fn hand_requests_to(&mut self, sink: copies::Sink) {
+        self.copies = Some(Copies::new(sink));
     }
 
     /// Records until `stop` is ready, handing each closed window to `sink` in the order of closing, and to `stalled`
@@ -264,15 +273,41 @@ impl Recorder {
     /// Reads what has arrived in the rings until `began`, or as far as is good for the windows; up to which
     /// time every record was read.
     fn drain(&mut self, began: MonotonicNs) -> MonotonicNs {
+        let at_once = match &self.copies {
+            Some(_) => Copies::AT_ONCE,
+            None => DRAIN_AT_MOST,
+        };
+        let mut left = DRAIN_AT_MOST;
+        loop {
+            let most = left.min(at_once);
+            let (read, drained_until) = self.drain_some(began, most);
+            left -= read;
+            if read < most || left == 0 {
+                return drained_until;
+            }
+        }
+    }
+
+    /// As [`Self::drain`], but not more than `most` records; how many there were.
+    fn drain_some(&mut self, began: MonotonicNs, most: usize) -> (usize, MonotonicNs) {
         let mut newcomers = Vec::new();
-        let mut arrived = self.engine.rings.arrived(began, DRAIN_AT_MOST);
-        self.rollup.add(&self.clock, &mut arrived, |row, record| {
-            newcomers.push((row, record.pid));
-        });
-        self.read += arrived.read() as u64;
+        let newcomer = |row, record: &RequestRecord| newcomers.push((row, record.pid));
+        let mut arrived = self.engine.rings.arrived(began, most);
+        match &mut self.copies {
+            Some(copies) => {
+                let mut copying = copies.of(&mut arrived);
+                self.rollup.add(&self.clock, &mut copying, newcomer);
+            }
+            None => self.rollup.add(&self.clock, &mut arrived, newcomer),
+        }
+        let read = arrived.read();
         let drained_until = arrived.read_until();
+        self.read += read as u64;
         self.names.observe(&newcomers, began);
-        drained_until
+        if let Some(copies) = &mut self.copies {
+            copies.hand_on(&self.clock, &mut self.names, began);
+        }
+        (read, drained_until)
     }
 
     /// Takes over what the kernel has added up because the rings were full.

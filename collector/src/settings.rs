@@ -14,4 +14,6 @@ pub struct Settings {
     pub latency_parts: bool,
     /// Which requests are wanted.
     pub filter: Filter,
+    /// Whether requests are wanted one by one, with the ids of their RPCs where their parts are told.
+    pub requests: bool,
 }

@@ -121,7 +121,7 @@ pub const REQUESTS_MAX: &str = "requests_max";
 /// [`PENDING_AGE_MS_MAX`] of one client.
 pub const AGE_MS_MAX: &str = "age_ms_max";
 
-/// Column of the rows of operations: the procedure.
+/// Column of the rows of operations: the procedure. Of the requests: `READ` or `WRITE`.
 pub const OP: &str = "op";
 /// Column of the rows of operations: the connection; null where not known.
 pub const TRANSPORT: &str = "transport";
@@ -138,6 +138,35 @@ pub const OP_COUNTERS: [&str; 8] = [
 ];
 /// Column of the rows of operations: the histogram.
 pub const EXECUTE_HIST: &str = "execute_hist";
+
+/// Column of the requests: when the request completed.
+pub const END_TIME: &str = "end_time";
+/// Column of the requests: the user on whose behalf it was made; null where not known.
+pub const UID: &str = "uid";
+/// Column of the requests: the process that initiated it; null where not known.
+pub const PID: &str = "pid";
+/// Column of the requests: offset of the first byte asked for.
+pub const OFFSET_BYTES: &str = "offset_bytes";
+/// Column of the requests: bytes asked for.
+pub const ASKED_BYTES: &str = "asked_bytes";
+/// Column of the requests: bytes transferred.
+pub const DONE_BYTES: &str = "done_bytes";
+/// Column of the requests: null where not known.
+pub const LATENCY_NS: &str = "latency_ns";
+/// Column of the requests: part of the latency until transmission; null where not known.
+pub const QUEUE_NS: &str = "queue_ns";
+/// Column of the requests: part of the latency from transmission to reply; null where not known.
+pub const RTT_NS: &str = "rtt_ns";
+/// Column of the requests: how often it was transmitted again; null where not known.
+pub const RETRANS: &str = "retrans";
+/// Column of the requests: whether the server said end of file; null for WRITE.
+pub const EOF: &str = "eof";
+/// Column of the requests: whether it was made by O_DIRECT.
+pub const DIRECT: &str = "direct";
+/// Column of the requests: whether it asked for stable storage; null for READ.
+pub const STABLE: &str = "stable";
+/// Column of the requests: id of the RPC as on the wire; null where not known.
+pub const XID: &str = "xid";
 
 /// The type of `time`.
 pub fn time_type() -> DataType {
@@ -212,6 +241,36 @@ pub fn rollup_schema() -> SchemaRef {
         fields.push(Field::new(counter, DataType::Int64, false));
     }
     Arc::new(Schema::new(fields))
+}
+
+/// Schema of a segment of requests; the error is [`ERRNO`], null where there was none.
+pub fn request_schema() -> SchemaRef {
+    let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    Arc::new(Schema::new(vec![
+        Field::new(END_TIME, time, false),
+        Field::new(HOST, DataType::Utf8, false),
+        Field::new(MOUNT, DataType::Utf8, true),
+        Field::new(PATH, DataType::Utf8, true),
+        Field::new(FILE_KEY, DataType::UInt64, false),
+        Field::new(DEV, DataType::Utf8, false),
+        Field::new(FILEID, DataType::UInt64, false),
+        Field::new(TENANT, DataType::Utf8, true),
+        Field::new(UID, DataType::UInt32, true),
+        Field::new(PID, DataType::UInt32, true),
+        Field::new(OP, DataType::Utf8, false),
+        Field::new(OFFSET_BYTES, DataType::Int64, false),
+        Field::new(ASKED_BYTES, DataType::Int64, false),
+        Field::new(DONE_BYTES, DataType::Int64, false),
+        Field::new(LATENCY_NS, DataType::Int64, true),
+        Field::new(QUEUE_NS, DataType::Int64, true),
+        Field::new(RTT_NS, DataType::Int64, true),
+        Field::new(RETRANS, DataType::Int64, true),
+        Field::new(EOF, DataType::Boolean, true),
+        Field::new(DIRECT, DataType::Boolean, false),
+        Field::new(STABLE, DataType::Boolean, true),
+        Field::new(ERRNO, DataType::Int32, true),
+        Field::new(XID, DataType::UInt32, true),
+    ]))
 }
 
 /// Schema of a health segment.

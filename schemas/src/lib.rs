@@ -5,6 +5,7 @@
 //! * [`time`]: points in time and granularities;
 //! * [`histogram`] and [`rollup`]: the mergeable row and the window that holds it;
 //! * [`ops`]: the operations of the NFS client by name, mergeable as well;
+//! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
 //! * [`identity`]: what a file is, in memory and on disk;
 //! * [`columns`]: names and Arrow types of what is on disk;
@@ -28,6 +29,8 @@ pub mod identity;
 pub mod ops;
 #[cfg(feature = "std")]
 pub mod pending;
+#[cfg(feature = "std")]
+pub mod request;
 #[cfg(feature = "std")]
 pub mod rollup;
 #[cfg(feature = "std")]

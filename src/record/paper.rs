@@ -74,7 +74,11 @@ mod tests {
                 ..Direction::default()
             };
             let write = Direction::default();
-            Row { read, write }
+            Row {
+                read,
+                write,
+                ..Row::default()
+            }
         };
         let window = ClosedWindow {
             start: UtcMs(1_795_233_600_000),

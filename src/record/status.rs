@@ -68,6 +68,14 @@ pub fn missed(requests: u64) -> String {
     }
 }
 
+/// How many requests are not kept one by one although that was asked for: nothing is said of none.
+pub fn left_out(requests: u64) -> String {
+    match requests {
+        0 => String::new(),
+        some => format!(", {some} not kept one by one"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,12 +3,15 @@
 //! ```text
 //! <store>/catalog.db
 //! <store>/journal/<n>.tij
+//! <store>/journal/requests-<n>.tij
+//! <store>/requests/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! ```
 //!
 //! A segment's name is a function of its journal's content, so sealing a journal again writes the
 //! same names. Temporary names do not end in `.parquet`.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -23,6 +26,10 @@ use crate::error::StoreError;
 const DIRECTORY_MODE: u32 = 0o750;
 /// Extension of a journal.
 const JOURNAL_EXTENSION: &str = "tij";
+/// What the names of the journals of requests begin with.
+const REQUESTS_PREFIX: &str = "requests-";
+/// Directory of the segments of requests.
+const REQUESTS_DIR: &str = "requests";
 
 /// What a segment's rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,25 +62,36 @@ pub(crate) fn journal_dir(store: &Path) -> PathBuf {
 }
 
 pub(crate) fn journal(store: &Path, number: u64) -> PathBuf {
-    journal_dir(store).join(format!("{number}.{JOURNAL_EXTENSION}"))
+    journal_of("", store, number)
 }
 
 /// The numbers of the journals in the store, ascending.
 pub(crate) fn journals(store: &Path) -> Result<Vec<u64>, StoreError> {
-    let dir = journal_dir(store);
-    let entries = match fs::read_dir(&dir) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(StoreError::io("list", &dir))?,
-    };
+    journals_of("", store)
+}
+
+/// A journal of requests.
+pub(crate) fn requests_journal(store: &Path, number: u64) -> PathBuf {
+    journal_of(REQUESTS_PREFIX, store, number)
+}
+
+/// The numbers of the journals of requests in the store, ascending.
+pub(crate) fn requests_journals(store: &Path) -> Result<Vec<u64>, StoreError> {
+    journals_of(REQUESTS_PREFIX, store)
+}
+
+fn journal_of(prefix: &str, store: &Path, number: u64) -> PathBuf {
+    journal_dir(store).join(format!("{prefix}{number}.{JOURNAL_EXTENSION}"))
+}
+
+fn journals_of(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
     let mut numbers = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(StoreError::io("list", &dir))?.file_name();
-        let path = Path::new(&name);
+    for path in entries(&journal_dir(store))? {
         let number = path
             .file_stem()
-            .and_then(|stem| stem.to_str()?.parse().ok());
-        // Only the name that `journal` writes: `007.tij` is not journal 7.
-        numbers.extend(number.filter(|n| journal(store, *n).file_name() == Some(&name)));
+            .and_then(|stem| stem.to_str()?.strip_prefix(prefix)?.parse().ok());
+        // Only the name that `journal_of` writes: `007.tij` is not journal 7.
+        numbers.extend(number.filter(|n| journal_of(prefix, store, *n) == path));
     }
     numbers.sort_unstable();
     Ok(numbers)
@@ -88,16 +106,53 @@ pub(crate) fn segment(
     start: UtcMs,
     journal: u64,
 ) -> String {
+    let dataset = dataset.name();
+    let name = segment_name(date, host, start, journal);
+    format!("{dataset}/granularity={granularity}/{name}")
+}
+
+/// Path of a segment of requests, relative to the store. `start` is when its first request completed.
+pub(crate) fn requests_segment(date: Date, host: &str, start: UtcMs, journal: u64) -> String {
+    let name = segment_name(date, host, start, journal);
+    format!("{REQUESTS_DIR}/{name}")
+}
+
+fn segment_name(date: Date, host: &str, start: UtcMs, journal: u64) -> String {
     let start = utc(start).map_or_else(
         || format!("{}ms", start.0),
         |t| t.format("%Y%m%dT%H%M%SZ").to_string(),
     );
-    format!(
-        "{}/granularity={granularity}/date={}/{}-{start}-{journal}.parquet",
-        dataset.name(),
-        date.name(),
-        file_name_safe(host),
-    )
+    let (date, host) = (date.name(), file_name_safe(host));
+    format!("date={date}/{host}-{start}-{journal}.parquet")
+}
+
+/// The segments of requests in the store, with the numbers of their journals, ascending.
+pub(crate) fn requests_segments(store: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
+    let mut segments = Vec::new();
+    for date in entries(&store.join(REQUESTS_DIR))? {
+        if !date.is_dir() {
+            continue;
+        }
+        for path in entries(&date)? {
+            let is_segment = path.extension().is_some_and(|e| e == "parquet");
+            let stem = path.file_stem().filter(|_| is_segment);
+            let number = stem.and_then(|stem| stem.to_str()?.rsplit_once('-')?.1.parse().ok());
+            segments.extend(number.map(|number| (number, path)));
+        }
+    }
+    segments.sort_unstable();
+    Ok(segments)
+}
+
+/// What is in a directory; nothing, if there is none.
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(StoreError::io("list", dir))?,
+    };
+    let path = |entry: io::Result<fs::DirEntry>| Ok(entry?.path());
+    let paths: io::Result<_> = entries.map(path).collect();
+    paths.map_err(StoreError::io("list", dir))
 }
 
 /// The name that a segment has until it is complete.
@@ -161,6 +216,19 @@ pub(crate) fn sync_dir(path: &Path) -> Result<(), StoreError> {
     File::open(path)
         .and_then(|dir| dir.sync_all())
         .map_err(StoreError::io("sync directory", path))
+}
+
+/// Makes the names of segments durable, given relative to the store, and of the directories that were created for them.
+pub(crate) fn sync_names<'s>(
+    store: &Path,
+    segments: impl Iterator<Item = &'s String>,
+) -> Result<(), StoreError> {
+    let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
+    for segment in segments {
+        let above = Path::new(segment).ancestors().skip(1);
+        dirs.extend(above.map(|dir| store.join(dir)));
+    }
+    dirs.iter().try_for_each(|dir| sync_dir(dir))
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! closed windows -> journal (append, CRC, fsync) -> seal -> segments (Parquet) -> catalog (SQLite)
+//! requests       -> journal (append, CRC)        -> seal -> segments (Parquet)
 //! ```
 //!
 //! [`Writer`] is the recorder's side and [`Snapshot`] the reader's. Both may be at work on the same
-//! store at once, in different processes; of writers there is one. Rows are mergeable partial
+//! store at once, in different processes; of writers there is one. [`RequestsWriter`] keeps single requests beside them. Rows are mergeable partial
 //! aggregates: several rows of the same file and window, in one segment or in several, add up.
 
 // Unit tests share helpers with the integration tests, which name the crate.
@@ -14,6 +15,9 @@ extern crate self as trackiops_store;
 
 pub mod batch;
 mod catalog;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
 mod error;
 mod file_index;
 mod journal;
@@ -21,6 +25,7 @@ mod layout;
 mod lock;
 mod options;
 mod recovery;
+mod requests;
 mod seal;
 mod sealer;
 mod segment;
@@ -34,5 +39,6 @@ pub use file_index::FileIndex;
 pub use layout::Dataset;
 pub use options::{GranularitySet, Options, OptionsError};
 pub use recovery::Recovery;
+pub use requests::{Notice, RequestsWriter};
 pub use snapshot::{JournalTail, Segment, Snapshot};
 pub use writer::Writer;

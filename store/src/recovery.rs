@@ -45,17 +45,21 @@ pub(crate) fn recover(store: &Path, catalog: &mut Catalog) -> Result<Recovery, S
                 recovery.windows += outcome.windows;
                 recovery.torn_bytes += outcome.torn_bytes;
             }
-            Err(StoreError::Damaged { .. }) => recovery.set_aside.push(set_aside(store, number)?),
+            Err(StoreError::Damaged { .. }) => {
+                recovery
+                    .set_aside
+                    .push(set_aside(store, &layout::journal(store, number))?);
+            }
             Err(error) => return Err(error),
         }
     }
     Ok(recovery)
 }
 
-fn set_aside(store: &Path, number: u64) -> Result<PathBuf, StoreError> {
-    let journal = layout::journal(store, number);
+/// Renames a journal that makes no sense, to the path that is returned.
+pub(crate) fn set_aside(store: &Path, journal: &Path) -> Result<PathBuf, StoreError> {
     let aside = journal.with_extension("tij.damaged");
-    fs::rename(&journal, &aside).map_err(StoreError::io("rename damaged journal to", &aside))?;
+    fs::rename(journal, &aside).map_err(StoreError::io("rename damaged journal to", &aside))?;
     layout::sync_dir(&layout::journal_dir(store))?;
     Ok(aside)
 }

@@ -1,33 +1,39 @@
 //! The thread that seals journals while the recorder goes on appending.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crate::catalog::Catalog;
 use crate::error::StoreError;
-use crate::seal::seal;
+
+/// Seals the journal of a number. Sealing one again that failed, or even one that was sealed, does no harm.
+pub(crate) type Seal = Box<dyn FnMut(u64) -> Result<(), StoreError> + Send>;
 
 /// Seals the journals it is handed, in order. One that fails is tried again with the next one;
 /// it stays in the store meanwhile, where readers see it.
 #[derive(Debug)]
 pub(crate) struct Sealer {
     store: PathBuf,
-    queue: Option<Sender<u64>>,
+    queue: Option<SyncSender<u64>>,
     thread: Option<JoinHandle<()>>,
     failure: Arc<Mutex<Option<StoreError>>>,
 }
 
 impl Sealer {
-    pub(crate) fn start(store: PathBuf, catalog: Catalog) -> Result<Self, StoreError> {
-        let (queue, journals) = mpsc::channel();
+    /// Begins with the journals that `waiting` names. Up to `queued` of those that are handed over later may wait until
+    /// they are sealed; handing over more waits, too.
+    pub(crate) fn start(
+        store: PathBuf,
+        waiting: Vec<u64>,
+        queued: usize,
+        seal: Seal,
+    ) -> Result<Self, StoreError> {
+        let (queue, journals) = mpsc::sync_channel(queued);
         let failure = Arc::default();
         let worker = Worker {
-            store: store.clone(),
-            catalog,
-            waiting: Vec::new(),
+            seal,
+            waiting,
             failure: Arc::clone(&failure),
         };
         let thread = thread::Builder::new()
@@ -78,8 +84,7 @@ impl Drop for Sealer {
 }
 
 struct Worker {
-    store: PathBuf,
-    catalog: Catalog,
+    seal: Seal,
     /// Journals not sealed yet, because sealing them failed.
     waiting: Vec<u64>,
     failure: Arc<Mutex<Option<StoreError>>>,
@@ -87,6 +92,7 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, journals: &Receiver<u64>) {
+        self.seal_waiting();
         for journal in journals {
             self.waiting.push(journal);
             self.seal_waiting();
@@ -99,14 +105,12 @@ impl Worker {
 
     fn seal_waiting(&mut self) {
         let Self {
-            store,
-            catalog,
+            seal,
             waiting,
             failure,
         } = self;
         waiting.retain(|journal| {
-            let sealed = seal(store, catalog, *journal, &mut |_| ControlFlow::Continue(()));
-            sealed
+            seal(*journal)
                 .map_err(|error| *lock(failure) = Some(error))
                 .is_err()
         });

@@ -17,29 +17,50 @@ use parquet::schema::types::ColumnPath;
 use trackiops_schemas::columns;
 use trackiops_schemas::time::Granularity;
 
-use crate::batch::{HealthRow, OpsRow, RollupRow, health_batch, ops_batch, rollup_batch};
+use crate::batch::{
+    HealthRow, OpsRow, RequestRow, RollupRow, health_batch, ops_batch, request_batch, rollup_batch,
+};
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout;
 
-/// Rows are handed to the Parquet writer in batches of this size. It unfolds a batch's histograms
-/// into some 12 bytes a bucket, and coarse rows have a hundred buckets and more.
-const BATCH_ROWS: usize = 256;
-/// A question about one file reads whole pages: 15 minutes of one file at 1 s are 900 rows.
-const PAGE_ROWS: usize = 2048;
+/// How many rows of a dataset stand together.
+pub(crate) struct Shape {
+    /// In the batches that are handed to the Parquet writer.
+    batch_rows: usize,
+    page_rows: usize,
+    row_group_rows: usize,
+}
+
+impl Shape {
+    /// The Parquet writer unfolds a batch's histograms into some 12 bytes a bucket, and coarse rows have a hundred
+    /// buckets and more. A question about one file reads whole pages: 15 minutes of one file at 1 s are 900 rows.
+    /// A row group bounds what the Parquet writer holds back, and is still long enough for compression.
+    const ROLLUP: Self = Self {
+        batch_rows: 256,
+        page_rows: 2048,
+        row_group_rows: 32 << 10,
+    };
+    /// Narrow rows, of which there are many. A question about them reads a span of time.
+    const REQUESTS: Self = Self {
+        batch_rows: 4096,
+        page_rows: 8192,
+        row_group_rows: 128 << 10,
+    };
+}
+
 /// A page is held unpacked, 8 bytes a value, until it is full.
 const PAGE_BYTES: usize = 64 << 10;
 /// How often the writer looks whether a page is full.
 const PAGE_CHECK_VALUES: usize = 512;
-/// Bounds what the Parquet writer holds back, and is still long enough for compression.
-const ROW_GROUP_ROWS: usize = 32 << 10;
 const ZSTD_LEVEL: i32 = 3;
 const WRITER: &str = env!("CARGO_PKG_VERSION");
 
 /// What a segment's file will be.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    pub(crate) granularity: Granularity,
+    /// That of its windows, if it has any.
+    pub(crate) granularity: Option<Granularity>,
     pub(crate) host: Arc<str>,
     /// The final path.
     pub(crate) path: PathBuf,
@@ -53,7 +74,7 @@ pub(crate) struct Written {
     pub(crate) files: FileIndex,
 }
 
-/// Writes rows, ordered by (file key, time), to the temporary name of a segment.
+/// Writes rows, in their order, to the temporary name of a segment.
 pub(crate) struct SegmentWriter<R> {
     target: Target,
     temporary: PathBuf,
@@ -71,6 +92,19 @@ pub(crate) trait SegmentRow: Sized {
     fn index(&self, files: &mut FileIndex);
     /// Columns that the rows are ordered by.
     const ORDER: &'static [&'static str];
+    /// How many stand together.
+    const SHAPE: Shape = Shape::ROLLUP;
+
+    /// Columns in which differences pack better than a dictionary.
+    fn packed() -> Vec<String> {
+        // Times step evenly and latencies seldom repeat.
+        let mut packed = vec![columns::TIME.to_owned()];
+        for direction in columns::DIRECTIONS {
+            packed.push(format!("{direction}_latency_us_sum"));
+            packed.push(format!("{direction}_latency_us_max"));
+        }
+        packed
+    }
 }
 
 impl SegmentRow for RollupRow {
@@ -117,6 +151,34 @@ impl SegmentRow for OpsRow {
     fn index(&self, _: &mut FileIndex) {}
 }
 
+impl SegmentRow for RequestRow {
+    const ORDER: &'static [&'static str] = &[columns::END_TIME];
+    const SHAPE: Shape = Shape::REQUESTS;
+
+    fn schema() -> SchemaRef {
+        columns::request_schema()
+    }
+
+    fn batch(host: &str, rows: &[Self]) -> Result<RecordBatch, ArrowError> {
+        request_batch(host, rows)
+    }
+
+    fn index(&self, _: &mut FileIndex) {}
+
+    fn packed() -> Vec<String> {
+        // XIDs count up.
+        let packed = [
+            columns::END_TIME,
+            columns::OFFSET_BYTES,
+            columns::LATENCY_NS,
+            columns::QUEUE_NS,
+            columns::RTT_NS,
+            columns::XID,
+        ];
+        packed.map(str::to_owned).to_vec()
+    }
+}
+
 impl<R: SegmentRow> SegmentWriter<R> {
     /// Begins the segment, over whatever an interrupted attempt has left.
     pub(crate) fn create(target: Target) -> Result<Self, StoreError> {
@@ -128,7 +190,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
             .map_err(StoreError::io("create", &temporary))?;
         let schema = R::schema();
         let properties =
-            properties(&schema, R::ORDER, target.granularity).map_err(parquet(&target.path))?;
+            properties::<R>(&schema, target.granularity).map_err(parquet(&target.path))?;
         let writer =
             ArrowWriter::try_new(file, schema, Some(properties)).map_err(parquet(&target.path))?;
         Ok(Self {
@@ -145,7 +207,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
         row.index(&mut self.files);
         self.rows += 1;
         self.pending.push(row);
-        if self.pending.len() >= BATCH_ROWS {
+        if self.pending.len() >= R::SHAPE.batch_rows {
             self.write_pending()?;
         }
         Ok(())
@@ -187,42 +249,36 @@ fn parquet(path: &Path) -> impl FnOnce(ParquetError) -> StoreError + use<'_> {
     }
 }
 
-fn properties(
+fn properties<R: SegmentRow>(
     schema: &SchemaRef,
-    order: &[&str],
-    granularity: Granularity,
+    granularity: Option<Granularity>,
 ) -> Result<WriterProperties, ParquetError> {
     // Leaves are numbered like fields as far as the columns before them are flat; those are.
-    let sorting: Result<Vec<_>, _> = order.iter().map(|name| schema.index_of(name)).collect();
+    let sorting: Result<Vec<_>, _> = R::ORDER.iter().map(|name| schema.index_of(name)).collect();
     let sorting = sorting?.into_iter().map(|column| SortingColumn {
         column_idx: column as i32,
         descending: false,
         nulls_first: false,
     });
-    let meta = [
+    let mut meta = vec![
         (columns::META_FORMAT, columns::FORMAT_VERSION.to_string()),
         (columns::META_WRITER, WRITER.to_owned()),
-        (columns::META_GRANULARITY, granularity.to_string()),
     ];
+    meta.extend(granularity.map(|g| (columns::META_GRANULARITY, g.to_string())));
+    let meta = meta.into_iter();
     let meta = meta.map(|(key, value)| KeyValue::new(key.to_owned(), value));
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_statistics_enabled(EnabledStatistics::Page)
-        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_data_page_row_count_limit(R::SHAPE.page_rows)
         .set_data_page_size_limit(PAGE_BYTES)
         .set_write_batch_size(PAGE_CHECK_VALUES)
-        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_max_row_group_row_count(Some(R::SHAPE.row_group_rows))
         .set_sorting_columns(Some(sorting.collect()))
-        .set_key_value_metadata(Some(meta.to_vec()))
+        .set_key_value_metadata(Some(meta.collect()))
         .set_created_by(format!("trackiops {WRITER}"));
-    // Times step evenly and latencies seldom repeat: differences pack better than a dictionary.
-    let mut packed = vec![columns::TIME.to_owned()];
-    for direction in columns::DIRECTIONS {
-        packed.push(format!("{direction}_latency_us_sum"));
-        packed.push(format!("{direction}_latency_us_max"));
-    }
-    for name in packed {
+    for name in R::packed() {
         let column = ColumnPath::from(name);
         builder = builder
             .set_column_dictionary_enabled(column.clone(), false)

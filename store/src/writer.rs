@@ -1,9 +1,9 @@
 //! The recorder's side of a store.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
@@ -15,7 +15,12 @@ use crate::layout;
 use crate::lock::StoreLock;
 use crate::options::Options;
 use crate::recovery::{Recovery, recover};
+use crate::requests::{Notice, RequestsWriter};
+use crate::seal::seal;
 use crate::sealer::Sealer;
+
+/// Journals that may wait to be sealed. As many do only if sealing fails for days.
+const QUEUED_JOURNALS: usize = 1024;
 
 /// Writes closed windows to a store.
 ///
@@ -33,7 +38,7 @@ pub struct Writer {
     next_number: u64,
     /// Before the lock, so that it has ended when the lock is released.
     sealer: Sealer,
-    _lock: StoreLock,
+    lock: Arc<StoreLock>,
 }
 
 #[derive(Debug)]
@@ -56,20 +61,43 @@ impl Writer {
         layout::sync_dir(&store)?;
         let recovery = recover(&store, &mut catalog)?;
         let next_number = catalog.last_journal()?.max(recovery.last_journal) + 1;
+        let sealed = store.clone();
+        let seal = move |journal| {
+            let observer = &mut |_| ControlFlow::Continue(());
+            seal(&sealed, &mut catalog, journal, observer).map(|_| ())
+        };
         Ok(Self {
-            sealer: Sealer::start(store.clone(), catalog)?,
+            sealer: Sealer::start(store.clone(), Vec::new(), QUEUED_JOURNALS, Box::new(seal))?,
             store,
             options,
             recovery,
             journal: None,
             next_number,
-            _lock: lock,
+            lock: Arc::new(lock),
         })
     }
 
     /// What opening the store had to complete.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
+    }
+
+    /// Whether an earlier writer has left requests that are not sealed.
+    pub fn has_unsealed_requests(&self) -> Result<bool, StoreError> {
+        Ok(!layout::requests_journals(&self.store)?.is_empty())
+    }
+
+    /// Begins to keep requests one by one in the same store, in at most `most_bytes`. What an earlier writer has left of
+    /// them is sealed meanwhile. `tell` is told what a person should know.
+    ///
+    /// To be called once; the store stays locked for as long as either writer is there.
+    pub fn requests(
+        &self,
+        most_bytes: u64,
+        tell: impl Fn(Notice) + Send + 'static,
+    ) -> Result<RequestsWriter, StoreError> {
+        let lock = Arc::clone(&self.lock);
+        RequestsWriter::open(&self.store, &self.options, most_bytes, Box::new(tell), lock)
     }
 
     /// Appends a window of the finest granularity and makes it durable.
@@ -107,14 +135,7 @@ impl Writer {
                 let number = self.next_number;
                 // Not again, even if creating it fails halfway.
                 self.next_number += 1;
-                let header = Header {
-                    version: FORMAT_VERSION,
-                    granularities: self.options.granularities.clone(),
-                    host: self.options.host.clone(),
-                    number,
-                    writer: env!("CARGO_PKG_VERSION").to_owned(),
-                    filter: self.options.filter.as_deref().map(Arc::from),
-                };
+                let header = Header::new(&self.options, number);
                 Ok(none.insert(OpenJournal {
                     writer: JournalWriter::create(&self.store, &header)?,
                     number,
@@ -136,14 +157,14 @@ impl Writer {
 
 /// The time between two rotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Period {
+pub(crate) struct Period {
     start: i64,
     length: i64,
 }
 
 impl Period {
     /// The period of a window: rotations are at multiples of `rotate` and at midnight, UTC.
-    fn of(window: UtcMs, rotate: Granularity) -> Self {
+    pub(crate) fn of(window: UtcMs, rotate: Granularity) -> Self {
         let length = rotate.ms().min(DAY_MS);
         Self {
             start: window.0.div_euclid(length) * length,
@@ -154,7 +175,7 @@ impl Period {
     /// Whether a journal of this period ends with a window of `other`. Late windows of the period
     /// before stay in the journal; a longer way back is a step of the clock, after which waiting
     /// for this period to end could take years.
-    fn is_over_at(self, other: Self) -> bool {
+    pub(crate) fn is_over_at(self, other: Self) -> bool {
         other.start > self.start || other.start.saturating_add(self.length) < self.start
     }
 }

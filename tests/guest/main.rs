@@ -18,5 +18,6 @@ mod modules;
 mod mountstats;
 mod ops;
 mod overload;
+mod requests;
 mod run;
 mod workloads;

@@ -237,7 +237,8 @@ fn times(times: impl Iterator<Item = UtcMs>) -> ArrayRef {
     Arc::new(array.with_timezone("UTC"))
 }
 
-fn hosts(host: &str, rows: usize) -> ArrayRef {
+/// The host's name in every row.
+pub(super) fn hosts(host: &str, rows: usize) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(std::iter::repeat_n(
         host, rows,
     )))

@@ -2,11 +2,13 @@
 
 mod decode;
 mod encode;
+mod requests;
 
 pub use decode::{
     BatchError, StoredHealth, StoredOps, StoredRow, decode_health, decode_ops, decode_rows,
 };
 pub use encode::{HealthRow, OpsRow, RollupRow, health_batch, ops_batch, rollup_batch};
+pub use requests::{RequestRow, request_batch};
 
 use trackiops_schemas::columns::{DIRECTION_COUNTERS, OP_COUNTERS};
 use trackiops_schemas::ops::OperationSums;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trackiops_schemas::columns::FORMAT_VERSION;
 
 use crate::error::StoreError;
-use crate::options::GranularitySet;
+use crate::options::{GranularitySet, Options};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
 
 const MAGIC: [u8; 4] = *b"TIOJ";
@@ -48,6 +48,12 @@ impl Kind {
     }
 }
 
+impl From<Kind> for u8 {
+    fn from(kind: Kind) -> Self {
+        kind as Self
+    }
+}
+
 /// What a journal says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -63,6 +69,18 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// Of a journal that this program begins.
+    pub(crate) fn new(options: &Options, number: u64) -> Self {
+        Self {
+            version: FORMAT_VERSION,
+            granularities: options.granularities.clone(),
+            host: options.host.clone(),
+            number,
+            writer: env!("CARGO_PKG_VERSION").to_owned(),
+            filter: options.filter.as_deref().map(Arc::from),
+        }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut fields = Vec::new();
         put_str(&mut fields, &self.granularities.to_string());
@@ -141,13 +159,13 @@ impl Header {
 /// Appends a frame to `out`; `payload` appends its payload.
 pub(crate) fn put_frame(
     out: &mut Vec<u8>,
-    kind: Kind,
+    kind: impl Into<u8>,
     payload: impl FnOnce(&mut Vec<u8>),
 ) -> Result<(), StoreError> {
     let prefix = out.len();
     out.extend_from_slice(&[0; FRAME_PREFIX_BYTES as usize]);
     let body = out.len();
-    out.push(kind as u8);
+    out.push(kind.into());
     payload(out);
     let bytes = out.len() - body;
     let length = u32::try_from(bytes).map_err(|_| StoreError::WindowTooLarge(bytes))?;

@@ -21,6 +21,7 @@
 
 pub(crate) mod codec;
 pub(crate) mod cursor;
+pub(crate) mod definitions;
 pub(crate) mod format;
 mod ops;
 pub(crate) mod scan;

@@ -1,21 +1,18 @@
 //! Appending to a journal.
 
-use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
 
-use super::codec::{put_definition, put_pending, put_row, put_window_head};
+use super::codec::{put_pending, put_row, put_window_head};
+use super::definitions::Definitions;
 use super::format::{Header, Kind, put_frame};
 use super::ops::{OpsHead, put_ops};
 use crate::error::StoreError;
 use crate::layout;
-use crate::varint::put_u64;
 
 /// An open journal.
 #[derive(Debug)]
@@ -24,8 +21,30 @@ pub(crate) struct JournalWriter {
     path: PathBuf,
     /// Length of the file up to its last durable frame.
     durable_bytes: u64,
-    ids: HashMap<Arc<FileAttributes>, u32>,
+    definitions: Definitions,
     buffer: Vec<u8>,
+}
+
+/// Creates a journal and makes its header and its name durable. Returns it with its length.
+pub(crate) fn create(
+    store: &Path,
+    path: &Path,
+    header: &Header,
+) -> Result<(File, u64), StoreError> {
+    let encoded = header.encode();
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o640);
+    let mut file = options
+        .open(path)
+        .map_err(StoreError::io("create journal", path))?;
+    let written = file.write_all(&encoded).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // Nothing was appended; were it left, recovery would find an empty journal.
+        let _ = std::fs::remove_file(path);
+    }
+    written.map_err(StoreError::io("write journal", path))?;
+    layout::sync_dir(&layout::journal_dir(store))?;
+    Ok((file, encoded.len() as u64))
 }
 
 /// Why a window was not appended.
@@ -39,35 +58,23 @@ impl JournalWriter {
     /// Creates the journal and makes its header and its name durable.
     pub(crate) fn create(store: &Path, header: &Header) -> Result<Self, StoreError> {
         let path = layout::journal(store, header.number);
-        let encoded = header.encode();
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o640);
-        let mut file = options
-            .open(&path)
-            .map_err(StoreError::io("create journal", &path))?;
-        let written = file.write_all(&encoded).and_then(|()| file.sync_all());
-        if written.is_err() {
-            // Nothing was appended; were it left, recovery would find an empty journal.
-            let _ = std::fs::remove_file(&path);
-        }
-        written.map_err(StoreError::io("write journal", &path))?;
-        layout::sync_dir(&layout::journal_dir(store))?;
+        let (file, durable_bytes) = create(store, &path, header)?;
         Ok(Self {
             file,
             path,
-            durable_bytes: encoded.len() as u64,
-            ids: HashMap::new(),
+            durable_bytes,
+            definitions: Definitions::default(),
             buffer: Vec::new(),
         })
     }
 
     /// Appends a window with the definitions it needs, in one write, and makes it durable.
     pub(crate) fn append(&mut self, window: &ClosedWindow) -> Result<(), AppendError> {
-        let known = self.ids.len();
+        let known = self.definitions.count();
         match self.try_append(window) {
             Ok(()) => Ok(()),
             Err(cause) => {
-                self.ids.retain(|_, id| (*id as usize) < known);
+                self.definitions.keep_first(known);
                 Err(AppendError {
                     usable: self.cut_to_durable(&cause),
                     cause,
@@ -92,23 +99,8 @@ impl JournalWriter {
     fn encode(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
         let mut rows: Vec<&FileRow> = window.rows.iter().collect();
         rows.sort_by_key(|row| row.file.key);
-        let first = self.ids.len() as u32;
-        let mut new = Vec::new();
-        let mut ids = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let next = self.ids.len() as u32;
-            let id = *self.ids.entry(Arc::clone(&row.file)).or_insert_with(|| {
-                new.push(&row.file);
-                next
-            });
-            ids.push(id);
-        }
-        if !new.is_empty() {
-            put_frame(&mut self.buffer, Kind::Definitions, |out| {
-                put_u64(out, u64::from(first));
-                new.iter().for_each(|file| put_definition(out, file));
-            })?;
-        }
+        let files = rows.iter().map(|row| &row.file);
+        let ids = self.definitions.ids(files, &mut self.buffer)?;
         if let Some(head) = OpsHead::of(window) {
             put_frame(&mut self.buffer, Kind::Operations, |out| {
                 head.put(out);

@@ -104,7 +104,7 @@ fn seal_scanned(
             .map_err(StoreError::io("rename segment to", &path))?;
         step(Step::Renamed)?;
     }
-    outputs::sync_names(store, &segments)?;
+    layout::sync_names(store, segments.iter().map(|segment| &segment.path))?;
     step(Step::NamesDurable)?;
     catalog.commit(&Sealed {
         journal: number,

@@ -5,12 +5,9 @@ use std::path::Path;
 
 use super::{Step, seal};
 use crate::catalog::Catalog;
+use crate::common::{self, Content, granularity, options, windows};
 use crate::error::StoreError;
 use crate::{Snapshot, Writer};
-use common::{Content, granularity, options, windows};
-
-#[path = "../../tests/common/mod.rs"]
-mod common;
 
 /// Leaves the journal of 20 windows.
 fn leave_a_journal(store: &Path) {

@@ -1,0 +1,111 @@
+//! Requests that are kept one by one, beside the sums of the rollup.
+
+use std::sync::Arc;
+
+use crate::identity::FileAttributes;
+use crate::ring::{NO_USER, RequestRecord, flags};
+
+/// A completed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When it completed: UTC in ns since the epoch.
+    pub end_ns: i64,
+    /// Its file and tenant: a place in a list that whoever has the request has, too.
+    pub file: u32,
+    /// Bits of [`flags`].
+    pub flags: u32,
+    /// Offset of the first byte asked for.
+    pub offset: u64,
+    /// Bytes asked for.
+    pub asked_bytes: u32,
+    /// Bytes transferred; 0 on error.
+    pub done_bytes: u32,
+    /// As in [`RequestRecord`]; see [`Self::latency_ns`].
+    pub latency_ns: u64,
+    /// As in [`RequestRecord`]; see [`Self::parts_ns`].
+    pub queue_ns: u64,
+    /// As in [`RequestRecord`]; see [`Self::parts_ns`].
+    pub rtt_ns: u64,
+    /// As in [`RequestRecord`]; see [`Self::xid`].
+    pub xid: u32,
+    /// As in [`RequestRecord`]; see [`Self::retransmissions`].
+    pub retransmissions: u32,
+    /// 0, or the negative errno with which it ended.
+    pub error: i32,
+    /// As in [`RequestRecord`]; 0 when not known.
+    pub pid: u32,
+    /// As in [`RequestRecord`]; [`NO_USER`] when not known.
+    pub uid: u32,
+}
+
+impl Request {
+    /// What a record says, with the time of completion and the file as they are known here.
+    pub fn new(record: &RequestRecord, end_ns: i64, file: u32) -> Self {
+        Self {
+            end_ns,
+            file,
+            flags: record.flags,
+            offset: record.offset,
+            asked_bytes: record.asked_bytes,
+            done_bytes: record.done_bytes,
+            latency_ns: record.latency_ns,
+            queue_ns: record.queue_ns,
+            rtt_ns: record.rtt_ns,
+            xid: record.xid,
+            retransmissions: record.retransmissions,
+            error: record.error,
+            pid: record.pid,
+            uid: record.uid,
+        }
+    }
+
+    /// Whether all bits of `flags` are set.
+    pub fn is(&self, flags: u32) -> bool {
+        self.flags & flags == flags
+    }
+
+    /// Its latency, ns, where it is known.
+    pub fn latency_ns(&self) -> Option<u64> {
+        (!self.is(flags::UNTIMED)).then_some(self.latency_ns)
+    }
+
+    /// Parts of its latency, ns, where they are known: until transmission, and from then until the reply.
+    pub fn parts_ns(&self) -> Option<[u64; 2]> {
+        (self.flags & (flags::UNSPLIT | flags::UNTIMED) == 0)
+            .then_some([self.queue_ns, self.rtt_ns])
+    }
+
+    /// How often it was transmitted again, where that is known.
+    pub fn retransmissions(&self) -> Option<u32> {
+        (!self.is(flags::UNSPLIT)).then_some(self.retransmissions)
+    }
+
+    /// Id of the RPC as on the wire, where it is known.
+    pub fn xid(&self) -> Option<u32> {
+        (self.xid != 0).then_some(self.xid)
+    }
+
+    /// The error with which it ended, as in errno(3).
+    pub fn errno(&self) -> Option<i32> {
+        (self.error != 0).then(|| self.error.saturating_neg())
+    }
+
+    /// Process that initiated it, where it is known.
+    pub fn pid(&self) -> Option<u32> {
+        (self.pid != 0).then_some(self.pid)
+    }
+
+    /// User on whose behalf it was made, where it is known.
+    pub fn uid(&self) -> Option<u32> {
+        (self.uid != NO_USER).then_some(self.uid)
+    }
+}
+
+/// Requests that arrived together, about in the order of their completion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestBatch {
+    /// Their files, and who used them.
+    pub files: Vec<Arc<FileAttributes>>,
+    /// [`Request::file`] is a place in `files`.
+    pub requests: Vec<Request>,
+}

@@ -1,0 +1,151 @@
+//! Requests one by one, on their way to the store. A disk that takes seconds must not keep the rings from being read:
+//! what finds too many of them waiting is left out, and counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use trackiops_schemas::request::RequestBatch;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{RequestsWriter, StoreError};
+
+/// Requests that may wait for the disk: 18 MiB, or 2.6 seconds of 100,000 requests/s.
+const WAITING_REQUESTS: u64 = 256 << 10;
+/// How often the writer gets its turn when there are no requests.
+const IDLE_EVERY: Duration = Duration::from_secs(1);
+
+/// How many requests went which way.
+#[derive(Default)]
+pub struct Counts {
+    offered: AtomicU64,
+    accepted: AtomicU64,
+    written: AtomicU64,
+}
+
+impl Counts {
+    /// Those that found no room, or nobody who writes.
+    pub fn left_out(&self) -> u64 {
+        self.offered.load(Ordering::Relaxed) - self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Those that were not written. Once writing has ended: all that are not kept.
+    pub fn unwritten(&self) -> u64 {
+        self.offered.load(Ordering::Relaxed) - self.written.load(Ordering::Relaxed)
+    }
+}
+
+/// Takes requests without waiting.
+pub struct Queue {
+    batches: Sender<RequestBatch>,
+    counts: Arc<Counts>,
+}
+
+impl Queue {
+    /// Puts a batch into the queue, or leaves it out.
+    pub fn put(&self, batch: RequestBatch) {
+        let counts = &self.counts;
+        let requests = batch.requests.len() as u64;
+        let none_left_out = counts.left_out() == 0;
+        counts.offered.fetch_add(requests, Ordering::Relaxed);
+        let accepted = counts.accepted.load(Ordering::Relaxed) + requests;
+        if accepted - counts.written.load(Ordering::Relaxed) > WAITING_REQUESTS {
+            if none_left_out {
+                eprintln!(
+                    "the disk is too slow for --requests: some are left out, windows are complete"
+                );
+            }
+        } else if self.batches.send(batch).is_ok() {
+            counts.accepted.store(accepted, Ordering::Relaxed);
+        }
+    }
+
+    /// Its counts, which outlive it.
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+}
+
+/// Writes what is put into the queue, on a thread of its own, until the queue is dropped.
+pub fn write(writer: RequestsWriter) -> (Queue, JoinHandle<Result<(), StoreError>>) {
+    let (batches, received) = channel();
+    let counts = Arc::<Counts>::default();
+    let queue = Queue {
+        batches,
+        counts: Arc::clone(&counts),
+    };
+    let thread = thread::spawn(move || {
+        write_all(writer, &received, &counts).inspect_err(|error| {
+            eprintln!("requests are no longer kept one by one, windows are complete: {error}");
+        })
+    });
+    (queue, thread)
+}
+
+fn write_all(
+    mut writer: RequestsWriter,
+    received: &Receiver<RequestBatch>,
+    counts: &Counts,
+) -> Result<(), StoreError> {
+    loop {
+        match received.recv_timeout(IDLE_EVERY) {
+            Ok(batch) => {
+                writer.append(&batch)?;
+                let written = batch.requests.len() as u64;
+                counts.written.fetch_add(written, Ordering::Relaxed);
+            }
+            Err(RecvTimeoutError::Timeout) => writer.idle(now())?,
+            Err(RecvTimeoutError::Disconnected) => return writer.finish(),
+        }
+    }
+}
+
+fn now() -> UtcMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    UtcMs(since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trackiops_schemas::request::Request;
+    use trackiops_schemas::ring::RequestRecord;
+
+    #[test]
+    fn what_finds_too_many_waiting_is_left_out_and_counted() {
+        let (batches, received) = channel();
+        let queue = Queue {
+            batches,
+            counts: Arc::default(),
+        };
+        let counts = queue.counts();
+        let put = |requests: u64| {
+            let request = Request::new(&RequestRecord::default(), 0, 0);
+            queue.put(RequestBatch {
+                files: Vec::new(),
+                requests: vec![request; requests as usize],
+            });
+        };
+        let write = || {
+            let batch = received.recv().unwrap();
+            let written = batch.requests.len() as u64;
+            counts.written.fetch_add(written, Ordering::Relaxed);
+            written
+        };
+        put(WAITING_REQUESTS);
+        put(5);
+        assert_eq!(counts.left_out(), 5);
+        assert_eq!(write(), WAITING_REQUESTS);
+        put(7);
+        assert_eq!(counts.left_out(), 5, "there is room again");
+        assert_eq!(write(), 7);
+        put(2);
+        drop(received);
+        put(3);
+        assert_eq!(counts.left_out(), 8, "nobody writes any more");
+        assert_eq!(counts.unwritten(), 10);
+    }
+}

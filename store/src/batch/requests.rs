@@ -1,0 +1,89 @@
+//! Single requests as record batches.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray,
+    TimestampNanosecondArray, UInt32Array, UInt64Array,
+};
+use arrow::error::ArrowError;
+use trackiops_schemas::columns;
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::request::Request;
+use trackiops_schemas::ring::flags;
+
+use super::encode::hosts;
+use crate::units::signed;
+
+/// A request with its file.
+#[derive(Clone, Debug)]
+pub struct RequestRow {
+    /// The file.
+    pub file: Arc<FileAttributes>,
+    /// The request; where its file is in a list says nothing here.
+    pub request: Request,
+}
+
+/// Requests of one host as a batch of [`columns::request_schema`].
+pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, ArrowError> {
+    let requests = || rows.iter().map(|row| &row.request);
+    let files = || rows.iter().map(|row| &*row.file);
+    let text = |of: fn(&FileAttributes) -> Option<&str>| -> ArrayRef {
+        Arc::new(files().map(of).collect::<StringArray>())
+    };
+    let number = |of: fn(&Request) -> u64| -> ArrayRef {
+        let column = requests().map(|request| signed(of(request)));
+        Arc::new(Int64Array::from_iter_values(column))
+    };
+    let known = |of: fn(&Request) -> Option<u64>| -> ArrayRef {
+        let column = requests().map(|request| of(request).map(signed));
+        Arc::new(column.collect::<Int64Array>())
+    };
+    let id = |of: fn(&Request) -> Option<u32>| -> ArrayRef {
+        Arc::new(requests().map(of).collect::<UInt32Array>())
+    };
+    let flag = |of: fn(&Request) -> Option<bool>| -> ArrayRef {
+        Arc::new(requests().map(of).collect::<BooleanArray>())
+    };
+    let ends = TimestampNanosecondArray::from_iter_values(requests().map(|request| request.end_ns));
+    let operation = |request: &Request| match request.is(flags::WRITE) {
+        true => "WRITE",
+        false => "READ",
+    };
+    let arrays: Vec<ArrayRef> = vec![
+        Arc::new(ends.with_timezone("UTC")),
+        hosts(host, rows.len()),
+        text(|file| file.mount.as_deref()),
+        text(|file| file.path.as_deref()),
+        Arc::new(UInt64Array::from_iter_values(
+            files().map(|file| file.key.0),
+        )),
+        Arc::new(StringArray::from_iter_values(
+            files().map(|file| file.id.dev.to_string()),
+        )),
+        Arc::new(UInt64Array::from_iter_values(
+            files().map(|file| file.id.fileid),
+        )),
+        text(|file| file.tenant.as_deref()),
+        id(Request::uid),
+        id(Request::pid),
+        Arc::new(StringArray::from_iter_values(requests().map(operation))),
+        number(|request| request.offset),
+        number(|request| u64::from(request.asked_bytes)),
+        number(|request| u64::from(request.done_bytes)),
+        known(Request::latency_ns),
+        known(|request| request.parts_ns().map(|[queue_ns, _]| queue_ns)),
+        known(|request| request.parts_ns().map(|[_, rtt_ns]| rtt_ns)),
+        known(|request| request.retransmissions().map(u64::from)),
+        flag(|request| (!request.is(flags::WRITE)).then_some(request.is(flags::EOF))),
+        flag(|request| Some(request.is(flags::DIRECT))),
+        flag(|request| {
+            request
+                .is(flags::WRITE)
+                .then_some(request.is(flags::STABLE))
+        }),
+        Arc::new(requests().map(Request::errno).collect::<Int32Array>()),
+        id(Request::xid),
+    ];
+    RecordBatch::try_new(columns::request_schema(), arrays)
+}

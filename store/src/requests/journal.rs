@@ -1,0 +1,360 @@
+//! The journal of requests: a journal like that of the windows, whose frames are batches of requests beside
+//! definitions of files.
+//!
+//! A batch is written as soon as it is there, and made durable with those of the same second: what a killed process has
+//! written is kept, and a power cut costs a second.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::ring::flags;
+
+use crate::error::StoreError;
+use crate::journal::codec::definition;
+use crate::journal::definitions::Definitions;
+use crate::journal::format::{Frame, Header, Kind, frame_at, put_frame, read_at};
+use crate::journal::write::create;
+use crate::layout;
+use crate::varint::{DecodeError, Input, put_i64, put_u64};
+
+/// What a frame of requests holds: how many, when the first completed, then the requests. No number of [`Kind`].
+const REQUESTS: u8 = 0x80;
+/// Longest encoding of the two numbers that such a frame begins with.
+const MAX_HEAD_BYTES: u64 = 2 * 10;
+/// What a power cut may cost.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// An open journal of requests.
+#[derive(Debug)]
+pub(super) struct JournalWriter {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    definitions: Definitions,
+    buffer: Vec<u8>,
+    synced: Instant,
+    dirty: bool,
+}
+
+impl JournalWriter {
+    /// Creates the journal and makes its header and its name durable.
+    pub(super) fn create(store: &Path, header: &Header) -> Result<Self, StoreError> {
+        let path = layout::requests_journal(store, header.number);
+        let (file, bytes) = create(store, &path, header)?;
+        Ok(Self {
+            file,
+            path,
+            bytes,
+            definitions: Definitions::default(),
+            buffer: Vec::new(),
+            synced: Instant::now(),
+            dirty: false,
+        })
+    }
+
+    /// How long it is.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Writes a batch with the definitions it needs. After an error nothing more may be appended.
+    pub(super) fn append(&mut self, batch: &RequestBatch) -> Result<(), StoreError> {
+        self.buffer.clear();
+        let ids = self.definitions.ids(batch.files.iter(), &mut self.buffer)?;
+        put_frame(&mut self.buffer, REQUESTS, |out| {
+            put_requests(out, &batch.requests, &ids);
+        })?;
+        self.file
+            .write_all(&self.buffer)
+            .map_err(StoreError::io("write journal", &self.path))?;
+        self.bytes += self.buffer.len() as u64;
+        self.dirty = true;
+        self.sync_if_due()
+    }
+
+    /// Makes durable what was written, unless that was done a moment ago.
+    pub(super) fn sync_if_due(&mut self) -> Result<(), StoreError> {
+        if self.dirty && self.synced.elapsed() >= SYNC_EVERY {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was written.
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+        self.file
+            .sync_data()
+            .map_err(StoreError::io("sync journal", &self.path))?;
+        self.synced = Instant::now();
+        self.dirty = false;
+        Ok(())
+    }
+}
+
+/// The valid part of a journal that nobody appends to.
+pub(super) struct Scan {
+    file: File,
+    path: PathBuf,
+    pub(super) header: Header,
+    /// Files by local id.
+    pub(super) definitions: Vec<Arc<FileAttributes>>,
+    pub(super) batches: Vec<BatchFrame>,
+    /// Bytes behind the last valid frame.
+    pub(super) torn_bytes: u64,
+}
+
+/// A batch's place in a journal.
+pub(super) struct BatchFrame {
+    /// When the first of its requests completed, by which no other one of it was earlier.
+    pub(super) first_ns: i64,
+    payload: u64,
+    end: u64,
+}
+
+impl Scan {
+    /// Scans an open journal. `None` when it ends within its header.
+    pub(super) fn new(file: File, path: &Path) -> Result<Option<Self>, StoreError> {
+        let read = || StoreError::io("read", path);
+        let file_bytes = file.metadata().map_err(read())?.len();
+        let Some((header, mut at)) = Header::read(&file, path)? else {
+            return Ok(None);
+        };
+        let mut scan = Self {
+            file,
+            path: path.to_owned(),
+            header,
+            definitions: Vec::new(),
+            batches: Vec::new(),
+            torn_bytes: 0,
+        };
+        while let Some(frame) = frame_at(&scan.file, at, file_bytes).map_err(read())? {
+            scan.take(&frame)?;
+            at = frame.end;
+        }
+        scan.torn_bytes = file_bytes.saturating_sub(at);
+        Ok(Some(scan))
+    }
+
+    /// Notes what a frame holds. Its checksum holds, so what does not decode is no torn tail.
+    fn take(&mut self, frame: &Frame) -> Result<(), StoreError> {
+        let damaged = |error: DecodeError| self.damaged(frame.payload, error);
+        match frame.kind {
+            REQUESTS => {
+                let head_end = frame.end.min(frame.payload + MAX_HEAD_BYTES);
+                let payload = self.read(frame.payload, head_end)?;
+                let mut input = Input::new(&payload);
+                let first_ns = input.u64().and_then(|_| input.i64()).map_err(damaged)?;
+                self.batches.push(BatchFrame {
+                    first_ns,
+                    payload: frame.payload,
+                    end: frame.end,
+                });
+                Ok(())
+            }
+            kind if kind == u8::from(Kind::Definitions) => {
+                let payload = self.read(frame.payload, frame.end)?;
+                let new = definitions(&payload, self.definitions.len()).map_err(damaged)?;
+                self.definitions.extend(new);
+                Ok(())
+            }
+            _ => Err(damaged(DecodeError::Malformed(
+                "a frame is of an unknown kind",
+            ))),
+        }
+    }
+
+    /// The requests of a batch; their files are those of [`Self::definitions`].
+    pub(super) fn requests(&self, batch: &BatchFrame) -> Result<Vec<Request>, StoreError> {
+        let payload = self.read(batch.payload, batch.end)?;
+        requests(&mut Input::new(&payload), self.definitions.len())
+            .map_err(|error| self.damaged(batch.payload, error))
+    }
+
+    /// Bytes of the file, which were there when it was scanned.
+    fn read(&self, at: u64, end: u64) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = vec![0; usize::try_from(end - at).unwrap_or(usize::MAX)];
+        read_at(&self.file, &mut bytes, at).map_err(StoreError::io("read", &self.path))?;
+        Ok(bytes)
+    }
+
+    fn damaged(&self, offset: u64, error: DecodeError) -> StoreError {
+        StoreError::Damaged {
+            path: self.path.clone(),
+            offset,
+            why: error.why(),
+        }
+    }
+}
+
+/// Definitions that continue `known` ones.
+fn definitions(payload: &[u8], known: usize) -> Result<Vec<Arc<FileAttributes>>, DecodeError> {
+    let mut input = Input::new(payload);
+    if input.u64()? != known as u64 {
+        return Err(DecodeError::Malformed("file definitions are missing"));
+    }
+    let mut new = Vec::new();
+    while input.remaining() > 0 {
+        new.push(Arc::new(definition(&mut input)?));
+    }
+    Ok(new)
+}
+
+/// Requests, with `ids` in place of their files.
+fn put_requests(out: &mut Vec<u8>, requests: &[Request], ids: &[u32]) {
+    let first_ns = requests.iter().map(|request| request.end_ns).min();
+    put_u64(out, requests.len() as u64);
+    put_i64(out, first_ns.unwrap_or(0));
+    let mut before_ns = first_ns.unwrap_or(0);
+    for request in requests {
+        let Request {
+            end_ns,
+            file,
+            flags,
+            offset,
+            asked_bytes,
+            done_bytes,
+            latency_ns,
+            queue_ns,
+            rtt_ns,
+            xid,
+            retransmissions,
+            error,
+            pid,
+            uid,
+        } = *request;
+        put_i64(out, end_ns.wrapping_sub(before_ns));
+        put_u64(out, u64::from(ids[file as usize]));
+        put_u64(out, u64::from(flags));
+        put_u64(out, offset);
+        put_u64(out, u64::from(asked_bytes));
+        // Nearly always 0.
+        put_i64(out, i64::from(asked_bytes) - i64::from(done_bytes));
+        for ns in [latency_ns, queue_ns, rtt_ns] {
+            put_u64(out, ns);
+        }
+        put_u64(out, u64::from(xid));
+        put_u64(out, u64::from(retransmissions));
+        put_i64(out, i64::from(error));
+        put_u64(out, u64::from(pid));
+        // One more, so that the largest one, which stands for nobody, is short.
+        put_u64(out, u64::from(uid.wrapping_add(1)));
+        before_ns = end_ns;
+    }
+}
+
+/// Requests of `files` files.
+fn requests(input: &mut Input<'_>, files: usize) -> Result<Vec<Request>, DecodeError> {
+    let count = input.u64()?;
+    let first_ns = input.i64()?;
+    let mut before_ns = first_ns;
+    let mut requests = Vec::new();
+    for _ in 0..count {
+        let request = request(input, before_ns)?;
+        if request.file as usize >= files {
+            return Err(DecodeError::Malformed("a request is of no known file"));
+        }
+        if request.end_ns < first_ns {
+            return Err(DecodeError::Malformed("a request is before the first one"));
+        }
+        if request.flags & !flags::ALL != 0 {
+            return Err(DecodeError::Malformed("a request has an unknown flag"));
+        }
+        before_ns = request.end_ns;
+        requests.push(request);
+    }
+    match input.remaining() {
+        0 => Ok(requests),
+        _ => Err(DecodeError::Malformed(
+            "bytes follow the last request of a batch",
+        )),
+    }
+}
+
+fn request(input: &mut Input<'_>, before_ns: i64) -> Result<Request, DecodeError> {
+    let end_ns = before_ns.wrapping_add(input.i64()?);
+    let (file, flags, offset) = (input.u32()?, input.u32()?, input.u64()?);
+    let asked_bytes = input.u32()?;
+    let done_bytes = i64::from(asked_bytes).checked_sub(input.i64()?);
+    let done_bytes = done_bytes.and_then(|bytes| u32::try_from(bytes).ok());
+    Ok(Request {
+        end_ns,
+        file,
+        flags,
+        offset,
+        asked_bytes,
+        done_bytes: done_bytes.ok_or(DecodeError::Malformed("a request has no size"))?,
+        latency_ns: input.u64()?,
+        queue_ns: input.u64()?,
+        rtt_ns: input.u64()?,
+        xid: input.u32()?,
+        retransmissions: input.u32()?,
+        error: i32::try_from(input.i64()?)
+            .map_err(|_| DecodeError::Malformed("an error has no errno"))?,
+        pid: input.u32()?,
+        uid: input.u32()?.wrapping_sub(1),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Any request of the files 0 to 2.
+    fn request() -> impl Strategy<Value = Request> {
+        let words = prop::array::uniform8(any::<u32>());
+        let longs = prop::array::uniform4(any::<u64>());
+        (any::<i64>(), any::<i32>(), words, longs).prop_map(|(end_ns, error, words, longs)| {
+            let [
+                file,
+                flags,
+                asked_bytes,
+                done_bytes,
+                xid,
+                retransmissions,
+                pid,
+                uid,
+            ] = words;
+            let [offset, latency_ns, queue_ns, rtt_ns] = longs;
+            Request {
+                end_ns,
+                file: file % 3,
+                flags: flags & flags::ALL,
+                offset,
+                asked_bytes,
+                done_bytes,
+                latency_ns,
+                queue_ns,
+                rtt_ns,
+                xid,
+                retransmissions,
+                error,
+                pid,
+                uid,
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn requests_read_back(mut expected in prop::collection::vec(request(), 0..20)) {
+            let mut out = Vec::new();
+            put_requests(&mut out, &expected, &[7, 5, 6]);
+            for request in &mut expected {
+                request.file = [7, 5, 6][request.file as usize];
+            }
+            prop_assert_eq!(requests(&mut Input::new(&out), 8), Ok(expected));
+        }
+
+        #[test]
+        fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = requests(&mut Input::new(&bytes), 3);
+            let _ = definitions(&bytes, 0);
+        }
+    }
+}

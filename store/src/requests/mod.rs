@@ -1,0 +1,222 @@
+//! Requests that are kept one by one: written as they come, sealed into Parquet, and the oldest deleted when they take
+//! more room than they may.
+//!
+//! They are apart from the windows: no catalog knows them, since nothing but their names says what there is, and what
+//! happens to them never keeps a window from being stored.
+
+mod budget;
+mod journal;
+mod seal;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trackiops_schemas::request::RequestBatch;
+use trackiops_schemas::time::UtcMs;
+
+use crate::error::StoreError;
+use crate::journal::format::Header;
+use crate::layout;
+use crate::lock::StoreLock;
+use crate::options::Options;
+use crate::recovery::set_aside;
+use crate::sealer::{Seal, Sealer};
+use crate::writer::Period;
+use budget::Budget;
+use journal::JournalWriter;
+
+/// A batch that begins so long before the end of the one before was stamped by a clock that was set back. Sealing holds
+/// back what is out of order.
+const STEP_BACK_NS: i64 = 1_000_000_000;
+
+/// What a person should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An earlier writer had left requests, which are sealed now.
+    Recovered {
+        /// How many.
+        requests: u64,
+        /// Bytes at the end that were no whole batch, and were cut.
+        torn_bytes: u64,
+    },
+    /// A journal makes no sense although its checksums hold. It was renamed to this path and is not read again.
+    SetAside(PathBuf),
+    /// The oldest segments are deleted from now on, because all together would exceed so many bytes. Told once.
+    Full(u64),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Recovered {
+                requests,
+                torn_bytes,
+            } => write!(
+                f,
+                "recovered {requests} requests, kept one by one, that an interrupted recording had left ({torn_bytes} bytes \
+                 of a torn end cut off)"
+            ),
+            Self::SetAside(path) => write!(
+                f,
+                "a journal of requests is damaged: it is now {}, and not read again",
+                path.display()
+            ),
+            Self::Full(bytes) => write!(
+                f,
+                "single requests have filled the {} MiB that they may take (--requests-size): the oldest are deleted \
+                 from now on; windows are kept",
+                bytes >> 20
+            ),
+        }
+    }
+}
+
+/// Tells a person.
+pub(crate) type Tell = Box<dyn Fn(Notice) + Send>;
+
+/// Keeps requests one by one, in the store of a [`crate::Writer`].
+///
+/// * A batch survives the end of the process when [`Self::append`] has returned `Ok`, and a power cut a second later.
+/// * It is in Parquet when its journal was sealed: after a rotation, or when the journal has reached its share of the
+///   room that requests may take.
+/// * Dropping the writer, or losing the process, at any point leaves what the next one completes.
+#[derive(Debug)]
+pub struct RequestsWriter {
+    store: PathBuf,
+    options: Options,
+    budget: Budget,
+    journal: Option<OpenJournal>,
+    next_number: u64,
+    /// Before the lock, so that it has ended when the lock is released.
+    sealer: Sealer,
+    _lock: Arc<StoreLock>,
+}
+
+#[derive(Debug)]
+struct OpenJournal {
+    writer: JournalWriter,
+    number: u64,
+    period: Period,
+    /// When the last of its requests completed.
+    last_ns: i64,
+}
+
+impl RequestsWriter {
+    pub(crate) fn open(
+        store: &Path,
+        options: &Options,
+        most_bytes: u64,
+        tell: Tell,
+        lock: Arc<StoreLock>,
+    ) -> Result<Self, StoreError> {
+        let left = layout::requests_journals(store)?;
+        let sealed = layout::requests_segments(store)?;
+        let last = sealed.last().map(|(number, _)| number).max(left.last());
+        let next_number = last.map_or(1, |last| last + 1);
+        let budget = Budget::new(most_bytes);
+        let seal = sealing(store.to_owned(), budget, next_number, tell);
+        Ok(Self {
+            // Whoever begins a journal waits until the one before the last is sealed: journals take no more room than
+            // `Budget` leaves for them.
+            sealer: Sealer::start(store.to_owned(), left, 0, seal)?,
+            store: store.to_owned(),
+            options: options.clone(),
+            budget,
+            journal: None,
+            next_number,
+            _lock: lock,
+        })
+    }
+
+    /// Writes a batch.
+    ///
+    /// An error may also be that of sealing an earlier journal; after one the writer is of no more use. Waits for
+    /// the disk, and when two journals wait to be sealed for the first of them.
+    pub fn append(&mut self, batch: &RequestBatch) -> Result<(), StoreError> {
+        self.sealer.check()?;
+        let ends = || batch.requests.iter().map(|request| request.end_ns);
+        let (Some(first_ns), Some(last_ns)) = (ends().min(), ends().max()) else {
+            return Ok(());
+        };
+        let period = self.period(UtcMs(first_ns.div_euclid(1_000_000)));
+        let most_bytes = self.budget.journal_bytes();
+        self.retire(|open| {
+            open.period.is_over_at(period)
+                || open.writer.bytes() >= most_bytes
+                || first_ns < open.last_ns.saturating_sub(STEP_BACK_NS)
+        })?;
+        let journal = match &mut self.journal {
+            Some(open) => open,
+            none => {
+                let number = self.next_number;
+                // Not again, even if creating it fails halfway.
+                self.next_number += 1;
+                let header = Header::new(&self.options, number);
+                none.insert(OpenJournal {
+                    writer: JournalWriter::create(&self.store, &header)?,
+                    number,
+                    period,
+                    last_ns,
+                })
+            }
+        };
+        journal.last_ns = journal.last_ns.max(last_ns);
+        journal.writer.append(batch)
+    }
+
+    /// What is due without a batch: to be called every second or so in which there was none.
+    pub fn idle(&mut self, now: UtcMs) -> Result<(), StoreError> {
+        self.sealer.check()?;
+        let period = self.period(now);
+        self.retire(|open| open.period.is_over_at(period))?;
+        match &mut self.journal {
+            Some(open) => open.writer.sync_if_due(),
+            None => Ok(()),
+        }
+    }
+
+    fn period(&self, at: UtcMs) -> Period {
+        Period::of(at, self.options.rotate)
+    }
+
+    /// Hands the open journal over to be sealed, if it is over.
+    fn retire(&mut self, is_over: impl FnOnce(&OpenJournal) -> bool) -> Result<(), StoreError> {
+        match self.journal.take_if(|open| is_over(open)) {
+            Some(open) => self.sealer.seal(open.number),
+            None => Ok(()),
+        }
+    }
+
+    /// Seals everything. The store then holds no journal of requests.
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        self.retire(|_| true)?;
+        self.sealer.finish()
+    }
+}
+
+/// Seals journals, and keeps what comes of them within its budget. Those below `first_own` are an earlier writer's.
+fn sealing(store: PathBuf, budget: Budget, first_own: u64, tell: Tell) -> Seal {
+    let mut full = false;
+    Box::new(move |number| {
+        match seal::seal(&store, number) {
+            Ok(outcome) if number < first_own => tell(Notice::Recovered {
+                requests: outcome.requests,
+                torn_bytes: outcome.torn_bytes,
+            }),
+            Ok(_) => {}
+            Err(StoreError::Damaged { .. }) => {
+                let journal = layout::requests_journal(&store, number);
+                tell(Notice::SetAside(set_aside(&store, &journal)?));
+            }
+            Err(error) => return Err(error),
+        }
+        if budget.enforce(&store)? && !full {
+            full = true;
+            tell(Notice::Full(budget.most_bytes()));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,160 @@
+//! Turning a journal of requests into Parquet, ordered by time.
+//!
+//! Segments are written under temporary names, made durable and renamed; then the journal is removed. Names and content
+//! are functions of the journal alone, so one that is still there is simply sealed again.
+//!
+//! Batches are nearly in order: a request is stamped a little before it is in its ring. What may still come before
+//! another one is held back, which is about a batch.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use trackiops_schemas::request::Request;
+use trackiops_schemas::time::UtcMs;
+
+use super::journal::Scan;
+use crate::batch::RequestRow;
+use crate::error::StoreError;
+use crate::layout::{self, Date};
+use crate::segment::{SegmentWriter, Target};
+
+/// What sealing a journal came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) requests: u64,
+    pub(super) torn_bytes: u64,
+}
+
+/// Seals a journal that nobody appends to any more; nothing is done when there is none.
+pub(super) fn seal(store: &Path, number: u64) -> Result<Outcome, StoreError> {
+    let path = layout::requests_journal(store, number);
+    let file = match File::open(&path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Outcome::default()),
+        file => file.map_err(StoreError::io("open journal", &path))?,
+    };
+    let file_bytes = file
+        .metadata()
+        .map_err(StoreError::io("read", &path))?
+        .len();
+    let mut outcome = Outcome {
+        requests: 0,
+        torn_bytes: file_bytes,
+    };
+    if let Some(scan) = Scan::new(file, &path)? {
+        outcome.torn_bytes = scan.torn_bytes;
+        let mut segments = Segments {
+            store,
+            number,
+            scan: &scan,
+            open: None,
+            written: Vec::new(),
+        };
+        in_order(&scan, |request| {
+            outcome.requests += 1;
+            segments.push(request)
+        })?;
+        let written = segments.finish()?;
+        for segment in &written {
+            let path = store.join(segment);
+            fs::rename(layout::temporary(&path), &path)
+                .map_err(StoreError::io("rename segment to", &path))?;
+        }
+        layout::sync_names(store, written.iter())?;
+    }
+    fs::remove_file(&path).map_err(StoreError::io("remove journal", &path))?;
+    layout::sync_dir(&layout::journal_dir(store))?;
+    Ok(outcome)
+}
+
+/// Hands out the requests of a journal in the order of their completion.
+fn in_order(
+    scan: &Scan,
+    mut each: impl FnMut(Request) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    // By batch, when the first request completes of all that follow it.
+    let mut following_ns = vec![i64::MAX; scan.batches.len()];
+    let mut earliest_ns = i64::MAX;
+    for (batch, following_ns) in scan.batches.iter().zip(&mut following_ns).rev() {
+        *following_ns = earliest_ns;
+        earliest_ns = earliest_ns.min(batch.first_ns);
+    }
+    let mut held = Vec::new();
+    for (batch, following_ns) in scan.batches.iter().zip(following_ns) {
+        held.extend(scan.requests(batch)?);
+        // Stable, so that the order is a function of the journal; quick, because little is out of order.
+        held.sort_by_key(|request: &Request| request.end_ns);
+        let ready = held.partition_point(|request| request.end_ns <= following_ns);
+        held.drain(..ready).try_for_each(&mut each)?;
+    }
+    Ok(())
+}
+
+/// Begins a segment; the path is relative to the store.
+fn create(
+    store: &Path,
+    number: u64,
+    scan: &Scan,
+    date: Date,
+    start: UtcMs,
+) -> Result<(String, SegmentWriter<RequestRow>), StoreError> {
+    let host = &scan.header.host;
+    let relative = layout::requests_segment(date, host, start, number);
+    let path = store.join(&relative);
+    if let Some(dir) = path.parent() {
+        layout::create_dir(dir)?;
+    }
+    let target = Target {
+        granularity: None,
+        host: host.as_str().into(),
+        path,
+    };
+    Ok((relative, SegmentWriter::create(target)?))
+}
+
+/// The segments that a journal is sealed to: one for each date.
+struct Segments<'a> {
+    store: &'a Path,
+    number: u64,
+    scan: &'a Scan,
+    open: Option<(Date, SegmentWriter<RequestRow>)>,
+    /// Paths relative to the store, of the open one as well.
+    written: Vec<String>,
+}
+
+impl Segments<'_> {
+    /// Takes a request, none of which is earlier than the one before.
+    fn push(&mut self, request: Request) -> Result<(), StoreError> {
+        let start = UtcMs(request.end_ns.div_euclid(1_000_000));
+        let date = Date::of(start);
+        let row = RequestRow {
+            file: Arc::clone(&self.scan.definitions[request.file as usize]),
+            request,
+        };
+        if self.open.as_ref().is_some_and(|(open, _)| *open != date) {
+            self.close()?;
+        }
+        match &mut self.open {
+            Some((_, writer)) => writer.push(row),
+            none => {
+                let (relative, writer) = create(self.store, self.number, self.scan, date, start)?;
+                self.written.push(relative);
+                none.insert((date, writer)).1.push(row)
+            }
+        }
+    }
+
+    fn close(&mut self) -> Result<(), StoreError> {
+        if let Some((_, writer)) = self.open.take() {
+            writer.finish()?;
+        }
+        Ok(())
+    }
+
+    /// Completes them under their temporary names; returns what will be their names.
+    fn finish(mut self) -> Result<Vec<String>, StoreError> {
+        self.close()?;
+        Ok(self.written)
+    }
+}

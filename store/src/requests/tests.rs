@@ -1,0 +1,379 @@
+//! Requests in a store, whatever happens to their writer.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Int32Type, Int64Type, TimestampNanosecondType, UInt32Type, UInt64Type};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use trackiops_schemas::columns;
+use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::ring::{NO_USER, flags};
+use trackiops_schemas::time::UtcMs;
+
+use super::{Notice, RequestsWriter};
+use crate::common::{T0, file, journals, options, parquet_files, used_by, windows};
+use crate::{Writer, layout};
+
+const T0_NS: i64 = T0 * 1_000_000;
+const BUDGET: u64 = 1 << 30;
+
+type Told = Arc<Mutex<Vec<Notice>>>;
+
+fn open(store: &Path, most_bytes: u64) -> (Writer, RequestsWriter, Told) {
+    let writer = Writer::open(store, options("h")).unwrap();
+    let told = Told::default();
+    let tell = Arc::clone(&told);
+    let requests = writer
+        .requests(most_bytes, move |notice| tell.lock().unwrap().push(notice))
+        .unwrap();
+    (writer, requests, told)
+}
+
+fn write(end_ns: i64, file: u32, offset: u64) -> Request {
+    Request {
+        end_ns,
+        file,
+        flags: flags::WRITE | flags::STABLE,
+        offset,
+        asked_bytes: 4096,
+        done_bytes: 4096,
+        latency_ns: 300_000,
+        queue_ns: 1000,
+        rtt_ns: 250_000,
+        xid: 0x1234 + offset as u32,
+        retransmissions: 1,
+        error: 0,
+        pid: 7,
+        uid: 1000,
+    }
+}
+
+/// `count` writes of two files, 1 ms apart from `start_ns` on.
+fn batch(start_ns: i64, count: u64) -> RequestBatch {
+    let one = |i: u64| {
+        write(
+            start_ns + i.cast_signed() * 1_000_000,
+            i as u32 % 2,
+            i * 4096,
+        )
+    };
+    RequestBatch {
+        files: vec![
+            used_by(&file(1, 49, Some("/mnt/a")), "1000:/a.service"),
+            file(2, 49, None),
+        ],
+        requests: (0..count).map(one).collect(),
+    }
+}
+
+/// All segments of requests, by name.
+fn stored(store: &Path) -> Vec<RecordBatch> {
+    let mut batches = Vec::new();
+    for path in request_files(store) {
+        let file = File::open(store.join(path)).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        batches.extend(reader.build().unwrap().map(Result::unwrap));
+    }
+    batches
+}
+
+fn request_files(store: &Path) -> Vec<String> {
+    let mut files = parquet_files(store);
+    files.retain(|path| path.starts_with("requests/"));
+    files
+}
+
+/// End and offset of each stored request, in the order of the files.
+fn ends_and_offsets(store: &Path) -> Vec<(i64, i64)> {
+    let of = |batch: &RecordBatch| {
+        let ends = batch[columns::END_TIME].as_primitive::<TimestampNanosecondType>();
+        let offsets = batch[columns::OFFSET_BYTES].as_primitive::<Int64Type>();
+        let pairs = ends.values().iter().zip(offsets.values());
+        pairs
+            .map(|(end, offset)| (*end, *offset))
+            .collect::<Vec<_>>()
+    };
+    stored(store).iter().flat_map(of).collect()
+}
+
+fn expected(batches: &[RequestBatch]) -> Vec<(i64, i64)> {
+    let requests = batches.iter().flat_map(|batch| &batch.requests);
+    requests
+        .map(|request| (request.end_ns, request.offset.cast_signed()))
+        .collect()
+}
+
+#[test]
+fn a_request_is_stored_with_all_that_is_known_and_null_for_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let (writer, mut requests, _) = open(dir.path(), BUDGET);
+    let mut batch = batch(T0_NS, 1);
+    batch.requests.push(Request {
+        flags: flags::UNTIMED | flags::UNSPLIT | flags::EOF | flags::DIRECT,
+        done_bytes: 0,
+        latency_ns: 0,
+        queue_ns: 0,
+        rtt_ns: 0,
+        xid: 0,
+        retransmissions: 0,
+        error: -116,
+        pid: 0,
+        uid: NO_USER,
+        ..write(T0_NS + 1, 1, 1 << 40)
+    });
+    requests.append(&batch).unwrap();
+    requests.finish().unwrap();
+    writer.finish().unwrap();
+
+    assert_eq!(
+        request_files(dir.path()),
+        ["requests/date=2026-11-21/h-20261121T035200Z-1.parquet"]
+    );
+    let stored = stored(dir.path());
+    let [stored] = &stored[..] else {
+        panic!("{stored:?}")
+    };
+    assert_eq!(stored.schema().fields(), columns::request_schema().fields());
+    let texts = |name: &str| -> Vec<Option<String>> {
+        let column = stored[name].as_string::<i32>().iter();
+        column.map(|text| text.map(str::to_owned)).collect()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(texts(columns::HOST), [some("h"), some("h")]);
+    assert_eq!(
+        texts(columns::MOUNT),
+        [some("srv:/export"), some("srv:/export")]
+    );
+    assert_eq!(texts(columns::PATH), [some("/mnt/a"), None]);
+    assert_eq!(texts(columns::DEV), [some("0:49"), some("0:49")]);
+    assert_eq!(texts(columns::TENANT), [some("1000:/a.service"), None]);
+    assert_eq!(texts(columns::OP), [some("WRITE"), some("READ")]);
+    let keys: Vec<_> = stored[columns::FILE_KEY]
+        .as_primitive::<UInt64Type>()
+        .values()
+        .to_vec();
+    assert_eq!(keys, [batch.files[0].key.0, batch.files[1].key.0]);
+    let fileids: Vec<_> = stored[columns::FILEID]
+        .as_primitive::<UInt64Type>()
+        .values()
+        .to_vec();
+    assert_eq!(fileids, [1, 2]);
+    let longs = |name: &str| {
+        stored[name]
+            .as_primitive::<Int64Type>()
+            .iter()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(longs(columns::OFFSET_BYTES), [Some(0), Some(1 << 40)]);
+    assert_eq!(longs(columns::ASKED_BYTES), [Some(4096), Some(4096)]);
+    assert_eq!(longs(columns::DONE_BYTES), [Some(4096), Some(0)]);
+    assert_eq!(longs(columns::LATENCY_NS), [Some(300_000), None]);
+    assert_eq!(longs(columns::QUEUE_NS), [Some(1000), None]);
+    assert_eq!(longs(columns::RTT_NS), [Some(250_000), None]);
+    assert_eq!(longs(columns::RETRANS), [Some(1), None]);
+    let words = |name: &str| {
+        stored[name]
+            .as_primitive::<UInt32Type>()
+            .iter()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(words(columns::UID), [Some(1000), None]);
+    assert_eq!(words(columns::PID), [Some(7), None]);
+    assert_eq!(words(columns::XID), [Some(0x1234), None]);
+    let bits = |name: &str| stored[name].as_boolean().iter().collect::<Vec<_>>();
+    assert_eq!(bits(columns::EOF), [None, Some(true)]);
+    assert_eq!(bits(columns::DIRECT), [Some(false), Some(true)]);
+    assert_eq!(bits(columns::STABLE), [Some(true), None]);
+    let errnos: Vec<_> = stored[columns::ERRNO]
+        .as_primitive::<Int32Type>()
+        .iter()
+        .collect();
+    assert_eq!(errnos, [None, Some(116)]);
+}
+
+#[test]
+fn requests_are_ordered_by_time_and_cut_at_midnight_and_at_rotations() {
+    let dir = tempfile::tempdir().unwrap();
+    let midnight_ns = (T0 - T0 % 86_400_000 + 86_400_000) * 1_000_000;
+    let (_writer, mut requests, _) = open(dir.path(), BUDGET);
+    // The second batch has what completed before the first ended, the third is of another day.
+    let batches = [
+        batch(midnight_ns - 100_000_000, 20),
+        batch(midnight_ns - 90_500_000, 20),
+        batch(midnight_ns - 5_000_000, 20),
+    ];
+    for batch in &batches {
+        requests.append(batch).unwrap();
+    }
+    requests
+        .idle(UtcMs(midnight_ns / 1_000_000 + 1000))
+        .unwrap();
+    requests
+        .append(&batch(midnight_ns + 3_600_000_000_000, 1))
+        .unwrap();
+    requests.finish().unwrap();
+
+    assert_eq!(
+        request_files(dir.path()),
+        [
+            "requests/date=2026-11-21/h-20261121T235959Z-1.parquet",
+            "requests/date=2026-11-22/h-20261122T000000Z-1.parquet",
+            "requests/date=2026-11-22/h-20261122T010000Z-2.parquet",
+        ]
+    );
+    let mut all = expected(&batches);
+    all.push((midnight_ns + 3_600_000_000_000, 0));
+    all.sort();
+    assert_eq!(ends_and_offsets(dir.path()), all);
+}
+
+#[test]
+fn a_clock_that_is_set_back_begins_another_segment() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_writer, mut requests, _) = open(dir.path(), BUDGET);
+    let batches = [batch(T0_NS + 60_000_000_000, 5), batch(T0_NS, 5)];
+    for batch in &batches {
+        requests.append(batch).unwrap();
+    }
+    requests.finish().unwrap();
+    assert_eq!(request_files(dir.path()).len(), 2);
+    assert_eq!(stored(dir.path()).len(), 2);
+}
+
+#[test]
+fn a_dropped_writer_leaves_requests_that_the_next_seals_even_if_none_are_kept_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let batches = [batch(T0_NS, 30), batch(T0_NS + 30_000_000, 30)];
+    let (mut writer, mut requests, _) = open(dir.path(), BUDGET);
+    for batch in &batches {
+        requests.append(batch).unwrap();
+    }
+    writer.append(&windows(1)[0]).unwrap();
+    drop((requests, writer));
+    assert_eq!(journals(dir.path()), ["1.tij", "requests-1.tij"]);
+
+    let (writer, requests, told) = open(dir.path(), BUDGET);
+    requests.finish().unwrap();
+    assert!(!writer.has_unsealed_requests().unwrap());
+    let recovered = Notice::Recovered {
+        requests: 60,
+        torn_bytes: 0,
+    };
+    assert_eq!(*told.lock().unwrap(), [recovered]);
+    assert_eq!(ends_and_offsets(dir.path()), expected(&batches));
+}
+
+#[test]
+fn a_tail_torn_at_any_byte_costs_the_torn_batch_alone() {
+    let leave = |store: &Path, batches: &[RequestBatch]| {
+        let (_writer, mut requests, _) = open(store, BUDGET);
+        for batch in batches {
+            requests.append(batch).unwrap();
+        }
+        drop(requests);
+        fs::read(layout::requests_journal(store, 1)).unwrap()
+    };
+    let batches = [batch(T0_NS, 3), batch(T0_NS + 3_000_000, 3)];
+    let kept = leave(tempfile::tempdir().unwrap().path(), &batches[..1]);
+    let whole = leave(tempfile::tempdir().unwrap().path(), &batches);
+    for cut in kept.len()..whole.len() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        drop(Writer::open(&store, options("h")).unwrap());
+        fs::write(layout::requests_journal(&store, 1), &whole[..cut]).unwrap();
+        let (_writer, requests, told) = open(&store, BUDGET);
+        requests.finish().unwrap();
+        assert_eq!(
+            ends_and_offsets(&store),
+            expected(&batches[..1]),
+            "cut at {cut}"
+        );
+        let recovered = Notice::Recovered {
+            requests: 3,
+            torn_bytes: (cut - kept.len()) as u64,
+        };
+        assert_eq!(*told.lock().unwrap(), [recovered], "cut at {cut}");
+    }
+}
+
+#[test]
+fn sealing_again_after_the_segments_got_their_names_doubles_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (writer, mut requests, _) = open(dir.path(), BUDGET);
+    requests.append(&batch(T0_NS, 50)).unwrap();
+    let journal = layout::requests_journal(dir.path(), 1);
+    let bytes = fs::read(&journal).unwrap();
+    requests.finish().unwrap();
+    drop(writer);
+    let (names, content) = (request_files(dir.path()), ends_and_offsets(dir.path()));
+    // As if the process had ended before the journal was removed.
+    fs::write(&journal, bytes).unwrap();
+    let (_writer, mut requests, _) = open(dir.path(), BUDGET);
+    requests.append(&batch(T0_NS + 1_000_000_000, 1)).unwrap();
+    requests.finish().unwrap();
+    let after = request_files(dir.path());
+    assert_eq!(after.len(), names.len() + 1, "{after:?}");
+    assert_eq!(ends_and_offsets(dir.path())[..50], content);
+}
+
+#[test]
+fn a_journal_that_makes_no_sense_is_set_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Writer::open(dir.path(), options("h")).unwrap());
+    fs::write(
+        layout::requests_journal(dir.path(), 3),
+        b"not a journal at all",
+    )
+    .unwrap();
+    let (_writer, mut requests, told) = open(dir.path(), BUDGET);
+    requests.append(&batch(T0_NS, 2)).unwrap();
+    requests.finish().unwrap();
+    let aside = dir.path().join("journal/requests-3.tij.damaged");
+    assert_eq!(*told.lock().unwrap(), [Notice::SetAside(aside)]);
+    assert!(request_files(dir.path())[0].ends_with("-4.parquet"));
+}
+
+#[test]
+fn all_files_stay_within_the_budget_and_the_newest_are_kept() {
+    const SMALL: u64 = 2 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let (_writer, mut requests, told) = open(dir.path(), SMALL);
+    let room = |store: &Path| -> u64 {
+        let journals = fs::read_dir(layout::journal_dir(store)).unwrap();
+        let journals = journals.map(|entry| entry.unwrap().path());
+        let segments = request_files(store)
+            .into_iter()
+            .map(|path| store.join(path));
+        // A file may be renamed or removed by the thread that seals.
+        let bytes = |path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+        journals.chain(segments).map(bytes).sum()
+    };
+    let (mut start_ns, mut most) = (T0_NS, 0);
+    // Offsets and latencies that do not pack: some 10 MiB in all.
+    for i in 0..1000_u64 {
+        let mut batch = batch(start_ns, 500);
+        for (n, request) in batch.requests.iter_mut().enumerate() {
+            let random = (i * 500 + n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            request.offset = random >> 20;
+            request.latency_ns = random >> 30;
+            request.xid = random as u32;
+        }
+        start_ns += 500_000_000;
+        requests.append(&batch).unwrap();
+        most = most.max(room(dir.path()));
+    }
+    requests.finish().unwrap();
+    // A journal exceeds its share by less than a batch.
+    assert!(most <= SMALL + (64 << 10), "{most} bytes");
+    assert!(most > SMALL / 2, "{most} bytes: nothing to delete");
+    assert_eq!(*told.lock().unwrap(), [Notice::Full(SMALL)], "told once");
+    let kept = ends_and_offsets(dir.path());
+    assert!(kept.len() < 500_000);
+    let newest = start_ns - 1_000_000;
+    let oldest = newest - (kept.len() as i64 - 1) * 1_000_000;
+    let mut ends: Vec<i64> = kept.iter().map(|(end, _)| *end).collect();
+    ends.sort_unstable();
+    assert_eq!((ends[0], ends[ends.len() - 1]), (oldest, newest), "no gap");
+}
