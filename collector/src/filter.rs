@@ -35,7 +35,7 @@ pub struct Filter {
 
 /// The procedures of NFS 3 and 4 that a client of Linux 7.2 calls, as it names them (fs/nfs/nfs3xdr.c, fs/nfs/nfs4xdr.c).
 #[rustfmt::skip]
-const PROCEDURES: [&str; 76] = [
+const PROCEDURES: [&str; 75] = [
     "NULL", "GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE",
     "RMDIR", "RENAME", "LINK", "READDIR", "READDIRPLUS", "FSSTAT", "FSINFO", "PATHCONF", "COMMIT",
     "OPEN", "OPEN_CONFIRM", "OPEN_NOATTR", "OPEN_DOWNGRADE", "CLOSE", "RENEW", "SETCLIENTID", "SETCLIENTID_CONFIRM", "LOCK",
@@ -44,7 +44,7 @@ const PROCEDURES: [&str; 76] = [
     "GET_LEASE_TIME", "RECLAIM_COMPLETE", "LAYOUTGET", "GETDEVICEINFO", "LAYOUTCOMMIT", "LAYOUTRETURN", "SECINFO_NO_NAME",
     "TEST_STATEID", "FREE_STATEID", "GETDEVICELIST", "BIND_CONN_TO_SESSION", "DESTROY_CLIENTID", "SEEK", "ALLOCATE",
     "DEALLOCATE", "ZERO_RANGE", "LAYOUTSTATS", "CLONE", "COPY", "OFFLOAD_CANCEL", "OFFLOAD_STATUS", "COPY_NOTIFY", "LOOKUPP",
-    "LAYOUTERROR", "GETXATTR", "SETXATTR", "LISTXATTRS", "REMOVEXATTR", "READ_PLUS",
+    "LAYOUTERROR", "GETXATTR", "SETXATTR", "LISTXATTRS", "REMOVEXATTR",
 ];
 
 /// The name of a procedure.
@@ -139,6 +139,8 @@ impl Filter {
 
     /// Whether a procedure is wanted, as the kernel names it.
     pub(crate) fn wants_operation(&self, name: &str) -> bool {
+        // Another way to read, which NFS 4.2 has.
+        let name = if name == "READ_PLUS" { "READ" } else { name };
         self.operations.is_empty() || self.operations.iter().any(|wanted| wanted.0 == name)
     }
 
@@ -363,6 +365,7 @@ mod tests {
             ..Filter::default()
         };
         assert_eq!(reads.kinds(), filters::NO_WRITES);
+        assert!(reads.wants_operation("READ_PLUS"));
         assert!(reads.wants_operation("COMMIT") && !reads.wants_operation("GETATTR"));
         assert!("reed".parse::<Procedure>().is_err());
         assert!(!reads.narrows() && !reads.is_empty());
