@@ -17,7 +17,7 @@ cargo vm run --kernel 6.12 --out "$out" demo/workload.sh
 
 echo
 echo "==> the store, as it came out of the guest: $out/store"
-find "$out/store" -type f -printf '%8s  %P\n' | sort -k2 | head -n 8
+find "$out/store" -type f -printf '%8s  %P\n' | sort -k2 | sed -n 1,8p
 echo "    ... $(find "$out/store" -name '*.parquet' | wc -l) Parquet files and a catalog, $(du -sh "$out/store" | cut -f1) in all"
 echo
 echo "==> which files moved the most?"
@@ -25,3 +25,9 @@ show query --store "$out/store" --step all --top 5
 echo
 echo "==> what happened to the database when the backup began?"
 show query --store "$out/store" --file /mnt/nfs/db/orders.db --step 1s
+echo
+echo "==> where did its requests spend their time?"
+show query --store "$out/store" --file /mnt/nfs/db/orders.db --step all --parts
+echo
+echo "==> what was the server asked to do?"
+show query --store "$out/store" --step all --by op
