@@ -6,7 +6,7 @@ use trackiops_schemas::ring::{
 
 use crate::{
     kernel::{add, raise},
-    maps::FOLDS,
+    maps::{FOLD_BEGIN, FOLDS},
     window,
 };
 
@@ -29,7 +29,7 @@ pub fn commit(record: &RequestRecord) -> bool {
         return false;
     };
     let sums = FOLDS.get(FOLDS_OF_COMMITS);
-    let sum = sums.and_then(|sums| sums.entry(&key, &FoldValue::ZERO));
+    let sum = sums.and_then(|sums| sums.entry(&key, &FOLD_BEGIN));
     sum.is_some_and(|sum| {
         count(sum, record);
         true
@@ -51,14 +51,13 @@ fn key(record: &RequestRecord, direction: u32) -> Option<FoldKey> {
 
 fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
     let mut key = key(record, record.flags & flags::WRITE)?;
-    let begun = FoldValue::ZERO;
-    let file = FOLDS.get(FOLDS_BY_FILE)?.entry(&key, &begun);
+    let file = FOLDS.get(FOLDS_BY_FILE)?.entry(&key, &FOLD_BEGIN);
     if file.is_some() {
         return file;
     }
     key.fileid = 0;
     key.handle_hash = 0;
-    FOLDS.get(FOLDS_BY_MOUNT)?.entry(&key, &begun)
+    FOLDS.get(FOLDS_BY_MOUNT)?.entry(&key, &FOLD_BEGIN)
 }
 
 /// Userspace takes the map away before it reads it, so a sum is never read in the middle of this. No function of its own: each in a chain

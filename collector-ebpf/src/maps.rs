@@ -224,9 +224,11 @@ pub static OPS: ArrayOfMaps<OpSums, 2> = ArrayOfMaps::new();
 /// A map of [`OPS`], as small as can be: userspace makes those that are used.
 pub type OpSums = Sums<{ size_of::<OpKey>() }, { size_of::<OpValue>() }, 1>;
 
-/// What a sum of [`OPS`] begins with, which is too much for a stack.
-#[map]
-pub static OP_BEGIN: Array<OpValue> = Array::with_max_entries(1, 0);
+/// What a sum of [`FOLDS`] begins with. A global, as [`OP_BEGIN`]: on a stack it takes room that the programs do not have.
+pub static FOLD_BEGIN: FoldValue = FoldValue::ZERO;
+
+/// What a sum of [`OPS`] begins with.
+pub static OP_BEGIN: OpValue = OpValue::ZERO;
 
 /// RPCs for which there was no room.
 #[map]

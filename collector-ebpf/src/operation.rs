@@ -139,9 +139,8 @@ fn bytes<M: Memory>(transmission: Address<M>, offsets: &'static OpOffsets) -> Op
 #[inline(never)]
 fn begin<M: Memory>(key: &OpKey, client: Address<M>) -> Option<*mut OpValue> {
     let offsets = &DIRECT.operation;
-    let nothing = OP_BEGIN.get_ptr(0)?;
     let sums = OPS.get(OPS_BY_PROCEDURE)?;
-    let sum: *mut OpValue = match sums.entry(key, nothing) {
+    let sum: *mut OpValue = match sums.entry(key, &OP_BEGIN) {
         Some(sum) => sum,
         None => {
             let others = OpKey {
@@ -150,7 +149,7 @@ fn begin<M: Memory>(key: &OpKey, client: Address<M>) -> Option<*mut OpValue> {
                 client: 0,
                 window: key.window,
             };
-            return OPS.get(OPS_BY_WINDOW)?.entry(&others, nothing);
+            return OPS.get(OPS_BY_WINDOW)?.entry(&others, &OP_BEGIN);
         }
     };
     let procedure = Address::<M>::new(key.procedure);
