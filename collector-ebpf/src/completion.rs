@@ -12,8 +12,8 @@ use trackiops_schemas::ring::{BOOKS_SLOTS, Books, RequestRecord};
 
 use crate::{
     fold::fold,
-    kernel::{add, global},
-    maps::{BOOKS, RING_MASK, RINGS, WAKEUP_BYTES},
+    kernel::{Memory, add, global},
+    maps::{self, RING_MASK, RINGS, WAKEUP_BYTES},
 };
 
 /// A completed request, which has been counted as seen.
@@ -26,12 +26,13 @@ pub struct Completion {
 
 impl Completion {
     #[inline(always)]
-    pub fn seen() -> Option<Self> {
+    pub fn seen<M: Memory>() -> Option<Self> {
         // SAFETY: takes nothing, and every program may call it.
         let cpu = unsafe { bpf_get_smp_processor_id() };
-        let books = BOOKS.get_ptr_mut(cpu % BOOKS_SLOTS)?;
         // SAFETY: an element of an array, which exists for as long as the program runs.
-        unsafe { add(&raw mut (*books).seen, 1) };
+        let books = unsafe { &raw mut (*maps::books::<M>()?)[(cpu % BOOKS_SLOTS) as usize] };
+        // SAFETY: as above.
+        unsafe { add!(Books, books.seen, 1) };
         Some(Self { cpu, books })
     }
 
@@ -51,7 +52,9 @@ impl Completion {
                 BPF_RB_NO_WAKEUP
             };
             room.submit(u64::from(wake));
-            self.count(|books| &mut books.recorded);
+            let books = self.books;
+            // SAFETY: as above.
+            unsafe { add!(Books, books.recorded, 1) };
         } else {
             room.discard(u64::from(BPF_RB_NO_WAKEUP));
             self.lost();
@@ -101,7 +104,9 @@ impl Completion {
     #[inline(always)]
     pub fn fold(self, record: &RequestRecord) {
         if fold(record) {
-            self.count(|books| &mut books.folded);
+            let books = self.books;
+            // SAFETY: as above.
+            unsafe { add!(Books, books.folded, 1) };
         } else {
             self.lost();
         }
@@ -110,12 +115,8 @@ impl Completion {
     /// Its record could not be made.
     #[inline(always)]
     pub fn lost(self) {
-        self.count(|books| &mut books.lost);
-    }
-
-    #[inline(always)]
-    fn count(self, fate: impl FnOnce(&mut Books) -> &mut u64) {
+        let books = self.books;
         // SAFETY: as above.
-        unsafe { add(fate(&mut *self.books), 1) };
+        unsafe { add!(Books, books.lost, 1) };
     }
 }

@@ -64,11 +64,11 @@ impl<M: Memory> Request<M> {
         if global(&FILTER) != 0 && !filter::admits(self.task.0, self.header.0, direction) {
             return;
         }
-        let Some(completion) = Completion::seen() else {
+        let Some(completion) = Completion::seen::<M>() else {
             return;
         };
         let end_ns = now_ns();
-        if !M::IN_PLACE {
+        if !M::SINCE_6_2 {
             completion.record(self.record(end_ns, direction));
         } else if let Some(mut room) = completion.room() {
             let is_made = self.describe(&mut room, end_ns, direction).is_some();

@@ -5,7 +5,7 @@ use trackiops_schemas::ring::{
 };
 
 use crate::{
-    kernel::{add, raise},
+    kernel::{Probe, add, raise},
     maps::{FOLD_BEGIN, FOLDS},
     window,
 };
@@ -41,7 +41,7 @@ fn key(record: &RequestRecord, direction: u32) -> Option<FoldKey> {
     Some(FoldKey {
         fileid: record.fileid,
         cgroup: record.cgroup,
-        window: window::holding(record.end_ns)?,
+        window: window::holding::<Probe>(record.end_ns)?,
         dev: record.dev,
         handle_hash: record.handle_hash,
         uid: record.uid,
@@ -66,31 +66,31 @@ fn sum_of(record: &RequestRecord) -> Option<*mut FoldValue> {
 fn count(sum: *mut FoldValue, record: &RequestRecord) {
     // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically.
     unsafe {
-        add(&raw mut (*sum).requests, 1);
-        add(&raw mut (*sum).bytes, u64::from(record.done_bytes));
+        add!(FoldValue, sum.requests, 1);
+        add!(FoldValue, sum.bytes, u64::from(record.done_bytes));
         if record.error < 0 {
-            add(&raw mut (*sum).errors, 1);
+            add!(FoldValue, sum.errors, 1);
         } else if record.done_bytes < record.asked_bytes && record.flags & flags::EOF == 0 {
-            add(&raw mut (*sum).short, 1);
+            add!(FoldValue, sum.short, 1);
         }
         if record.flags & flags::UNTIMED != 0 {
-            add(&raw mut (*sum).untimed, 1);
+            add!(FoldValue, sum.untimed, 1);
         } else {
-            add(&raw mut (*sum).latency_ns_sum, record.latency_ns);
+            add!(FoldValue, sum.latency_ns_sum, record.latency_ns);
             raise(&raw mut (*sum).latency_ns_max, record.latency_ns);
-            add(&raw mut (*sum).queue_ns_sum, record.queue_ns);
-            add(&raw mut (*sum).rtt_ns_sum, record.rtt_ns);
+            add!(FoldValue, sum.queue_ns_sum, record.queue_ns);
+            add!(FoldValue, sum.rtt_ns_sum, record.rtt_ns);
             if record.flags & flags::UNSPLIT != 0 {
-                add(&raw mut (*sum).unsplit, 1);
+                add!(FoldValue, sum.unsplit, 1);
             }
         }
         let retransmissions = u64::from(record.retransmissions);
-        add(&raw mut (*sum).retransmissions, retransmissions);
+        add!(FoldValue, sum.retransmissions, retransmissions);
         if record.flags & flags::DIRECT != 0 {
-            add(&raw mut (*sum).direct, 1);
+            add!(FoldValue, sum.direct, 1);
         }
         if record.flags & flags::STABLE != 0 {
-            add(&raw mut (*sum).stable, 1);
+            add!(FoldValue, sum.stable, 1);
         }
     }
 }

@@ -20,9 +20,9 @@ pub trait Memory: Copy {
     /// The way to read what a tracepoint hands over, where that is another one.
     type Argument: Memory;
 
-    /// Whether a record may be written where it is to be read: the kernel then lets programs keep a pointer into a ring on
-    /// their stack. Linux 5.10 does not.
-    const IN_PLACE: bool;
+    /// Whether the kernel is Linux 6.2 at least. There programs may keep a pointer into a ring on their stack, exchange words
+    /// ([`exchange`]), and find the only element of an array without a lookup.
+    const SINCE_6_2: bool;
 
     /// Brings `WORDS * 8` bytes of an object into sight, from the offset on that the global `start` holds, if any.
     ///
@@ -64,7 +64,7 @@ impl Probe {
 
 impl Memory for Probe {
     type Argument = Self;
-    const IN_PLACE: bool = false;
+    const SINCE_6_2: bool = false;
 
     #[inline(always)]
     fn view<'a, const WORDS: usize>(
@@ -138,7 +138,7 @@ impl Cast {
 
 impl Memory for Cast {
     type Argument = Typed;
-    const IN_PLACE: bool = true;
+    const SINCE_6_2: bool = true;
 
     #[inline(always)]
     fn view<'a, const WORDS: usize>(
@@ -184,7 +184,7 @@ impl Typed {
 
 impl Memory for Typed {
     type Argument = Self;
-    const IN_PLACE: bool = true;
+    const SINCE_6_2: bool = true;
 
     #[inline(always)]
     fn view<'a, const WORDS: usize>(
@@ -214,6 +214,9 @@ impl Memory for Typed {
     }
 }
 
+/// A prime near the golden ratio of 2^32: products of numbers that are alike differ in their highest bits.
+pub const HASH_FACTOR: u32 = 0x9e37_79b1;
+
 /// An address in the kernel.
 #[derive(Clone, Copy)]
 pub struct Address<M>(pub u64, PhantomData<M>);
@@ -232,7 +235,12 @@ impl<M: Memory> Address<M> {
     /// A hash of `BITS` bits.
     #[inline(always)]
     pub fn hash<const BITS: u32>(self) -> u32 {
-        // The verifier lets no program multiply a pointer, but a copy of its lower half is a number.
+        self.low_half().wrapping_mul(HASH_FACTOR) >> (32 - BITS)
+    }
+
+    /// The verifier lets no program multiply a pointer, but a copy of its lower half is a number.
+    #[inline(always)]
+    pub fn low_half(self) -> u32 {
         let half: u32;
         // SAFETY: moves one register to another one.
         unsafe {
@@ -243,7 +251,7 @@ impl<M: Memory> Address<M> {
                 options(pure, nomem, nostack),
             );
         }
-        half.wrapping_mul(0x9e37_79b1) >> (32 - BITS)
+        half
     }
 }
 
@@ -295,7 +303,17 @@ pub fn global<T: Copy>(global: &T) -> T {
     unsafe { ptr::read_volatile(global) }
 }
 
-/// Adds to a counter that other CPUs add to, too.
+/// A value of which the compiler knows no longer where it comes from.
+#[inline(always)]
+pub fn opaque(mut value: u64) -> u64 {
+    // SAFETY: does nothing.
+    unsafe {
+        asm!("/* {value} */", value = inout(reg) value, options(pure, nomem, nostack, preserves_flags));
+    }
+    value
+}
+
+/// Adds to the member at the offset, a counter that other CPUs add to, too. See [`add`].
 ///
 /// Even where CPUs do not share it: the exactness of the books must not rest on how a kernel keeps programs
 /// of one CPU from interrupting each other. Written out, because `AtomicU64` has no such operation on this
@@ -303,33 +321,42 @@ pub fn global<T: Copy>(global: &T) -> T {
 ///
 /// # Safety
 ///
-/// `counter` is an aligned word of a map value.
+/// `value` is a map value, and the member an aligned word of it.
 #[inline(always)]
-pub unsafe fn add(counter: *mut u64, what: u64) {
+pub unsafe fn add_at<const OFFSET: usize, T>(value: *mut T, what: u64) {
     // SAFETY: by the caller.
     unsafe {
         asm!(
-            "lock *(u64 *)({counter} + 0) += {what}",
-            counter = in(reg) counter,
+            "lock *(u64 *)({value} + {offset}) += {what}",
+            value = in(reg) value,
+            offset = const OFFSET,
             what = in(reg) what,
             options(nostack),
         );
     }
 }
 
-/// Adds to a counter of half a word, as [`add`] does.
+/// Adds to a member of a map value: `add!(Books, books.seen, 1)`.
+macro_rules! add {
+    ($type:ty, $value:ident.$member:ident, $what:expr) => {
+        $crate::kernel::add_at::<{ core::mem::offset_of!($type, $member) }, $type>($value, $what)
+    };
+}
+pub(crate) use add;
+
+/// Adds 1 to a counter of half a word, as [`add_at`] does.
 ///
 /// # Safety
 ///
 /// `counter` is aligned, and in a map value.
 #[inline(always)]
-pub unsafe fn add_half(counter: *mut u32, what: u32) {
+pub unsafe fn count_half(counter: *mut u32) {
     // SAFETY: by the caller.
     unsafe {
         asm!(
             "lock *(u32 *)({counter} + 0) += {what}",
             counter = in(reg) counter,
-            what = in(wreg) what,
+            what = in(wreg) 1_u32,
             options(nostack),
         );
     }

@@ -46,8 +46,7 @@ mod programs {
         commit, direct,
         kernel::{Cast, Probe},
         maps::OFFSETS,
-        operation::{self, Statistics},
-        tracepoint,
+        operation, tracepoint,
     };
 
     /// The direction of a READ, in the bits of a record's flags.
@@ -166,34 +165,34 @@ mod programs {
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn alone_operation_by_probe(ctx: RawTracePointContext) {
-        operation::alone::<Probe>(Statistics::of(|n| ctx.arg(n)));
+        operation::alone::<Probe>(|n| ctx.arg(n));
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn first_operation_by_probe(ctx: RawTracePointContext) {
-        operation::first::<Probe>(Statistics::of(|n| ctx.arg(n)));
+        operation::first::<Probe>(|n| ctx.arg(n));
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn second_operation_by_probe(ctx: RawTracePointContext) {
-        operation::second::<Probe>(Statistics::of(|n| ctx.arg(n)));
+        operation::second::<Probe>(|n| ctx.arg(n));
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn alone_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::alone::<Cast>(Statistics::of(|n| ctx.arg(n)));
+        operation::alone::<Cast>(|n| ctx.arg(n));
         0
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn first_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::first::<Cast>(Statistics::of(|n| ctx.arg(n)));
+        operation::first::<Cast>(|n| ctx.arg(n));
         0
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn second_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::second::<Cast>(Statistics::of(|n| ctx.arg(n)));
+        operation::second::<Cast>(|n| ctx.arg(n));
         0
     }
 }

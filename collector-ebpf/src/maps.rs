@@ -1,12 +1,14 @@
 //! Maps and globals that the programs share with each other and with userspace.
 
+use core::ptr;
+
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
     btf_maps::{ArrayOfMaps, RingBuf},
     macros::{btf_map, map},
     maps::{Array, HashMap, LruHashMap, PerCpuArray},
 };
-use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpOffsets, OpValue};
+use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpOffsets, OpTable, OpValue};
 use trackiops_schemas::ring::{
     BOOKS_SLOTS, Books, CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES,
     FilterKey, FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, RequestRecord, TaskOffsets,
@@ -15,6 +17,7 @@ use trackiops_schemas::ring::{
 
 use crate::{
     handle::{self, Slot},
+    kernel::{Memory, opaque},
     marks::{self, Marks},
     sums::Sums,
 };
@@ -227,6 +230,10 @@ pub type OpSums = Sums<{ size_of::<OpKey>() }, { size_of::<OpValue>() }, 1>;
 /// What a sum of [`FOLDS`] begins with. A global, as [`OP_BEGIN`]: on a stack it takes room that the programs do not have.
 pub static FOLD_BEGIN: FoldValue = FoldValue::ZERO;
 
+/// Where most of them are added up. Userspace exchanges its halves, reads them and empties them through `mmap`.
+#[map]
+pub static OP_TABLE: Array<OpTable> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
 /// What a sum of [`OPS`] begins with.
 pub static OP_BEGIN: OpValue = OpValue::ZERO;
 
@@ -244,7 +251,7 @@ pub static CLOCK: Array<i64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// their CPU (`bpf_disable_instrumentation`, kernel/bpf/syscall.c), on a preemptible kernel for as long as the
 /// caller waits its turn.
 #[map]
-pub static BOOKS: Array<Books> = Array::with_max_entries(BOOKS_SLOTS, BPF_F_MMAPABLE);
+pub static BOOKS: Array<[Books; BOOKS_SLOTS as usize]> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// What requests that are wanted have. Userspace writes it, and makes it larger where there is a filter.
 #[map]
@@ -279,6 +286,29 @@ pub static LINK_END: LruHashMap<u32, TaskKey> = LruHashMap::with_max_entries(LIN
 /// See [`Marks`]. A global, because its elements are found without a lookup.
 #[unsafe(no_mangle)]
 pub static mut MARKS: Marks = [0; marks::SLOTS];
+
+/// The only element of an array: on its own address where userspace links programs with it (`collector/src/typed.rs`), by a lookup
+/// elsewhere. For the former a word of the section after whose name the array is stands in its place.
+macro_rules! only_element {
+    ($name:ident: $type:ty, $array:ident, $section:literal) => {
+        #[inline(always)]
+        pub fn $name<M: Memory>() -> Option<*mut $type> {
+            #[unsafe(link_section = $section)]
+            static mut PLACE: u64 = 0;
+            if !M::SINCE_6_2 {
+                return $array.get_ptr_mut(0);
+            }
+            // There is more than the one word that the compiler sees.
+            let element = opaque((&raw mut PLACE).expose_provenance() as u64);
+            let element = ptr::with_exposed_provenance_mut(element as usize);
+            Some(element)
+        }
+    };
+}
+
+only_element!(books: [Books; BOOKS_SLOTS as usize], BOOKS, ".bss.BOOKS");
+only_element!(clock: i64, CLOCK, ".bss.CLOCK");
+only_element!(op_table: OpTable, OP_TABLE, ".bss.OP_TABLE");
 
 /// `client_id << 32 | task_id`. Task ids alone repeat: from Linux 5.16 on each RPC client counts
 /// its own, in 16 bits.

@@ -3,70 +3,57 @@
 //! Where the kernel adds it to its own statistics, which are in `/proc/self/mountstats` (`rpc_count_iostats_metrics`,
 //! net/sunrpc/stats.c), and from the same members.
 
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel_str;
 use trackiops_schemas::{
     op_sums::{
-        NO_NUMBER, OP_BUCKET_BITS, OP_CELL_BITS, OP_END_OCTAVE, OP_FIRST_OCTAVE, OPS_BY_PROCEDURE,
-        OPS_BY_WINDOW, OpKey, OpOffsets, OpValue, op_flags,
+        NO_NUMBER, OP_BUCKET_SHIFT, OP_CELL_BITS, OP_END_OCTAVE, OP_FIRST_OCTAVE, OP_PLACES,
+        OP_TAKEN, OPS_BY_PROCEDURE, OPS_BY_WINDOW, OpKey, OpOffsets, OpValue, op_flags,
     },
     ring::DirectOffsets,
 };
 
 use crate::{
-    kernel::{Address, Memory, Probe, View, Window, add, add_half, global, raise},
-    maps::{DIRECT, OP_BEGIN, OP_CELL_TABLE, OPS, OPS_LOST},
+    kernel::{
+        Address, HASH_FACTOR, Memory, Probe, View, Window, add, add_at, count_half, exchange,
+        global, opaque, raise,
+    },
+    maps::{self, DIRECT, OP_BEGIN, OP_CELL_TABLE, OPS, OPS_LOST},
     marks, window,
 };
 
-/// Arguments of `rpc_stats_latency(task, backlog, rtt, execute)`, the times in ns.
-#[derive(Clone, Copy)]
-pub struct Statistics {
-    pub task: u64,
-    pub queue_ns: u64,
-    pub rtt_ns: u64,
-    pub execute_ns: u64,
-}
-
-impl Statistics {
-    /// From the tracepoint's arguments by their numbers.
-    #[inline(always)]
-    pub fn of(argument: impl Fn(usize) -> u64) -> Self {
-        Self {
-            task: argument(0),
-            queue_ns: argument(1),
-            rtt_ns: argument(2),
-            execute_ns: argument(3),
-        }
-    }
-}
-
-/// The only program on the tracepoint.
+/// The only program on the tracepoint `rpc_stats_latency(task, backlog, rtt, execute)`, whose arguments these are by their numbers. The
+/// times are in ns.
 #[inline(always)]
-pub fn alone<M: Memory>(statistics: Statistics) {
-    account::<M>(statistics);
+pub fn alone<M: Memory>(argument: impl Fn(usize) -> u64) {
+    account::<M>(argument);
 }
 
 /// The first of two programs on the tracepoint. See [`crate::direct`].
 #[inline(always)]
-pub fn first<M: Memory>(statistics: Statistics) {
-    if marks::leave(Address::<M::Argument>::new(statistics.task)) {
-        account::<M>(statistics);
+pub fn first<M: Memory>(argument: impl Fn(usize) -> u64) {
+    if marks::leave(Address::<M::Argument>::new(argument(TASK))) {
+        account::<M>(argument);
     }
 }
 
 /// The second of two programs on the tracepoint.
 #[inline(always)]
-pub fn second<M: Memory>(statistics: Statistics) {
-    if !marks::take(Address::<M::Argument>::new(statistics.task)) {
-        account::<M>(statistics);
+pub fn second<M: Memory>(argument: impl Fn(usize) -> u64) {
+    if !marks::take(Address::<M::Argument>::new(argument(TASK))) {
+        account::<M>(argument);
     }
 }
 
+const TASK: usize = 0;
+const QUEUE: usize = 1;
+const RTT: usize = 2;
+const EXECUTE: usize = 3;
+
 #[inline(always)]
-fn account<M: Memory>(statistics: Statistics) {
-    if add_up::<M>(statistics).is_none() {
+fn account<M: Memory>(argument: impl Fn(usize) -> u64) {
+    if add_up::<M>(argument).is_none() {
         lost();
     }
 }
@@ -76,51 +63,51 @@ fn account<M: Memory>(statistics: Statistics) {
 pub fn lost() {
     if let Some(lost) = OPS_LOST.get_ptr_mut(0) {
         // SAFETY: an element of an array, which exists for as long as the program runs.
-        unsafe { add(lost, 1) };
+        unsafe { add_at::<0, u64>(lost, 1) };
     }
 }
 
 /// `None` if there is no room for it, or the kernel refuses to show its memory.
 #[inline(always)]
-fn add_up<M: Memory>(statistics: Statistics) -> Option<()> {
+fn add_up<M: Memory>(argument: impl Fn(usize) -> u64) -> Option<()> {
     let offsets: &'static DirectOffsets = &DIRECT;
     let own = &offsets.operation;
     let mut room = Window::<12>::EMPTY;
     let task = room.fill(
-        Address::<M::Argument>::new(statistics.task),
+        Address::<M::Argument>::new(argument(TASK)),
         Some(&own.task_window),
     )?;
     let start_ns: u64 = task.field(&offsets.task_start)?;
-    let client = Address::<M>::new(task.field(&own.task_client)?);
+    let execute_ns = argument(EXECUTE);
+    let end_ns = start_ns.wrapping_add(execute_ns);
     let key = OpKey {
         procedure: task.field(&own.task_procedure)?,
         transport: task.field(&own.task_transport)?,
-        client: client.field(&own.client_number)?,
-        window: window::holding(start_ns.wrapping_add(statistics.execute_ns))? as u32,
+        client: task.field(&own.task_client)?,
+        window: window::holding::<M>(end_ns)?,
     };
-    let sum = match OPS.get(OPS_BY_PROCEDURE)?.get(&key) {
+    let sum = match at_once::<M>(&key) {
         Some(sum) => sum,
-        None => begin::<M>(&key, client)?,
+        None => begin::<M>(key.procedure, key.transport, key.client, key.window)?,
     };
+    let sum = sum.as_ptr();
     let status: i32 = task.field(&own.task_status)?;
     let transmission = Address::<M::Argument>::new(task.field(&offsets.task_transmission)?);
     let (sent_bytes, received_bytes) = bytes(transmission, own)?;
     // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically. Userspace takes
-    // the map away before it reads it.
+    // it away before it reads it.
     unsafe {
-        add(&raw mut (*sum).requests, 1);
         if status < 0 {
-            add(&raw mut (*sum).errors, 1);
+            add!(OpValue, sum.errors, 1);
         }
-        add(&raw mut (*sum).sent_bytes, sent_bytes);
-        add(&raw mut (*sum).received_bytes, received_bytes);
-        add(&raw mut (*sum).queue_ns_sum, statistics.queue_ns);
-        add(&raw mut (*sum).rtt_ns_sum, statistics.rtt_ns);
-        add(&raw mut (*sum).execute_ns_sum, statistics.execute_ns);
-        raise(&raw mut (*sum).execute_ns_max, statistics.execute_ns);
-        if let Some(count) = (*sum).execute.get_mut(bucket_of(statistics.execute_ns)?) {
-            add_half(count, 1);
-        }
+        add!(OpValue, sum.sent_bytes, sent_bytes);
+        add!(OpValue, sum.received_bytes, received_bytes);
+        add!(OpValue, sum.queue_ns_sum, argument(QUEUE));
+        add!(OpValue, sum.rtt_ns_sum, argument(RTT));
+        add!(OpValue, sum.execute_ns_sum, execute_ns);
+        raise(&raw mut (*sum).execute_ns_max, execute_ns);
+        let bucket = bucket_of(execute_ns)?;
+        count_half((*sum).execute.get_mut(bucket)?);
     }
     Some(())
 }
@@ -135,28 +122,98 @@ fn bytes<M: Memory>(transmission: Address<M>, offsets: &'static OpOffsets) -> Op
     ))
 }
 
-/// The first of these in its window: what they are is written down.
-#[inline(never)]
-fn begin<M: Memory>(key: &OpKey, client: Address<M>) -> Option<*mut OpValue> {
-    let offsets = &DIRECT.operation;
-    let sums = OPS.get(OPS_BY_PROCEDURE)?;
-    let sum: *mut OpValue = match sums.entry(key, &OP_BEGIN) {
-        Some(sum) => sum,
-        None => {
-            let others = OpKey {
-                procedure: 0,
-                transport: 0,
-                client: 0,
-                window: key.window,
-            };
-            return OPS.get(OPS_BY_WINDOW)?.entry(&others, &OP_BEGIN);
-        }
+/// The sum in the table, if it has its place there.
+#[inline(always)]
+fn at_once<M: Memory>(key: &OpKey) -> Option<NonNull<OpValue>> {
+    if !M::SINCE_6_2 {
+        return None;
+    }
+    let (owner, sum) = place::<M>(key)?;
+    // SAFETY: elements of the table, which exists for as long as the program runs.
+    let is_own = unsafe {
+        (&raw const (*owner).procedure).read_volatile() == key.procedure
+            && (&raw const (*owner).transport).read_volatile() == key.transport
+            && (&raw const (*owner).client).read_volatile() == key.client
+            && (&raw const (*owner).window).read_volatile() == key.window
     };
+    NonNull::new(sum).filter(|_| is_own)
+}
+
+/// Its place in the table.
+#[inline(always)]
+fn place<M: Memory>(key: &OpKey) -> Option<(*mut OpKey, *mut OpValue)> {
+    let table = maps::op_table::<M>()?;
+    let low_half = |address| Address::<M>::new(address).low_half();
+    let mixed = low_half(key.procedure)
+        .wrapping_add(low_half(key.transport) >> 4)
+        .wrapping_add(low_half(key.client))
+        .wrapping_add(key.window as u32)
+        .wrapping_mul(HASH_FACTOR);
+    // SAFETY: elements of the table.
+    unsafe {
+        let half = (&raw const (*table).half).read_volatile() as usize & 1;
+        let index = half * OP_PLACES | (mixed >> (32 - OP_PLACES.ilog2())) as usize;
+        let owner = &raw mut (*table).owners[index];
+        Some((owner, &raw mut (*table).sums[index]))
+    }
+}
+
+/// The sum in the table or in a map, by its key's members, which take no stack then. The first of these in its window begins it.
+#[inline(never)]
+fn begin<M: Memory>(
+    procedure: u64,
+    transport: u64,
+    client: u64,
+    window: u64,
+) -> Option<NonNull<OpValue>> {
+    let key = &OpKey {
+        procedure,
+        transport,
+        client,
+        window,
+    };
+    if M::SINCE_6_2 {
+        let (owner, sum) = place::<M>(key)?;
+        // SAFETY: as above. Nobody takes it for his own before the procedure is written.
+        unsafe {
+            if exchange(&raw mut (*owner).procedure, 0, OP_TAKEN) == 0 {
+                describe::<M>(sum, key)?;
+                (&raw mut (*owner).transport).write_volatile(key.transport);
+                (&raw mut (*owner).client).write_volatile(key.client);
+                (&raw mut (*owner).window).write_volatile(key.window);
+                (&raw mut (*owner).procedure).write_volatile(key.procedure);
+                return NonNull::new(sum);
+            }
+        }
+    }
+    let sums = OPS.get(OPS_BY_PROCEDURE)?;
+    if let Some(sum) = sums.get(key) {
+        return NonNull::new(sum);
+    }
+    let Some(sum) = sums.entry(key, &OP_BEGIN) else {
+        let others = OpKey {
+            procedure: 0,
+            transport: 0,
+            client: 0,
+            window: key.window,
+        };
+        return NonNull::new(OPS.get(OPS_BY_WINDOW)?.entry(&others, &OP_BEGIN)?);
+    };
+    describe::<M>(sum, key)?;
+    NonNull::new(sum)
+}
+
+/// Writes down what a sum is of.
+#[inline(always)]
+fn describe<M: Memory>(sum: *mut OpValue, key: &OpKey) -> Option<()> {
+    let offsets = &DIRECT.operation;
+    let client = Address::<M>::new(key.client);
     let procedure = Address::<M>::new(key.procedure);
     // By the helper: what is read of it stands farther from its begin than casts reach.
     let transport = Address::<Probe>::new(key.transport);
     // SAFETY: a map value. Another CPU may be first, and write the same.
     unsafe {
+        (*sum).client = client.field(&offsets.client_number)?;
         (*sum).program = client.field(&offsets.client_program)?;
         (*sum).version = client.field(&offsets.client_version)?;
         (*sum).index = procedure.field(&offsets.procedure_index)?;
@@ -178,7 +235,7 @@ fn begin<M: Memory>(key: &OpKey, client: Address<M>) -> Option<*mut OpValue> {
             transport.field(&offsets.transport_address)?,
         );
     }
-    Some(sum)
+    Some(())
 }
 
 /// Copies a string of the kernel's, as far as there is room. Without one nothing is copied.
@@ -197,24 +254,36 @@ fn copy_text<const BYTES: usize>(to: *mut [u8; BYTES], from: u64) {
 /// The bucket that holds a time.
 #[inline(always)]
 fn bucket_of(ns: u64) -> Option<usize> {
-    let ns = ns.clamp(1 << OP_FIRST_OCTAVE, (1 << OP_END_OCTAVE) - 1);
-    let octave = octave_of(ns);
-    let below = (ns >> (octave - OP_CELL_BITS)) & ((1 << OP_CELL_BITS) - 1);
-    let cell = ((octave - OP_FIRST_OCTAVE) << OP_CELL_BITS) as usize + below as usize;
-    let cell = global(OP_CELL_TABLE.get(cell)?);
-    let (bucket, last_ns) = (cell & ((1 << OP_BUCKET_BITS) - 1), cell >> OP_BUCKET_BITS);
-    Some(bucket as usize + usize::from(ns > last_ns))
+    let (mut ns, mut high) = (ns, ns >> OP_FIRST_OCTAVE);
+    if high.wrapping_sub(1) >= (1 << (OP_END_OCTAVE - OP_FIRST_OCTAVE)) - 1 {
+        ns = ns.clamp(1 << OP_FIRST_OCTAVE, (1 << OP_END_OCTAVE) - 1);
+        high = ns >> OP_FIRST_OCTAVE;
+    }
+    // The place of the highest bit that is set, for which there is no instruction.
+    let mut octave = 0;
+    if high >> 16 != 0 {
+        high >>= 16;
+        octave = 16;
+    }
+    if high >> 8 != 0 {
+        high >>= 8;
+        octave += 8;
+    }
+    octave += global(HIGHEST_BITS.get(high as usize)?);
+    let place =
+        (octave << OP_CELL_BITS) + (ns >> (octave + u64::from(OP_FIRST_OCTAVE - OP_CELL_BITS)));
+    let cell = global(OP_CELL_TABLE.get(place as usize)?);
+    // The compiler would compare before it shifts, which the verifier does not follow.
+    Some(opaque(cell.wrapping_add(ns) >> OP_BUCKET_SHIFT) as usize)
 }
 
-/// The place of the highest bit that is set. There is no instruction for it.
-#[inline(always)]
-fn octave_of(mut value: u64) -> u32 {
-    let mut octave = 0;
-    for bits in [32, 16, 8, 4, 2, 1] {
-        if value >> bits != 0 {
-            value >>= bits;
-            octave += bits;
-        }
+/// The place of the highest bit that is set in a byte.
+static HIGHEST_BITS: [u64; 256] = {
+    let mut bits = [0; 256];
+    let mut byte = 1;
+    while byte < bits.len() {
+        bits[byte] = byte.ilog2() as u64;
+        byte += 1;
     }
-    octave
-}
+    bits
+};

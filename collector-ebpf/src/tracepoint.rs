@@ -139,7 +139,7 @@ pub fn done(ctx: &TracePointContext, offsets: &'static DoneOffsets, direction: u
     let record = completed(ctx, offsets, direction);
     let is_wanted = |record: &RequestRecord| global(&FILTER) == 0 || filter::admits_record(record);
     if record.as_ref().is_none_or(is_wanted)
-        && let Some(completion) = Completion::seen()
+        && let Some(completion) = Completion::seen::<Probe>()
     {
         completion.record(record);
     }

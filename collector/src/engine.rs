@@ -9,7 +9,8 @@ use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::op_sums::{
-    OP_CELLS_GLOBAL, OP_OFFSET_WORDS, OPS_LOST_MAP, OPS_MAP, OpOffsets,
+    OP_CELLS_GLOBAL, OP_OFFSET_WORDS, OP_TABLE_MAP, OP_TABLE_WORDS, OPS_LOST_MAP, OPS_MAP,
+    OpOffsets,
 };
 use trackiops_schemas::ring::{
     BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, CommitOffsets, DIRECT_GLOBAL, DIRECT_WORDS,
@@ -29,7 +30,7 @@ use crate::op_sums::{self, OpSums};
 use crate::plan::{Plan, Programs};
 use crate::rings::{RingSizes, Rings};
 use crate::settings::Settings;
-use crate::shared::{SharedBooks, SharedClock};
+use crate::shared::{SharedBooks, SharedClock, SharedWords};
 use crate::typed::{self, Typed};
 use crate::wanted::{Wanted, WantedError};
 
@@ -417,11 +418,13 @@ fn operations(programs: &mut Ebpf) -> Result<OpSums, EngineError> {
         .take_map(OPS_LOST_MAP)
         .ok_or(EngineError::Object(OPS_LOST_MAP))?;
     let lost = Array::try_from(lost).map_err(map_error(OPS_LOST_MAP))?;
+    let table = SharedWords::map(array_fd(programs, OP_TABLE_MAP)?, OP_TABLE_WORDS)
+        .map_err(EngineError::Shared)?;
     let map = programs
         .take_map(OPS_MAP)
         .ok_or(EngineError::Object(OPS_MAP))?;
     ArrayOfMaps::try_from(map)
-        .and_then(|map| OpSums::create(map, lost))
+        .and_then(|map| OpSums::create(map, table, lost))
         .map_err(map_error(OPS_MAP))
 }
 

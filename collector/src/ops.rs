@@ -43,14 +43,13 @@ impl Operations {
         self.clients.forget_look();
     }
 
-    /// Takes what the kernel has added up. `each` is given every operation with its window, of which only the
-    /// lower half is known; `None` stands for that of now. `source` is `server:/export` of a device.
+    /// Takes what the kernel has added up. `each` is given every operation with its window, `None` stands for that of now. `source` is `server:/export` of a device.
     pub fn take<'m>(
         &mut self,
         sums: &mut OpSums,
         now: MonotonicNs,
         source: impl Fn(Dev) -> Option<&'m str>,
-        mut each: impl FnMut(Option<u32>, Operation, OperationSums),
+        mut each: impl FnMut(Option<u64>, Operation, OperationSums),
     ) -> Result<(), MapError> {
         let mut taken = Vec::new();
         sums.take(|key, value| taken.push((key, value)))?;
@@ -64,7 +63,8 @@ impl Operations {
             return Ok(());
         }
         let clients = taken.iter().filter(|(key, _)| key.procedure != 0);
-        self.clients.look(clients.map(|(key, _)| key.client), now);
+        self.clients
+            .look(clients.map(|(_, value)| value.client), now);
         for (key, value) in &taken {
             let operation = self.operation(key, value, &source);
             each(Some(key.window), operation, operation_sums(value));
@@ -91,7 +91,7 @@ impl Operations {
             return others();
         }
         let client = RpcClient {
-            number: key.client,
+            number: value.client,
             version: value.version,
             server: text(&value.address),
         };
@@ -127,7 +127,7 @@ fn others() -> Operation {
 
 fn operation_sums(value: &OpValue) -> OperationSums {
     let mut sums = OperationSums {
-        requests: value.requests,
+        requests: value.execute.iter().copied().map(u64::from).sum(),
         errors: value.errors,
         sent_bytes: value.sent_bytes,
         received_bytes: value.received_bytes,

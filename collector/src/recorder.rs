@@ -347,11 +347,11 @@ impl Recorder {
         let window_ns = rollup.granularity().ms().saturating_mul(1_000_000);
         let current = self.clock.utc_ns(now).div_euclid(window_ns);
         let filter = &self.filter;
-        let add = |window: Option<u32>, operation: Operation, sums: OperationSums| {
+        let add = |window: Option<u64>, operation: Operation, sums: OperationSums| {
             if operation.op != OTHER_OPERATIONS && !filter.wants_operation(&operation.op) {
                 return;
             }
-            let number = window.map_or(current, |low| nearest(current, low));
+            let number = window.map_or(current, u64::cast_signed);
             let start = UtcMs(number.saturating_mul(window_ns / 1_000_000));
             let ops = &mut rollup.window(start).ops;
             ops.entry(operation).or_default().merge(&sums);
@@ -483,26 +483,5 @@ fn rearm(timer: &OwnedFd) -> io::Result<()> {
         // Something else woke us.
         Err(Errno::AGAIN) | Ok(_) => Ok(()),
         Err(e) => Err(e.into()),
-    }
-}
-
-/// The number nearest to `current` whose lower half is `low`.
-fn nearest(current: i64, low: u32) -> i64 {
-    let ahead = low.wrapping_sub(current as u32).cast_signed();
-    current.saturating_add(i64::from(ahead))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_is_found_by_the_lower_half_of_its_number() {
-        for current in [0, 7, i64::from(u32::MAX), 17_952_331_200] {
-            for ahead in [-3, 0, 5] {
-                let number = current + ahead;
-                assert_eq!(nearest(current, number as u32), number);
-            }
-        }
     }
 }

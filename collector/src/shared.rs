@@ -9,37 +9,65 @@ use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::ptr::null_mut;
 use std::slice;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use trackiops_schemas::ring::{BOOKS_SLOTS, Books};
 
-/// One [`Books`] as words that the kernel side adds to.
-type Slot = [AtomicU64; size_of::<Books>() / 8];
+/// Words of an array map, which the programs may read and write at any time.
+pub struct SharedWords {
+    words: &'static [AtomicU64],
+}
+
+impl SharedWords {
+    /// Maps the first `count` words of the array whose descriptor `map` is.
+    pub fn map(map: impl AsFd, count: usize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, at an address that the kernel chooses, until `self` is dropped. Its
+        // words are aligned, and the programs write them by instructions that write a word whole.
+        let words = unsafe {
+            let bytes = count * size_of::<AtomicU64>();
+            let base = mmap(null_mut(), bytes, protection, MapFlags::SHARED, map, 0)?;
+            slice::from_raw_parts(base.cast(), count)
+        };
+        Ok(Self { words })
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[AtomicU64] {
+        self.words
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        let base = self.words.as_ptr().cast_mut().cast();
+        // SAFETY: what `map` mapped; the slice never left `self`.
+        let _ = unsafe { munmap(base, size_of_val(self.words)) };
+    }
+}
+
+/// Words of one [`Books`].
+const BOOKS_WORDS: usize = size_of::<Books>() / 8;
 
 /// The array of [`Books`] that the programs count in.
 pub struct SharedBooks {
-    slots: &'static [Slot],
+    words: SharedWords,
 }
 
 impl SharedBooks {
     /// Maps the array whose descriptor `map` is, as far as that many CPUs use it.
     pub fn map(map: impl AsFd, cpus: u32) -> io::Result<Self> {
-        let count = cpus.min(BOOKS_SLOTS) as usize;
-        // SAFETY: a new mapping, at an address that the kernel chooses, until `self` is dropped. Its
-        // words are aligned, and written by atomic instructions only.
-        let slots = unsafe {
-            let bytes = count * size_of::<Slot>();
-            let base = mmap(null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, map, 0)?;
-            slice::from_raw_parts(base.cast(), count)
-        };
-        Ok(Self { slots })
+        let slots = cpus.min(BOOKS_SLOTS) as usize;
+        let words = SharedWords::map(map, slots * BOOKS_WORDS)?;
+        Ok(Self { words })
     }
 
     /// The sum of all slots. The order of reading keeps `recorded + folded + lost <= seen`.
     pub fn read(&self) -> Books {
         let sum = |offset: usize| {
-            let counters = self.slots.iter().map(|slot| &slot[offset / 8]);
+            let counters = self.words.words().iter().skip(offset / 8);
+            let counters = counters.step_by(BOOKS_WORDS);
             counters.map(|c| c.load(Ordering::Acquire)).sum()
         };
         let recorded = sum(offset_of!(Books, recorded));
@@ -57,43 +85,19 @@ impl SharedBooks {
 
 /// The word in which the programs find UTC minus `CLOCK_MONOTONIC`, ns.
 pub struct SharedClock {
-    offset_ns: &'static AtomicI64,
+    word: SharedWords,
 }
 
 impl SharedClock {
     /// Maps the array whose descriptor `map` is.
     pub fn map(map: impl AsFd) -> io::Result<Self> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: as for the books; the programs only read.
-        let offset_ns = unsafe {
-            let bytes = size_of::<AtomicI64>();
-            let base = mmap(null_mut(), bytes, protection, MapFlags::SHARED, map, 0)?;
-            &*base.cast::<AtomicI64>()
-        };
-        Ok(Self { offset_ns })
+        SharedWords::map(map, 1).map(|word| Self { word })
     }
 
     /// Tells the programs.
     pub fn set(&self, offset_ns: i64) {
-        self.offset_ns.store(offset_ns, Ordering::Relaxed);
-    }
-}
-
-impl Drop for SharedClock {
-    fn drop(&mut self) {
-        // SAFETY: as for the books.
-        let _ = unsafe { munmap(self.offset_ns.as_ptr().cast(), size_of_val(self.offset_ns)) };
-    }
-}
-
-impl Drop for SharedBooks {
-    fn drop(&mut self) {
-        // SAFETY: what `map` mapped; the slice never left `self`.
-        let _ = unsafe {
-            munmap(
-                self.slots.as_ptr().cast_mut().cast(),
-                size_of_val(self.slots),
-            )
-        };
+        for word in self.word.words() {
+            word.store(offset_ns.cast_unsigned(), Ordering::Relaxed);
+        }
     }
 }

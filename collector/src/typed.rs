@@ -14,6 +14,9 @@ use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_btf_info, bpf_cmd, bpf_p
 
 use crate::btf::Event;
 
+/// With the name of an array: a section for its only element.
+const ELEMENT_PREFIX: &str = ".bss.";
+
 /// Programs that are ready to be loaded.
 pub struct Typed {
     object: Object,
@@ -32,7 +35,9 @@ impl Typed {
             .map(|(section, _)| *section)
             .collect();
         let linked = maps.iter().filter_map(|(name, map)| {
-            let fd = descriptor(loaded.map(name)?)?;
+            // What stands in the place of an array's only element becomes that element.
+            let array = name.strip_prefix(ELEMENT_PREFIX).unwrap_or(name);
+            let fd = descriptor(loaded.map(array)?)?;
             Some((name.as_str(), fd.as_raw_fd(), map))
         });
         object

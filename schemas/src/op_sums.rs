@@ -11,18 +11,16 @@ pub struct OpKey {
     pub procedure: u64,
     /// Address of the connection (`struct rpc_xprt`).
     pub transport: u64,
-    /// Number of the RPC client; the kernel gives it away again when it is free.
-    pub client: u32,
-    /// In which window they completed: the lower half of UTC in ns, divided by the length of a window.
-    pub window: u32,
+    /// Address of the RPC client (`struct rpc_clnt`).
+    pub client: u64,
+    /// In which window they completed: UTC in ns, divided by the length of a window.
+    pub window: u64,
 }
 
 /// What they add up to, and what they were. The latter is written once.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct OpValue {
-    /// RPCs that completed, each attempt of one that was repeated.
-    pub requests: u64,
     /// Those that ended with an error.
     pub errors: u64,
     /// Bytes sent.
@@ -45,13 +43,18 @@ pub struct OpValue {
     pub index: u32,
     /// Number of the connection, or [`NO_NUMBER`].
     pub transport: u32,
+    /// Number of the client; the kernel gives it away again when it is free.
+    pub client: u32,
+    /// Nothing.
+    pub padding: u32,
     /// Name of the procedure, ended by a zero.
     pub name: [u8; OP_NAME_BYTES],
     /// Name of the transport protocol (`tcp`).
     pub protocol: [u8; OP_PROTOCOL_BYTES],
     /// Address of the server.
     pub address: [u8; OP_ADDRESS_BYTES],
-    /// How many of the times from start to completion were in each bucket: see [`OP_FIRST_OCTAVE`].
+    /// How many of the times from start to completion were in each bucket: see [`OP_FIRST_OCTAVE`]. Together they are the RPCs
+    /// that completed, each attempt of one that was repeated.
     pub execute: [u32; OP_BUCKETS],
 }
 
@@ -72,37 +75,35 @@ pub const OP_FIRST_OCTAVE: u32 = 12;
 pub const OP_END_OCTAVE: u32 = 40;
 /// Highest bits of a time, below the leading one, by which its bucket is found.
 pub const OP_CELL_BITS: u32 = 6;
-/// Cells by which buckets are found.
-pub const OP_CELLS: usize = ((OP_END_OCTAVE - OP_FIRST_OCTAVE) << OP_CELL_BITS) as usize;
+/// Cells by which buckets are found. The first of them, as many as an octave has, are none: places are counted with the leading bit, from
+/// `1 << OP_CELL_BITS` on.
+pub const OP_CELLS: usize = ((OP_END_OCTAVE - OP_FIRST_OCTAVE + 1) << OP_CELL_BITS) as usize;
 /// Buckets from the first to the last of these times.
 pub const OP_BUCKETS: usize = 898;
-/// Bits of a cell, the lowest, that hold a bucket; the others hold the last time, in ns, that is in it.
-pub const OP_BUCKET_BITS: u32 = 12;
+/// The sum of a cell and of a time in it, ns, is its bucket in the bits from this one on.
+pub const OP_BUCKET_SHIFT: u32 = OP_END_OCTAVE;
 
 /// [`OpKey`] in words, as maps hold it.
-pub const OP_KEY_WORDS: usize = 3;
+pub const OP_KEY_WORDS: usize = 4;
 /// [`OpValue`] in words, as maps hold it.
 pub const OP_VALUE_WORDS: usize = size_of::<OpValue>() / 8;
 
 const _: () = {
     assert!(size_of::<OpKey>() == 8 * OP_KEY_WORDS);
-    assert!(offset_of!(OpKey, client) == 16);
     assert!(size_of::<OpValue>() == 8 * OP_VALUE_WORDS);
-    assert!(offset_of!(OpValue, program) == 64);
+    assert!(offset_of!(OpValue, program) == 56);
     assert!(offset_of!(OpValue, name) == 80);
-    assert!(OP_BUCKETS < 1 << OP_BUCKET_BITS);
-    assert!(OP_END_OCTAVE + OP_BUCKET_BITS <= 64);
+    assert!(OP_BUCKETS < 1 << (u64::BITS - OP_BUCKET_SHIFT));
 };
 
 impl OpKey {
     /// From the words of a map.
-    pub fn from_words([procedure, transport, last]: [u64; OP_KEY_WORDS]) -> Self {
-        let [c0, c1, c2, c3, w0, w1, w2, w3] = last.to_ne_bytes();
+    pub fn from_words([procedure, transport, client, window]: [u64; OP_KEY_WORDS]) -> Self {
         Self {
             procedure,
             transport,
-            client: u32::from_ne_bytes([c0, c1, c2, c3]),
-            window: u32::from_ne_bytes([w0, w1, w2, w3]),
+            client,
+            window,
         }
     }
 }
@@ -110,7 +111,6 @@ impl OpKey {
 impl OpValue {
     /// Nothing yet.
     pub const ZERO: Self = Self {
-        requests: 0,
         errors: 0,
         sent_bytes: 0,
         received_bytes: 0,
@@ -122,6 +122,8 @@ impl OpValue {
         version: 0,
         index: 0,
         transport: NO_NUMBER,
+        client: 0,
+        padding: 0,
         name: [0; OP_NAME_BYTES],
         protocol: [0; OP_PROTOCOL_BYTES],
         address: [0; OP_ADDRESS_BYTES],
@@ -133,7 +135,6 @@ impl OpValue {
         let mut value = Self::ZERO;
         let mut sums = words.iter().copied();
         for sum in [
-            &mut value.requests,
             &mut value.errors,
             &mut value.sent_bytes,
             &mut value.received_bytes,
@@ -151,6 +152,8 @@ impl OpValue {
         value.version = number();
         value.index = number();
         value.transport = number();
+        value.client = number();
+        value.padding = number();
         value.name.fill_with(&mut byte);
         value.protocol.fill_with(&mut byte);
         value.address.fill_with(&mut byte);
@@ -215,14 +218,41 @@ pub const OP_OFFSET_WORDS: usize = 17;
 
 const _: () = assert!(size_of::<OpOffsets>() == 4 * OP_OFFSET_WORDS);
 
+/// Where RPCs are added up that are found without a search, in two halves: the programs add to one of them, and the other one is empty or being
+/// read. What finds its place taken goes into the hash maps.
+#[repr(C)]
+pub struct OpTable {
+    /// The half that the programs add to: 0 or 1.
+    pub half: u64,
+    /// Who has the places: nobody where the procedure is 0. It is written last.
+    pub owners: [OpKey; 2 * OP_PLACES],
+    /// What they add up to.
+    pub sums: [OpValue; 2 * OP_PLACES],
+}
+
+/// In place of the address of a procedure: somebody is writing who has the place.
+pub const OP_TAKEN: u64 = 1;
+/// Places of a half, a power of two. 0.9 MiB, twice.
+pub const OP_PLACES: usize = 256;
+/// [`OpTable`] in words.
+pub const OP_TABLE_WORDS: usize = size_of::<OpTable>() / 8;
+/// Name of the array, of one element, that is the [`OpTable`]; userspace may `mmap` it.
+pub const OP_TABLE_MAP: &str = "OP_TABLE";
+
+const _: () = {
+    assert!(offset_of!(OpTable, owners) == 8);
+    assert!(offset_of!(OpKey, procedure) == 0);
+    assert!(size_of::<OpTable>() == 8 * OP_TABLE_WORDS);
+};
+
 /// Name of the array of the hash maps, from [`OpKey`] to [`OpValue`], that RPCs are added up in.
 pub const OPS_MAP: &str = "OPS";
 /// Element of that array: by procedure, client, connection and window.
 pub const OPS_BY_PROCEDURE: u32 = 0;
 /// Element of that array: by window alone, for what has no room there.
 pub const OPS_BY_WINDOW: u32 = 1;
-/// Entries of the first of them, 3.8 KiB each: 3.9 MiB, twice.
-pub const OP_ENTRIES: u32 = 1024;
+/// Entries of the first of them, 3.8 KiB each: 1.9 MiB, twice.
+pub const OP_ENTRIES: u32 = 512;
 /// Entries of the other one, as many windows: 0.2 MiB, twice.
 pub const OP_WINDOW_ENTRIES: u32 = 64;
 /// Name of the array, of one element, that counts the RPCs for which there was no room there, either.
@@ -249,12 +279,16 @@ mod tests {
         let at = offset_of!(OpValue, program) / 8;
         words[at] = halves(100_003, 4);
         words[at + 1] = halves(53, 2);
+        words[at + 2] = halves(11, 0);
         words[offset_of!(OpValue, name) / 8] = u64::from_ne_bytes(*b"READLINK");
         words[offset_of!(OpValue, protocol) / 8] = u64::from_ne_bytes(*b"tcp\0\0\0\0\0");
         words[offset_of!(OpValue, address) / 8] = u64::from_ne_bytes(*b"10.0.0.5");
         words[OP_VALUE_WORDS - 1] = halves(7, 9);
         let value = OpValue::from_words(&words);
-        assert_eq!((value.requests, value.execute_ns_max), (1, 8));
+        assert_eq!(
+            (value.errors, value.execute_ns_max, value.client),
+            (1, 7, 11)
+        );
         let numbers = (value.program, value.version, value.index, value.transport);
         assert_eq!(numbers, (100_003, 4, 53, 2));
         assert_eq!(&value.name[..8], b"READLINK");

@@ -650,7 +650,7 @@ pub struct Books {
 
 const _: () = assert!(size_of::<Books>() == 64);
 
-/// Elements of the array of [`Books`]: 16 KiB. CPU `n` counts in the element `n % BOOKS_SLOTS`.
+/// Number of [`Books`] that there are: 16 KiB. CPU `n` counts in number `n % BOOKS_SLOTS`.
 pub const BOOKS_SLOTS: u32 = 256;
 
 /// Name of the global that holds [`TracepointOffsets`].
@@ -697,5 +697,5 @@ pub const COMMIT_ENTRIES: u32 = 4096;
 pub const FOLD_MOUNT_ENTRIES: u32 = 4096;
 /// Name of the array, of one element, that holds UTC minus `CLOCK_MONOTONIC` in ns; userspace may `mmap` it.
 pub const CLOCK_MAP: &str = "CLOCK";
-/// Name of the array, of [`BOOKS_SLOTS`] elements, that holds [`Books`]; userspace may `mmap` it.
+/// Name of the array, of one element, that holds [`BOOKS_SLOTS`] [`Books`]; userspace may `mmap` it.
 pub const BOOKS_MAP: &str = "BOOKS";

@@ -68,7 +68,8 @@ crowd --rw=write
 start_recorder --ring-memory 64KiB --granularity 100ms,1s
 snapshot many.before
 kill -STOP "$RECORDER"
-crowd --rw=randrw --time_based --runtime=25
+# About one request a window for each file, however fast or busy the host is: 64 times 360 of them, and room for 16,384.
+crowd --rw=randrw --rate_iops=6,6 --number_ios=360
 kill -CONT "$RECORDER"
 snapshot many.after
 sleep 2
