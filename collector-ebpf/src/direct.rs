@@ -2,14 +2,14 @@
 
 use core::mem::MaybeUninit;
 
-use trackiops_schemas::ring::{DirectOffsets, NO_USER, RequestRecord, flags};
+use trackiops_schemas::ring::{DirectOffsets, NO_USER, RequestRecord, flags, parts as told_parts};
 
 use crate::{
     cgroup,
     completion::Completion,
     filter, handle,
     kernel::{Address, Memory, Window, global, now_ns},
-    maps::{DIRECT, FILTER, SPLIT, XIDS},
+    maps::{DIRECT, FILTER, PARTS},
     marks,
 };
 
@@ -224,7 +224,8 @@ pub fn parts<M: Memory>(
     latency_ns: u64,
     offsets: &'static DirectOffsets,
 ) -> Option<Parts> {
-    if global(&SPLIT) == 0 {
+    let told = global(&PARTS);
+    if told == 0 {
         return None;
     }
     let transmission = Address::<M::Argument>::new(task.field(&offsets.task_transmission)?);
@@ -242,8 +243,9 @@ pub fn parts<M: Memory>(
     Some(Parts {
         queue_ns,
         rtt_ns: rtt_ns.min(latency_ns - queue_ns),
-        retransmissions: count.saturating_sub(1),
-        xid: if global(&XIDS) == 0 {
+        // Of 0 it is the larger one.
+        retransmissions: count.wrapping_sub(1).min(count),
+        xid: if told & told_parts::XIDS == 0 {
             0
         } else {
             u32::from_be(view.field(&offsets.transmission_xid)?)

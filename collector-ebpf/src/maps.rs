@@ -12,7 +12,7 @@ use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpOffsets, OpTable, OpValue};
 use trackiops_schemas::ring::{
     BOOKS_SLOTS, Books, CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES,
     FilterKey, FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, RequestRecord, TaskOffsets,
-    TracepointOffsets, TreeOffsets,
+    TracepointOffsets, TreeOffsets, parts,
 };
 
 use crate::{
@@ -136,13 +136,9 @@ pub static OP_CELL_TABLE: [u64; OP_CELLS] = [0; OP_CELLS];
 #[unsafe(no_mangle)]
 pub static RING_MASK: u32 = 0;
 
-/// Whether latencies are told in parts: 1, or 0 for no; userspace sets it.
+/// Bits of [`trackiops_schemas::ring::parts`]; userspace sets it.
 #[unsafe(no_mangle)]
-pub static SPLIT: u32 = 1;
-
-/// Whether records carry the RPC's transaction id: 1, or 0 for no; userspace sets it.
-#[unsafe(no_mangle)]
-pub static XIDS: u32 = 0;
+pub static PARTS: u32 = parts::SPLIT;
 
 /// Bits of [`trackiops_schemas::ring::filters`], 0 if all requests are wanted; userspace sets it.
 #[unsafe(no_mangle)]

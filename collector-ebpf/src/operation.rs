@@ -145,7 +145,7 @@ fn place<M: Memory>(key: &OpKey) -> Option<(*mut OpKey, *mut OpValue)> {
     let table = maps::op_table::<M>()?;
     let low_half = |address| Address::<M>::new(address).low_half();
     let mixed = low_half(key.procedure)
-        .wrapping_add(low_half(key.transport) >> 4)
+        .wrapping_add(low_half(key.transport))
         .wrapping_add(low_half(key.client))
         .wrapping_add(key.window as u32)
         .wrapping_mul(HASH_FACTOR);

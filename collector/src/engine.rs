@@ -15,9 +15,9 @@ use trackiops_schemas::op_sums::{
 use trackiops_schemas::ring::{
     BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, CommitOffsets, DIRECT_GLOBAL, DIRECT_WORDS,
     DirectOffsets, DoneOffsets, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP,
-    INSIDE_ENTRIES, INSIDE_MAP, InitiateOffsets, OFFSETS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP,
-    SPLIT_GLOBAL, TaskOffsets, TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL,
-    WINDOW_NS_GLOBAL, XIDS_GLOBAL, filters,
+    INSIDE_ENTRIES, INSIDE_MAP, InitiateOffsets, OFFSETS_GLOBAL, PARTS_GLOBAL, RING_MASK_GLOBAL,
+    RINGS_MAP, TaskOffsets, TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
+    filters, parts,
 };
 
 use crate::btf::Cast;
@@ -246,6 +246,11 @@ impl Engine {
                 loader.override_global(OFFSETS_GLOBAL, tracepoint.as_slice(), true);
             }
         }
+        let told = match (settings.latency_parts, settings.requests) {
+            (false, _) => 0,
+            (true, false) => parts::SPLIT,
+            (true, true) => parts::SPLIT | parts::XIDS,
+        };
         let kinds = settings.filter.kinds();
         if filter.is_some() {
             loader.map_max_entries(FILTER_MAP, FILTER_ENTRIES);
@@ -258,8 +263,7 @@ impl Engine {
             .override_global(RING_MASK_GLOBAL, &(sizes.count - 1), true)
             .override_global(WINDOW_NS_GLOBAL, &window_ns, true)
             .override_global(FILTER_GLOBAL, &kinds, true)
-            .override_global(SPLIT_GLOBAL, &u32::from(settings.latency_parts), true)
-            .override_global(XIDS_GLOBAL, &u32::from(settings.requests), true)
+            .override_global(PARTS_GLOBAL, &told, true)
             .load(OBJECT)?;
         // A kernel that has the types may still refuse the programs, without its JIT for example.
         let typed = typed.and_then(|(cast, object)| {

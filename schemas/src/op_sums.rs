@@ -222,12 +222,12 @@ const _: () = assert!(size_of::<OpOffsets>() == 4 * OP_OFFSET_WORDS);
 /// read. What finds its place taken goes into the hash maps.
 #[repr(C)]
 pub struct OpTable {
-    /// The half that the programs add to: 0 or 1.
-    pub half: u64,
     /// Who has the places: nobody where the procedure is 0. It is written last.
     pub owners: [OpKey; 2 * OP_PLACES],
     /// What they add up to.
     pub sums: [OpValue; 2 * OP_PLACES],
+    /// The half that the programs add to: 0 or 1.
+    pub half: u64,
 }
 
 /// In place of the address of a procedure: somebody is writing who has the place.
@@ -240,7 +240,6 @@ pub const OP_TABLE_WORDS: usize = size_of::<OpTable>() / 8;
 pub const OP_TABLE_MAP: &str = "OP_TABLE";
 
 const _: () = {
-    assert!(offset_of!(OpTable, owners) == 8);
     assert!(offset_of!(OpKey, procedure) == 0);
     assert!(size_of::<OpTable>() == 8 * OP_TABLE_WORDS);
 };

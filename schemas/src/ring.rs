@@ -58,6 +58,14 @@ pub struct RequestRecord {
     pub retransmissions: u32,
 }
 
+/// What is told of an RPC's course.
+pub mod parts {
+    /// Of what its latency consists.
+    pub const SPLIT: u32 = 1 << 0;
+    /// Its transaction id as well.
+    pub const XIDS: u32 = 1 << 1;
+}
+
 /// Bits of [`RequestRecord::flags`].
 pub mod flags {
     /// WRITE; READ when clear.
@@ -657,10 +665,8 @@ pub const BOOKS_SLOTS: u32 = 256;
 pub const OFFSETS_GLOBAL: &str = "OFFSETS";
 /// Name of the global that holds [`DirectOffsets`].
 pub const DIRECT_GLOBAL: &str = "DIRECT";
-/// Name of the global (`u32`): whether latencies are told in parts: 1, or 0 for no.
-pub const SPLIT_GLOBAL: &str = "SPLIT";
-/// Name of the global (`u32`): whether records carry transaction ids: 1, or 0 for no.
-pub const XIDS_GLOBAL: &str = "XIDS";
+/// Name of the global (`u32`) that holds bits of [`parts`], 0 where latencies are told as a whole.
+pub const PARTS_GLOBAL: &str = "PARTS";
 /// Name of the global (`u32`) that holds bits of [`filters`].
 pub const FILTER_GLOBAL: &str = "FILTER";
 /// Name of the hash map whose keys are those [`FilterKey`]s of which a request must have one.

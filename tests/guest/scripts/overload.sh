@@ -69,7 +69,7 @@ start_recorder --ring-memory 64KiB --granularity 100ms,1s
 snapshot many.before
 kill -STOP "$RECORDER"
 # About one request a window for each file, however fast or busy the host is: 64 times 360 of them, and room for 16,384.
-crowd --rw=randrw --rate_iops=6,6 --number_ios=360
+crowd --rw=randrw --rate_iops=6,6 --io_size=1440k
 kill -CONT "$RECORDER"
 snapshot many.after
 sleep 2
