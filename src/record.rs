@@ -262,7 +262,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if let Some(why) = &plan.fallback {
             eprintln!("using the tracepoint engine: {why}");
         }
-        let plan = if args.no_ops || settings.filter.narrows() {
+        let narrows = settings.filter.narrows();
+        if narrows && !args.no_ops && plan.has_operations() {
+            eprintln!(
+                "operations are not recorded: they are added up without their files, users and processes, by which the filter chooses"
+            );
+        }
+        let plan = if args.no_ops || narrows {
             plan.without_operations()
         } else {
             plan

