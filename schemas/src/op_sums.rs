@@ -93,6 +93,8 @@ const _: () = {
     assert!(size_of::<OpValue>() == 8 * OP_VALUE_WORDS);
     assert!(offset_of!(OpValue, program) == 56);
     assert!(offset_of!(OpValue, name) == 80);
+    // Texts are of whole words, and so are pairs of counts.
+    assert!(OP_NAME_BYTES % 8 + OP_PROTOCOL_BYTES % 8 + OP_ADDRESS_BYTES % 8 + OP_BUCKETS % 2 == 0);
     assert!(OP_BUCKETS < 1 << (u64::BITS - OP_BUCKET_SHIFT));
 };
 
@@ -133,7 +135,9 @@ impl OpValue {
     /// From the words of a map.
     pub fn from_words(words: &[u64; OP_VALUE_WORDS]) -> Self {
         let mut value = Self::ZERO;
-        let mut sums = words.iter().copied();
+        // Word by word: byte by byte it would take more than all the rest that is done with it.
+        let mut words = words.iter().copied();
+        let mut word = || words.next().unwrap_or_default();
         for sum in [
             &mut value.errors,
             &mut value.sent_bytes,
@@ -143,24 +147,32 @@ impl OpValue {
             &mut value.execute_ns_sum,
             &mut value.execute_ns_max,
         ] {
-            *sum = sums.next().unwrap_or_default();
+            *sum = word();
         }
-        let mut bytes = sums.flat_map(u64::to_ne_bytes);
-        let mut byte = || bytes.next().unwrap_or_default();
-        let mut number = || u32::from_ne_bytes([byte(), byte(), byte(), byte()]);
-        value.program = number();
-        value.version = number();
-        value.index = number();
-        value.transport = number();
-        value.client = number();
-        value.padding = number();
-        value.name.fill_with(&mut byte);
-        value.protocol.fill_with(&mut byte);
-        value.address.fill_with(&mut byte);
-        let mut number = || u32::from_ne_bytes([byte(), byte(), byte(), byte()]);
-        value.execute.fill_with(&mut number);
+        [value.program, value.version] = halves(word());
+        [value.index, value.transport] = halves(word());
+        [value.client, value.padding] = halves(word());
+        let texts = [
+            value.name.as_mut_slice(),
+            value.protocol.as_mut_slice(),
+            value.address.as_mut_slice(),
+        ];
+        for bytes in texts.into_iter().flat_map(|text| text.chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&word().to_ne_bytes());
+        }
+        for counts in value.execute.chunks_exact_mut(2) {
+            counts.copy_from_slice(&halves(word()));
+        }
         value
     }
+}
+
+fn halves(word: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    [
+        u32::from_ne_bytes([a, b, c, d]),
+        u32::from_ne_bytes([e, f, g, h]),
+    ]
 }
 
 /// Where the kernel keeps what an RPC consists of: offsets in bytes from the begin of the structure that a name begins
@@ -269,20 +281,20 @@ mod tests {
         for (word, n) in words.iter_mut().zip(1..) {
             *word = n;
         }
-        let halves = |a: u32, b: u32| {
+        let word = |a: u32, b: u32| {
             let mut bytes = [0; 8];
             bytes[..4].copy_from_slice(&a.to_ne_bytes());
             bytes[4..].copy_from_slice(&b.to_ne_bytes());
             u64::from_ne_bytes(bytes)
         };
         let at = offset_of!(OpValue, program) / 8;
-        words[at] = halves(100_003, 4);
-        words[at + 1] = halves(53, 2);
-        words[at + 2] = halves(11, 0);
+        words[at] = word(100_003, 4);
+        words[at + 1] = word(53, 2);
+        words[at + 2] = word(11, 0);
         words[offset_of!(OpValue, name) / 8] = u64::from_ne_bytes(*b"READLINK");
         words[offset_of!(OpValue, protocol) / 8] = u64::from_ne_bytes(*b"tcp\0\0\0\0\0");
         words[offset_of!(OpValue, address) / 8] = u64::from_ne_bytes(*b"10.0.0.5");
-        words[OP_VALUE_WORDS - 1] = halves(7, 9);
+        words[OP_VALUE_WORDS - 1] = word(7, 9);
         let value = OpValue::from_words(&words);
         assert_eq!(
             (value.errors, value.execute_ns_max, value.client),
