@@ -2,6 +2,7 @@
 
 mod doctor;
 mod query;
+mod question;
 mod record;
 
 use std::process::ExitCode;

@@ -10,6 +10,7 @@ use crate::times::Zone;
 
 use record::Record;
 use table::Table;
+pub(crate) use table::printable;
 
 mod csv;
 mod files;

@@ -97,15 +97,16 @@ impl Record for AnswerRow {
     }
 
     fn values(&self) -> Vec<Value<'_>> {
-        let file = &self.file;
+        let file = self.file.as_ref();
+        let count = |count: Option<u64>| count.map_or(Value::Null, Value::Count);
         let mut values = vec![
             Value::Text(rfc3339(self.time)),
             Value::Text(self.host.to_string()),
-            file.mount.clone().into(),
-            file.path.clone().into(),
-            Value::Count(file.key.0),
-            Value::Text(file.dev.to_string()),
-            Value::Count(file.fileid),
+            self.mount().map(str::to_owned).into(),
+            self.path().map(str::to_owned).into(),
+            count(file.map(|file| file.key.0)),
+            file.map(|file| file.dev.to_string()).into(),
+            count(file.map(|file| file.fileid)),
             self.tenant.as_deref().map(str::to_owned).into(),
         ];
         let [read, write] = columns::DIRECTIONS;
