@@ -1,6 +1,7 @@
 //! The command line of TrackIOps.
 
 mod doctor;
+mod files;
 mod query;
 mod question;
 mod record;
@@ -28,6 +29,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Ask a store what files did
     Query(query::Args),
+    /// List the files of a store with activity: their names, when they were seen, what they moved
+    Files(files::Args),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Query(args) => query::run(args),
+        Command::Files(args) => files::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("trackiops: {}", describe(&error));

@@ -3,10 +3,8 @@
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
-use trackiops_query::render::{self, Render};
-use trackiops_query::times::Zone;
 use trackiops_query::{
-    By, Figures, Format, Outcome, QueryError, Question, Step, Subject, ask, ask_operations,
+    By, Figures, Format, QueryError, Question, Step, Subject, ask, ask_operations,
 };
 
 use crate::question::{self, Selection};
@@ -67,20 +65,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let zone = question.zone;
     match args.by {
-        Subject::Files(_) => show(ask(&question)?, format, zone),
+        Subject::Files(_) => question::show(ask(&question)?, format, zone),
         Subject::Operations(connections) => {
-            show(ask_operations(&question, connections)?, format, zone)
+            question::show(ask_operations(&question, connections)?, format, zone)
         }
-    }
-}
-
-fn show<R: Render>(outcome: Outcome<R>, format: Format, zone: Zone) -> anyhow::Result<ExitCode> {
-    match outcome {
-        Outcome::Found(answer) => {
-            question::tell(&answer.notes, zone);
-            question::print(|out| render::write(&answer, format, zone, out))?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Outcome::Nothing { why, notes } => Ok(question::nothing(&why, &notes, zone)),
     }
 }

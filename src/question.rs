@@ -7,8 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use trackiops_query::note::Note;
+use trackiops_query::render::{self, Render};
 use trackiops_query::times::{self, Zone};
-use trackiops_query::{By, Detail, FileSelector, Nothing, Question, Range, Step};
+use trackiops_query::{By, Detail, FileSelector, Format, Nothing, Outcome, Question, Range, Step};
 use trackiops_schemas::time::UtcMs;
 
 /// Exit status when nothing matched.
@@ -92,6 +93,22 @@ pub fn nothing(why: &Nothing, notes: &[Note], zone: Zone) -> ExitCode {
     tell(notes, zone);
     eprintln!("trackiops: {}", why.show(zone));
     ExitCode::from(NOTHING)
+}
+
+/// Writes an answer to stdout, or says why there is none.
+pub fn show<R: Render>(
+    outcome: Outcome<R>,
+    format: Format,
+    zone: Zone,
+) -> anyhow::Result<ExitCode> {
+    match outcome {
+        Outcome::Found(answer) => {
+            tell(&answer.notes, zone);
+            print(|out| render::write(&answer, format, zone, out))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Outcome::Nothing { why, notes } => Ok(nothing(&why, &notes, zone)),
+    }
 }
 
 /// Writes to stdout. A reader that has seen enough, such as `head`, is no error.

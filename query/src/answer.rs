@@ -243,7 +243,8 @@ fn check(question: &Question) -> Result<(), QueryError> {
     }
 }
 
-fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
+/// Answers a question about files from one view of the store.
+pub(crate) fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
         Err(why) => return Ok(nothing(why)),

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use common::*;
 use trackiops_query::{
-    By, FileSelector, Format, Nothing, Of, Outcome, QueryError, Question, Step, ask, render,
+    By, FileSelector, Format, Nothing, Of, Outcome, QueryError, Question, Step, ask, ask_files,
+    render,
 };
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
@@ -312,6 +313,95 @@ fn the_top_directories_are_those_with_the_most_bytes() {
         let rows = found(&asked).rows;
         assert!(rows.len() > 20 && rows.iter().all(|row| top.contains(&row.of)));
         assert!(rows.is_sorted_by_key(|row| (top.iter().position(|of| *of == row.of), row.time)));
+    });
+}
+
+#[test]
+fn files_are_listed_with_all_their_names_and_when_these_held() {
+    open_and_sealed(|store, recorded| {
+        let mut asked = in_range(store, (0, COUNT), "all");
+        asked.files = vec![select("/mnt/db/*"), select("/mnt/logs/*")];
+        let Outcome::Found(answer) = ask_files(&asked).unwrap() else {
+            panic!("nothing found");
+        };
+        let at = |second: i64| UtcMs(THREE + second * 1000);
+        let listed: Vec<_> = answer
+            .rows
+            .iter()
+            .map(|row| {
+                let names = row.history.names.iter();
+                let names = names.map(|(name, (first, last))| (name.as_str(), (*first, *last)));
+                (row.file.fileid, row.history.seen, names.collect::<Vec<_>>())
+            })
+            .collect();
+        let whole = (at(0), at(COUNT));
+        let two_lines = "/mnt/logs/two\nlines \u{e9}";
+        assert_eq!(
+            listed,
+            [
+                (
+                    7,
+                    whole,
+                    vec![
+                        ("/mnt/db/a[1]", (at(0), at(40))),
+                        ("/mnt/db/deep/er/b", (at(50), at(111)))
+                    ]
+                ),
+                (
+                    3,
+                    (at(64), at(COUNT)),
+                    vec![("/mnt/db/log", (at(64), at(COUNT)))]
+                ),
+                (
+                    2,
+                    whole,
+                    vec![
+                        ("/mnt/db/log", (at(0), at(64))),
+                        ("/mnt/db/log.1", (at(64), at(COUNT)))
+                    ]
+                ),
+                (
+                    1,
+                    whole,
+                    vec![
+                        ("/mnt/db/one.db", whole),
+                        ("/mnt/tmp/one.new", (at(33), at(37)))
+                    ]
+                ),
+                // Two names at once: the last row of the window stands for it.
+                (
+                    4,
+                    whole,
+                    vec![("/mnt/db/hard", whole), ("/mnt/logs/link", whole)]
+                ),
+                (5, whole, vec![(two_lines, (at(5), at(COUNT)))]),
+            ]
+        );
+        let hard = answer.rows.iter().find(|row| row.file.fileid == 4).unwrap();
+        let [requests, bytes] = sum(recorded, (0, COUNT), |_, file| file.id.fileid == 4);
+        assert_eq!(hard.read_requests + hard.write_requests, requests);
+        assert_eq!(hard.read_bytes + hard.write_bytes, bytes);
+        let written = |format: &str| {
+            let mut out = Vec::new();
+            let format: Format = format.parse().unwrap();
+            render::write(&answer, format, asked.zone, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (table, csv, json) = (written("table"), written("csv"), written("json"));
+        assert!(table.contains("  named /mnt/tmp/one.new\n"), "{table}");
+        assert!(table.contains("/mnt/logs/two\\nlines \u{e9}\n"), "{table}");
+        assert_eq!(table.lines().count(), 2 + 6 + 8, "{table}");
+        let mut reader = csv::Reader::from_reader(csv.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let names = header.iter().position(|name| name == "names").unwrap();
+        for ((line, record), row) in json.lines().zip(reader.records()).zip(&answer.rows) {
+            let object: serde_json::Value = serde_json::from_str(line).unwrap();
+            let listed = object["names"].as_array().unwrap();
+            assert_eq!(listed.len(), row.history.names.len());
+            assert_eq!(listed[0]["path"], row.history.names[0].0);
+            let cell: serde_json::Value = serde_json::from_str(&record.unwrap()[names]).unwrap();
+            assert_eq!(cell, object["names"]);
+        }
     });
 }
 

@@ -253,7 +253,7 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
     asked.range = range(since, until);
     asked.top = std::num::NonZeroUsize::new(3);
     asked.step = Some(Step::All);
-    let keys: Vec<_> = found(&asked).rows.iter().map(|row| key_of(row)).collect();
+    let keys: Vec<_> = found(&asked).rows.iter().map(key_of).collect();
     let expected: Vec<_> = ranking.iter().take(3).map(|(_, key)| *key).collect();
     assert_eq!(keys, expected);
 
@@ -280,14 +280,14 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
     asked.step = Some(Step::All);
     asked.by = By::Tenant;
     let tenants = found(&asked).rows;
-    let mut keys: Vec<_> = tenants.iter().map(|row| key_of(row)).collect();
+    let mut keys: Vec<_> = tenants.iter().map(key_of).collect();
     keys.dedup();
     assert_eq!(keys, expected);
     assert!(tenants.len() > keys.len(), "one of them has two");
 
     asked.by = By::File;
     asked.top = None;
-    let all: Vec<_> = found(&asked).rows.iter().map(|row| key_of(row)).collect();
+    let all: Vec<_> = found(&asked).rows.iter().map(key_of).collect();
     assert_eq!(all.len(), 9);
     assert_eq!(all[..3], expected);
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use crate::answer::{Answer, AnswerRow};
+use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::scan::Detail;
 use crate::times::Zone;
@@ -15,6 +16,7 @@ pub(crate) use table::printable;
 mod csv;
 mod files;
 mod json;
+mod listing;
 mod operations;
 pub mod record;
 pub mod table;
@@ -85,13 +87,19 @@ pub fn write<R: Render>(
 
 /// A row of an answer, as it is written.
 pub trait Render: Record + Sized {
-    /// The answer for people. One about operations has all figures in any case.
+    /// The answer for people. `figures` is for files and what they are added up to.
     fn table(answer: &Answer<Self>, figures: Figures, zone: Zone) -> Table;
 }
 
 impl Render for AnswerRow {
     fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
         files::table(answer, figures, zone)
+    }
+}
+
+impl Render for FileActivity {
+    fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
+        listing::table(answer, zone)
     }
 }
 
