@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use trackiops_query::{Format, Outcome, ask_files, render};
+use trackiops_query::{Format, ask_files};
 
 use crate::question::{self, Selection};
 

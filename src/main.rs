@@ -2,6 +2,7 @@
 
 mod doctor;
 mod files;
+mod flamegraph;
 mod query;
 mod question;
 mod record;
@@ -31,6 +32,8 @@ enum Command {
     Query(query::Args),
     /// List the files of a store with activity: their names, when they were seen, what they moved
     Files(files::Args),
+    /// Draw the tree of directories, each as wide as what was done below it
+    Flamegraph(flamegraph::Args),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args),
         Command::Query(args) => query::run(args),
         Command::Files(args) => files::run(args),
+        Command::Flamegraph(args) => flamegraph::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("trackiops: {}", describe(&error));

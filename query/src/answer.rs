@@ -128,6 +128,13 @@ pub enum Nothing {
         /// The range.
         asked: Interval,
     },
+    /// There were requests, and none of that which is asked for.
+    NoneOf {
+        /// That, in words.
+        what: String,
+        /// The range.
+        asked: Interval,
+    },
     /// It was recorded, and nothing happened.
     Idle {
         /// The range.
@@ -181,6 +188,7 @@ impl Nothing {
             Self::NoOperation { asked } => {
                 format!("no operation completed from {}", from_to(asked))
             }
+            Self::NoneOf { what, asked } => format!("there were no {what} from {}", from_to(asked)),
             Self::Idle { asked, files } => {
                 let files = match files {
                     Which::One => "the file was idle",

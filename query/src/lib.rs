@@ -12,6 +12,7 @@ pub mod error;
 pub mod execute;
 pub mod file;
 pub mod files;
+pub mod flame;
 pub mod group;
 pub mod merge;
 mod near;
