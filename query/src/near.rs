@@ -9,8 +9,9 @@ use crate::render::printable;
 
 /// At most so many are told.
 const MAX_NEAR: usize = 3;
-/// Names of one directory are like each other from here on, of 1 for equal ones.
-const LIKE: f64 = 0.7;
+/// Of how many characters one may be another one, or at another place, and how many at most.
+const SLIP_EVERY: usize = 3;
+const MAX_SLIPS: usize = 3;
 
 /// What to do about a name that was never recorded.
 pub(crate) fn hint(snapshot: &Snapshot, name: &str) -> Result<String, QueryError> {
@@ -40,12 +41,9 @@ pub(crate) fn hint(snapshot: &Snapshot, name: &str) -> Result<String, QueryError
 /// How far a name is from another one that it is like: one of the same directory, or the same one of another directory.
 fn distance(name: &str, known: &str) -> Option<usize> {
     let ((dir, base), (known_dir, known_base)) = (name.rsplit_once('/')?, known.rsplit_once('/')?);
-    let like = if base == known_base {
-        true
-    } else {
-        let likeness = || strsim::normalized_damerau_levenshtein(base, known_base);
-        dir == known_dir && likeness() >= LIKE
-    };
+    let slips = || strsim::damerau_levenshtein(base, known_base);
+    let allowed = (base.chars().count() / SLIP_EVERY).min(MAX_SLIPS);
+    let like = base == known_base || (dir == known_dir && slips() <= allowed);
     like.then(|| strsim::damerau_levenshtein(name, known))
 }
 
@@ -57,6 +55,8 @@ mod tests {
     fn a_slip_is_near_and_another_file_is_not() {
         let is_near = |name, known| distance(name, known).is_some();
         assert!(is_near("/mnt/nfs/order.db", "/mnt/nfs/orders.db"));
+        assert!(is_near("/mnt/lob", "/mnt/log"));
+        assert!(!is_near("/mnt/a", "/mnt/b"));
         assert!(is_near("/nfs/orders.db", "/mnt/nfs/orders.db"));
         assert!(!is_near("/mnt/nfs/orders.db", "/mnt/nfs/movie.mkv"));
         assert!(!is_near("/srv/order.db", "/mnt/nfs/orders.db"));

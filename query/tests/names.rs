@@ -425,8 +425,8 @@ fn what_has_no_name_and_names_with_control_characters_are_shown_as_such() {
         }
         let dirs = table(By::Dir { depth: 1 });
         for name in [
-            "(other) of srv:/even",
-            "(no name) of srv:/even",
+            "srv:/even  (other)",
+            "srv:/even  (no name)",
             "/mnt/logs",
             "directory",
         ] {

@@ -25,6 +25,7 @@ struct Shape {
     times: Times,
     host: bool,
     tenant: bool,
+    mount: bool,
     /// What rows are of, where they differ by that.
     of: Option<&'static str>,
     errors: bool,
@@ -40,6 +41,7 @@ impl Shape {
             times: Times::of(answer, zone, |row| row.time),
             host: answer.by != By::Host && differ(|a, b| a.host == b.host),
             tenant: answer.by == By::Tenant,
+            mount: matches!(answer.by, By::Dir { .. }) && differ(|a, b| a.mount() == b.mount()),
             of: differ(|a, b| a.of == b.of && a.path() == b.path()).then_some(match answer.by {
                 By::File | By::Tenant | By::Name => "file",
                 By::Dir { .. } => "directory",
@@ -60,7 +62,7 @@ impl Shape {
             if let Some(file) = row.file.as_ref().filter(|file| file.path.is_some()) {
                 parts.push(format!("{}:{}", file.dev, file.fileid));
             }
-            if row.path().is_some() || row.file.is_some() {
+            if !matches!(row.of, Of::Mount(_)) {
                 parts.extend(row.mount().map(printable));
             }
         }
@@ -93,6 +95,9 @@ impl Shape {
         if self.tenant {
             cells.push(left("tenant"));
         }
+        if self.mount {
+            cells.push(left("mount"));
+        }
         cells.extend(self.of.map(left));
         cells
     }
@@ -115,6 +120,9 @@ impl Shape {
         }
         if self.tenant {
             cells.push(left(row.tenant.as_deref().map_or(NONE.into(), printable)));
+        }
+        if self.mount {
+            cells.push(left(row.mount().map_or(NONE.into(), printable)));
         }
         if self.of.is_some() {
             cells.push(left(name(row)));
@@ -154,19 +162,14 @@ fn figure(requests: u64, text: Option<String>) -> Cell {
 
 /// What a row is of. A file without a name has what `--file` takes in its place.
 fn name(row: &AnswerRow) -> String {
-    let mount = || row.mount().map_or(NONE.into(), printable);
     match &row.of {
         Of::File(_) => row
             .file
             .as_ref()
             .map_or(NONE.into(), |f| printable(&f.name())),
         Of::Name(_, name) => printable(name),
-        Of::Dir(_, Some(dir)) if dir.starts_with('/') => printable(dir),
-        Of::Dir(_, dir) => {
-            let dir = dir.as_deref().unwrap_or("(no name)");
-            format!("{} of {}", printable(dir), mount())
-        }
-        Of::Mount(_) => mount(),
+        Of::Dir(_, dir) => dir.as_deref().map_or("(no name)".into(), printable),
+        Of::Mount(mount) => mount.as_deref().map_or(NONE.into(), printable),
         Of::Host(_) => printable(&row.host),
     }
 }
