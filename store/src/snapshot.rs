@@ -18,6 +18,9 @@ use crate::journal::scan::Scan;
 use crate::layout::{self, Dataset};
 use crate::names::{FileHistory, NameSeen, Names, Trunks};
 
+/// Looking up the names of more files than this takes longer than going through all names.
+const FEW_FILES: usize = 1000;
+
 /// A consistent view of a store, whether a recorder is at work on it or not.
 ///
 /// It holds every window that was durable when it was opened, each exactly once: journals are opened
@@ -133,8 +136,16 @@ impl Snapshot {
     /// All names that files, whose keys ascend, were ever seen under.
     pub fn names_of(&self, files: &[FileKey]) -> Result<Vec<NameSeen>, StoreError> {
         let mut names = Vec::new();
-        for key in files {
-            self.catalog.names_of(*key, &mut names)?;
+        if files.len() <= FEW_FILES {
+            for key in files {
+                self.catalog.names_of(*key, &mut names)?;
+            }
+        } else {
+            self.catalog.names(Names::All, &mut |name| {
+                if files.binary_search(&name.key).is_ok() {
+                    names.push(name);
+                }
+            })?;
         }
         for file in self.defined() {
             if let Some(path) = &file.path
