@@ -29,5 +29,10 @@ echo
 echo "==> where did its requests spend their time?"
 show query --store "$out/store" --file /mnt/nfs/db/orders.db --step all --parts
 echo
+echo "==> which directories moved the most?"
+show query --store "$out/store" --step all --by dir
+show flamegraph --store "$out/store" --output "$out/nfs.svg"
+echo "    $out/nfs.svg is for a browser"
+echo
 echo "==> what was the server asked to do?"
 show query --store "$out/store" --step all --by op

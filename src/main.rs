@@ -1,7 +1,10 @@
 //! The command line of TrackIOps.
 
 mod doctor;
+mod files;
+mod flamegraph;
 mod query;
+mod question;
 mod record;
 
 use std::process::ExitCode;
@@ -27,6 +30,10 @@ enum Command {
     Doctor(doctor::Args),
     /// Ask a store what files did
     Query(query::Args),
+    /// List the files of a store with activity: their names, when they were seen, what they moved
+    Files(files::Args),
+    /// Draw the tree of directories, each as wide as what was done below it
+    Flamegraph(flamegraph::Args),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +41,8 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Query(args) => query::run(args),
+        Command::Files(args) => files::run(args),
+        Command::Flamegraph(args) => flamegraph::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("trackiops: {}", describe(&error));

@@ -2,7 +2,13 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 use std::env;
+use std::path::Path;
 use std::process::{Command, Output};
+
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Options, Writer};
 
 fn trackiops(args: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_trackiops");
@@ -75,8 +81,206 @@ fn a_query_of_what_is_no_store_says_so() {
     );
     assert_fails_with(
         &["query", "--store", path, "--by", "colour"],
-        &["--by", "file, tenant, op or transport"],
+        &["--by", "file, dir, mount, tenant, host, op or transport"],
     );
+    for command in ["files", "flamegraph"] {
+        assert_fails_with(&[command, "--store", path], &[path]);
+    }
+}
+
+/// A second of two files, one of which is renamed in the next one.
+fn small_store(store: &Path) {
+    let options = Options {
+        host: "h".into(),
+        granularities: "1s,10s".parse().expect("granularities"),
+        rotate: "1m".parse().expect("a rotation"),
+        filter: None,
+        allow_nfs_store: true,
+    };
+    let mut writer = Writer::open(store, options).expect("a store");
+    let row = |fileid: u64, path: &str| {
+        let id = FileId {
+            dev: Dev(49),
+            fileid,
+            handle_hash: 1,
+        };
+        let file = FileAttributes {
+            key: FileKey::new(Some("srv:/e"), id),
+            id,
+            mount: Some("srv:/e".into()),
+            path: Some(path.into()),
+            tenant: None,
+        };
+        let mut row = Row::default();
+        row.read.requests = 1;
+        row.read.untimed = 1;
+        row.read.bytes = 4096 * fileid;
+        FileRow {
+            file: file.into(),
+            row,
+        }
+    };
+    let names = [("/mnt/a/one", "/mnt/b/x\ty"), ("/mnt/a/two", "/mnt/b/x\ty")];
+    for (i, (one, two)) in names.into_iter().enumerate() {
+        let mut rows = vec![row(1, one), row(2, two)];
+        rows.sort_by_key(|row| row.file.key);
+        let window = ClosedWindow {
+            start: UtcMs(1_795_230_000_000 + 1000 * i as i64),
+            rows,
+            ops: Vec::new(),
+            health: Health {
+                covered_ms: 1000,
+                seen: 2,
+                recorded: 2,
+                ..Health::default()
+            },
+        };
+        writer.append(&window).expect("it is written");
+    }
+    writer.finish().expect("it is sealed");
+}
+
+/// What a command writes to stdout and to stderr, and its status.
+fn ask(store: &Path, args: &[&str]) -> (String, String, Option<i32>) {
+    let store = store.to_str().expect("a readable name");
+    let args = [&args[..1], &["--store", store], &args[1..]].concat();
+    let output = trackiops(&args);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        text(&output.stdout),
+        text(&output.stderr),
+        output.status.code(),
+    )
+}
+
+#[test]
+fn files_are_asked_for_by_names_patterns_and_directories() {
+    let dir = tempfile::tempdir().expect("a directory");
+    small_store(dir.path());
+    let rows = |args: &[&str]| {
+        let (out, said, status) = ask(dir.path(), args);
+        assert_eq!(status, Some(0), "{args:?}: {said}");
+        out.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let query =
+        |args: &[&str]| rows(&[&["query", "--format", "csv", "--step", "1s"], args].concat());
+    assert_eq!(query(&["--file", "/mnt/a/one"]).len(), 1);
+    assert_eq!(query(&["--file", "/mnt/a/*"]).len(), 2);
+    assert_eq!(
+        query(&["--file", "/mnt/a/two", "--file", "0:49:2"]).len(),
+        3
+    );
+    assert_eq!(query(&["--dir", "/mnt/b"]).len(), 2);
+    assert_eq!(
+        query(&["--file", "/mnt/a/one", "--dir", "/mnt/b/"]).len(),
+        3
+    );
+    let sums = |args: &[&str]| {
+        let rows = rows(&[&["query", "--format", "csv", "--step", "all", "--by"], args].concat());
+        let path = |row: String| row.split(',').nth(3).map(str::to_owned);
+        rows.into_iter().filter_map(path).collect::<Vec<_>>()
+    };
+    assert_eq!(sums(&["dir"]), ["/mnt/b", "/mnt/a"]);
+    assert_eq!(sums(&["dir", "--depth", "0"]), ["/mnt"]);
+    assert_eq!(sums(&["dir", "--dir", "/", "--depth", "1"]), ["/mnt"]);
+    assert_eq!(sums(&["mount"]).len(), 1);
+    assert_eq!(sums(&["host"]).len(), 1);
+    let files = rows(&["files"]).join("\n");
+    assert!(files.contains("  named /mnt/a/one"), "{files}");
+    assert!(files.contains("/mnt/b/x\\ty"), "{files}");
+    assert_eq!(
+        rows(&[
+            "files", "--file", "**/two", "--dir", "/mnt/b", "--format", "csv"
+        ])
+        .len(),
+        1
+    );
+}
+
+#[test]
+fn what_is_not_found_has_status_1_and_what_cannot_be_asked_2() {
+    let dir = tempfile::tempdir().expect("a directory");
+    small_store(dir.path());
+    let said = |status: i32, args: &[&str], words: &[&str]| {
+        let (out, said, code) = ask(dir.path(), args);
+        assert_eq!(code, Some(status), "{args:?}: {said}");
+        assert!(out.is_empty(), "{args:?}: {out}");
+        for word in words {
+            assert!(said.contains(word), "{args:?}: `{word}` in: {said}");
+        }
+    };
+    for command in ["query", "files", "flamegraph"] {
+        let near = "did you mean /mnt/a/one?";
+        said(1, &[command, "--file", "/mnt/a/onee"], &[near]);
+        said(
+            1,
+            &[command, "--file", "/mnt/c*"],
+            &["matches /mnt/c*", "trackiops files"],
+        );
+        said(1, &[command, "--file", "/mnt/b"], &["--dir /mnt/b"]);
+        said(1, &[command, "--dir", "/srv"], &["below /srv/"]);
+        said(2, &[command, "--file", "/mnt/[a"], &["/mnt/[a", "[[]"]);
+        said(2, &[command, "--since", "yesterday"], &["--since", "90s"]);
+    }
+    said(2, &["query", "--depth", "2"], &["--by dir"]);
+    said(
+        2,
+        &["query", "--by", "mount", "--depth", "2"],
+        &["--by dir"],
+    );
+    said(
+        1,
+        &["flamegraph", "--direction", "write"],
+        &["no WRITE bytes"],
+    );
+    said(
+        2,
+        &["flamegraph", "--by", "dir"],
+        &["bytes, requests and time"],
+    );
+    said(
+        2,
+        &["flamegraph", "--direction", "up"],
+        &["read, write, both and apart"],
+    );
+    said(
+        2,
+        &["flamegraph", "--output", "/nowhere/x.svg"],
+        &["/nowhere/x.svg"],
+    );
+}
+
+#[test]
+fn a_flame_graph_is_folded_stacks_or_an_svg() {
+    let dir = tempfile::tempdir().expect("a directory");
+    small_store(dir.path());
+    let (out, _, status) = ask(dir.path(), &["flamegraph", "--folded"]);
+    assert_eq!(status, Some(0));
+    assert_eq!(
+        out,
+        "srv:/e;/mnt;a;one 4096\nsrv:/e;/mnt;a;two 4096\nsrv:/e;/mnt;b;x\\ty 16384\n"
+    );
+    let (out, ..) = ask(
+        dir.path(),
+        &[
+            "flamegraph",
+            "--folded",
+            "--by",
+            "requests",
+            "--direction",
+            "apart",
+        ],
+    );
+    assert!(out.starts_with("read;srv:/e;/mnt;a;one 1\n"), "{out}");
+    let file = dir.path().join("graph.svg");
+    let path = file.to_str().expect("a readable name");
+    let (out, said, status) = ask(dir.path(), &["flamegraph", "--output", path]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(out.is_empty(), "{out}");
+    let svg = std::fs::read_to_string(&file).expect("it is written");
+    let (out, ..) = ask(dir.path(), &["flamegraph"]);
+    assert_eq!(out, svg);
+    assert!(svg.starts_with("<?xml") && svg.contains("all (24,576 bytes, 100%)"));
 }
 
 #[test]
@@ -85,6 +289,8 @@ fn help_and_version_are_answers() {
         &["--help"][..],
         &["record", "--help"],
         &["query", "--help"],
+        &["files", "--help"],
+        &["flamegraph", "--help"],
         &["--version"],
     ] {
         assert_eq!(trackiops(args).status.code(), Some(0), "{args:?}");

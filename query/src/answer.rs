@@ -6,7 +6,6 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::rollup::Row;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
@@ -14,8 +13,9 @@ use trackiops_store::{Dataset, Snapshot};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::execute::{Found, execute};
-use crate::file::{FileSelector, Resolved, Wanted, resolve};
-use crate::merge::{By, File, Group, GroupKey};
+use crate::file::{FileSelector, Wanted, resolve};
+use crate::group::{By, Grouping, Of};
+use crate::merge::{File, Group, GroupKey};
 use crate::note::Note;
 use crate::plan::{Plan, Range, plan};
 use crate::report::{folded, notes};
@@ -31,13 +31,13 @@ const ATTEMPTS: usize = 3;
 pub struct Question {
     /// The store's directory.
     pub store: PathBuf,
-    /// The file; all files without it.
-    pub file: Option<FileSelector>,
+    /// The files; all without any.
+    pub files: Vec<FileSelector>,
     /// When.
     pub range: Range,
     /// The windows of the answer; chosen to suit the range without it.
     pub step: Option<Step>,
-    /// Only the files with the most bytes, in that order.
+    /// Only the files, or what else a row stands for, with the most bytes, in that order.
     pub top: Option<NonZeroUsize>,
     /// What a row stands for.
     pub by: By,
@@ -49,21 +49,44 @@ pub struct Question {
     pub zone: Zone,
 }
 
-/// One file in one window, or what one tenant did with it.
+/// One file in one window, or what else a row stands for.
 #[derive(Clone, Debug)]
 pub struct AnswerRow {
     /// Start of the window.
     pub time: UtcMs,
     /// The recording host.
     pub host: Arc<str>,
-    /// The file.
-    pub file: Arc<File>,
+    /// What it is of.
+    pub of: Of,
+    /// The file, if it is of one.
+    pub file: Option<Arc<File>>,
     /// Who used it; `None` where it is not known or the row is of several.
     pub tenant: Option<Arc<str>>,
     /// Its counters.
     pub row: Row,
     /// How much of the window that host recorded, ms: what rates divide by.
     pub covered_ms: u64,
+}
+
+impl AnswerRow {
+    /// `server:/export`, where it is known and the row is of one.
+    pub fn mount(&self) -> Option<&str> {
+        match &self.of {
+            Of::File(_) => self.file.as_ref()?.mount.as_deref(),
+            Of::Name(mount, _) | Of::Dir(mount, _) | Of::Mount(mount) => mount.as_deref(),
+            Of::Host(_) => None,
+        }
+    }
+
+    /// The name of the file or directory, where it is known and the row is of one.
+    pub fn path(&self) -> Option<&str> {
+        match &self.of {
+            Of::File(_) => self.file.as_ref()?.path.as_deref(),
+            Of::Name(_, name) => Some(name),
+            Of::Dir(_, dir) => dir.as_deref(),
+            Of::Mount(_) | Of::Host(_) => None,
+        }
+    }
 }
 
 /// The rows, in order, and what they cover.
@@ -86,7 +109,7 @@ pub struct Answer<R = AnswerRow> {
 pub enum Nothing {
     /// Nothing was recorded yet.
     EmptyStore(PathBuf),
-    /// The file was never recorded; the text says which.
+    /// No such file was ever recorded; the text says which.
     UnknownFile(String),
     /// The range lies outside of what was recorded.
     NotRecorded {
@@ -105,13 +128,41 @@ pub enum Nothing {
         /// The range.
         asked: Interval,
     },
+    /// There were requests, and none of that which is asked for.
+    NoneOf {
+        /// That, in words.
+        what: String,
+        /// The range.
+        asked: Interval,
+    },
     /// It was recorded, and nothing happened.
     Idle {
         /// The range.
         asked: Interval,
-        /// Whether that is said of one file.
-        one_file: bool,
+        /// Of what that is said.
+        files: Which,
     },
+}
+
+/// Which files are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// One.
+    One,
+    /// Some of them.
+    Some,
+    /// All.
+    All,
+}
+
+impl Which {
+    fn of(files: &[FileSelector]) -> Self {
+        match files {
+            [] => Self::All,
+            [file] if !file.is_of_several() => Self::One,
+            _ => Self::Some,
+        }
+    }
 }
 
 impl Nothing {
@@ -123,9 +174,7 @@ impl Nothing {
                 "nothing is recorded in {} yet; `trackiops record` fills it, a window shows once it is closed",
                 store.display()
             ),
-            Self::UnknownFile(what) => {
-                format!("{what}; `trackiops query` without --file lists the files that were")
-            }
+            Self::UnknownFile(what) => what.clone(),
             Self::NotRecorded { asked, span } => format!(
                 "nothing was recorded from {}; the recording is from {}",
                 from_to(asked),
@@ -139,15 +188,15 @@ impl Nothing {
             Self::NoOperation { asked } => {
                 format!("no operation completed from {}", from_to(asked))
             }
-            Self::Idle { asked, one_file } => format!(
-                "{} from {}",
-                if *one_file {
-                    "the file was idle"
-                } else {
-                    "all files were idle"
-                },
-                from_to(asked)
-            ),
+            Self::NoneOf { what, asked } => format!("there were no {what} from {}", from_to(asked)),
+            Self::Idle { asked, files } => {
+                let files = match files {
+                    Which::One => "the file was idle",
+                    Which::Some => "the files were idle",
+                    Which::All => "all files were idle",
+                };
+                format!("{files} from {}", from_to(asked))
+            }
         }
     }
 }
@@ -202,33 +251,78 @@ fn check(question: &Question) -> Result<(), QueryError> {
     }
 }
 
-fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
+/// Answers a question about files from one view of the store.
+pub(crate) fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
         Err(why) => return Ok(nothing(why)),
     };
-    let mut wanted = match &question.file {
-        None => None,
-        Some(selector) => match resolve(snapshot, selector)? {
-            Resolved::Known(wanted) => Some(wanted),
-            Resolved::Unknown(what) => return Ok(nothing(Nothing::UnknownFile(what))),
-        },
+    let selection = match select(snapshot, question, span)? {
+        Ok(selection) => selection,
+        Err(why) => return Ok(nothing(why)),
     };
-    if let Err(why) = within(span, question) {
-        return Ok(nothing(why));
-    }
     let (range, zone) = (question.range, question.zone);
     let plan = plan(snapshot, Dataset::Rollup, span, range, question.step, zone)?;
+    let grouping = Grouping::new(snapshot, question.by, &question.files)?;
+    let mut wanted = selection.wanted;
     let ranks = match question.top {
         None => None,
-        Some(top) => Some(rank(snapshot, span, question, wanted.as_ref(), top)?),
+        Some(top) => Some(rank(
+            snapshot,
+            span,
+            question,
+            wanted.as_ref(),
+            &grouping,
+            top,
+        )?),
     };
-    if let Some(ranks) = &ranks {
-        let id = wanted.and_then(|wanted| wanted.id);
-        wanted = Some(Wanted::new(ranks.keys().copied().collect(), id));
+    if let Some(ranks) = ranks.as_ref().filter(|_| question.by.is_of_files()) {
+        let keys = ranks.keys().filter_map(|of| match of {
+            Of::File(key) => Some(*key),
+            _ => None,
+        });
+        wanted = Some(wanted.unwrap_or_default().only(keys));
     }
-    let found = execute(&plan, wanted.as_ref(), question.detail, question.by)?;
-    Ok(outcome(found, &plan, question, span, ranks))
+    let mut found = execute(&plan, wanted.as_ref(), question.detail, &grouping)?;
+    if let Some(ranks) = &ranks {
+        found.groups.retain(|(key, _)| ranks.contains_key(&key.of));
+    }
+    Ok(outcome(
+        found,
+        &plan,
+        question,
+        span,
+        ranks,
+        selection.notes,
+    ))
+}
+
+/// The files that are asked for.
+struct Selection {
+    /// `None` is all.
+    wanted: Option<Wanted>,
+    /// What is to be said of those that there are not.
+    notes: Vec<Note>,
+}
+
+/// Finds the files that are asked for, or why there is nothing of them.
+fn select(
+    snapshot: &Snapshot,
+    question: &Question,
+    span: Interval,
+) -> Result<Result<Selection, Nothing>, QueryError> {
+    let found = resolve(snapshot, &question.files, asked(span, question))?;
+    if found.wanted.is_none() && !question.files.is_empty() {
+        return Ok(Err(Nothing::UnknownFile(found.never.join("; "))));
+    }
+    let never = found.never.into_iter().map(Note::NoSuchFile);
+    let elsewhere = found.elsewhere.into_iter();
+    let elsewhere = elsewhere.map(|(names, range)| Note::SeenElsewhere { names, range });
+    let notes = never.chain(elsewhere).collect();
+    Ok(within(span, question).map(|()| Selection {
+        wanted: found.wanted,
+        notes,
+    }))
 }
 
 pub(crate) fn nothing<R>(why: Nothing) -> Outcome<R> {
@@ -244,27 +338,33 @@ pub(crate) fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Inter
     Ok(Interval::new(start, end))
 }
 
+fn asked(span: Interval, question: &Question) -> Interval {
+    let Range { since, until } = question.range;
+    Interval::new(since.unwrap_or(span.start), until.unwrap_or(span.end))
+}
+
 /// Whether the range has something in common with what was recorded.
 pub(crate) fn within(span: Interval, question: &Question) -> Result<(), Nothing> {
-    let Range { since, until } = question.range;
-    let asked = Interval::new(since.unwrap_or(span.start), until.unwrap_or(span.end));
+    let asked = asked(span, question);
     if !asked.intersect(span).is_empty() {
         return Ok(());
     }
+    let until = question.range.until;
     let until = until.unwrap_or(question.now).max(asked.start);
     let asked = Interval::new(asked.start, until);
     Err(Nothing::NotRecorded { asked, span })
 }
 
-/// Each file's place among those with the most bytes in the range.
-type Ranks = HashMap<FileKey, usize>;
+/// Each file's place among those with the most bytes in the range, or that of what else a row stands for.
+type Ranks = HashMap<Of, usize>;
 
-/// Ranks the files by bytes. Needs few columns of the coarsest granularities.
+/// Ranks what rows stand for by bytes. Needs few columns of the coarsest granularities.
 fn rank(
     snapshot: &Snapshot,
     span: Interval,
     question: &Question,
     wanted: Option<&Wanted>,
+    grouping: &Grouping,
     top: NonZeroUsize,
 ) -> Result<Ranks, QueryError> {
     let plan = plan(
@@ -275,14 +375,14 @@ fn rank(
         Some(Step::All),
         question.zone,
     )?;
-    let mut bytes: HashMap<FileKey, u64> = HashMap::new();
-    for (key, group) in execute(&plan, wanted, Detail::Bytes, By::File)?.groups {
-        *bytes.entry(key.file).or_default() += total_bytes(&group.row);
+    let mut bytes: HashMap<Of, u64> = HashMap::new();
+    for (key, group) in execute(&plan, wanted, Detail::Bytes, grouping)?.groups {
+        *bytes.entry(key.of).or_default() += total_bytes(&group.row);
     }
-    let mut files: Vec<_> = bytes.into_iter().collect();
-    files.sort_unstable_by_key(|(key, bytes)| (Reverse(*bytes), *key));
-    let ranked = files.into_iter().take(top.get()).enumerate();
-    Ok(ranked.map(|(rank, (key, _))| (key, rank)).collect())
+    let mut ranked: Vec<_> = bytes.into_iter().collect();
+    ranked.sort_unstable_by(|(a, x), (b, y)| (Reverse(x), a).cmp(&(Reverse(y), b)));
+    let ranked = ranked.into_iter().take(top.get()).enumerate();
+    Ok(ranked.map(|(rank, (of, _))| (of, rank)).collect())
 }
 
 fn total_bytes(row: &Row) -> u64 {
@@ -295,6 +395,7 @@ fn outcome(
     question: &Question,
     span: Interval,
     ranks: Option<Ranks>,
+    told: Vec<Note>,
 ) -> Outcome {
     let Found {
         mut groups,
@@ -304,12 +405,12 @@ fn outcome(
     sort(&mut groups, plan.step, ranks);
     let recorded = covered.values().any(|covered_ms| *covered_ms > 0);
     let folded = folded(plan, &groups);
-    let notes = notes(coverage, plan, question, groups.is_empty(), folded);
+    let notes = notes(told, coverage, plan, question, groups.is_empty(), folded);
     if groups.is_empty() {
         let asked = plan.asked;
-        let one_file = question.file.is_some();
+        let files = Which::of(&question.files);
         let why = match recorded {
-            true => Nothing::Idle { asked, one_file },
+            true => Nothing::Idle { asked, files },
             false => Nothing::NotRecorded { asked, span },
         };
         return Outcome::Nothing { why, notes };
@@ -319,7 +420,8 @@ fn outcome(
         time: key.window,
         host: Arc::clone(&hosts[key.host]),
         covered_ms: covered.get(&(key.host, key.window)).copied().unwrap_or(0),
-        file: group.file,
+        file: question.by.is_of_files().then_some(group.file),
+        of: key.of,
         tenant: group.tenant,
         row: group.row,
     };
@@ -332,20 +434,24 @@ fn outcome(
     })
 }
 
-/// By time and name; with `--top` by rank first; one row per file, by bytes.
+/// By time and name; with `--top` by rank first; one row per file, or what else a row stands for, by bytes.
 fn sort(groups: &mut [(GroupKey, Group)], step: Step, ranks: Option<Ranks>) {
     groups.sort_by(|(ka, a), (kb, b)| {
-        let rank = |key: &GroupKey| ranks.as_ref().and_then(|ranks| ranks.get(&key.file));
+        let rank = |key: &GroupKey| ranks.as_ref().and_then(|ranks| ranks.get(&key.of));
         let bytes = |group: &Group| match step {
             Step::All => Reverse(total_bytes(&group.row)),
             Step::Windows(_) => Reverse(0),
         };
-        let name = |group: &Group| (group.file.path.is_none(), group.file.path.clone());
+        let name = |key: &GroupKey, group: &Group| match &key.of {
+            Of::File(_) => (group.file.path.is_none(), group.file.path.clone()),
+            Of::Dir(_, dir) => (dir.is_none(), None),
+            _ => (false, None),
+        };
         rank(ka)
             .cmp(&rank(kb))
             .then_with(|| bytes(a).cmp(&bytes(b)))
             .then_with(|| ka.window.cmp(&kb.window))
-            .then_with(|| name(a).cmp(&name(b)))
-            .then_with(|| (ka.file, ka.host, &ka.tenant).cmp(&(kb.file, kb.host, &kb.tenant)))
+            .then_with(|| name(ka, a).cmp(&name(kb, b)))
+            .then_with(|| (&ka.of, ka.host, &ka.tenant).cmp(&(&kb.of, kb.host, &kb.tenant)))
     });
 }

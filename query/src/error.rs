@@ -75,6 +75,16 @@ pub enum QueryError {
         "--top ranks files; leave it out with --by op and --by transport, or take --step all, which puts the most frequent first"
     )]
     TopOperations,
+    /// A pattern that is none.
+    #[error(
+        "--file {pattern} is no pattern: {why}; where a character of a name is meant, put it into brackets: [[] [*] [?]"
+    )]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// The mount of the path does not answer.
     #[error(
         "no file was recorded under the name {path}, and its file system did not answer within {limit:?}; \

@@ -1,9 +1,9 @@
 //! Reads what a plan names and adds it up.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::pending::STALLED_MS;
 use trackiops_schemas::rollup::{ClosedWindow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -11,10 +11,11 @@ use trackiops_store::Segment;
 
 use crate::coverage::{Coverage, Interval, Piece};
 use crate::error::QueryError;
-use crate::file::Wanted;
-use crate::merge::{By, File, Group, GroupKey, HostIndex, Merger};
+use crate::file::{Verdict, Wanted};
+use crate::group::{Grouping, Of};
+use crate::merge::{File, Group, GroupKey, HostIndex, Merger};
 use crate::plan::{Bounds, Journal, Plan, Tail};
-use crate::scan::{self, Detail};
+use crate::scan::{self, Columns, Detail};
 
 /// What was found.
 #[derive(Debug)]
@@ -27,18 +28,18 @@ pub struct Found {
     pub hosts: Vec<(Coverage, Option<Interval>)>,
 }
 
-/// Executes a plan for the wanted files, or for all, adding up rows `by`.
+/// Executes a plan for the wanted files, or for all, adding up what `grouping` puts together.
 pub fn execute(
     plan: &Plan<'_>,
     wanted: Option<&Wanted>,
     detail: Detail,
-    by: By,
+    grouping: &Grouping,
 ) -> Result<Found, QueryError> {
     let mut run = Run {
         plan,
         wanted,
         detail,
-        by,
+        grouping,
         merger: Merger::default(),
         account: Account::new(plan),
     };
@@ -71,50 +72,92 @@ struct Run<'p> {
     plan: &'p Plan<'p>,
     wanted: Option<&'p Wanted>,
     detail: Detail,
-    by: By,
+    grouping: &'p Grouping,
     merger: Merger,
     account: Account<'p>,
 }
 
 impl Run<'_> {
     fn rollup(&mut self, journal: &Journal) -> Result<(), QueryError> {
+        let again = self.rows(journal, None)?;
+        if !again.is_empty() {
+            let again: Vec<_> = again.into_iter().collect();
+            self.rows(journal, Some(&again))?;
+        }
+        Ok(())
+    }
+
+    /// Adds the rows of a journal. Those without a name of which it depends in which part of their window they were wanted
+    /// are left out; what files they are of is returned, and `again` adds them from the finest granularity.
+    fn rows(
+        &mut self,
+        journal: &Journal,
+        again: Option<&[FileKey]>,
+    ) -> Result<BTreeSet<FileKey>, QueryError> {
         let Self {
             plan,
             wanted,
             detail,
-            by,
+            grouping,
             merger,
             ..
         } = self;
-        for segment in &journal.rows {
-            let ranges = wanted.map(|wanted| segment.files.rows_of(&wanted.keys));
+        let columns = Columns {
+            detail: *detail,
+            by: grouping.by,
+            by_name: wanted.is_some_and(Wanted::by_name),
+        };
+        let (segments, granularity) = match again {
+            None => (&journal.rows, journal.granularity),
+            Some(_) => (&journal.finest_rows, journal.finest),
+        };
+        let keys = again.or(wanted.map(Wanted::keys));
+        let mut unclear = BTreeSet::new();
+        for segment in segments {
+            let ranges = keys.map(|keys| segment.files.rows_of(keys));
             if ranges.as_ref().is_some_and(Vec::is_empty) {
                 continue;
             }
+            // A segment hands over the same file until the next one.
+            let mut last: Option<Placed> = None;
             scan::rollup(
                 segment,
                 ranges.as_deref(),
-                (*detail, *by),
+                columns,
                 &mut |time, file, tenant, row| {
-                    if journal.bounds.contains(time) && is_wanted(*wanted, file) {
+                    if !journal.bounds.contains(time) {
+                        return;
+                    }
+                    let same = last.take().filter(|placed| Arc::ptr_eq(&placed.file, file));
+                    let place = || Placed::new(file, journal.host, grouping, *wanted);
+                    let placed = last.insert(same.unwrap_or_else(place));
+                    let planned = time.align(journal.granularity);
+                    let planned = window_of(planned, journal.granularity, journal.extent);
+                    let is_unclear =
+                        !journal.finest_rows.is_empty() && placed.is_unclear(*wanted, planned);
+                    if is_unclear != again.is_some() {
+                        unclear.extend(is_unclear.then_some(file.key));
+                    } else if placed.is_wanted(*wanted, time.max(journal.extent.start)) {
                         let key = GroupKey {
                             window: plan.window(time),
                             host: journal.host,
-                            file: file.key,
-                            tenant: by.tenant(tenant),
+                            of: placed.of.clone(),
+                            tenant: grouping.by.tenant(tenant),
                         };
-                        let closed = window_of(time, journal.granularity, journal.extent).end;
+                        let closed = window_of(time, granularity, journal.extent).end;
                         merger.add(key, closed, file, tenant, row);
                     }
                 },
             )?;
         }
-        Ok(())
+        Ok(unclear)
     }
 
     fn tail(&mut self, tail: &Tail<'_>) -> Result<(), QueryError> {
         let granularity = tail.tail.granularity();
-        let mut files = HashMap::new();
+        // A journal repeats the same attributes, at the same place, in every window. They are kept, so that no others can take
+        // their place.
+        let mut files: HashMap<_, (Arc<FileAttributes>, Placed)> = HashMap::new();
         let host = tail.host;
         let mut each = |window: ClosedWindow| {
             let closed = window.start.plus(granularity);
@@ -123,19 +166,61 @@ impl Run<'_> {
             };
             for row in window.rows {
                 let tenant = row.file.tenant.as_deref();
-                let file = intern(&mut files, &row.file);
-                if is_wanted(self.wanted, &file) {
+                let (_, placed) = files.entry(Arc::as_ptr(&row.file)).or_insert_with(|| {
+                    let file = Arc::new(File::from(&*row.file));
+                    let placed = Placed::new(&file, host, self.grouping, self.wanted);
+                    (Arc::clone(&row.file), placed)
+                });
+                if placed.is_wanted(self.wanted, window.start) {
                     let key = GroupKey {
                         window: answer_window,
                         host,
-                        file: file.key,
-                        tenant: self.by.tenant(tenant),
+                        of: placed.of.clone(),
+                        tenant: self.grouping.by.tenant(tenant),
                     };
-                    self.merger.add(key, closed, &file, tenant, row.row);
+                    self.merger.add(key, closed, &placed.file, tenant, row.row);
                 }
             }
         };
         Ok(tail.tail.windows(&mut each)?)
+    }
+}
+
+/// A file, and what becomes of its rows.
+struct Placed {
+    file: Arc<File>,
+    /// To what they belong.
+    of: Of,
+    /// Whether they are wanted.
+    verdict: Verdict,
+}
+
+impl Placed {
+    fn new(
+        file: &Arc<File>,
+        host: HostIndex,
+        grouping: &Grouping,
+        wanted: Option<&Wanted>,
+    ) -> Self {
+        Self {
+            file: Arc::clone(file),
+            of: grouping.of(host, file),
+            verdict: wanted.map_or(Verdict::Wanted, |wanted| wanted.verdict(file)),
+        }
+    }
+
+    /// Whether a row of it is wanted in one part of a window and unwanted in another.
+    fn is_unclear(&self, wanted: Option<&Wanted>, window: Interval) -> bool {
+        self.verdict == Verdict::Depends
+            && wanted.is_some_and(|wanted| wanted.changes(window, self.file.key))
+    }
+
+    fn is_wanted(&self, wanted: Option<&Wanted>, time: UtcMs) -> bool {
+        match self.verdict {
+            Verdict::Wanted => true,
+            Verdict::Unwanted => false,
+            Verdict::Depends => wanted.is_some_and(|wanted| wanted.holds(time, self.file.key)),
+        }
     }
 }
 
@@ -224,22 +309,6 @@ impl<'p> Account<'p> {
         self.add(tail.host, extent, health);
         Some(window)
     }
-}
-
-fn is_wanted(wanted: Option<&Wanted>, file: &File) -> bool {
-    wanted.is_none_or(|wanted| wanted.contains(file.key, file.dev, file.fileid))
-}
-
-/// The file of these attributes: a journal repeats the same ones, at the same place, in every window.
-fn intern(
-    files: &mut HashMap<*const FileAttributes, (Arc<FileAttributes>, Arc<File>)>,
-    attributes: &Arc<FileAttributes>,
-) -> Arc<File> {
-    // Kept, so that no others can take their place.
-    let (_, file) = files
-        .entry(Arc::as_ptr(attributes))
-        .or_insert_with(|| (Arc::clone(attributes), Arc::new(File::from(&**attributes))));
-    Arc::clone(file)
 }
 
 /// The health rows within the bounds, those of the same window added up.

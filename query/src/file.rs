@@ -1,115 +1,403 @@
-//! Which file is meant: a name or a number, looked up in the catalog.
+//! Which files are meant: names, patterns and numbers, looked up in the catalog.
 
-use std::io::{self, Read};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use glob::{MatchOptions, Pattern};
 use trackiops_schemas::identity::{Dev, FileKey};
-use trackiops_store::Snapshot;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{NameSeen, Names, Seen, Snapshot, is_below};
 
+use crate::coverage::Interval;
 use crate::error::QueryError;
+use crate::merge::File;
+use crate::near;
+use crate::stat::{STAT_LIMIT, Stat, stat};
 
-/// A hung mount would hold us for ever: `stat` runs in a child that is given up after this time.
-const STAT_LIMIT: Duration = Duration::from_secs(2);
-/// How often the child is looked at; it usually takes a millisecond.
-const STAT_POLL: Duration = Duration::from_millis(2);
+/// As a shell has it: a directory ends what `*` stands for.
+const GLOB_OPTIONS: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: false,
+};
 
-/// What `--file` says.
+/// One of the things that `--file` and `--dir` say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileSelector {
-    /// A path.
+    /// A path: whatever file had it as its name at the time.
     Path(PathBuf),
+    /// Every path that a pattern matches. A name that is written just like it is meant, too.
+    Glob(Pattern),
+    /// Every path below a directory, which is written without a slash at its end.
+    Below(String),
     /// A device and a fileid, which mean a file while that device number was in use.
     Id(Dev, u64),
 }
 
-impl From<PathBuf> for FileSelector {
-    /// `MAJOR:MINOR:FILEID` is a number, anything else a path. A path that looks like a number is
-    /// written with `./` before it.
-    fn from(text: PathBuf) -> Self {
+impl FileSelector {
+    /// What `--file` says. `MAJOR:MINOR:FILEID` is a number, what has `*`, `?` or `[` in it a pattern, anything else a path.
+    /// Paths and patterns are made absolute; a path that looks like a number is written with `./` before it.
+    pub fn parse(text: &Path) -> Result<Self, QueryError> {
         let id = text.to_str().and_then(|text| {
             let (dev, fileid) = text.rsplit_once(':')?;
             Some(Self::Id(dev.parse().ok()?, fileid.parse().ok()?))
         });
-        id.unwrap_or(Self::Path(text))
+        if let Some(id) = id {
+            return Ok(id);
+        }
+        let path = absolute(text)?;
+        let name = catalog_name(&path);
+        if !name.contains(['*', '?', '[']) {
+            return Ok(Self::Path(path));
+        }
+        match Pattern::new(&name) {
+            Ok(pattern) => Ok(Self::Glob(pattern)),
+            Err(error) => Err(QueryError::Pattern {
+                pattern: name,
+                why: error.msg,
+            }),
+        }
+    }
+
+    /// What `--dir` says.
+    pub fn below(dir: &Path) -> Result<Self, QueryError> {
+        let dir = catalog_name(&absolute(dir)?);
+        Ok(Self::Below(dir.trim_end_matches('/').to_owned()))
+    }
+
+    /// Whether it means several files.
+    pub fn is_of_several(&self) -> bool {
+        matches!(self, Self::Glob(_) | Self::Below(_))
+    }
+
+    /// Which names may be meant.
+    fn names(&self) -> Option<String> {
+        match self {
+            Self::Path(path) => Some(catalog_name(path)),
+            Self::Glob(pattern) => {
+                let text = pattern.as_str();
+                let fixed = text.find(['*', '?', '[']).unwrap_or(text.len());
+                let (dir, _) = text[..fixed].rsplit_once('/')?;
+                Some(dir.to_owned())
+            }
+            Self::Below(dir) => Some(dir.clone()),
+            Self::Id(..) => None,
+        }
+    }
+
+    /// Whether a file is meant by its name.
+    fn matches(&self, path: &str) -> bool {
+        match self {
+            Self::Path(wanted) => catalog_name(wanted) == path,
+            Self::Glob(pattern) => {
+                path == pattern.as_str() || pattern.matches_with(path, GLOB_OPTIONS)
+            }
+            Self::Below(dir) => is_below(path, dir),
+            Self::Id(..) => false,
+        }
     }
 }
 
 /// Which rows are wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Their file keys, ascending.
-    pub keys: Vec<FileKey>,
-    /// Only those of this device and fileid.
-    pub id: Option<(Dev, u64)>,
+    keys: Vec<FileKey>,
+    /// What the rows' names must be like, or their numbers; `None` is anything.
+    which: Option<Which>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Which {
+    names: Vec<FileSelector>,
+    /// The files that have such names, ascending.
+    named: Vec<FileKey>,
+    ids: Vec<(Dev, u64)>,
+    /// Of files that had names of both kinds: from when on they had each, and whether it is wanted.
+    mixed: HashMap<FileKey, Vec<(UtcMs, bool)>>,
 }
 
 impl Wanted {
-    /// These files, of that device and fileid only if one is given.
-    pub fn new(mut keys: Vec<FileKey>, id: Option<(Dev, u64)>) -> Self {
+    /// All rows of these files.
+    pub fn of(keys: impl IntoIterator<Item = FileKey>) -> Self {
+        let mut wanted = Self::default();
+        wanted.set(keys.into_iter().collect());
+        wanted
+    }
+
+    /// Of these rows only those of some files.
+    pub fn only(self, keys: impl IntoIterator<Item = FileKey>) -> Self {
+        Self {
+            which: self.which,
+            ..Self::of(keys)
+        }
+    }
+
+    fn set(&mut self, mut keys: Vec<FileKey>) {
         keys.sort_unstable();
         keys.dedup();
-        Self { keys, id }
+        self.keys = keys;
+    }
+
+    /// The files, ascending.
+    pub fn keys(&self) -> &[FileKey] {
+        &self.keys
+    }
+
+    /// Whether a row's name matters.
+    pub fn by_name(&self) -> bool {
+        self.which.is_some()
     }
 
     /// Whether rows of this file are wanted.
-    pub fn contains(&self, key: FileKey, dev: Dev, fileid: u64) -> bool {
-        self.id.is_none_or(|id| id == (dev, fileid)) && self.keys.binary_search(&key).is_ok()
+    pub fn verdict(&self, file: &File) -> Verdict {
+        let Some(which) = &self.which else {
+            return Verdict::of(self.keys.binary_search(&file.key).is_ok());
+        };
+        if self.keys.binary_search(&file.key).is_err() {
+            return Verdict::Unwanted;
+        }
+        if which.ids.contains(&(file.dev, file.fileid)) {
+            return Verdict::Wanted;
+        }
+        match &file.path {
+            Some(path) => Verdict::of(which.names.iter().any(|name| name.matches(path))),
+            None if which.mixed.contains_key(&file.key) => Verdict::Depends,
+            None => Verdict::of(which.named.binary_search(&file.key).is_ok()),
+        }
+    }
+
+    /// Whether a row is wanted of a file of which it depends. It has no name: it has the one that the file had before the
+    /// window that starts at `time`, or else the one that it had first.
+    pub fn holds(&self, time: UtcMs, key: FileKey) -> bool {
+        let periods = self.periods(key);
+        let before = periods.partition_point(|(first, _)| *first <= time);
+        let name = periods.get(before.saturating_sub(1));
+        name.is_some_and(|(_, wanted)| *wanted)
+    }
+
+    /// Whether that changes within a window.
+    pub fn changes(&self, window: Interval, key: FileKey) -> bool {
+        let starts = self.periods(key).iter().skip(1);
+        let mut starts = starts.map(|(first, _)| *first);
+        starts.any(|first| window.start < first && first < window.end)
+    }
+
+    fn periods(&self, key: FileKey) -> &[(UtcMs, bool)] {
+        let periods = self.which.as_ref().and_then(|which| which.mixed.get(&key));
+        periods.map_or(&[], Vec::as_slice)
     }
 }
 
-/// What the catalog says about a selector.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Resolved {
-    /// These files.
-    Known(Wanted),
-    /// Nothing was ever recorded about it; why, if there is more to say.
-    Unknown(String),
+/// Whether a file's rows are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All of them.
+    Wanted,
+    /// None of them.
+    Unwanted,
+    /// Some: see [`Wanted::holds`].
+    Depends,
 }
 
-/// Looks a file up in the catalog. A path that is not there is given to `stat`.
-pub fn resolve(snapshot: &Snapshot, selector: &FileSelector) -> Result<Resolved, QueryError> {
-    match selector {
-        FileSelector::Id(dev, fileid) => {
-            let known = by_id(snapshot, *dev, *fileid)?;
-            let unknown = || Resolved::Unknown(format!("no file {dev}:{fileid} was ever recorded"));
-            Ok(known.unwrap_or_else(unknown))
+impl Verdict {
+    fn of(wanted: bool) -> Self {
+        match wanted {
+            true => Self::Wanted,
+            false => Self::Unwanted,
         }
-        FileSelector::Path(path) => {
-            let path = absolute(path)?;
-            let name = catalog_name(&path);
-            let keys = snapshot.files_named(&name)?;
-            if !keys.is_empty() {
-                return Ok(Resolved::Known(Wanted::new(keys, None)));
+    }
+}
+
+/// What the catalog says about selectors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// What they mean; `None` if none of them means anything that was ever recorded.
+    pub wanted: Option<Wanted>,
+    /// What is to be said of selectors that mean nothing which was ever recorded.
+    pub never: Vec<String>,
+    /// Selectors that mean nothing which was seen in the range, in words, and when there was something.
+    pub elsewhere: Vec<(String, Interval)>,
+}
+
+/// Looks files up in the catalog, those that may have rows in `asked`. A path that is not there is given to `stat`.
+pub fn resolve(
+    snapshot: &Snapshot,
+    selectors: &[FileSelector],
+    asked: Interval,
+) -> Result<Resolved, QueryError> {
+    let mut resolved = Resolved::default();
+    let (mut keys, mut which) = (Vec::new(), Which::default());
+    for selector in selectors {
+        let found = match (selector, selector.names()) {
+            (FileSelector::Id(dev, fileid), _) => by_id(snapshot, *dev, *fileid)?,
+            (_, None) => Found::default(),
+            (FileSelector::Path(path), Some(name)) => {
+                let found = named(snapshot, selector, Names::Exactly(&name), asked)?;
+                match found.is_nothing() {
+                    true => by_stat(snapshot, path, &name)?,
+                    false => found,
+                }
             }
-            by_stat(snapshot, &path, name)
+            (_, Some(dir)) => {
+                let mut found = named(snapshot, selector, Names::Below(&dir), asked)?;
+                if found.is_nothing() {
+                    found.never = Some(match selector {
+                        FileSelector::Glob(pattern) => format!(
+                            "no name that was ever recorded matches {pattern}; `trackiops files` lists the names that were"
+                        ),
+                        _ => format!(
+                            "no file below {dir}/ was ever recorded; `trackiops files` lists the names that were"
+                        ),
+                    });
+                }
+                found
+            }
+        };
+        if found.keys.is_empty()
+            && let Some((first, last)) = found.elsewhere
+        {
+            let what = match selector {
+                FileSelector::Glob(pattern) => format!("names that match {pattern}"),
+                FileSelector::Below(dir) => format!("names below {dir}/"),
+                _ => format!("the name {}", selector.names().unwrap_or_default()),
+            };
+            let range = Interval::new(first, last);
+            resolved.elsewhere.push((what, range));
         }
+        resolved.never.extend(found.never);
+        match found.id {
+            Some(id) => which.ids.push(id),
+            None if found.keys.is_empty() => {}
+            None => {
+                which.named.extend(&found.keys);
+                which.names.push(selector.clone());
+            }
+        }
+        keys.extend(found.keys);
+    }
+    which.named.sort_unstable();
+    which.named.dedup();
+    which.mixed = mixed(snapshot, &which)?;
+    if !keys.is_empty() || !resolved.elsewhere.is_empty() {
+        let mut wanted = Wanted::of(keys);
+        wanted.which = Some(which);
+        resolved.wanted = Some(wanted);
+    }
+    Ok(resolved)
+}
+
+/// What a selector means.
+#[derive(Default)]
+struct Found {
+    keys: Vec<FileKey>,
+    /// Only rows with this number.
+    id: Option<(Dev, u64)>,
+    /// When there was something that it means, outside of the range.
+    elsewhere: Option<Seen>,
+    /// Why it means nothing.
+    never: Option<String>,
+}
+
+impl Found {
+    fn is_nothing(&self) -> bool {
+        self.keys.is_empty() && self.elsewhere.is_none()
     }
 }
 
-fn by_id(snapshot: &Snapshot, dev: Dev, fileid: u64) -> Result<Option<Resolved>, QueryError> {
-    let keys = snapshot.files_with_id(dev, fileid)?;
-    let known = || Resolved::Known(Wanted::new(keys.clone(), Some((dev, fileid))));
-    Ok((!keys.is_empty()).then(known))
+/// The files that had one of the names in the range.
+fn named(
+    snapshot: &Snapshot,
+    selector: &FileSelector,
+    names: Names<'_>,
+    asked: Interval,
+) -> Result<Found, QueryError> {
+    let mut found = Found::default();
+    snapshot.names(names, &mut |NameSeen { key, path, seen }| {
+        if !selector.matches(&path) {
+            return;
+        }
+        match seen {
+            Some((first, last)) if Interval::new(first, last).intersect(asked).is_empty() => {
+                let known = found.elsewhere.get_or_insert((first, last));
+                *known = (known.0.min(first), known.1.max(last));
+            }
+            _ => found.keys.push(key),
+        }
+    })?;
+    found.keys.sort_unstable();
+    found.keys.dedup();
+    Ok(found)
 }
 
-fn by_stat(snapshot: &Snapshot, path: &Path, name: String) -> Result<Resolved, QueryError> {
+/// Of files that were found by name and that had other names as well: from when on they had each.
+fn mixed(
+    snapshot: &Snapshot,
+    which: &Which,
+) -> Result<HashMap<FileKey, Vec<(UtcMs, bool)>>, QueryError> {
+    let is_wanted = |path: &str| which.names.iter().any(|name| name.matches(path));
+    let names = snapshot.names_of(&which.named)?.into_iter();
+    let mut files: Vec<_> = names
+        .filter(|name| !is_wanted(&name.path))
+        .map(|name| name.key)
+        .collect();
+    files.sort_unstable();
+    files.dedup();
+    if files.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let histories = snapshot.histories(&files)?.into_iter();
+    let periods = histories.map(|(key, history)| {
+        let names = history.names.iter();
+        let periods = names.map(|(path, (first, _))| (*first, is_wanted(path)));
+        let mut periods: Vec<_> = periods.collect();
+        // Of two that begin at once, it is not known which one a row without a name had.
+        periods.sort_by_key(|(first, wanted)| (*first, Reverse(*wanted)));
+        (key, periods)
+    });
+    Ok(periods.collect())
+}
+
+fn by_id(snapshot: &Snapshot, dev: Dev, fileid: u64) -> Result<Found, QueryError> {
+    let keys = snapshot.files_with_id(dev, fileid)?;
+    let never = || format!("no file {dev}:{fileid} was ever recorded");
+    Ok(Found {
+        never: keys.is_empty().then(never),
+        id: (!keys.is_empty()).then_some((dev, fileid)),
+        keys,
+        ..Found::default()
+    })
+}
+
+fn by_stat(snapshot: &Snapshot, path: &Path, name: &str) -> Result<Found, QueryError> {
     match stat(path, STAT_LIMIT) {
         Ok(Stat::Is(dev, fileid)) => {
-            let unknown =
-                || Resolved::Unknown(format!("{name} ({dev}:{fileid}) was never recorded"));
-            Ok(by_id(snapshot, dev, fileid)?.unwrap_or_else(unknown))
+            let mut found = by_id(snapshot, dev, fileid)?;
+            if found.never.is_some() {
+                let near = near::hint(snapshot, name)?;
+                found.never = Some(format!(
+                    "{name} ({dev}:{fileid}) was never recorded; {near}"
+                ));
+            }
+            Ok(found)
         }
-        Ok(Stat::Refused(why)) => Ok(Resolved::Unknown(format!(
-            "no file was ever recorded under the name {name}, and there is none to be seen now ({why})"
-        ))),
+        Ok(Stat::Refused(why)) => Ok(Found {
+            never: Some(format!(
+                "no file was ever recorded under the name {name}, and there is none to be seen now ({why}); {}",
+                near::hint(snapshot, name)?
+            )),
+            ..Found::default()
+        }),
         Ok(Stat::Hangs) => Err(QueryError::PathHangs {
-            path: name,
+            path: name.to_owned(),
             limit: STAT_LIMIT,
         }),
-        Err(source) => Err(QueryError::NoStat { path: name, source }),
+        Err(source) => Err(QueryError::NoStat {
+            path: name.to_owned(),
+            source,
+        }),
     }
 }
 
@@ -145,72 +433,66 @@ fn catalog_name(path: &Path) -> String {
     name
 }
 
-/// What `stat` found.
-#[derive(Debug, PartialEq, Eq)]
-enum Stat {
-    Is(Dev, u64),
-    Refused(String),
-    Hangs,
-}
-
-/// Runs `stat` on a path, for at most `limit`.
-fn stat(path: &Path, limit: Duration) -> io::Result<Stat> {
-    let mut command = Command::new("stat");
-    command.args(["-L", "-c", "%d %i", "--"]).arg(path);
-    let Some((out, err)) = run(command.env("LC_ALL", "C"), limit)? else {
-        return Ok(Stat::Hangs);
-    };
-    let parsed = out.trim().split_once(' ').and_then(|(dev, fileid)| {
-        let dev = dev.parse().ok()?;
-        let dev = Dev::new(rustix::fs::major(dev), rustix::fs::minor(dev))?;
-        Some((dev, fileid.parse().ok()?))
-    });
-    Ok(match parsed {
-        Some((dev, fileid)) => Stat::Is(dev, fileid),
-        None => Stat::Refused(err.trim().into()),
-    })
-}
-
-/// Runs a command for at most `limit`; `None` if it took longer, otherwise what it wrote.
-fn run(command: &mut Command, limit: Duration) -> io::Result<Option<(String, String)>> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.stderr(Stdio::piped()).spawn()?;
-    let started = Instant::now();
-    while child.try_wait()?.is_none() {
-        if started.elapsed() >= limit {
-            // Not waited for: a child that hangs in the kernel may not even die.
-            child.kill()?;
-            return Ok(None);
-        }
-        std::thread::sleep(STAT_POLL);
-    }
-    outputs(&mut child).map(Some)
-}
-
-/// What an ended child wrote. It is a line, which fits a pipe.
-fn outputs(child: &mut Child) -> io::Result<(String, String)> {
-    let (mut out, mut err) = (String::new(), String::new());
-    if let Some(pipe) = &mut child.stdout {
-        pipe.read_to_string(&mut out)?;
-    }
-    if let Some(pipe) = &mut child.stderr {
-        pipe.read_to_string(&mut err)?;
-    }
-    Ok((out, err))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
+
+    fn read(text: &str) -> FileSelector {
+        FileSelector::parse(Path::new(text)).unwrap()
+    }
 
     #[test]
-    fn numbers_and_paths_are_told_apart() {
-        let read = |text: &str| FileSelector::from(PathBuf::from(text));
+    fn numbers_paths_and_patterns_are_told_apart() {
         assert_eq!(read("0:49:34866518"), FileSelector::Id(Dev(49), 34_866_518));
-        for text in ["/mnt/a", "./0:49:34866518", "0:49", "0:49:x", "a:0:49:1"] {
-            assert_eq!(read(text), FileSelector::Path(text.into()), "{text}");
+        assert_eq!(read("/mnt/{a}"), FileSelector::Path("/mnt/{a}".into()));
+        for text in ["./0:49:34866518", "0:49", "0:49:x", "a:0:49:1"] {
+            let path = FileSelector::Path(absolute(Path::new(text)).unwrap());
+            assert_eq!(read(text), path, "{text}");
         }
+        for text in ["/mnt/*", "/mnt/?", "/mnt/[a]", "**/x"] {
+            assert!(matches!(read(text), FileSelector::Glob(_)), "{text}");
+        }
+        for text in ["/mnt/[a", "/mnt/a**", "/mnt/***/b"] {
+            let error = FileSelector::parse(Path::new(text)).unwrap_err();
+            let said = error.to_string();
+            assert!(said.contains(text) && said.contains("[[]"), "{said}");
+        }
+    }
+
+    #[test]
+    fn patterns_are_those_of_a_shell() {
+        let matches = |pattern: &str, path: &str| read(pattern).matches(path);
+        for (pattern, path) in [
+            ("/mnt/*.db", "/mnt/a.db"),
+            ("/mnt/*", "/mnt/.hidden"),
+            ("/mnt/*", "/mnt/two\nlines"),
+            ("/mnt/?.db", "/mnt/\u{e9}.db"),
+            ("/mnt/[a-c]x", "/mnt/bx"),
+            ("/mnt/[!a-c]x", "/mnt/dx"),
+            ("/mnt/**", "/mnt/a/b/c"),
+            ("/mnt/**/c", "/mnt/a/b/c"),
+            ("/mnt/**/c", "/mnt/c"),
+            ("/mnt/[[]x]", "/mnt/[x]"),
+            ("/mnt/a[1].mkv", "/mnt/a[1].mkv"),
+            ("/mnt/../srv/*", "/srv/x"),
+        ] {
+            assert!(matches(pattern, path), "{pattern} {path}");
+        }
+        for (pattern, path) in [
+            ("/mnt/*", "/mnt/a/b"),
+            ("/mnt/*.db", "/mnt/a.DB"),
+            ("/mnt/?", "/mnt/ab"),
+            ("/mnt/a?b", "/mnt/a/b"),
+            ("/mnt/*", "/mnt"),
+        ] {
+            assert!(!matches(pattern, path), "{pattern} {path}");
+        }
+        // Only names below the last directory without a wildcard are looked at.
+        let below = |text: &str| read(text).names().unwrap();
+        assert_eq!(
+            [below("/a/b*/c"), below("/*"), below("/a/**")],
+            ["/a", "", "/a"]
+        );
     }
 
     #[test]
@@ -221,26 +503,9 @@ mod tests {
         assert!(name("x").ends_with("/x") && name("x").starts_with('/'));
         let latin1 = std::ffi::OsStr::from_bytes(b"/a\xe9b");
         assert_eq!(catalog_name(Path::new(latin1)), "/a\\xe9b");
-    }
-
-    #[test]
-    fn stat_tells_device_and_number_or_why_not() {
-        let path = Path::new("/proc/version");
-        let meta = std::fs::metadata(path).unwrap();
-        let dev = meta.dev();
-        let dev = Dev::new(rustix::fs::major(dev), rustix::fs::minor(dev)).unwrap();
-        assert_eq!(stat(path, STAT_LIMIT).unwrap(), Stat::Is(dev, meta.ino()));
-        match stat(Path::new("/no such file"), STAT_LIMIT).unwrap() {
-            Stat::Refused(why) => assert!(why.contains("No such file"), "{why}"),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_child_that_takes_too_long_is_given_up() {
-        let started = Instant::now();
-        let limit = Duration::from_millis(50);
-        assert_eq!(run(Command::new("sleep").arg("60"), limit).unwrap(), None);
-        assert!(started.elapsed() < Duration::from_secs(30));
+        let dir = FileSelector::below(Path::new("/mnt/a/")).unwrap();
+        assert!(dir.matches("/mnt/a/b") && !dir.matches("/mnt/ab"));
+        let root = FileSelector::below(Path::new("/")).unwrap();
+        assert!(root.matches("/a") && !root.matches("(other)"));
     }
 }

@@ -1,12 +1,13 @@
 //! Adds up the partial rows of each file and window.
 
 use std::collections::HashMap;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
 use trackiops_schemas::rollup::Row;
 use trackiops_schemas::time::UtcMs;
+
+use crate::group::Of;
 
 /// What a row says about its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,42 +36,16 @@ impl From<&FileAttributes> for File {
     }
 }
 
+impl File {
+    /// The path, or what `--file` takes in its place.
+    pub fn name(&self) -> String {
+        let number = || format!("{}:{}", self.dev, self.fileid);
+        self.path.clone().unwrap_or_else(number)
+    }
+}
+
 /// Which host a row is from: an index into the plan's hosts.
 pub type HostIndex = usize;
-
-/// What a row of the answer stands for, beside its window and host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
-    /// A file, whoever used it.
-    #[default]
-    File,
-    /// What one tenant did with a file.
-    Tenant,
-}
-
-impl By {
-    /// The tenant as far as it tells rows apart.
-    pub fn tenant(self, tenant: Option<&str>) -> Option<Arc<str>> {
-        tenant.filter(|_| self == Self::Tenant).map(Into::into)
-    }
-}
-
-/// Rows cannot be grouped by that.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rows are not grouped by `{0}`: write file or tenant")]
-pub struct ByError(String);
-
-impl FromStr for By {
-    type Err = ByError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "file" => Ok(Self::File),
-            "tenant" => Ok(Self::Tenant),
-            _ => Err(ByError(text.into())),
-        }
-    }
-}
 
 /// What rows with equal values of are added up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -79,16 +54,16 @@ pub struct GroupKey {
     pub window: UtcMs,
     /// The recording host.
     pub host: HostIndex,
-    /// The file.
-    pub file: FileKey,
-    /// Who used it, where rows are told apart by that: see [`By::tenant`].
+    /// The file, or what else a row is of.
+    pub of: Of,
+    /// Who used it, where rows are told apart by that: see [`crate::By::tenant`].
     pub tenant: Option<Arc<str>>,
 }
 
 /// The sum of a group's rows.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The file as the latest of the rows has it.
+    /// The file as the latest of the rows has it; any of them where a row is of several.
     pub file: Arc<File>,
     /// Who used it. Unlike a name, which is the file's whichever row has it, a tenant answers for its own
     /// requests only: `None` unless all of the rows have the same.
@@ -152,6 +127,7 @@ fn is_better(path: &Option<String>, closed: UtcMs, than: &Group) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group::By;
 
     fn file(path: Option<&str>) -> Arc<File> {
         Arc::new(File {
@@ -179,7 +155,7 @@ mod tests {
                 let key = GroupKey {
                     window: UtcMs(0),
                     host: 0,
-                    file: FileKey(7),
+                    of: Of::File(FileKey(7)),
                     tenant: None,
                 };
                 merger.add(key, UtcMs(*time), &file(*path), Some("0"), requests(1));
@@ -206,7 +182,7 @@ mod tests {
                     let key = GroupKey {
                         window: UtcMs(0),
                         host: 0,
-                        file: FileKey(7),
+                        of: Of::File(FileKey(7)),
                         tenant: by.tenant(tenant),
                     };
                     merger.add(key, UtcMs(1000), &file(None), tenant, requests(1));

@@ -16,6 +16,15 @@ pub enum Note {
         /// A time at which the offset holds.
         at: UtcMs,
     },
+    /// One of several that were asked for was never recorded; the text says which.
+    NoSuchFile(String),
+    /// Nothing was seen in the range of what was asked for.
+    SeenElsewhere {
+        /// That, in words.
+        names: String,
+        /// From the first to the last window in which there was something of it.
+        range: Interval,
+    },
     /// The step was chosen, and finer ones are stored.
     StepChosen {
         /// The step.
@@ -119,6 +128,10 @@ impl Note {
         let between = |range: &Interval| show_range(range.start, range.end, zone);
         match self {
             Self::LocalTimes { at } => format!("times are local, UTC{}", show_offset(*at, zone)),
+            Self::NoSuchFile(what) => what.clone(),
+            Self::SeenElsewhere { names, range } => {
+                format!("requests under {names} were seen {}", between(range))
+            }
             Self::StepChosen { step, finest } => {
                 format!(
                     "rows of {step}; {finest} is stored: --step {finest} or a shorter range shows more"

@@ -15,7 +15,8 @@ use crate::answer::{
 };
 use crate::error::QueryError;
 use crate::execute::Account;
-use crate::merge::{By, HostIndex};
+use crate::group::By;
+use crate::merge::HostIndex;
 use crate::plan::{Plan, plan};
 use crate::report::notes;
 use crate::scan::{self, Detail};
@@ -41,7 +42,7 @@ pub enum Subject {
 
 /// Rows cannot be grouped by that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rows are not grouped by `{0}`: write file, tenant, op or transport")]
+#[error("rows are not grouped by `{0}`: write file, dir, mount, tenant, host, op or transport")]
 pub struct SubjectError(String);
 
 impl FromStr for Subject {
@@ -74,7 +75,7 @@ pub struct OperationAnswer {
     pub transport: Option<Arc<str>>,
     /// Its counters.
     pub sums: OperationSums,
-    /// Requests of all operations of the mount, or of the file, in the window.
+    /// Requests of all operations of the mount, or of its files that are asked for, in the window.
     pub mount_requests: u64,
     /// How much of the window that host recorded, ms: what rates divide by.
     pub covered_ms: u64,
@@ -104,21 +105,21 @@ pub fn ask_operations(
     if question.top.is_some() {
         return Err(QueryError::TopOperations);
     }
-    match (&question.file, connections) {
-        (Some(_), Connections::Apart) => return Err(QueryError::ConnectionsOfFile),
-        (Some(_), Connections::Together) => return of_file(question),
-        (None, _) => {}
+    match (question.files.is_empty(), connections) {
+        (false, Connections::Apart) => return Err(QueryError::ConnectionsOfFile),
+        (false, Connections::Together) => return of_files(question),
+        (true, _) => {}
     }
     ask_with(question, |snapshot, question| {
         ask_once(snapshot, question, connections)
     })
 }
 
-/// The operations of which it is known for which file they were. They have its data for their bytes, without what is around it in
+/// The operations of which it is known for which files they were. They have its data for their bytes, without what is around it in
 /// a message.
-fn of_file(question: &Question) -> Result<Outcome<OperationAnswer>, QueryError> {
+fn of_files(question: &Question) -> Result<Outcome<OperationAnswer>, QueryError> {
     let question = Question {
-        by: By::File,
+        by: By::Mount,
         detail: Detail::Full,
         ..question.clone()
     };
@@ -170,7 +171,7 @@ fn of_row(answer: &AnswerRow) -> impl Iterator<Item = OperationAnswer> {
     let all = [("READ", read), ("WRITE", write), ("COMMIT", commit)];
     let mount_requests = all.iter().map(|(_, sums)| sums.requests).sum();
     let (time, host, covered_ms) = (answer.time, Arc::clone(&answer.host), answer.covered_ms);
-    let mount: Option<Arc<str>> = answer.file.mount.as_deref().map(Into::into);
+    let mount: Option<Arc<str>> = answer.mount().map(Into::into);
     let there = all.into_iter().filter(|(_, sums)| sums.requests > 0);
     there.map(move |(op, sums)| OperationAnswer {
         time,
@@ -202,7 +203,7 @@ fn ask_once(
     let Account { covered, hosts, .. } = account;
     let recorded = covered.values().any(|covered_ms| *covered_ms > 0);
     let left_out = hosts.iter().any(|(host, _)| host.left_out().is_some());
-    let notes = notes(hosts, &plan, question, groups.is_empty(), None);
+    let notes = notes(Vec::new(), hosts, &plan, question, groups.is_empty(), None);
     if groups.is_empty() {
         let asked = plan.asked;
         let why = match (recorded, left_out) {

@@ -75,6 +75,8 @@ pub struct Journal {
     pub health: Vec<Segment>,
     /// Its finest granularity.
     pub finest: Granularity,
+    /// Rows of the finest granularity; empty where that is the one to read.
+    pub finest_rows: Vec<Segment>,
     /// Health rows of the finest granularity; empty where that is the one to read.
     pub finest_health: Vec<Segment>,
 }
@@ -305,7 +307,8 @@ fn journal(host: HostIndex, mut sealed: Sealed, asked: Interval, step: Step) -> 
     let fits = |g: &&Granularity| step.accepts(**g) && bounds.are_aligned_to(**g);
     let granularity = *sealed.segments.keys().rev().find(fits)?;
     let (rows, health) = sealed.segments.remove(&granularity)?;
-    let finest_health = sealed.segments.remove(&finest).map(|(_, health)| health);
+    let of_finest = sealed.segments.remove(&finest);
+    let (finest_rows, finest_health) = of_finest.unwrap_or_default();
     Some(Journal {
         host,
         extent,
@@ -314,7 +317,8 @@ fn journal(host: HostIndex, mut sealed: Sealed, asked: Interval, step: Step) -> 
         rows,
         health,
         finest,
-        finest_health: finest_health.unwrap_or_default(),
+        finest_rows,
+        finest_health,
     })
 }
 

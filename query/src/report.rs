@@ -20,16 +20,16 @@ const MAX_STALLS: usize = 20;
 /// is no gap. Two windows of the finest granularity, where that is longer.
 const CLOSING_MS: i64 = 5000;
 
-/// Notes about the range, its coverage and the rows found in it, if there are any, of which some requests may have been
+/// Adds notes about the range, its coverage and the rows found in it, if there are any, of which some requests may have been
 /// folded.
 pub(crate) fn notes(
+    mut notes: Vec<Note>,
     hosts: Vec<(Coverage, Option<Interval>)>,
     plan: &Plan<'_>,
     question: &Question,
     is_empty: bool,
     folded: Option<Losses>,
 ) -> Vec<Note> {
-    let mut notes = Vec::new();
     if let (Some(finest), Step::Windows(step), true) = (plan.finer, plan.step, !is_empty) {
         notes.push(Note::StepChosen { step, finest });
     }

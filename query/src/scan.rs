@@ -12,8 +12,8 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::{FileMetaData, PageIndexPolicy};
 use trackiops_schemas::columns::{
-    DEV, ERRNOS, FILE_KEY, FILEID, FORMAT_VERSION, LATENCY_HIST, META_FORMAT, TENANT, TIME,
-    UNSPLIT, health_schema, ops_schema, rollup_schema,
+    DEV, ERRNOS, FILE_KEY, FILEID, FORMAT_VERSION, LATENCY_HIST, META_FORMAT, MOUNT, PATH, TENANT,
+    TIME, UNSPLIT, health_schema, ops_schema, rollup_schema,
 };
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -21,7 +21,8 @@ use trackiops_store::Segment;
 use trackiops_store::batch::{StoredOps, StoredRow, decode_health, decode_ops, decode_rows};
 
 use crate::error::QueryError;
-use crate::merge::{By, File};
+use crate::group::By;
+use crate::merge::File;
 use crate::render::Figures;
 
 /// Rows per batch: small beside the caches, large beside the cost of a batch.
@@ -32,19 +33,42 @@ const BATCH_ROWS: usize = 8192;
 pub enum Detail {
     /// Bytes, to rank files.
     Bytes,
+    /// Requests, bytes and latencies, only the sums.
+    Totals,
     /// What a table shows.
     Figures(Figures),
     /// All columns.
     Full,
 }
 
+/// What decides which columns are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    /// How much of a row is needed.
+    pub detail: Detail,
+    /// What rows are told apart by.
+    pub by: By,
+    /// Rows are wanted for their names.
+    pub by_name: bool,
+}
+
+impl Columns {
+    fn include(self, column: &str) -> bool {
+        match column {
+            TIME | FILE_KEY | DEV | FILEID => true,
+            TENANT => self.detail == Detail::Full || self.by == By::Tenant,
+            MOUNT | PATH if self.by.needs_names() || self.by_name => true,
+            _ => self.detail.includes(column),
+        }
+    }
+}
+
 impl Detail {
-    fn needs(self, by: By, column: &str) -> bool {
+    fn includes(self, column: &str) -> bool {
         let plain = column
             .strip_prefix("read_")
             .or(column.strip_prefix("write_"));
         match self {
-            _ if column == TENANT => self == Self::Full || by == By::Tenant,
             Self::Full => true,
             Self::Figures(figures) => {
                 let seldom = [
@@ -66,9 +90,11 @@ impl Detail {
                     && !plain
                         .is_some_and(|plain| seldom.contains(&plain) || without.contains(&plain))
             }
-            Self::Bytes => {
-                matches!(column, TIME | FILE_KEY | DEV | FILEID) || plain == Some("bytes")
+            Self::Totals => {
+                let sums = ["requests", "bytes", "latency_us_sum"];
+                matches!(column, MOUNT | PATH) || plain.is_some_and(|plain| sums.contains(&plain))
             }
+            Self::Bytes => plain == Some("bytes"),
         }
     }
 }
@@ -80,10 +106,10 @@ pub type EachRow<'a> = &'a mut dyn FnMut(UtcMs, &Arc<File>, Option<&str>, Row);
 pub fn rollup(
     segment: &Segment,
     ranges: Option<&[Range<u64>]>,
-    (detail, by): (Detail, By),
+    columns: Columns,
     each: EachRow<'_>,
 ) -> Result<(), QueryError> {
-    let needs = |column: &str| detail.needs(by, column);
+    let needs = |column: &str| columns.include(column);
     let mut last: Option<Arc<File>> = None;
     for batch in read(segment, &rollup_schema(), needs, ranges)? {
         let batch = batch.map_err(|error| damaged(segment, error))?;

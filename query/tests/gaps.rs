@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use common::*;
-use trackiops_query::{By, FileSelector, Nothing, Outcome, Question, Range, Step, ask};
+use trackiops_query::{By, Nothing, Outcome, Question, Range, Step, ask};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
@@ -205,7 +205,7 @@ fn folded_requests_are_told_of_the_files_that_had_some() {
         let expected = "14 of 20 requests between 2026-11-21 03:00:20 and 03:00:23 were folded: \
                         their counts, bytes and sums are exact, percentiles and sequential shares leave them out";
         assert_eq!(notes(&asked)[1..], [expected]);
-        asked.file = Some(FileSelector::from(std::path::PathBuf::from("/mnt/f2")));
+        asked.files = vec![select("/mnt/f2")];
         assert_eq!(notes(&asked), [""; 0]);
     };
     told();
@@ -253,7 +253,7 @@ fn what_is_not_found_is_explained() {
     restarted(dir.path());
     let why = |file: Option<&str>, range: Range| {
         let mut asked = question(dir.path());
-        asked.file = file.map(|file| FileSelector::from(std::path::PathBuf::from(file)));
+        asked.files = file.map(select).into_iter().collect();
         asked.range = range;
         match ask(&asked).unwrap() {
             Outcome::Nothing { why, .. } => (why.clone(), why.show(asked.zone)),
@@ -303,7 +303,7 @@ fn an_idle_file_is_not_an_unknown_one() {
         (Some("/mnt/f1"), "the file was idle"),
         (None, "all files were idle"),
     ] {
-        asked.file = file.map(|file| FileSelector::from(std::path::PathBuf::from(file)));
+        asked.files = file.map(select).into_iter().collect();
         match ask(&asked).unwrap() {
             Outcome::Nothing {
                 why: why @ Nothing::Idle { .. },
@@ -313,7 +313,10 @@ fn an_idle_file_is_not_an_unknown_one() {
                     why.show(asked.zone),
                     format!("{text} from 2026-11-21 03:00:40 to 03:00:50")
                 );
-                assert!(notes.is_empty());
+                // When the name was in use is told.
+                let told = notes.iter().map(|note| note.show(asked.zone));
+                let told: Vec<_> = told.filter(|note| !note.starts_with("times")).collect();
+                assert_eq!(told.len(), asked.files.len(), "{told:?}");
             }
             other => panic!("{other:?}"),
         }

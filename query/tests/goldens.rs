@@ -12,8 +12,7 @@ use common::*;
 use trackiops_query::render::Render;
 use trackiops_query::times::Zone;
 use trackiops_query::{
-    Answer, By, Connections, Detail, Figures, FileSelector, Format, Outcome, Question,
-    ask_operations, render,
+    Answer, By, Connections, Detail, Figures, Format, Outcome, Question, ask_operations, render,
 };
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
@@ -114,7 +113,7 @@ fn answers_look_as_they_always_did() {
     check("all.txt", &all, Format::Table(Figures::Rates));
     all.by = By::Tenant;
     check("tenants.txt", &all, Format::Table(Figures::Rates));
-    asked.file = Some(FileSelector::from(std::path::PathBuf::from("0:49:2")));
+    asked.files = vec![select("0:49:2")];
     check("one.txt", &asked, Format::Table(Figures::Rates));
     asked.by = By::Tenant;
     check("one_tenants.txt", &asked, Format::Table(Figures::Rates));
@@ -162,7 +161,7 @@ fn operations_look_as_they_always_did() {
     all.step = Some("all".parse().unwrap());
     let table = Format::Table(Figures::Rates);
     let mut of_file = all.clone();
-    of_file.file = Some(FileSelector::from(std::path::PathBuf::from("0:50:3")));
+    of_file.files = vec![select("0:50:3")];
     for (name, question, connections, format) in [
         ("op.txt", &asked, Connections::Together, table),
         ("op_all.txt", &all, Connections::Together, table),

@@ -250,7 +250,7 @@ fn neither_connections_of_a_file_nor_the_most_frequent_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let asked = question(dir.path());
     let of_file = Question {
-        file: Some(std::path::PathBuf::from("0:49:2").into()),
+        files: vec![select("0:49:2")],
         ..asked.clone()
     };
     let top = Question {

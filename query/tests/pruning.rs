@@ -1,4 +1,4 @@
-//! A question about one file touches only that file's pages.
+//! A question about some files touches only their pages.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use common::*;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
 use trackiops_query::{FileSelector, ask};
-use trackiops_store::{Dataset, Snapshot};
+use trackiops_store::{Dataset, NameSeen, Names, Snapshot};
 
 /// Overwrites every data page that holds no row of `keep`, and tells how many there were.
 fn wreck_pages_beside(path: &std::path::Path, keep: &[std::ops::Range<u64>]) -> usize {
@@ -47,30 +47,45 @@ fn wreck_pages_beside(path: &std::path::Path, keep: &[std::ops::Range<u64>]) -> 
     wrecked
 }
 
-#[test]
-fn pages_of_other_files_are_not_read() {
+/// Asks for the files that have one of these names, before and after the pages of all others are wrecked.
+fn pages_of_other_files_are_not_read(selector: FileSelector, names: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     // About 10,000 rows in one journal: each of its columns has several pages.
     let recorded = windows(1, THREE, 1000, 100, 200);
     record(dir.path(), options("a", "1s", "2h"), &recorded);
     let mut asked = question(dir.path());
-    asked.file = Some(FileSelector::from(std::path::PathBuf::from("/mnt/f4")));
+    asked.files = vec![selector];
     asked.step = Some("1s".parse().unwrap());
     let before = rows(&found(&asked));
-    assert!(before.len() > 30);
+    assert!(before.len() > 30 * names.len());
 
     let snapshot = Snapshot::open(dir.path()).unwrap();
-    let keys = snapshot.files_named("/mnt/f4").unwrap();
+    let mut keys = Vec::new();
+    let mut add = |name: NameSeen| keys.push(name.key);
+    for name in names {
+        snapshot.names(Names::Exactly(name), &mut add).unwrap();
+    }
+    keys.sort_unstable();
     let mut wrecked = 0;
     for segment in snapshot.segments(Dataset::Rollup, None).unwrap() {
         wrecked += wreck_pages_beside(&segment.path, &segment.files.rows_of(&keys));
     }
     assert!(wrecked > 50, "{wrecked}");
     assert!(rows(&found(&asked)) == before);
-    asked.file = None;
+    asked.files.clear();
     let error = ask(&asked).unwrap_err().to_string();
     assert!(
         error.contains("is damaged") && error.contains(".parquet"),
         "{error}"
     );
+}
+
+#[test]
+fn a_name_decodes_only_the_pages_of_its_file() {
+    pages_of_other_files_are_not_read(select("/mnt/f4"), &["/mnt/f4"]);
+}
+
+#[test]
+fn a_pattern_decodes_only_the_pages_of_its_files() {
+    pages_of_other_files_are_not_read(select("/m*/f19[78]"), &["/mnt/f197", "/mnt/f198"]);
 }

@@ -1,6 +1,6 @@
 //! The reader's side of a store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,10 @@ use crate::file_index::FileIndex;
 use crate::journal::cursor;
 use crate::journal::scan::Scan;
 use crate::layout::{self, Dataset};
+use crate::names::{FileHistory, NameSeen, Names, Trunks};
+
+/// Looking up the names of more files than this takes longer than going through all names.
+const FEW_FILES: usize = 1000;
 
 /// A consistent view of a store, whether a recorder is at work on it or not.
 ///
@@ -109,10 +113,92 @@ impl Snapshot {
         self.span
     }
 
-    /// The files that were ever seen under a name, ascending.
-    pub fn files_named(&self, path: &str) -> Result<Vec<FileKey>, StoreError> {
-        let known = self.catalog.files_named(path)?;
-        Ok(self.with_tails(known, |file| file.path.as_deref() == Some(path)))
+    /// Hands over names that were ever seen, with the files that had them. A file comes once more for each unsealed
+    /// journal that has it, and for each user there.
+    pub fn names(
+        &self,
+        names: Names<'_>,
+        each: &mut dyn FnMut(NameSeen),
+    ) -> Result<(), StoreError> {
+        self.catalog.names(names, each)?;
+        for file in self.defined() {
+            if let Some(path) = file.path.as_ref().filter(|path| names.contain(path)) {
+                each(NameSeen {
+                    key: file.key,
+                    path: path.clone(),
+                    seen: None,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// All names that files, whose keys ascend, were ever seen under.
+    pub fn names_of(&self, files: &[FileKey]) -> Result<Vec<NameSeen>, StoreError> {
+        let mut names = Vec::new();
+        if files.len() <= FEW_FILES {
+            for key in files {
+                self.catalog.names_of(*key, &mut names)?;
+            }
+        } else {
+            self.catalog.names(Names::All, &mut |name| {
+                if files.binary_search(&name.key).is_ok() {
+                    names.push(name);
+                }
+            })?;
+        }
+        for file in self.defined() {
+            if let Some(path) = &file.path
+                && files.binary_search(&file.key).is_ok()
+            {
+                names.push(NameSeen {
+                    key: file.key,
+                    path: path.clone(),
+                    seen: None,
+                });
+            }
+        }
+        Ok(names)
+    }
+
+    /// What is known of files, in the catalog and in unsealed journals.
+    pub fn histories(
+        &self,
+        files: &[FileKey],
+    ) -> Result<HashMap<FileKey, FileHistory>, StoreError> {
+        let mut histories = HashMap::with_capacity(files.len());
+        for key in files {
+            let known = self.catalog.history(*key)?;
+            histories.insert(*key, known);
+        }
+        for tail in &self.tails {
+            tail.windows(&mut |window| {
+                let seen = (window.start, window.start.plus(tail.granularity()));
+                for row in window.rows {
+                    if let Some(history) = histories.get_mut(&row.file.key) {
+                        let history = history.get_or_insert_with(|| FileHistory::new(seen));
+                        history.add(row.file.path.as_deref(), seen);
+                    }
+                }
+            })?;
+        }
+        let known = histories.into_iter().filter_map(|(key, history)| {
+            let mut history = history?;
+            history.sort();
+            Some((key, history))
+        });
+        Ok(known.collect())
+    }
+
+    /// Of each mount the directories that the names of its files have in common.
+    pub fn trunks(&self) -> Result<Trunks, StoreError> {
+        let mut trunks = self.catalog.trunks()?;
+        for file in self.defined() {
+            if let Some(path) = &file.path {
+                trunks.add(file.mount.as_deref(), path);
+            }
+        }
+        Ok(trunks)
     }
 
     /// The files that had this fileid on a mount that ever had this device number, ascending.
@@ -127,11 +213,14 @@ impl Snapshot {
         matches: impl Fn(&FileAttributes) -> bool,
     ) -> Vec<FileKey> {
         let mut keys: BTreeSet<_> = known.into_iter().collect();
-        for tail in &self.tails {
-            let files = tail.scan.definitions.iter().filter(|file| matches(file));
-            keys.extend(files.map(|file| file.key));
-        }
+        keys.extend(self.defined().filter(|file| matches(file)).map(|f| f.key));
         keys.into_iter().collect()
+    }
+
+    /// The files of unsealed journals.
+    fn defined(&self) -> impl Iterator<Item = &FileAttributes> {
+        let journals = self.tails.iter();
+        journals.flat_map(|tail| tail.scan.definitions.iter().map(|file| &**file))
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{Content, T0, file, granularity, options, reads, window, windows};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, Snapshot, Writer};
+use trackiops_store::{Dataset, Names, Snapshot, Writer};
 
 #[test]
 fn a_window_is_visible_when_append_returns() {
@@ -117,7 +117,16 @@ fn rotation_seals_while_recording_goes_on() {
 fn names_and_ids_resolve(store: &Path) {
     let snapshot = Snapshot::open(store).unwrap();
     let key = |fileid| file(fileid, 49, None).key;
-    let named = |path| snapshot.files_named(path).unwrap();
+    let names = |names| {
+        let mut keys = Vec::new();
+        snapshot
+            .names(names, &mut |name| keys.push(name.key))
+            .unwrap();
+        keys.sort();
+        keys.dedup();
+        keys
+    };
+    let named = |path| names(Names::Exactly(path));
     let mut both = vec![key(1), key(2)];
     both.sort();
     assert_eq!(
@@ -127,6 +136,16 @@ fn names_and_ids_resolve(store: &Path) {
     );
     assert_eq!(named("/mnt/old"), [key(2)]);
     assert_eq!(named("/mnt/none"), []);
+    assert_eq!(names(Names::Below("/mnt")), names(Names::All));
+    assert_eq!(names(Names::Below("/mn")), []);
+    assert_eq!(names(Names::Below("")), names(Names::All));
+    assert_eq!(snapshot.trunks().unwrap().of(Some("srv:/export")), "/mnt");
+    let histories = snapshot.histories(&[key(2)]).unwrap();
+    let at = |s: i64| UtcMs(T0 + s * 1000);
+    let names = [("/mnt/old", (at(0), at(1))), ("/mnt/a", (at(1), at(2)))];
+    let names = names.map(|(name, seen)| (name.to_owned(), seen));
+    assert_eq!(histories[&key(2)].names, names);
+    assert_eq!(histories[&key(2)].seen, (at(0), at(2)));
     let with_id = |dev, fileid| {
         snapshot
             .files_with_id(Dev::new(0, dev).unwrap(), fileid)

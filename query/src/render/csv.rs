@@ -1,8 +1,8 @@
-//! CSV with a header. Unknown values are empty; a histogram is its JSON text.
+//! CSV with a header. Unknown values are empty; a list is its JSON text.
 
 use std::io::{self, Write};
 
-use super::record::{Record, Value, errnos_json, histogram_json};
+use super::record::{Record, Value, errnos_json, histogram_json, names_json};
 use crate::answer::Answer;
 
 pub(super) fn write<R: Record>(answer: &Answer<R>, out: &mut dyn Write) -> io::Result<()> {
@@ -33,5 +33,6 @@ fn text(value: &Value<'_>) -> String {
         Value::Figure(figure) => figure.to_string(),
         Value::Errnos(errnos) => errnos_json(errnos),
         Value::Histogram(histogram) => histogram_json(histogram),
+        Value::Names(names) => names_json(names),
     }
 }

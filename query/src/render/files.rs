@@ -7,7 +7,7 @@ use super::record::per_second;
 use super::table::{Cell, NONE, Table, Times, left, printable, right};
 use super::units::{bytes, bytes_per_second, latency, rate};
 use crate::answer::{Answer, AnswerRow};
-use crate::merge::{By, File};
+use crate::group::{By, Of};
 use crate::times::Zone;
 
 pub(super) fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
@@ -25,7 +25,9 @@ struct Shape {
     times: Times,
     host: bool,
     tenant: bool,
-    file: bool,
+    mount: bool,
+    /// What rows are of, where they differ by that.
+    of: Option<&'static str>,
     errors: bool,
 }
 
@@ -37,9 +39,15 @@ impl Shape {
         Self {
             figures,
             times: Times::of(answer, zone, |row| row.time),
-            host: differ(|a, b| a.host == b.host),
+            host: answer.by != By::Host && differ(|a, b| a.host == b.host),
             tenant: answer.by == By::Tenant,
-            file: differ(|a, b| a.file.key == b.file.key && a.file.path == b.file.path),
+            mount: matches!(answer.by, By::Dir { .. }) && differ(|a, b| a.mount() == b.mount()),
+            of: differ(|a, b| a.of == b.of && a.path() == b.path()).then_some(match answer.by {
+                By::File | By::Tenant | By::Name => "file",
+                By::Dir { .. } => "directory",
+                By::Mount => "mount",
+                By::Host => "host",
+            }),
             errors: rows
                 .iter()
                 .any(|r| r.row.read.errors + r.row.write.errors > 0),
@@ -49,13 +57,14 @@ impl Shape {
     /// What holds for every row.
     fn title(&self, answer: &Answer) -> Vec<String> {
         let mut parts = Vec::new();
-        if let (false, Some(row)) = (self.file, answer.rows.first()) {
-            let file = &row.file;
-            parts.push(name(file));
-            if file.path.is_some() {
+        if let (None, Some(row)) = (self.of, answer.rows.first()) {
+            parts.push(name(row));
+            if let Some(file) = row.file.as_ref().filter(|file| file.path.is_some()) {
                 parts.push(format!("{}:{}", file.dev, file.fileid));
             }
-            parts.extend(file.mount.clone());
+            if !matches!(row.of, Of::Mount(_)) {
+                parts.extend(row.mount().map(printable));
+            }
         }
         parts.extend(self.times.title(answer));
         parts
@@ -86,9 +95,10 @@ impl Shape {
         if self.tenant {
             cells.push(left("tenant"));
         }
-        if self.file {
-            cells.push(left("file"));
+        if self.mount {
+            cells.push(left("mount"));
         }
+        cells.extend(self.of.map(left));
         cells
     }
 
@@ -111,8 +121,11 @@ impl Shape {
         if self.tenant {
             cells.push(left(row.tenant.as_deref().map_or(NONE.into(), printable)));
         }
-        if self.file {
-            cells.push(left(name(&row.file)));
+        if self.mount {
+            cells.push(left(row.mount().map_or(NONE.into(), printable)));
+        }
+        if self.of.is_some() {
+            cells.push(left(name(row)));
         }
         cells
     }
@@ -147,8 +160,16 @@ fn figure(requests: u64, text: Option<String>) -> Cell {
     right(text.unwrap_or_else(|| NONE.into()))
 }
 
-/// The path, or what `--file` takes in its place.
-fn name(file: &File) -> String {
-    let id = || format!("{}:{}", file.dev, file.fileid);
-    file.path.as_deref().map_or_else(id, printable)
+/// What a row is of. A file without a name has what `--file` takes in its place.
+fn name(row: &AnswerRow) -> String {
+    match &row.of {
+        Of::File(_) => row
+            .file
+            .as_ref()
+            .map_or(NONE.into(), |f| printable(&f.name())),
+        Of::Name(_, name) => printable(name),
+        Of::Dir(_, dir) => dir.as_deref().map_or("(no name)".into(), printable),
+        Of::Mount(mount) => mount.as_deref().map_or(NONE.into(), printable),
+        Of::Host(_) => printable(&row.host),
+    }
 }

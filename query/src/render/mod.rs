@@ -4,16 +4,19 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use crate::answer::{Answer, AnswerRow};
+use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::scan::Detail;
 use crate::times::Zone;
 
 use record::Record;
 use table::Table;
+pub(crate) use table::printable;
 
 mod csv;
 mod files;
 mod json;
+mod listing;
 mod operations;
 pub mod record;
 pub mod table;
@@ -84,13 +87,19 @@ pub fn write<R: Render>(
 
 /// A row of an answer, as it is written.
 pub trait Render: Record + Sized {
-    /// The answer for people. One about operations has all figures in any case.
+    /// The answer for people. `figures` is for files and what they are added up to.
     fn table(answer: &Answer<Self>, figures: Figures, zone: Zone) -> Table;
 }
 
 impl Render for AnswerRow {
     fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
         files::table(answer, figures, zone)
+    }
+}
+
+impl Render for FileActivity {
+    fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
+        listing::table(answer, zone)
     }
 }
 

@@ -8,8 +8,10 @@ use trackiops_schemas::columns;
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::rollup::{Commits, Direction};
+use trackiops_store::Seen;
 
 use crate::answer::AnswerRow;
+use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::times::rfc3339;
 
@@ -40,6 +42,9 @@ const OPERATION_DERIVED: [&str; 11] = [
     "execute_us_p99",
     "execute_us_p999",
 ];
+/// Columns of files: start of the first and end of the last window with requests of a file, or under a name.
+const FIRST_SEEN: &str = "first_seen";
+const LAST_SEEN: &str = "last_seen";
 /// The shares of requests that the percentile columns stand for.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
@@ -58,6 +63,8 @@ pub enum Value<'r> {
     Errnos(&'r Errnos),
     /// A histogram.
     Histogram(&'r Histogram),
+    /// The names of a file.
+    Names(&'r [(String, Seen)]),
 }
 
 impl From<Option<String>> for Value<'_> {
@@ -97,15 +104,16 @@ impl Record for AnswerRow {
     }
 
     fn values(&self) -> Vec<Value<'_>> {
-        let file = &self.file;
+        let file = self.file.as_ref();
+        let count = |count: Option<u64>| count.map_or(Value::Null, Value::Count);
         let mut values = vec![
             Value::Text(rfc3339(self.time)),
             Value::Text(self.host.to_string()),
-            file.mount.clone().into(),
-            file.path.clone().into(),
-            Value::Count(file.key.0),
-            Value::Text(file.dev.to_string()),
-            Value::Count(file.fileid),
+            self.mount().map(str::to_owned).into(),
+            self.path().map(str::to_owned).into(),
+            count(file.map(|file| file.key.0)),
+            file.map(|file| file.dev.to_string()).into(),
+            count(file.map(|file| file.fileid)),
             self.tenant.as_deref().map(str::to_owned).into(),
         ];
         let [read, write] = columns::DIRECTIONS;
@@ -153,6 +161,49 @@ impl Record for OperationAnswer {
         values.extend(times.map(|ns| sums.per_request(ns).map(|ns| ns / 1000.0).into()));
         values.extend(QUANTILES.map(|q| sums.execute.quantile_us(q).into()));
         values
+    }
+}
+
+impl Record for FileActivity {
+    fn names() -> Vec<String> {
+        let file = [
+            columns::HOST,
+            columns::MOUNT,
+            columns::PATH,
+            columns::FILE_KEY,
+            columns::DEV,
+            columns::FILEID,
+            FIRST_SEEN,
+            LAST_SEEN,
+            "names",
+        ];
+        let counters = columns::DIRECTIONS.into_iter().flat_map(|direction| {
+            ["requests", "bytes"].map(|counter| format!("{direction}_{counter}"))
+        });
+        file.map(str::to_owned)
+            .into_iter()
+            .chain(counters)
+            .collect()
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let file = &self.file;
+        let (first, last) = self.history.seen;
+        vec![
+            Value::Text(self.host.to_string()),
+            file.mount.clone().into(),
+            file.path.clone().into(),
+            Value::Count(file.key.0),
+            Value::Text(file.dev.to_string()),
+            Value::Count(file.fileid),
+            Value::Text(rfc3339(first)),
+            Value::Text(rfc3339(last)),
+            Value::Names(&self.history.names),
+            Value::Count(self.read_requests),
+            Value::Count(self.read_bytes),
+            Value::Count(self.write_requests),
+            Value::Count(self.write_bytes),
+        ]
     }
 }
 
@@ -251,6 +302,22 @@ pub fn histogram_json(histogram: &Histogram) -> String {
 /// Errors as JSON: `[{"errno":5,"count":3}]`.
 pub fn errnos_json(errnos: &Errnos) -> String {
     list_json(columns::ERRNO, errnos.counts())
+}
+
+/// Names as JSON: `[{"path":"/mnt/a","first_seen":"...","last_seen":"..."}]`.
+pub fn names_json(names: &[(String, Seen)]) -> String {
+    let element = |(path, (first, last)): &(String, Seen)| {
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        format!(
+            "{{\"{}\":{},\"{FIRST_SEEN}\":{},\"{LAST_SEEN}\":{}}}",
+            columns::PATH,
+            text(path),
+            text(&rfc3339(*first)),
+            text(&rfc3339(*last)),
+        )
+    };
+    let elements: Vec<_> = names.iter().map(element).collect();
+    format!("[{}]", elements.join(","))
 }
 
 fn list_json<K: Display>(what: &str, counts: &[(K, u64)]) -> String {

@@ -115,7 +115,7 @@ impl Times {
 }
 
 /// Control characters in the name of a file or a cgroup must not reach a terminal.
-pub(super) fn printable(name: &str) -> String {
+pub(crate) fn printable(name: &str) -> String {
     let escape = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
         false => c.into(),

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trackiops_query::times::Zone;
-use trackiops_query::{Answer, By, Detail, Outcome, Question, Range, Step, ask};
+use trackiops_query::{
+    Answer, AnswerRow, By, Detail, FileSelector, Outcome, Question, Range, Step, ask,
+};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::rollup::{ClosedWindow, Commits, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -204,7 +206,7 @@ pub fn record(store: &Path, options: Options, windows: &[ClosedWindow]) {
 pub fn question(store: &Path) -> Question {
     Question {
         store: store.into(),
-        file: None,
+        files: Vec::new(),
         range: Range::default(),
         step: None,
         top: None,
@@ -230,6 +232,16 @@ pub fn found(question: &Question) -> Answer {
     }
 }
 
+/// What `--file` says.
+pub fn select(text: &str) -> FileSelector {
+    FileSelector::parse(Path::new(text)).unwrap()
+}
+
+/// The file of a row that is of one.
+pub fn key_of(row: &AnswerRow) -> FileKey {
+    row.file.as_ref().unwrap().key
+}
+
 /// What a row of an answer is about; the tenant where rows are told apart by that.
 pub type Key = (i64, String, FileKey, Option<String>);
 /// The row without what it is about: its counters, covered time, name and tenant.
@@ -239,9 +251,9 @@ pub fn rows(answer: &Answer) -> BTreeMap<Key, Sum> {
     let row = |row: &trackiops_query::AnswerRow| {
         let tenant = row.tenant.as_deref().map(str::to_owned);
         let apart = tenant.clone().filter(|_| answer.by == By::Tenant);
-        let path = row.file.path.clone();
+        let path = row.path().map(str::to_owned);
         (
-            (row.time.0, row.host.to_string(), row.file.key, apart),
+            (row.time.0, row.host.to_string(), key_of(row), apart),
             (row.row.clone(), row.covered_ms, path, tenant),
         )
     };

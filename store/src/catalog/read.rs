@@ -11,6 +11,7 @@ use super::{check_format, error_at, open_read_only};
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout::{self, Dataset};
+use crate::names::{FileHistory, NameSeen, Names, Seen, Trunks};
 use crate::snapshot::Segment;
 
 /// The catalog as it was at one moment.
@@ -112,9 +113,77 @@ impl CatalogView {
         Ok(span.map(|(start, end)| (UtcMs(start), UtcMs(end))))
     }
 
-    pub(crate) fn files_named(&self, path: &str) -> Result<Vec<FileKey>, StoreError> {
-        let by_path = "SELECT file_key FROM file_name WHERE path = ?1";
-        self.rows(by_path, params![path], |row| key(row, 0))
+    /// Hands over names, with the files that had them, in no order.
+    pub(crate) fn names(
+        &self,
+        names: Names<'_>,
+        each: &mut dyn FnMut(NameSeen),
+    ) -> Result<(), StoreError> {
+        let read = |row: &Row<'_>| {
+            each(name(row)?);
+            Ok(())
+        };
+        match names {
+            Names::Exactly(path) => {
+                self.each(&format!("{NAME_COLUMNS} WHERE path = ?1"), [path], read)
+            }
+            // The character after the slash is the zero.
+            Names::Below(dir) => self.each(
+                &format!("{NAME_COLUMNS} WHERE path >= ?1 || '/' AND path < ?1 || '0'"),
+                [dir],
+                read,
+            ),
+            Names::All => self.each(NAME_COLUMNS, [], read),
+        }
+    }
+
+    /// What is known of a file.
+    pub(crate) fn history(&self, file: FileKey) -> Result<Option<FileHistory>, StoreError> {
+        let file = file.0.cast_signed();
+        let known = "SELECT first_ms, last_ms FROM file WHERE file_key = ?1";
+        let Some(known) = self.rows(known, [file], |row| seen(row, 0))?.pop() else {
+            return Ok(None);
+        };
+        let mut history = FileHistory::new(known);
+        let mut names = Vec::new();
+        self.names_of(FileKey(file.cast_unsigned()), &mut names)?;
+        for NameSeen { path, seen, .. } in names {
+            history.add(Some(&path), seen.unwrap_or(known));
+        }
+        Ok(Some(history))
+    }
+
+    /// Adds all names of a file.
+    pub(crate) fn names_of(
+        &self,
+        file: FileKey,
+        names: &mut Vec<NameSeen>,
+    ) -> Result<(), StoreError> {
+        let sql = format!("{NAME_COLUMNS} WHERE file_key = ?1");
+        self.each(&sql, [file.0.cast_signed()], |row| {
+            names.push(name(row)?);
+            Ok(())
+        })
+    }
+
+    /// Of each mount the directories that its names have in common.
+    pub(crate) fn trunks(&self) -> Result<Trunks, StoreError> {
+        // What the first and the last one have in common, all between them have.
+        let ends = self.rows(
+            "SELECT mount.name, min(path), max(path) FROM file_name
+             JOIN file USING (file_key) LEFT JOIN mount ON mount.id = file.mount
+             WHERE path >= '/' AND path < '0' GROUP BY file.mount",
+            [],
+            |row| Ok((row.get(0)?, [row.get(1)?, row.get(2)?])),
+        )?;
+        let mut trunks = Trunks::default();
+        for (mount, paths) in ends {
+            let mount: Option<String> = mount;
+            let paths: [String; 2] = paths;
+            let mut add = |path: &String| trunks.add(mount.as_deref(), path);
+            paths.iter().for_each(&mut add);
+        }
+        Ok(trunks)
     }
 
     pub(crate) fn files_with_id(&self, dev: Dev, fileid: u64) -> Result<Vec<FileKey>, StoreError> {
@@ -136,6 +205,24 @@ impl CatalogView {
             (FileKey::new(mount.as_deref(), id) == key).then_some(key)
         };
         Ok(candidates.into_iter().filter_map(on_device).collect())
+    }
+
+    /// Hands over rows one by one.
+    fn each(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        let run = || {
+            let mut select = self.connection.prepare_cached(sql)?;
+            let mut rows = select.query(params)?;
+            while let Some(row) = rows.next()? {
+                read(row)?;
+            }
+            Ok(())
+        };
+        run().map_err(error_at(&self.path))
     }
 
     fn rows<T>(
@@ -176,6 +263,21 @@ impl SegmentRow {
             files: row.get(7)?,
         })
     }
+}
+
+/// What [`name`] reads.
+const NAME_COLUMNS: &str = "SELECT file_key, path, first_ms, last_ms FROM file_name";
+
+fn name(row: &Row<'_>) -> rusqlite::Result<NameSeen> {
+    Ok(NameSeen {
+        key: key(row, 0)?,
+        path: row.get(1)?,
+        seen: Some(seen(row, 2)?),
+    })
+}
+
+fn seen(row: &Row<'_>, column: usize) -> rusqlite::Result<Seen> {
+    Ok((UtcMs(row.get(column)?), UtcMs(row.get(column + 1)?)))
 }
 
 fn key(row: &Row<'_>, column: usize) -> rusqlite::Result<FileKey> {

@@ -1,0 +1,88 @@
+//! Questions about which files there were: their names, when they were seen, and what they moved in all.
+
+use std::sync::Arc;
+
+use trackiops_store::{FileHistory, Snapshot};
+
+use crate::answer::{Answer, AnswerRow, Outcome, Question, ask_once, ask_with};
+use crate::error::QueryError;
+use crate::group::By;
+use crate::merge::File;
+use crate::scan::Detail;
+use crate::step::Step;
+
+/// A file with activity in the range.
+#[derive(Clone, Debug)]
+pub struct FileActivity {
+    /// The recording host.
+    pub host: Arc<str>,
+    /// The file, by its last name in the range.
+    pub file: Arc<File>,
+    /// When it was seen, on any host, and under which names; in all, also outside of the range.
+    pub history: FileHistory,
+    /// READ requests in the range.
+    pub read_requests: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// WRITE requests in the range.
+    pub write_requests: u64,
+    /// Their bytes.
+    pub write_bytes: u64,
+}
+
+/// Lists the files with activity, by name. A row for each of them is held in memory.
+pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryError> {
+    let question = Question {
+        by: By::File,
+        step: Some(Step::All),
+        detail: Detail::Totals,
+        ..question.clone()
+    };
+    ask_with(&question, |snapshot, question| {
+        Ok(match ask_once(snapshot, question)? {
+            Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
+            Outcome::Found(answer) => Outcome::Found(with_histories(snapshot, answer)?),
+        })
+    })
+}
+
+fn with_histories(
+    snapshot: &Snapshot,
+    answer: Answer<AnswerRow>,
+) -> Result<Answer<FileActivity>, QueryError> {
+    let files = answer.rows.iter().filter_map(|row| row.file.as_ref());
+    let mut keys: Vec<_> = files.map(|file| file.key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let histories = snapshot.histories(&keys)?;
+    let activity = |row: AnswerRow| {
+        let file = row.file?;
+        let history = histories.get(&file.key).cloned();
+        let whole = || FileHistory {
+            seen: (answer.range.start, answer.range.end),
+            names: Vec::new(),
+        };
+        Some(FileActivity {
+            host: row.host,
+            history: history.unwrap_or_else(whole),
+            file,
+            read_requests: row.row.read.requests,
+            read_bytes: row.row.read.bytes,
+            write_requests: row.row.write.requests,
+            write_bytes: row.row.write.bytes,
+        })
+    };
+    let mut rows: Vec<_> = answer.rows.into_iter().filter_map(activity).collect();
+    let name = |row: &FileActivity| {
+        let file = &row.file;
+        (file.path.is_none(), file.path.clone(), file.key)
+    };
+    rows.sort_by(|a, b| (name(a), &a.host).cmp(&(name(b), &b.host)));
+    Ok(Answer {
+        rows,
+        step: answer.step,
+        by: answer.by,
+        range: answer.range,
+        notes: answer.notes,
+    })
+}

@@ -1,0 +1,117 @@
+//! Which files there were, for people. A file that had several names has a line for each below it.
+
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::Seen;
+
+use super::table::{Cell, Table, Times, left, printable, right};
+use super::units::bytes;
+use crate::answer::Answer;
+use crate::files::FileActivity;
+use crate::times::{Zone, show, show_offset};
+
+/// What stands before each of several names.
+const NAMED: &str = "  named ";
+
+pub(super) fn table(answer: &Answer<FileActivity>, zone: Zone) -> Table {
+    let shape = Shape::of(answer, zone);
+    let times = Times::of(answer, zone, |_| answer.range.start);
+    Table {
+        title: times.title(answer).into_iter().collect(),
+        header: shape.header(),
+        lines: answer
+            .rows
+            .iter()
+            .flat_map(|row| shape.lines(row))
+            .collect(),
+    }
+}
+
+/// Which columns a table has.
+struct Shape {
+    zone: Zone,
+    /// The offset of all times; each has its own where there are several.
+    offset: Option<String>,
+    host: bool,
+    mount: bool,
+}
+
+impl Shape {
+    fn of(answer: &Answer<FileActivity>, zone: Zone) -> Self {
+        let rows = &answer.rows;
+        let differ = |same: fn(&FileActivity, &FileActivity) -> bool| {
+            rows.windows(2).any(|pair| !same(&pair[0], &pair[1]))
+        };
+        let times = rows.iter().flat_map(|row| {
+            let (first, last) = row.history.seen;
+            [first, last]
+        });
+        let mut offsets: Vec<_> = times.map(|at| show_offset(at, zone)).collect();
+        offsets.dedup();
+        Self {
+            zone,
+            offset: offsets.pop().filter(|_| offsets.is_empty()),
+            host: differ(|a, b| a.host == b.host),
+            mount: differ(|a, b| a.file.mount == b.file.mount),
+        }
+    }
+
+    fn header(&self) -> Vec<Cell> {
+        let figures = ["r-requests", "r-bytes", "w-requests", "w-bytes"];
+        let mut cells: Vec<_> = figures.map(right).into();
+        cells.extend(["first seen", "last seen"].map(|text| match &self.offset {
+            Some(offset) => left(format!("{text} ({offset})")),
+            None => left(text),
+        }));
+        cells.push(left("number"));
+        if self.host {
+            cells.push(left("host"));
+        }
+        if self.mount {
+            cells.push(left("mount"));
+        }
+        cells.push(left("file"));
+        cells
+    }
+
+    fn lines(&self, row: &FileActivity) -> Vec<Vec<Cell>> {
+        let file = &row.file;
+        let mut cells = vec![
+            right(row.read_requests.to_string()),
+            right(bytes(row.read_bytes)),
+            right(row.write_requests.to_string()),
+            right(bytes(row.write_bytes)),
+        ];
+        cells.extend(self.seen(row.history.seen));
+        cells.push(left(format!("{}:{}", file.dev, file.fileid)));
+        if self.host {
+            cells.push(left(printable(&row.host)));
+        }
+        if self.mount {
+            cells.push(left(file.mount.as_deref().map_or("-".into(), printable)));
+        }
+        let columns = cells.len();
+        cells.push(left(printable(&file.name())));
+        let mut lines = vec![cells];
+        let names = &row.history.names;
+        let is_all = names.len() == 1 && file.path.as_ref() == names.first().map(|(n, _)| n);
+        for (name, seen) in names.iter().filter(|_| !is_all) {
+            let mut cells: Vec<_> = (0..4).map(|_| right("")).collect();
+            cells.extend(self.seen(*seen));
+            cells.resize_with(columns, || left(""));
+            cells.push(left(format!("{NAMED}{}", printable(name))));
+            lines.push(cells);
+        }
+        lines
+    }
+
+    fn seen(&self, (first, last): Seen) -> [Cell; 2] {
+        let shown = |at: UtcMs| {
+            let offset = match self.offset {
+                Some(_) => String::new(),
+                None => show_offset(at, self.zone),
+            };
+            left(show(at, self.zone) + &offset)
+        };
+        [shown(first), shown(last)]
+    }
+}

@@ -1,0 +1,159 @@
+//! The names of files, in the catalog and in journals that are not sealed yet.
+
+use std::collections::HashMap;
+
+use trackiops_schemas::identity::FileKey;
+use trackiops_schemas::time::UtcMs;
+
+/// From the start of a first to the end of a last window of the finest granularity.
+pub type Seen = (UtcMs, UtcMs);
+
+/// Which names are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names<'a> {
+    /// This one.
+    Exactly(&'a str),
+    /// Those below a directory, which is written without a slash at its end: the root is empty.
+    Below(&'a str),
+    /// All.
+    All,
+}
+
+impl Names<'_> {
+    /// Whether a name is one of them.
+    pub fn contain(&self, path: &str) -> bool {
+        match self {
+            Self::Exactly(name) => path == *name,
+            Self::Below(dir) => is_below(path, dir),
+            Self::All => true,
+        }
+    }
+}
+
+/// Whether a path is below a directory, which is written without a slash at its end.
+pub fn is_below(path: &str, dir: &str) -> bool {
+    path.strip_prefix(dir)
+        .is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// A name that a file had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameSeen {
+    /// The file.
+    pub key: FileKey,
+    /// The name.
+    pub path: String,
+    /// When it was first and last seen under it; `None` in a journal, which was not read for that.
+    pub seen: Option<Seen>,
+}
+
+/// What is known of a file in all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHistory {
+    /// When it was first and last seen.
+    pub seen: Seen,
+    /// Its names, each with when it was first and last seen under it, in the order of these times. Two that overlap were
+    /// both its names, or it had one of them twice.
+    pub names: Vec<(String, Seen)>,
+}
+
+impl FileHistory {
+    /// A file that was seen then.
+    pub(crate) fn new(seen: Seen) -> Self {
+        Self {
+            seen,
+            names: Vec::new(),
+        }
+    }
+
+    /// Adds a time at which it was seen under a name, if it had one that is known.
+    pub(crate) fn add(&mut self, path: Option<&str>, seen: Seen) {
+        self.seen = hull(self.seen, seen);
+        let Some(path) = path else { return };
+        match self.names.iter_mut().find(|(name, _)| name == path) {
+            Some((_, known)) => *known = hull(*known, seen),
+            None => self.names.push((path.to_owned(), seen)),
+        }
+    }
+
+    pub(crate) fn sort(&mut self) {
+        self.names.sort_by(|(a, x), (b, y)| (x, a).cmp(&(y, b)));
+    }
+}
+
+pub(crate) fn hull(a: Seen, b: Seen) -> Seen {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+/// For each mount, the deepest directory that holds all the names of its files, without a slash at its end: usually
+/// where it is mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trunks {
+    dirs: HashMap<Option<String>, String>,
+}
+
+impl Trunks {
+    /// That of a mount, or of what is of no known mount.
+    pub fn of(&self, mount: Option<&str>) -> &str {
+        let dir = self.dirs.get(&mount.map(str::to_owned));
+        dir.map_or("", String::as_str)
+    }
+
+    /// Takes a name into account. What is no path, such as `(other)`, has no directory.
+    pub(crate) fn add(&mut self, mount: Option<&str>, path: &str) {
+        let Some((dir, _)) = path
+            .starts_with('/')
+            .then(|| path.rsplit_once('/'))
+            .flatten()
+        else {
+            return;
+        };
+        match self.dirs.get_mut(&mount.map(str::to_owned)) {
+            Some(known) => known.truncate(in_common(known, dir)),
+            None => {
+                self.dirs.insert(mount.map(str::to_owned), dir.to_owned());
+            }
+        }
+    }
+}
+
+/// How much of two directories is the same, in whole components, bytes.
+fn in_common(a: &str, b: &str) -> usize {
+    let mut length = 0;
+    for (x, y) in a.split('/').zip(b.split('/')) {
+        if x != y {
+            break;
+        }
+        length += x.len() + 1;
+    }
+    length.saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trunk_is_made_of_whole_components() {
+        let trunk = |paths: &[&str]| {
+            let mut trunks = Trunks::default();
+            paths.iter().for_each(|path| trunks.add(None, path));
+            trunks.of(None).to_owned()
+        };
+        assert_eq!(trunk(&["/mnt/nfs/a/x"]), "/mnt/nfs/a");
+        assert_eq!(trunk(&["/mnt/nfs/a/x", "/mnt/nfs/ab/x"]), "/mnt/nfs");
+        assert_eq!(
+            trunk(&["/mnt/nfs/a/x", "/mnt/nfs/y", "(other)"]),
+            "/mnt/nfs"
+        );
+        assert_eq!(trunk(&["/mnt/x", "/srv/x"]), "");
+        assert_eq!(trunk(&["/x", "/mnt/x"]), "");
+        assert_eq!(trunk(&["(other)"]), "");
+    }
+
+    #[test]
+    fn below_a_directory_is_not_beside_it() {
+        assert!(is_below("/mnt/a/b", "/mnt/a") && is_below("/mnt", ""));
+        assert!(!is_below("/mnt/ab", "/mnt/a") && !is_below("/mnt/a", "/mnt/a"));
+    }
+}
