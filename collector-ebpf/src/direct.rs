@@ -7,10 +7,11 @@ use trackiops_schemas::ring::{DirectOffsets, NO_USER, RequestRecord, flags};
 use crate::{
     cgroup,
     completion::Completion,
-    filter, handle,
+    filter,
+    handle::{self, Handle},
     kernel::{Address, Memory, Window, global, now_ns},
-    maps::{DIRECT, FILTER, SPLIT, XIDS},
-    marks,
+    maps::{DIRECT, FILTER, PATHS, SPLIT, XIDS},
+    marks, paths,
 };
 
 /// `NFS_UNSTABLE` of `enum nfs3_stable_how` (RFC 1813, section 3.3.7).
@@ -115,12 +116,20 @@ impl<M: Memory> Request<M> {
         // The hash comes first, while the verifier has only one state to follow its loops in.
         let Arguments {
             handle,
+            context,
             offset,
             asked_bytes,
         } = arguments::<M>(self.header, offsets)?;
         write!(offset, offset);
         write!(asked_bytes, asked_bytes);
-        write!(handle_hash, handle::hash(handle)?);
+        let Handle { crc, slot } = handle::known(handle)?;
+        write!(handle_hash, crc);
+        if global(&PATHS) != 0
+            && let Some(entry) = context.field(&offsets.tree.context_entry)
+            && !handle::is_named(slot, entry, paths::period(end_ns))
+        {
+            paths::name(self.header.0, entry, slot, crc, end_ns);
+        }
         let mut bits = direction;
         let Timing { start_ns, pid } = timing(self.task, offsets)?;
         write!(pid, pid);
@@ -281,6 +290,8 @@ fn origin<M: Memory>(
 
 struct Arguments<M> {
     handle: Address<M>,
+    /// How it was opened. Not every kernel's BTF has its type.
+    context: Address<M>,
     offset: u64,
     asked_bytes: u32,
 }
@@ -294,6 +305,11 @@ fn arguments<M: Memory>(
     let view = window.fill(header, Some(&offsets.arguments_window))?;
     Some(Arguments {
         handle: Address::new(view.field(&offsets.header_handle)?),
+        context: if global(&PATHS) == 0 {
+            Address::new(0)
+        } else {
+            Address::new(view.field(&offsets.tree.header_context)?)
+        },
         offset: view.field(&offsets.header_offset)?,
         asked_bytes: view.field(&offsets.header_asked)?,
     })

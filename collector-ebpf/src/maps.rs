@@ -9,13 +9,14 @@ use aya_ebpf::{
 use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpOffsets, OpValue};
 use trackiops_schemas::ring::{
     BOOKS_SLOTS, Books, CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES,
-    FilterKey, FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, RequestRecord, TaskOffsets,
-    TracepointOffsets, TreeOffsets,
+    FilterKey, FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, NameOffsets, RequestRecord,
+    TaskOffsets, TracepointOffsets, TreeOffsets,
 };
 
 use crate::{
     handle::{self, Slot},
     marks::{self, Marks},
+    paths::{Named, NamedKey, Scratch},
     sums::Sums,
 };
 
@@ -122,6 +123,11 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
         requests: 0,
         request_link: 0,
     },
+    name: NameOffsets {
+        entry_hash: 0,
+        entry_name: 0,
+        entry_data: 0,
+    },
 };
 
 /// By the highest bits of a time, below the leading one: which bucket it is in, and the last time that is; userspace sets
@@ -140,6 +146,10 @@ pub static SPLIT: u32 = 1;
 /// Whether records carry the RPC's transaction id: 1, or 0 for no; userspace sets it.
 #[unsafe(no_mangle)]
 pub static XIDS: u32 = 0;
+
+/// Whether paths are read: 1, or 0 for no; userspace sets it.
+#[unsafe(no_mangle)]
+pub static PATHS: u32 = 0;
 
 /// Bits of [`trackiops_schemas::ring::filters`], 0 if all requests are wanted; userspace sets it.
 #[unsafe(no_mangle)]
@@ -255,7 +265,23 @@ pub static FILTER_SET: HashMap<FilterKey, u8> = HashMap::with_max_entries(1, 0);
 #[map]
 pub static INSIDE: LruHashMap<FilterKey, u64> = LruHashMap::with_max_entries(1, 0);
 
-/// File handles met last, per CPU: 8 KiB.
+/// Paths on their way to userspace, which makes it larger.
+#[btf_map]
+pub static PATH_RING: RingBuf<u8, 4096> = RingBuf::new();
+
+/// Which paths were told. Userspace makes it larger where paths are read.
+#[map]
+pub static NAMED: LruHashMap<NamedKey, Named> = LruHashMap::with_max_entries(1, 0);
+
+/// Where a path is put together, per CPU.
+#[map]
+pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
+
+/// A path that was told in another epoch is told again. Userspace raises it when it forgets names, through `mmap`.
+#[map]
+pub static EPOCH: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// File handles met last, per CPU: 9 KiB.
 #[map]
 pub static HANDLES: PerCpuArray<[Slot; handle::SLOTS]> = PerCpuArray::with_max_entries(1, 0);
 

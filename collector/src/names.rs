@@ -9,13 +9,15 @@ use std::time::Duration;
 use ahash::AHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS, path_text};
 
 use crate::clock::{MonotonicNs, due};
 use crate::generations::Generations;
 use crate::mappings::Mappings;
 use crate::mounts::{Mounts, NfsMount, mounts_of, pids};
 use crate::open_files::{OpenFile, descriptors};
+use crate::path_ring::Told;
+use crate::paths::{Paths, Place};
 use crate::rollup::RowKey;
 use crate::tenants::Tenants;
 
@@ -31,6 +33,8 @@ const DESCRIPTORS: usize = 8192;
 
 struct Known {
     attributes: Arc<FileAttributes>,
+    /// What the kernel has told of it, as far as the attributes have it.
+    place: Option<Place>,
     checked: MonotonicNs,
     tries_left: u8,
 }
@@ -46,11 +50,13 @@ pub struct Names {
     mappings: Mappings,
     scanned: Option<MonotonicNs>,
     mounts_scanned: Option<MonotonicNs>,
+    /// What the kernel tells, where it does. Then nothing is looked for in `/proc`.
+    paths: Option<Paths>,
 }
 
 impl Names {
-    /// Knows the mounts of now, and no file.
-    pub fn new() -> Self {
+    /// Knows the mounts of now, and no file. Paths are told, or looked for.
+    pub fn new(are_told: bool) -> Self {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         // Opened first: what changes from then on is told.
         let mountinfo = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok();
@@ -63,9 +69,14 @@ impl Names {
             known: Generations::new(),
             tenants: Tenants::new(),
             nameless: HashSet::new(),
-            mappings: Mappings::new(),
+            mappings: if are_told {
+                Mappings::none()
+            } else {
+                Mappings::new()
+            },
             scanned: None,
             mounts_scanned: None,
+            paths: are_told.then(Paths::new),
         }
     }
 
@@ -89,9 +100,33 @@ impl Names {
         self.mounts.gone(mounts)
     }
 
-    /// Takes over the mounts of now.
+    /// Takes over the mounts of now. Files on what is gone are forgotten: what has its number next has other files.
     pub fn see_mounts(&mut self, mounts: &[NfsMount]) {
+        if let Some(paths) = &mut self.paths {
+            paths.forget(&self.mounts.gone(mounts));
+            // Paths may begin elsewhere now.
+            self.known = Generations::new();
+        }
         self.mounts.see(mounts);
+    }
+
+    /// The files of which another path was known until this is taken over. What was seen of them until then belongs to that one.
+    pub fn moved_by(&self, told: &Told) -> HashSet<FileId> {
+        let paths = self.paths.as_ref();
+        paths.map_or_else(HashSet::new, |paths| paths.moved_by(told))
+    }
+
+    /// Takes over what the kernel tells.
+    pub fn learn(&mut self, told: Told) {
+        if let Some(paths) = &mut self.paths {
+            paths.settle(told.at);
+            paths.learn(told);
+        }
+    }
+
+    /// Whether there was no room for the path of a file.
+    pub fn are_full(&self) -> bool {
+        self.paths.as_ref().is_some_and(Paths::is_full)
     }
 
     /// `server:/export` of a device, as far as it is known.
@@ -104,6 +139,9 @@ impl Names {
     pub fn observe(&mut self, seen: &[(RowKey, u32)], now: MonotonicNs) {
         self.tenants
             .observe(seen.iter().map(|(row, _)| row.tenant), now);
+        if self.paths.is_some() {
+            return;
+        }
         // Of processes that took longer to look into.
         let mapped = self.mappings.look();
         self.name(mapped, now);
@@ -161,7 +199,9 @@ impl Names {
             if let Some(path) = names.get(&(row.file.dev, row.file.fileid)) {
                 known.checked = now;
                 if known.attributes.path.as_ref() != Some(path) {
-                    Arc::make_mut(&mut known.attributes).path = Some(path.clone());
+                    let attributes = Arc::make_mut(&mut known.attributes);
+                    attributes.path = Some(path.clone());
+                    attributes.path_inferred = true;
                 }
                 self.nameless.remove(row);
             }
@@ -171,9 +211,10 @@ impl Names {
     fn known(&mut self, row: RowKey, now: MonotonicNs) -> &mut Known {
         let file = row.file;
         let mounts = &self.mounts;
-        let path = (file == FileId::others(file.dev)).then(|| OTHERS.to_owned());
+        let path = is_others(file).then(|| OTHERS.to_owned());
         self.known.entry(row, || Known {
             attributes: Arc::new(attributes(file, mounts.source(file.dev), path, None)),
+            place: None,
             checked: now,
             tries_left: FULL_SCAN_TRIES,
         })
@@ -187,30 +228,55 @@ impl Names {
         }
         let source = self.mounts.source(file.dev).map(str::to_owned);
         let tenant = self.tenants.name(tenant);
+        let place = self.paths.as_mut().and_then(|paths| paths.get(file));
+        let told = place
+            .as_ref()
+            .and_then(|place| self.mounts.path(file.dev, place));
         let known = self.known(row, now);
+        // Compared by where it stands: each path is kept once.
+        let is_same = match (&known.place, &place) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        if !is_same {
+            let path = told.map(|path| path_text(&path));
+            Arc::make_mut(&mut known.attributes).path = path;
+            known.place = place;
+        }
         if known.attributes.mount != source || known.attributes.tenant != tenant {
             // Another mount behind the same device number means another file: its name is not known.
-            let path =
-                known.attributes.path.clone().filter(|_| {
-                    known.attributes.mount.is_none() || known.attributes.mount == source
-                });
-            known.attributes = Arc::new(attributes(file, source.as_deref(), path, tenant));
+            let path = known.attributes.path.clone().filter(|_| {
+                known.attributes.mount.is_none()
+                    || known.attributes.mount == source
+                    || known.place.is_some()
+            });
+            let is_inferred = known.attributes.path_inferred && path.is_some();
+            known.attributes = Arc::new(FileAttributes {
+                path_inferred: is_inferred,
+                ..attributes(file, source.as_deref(), path, tenant)
+            });
             known.tries_left = FULL_SCAN_TRIES;
         }
         Arc::clone(&known.attributes)
     }
 
     /// Forgets the files that were idle since the last call but one.
-    pub fn rotate(&mut self) {
+    ///
+    /// Those whose rows are still open stay; the kernel has to tell the paths of the others anew.
+    pub fn rotate(&mut self, open: impl Iterator<Item = FileId>) {
         self.known.rotate();
         self.nameless.clear();
+        if let Some(paths) = &mut self.paths {
+            paths.rotate();
+            for file in open {
+                paths.get(file);
+            }
+        }
     }
 }
 
-impl Default for Names {
-    fn default() -> Self {
-        Self::new()
-    }
+fn is_others(file: FileId) -> bool {
+    file == FileId::others(file.dev)
 }
 
 fn attributes(
@@ -224,6 +290,7 @@ fn attributes(
         id,
         mount: mount.map(str::to_owned),
         path,
+        path_inferred: false,
         tenant,
     }
 }

@@ -222,6 +222,12 @@ impl Rollup {
         self.states.rotate();
     }
 
+    /// The files that have rows in the open windows.
+    pub fn open_files(&self) -> impl Iterator<Item = FileId> {
+        let rows = self.open.iter().flat_map(|window| &window.rows);
+        rows.map(|(key, _)| key.file)
+    }
+
     /// Settles the rows counted so far of files for which `wanted` holds: whatever comes later under
     /// the same numbers begins a new row.
     pub fn settle(
@@ -596,6 +602,7 @@ mod tests {
                 id,
                 mount,
                 path: None,
+                path_inferred: false,
                 tenant: None,
             })
         };

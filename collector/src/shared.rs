@@ -1,4 +1,4 @@
-//! What userspace and the programs tell each other through shared memory: their books, and the time.
+//! What userspace and the programs tell each other through shared memory: their books, the time, and the epoch of paths.
 //!
 //! Not by bpf(2): its map operations keep programs on classic tracepoints off the caller's CPU
 //! (`bpf_disable_instrumentation` in kernel/bpf/syscall.c), on a preemptible kernel for as long as the caller
@@ -55,34 +55,39 @@ impl SharedBooks {
     }
 }
 
-/// The word in which the programs find UTC minus `CLOCK_MONOTONIC`, ns.
-pub struct SharedClock {
-    offset_ns: &'static AtomicI64,
+/// A word that the programs read.
+pub struct SharedWord {
+    word: &'static AtomicI64,
 }
 
-impl SharedClock {
+impl SharedWord {
     /// Maps the array whose descriptor `map` is.
     pub fn map(map: impl AsFd) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: as for the books; the programs only read.
-        let offset_ns = unsafe {
+        let word = unsafe {
             let bytes = size_of::<AtomicI64>();
             let base = mmap(null_mut(), bytes, protection, MapFlags::SHARED, map, 0)?;
             &*base.cast::<AtomicI64>()
         };
-        Ok(Self { offset_ns })
+        Ok(Self { word })
     }
 
     /// Tells the programs.
-    pub fn set(&self, offset_ns: i64) {
-        self.offset_ns.store(offset_ns, Ordering::Relaxed);
+    pub fn set(&self, value: i64) {
+        self.word.store(value, Ordering::Relaxed);
+    }
+
+    /// Tells the programs another value than before.
+    pub fn raise(&self) {
+        self.word.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for SharedClock {
+impl Drop for SharedWord {
     fn drop(&mut self) {
         // SAFETY: as for the books.
-        let _ = unsafe { munmap(self.offset_ns.as_ptr().cast(), size_of_val(self.offset_ns)) };
+        let _ = unsafe { munmap(self.word.as_ptr().cast(), size_of_val(self.word)) };
     }
 }
 

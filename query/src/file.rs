@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::identity::{Dev, FileKey, path_text};
 use trackiops_store::Snapshot;
 
 use crate::error::QueryError;
@@ -133,16 +133,9 @@ fn absolute(path: &Path) -> Result<PathBuf, QueryError> {
     Ok(plain)
 }
 
-/// The path in UTF-8, with other bytes as `\xNN`.
+/// The path as the catalog has it.
 fn catalog_name(path: &Path) -> String {
-    let mut name = String::new();
-    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
-        name.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            name.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    name
+    path_text(path.as_os_str().as_bytes())
 }
 
 /// What `stat` found.

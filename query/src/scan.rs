@@ -12,8 +12,8 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::{FileMetaData, PageIndexPolicy};
 use trackiops_schemas::columns::{
-    DEV, ERRNOS, FILE_KEY, FILEID, FORMAT_VERSION, LATENCY_HIST, META_FORMAT, TENANT, TIME,
-    UNSPLIT, health_schema, ops_schema, rollup_schema,
+    DEV, ERRNOS, FILE_KEY, FILEID, FORMAT_VERSION, LATENCY_HIST, META_FORMAT, PATH_INFERRED,
+    TENANT, TIME, UNSPLIT, health_schema, ops_schema, rollup_schema,
 };
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -44,6 +44,7 @@ impl Detail {
             .strip_prefix("read_")
             .or(column.strip_prefix("write_"));
         match self {
+            _ if column == PATH_INFERRED => self == Self::Full,
             _ if column == TENANT => self == Self::Full || by == By::Tenant,
             Self::Full => true,
             Self::Figures(figures) => {
@@ -101,6 +102,7 @@ pub fn rollup(
 fn is_about(file: &File, stored: &StoredRow<'_>) -> bool {
     (file.key, file.dev, file.fileid) == (stored.file_key, stored.dev, stored.fileid)
         && file.path.as_deref() == stored.path
+        && file.path_inferred == stored.path_inferred
         && file.mount.as_deref() == stored.mount
 }
 
@@ -111,6 +113,7 @@ fn file_of(stored: &StoredRow<'_>) -> File {
         fileid: stored.fileid,
         mount: stored.mount.map(Into::into),
         path: stored.path.map(Into::into),
+        path_inferred: stored.path_inferred,
     }
 }
 

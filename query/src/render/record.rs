@@ -52,6 +52,8 @@ pub enum Value<'r> {
     Text(String),
     /// A count.
     Count(u64),
+    /// Yes or no.
+    Flag(bool),
     /// A figure, to three decimals.
     Figure(f64),
     /// Errors by errno.
@@ -103,6 +105,7 @@ impl Record for AnswerRow {
             Value::Text(self.host.to_string()),
             file.mount.clone().into(),
             file.path.clone().into(),
+            file.path_inferred.map_or(Value::Null, Value::Flag),
             Value::Count(file.key.0),
             Value::Text(file.dev.to_string()),
             Value::Count(file.fileid),
