@@ -2,6 +2,7 @@
 . /work/lib.sh
 
 # A file system that uses inode numbers again.
+modprobe loop
 truncate -s 64m /var/tmp/two.img
 mkfs.ext4 -q /var/tmp/two.img
 mkdir -p /exp2 /mnt/two
