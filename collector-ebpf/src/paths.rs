@@ -76,7 +76,8 @@ pub fn period(now_ns: u64) -> u64 {
 /// now, the next request tries again.
 #[inline(never)]
 pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: u64) {
-    let Some(key) = key(Address::new(header), handle_hash) else {
+    // Not every request is for something that was opened.
+    let Some(key) = key(Address::new(header), handle_hash).filter(|_| entry != 0) else {
         return;
     };
     let (period, epoch) = (period(end_ns), epoch());

@@ -47,6 +47,11 @@ impl<K: Copy + Eq + Hash, V> Generations<K, V> {
         self.young.insert(key, value).or(old)
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
     /// How many were used since the last rotation.
     pub fn recent_len(&self) -> usize {
         self.young.len()

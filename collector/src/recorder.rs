@@ -45,7 +45,7 @@ const MISSED_EVERY: Duration = Duration::from_secs(1);
 const FILTER_EVERY: Duration = Duration::from_secs(1);
 /// Files that were idle for one to two of these are forgotten.
 const GENERATION: Duration = Duration::from_secs(300);
-/// The same where there is no room for the paths of more files.
+/// The same where there is no room for more files.
 const FULL_GENERATION: Duration = Duration::from_secs(1);
 /// Paths taken from their ring at a time.
 const PATHS_AT_ONCE: usize = 16 << 10;
@@ -192,7 +192,7 @@ impl Recorder {
         if due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
             self.note_missed(now)?;
         }
-        let generation = match self.names.are_full() {
+        let generation = match self.names.are_full() || self.rollup.is_full() {
             true => FULL_GENERATION,
             false => GENERATION,
         };
