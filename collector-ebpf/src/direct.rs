@@ -126,7 +126,7 @@ impl<M: Memory> Request<M> {
         write!(handle_hash, crc);
         if global(&PATHS) != 0
             && let Some(entry) = context.field(&offsets.tree.context_entry)
-            && !handle::is_named(slot, entry, paths::period(end_ns))
+            && !handle::is_named(slot, paths::token(entry, end_ns))
         {
             paths::name(self.header.0, entry, slot, crc, end_ns);
         }

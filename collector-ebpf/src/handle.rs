@@ -28,9 +28,8 @@ pub struct Slot {
     /// Odd while it is written. A program may be interrupted by another one of the same CPU.
     version: u32,
     crc: u32,
-    /// The name (`struct dentry`) whose path was told last of the file, and [`paths::period`] then.
-    entry: u64,
-    period: u64,
+    /// [`crate::paths::token`] of the path that was told last of the file, or 0.
+    token: u64,
 }
 
 /// What is known of a file by its handle.
@@ -75,27 +74,19 @@ pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
     Some(Handle { crc, slot })
 }
 
-/// Whether the path of the file in the slot was told in this period, and is that of this name.
+/// Whether the path of the file in the slot was told, by this token.
 #[inline(always)]
-pub fn is_named(slot: *mut Slot, entry: u64, period: u64) -> bool {
-    // SAFETY: of `known`. What another file's program wrote in between is another name.
-    !slot.is_null()
-        && unsafe {
-            (&raw const (*slot).entry).read_volatile() == entry
-                && (&raw const (*slot).period).read_volatile() == period
-        }
+pub fn is_named(slot: *mut Slot, token: u64) -> bool {
+    // SAFETY: of `known`. What another file's program wrote in between is another token.
+    !slot.is_null() && unsafe { (&raw const (*slot).token).read_volatile() == token }
 }
 
 /// Notes that it was.
 #[inline(always)]
-pub fn set_named(slot: *mut Slot, entry: u64, period: u64) {
+pub fn set_named(slot: *mut Slot, token: u64) {
     if !slot.is_null() {
-        // SAFETY: as above. The name comes last, so that it never stands with a period before its own.
-        unsafe {
-            (&raw mut (*slot).entry).write_volatile(0);
-            (&raw mut (*slot).period).write_volatile(period);
-            (&raw mut (*slot).entry).write_volatile(entry);
-        }
+        // SAFETY: as above.
+        unsafe { (&raw mut (*slot).token).write_volatile(token) };
     }
 }
 
@@ -140,7 +131,7 @@ fn remember<M: Memory>(slot: *mut Slot, handle: Address<M>) -> Option<u32> {
                 (&raw mut (*slot).words[i]).write_volatile(*word);
             }
             (&raw mut (*slot).crc).write_volatile(crc);
-            (&raw mut (*slot).entry).write_volatile(0);
+            (&raw mut (*slot).token).write_volatile(0);
             (&raw mut (*slot).version).write_volatile(version.wrapping_add(2));
         }
     }

@@ -66,9 +66,15 @@ struct Record {
 
 const _: () = assert!(offset_of!(Record, bytes) == HEAD_BYTES);
 
-/// The time until which a path that is told now holds.
+/// Stands for a name (`struct dentry`) and the time until which what is told of it now holds. Names are at least 64 bytes apart, so for four
+/// minutes no other name's token is the same.
 #[inline(always)]
-pub fn period(now_ns: u64) -> u64 {
+pub fn token(entry: u64, now_ns: u64) -> u64 {
+    entry.wrapping_add(period(now_ns))
+}
+
+#[inline(always)]
+fn period(now_ns: u64) -> u64 {
     now_ns >> PERIOD_BITS
 }
 
@@ -91,7 +97,7 @@ pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: 
                 }
             } else if known.period == period || fingerprint(entry) == known.fingerprint {
                 known.period = period;
-                handle::set_named(slot, entry, period);
+                handle::set_named(slot, token(entry, end_ns));
                 return;
             }
         }
@@ -108,7 +114,7 @@ pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: 
         epoch,
     };
     if NAMED.insert(key, named, 0).is_ok() {
-        handle::set_named(slot, entry, period);
+        handle::set_named(slot, token(entry, end_ns));
     }
 }
 
