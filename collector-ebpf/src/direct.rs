@@ -125,7 +125,14 @@ impl<M: Memory> Request<M> {
         let Handle { crc, slot } = handle::known(handle)?;
         write!(handle_hash, crc);
         if global(&PATHS) != 0
-            && let Some(entry) = context.field(&offsets.tree.context_entry)
+            // Read when it is needed where that takes no more: it would only be kept on the stack.
+            && let context = if M::IN_PLACE {
+                self.header.field(&offsets.tree.header_context)?
+            } else {
+                context
+            }
+            // Not every kernel's BTF has its type.
+            && let Some(entry) = Address::<M>::new(context).field(&offsets.tree.context_entry)
             && !handle::is_named(slot, paths::token(entry, end_ns))
         {
             paths::name(self.header.0, entry, slot, crc, end_ns);
@@ -290,8 +297,8 @@ fn origin<M: Memory>(
 
 struct Arguments<M> {
     handle: Address<M>,
-    /// How it was opened. Not every kernel's BTF has its type.
-    context: Address<M>,
+    /// How it was opened.
+    context: u64,
     offset: u64,
     asked_bytes: u32,
 }
@@ -305,11 +312,7 @@ fn arguments<M: Memory>(
     let view = window.fill(header, Some(&offsets.arguments_window))?;
     Some(Arguments {
         handle: Address::new(view.field(&offsets.header_handle)?),
-        context: if global(&PATHS) == 0 {
-            Address::new(0)
-        } else {
-            Address::new(view.field(&offsets.tree.header_context)?)
-        },
+        context: view.field(&offsets.tree.header_context)?,
         offset: view.field(&offsets.header_offset)?,
         asked_bytes: view.field(&offsets.header_asked)?,
     })
