@@ -100,10 +100,12 @@ impl Names {
         self.mounts.gone(mounts)
     }
 
-    /// Takes over the mounts of now. Files on what is gone are forgotten: what has its number next has other files.
+    /// Takes over the mounts of now. Files on what is gone are forgotten: what has its number next may have others.
     pub fn see_mounts(&mut self, mounts: &[NfsMount]) {
         if let Some(paths) = &mut self.paths {
-            paths.forget(&self.mounts.gone(mounts));
+            let mut gone = self.mounts.gone(mounts);
+            gone.retain(|dev| mounts.iter().all(|mount| mount.dev != *dev));
+            paths.forget(&gone);
             // Paths may begin elsewhere now.
             self.known = Generations::new();
         }
@@ -229,20 +231,18 @@ impl Names {
         let source = self.mounts.source(file.dev).map(str::to_owned);
         let tenant = self.tenants.name(tenant);
         let place = self.paths.as_mut().and_then(|paths| paths.get(file));
-        let told = place
-            .as_ref()
-            .and_then(|place| self.mounts.path(file.dev, place));
+        // Compared by where it stands: each place is kept once.
+        let at = |place: &Option<Place>| place.as_ref().map(Arc::as_ptr);
         let known = self.known(row, now);
-        // Compared by where it stands: each path is kept once.
-        let is_same = match (&known.place, &place) {
-            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
-            (before, now) => before.is_none() && now.is_none(),
-        };
-        if !is_same {
-            let path = told.map(|path| path_text(&path));
-            Arc::make_mut(&mut known.attributes).path = path;
+        let is_mount_new = place.is_some() && known.attributes.mount != source;
+        if is_mount_new || at(&known.place) != at(&place) {
+            let path = place.as_ref();
+            let path = path.and_then(|place| self.mounts.path(file.dev, place));
+            let known = self.known(row, now);
+            Arc::make_mut(&mut known.attributes).path = path.map(|path| path_text(&path));
             known.place = place;
         }
+        let known = self.known(row, now);
         if known.attributes.mount != source || known.attributes.tenant != tenant {
             // Another mount behind the same device number means another file: its name is not known.
             let path = known.attributes.path.clone().filter(|_| {
@@ -292,5 +292,64 @@ fn attributes(
         path,
         path_inferred: false,
         tenant,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mounts::parse_mountinfo;
+    use crate::path_ring::News;
+    use trackiops_schemas::identity::TenantId;
+
+    fn row(fileid: u64) -> RowKey {
+        let file = FileId {
+            dev: Dev(0xfffff),
+            fileid,
+            handle_hash: 1,
+        };
+        let tenant = TenantId { uid: 7, cgroup: 0 };
+        RowKey { file, tenant }
+    }
+
+    fn told(fileid: u64, place: &[u8]) -> Told {
+        Told {
+            at: MonotonicNs(0),
+            news: News::Seen(row(fileid).file, place.to_vec()),
+        }
+    }
+
+    #[test]
+    fn what_is_told_is_the_path_once_its_mount_is_known_and_never_inferred() {
+        let mut names = Names::new(true);
+        let now = MonotonicNs(0);
+        let path = |names: &mut Names, fileid| {
+            let attributes = names.attributes(row(fileid), now);
+            assert!(!attributes.path_inferred);
+            attributes.path.clone()
+        };
+        names.learn(told(1, b"s:/e/d/\xff"));
+        assert_eq!(path(&mut names, 1), None, "nobody knows where that is");
+        let mounts = parse_mountinfo(b"9 1 0:1048575 / /mnt/e rw - nfs s:/e rw\n");
+        names.see_mounts(&mounts);
+        assert_eq!(path(&mut names, 1).as_deref(), Some("/mnt/e/d/\\xff"));
+        assert_eq!(path(&mut names, 2), None);
+        names.learn(told(2, b"s:/e/f"));
+        assert_eq!(path(&mut names, 2).as_deref(), Some("/mnt/e/f"));
+        let open = || [row(1).file].into_iter();
+        names.rotate(open());
+        names.rotate(open());
+        assert_eq!(
+            path(&mut names, 1).as_deref(),
+            Some("/mnt/e/d/\\xff"),
+            "its row is open"
+        );
+        assert_eq!(
+            path(&mut names, 2),
+            None,
+            "forgotten, and told anew when it is used"
+        );
+        names.see_mounts(&[]);
+        assert_eq!(path(&mut names, 1), None, "its mount has left");
     }
 }
