@@ -281,7 +281,7 @@ pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 pub static EPOCH: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// File handles met last, per CPU: 9 KiB.
+/// File handles met last, per CPU: 8 KiB.
 #[map]
 pub static HANDLES: PerCpuArray<[Slot; handle::SLOTS]> = PerCpuArray::with_max_entries(1, 0);
 
