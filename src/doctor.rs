@@ -99,7 +99,7 @@ fn verdict(planned: &Result<Plan, Unsupported>) -> String {
                 tandem,
                 cast,
             } => format!(
-                "possible: {}; {}; {}; {}",
+                "possible: {}; {}; {}; {}; {}",
                 if *tandem {
                     "two programs per completed request, because tracepoints can be preempted here"
                 } else {
@@ -115,6 +115,11 @@ fn verdict(planned: &Result<Plan, Unsupported>) -> String {
                 } else {
                     "tells users and cgroups"
                 },
+                if plan.has_paths() {
+                    "is told the paths of files"
+                } else {
+                    "looks for paths in /proc: the BTF does not lead to them"
+                },
                 if plan.has_operations() {
                     "records every operation"
                 } else {
@@ -122,7 +127,7 @@ fn verdict(planned: &Result<Plan, Unsupported>) -> String {
                 }
             ),
             Programs::Tracepoint(_) => {
-                "possible: four programs per request; records no operations but READ and WRITE"
+                "possible: four programs per request; looks for paths in /proc; records no operations but READ and WRITE"
                     .to_owned()
             }
         },

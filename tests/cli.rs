@@ -109,6 +109,7 @@ fn small_store(store: &Path) {
             id,
             mount: Some("srv:/e".into()),
             path: Some(path.into()),
+            path_inferred: false,
             tenant: None,
         };
         let mut row = Row::default();

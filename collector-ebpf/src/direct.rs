@@ -7,10 +7,11 @@ use trackiops_schemas::ring::{DirectOffsets, NO_USER, RequestRecord, flags, part
 use crate::{
     cgroup,
     completion::Completion,
-    filter, handle,
+    filter,
+    handle::{self, Handle},
     kernel::{Address, Memory, Window, global, now_ns},
-    maps::{DIRECT, FILTER, PARTS},
-    marks,
+    maps::{DIRECT, FILTER, PARTS, PATHS},
+    marks, paths,
 };
 
 /// `NFS_UNSTABLE` of `enum nfs3_stable_how` (RFC 1813, section 3.3.7).
@@ -115,12 +116,27 @@ impl<M: Memory> Request<M> {
         // The hash comes first, while the verifier has only one state to follow its loops in.
         let Arguments {
             handle,
+            context,
             offset,
             asked_bytes,
         } = arguments::<M>(self.header, offsets)?;
         write!(offset, offset);
         write!(asked_bytes, asked_bytes);
-        write!(handle_hash, handle::hash(handle)?);
+        let Handle { crc, slot } = handle::known(handle)?;
+        write!(handle_hash, crc);
+        if global(&PATHS) != 0
+            // Read when it is needed where that takes no more: it would only be kept on the stack.
+            && let context = if M::SINCE_6_2 {
+                self.header.field(&offsets.tree.header_context)?
+            } else {
+                context
+            }
+            // Not every kernel's BTF has its type.
+            && let Some(entry) = Address::<M>::new(context).field(&offsets.tree.context_entry)
+            && !handle::is_named(slot, paths::token(entry, end_ns))
+        {
+            paths::name(self.header.0, entry, slot, crc, end_ns);
+        }
         let mut bits = direction;
         let Timing { start_ns, pid } = timing(self.task, offsets)?;
         write!(pid, pid);
@@ -283,6 +299,8 @@ fn origin<M: Memory>(
 
 struct Arguments<M> {
     handle: Address<M>,
+    /// How it was opened.
+    context: u64,
     offset: u64,
     asked_bytes: u32,
 }
@@ -296,6 +314,7 @@ fn arguments<M: Memory>(
     let view = window.fill(header, Some(&offsets.arguments_window))?;
     Some(Arguments {
         handle: Address::new(view.field(&offsets.header_handle)?),
+        context: view.field(&offsets.tree.header_context)?,
         offset: view.field(&offsets.header_offset)?,
         asked_bytes: view.field(&offsets.header_asked)?,
     })

@@ -1,6 +1,6 @@
 //! The hash of a file handle, as the kernel's own tracepoints compute it.
 
-use core::array;
+use core::{array, ptr};
 
 use crate::{
     kernel::{Address, Memory, View, Window},
@@ -28,6 +28,16 @@ pub struct Slot {
     /// Odd while it is written. A program may be interrupted by another one of the same CPU.
     version: u32,
     crc: u32,
+    /// [`crate::paths::token`] of the path that was told last of the file, or 0.
+    token: u64,
+}
+
+/// What is known of a file by its handle.
+pub struct Handle {
+    /// The hash of the handle.
+    pub crc: u32,
+    /// Null for a handle that is too long to be remembered.
+    pub slot: *mut Slot,
 }
 
 /// CRC-32 (IEEE) of the bytes of the `struct nfs_fh` at `handle`: `nfs_fhandle_hash` of the kernel.
@@ -35,21 +45,48 @@ pub struct Slot {
 /// A CRC costs more than all the rest of a record, so the last ones are remembered.
 #[inline(always)]
 pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
+    Some(known(handle)?.crc)
+}
+
+/// The same, with where it is remembered.
+#[inline(always)]
+pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
     let mut window = Window::<SHORT>::EMPTY;
     let view = window.fill(handle, None)?;
     let first = view.word(0);
     let size = first as u16;
     if usize::from(size) > SHORT * 8 - 2 {
-        return long(handle, size);
+        let crc = long(handle, size)?;
+        return Some(Handle {
+            crc,
+            slot: ptr::null_mut(),
+        });
     }
     // The address tells files apart well enough to choose a slot; structures lie 64 bytes apart.
     let index = handle.hash::<{ SLOTS.ilog2() }>() as usize & (SLOTS - 1);
     let slots = HANDLES.get_ptr_mut(0)?;
     // SAFETY: an element of this CPU's slots, which exist for as long as the program runs.
     let slot = unsafe { &raw mut (*slots)[index] };
-    match remembered(slot, first, &view) {
-        Some(crc) => Some(crc),
-        None => remember(slot, handle),
+    let crc = match remembered(slot, first, &view) {
+        Some(crc) => crc,
+        None => remember(slot, handle)?,
+    };
+    Some(Handle { crc, slot })
+}
+
+/// Whether the path of the file in the slot was told, by this token.
+#[inline(always)]
+pub fn is_named(slot: *mut Slot, token: u64) -> bool {
+    // SAFETY: of `known`. What another file's program wrote in between is another token.
+    !slot.is_null() && unsafe { (&raw const (*slot).token).read_volatile() == token }
+}
+
+/// Notes that it was.
+#[inline(always)]
+pub fn set_named(slot: *mut Slot, token: u64) {
+    if !slot.is_null() {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*slot).token).write_volatile(token) };
     }
 }
 
@@ -94,6 +131,7 @@ fn remember<M: Memory>(slot: *mut Slot, handle: Address<M>) -> Option<u32> {
                 (&raw mut (*slot).words[i]).write_volatile(*word);
             }
             (&raw mut (*slot).crc).write_volatile(crc);
+            (&raw mut (*slot).token).write_volatile(0);
             (&raw mut (*slot).version).write_volatile(version.wrapping_add(2));
         }
     }

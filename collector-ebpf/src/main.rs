@@ -28,6 +28,8 @@ mod marks;
 #[cfg(target_arch = "bpf")]
 mod operation;
 #[cfg(target_arch = "bpf")]
+mod paths;
+#[cfg(target_arch = "bpf")]
 mod sums;
 #[cfg(target_arch = "bpf")]
 mod tracepoint;
@@ -46,7 +48,7 @@ mod programs {
         commit, direct,
         kernel::{Cast, Probe},
         maps::OFFSETS,
-        operation, tracepoint,
+        operation, paths, tracepoint,
     };
 
     /// The direction of a READ, in the bits of a record's flags.
@@ -161,6 +163,11 @@ mod programs {
     #[raw_tracepoint(tracepoint = "nfs_commit_done")]
     pub fn second_commit_done(ctx: RawTracePointContext) {
         commit::second(ctx.arg(0), ctx.arg(1));
+    }
+
+    #[raw_tracepoint(tracepoint = "nfs_rename_exit")]
+    pub fn renamed(ctx: RawTracePointContext) {
+        paths::renamed(ctx.arg(0), ctx.arg(1), ctx.arg(3), ctx.arg(4));
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]

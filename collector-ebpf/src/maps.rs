@@ -11,14 +11,15 @@ use aya_ebpf::{
 use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpOffsets, OpTable, OpValue};
 use trackiops_schemas::ring::{
     BOOKS_SLOTS, Books, CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES,
-    FilterKey, FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, RequestRecord, TaskOffsets,
-    TracepointOffsets, TreeOffsets, parts,
+    FilterKey, FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, NameOffsets, RequestRecord,
+    TaskOffsets, TracepointOffsets, TreeOffsets, parts,
 };
 
 use crate::{
     handle::{self, Slot},
     kernel::{Memory, opaque},
     marks::{self, Marks},
+    paths::{Named, NamedKey, Scratch},
     sums::Sums,
 };
 
@@ -125,6 +126,11 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
         requests: 0,
         request_link: 0,
     },
+    name: NameOffsets {
+        entry_hash: 0,
+        entry_name: 0,
+        entry_data: 0,
+    },
 };
 
 /// By the highest bits of a time, below the leading one: which bucket it is in, and the last time that is; userspace sets
@@ -139,6 +145,10 @@ pub static RING_MASK: u32 = 0;
 /// Bits of [`trackiops_schemas::ring::parts`]; userspace sets it.
 #[unsafe(no_mangle)]
 pub static PARTS: u32 = parts::SPLIT;
+
+/// Whether paths are read: 1, or 0 for no; userspace sets it.
+#[unsafe(no_mangle)]
+pub static PATHS: u32 = 0;
 
 /// Bits of [`trackiops_schemas::ring::filters`], 0 if all requests are wanted; userspace sets it.
 #[unsafe(no_mangle)]
@@ -257,6 +267,22 @@ pub static FILTER_SET: HashMap<FilterKey, u8> = HashMap::with_max_entries(1, 0);
 /// Userspace makes it larger where it is asked for.
 #[map]
 pub static INSIDE: LruHashMap<FilterKey, u64> = LruHashMap::with_max_entries(1, 0);
+
+/// Paths on their way to userspace, which makes it larger.
+#[btf_map]
+pub static PATH_RING: RingBuf<u8, 4096> = RingBuf::new();
+
+/// Which paths were told. Userspace makes it larger where paths are read.
+#[map]
+pub static NAMED: LruHashMap<NamedKey, Named> = LruHashMap::with_max_entries(1, 0);
+
+/// Where a path is put together, per CPU.
+#[map]
+pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
+
+/// A path that was told in another epoch is told again. Userspace raises it when it forgets names, through `mmap`.
+#[map]
+pub static EPOCH: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// File handles met last, per CPU: 8 KiB.
 #[map]

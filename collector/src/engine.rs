@@ -14,8 +14,9 @@ use trackiops_schemas::op_sums::{
 };
 use trackiops_schemas::ring::{
     BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, CommitOffsets, DIRECT_GLOBAL, DIRECT_WORDS,
-    DirectOffsets, DoneOffsets, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP,
-    INSIDE_ENTRIES, INSIDE_MAP, InitiateOffsets, OFFSETS_GLOBAL, PARTS_GLOBAL, RING_MASK_GLOBAL,
+    DirectOffsets, DoneOffsets, EPOCH_MAP, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP,
+    INSIDE_ENTRIES, INSIDE_MAP, InitiateOffsets, NAMED_ENTRIES, NAMED_MAP, NameOffsets,
+    OFFSETS_GLOBAL, PARTS_GLOBAL, PATH_RING_BYTES, PATH_RING_MAP, PATHS_GLOBAL, RING_MASK_GLOBAL,
     RINGS_MAP, TaskOffsets, TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
     filters, parts,
 };
@@ -27,10 +28,11 @@ use crate::facts::TRACEPOINTS;
 use crate::filter::{Filter, FilterError, Resolved};
 use crate::folds::Folds;
 use crate::op_sums::{self, OpSums};
+use crate::path_ring::PathRing;
 use crate::plan::{Plan, Programs};
 use crate::rings::{RingSizes, Rings};
 use crate::settings::Settings;
-use crate::shared::{SharedBooks, SharedClock, SharedWords};
+use crate::shared::{SharedBooks, SharedWord, SharedWords};
 use crate::typed::{self, Typed};
 use crate::wanted::{Wanted, WantedError};
 
@@ -110,6 +112,11 @@ const COMMIT_EVENT: &str = "nfs_commit_done";
 /// The program for them, and those where the kernel may skip it.
 const ALONE_COMMIT: [&str; 1] = ["alone_commit_done"];
 const TANDEM_COMMIT: [&str; 2] = ["first_commit_done", "second_commit_done"];
+
+/// The tracepoint on which renaming is seen, and the program for it. Where the kernel may skip it, what it has missed is seen when the file
+/// is looked at again.
+const RENAME_EVENT: &str = "nfs_rename_exit";
+const RENAME: &str = "renamed";
 
 /// Why the kernel side could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -195,6 +202,20 @@ pub struct Missed {
 /// A program of which the kernel counts for how many completions it was skipped, and its tracepoint.
 type Counted = (&'static str, OwnedFd);
 
+/// Paths that the programs tell.
+pub struct Paths {
+    /// Where they arrive.
+    pub ring: PathRing,
+    epoch: SharedWord,
+}
+
+impl Paths {
+    /// Lets the paths of files in use be told once more.
+    pub fn tell_again(&self) {
+        self.epoch.raise();
+    }
+}
+
 /// The kernel side at work. Dropping it detaches every probe.
 pub struct Engine {
     /// Owns the programs and their links; dropped first when stopping.
@@ -205,8 +226,10 @@ pub struct Engine {
     pub folds: Folds,
     /// RPCs of any procedure, if they are recorded.
     pub operations: Option<OpSums>,
+    /// Paths of files, if the kernel tells them.
+    pub paths: Option<Paths>,
     books: SharedBooks,
-    clock: SharedClock,
+    clock: SharedWord,
     /// What requests are compared with, where there is a filter.
     wanted: Option<Wanted>,
     /// The programs that see a request or an operation last, with their tracepoints: what they are not run for is
@@ -258,7 +281,12 @@ impl Engine {
         if kinds & filters::DIRECTORIES != 0 {
             loader.map_max_entries(INSIDE_MAP, INSIDE_ENTRIES);
         }
+        if plan.has_paths() {
+            loader.map_max_entries(NAMED_MAP, NAMED_ENTRIES);
+            loader.map_max_entries(PATH_RING_MAP, PATH_RING_BYTES);
+        }
         let mut programs = loader
+            .override_global(PATHS_GLOBAL, &u32::from(plan.has_paths()), true)
             .override_global(WAKEUP_BYTES_GLOBAL, &wakeup_bytes, true)
             .override_global(RING_MASK_GLOBAL, &(sizes.count - 1), true)
             .override_global(WINDOW_NS_GLOBAL, &window_ns, true)
@@ -287,10 +315,14 @@ impl Engine {
             true => Some(operations(&mut programs)?),
             false => None,
         };
+        let paths = match plan.has_paths() {
+            true => Some(paths(&mut programs)?),
+            false => None,
+        };
         let books =
             SharedBooks::map(array_fd(&programs, BOOKS_MAP)?, cpus).map_err(EngineError::Shared)?;
         let shared_clock =
-            SharedClock::map(array_fd(&programs, CLOCK_MAP)?).map_err(EngineError::Shared)?;
+            SharedWord::map(array_fd(&programs, CLOCK_MAP)?).map_err(EngineError::Shared)?;
         shared_clock.set(clock.offset_ns);
         let wanted = match filter {
             Some(filter) => {
@@ -309,6 +341,9 @@ impl Engine {
                     counted.extend(attached.pop().map(|last| (COMMIT_EVENT, last)));
                     links.append(&mut attached);
                 }
+                if plan.has_paths() {
+                    links.push(attach_raw(&mut programs, RENAME, RENAME_EVENT)?);
+                }
             }
             // In the order in which a request meets them: one that starts while they are being
             // attached is linked or is counted without a latency, but never linked to the wrong start.
@@ -323,6 +358,7 @@ impl Engine {
             rings,
             folds,
             operations,
+            paths,
             books,
             clock: shared_clock,
             wanted,
@@ -415,6 +451,16 @@ fn array_fd<'p>(programs: &'p Ebpf, name: &'static str) -> Result<&'p MapFd, Eng
         Some(Map::Array(array)) => Ok(array.fd()),
         _ => Err(EngineError::Object(name)),
     }
+}
+
+fn paths(programs: &mut Ebpf) -> Result<Paths, EngineError> {
+    let ring = programs
+        .take_map(PATH_RING_MAP)
+        .ok_or(EngineError::Object(PATH_RING_MAP))?;
+    Ok(Paths {
+        ring: PathRing::new(ring).map_err(map_error(PATH_RING_MAP))?,
+        epoch: SharedWord::map(array_fd(programs, EPOCH_MAP)?).map_err(EngineError::Shared)?,
+    })
 }
 
 fn operations(programs: &mut Ebpf) -> Result<OpSums, EngineError> {
@@ -573,6 +619,12 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
             },
         operation,
         commit,
+        name:
+            NameOffsets {
+                entry_hash,
+                entry_name,
+                entry_data,
+            },
     } = *offsets;
     let CommitOffsets {
         flags,
@@ -628,7 +680,8 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
     let all = requests
         .into_iter()
         .chain(operation_words(operation))
-        .chain(commit);
+        .chain(commit)
+        .chain([entry_hash, entry_name, entry_data]);
     words.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     words
 }

@@ -21,9 +21,9 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
     ("nfs", "nfs_writeback_done"),
 ];
 
-/// The members of kernel structures that the direct engine reads. Last stand those that lead to the directories of a file, those
+/// The members of kernel structures that the direct engine reads. Last stand those that lead to the directories of a file and to its name, those
 /// that lead to the cgroup of a request, and those of COMMITs and of operations: where one of them is not known, these are not.
-pub const MEMBERS: [Name; 53] = [
+pub const MEMBERS: [Name; 56] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -49,6 +49,9 @@ pub const MEMBERS: [Name; 53] = [
     ("nfs_open_context", "dentry"),
     ("dentry", "d_parent"),
     ("dentry", "d_inode"),
+    ("dentry", "d_name.hash_len"),
+    ("dentry", "d_name.name"),
+    ("dentry", "d_fsdata"),
     ("nfs_pgio_header", "req"),
     ("nfs_page", "wb_page"),
     ("page", "compound_head"),

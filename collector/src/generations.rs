@@ -28,14 +28,49 @@ impl<K: Copy + Eq + Hash, V> Generations<K, V> {
             .or_insert_with(|| old.remove(&key).unwrap_or_else(make))
     }
 
+    /// The value of `key`, if it is there.
+    pub fn get(&mut self, key: K) -> Option<&mut V> {
+        if let Some(value) = self.old.remove(&key) {
+            self.young.insert(key, value);
+        }
+        self.young.get_mut(&key)
+    }
+
+    /// The value of `key`, if it is there, without using it.
+    pub fn peek(&self, key: &K) -> Option<&V> {
+        self.young.get(key).or_else(|| self.old.get(key))
+    }
+
+    /// Sets the value of `key`; what it was.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let old = self.old.remove(&key);
+        self.young.insert(key, value).or(old)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
+    /// How many were used since the last rotation.
+    pub fn recent_len(&self) -> usize {
+        self.young.len()
+    }
+
+    /// Forgets those for which `wanted` does not hold.
+    pub fn retain(&mut self, wanted: impl Fn(&K) -> bool) {
+        self.young.retain(|key, _| wanted(key));
+        self.old.retain(|key, _| wanted(key));
+    }
+
     /// What was used since the last rotation.
     pub fn recent(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.young.iter_mut()
     }
 
-    /// Forgets what was not used since the last rotation but one.
-    pub fn rotate(&mut self) {
-        self.old = mem::take(&mut self.young);
+    /// Forgets what was not used since the last rotation but one, and returns it.
+    pub fn rotate(&mut self) -> AHashMap<K, V> {
+        mem::replace(&mut self.old, mem::take(&mut self.young))
     }
 }
 
@@ -48,11 +83,14 @@ mod tests {
         let mut map = Generations::new();
         map.entry("used", || 1);
         map.entry("idle", || 1);
-        map.rotate();
+        assert!(map.rotate().is_empty());
         assert_eq!(*map.entry("used", || 2), 1, "moved, not made again");
-        map.rotate();
+        assert_eq!(map.peek(&"idle"), Some(&1));
+        assert_eq!(map.get("none"), None);
+        assert!(map.rotate().into_iter().eq([("idle", 1)]));
         assert_eq!(*map.entry("used", || 2), 1);
         assert_eq!(*map.entry("idle", || 2), 2, "forgotten");
+        assert_eq!(map.insert("idle", 3), Some(2));
         assert_eq!(map.recent().count(), 2);
     }
 }

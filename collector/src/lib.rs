@@ -19,6 +19,8 @@ mod names;
 mod op_sums;
 mod open_files;
 mod ops;
+mod path_ring;
+mod paths;
 mod pending;
 mod plan;
 mod recorder;

@@ -32,8 +32,16 @@ impl Mappings {
     /// Starts the thread. Without one nothing is found.
     pub fn new() -> Self {
         Self {
-            wanted: HashSet::new(),
             thread: Thread::start(mapped),
+            ..Self::none()
+        }
+    }
+
+    /// Finds nothing.
+    pub fn none() -> Self {
+        Self {
+            wanted: HashSet::new(),
+            thread: None,
             asked: false,
         }
     }

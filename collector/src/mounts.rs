@@ -134,6 +134,17 @@ pub struct Mounts {
     sources: HashMap<Dev, String>,
     /// Devices that this process saw mounted when it last looked.
     present: HashSet<Dev>,
+    /// Sources of each device and where they are mounted, this process's own mounts first and of these the shortest source.
+    points: HashMap<Dev, Vec<Point>>,
+}
+
+/// Where something is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Point {
+    is_foreign: bool,
+    /// Without slashes at its end.
+    source: String,
+    mount_point: String,
 }
 
 impl Mounts {
@@ -152,6 +163,11 @@ impl Mounts {
     /// Takes over the mounts that this process sees.
     pub fn see(&mut self, now: &[NfsMount]) {
         self.present = now.iter().map(|mount| mount.dev).collect();
+        for dev in &self.present {
+            let known = self.points.entry(*dev).or_default();
+            known.retain(|point| point.is_foreign);
+        }
+        self.learn_points(now, false);
         self.learn(now);
     }
 
@@ -163,6 +179,7 @@ impl Mounts {
             if namespace.is_ok_and(|ns| seen.insert(ns))
                 && let Ok(mounts) = mounts_of(pid)
             {
+                self.learn_points(&mounts, true);
                 self.learn(&mounts);
             }
         }
@@ -171,13 +188,58 @@ impl Mounts {
     /// Takes over mounts.
     pub fn learn(&mut self, mounts: &[NfsMount]) {
         for (dev, source) in best_sources(mounts) {
-            self.sources.insert(dev, source.to_owned());
+            let before = self.sources.insert(dev, source.to_owned());
+            if before.is_some_and(|before| before != source) {
+                // Another file system may have the number now.
+                let now = |point: &Point| {
+                    let same = |mount: &NfsMount| mount.dev == dev && point.is_of(mount);
+                    mounts.iter().any(same)
+                };
+                self.points.entry(dev).or_default().retain(now);
+            }
         }
+    }
+
+    fn learn_points(&mut self, mounts: &[NfsMount], is_foreign: bool) {
+        for mount in mounts {
+            let known = self.points.entry(mount.dev).or_default();
+            let source = mount.source.trim_end_matches('/');
+            // The first one stands for all of a source.
+            let stands = |point: &Point| point.source == source && point.is_foreign <= is_foreign;
+            if !known.iter().any(stands) {
+                known.push(Point {
+                    is_foreign,
+                    source: source.to_owned(),
+                    mount_point: mount.mount_point.clone(),
+                });
+                known.sort_by_key(|point| (point.is_foreign, point.source.len()));
+            }
+        }
+    }
+
+    /// The path of a file on this host, of which `server:/export` and the path below it are known.
+    pub fn path(&self, dev: Dev, place: &[u8]) -> Option<Vec<u8>> {
+        let path = |point: &Point| {
+            let below = place.strip_prefix(point.source.as_bytes())?;
+            let top = match point.mount_point.as_str() {
+                "/" => "",
+                other => other,
+            };
+            let is_inside = below.is_empty() || below.starts_with(b"/");
+            is_inside.then(|| [top.as_bytes(), below].concat())
+        };
+        self.points.get(&dev)?.iter().find_map(path)
     }
 
     /// `server:/export` of a device.
     pub fn source(&self, dev: Dev) -> Option<&str> {
         self.sources.get(&dev).map(String::as_str)
+    }
+}
+
+impl Point {
+    fn is_of(&self, mount: &NfsMount) -> bool {
+        mount.source.trim_end_matches('/') == self.source && mount.mount_point == self.mount_point
     }
 }
 
@@ -250,6 +312,54 @@ mod tests {
             assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
             mounts.reverse();
         }
+    }
+
+    #[test]
+    fn a_path_begins_where_its_file_system_is_mounted() {
+        let mut known = Mounts::default();
+        let path = |known: &Mounts, dev, place: &[u8]| {
+            let path = known.path(Dev(dev), place)?;
+            Some(String::from_utf8_lossy(&path).into_owned())
+        };
+        let elsewhere =
+            b"9 1 0:49 / /inside rw - nfs4 [::1]:/exp rw\n9 1 0:51 / / rw - nfs s:/ rw\n";
+        known.learn_points(&parse_mountinfo(elsewhere), true);
+        assert_eq!(
+            path(&known, 49, b"[::1]:/exp/f").as_deref(),
+            Some("/inside/f")
+        );
+        assert_eq!(path(&known, 51, b"s:/d/f").as_deref(), Some("/d/f"));
+        known.see(&parse_mountinfo(TEXT));
+        assert_eq!(
+            path(&known, 49, b"[::1]:/exp/f").as_deref(),
+            Some("/mnt/a b/f")
+        );
+        assert_eq!(
+            path(&known, 49, b"[::1]:/exp/sub/f").as_deref(),
+            Some("/mnt/a b/sub/f")
+        );
+        let only_below = parse_mountinfo(b"38 22 0:52 / /mnt/sub rw - nfs4 s:/e/sub rw\n");
+        known.see(&only_below);
+        assert_eq!(
+            path(&known, 52, b"s:/e/sub/f").as_deref(),
+            Some("/mnt/sub/f")
+        );
+        assert_eq!(path(&known, 52, b"s:/e/subway/f"), None);
+        assert_eq!(
+            path(&known, 52, b"s:/e/f"),
+            None,
+            "not to be seen from here"
+        );
+        known.see(&parse_mountinfo(
+            b"38 22 0:52 / /mnt/moved rw - nfs4 s:/e/sub rw\n",
+        ));
+        assert_eq!(
+            path(&known, 52, b"s:/e/sub/f").as_deref(),
+            Some("/mnt/moved/f")
+        );
+        known.see(&parse_mountinfo(b"38 22 0:52 / /m rw - nfs4 other:/x rw\n"));
+        assert_eq!(path(&known, 52, b"s:/e/sub/f"), None, "another file system");
+        assert_eq!(path(&known, 52, b"other:/x/f").as_deref(), Some("/m/f"));
     }
 
     #[test]

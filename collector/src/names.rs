@@ -9,13 +9,15 @@ use std::time::Duration;
 use ahash::AHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS, path_text};
 
 use crate::clock::{MonotonicNs, due};
 use crate::generations::Generations;
 use crate::mappings::Mappings;
 use crate::mounts::{Mounts, NfsMount, mounts_of, pids};
 use crate::open_files::{OpenFile, descriptors};
+use crate::path_ring::Told;
+use crate::paths::{Paths, Place};
 use crate::rollup::RowKey;
 use crate::tenants::Tenants;
 
@@ -31,6 +33,8 @@ const DESCRIPTORS: usize = 8192;
 
 struct Known {
     attributes: Arc<FileAttributes>,
+    /// What the kernel has told of it, as far as the attributes have it.
+    place: Option<Place>,
     checked: MonotonicNs,
     tries_left: u8,
 }
@@ -46,11 +50,13 @@ pub struct Names {
     mappings: Mappings,
     scanned: Option<MonotonicNs>,
     mounts_scanned: Option<MonotonicNs>,
+    /// What the kernel tells, where it does. Then nothing is looked for in `/proc`.
+    paths: Option<Paths>,
 }
 
 impl Names {
-    /// Knows the mounts of now, and no file.
-    pub fn new() -> Self {
+    /// Knows the mounts of now, and no file. Paths are told, or looked for.
+    pub fn new(are_told: bool) -> Self {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         // Opened first: what changes from then on is told.
         let mountinfo = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok();
@@ -63,9 +69,14 @@ impl Names {
             known: Generations::new(),
             tenants: Tenants::new(),
             nameless: HashSet::new(),
-            mappings: Mappings::new(),
+            mappings: if are_told {
+                Mappings::none()
+            } else {
+                Mappings::new()
+            },
             scanned: None,
             mounts_scanned: None,
+            paths: are_told.then(Paths::new),
         }
     }
 
@@ -89,9 +100,35 @@ impl Names {
         self.mounts.gone(mounts)
     }
 
-    /// Takes over the mounts of now.
+    /// Takes over the mounts of now. Files on what is gone are forgotten: what has its number next may have others.
     pub fn see_mounts(&mut self, mounts: &[NfsMount]) {
+        if let Some(paths) = &mut self.paths {
+            let mut gone = self.mounts.gone(mounts);
+            gone.retain(|dev| mounts.iter().all(|mount| mount.dev != *dev));
+            paths.forget(&gone);
+            // Paths may begin elsewhere now.
+            self.known = Generations::new();
+        }
         self.mounts.see(mounts);
+    }
+
+    /// The files of which another path was known until this is taken over. What was seen of them until then belongs to that one.
+    pub fn moved_by(&self, told: &Told) -> HashSet<FileId> {
+        let paths = self.paths.as_ref();
+        paths.map_or_else(HashSet::new, |paths| paths.moved_by(told))
+    }
+
+    /// Takes over what the kernel tells.
+    pub fn learn(&mut self, told: Told) {
+        if let Some(paths) = &mut self.paths {
+            paths.settle(told.at);
+            paths.learn(told);
+        }
+    }
+
+    /// Whether there was no room for the path of a file.
+    pub fn are_full(&self) -> bool {
+        self.paths.as_ref().is_some_and(Paths::is_full)
     }
 
     /// `server:/export` of a device, as far as it is known.
@@ -104,6 +141,9 @@ impl Names {
     pub fn observe(&mut self, seen: &[(RowKey, u32)], now: MonotonicNs) {
         self.tenants
             .observe(seen.iter().map(|(row, _)| row.tenant), now);
+        if self.paths.is_some() {
+            return;
+        }
         // Of processes that took longer to look into.
         let mapped = self.mappings.look();
         self.name(mapped, now);
@@ -161,7 +201,9 @@ impl Names {
             if let Some(path) = names.get(&(row.file.dev, row.file.fileid)) {
                 known.checked = now;
                 if known.attributes.path.as_ref() != Some(path) {
-                    Arc::make_mut(&mut known.attributes).path = Some(path.clone());
+                    let attributes = Arc::make_mut(&mut known.attributes);
+                    attributes.path = Some(path.clone());
+                    attributes.path_inferred = true;
                 }
                 self.nameless.remove(row);
             }
@@ -171,9 +213,10 @@ impl Names {
     fn known(&mut self, row: RowKey, now: MonotonicNs) -> &mut Known {
         let file = row.file;
         let mounts = &self.mounts;
-        let path = (file == FileId::others(file.dev)).then(|| OTHERS.to_owned());
+        let path = is_others(file).then(|| OTHERS.to_owned());
         self.known.entry(row, || Known {
             attributes: Arc::new(attributes(file, mounts.source(file.dev), path, None)),
+            place: None,
             checked: now,
             tries_left: FULL_SCAN_TRIES,
         })
@@ -187,30 +230,53 @@ impl Names {
         }
         let source = self.mounts.source(file.dev).map(str::to_owned);
         let tenant = self.tenants.name(tenant);
+        let place = self.paths.as_mut().and_then(|paths| paths.get(file));
+        // Compared by where it stands: each place is kept once.
+        let at = |place: &Option<Place>| place.as_ref().map(Arc::as_ptr);
+        let known = self.known(row, now);
+        let is_mount_new = place.is_some() && known.attributes.mount != source;
+        if is_mount_new || at(&known.place) != at(&place) {
+            let path = place.as_ref();
+            let path = path.and_then(|place| self.mounts.path(file.dev, place));
+            let known = self.known(row, now);
+            Arc::make_mut(&mut known.attributes).path = path.map(|path| path_text(&path));
+            known.place = place;
+        }
         let known = self.known(row, now);
         if known.attributes.mount != source || known.attributes.tenant != tenant {
             // Another mount behind the same device number means another file: its name is not known.
-            let path =
-                known.attributes.path.clone().filter(|_| {
-                    known.attributes.mount.is_none() || known.attributes.mount == source
-                });
-            known.attributes = Arc::new(attributes(file, source.as_deref(), path, tenant));
+            let path = known.attributes.path.clone().filter(|_| {
+                known.attributes.mount.is_none()
+                    || known.attributes.mount == source
+                    || known.place.is_some()
+            });
+            let is_inferred = known.attributes.path_inferred && path.is_some();
+            known.attributes = Arc::new(FileAttributes {
+                path_inferred: is_inferred,
+                ..attributes(file, source.as_deref(), path, tenant)
+            });
             known.tries_left = FULL_SCAN_TRIES;
         }
         Arc::clone(&known.attributes)
     }
 
     /// Forgets the files that were idle since the last call but one.
-    pub fn rotate(&mut self) {
+    ///
+    /// Those whose rows are still open stay; the kernel has to tell the paths of the others anew.
+    pub fn rotate(&mut self, open: impl Iterator<Item = FileId>) {
         self.known.rotate();
         self.nameless.clear();
+        if let Some(paths) = &mut self.paths {
+            paths.rotate();
+            for file in open {
+                paths.get(file);
+            }
+        }
     }
 }
 
-impl Default for Names {
-    fn default() -> Self {
-        Self::new()
-    }
+fn is_others(file: FileId) -> bool {
+    file == FileId::others(file.dev)
 }
 
 fn attributes(
@@ -224,6 +290,66 @@ fn attributes(
         id,
         mount: mount.map(str::to_owned),
         path,
+        path_inferred: false,
         tenant,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mounts::parse_mountinfo;
+    use crate::path_ring::News;
+    use trackiops_schemas::identity::TenantId;
+
+    fn row(fileid: u64) -> RowKey {
+        let file = FileId {
+            dev: Dev(0xfffff),
+            fileid,
+            handle_hash: 1,
+        };
+        let tenant = TenantId { uid: 7, cgroup: 0 };
+        RowKey { file, tenant }
+    }
+
+    fn told(fileid: u64, place: &[u8]) -> Told {
+        Told {
+            at: MonotonicNs(0),
+            news: News::Seen(row(fileid).file, place.to_vec()),
+        }
+    }
+
+    #[test]
+    fn what_is_told_is_the_path_once_its_mount_is_known_and_never_inferred() {
+        let mut names = Names::new(true);
+        let now = MonotonicNs(0);
+        let path = |names: &mut Names, fileid| {
+            let attributes = names.attributes(row(fileid), now);
+            assert!(!attributes.path_inferred);
+            attributes.path.clone()
+        };
+        names.learn(told(1, b"s:/e/d/\xff"));
+        assert_eq!(path(&mut names, 1), None, "nobody knows where that is");
+        let mounts = parse_mountinfo(b"9 1 0:1048575 / /mnt/e rw - nfs s:/e rw\n");
+        names.see_mounts(&mounts);
+        assert_eq!(path(&mut names, 1).as_deref(), Some("/mnt/e/d/\\xff"));
+        assert_eq!(path(&mut names, 2), None);
+        names.learn(told(2, b"s:/e/f"));
+        assert_eq!(path(&mut names, 2).as_deref(), Some("/mnt/e/f"));
+        let open = || [row(1).file].into_iter();
+        names.rotate(open());
+        names.rotate(open());
+        assert_eq!(
+            path(&mut names, 1).as_deref(),
+            Some("/mnt/e/d/\\xff"),
+            "its row is open"
+        );
+        assert_eq!(
+            path(&mut names, 2),
+            None,
+            "forgotten, and told anew when it is used"
+        );
+        names.see_mounts(&[]);
+        assert_eq!(path(&mut names, 1), None, "its mount has left");
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use trackiops_schemas::identity::Dev;
+use trackiops_schemas::identity::{Dev, path_text};
 
 use crate::mounts::{NfsMount, mounts_of, unescape};
 
@@ -16,7 +16,7 @@ pub struct OpenFile {
     pub dev: Dev,
     /// NFS fileid.
     pub fileid: u64,
-    /// Its name now; bytes that are not UTF-8 are written as `\xNN`.
+    /// Its name now, by [`path_text`].
     pub path: String,
 }
 
@@ -59,7 +59,7 @@ fn descriptors_on(pid: u32, mounts: &[NfsMount], limit: &mut usize) -> Vec<OpenF
         let Ok(link) = fs::read_link(entry.path()) else {
             continue;
         };
-        let path = readable(link.into_os_string().into_vec());
+        let path = path_text(&link.into_os_string().into_vec());
         // Two system calls fewer for everything that is not on NFS.
         if !path.starts_with('/')
             || !mounts
@@ -124,18 +124,6 @@ fn parse_maps(text: &[u8], mut is_nfs: impl FnMut(Dev) -> bool) -> Vec<OpenFile>
     found
 }
 
-/// A name as text: UTF-8 as it is, other bytes as `\xNN`.
-fn readable(name: Vec<u8>) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,14 +159,6 @@ mod tests {
             path: "/mnt/nfs/a\nb c".into(),
         };
         assert_eq!(parse_maps(maps, |dev| dev == Dev(0x31)), [file]);
-    }
-
-    #[test]
-    fn names_that_are_not_utf8_stay_readable() {
-        assert_eq!(
-            readable(b"/a\xff\xfe/\xc3\xa9".to_vec()),
-            "/a\\xff\\xfe/\u{e9}"
-        );
     }
 
     proptest! {

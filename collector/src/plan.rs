@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use trackiops_schemas::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ring::{
-    CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets,
-    TracepointOffsets, TreeOffsets, cgroups, commits,
+    CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets,
+    TaskOffsets, TracepointOffsets, TreeOffsets, cgroups, commits,
 };
 
 use crate::btf::{BtfError, Cast, Members};
@@ -71,6 +71,14 @@ impl Plan {
             Programs::Direct { offsets, .. } => {
                 self.has_operations() && offsets.commit != CommitOffsets::default()
             }
+            Programs::Tracepoint(_) => false,
+        }
+    }
+
+    /// Whether the kernel tells the paths of files, which are looked for in `/proc` else.
+    pub fn has_paths(&self) -> bool {
+        match &self.programs {
+            Programs::Direct { offsets, .. } => offsets.name != NameOffsets::default(),
             Programs::Tracepoint(_) => false,
         }
     }
@@ -259,6 +267,7 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         cgroup: cgroup(members).unwrap_or_default(),
         operation: operation(members).unwrap_or_default(),
         commit: commit(members).unwrap_or_default(),
+        name: name(members).unwrap_or_default(),
     };
     Ok(Programs::Direct {
         offsets: Box::new(offsets),
@@ -274,6 +283,16 @@ fn tree(members: &Members) -> Option<TreeOffsets> {
         context_entry: pointer(members, "nfs_open_context", "dentry")?,
         entry_parent: pointer(members, "dentry", "d_parent")?,
         entry_inode: pointer(members, "dentry", "d_inode")?,
+    })
+}
+
+/// What a name consists of, if all of it and the way to the directories are known.
+fn name(members: &Members) -> Option<NameOffsets> {
+    tree(members)?;
+    Some(NameOffsets {
+        entry_hash: pointer(members, "dentry", "d_name.hash_len")?,
+        entry_name: pointer(members, "dentry", "d_name.name")?,
+        entry_data: pointer(members, "dentry", "d_fsdata")?,
     })
 }
 

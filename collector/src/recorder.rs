@@ -45,6 +45,10 @@ const MISSED_EVERY: Duration = Duration::from_secs(1);
 const FILTER_EVERY: Duration = Duration::from_secs(1);
 /// Files that were idle for one to two of these are forgotten.
 const GENERATION: Duration = Duration::from_secs(300);
+/// The same where there is no room for more files.
+const FULL_GENERATION: Duration = Duration::from_secs(1);
+/// Paths taken from their ring at a time.
+const PATHS_AT_ONCE: usize = 16 << 10;
 
 /// Why recording could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +106,7 @@ pub struct Recorder {
 impl Recorder {
     /// Loads and attaches what was planned. From the moment of return on, every request is seen.
     pub fn start(plan: &Plan, settings: &Settings) -> Result<Self, RecordError> {
-        let names = Names::new();
+        let names = Names::new(plan.has_paths());
         let engine = Engine::start(plan, settings, Sample::take())?;
         let sample = Sample::take();
         Ok(Self {
@@ -176,6 +180,7 @@ impl Recorder {
         if due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
             self.engine.follow_filter()?;
         }
+        self.learn_paths(sample.now);
         let drained_until = self.drain(sample.now);
         let books = self.engine.books();
         if books.recorded + books.folded + books.lost > books.seen {
@@ -187,10 +192,17 @@ impl Recorder {
         if due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
             self.note_missed(now)?;
         }
-        if sample.now.0 - self.rotated.0 > GENERATION.as_nanos() as u64 {
+        let generation = match self.names.are_full() || self.rollup.is_full() {
+            true => FULL_GENERATION,
+            false => GENERATION,
+        };
+        if sample.now.0 - self.rotated.0 > generation.as_nanos() as u64 {
             self.rotated = sample.now;
             self.rollup.rotate();
-            self.names.rotate();
+            self.names.rotate(self.rollup.open_files());
+            if let Some(paths) = &self.engine.paths {
+                paths.tell_again();
+            }
         }
         let closed_until = UtcMs(self.clock.utc(drained_until).0 - GRACE_MS);
         // After a step back the windows ahead of the clock would stay open until it is there again.
@@ -227,6 +239,7 @@ impl Recorder {
         };
         let gone = self.names.gone(&mounts);
         if !gone.is_empty() {
+            self.learn_paths(now);
             self.drain(now);
             self.take_operations(now)?;
             let names = &mut self.names;
@@ -236,8 +249,30 @@ impl Recorder {
             );
         }
         self.names.see_mounts(&mounts);
+        if let Some(paths) = &self.engine.paths {
+            paths.tell_again();
+        }
         self.operations.mounts_changed();
         Ok(())
+    }
+
+    /// Takes over the paths that the kernel has told. What was counted of a file while it had another one is settled under that.
+    fn learn_paths(&mut self, now: MonotonicNs) {
+        let Some(paths) = &mut self.engine.paths else {
+            return;
+        };
+        for told in paths.ring.arrived(PATHS_AT_ONCE) {
+            let moved = self.names.moved_by(&told);
+            if !moved.is_empty() {
+                self.drain(MonotonicNs(told.at.0.saturating_sub(1)));
+                let names = &mut self.names;
+                self.rollup.settle(
+                    |file| moved.contains(file),
+                    |row| names.attributes(row, now),
+                );
+            }
+            self.names.learn(told);
+        }
     }
 
     /// Accounts for the time since the last sample as covered; whether the clock was set back.
@@ -402,15 +437,13 @@ impl Recorder {
         if health.pending.is_none() && covered_ns > 0 {
             health.pending = self.lookout.recent(now).cloned();
         }
-        let mut rows: Vec<FileRow> = rows
-            .into_iter()
-            .filter(|(_, row)| *row != Row::default())
-            .map(|(key, row)| FileRow {
-                file: self.names.attributes(key, now),
-                row,
-            })
-            .chain(settled)
-            .collect();
+        let rows = rows.into_iter().filter(|(_, row)| *row != Row::default());
+        let rows = rows.map(|(key, row)| FileRow {
+            file: self.names.attributes(key, now),
+            row,
+        });
+        // Of a file's rows that with its last name comes last.
+        let mut rows: Vec<FileRow> = settled.into_iter().chain(rows).collect();
         rows.sort_by_key(|row| row.file.key);
         let ops = ops.into_iter();
         ClosedWindow {
@@ -434,6 +467,7 @@ impl Recorder {
         self.note_missed(now)?;
         self.engine.detach();
         let detached = Sample::take().now;
+        self.learn_paths(detached);
         loop {
             let read = self.read;
             self.drain(detached);

@@ -74,6 +74,10 @@ pub struct OpenWindow {
     serial: u64,
 }
 
+/// Files and tenants that are followed at a time, and rows of a window, at most: each takes about 1 KiB. What is beyond is counted as the file
+/// `(other)` of its mount.
+const MOST: usize = 65_536;
+
 /// What outlives a window: the recent requests, and where the row is.
 #[derive(Default)]
 struct RowState {
@@ -97,6 +101,8 @@ pub struct Rollup {
     open: Vec<OpenWindow>,
     states: Generations<RowKey, RowState>,
     serials: u64,
+    /// There was no room for a file.
+    is_full: bool,
 }
 
 impl Rollup {
@@ -107,6 +113,7 @@ impl Rollup {
             open: Vec::new(),
             states: Generations::new(),
             serials: 0,
+            is_full: false,
         }
     }
 
@@ -165,9 +172,9 @@ impl Rollup {
                 window = clock.monotonic(end.align(self.granularity), self.granularity);
                 index = self.window_index(end);
             }
-            let (row, state, health, first) = self.row(key, index);
+            let (own, row, state, health, first) = self.row(key, index);
             if first {
-                newcomer(key, record);
+                newcomer(own, record);
             }
             let mut counted = 0;
             loop {
@@ -187,7 +194,7 @@ impl Rollup {
     /// Counts requests that the kernel has added up, COMMITs always and the others because there was no room for them, and that completed in the window of `end`.
     pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
         let index = self.window_index(end);
-        let (row, _, health, first) = self.row(key.into(), index);
+        let (_, row, _, health, first) = self.row(key.into(), index);
         let direction = match key.direction {
             flags::COMMIT => {
                 row.commit.merge(&commits(sum));
@@ -202,10 +209,26 @@ impl Rollup {
         first
     }
 
-    /// The row of `key` in the open window `index`; the last is whether it begins with this.
+    /// The row of `key` in the open window `index`, if there is room for it, or else that of the others of its mount, with the key that the row
+    /// has; the last is whether it begins with this.
     #[inline]
-    fn row(&mut self, key: RowKey, index: usize) -> (&mut Row, &mut RowState, &mut Health, bool) {
+    fn row(
+        &mut self,
+        mut key: RowKey,
+        index: usize,
+    ) -> (RowKey, &mut Row, &mut RowState, &mut Health, bool) {
         let window = &mut self.open[index];
+        if (self.states.len() >= MOST || window.rows.len() >= MOST)
+            && self
+                .states
+                .peek(&key)
+                .is_none_or(|known| window.rows.len() >= MOST && known.window != window.serial)
+        {
+            self.is_full = true;
+            key.file = FileId::others(key.file.dev);
+            // Requests of different files are no sequence.
+            self.states.entry(key, RowState::default).history = Default::default();
+        }
         let state = self.states.entry(key, RowState::default);
         let first = state.window != window.serial;
         if first {
@@ -214,12 +237,24 @@ impl Rollup {
             window.rows.push((key, Row::default()));
         }
         let (_, row) = &mut window.rows[state.index];
-        (row, state, &mut window.health, first)
+        (key, row, state, &mut window.health, first)
+    }
+
+    /// Whether there was no room for a file since the last rotation.
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Forgets the files that were idle since the last call but one; their open rows stay.
     pub fn rotate(&mut self) {
         self.states.rotate();
+        self.is_full = false;
+    }
+
+    /// The files that have rows in the open windows.
+    pub fn open_files(&self) -> impl Iterator<Item = FileId> {
+        let rows = self.open.iter().flat_map(|window| &window.rows);
+        rows.map(|(key, _)| key.file)
     }
 
     /// Settles the rows counted so far of files for which `wanted` holds: whatever comes later under
@@ -596,6 +631,7 @@ mod tests {
                 id,
                 mount,
                 path: None,
+                path_inferred: false,
                 tenant: None,
             })
         };
@@ -608,6 +644,44 @@ mod tests {
         let settled: Vec<_> = window.settled.iter().map(|r| r.row.read.bytes).collect();
         let rows: Vec<_> = window.rows.iter().map(|(_, r)| r.read.bytes).collect();
         assert_eq!((settled, rows), (vec![4096], vec![100]));
+    }
+
+    #[test]
+    fn files_for_which_there_is_no_room_are_counted_as_others() {
+        let mut rollup = rollup();
+        let more = 7;
+        for fileid in 1..=MOST as u64 + more {
+            add(&mut rollup, &record(fileid, 0, 100, 0), UtcMs(0));
+        }
+        assert!(rollup.is_full());
+        assert!(
+            !add(&mut rollup, &record(1, 0, 100, 0), UtcMs(1)),
+            "it is known"
+        );
+        let window = all(&mut rollup).remove(0);
+        assert_eq!(window.rows.len(), MOST + 1);
+        let requests = window.rows.iter().map(|(_, row)| row.read.requests);
+        assert_eq!(requests.sum::<u64>(), MOST as u64 + more + 1);
+        let others = |(key, _): &&(RowKey, Row)| key.file == FileId::others(Dev(49));
+        let (key, row) = window.rows.iter().find(others).unwrap();
+        assert_eq!(
+            (key.tenant.uid, row.read.requests, row.read.sequential),
+            (1000, more, 0)
+        );
+        rollup.rotate();
+        rollup.rotate();
+        assert!(!rollup.is_full());
+        add(
+            &mut rollup,
+            &record(MOST as u64 + more, 0, 100, 0),
+            UtcMs(1000),
+        );
+        let window = all(&mut rollup).remove(0);
+        assert_eq!(
+            window.rows[0].0.file.fileid,
+            MOST as u64 + more,
+            "there is room again"
+        );
     }
 
     #[test]

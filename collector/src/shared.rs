@@ -1,4 +1,4 @@
-//! What userspace and the programs tell each other through shared memory: their books, and the time.
+//! What userspace and the programs tell each other through shared memory: their books, the time, and the epoch of paths.
 //!
 //! Not by bpf(2): its map operations keep programs on classic tracepoints off the caller's CPU
 //! (`bpf_disable_instrumentation` in kernel/bpf/syscall.c), on a preemptible kernel for as long as the caller
@@ -83,21 +83,28 @@ impl SharedBooks {
     }
 }
 
-/// The word in which the programs find UTC minus `CLOCK_MONOTONIC`, ns.
-pub struct SharedClock {
+/// A word that the programs read.
+pub struct SharedWord {
     word: SharedWords,
 }
 
-impl SharedClock {
+impl SharedWord {
     /// Maps the array whose descriptor `map` is.
     pub fn map(map: impl AsFd) -> io::Result<Self> {
         SharedWords::map(map, 1).map(|word| Self { word })
     }
 
     /// Tells the programs.
-    pub fn set(&self, offset_ns: i64) {
+    pub fn set(&self, value: i64) {
         for word in self.word.words() {
-            word.store(offset_ns.cast_unsigned(), Ordering::Relaxed);
+            word.store(value.cast_unsigned(), Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the programs another value than before.
+    pub fn raise(&self) {
+        for word in self.word.words() {
+            word.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -102,7 +102,8 @@ fn descriptor(map: &Map) -> Option<BorrowedFd<'_>> {
         | Map::ArrayOfMaps(map)
         | Map::HashMap(map)
         | Map::LruHashMap(map)
-        | Map::PerCpuArray(map) => Some(map.fd().as_fd()),
+        | Map::PerCpuArray(map)
+        | Map::RingBuf(map) => Some(map.fd().as_fd()),
         _ => None,
     }
 }

@@ -11,8 +11,8 @@ use common::{kernels, module, vmlinux};
 use trackiops_collector::{Cast, Choice, KernelFacts, Programs, plan};
 use trackiops_schemas::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ring::{
-    CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, TaskOffsets,
-    TracepointOffsets, TreeOffsets, cgroups, commits,
+    CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets,
+    TaskOffsets, TracepointOffsets, TreeOffsets, cgroups, commits,
 };
 
 /// Names and sizes in bytes.
@@ -179,6 +179,11 @@ fn each_kernel_can_be_read_directly() {
                 handle: committed + 56,
                 requests: committed,
                 request_link: 0,
+            },
+            name: NameOffsets {
+                entry_hash: 32,
+                entry_name: 40,
+                entry_data: 120,
             },
         }
     };

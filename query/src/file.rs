@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
-use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::identity::{Dev, FileKey, path_text};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{NameSeen, Names, Seen, Snapshot, is_below};
 
@@ -421,16 +421,9 @@ fn absolute(path: &Path) -> Result<PathBuf, QueryError> {
     Ok(plain)
 }
 
-/// The path in UTF-8, with other bytes as `\xNN`.
+/// The path as the catalog has it.
 fn catalog_name(path: &Path) -> String {
-    let mut name = String::new();
-    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
-        name.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            name.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    name
+    path_text(path.as_os_str().as_bytes())
 }
 
 #[cfg(test)]

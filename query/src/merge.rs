@@ -22,6 +22,8 @@ pub struct File {
     pub mount: Option<String>,
     /// Its name, where known.
     pub path: Option<String>,
+    /// Whether that was found by looking at who has the file open, rather than told by the kernel; `None` where not known.
+    pub path_inferred: Option<bool>,
 }
 
 impl From<&FileAttributes> for File {
@@ -32,6 +34,7 @@ impl From<&FileAttributes> for File {
             fileid: file.id.fileid,
             mount: file.mount.clone(),
             path: file.path.clone(),
+            path_inferred: file.path.as_ref().map(|_| file.path_inferred),
         }
     }
 }
@@ -136,6 +139,7 @@ mod tests {
             fileid: 42,
             mount: None,
             path: path.map(Into::into),
+            path_inferred: None,
         })
     }
 

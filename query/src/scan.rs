@@ -12,8 +12,8 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::{FileMetaData, PageIndexPolicy};
 use trackiops_schemas::columns::{
-    DEV, ERRNOS, FILE_KEY, FILEID, FORMAT_VERSION, LATENCY_HIST, META_FORMAT, MOUNT, PATH, TENANT,
-    TIME, UNSPLIT, health_schema, ops_schema, rollup_schema,
+    DEV, ERRNOS, FILE_KEY, FILEID, FORMAT_VERSION, LATENCY_HIST, META_FORMAT, MOUNT, PATH,
+    PATH_INFERRED, TENANT, TIME, UNSPLIT, health_schema, ops_schema, rollup_schema,
 };
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -56,6 +56,7 @@ impl Columns {
     fn include(self, column: &str) -> bool {
         match column {
             TIME | FILE_KEY | DEV | FILEID => true,
+            PATH_INFERRED => self.detail == Detail::Full,
             TENANT => self.detail == Detail::Full || self.by == By::Tenant,
             MOUNT | PATH if self.by.needs_names() || self.by_name => true,
             _ => self.detail.includes(column),
@@ -127,6 +128,7 @@ pub fn rollup(
 fn is_about(file: &File, stored: &StoredRow<'_>) -> bool {
     (file.key, file.dev, file.fileid) == (stored.file_key, stored.dev, stored.fileid)
         && file.path.as_deref() == stored.path
+        && file.path_inferred == stored.path_inferred
         && file.mount.as_deref() == stored.mount
 }
 
@@ -137,6 +139,7 @@ fn file_of(stored: &StoredRow<'_>) -> File {
         fileid: stored.fileid,
         mount: stored.mount.map(Into::into),
         path: stored.path.map(Into::into),
+        path_inferred: stored.path_inferred,
     }
 }
 

@@ -89,6 +89,7 @@ fn others() -> Arc<FileAttributes> {
         id,
         mount: Some("srv:/even".into()),
         path: Some(OTHERS.into()),
+        path_inferred: false,
         tenant: None,
     })
 }

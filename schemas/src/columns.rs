@@ -7,11 +7,13 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
 /// Version of the format of everything on disk. A store of a newer version is not opened.
 ///
-/// Version 2 adds rows of operations, more counters to rows of files and of health, and to the latter what was pending; in
-/// what version 1 wrote that is not known.
+/// Version 2 adds rows of operations, more counters to rows of files and of health, to the latter what was pending, and to paths
+/// where they are from; in what version 1 wrote that is not known.
 pub const FORMAT_VERSION: u32 = 2;
 /// The first of them that tells the parts of latencies.
 pub const VERSION_OF_PARTS: u32 = 2;
+/// The first of them in which the kernel has told paths.
+pub const VERSION_OF_TOLD_PATHS: u32 = 2;
 /// Parquet key-value metadata: [`FORMAT_VERSION`] of the file.
 pub const META_FORMAT: &str = "trackiops.format";
 /// Parquet key-value metadata: version of the program that wrote the file.
@@ -25,8 +27,10 @@ pub const TIME: &str = "time";
 pub const HOST: &str = "host";
 /// `server:/export`.
 pub const MOUNT: &str = "mount";
-/// The file's name when the window closed.
+/// The file's name when the window closed or it was renamed.
 pub const PATH: &str = "path";
+/// Whether the name was found by looking at who has the file open, rather than told by the kernel; null without a name.
+pub const PATH_INFERRED: &str = "path_inferred";
 /// [`crate::identity::FileKey`].
 pub const FILE_KEY: &str = "file_key";
 /// `major:minor`.
@@ -221,6 +225,7 @@ pub fn rollup_schema() -> SchemaRef {
         Field::new(HOST, DataType::Utf8, false),
         Field::new(MOUNT, DataType::Utf8, true),
         Field::new(PATH, DataType::Utf8, true),
+        Field::new(PATH_INFERRED, DataType::Boolean, true),
         Field::new(FILE_KEY, DataType::UInt64, false),
         Field::new(DEV, DataType::Utf8, false),
         Field::new(FILEID, DataType::UInt64, false),
@@ -251,6 +256,7 @@ pub fn request_schema() -> SchemaRef {
         Field::new(HOST, DataType::Utf8, false),
         Field::new(MOUNT, DataType::Utf8, true),
         Field::new(PATH, DataType::Utf8, true),
+        Field::new(PATH_INFERRED, DataType::Boolean, true),
         Field::new(FILE_KEY, DataType::UInt64, false),
         Field::new(DEV, DataType::Utf8, false),
         Field::new(FILEID, DataType::UInt64, false),

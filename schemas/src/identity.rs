@@ -68,6 +68,22 @@ impl FileId {
 /// What stands for the path of [`FileId::others`].
 pub const OTHERS: &str = "(other)";
 
+/// A path as text. One that is UTF-8 is as it is; in another one the bytes that are none are written as `\xNN`, and backslashes as
+/// `\\`.
+pub fn path_text(path: &[u8]) -> String {
+    if let Ok(path) = str::from_utf8(path) {
+        return path.to_owned();
+    }
+    let mut text = String::with_capacity(path.len() + 16);
+    for chunk in path.utf8_chunks() {
+        text.push_str(&chunk.valid().replace('\\', "\\\\"));
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
 /// A file on disk: the same on every host that mounts the export, and after every reboot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey(pub u64);
@@ -109,9 +125,10 @@ pub struct FileAttributes {
     pub id: FileId,
     /// `server:/export`, where known.
     pub mount: Option<String>,
-    /// Its name on this host when the window closed, where known. Bytes that are not UTF-8 are
-    /// written as `\xNN`.
+    /// Its name on this host when the window closed or it was renamed, where known: see [`path_text`].
     pub path: Option<String>,
+    /// Whether the name was found by looking at who has it open, rather than told by the kernel.
+    pub path_inferred: bool,
     /// Who used it: `uid:/cgroup/path`, `uid:?id` for a cgroup that was gone before its path was
     /// looked up, or `uid` where the cgroup is not known; `?` stands for a user who is not known.
     pub tenant: Option<String>,
@@ -147,6 +164,12 @@ mod tests {
             FileKey::new(None, file("0:49")),
             FileKey::new(None, file("0:50"))
         );
+    }
+
+    #[test]
+    fn every_path_can_be_written() {
+        assert_eq!(path_text(b"/a\nb\\c/\xc3\xa9"), "/a\nb\\c/\u{e9}");
+        assert_eq!(path_text(b"/a\xff\xfe/b\\c"), "/a\\xff\\xfe/b\\\\c");
     }
 
     #[test]

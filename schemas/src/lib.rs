@@ -1,7 +1,8 @@
 //! What crosses a boundary in TrackIOps.
 //!
 //! * [`ring`]: the records that the kernel side emits, and the offsets and books it shares with
-//!   userspace; [`op_sums`] the same for every other operation (`no_std`, all that the kernel side builds);
+//!   userspace; [`op_sums`] the same for every other operation, and [`paths`] for the names of files (`no_std`, all that the kernel
+//!   side builds);
 //! * [`time`]: points in time and granularities;
 //! * [`histogram`] and [`rollup`]: the mergeable row and the window that holds it;
 //! * [`ops`]: the operations of the NFS client by name, mergeable as well;
@@ -13,6 +14,7 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod op_sums;
+pub mod paths;
 pub mod ring;
 
 #[cfg(feature = "std")]

@@ -498,6 +498,20 @@ pub struct DirectOffsets {
     pub operation: OpOffsets,
     /// What a COMMIT consists of.
     pub commit: CommitOffsets,
+    /// What a name consists of.
+    pub name: NameOffsets,
+}
+
+/// What is read of each directory on a file's path (`struct dentry`), beside what [`TreeOffsets`] has.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NameOffsets {
+    /// `u64 d_name.hash_len`; 0 if paths cannot be read.
+    pub entry_hash: u32,
+    /// `const unsigned char *d_name.name`.
+    pub entry_name: u32,
+    /// `void *d_fsdata`: of the top of what is mounted, `server:/export`.
+    pub entry_data: u32,
 }
 
 /// What is read of a COMMIT (`struct nfs_commit_data`), beside its task.
@@ -575,7 +589,7 @@ pub mod cgroups {
 const _: () = assert!(size_of::<DirectOffsets>() == 4 * DIRECT_WORDS);
 
 /// Words of which [`DirectOffsets`] consists.
-pub const DIRECT_WORDS: usize = 26 + 4 + 9 + OP_OFFSET_WORDS + 6;
+pub const DIRECT_WORDS: usize = 26 + 4 + 9 + OP_OFFSET_WORDS + 6 + 3;
 
 /// One of the things of which a wanted request has one.
 #[repr(C)]
@@ -635,7 +649,7 @@ pub const CAST_CALL: u32 = 0x6361_7374;
 pub const CAST_TYPE: u32 = 0x7479_7065;
 /// A load in such a program from `CAST_OFFSETS + 8 * n` stands for one from the offset that is word `n` of
 /// [`DirectOffsets`].
-pub const CAST_OFFSETS: i16 = 0x7e00;
+pub const CAST_OFFSETS: i16 = 0x7c00;
 
 const _: () = assert!(CAST_OFFSETS as usize + 8 * DIRECT_WORDS <= i16::MAX as usize);
 
@@ -667,6 +681,19 @@ pub const OFFSETS_GLOBAL: &str = "OFFSETS";
 pub const DIRECT_GLOBAL: &str = "DIRECT";
 /// Name of the global (`u32`) that holds bits of [`parts`], 0 where latencies are told as a whole.
 pub const PARTS_GLOBAL: &str = "PARTS";
+/// Name of the global (`u32`): whether paths are read: 1, or 0 for no.
+pub const PATHS_GLOBAL: &str = "PATHS";
+/// Name of the ring buffer of paths (`crate::paths`).
+pub const PATH_RING_MAP: &str = "PATH_RING";
+/// Bytes of that ring: some 8,000 paths of usual length between two looks.
+pub const PATH_RING_BYTES: u32 = 1 << 20;
+/// Name of the map that remembers which paths were told.
+pub const NAMED_MAP: &str = "NAMED";
+/// Entries of that map: 56 bytes each and 48 around them, 3.3 MiB.
+pub const NAMED_ENTRIES: u32 = 32_768;
+/// Name of the array, of one element (`u64`), that holds the epoch of paths; userspace may `mmap` it. A path that was told in another
+/// epoch is told again.
+pub const EPOCH_MAP: &str = "EPOCH";
 /// Name of the global (`u32`) that holds bits of [`filters`].
 pub const FILTER_GLOBAL: &str = "FILTER";
 /// Name of the hash map whose keys are those [`FilterKey`]s of which a request must have one.

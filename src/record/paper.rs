@@ -64,6 +64,7 @@ mod tests {
             id,
             mount: None,
             path: None,
+            path_inferred: false,
             tenant: Some(tenant.into()),
         };
         let row = |requests: u64| {

@@ -96,6 +96,7 @@ mod tests {
             id,
             mount: None,
             path: None,
+            path_inferred: false,
             tenant: Some(uid.to_string()),
         };
         let mut row = Row::default();

@@ -293,13 +293,9 @@ fn guest_a_dead_mount_never_blocks_the_recorder() {
         closed.len()
     );
     assert!(longest < LATE, "{longest} s without a window");
-    // Files of the server that answers have their names. Linux 5.10 tells none.
+    // Files of the server that answers have their names.
     let answers = HANG.run.query(&["--step", "all"]);
-    for file in HANG
-        .calls("hung")
-        .into_iter()
-        .filter(|_| kernel() != "5.10")
-    {
+    for file in HANG.calls("hung") {
         let named = |a: &&Answer| a["path"] == file.path.as_str();
         assert!(answers.iter().any(|a| named(&a)), "{}", file.path);
     }

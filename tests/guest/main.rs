@@ -16,6 +16,7 @@ mod lifecycle;
 mod matrix;
 mod modules;
 mod mountstats;
+mod names;
 mod ops;
 mod overload;
 mod requests;

@@ -29,6 +29,7 @@ fn text(value: &Value<'_>) -> String {
     match value {
         Value::Null => String::new(),
         Value::Text(text) => text.clone(),
+        Value::Flag(flag) => flag.to_string(),
         Value::Count(count) => count.to_string(),
         Value::Figure(figure) => figure.to_string(),
         Value::Errnos(errnos) => errnos_json(errnos),

@@ -21,6 +21,7 @@ fn text(value: &Value<'_>) -> io::Result<String> {
     Ok(match value {
         Value::Null => "null".into(),
         Value::Text(text) => serde_json::to_string(text)?,
+        Value::Flag(flag) => flag.to_string(),
         Value::Count(count) => count.to_string(),
         Value::Figure(figure) => serde_json::to_string(figure)?,
         Value::Errnos(errnos) => errnos_json(errnos),

@@ -57,6 +57,8 @@ pub enum Value<'r> {
     Text(String),
     /// A count.
     Count(u64),
+    /// Yes or no.
+    Flag(bool),
     /// A figure, to three decimals.
     Figure(f64),
     /// Errors by errno.
@@ -111,6 +113,8 @@ impl Record for AnswerRow {
             Value::Text(self.host.to_string()),
             self.mount().map(str::to_owned).into(),
             self.path().map(str::to_owned).into(),
+            file.and_then(|file| file.path_inferred)
+                .map_or(Value::Null, Value::Flag),
             count(file.map(|file| file.key.0)),
             file.map(|file| file.dev.to_string()).into(),
             count(file.map(|file| file.fileid)),

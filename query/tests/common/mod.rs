@@ -47,6 +47,7 @@ pub fn file(fileid: u64, path: Option<&str>) -> Arc<FileAttributes> {
         id,
         mount: Some(mount.into()),
         path: path.map(Into::into),
+        path_inferred: false,
         tenant: None,
     })
 }

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrowPrimitiveType, AsArray, Int64Array, ListArray, PrimitiveArray, RecordBatch,
-    StringArray, TimestampMillisecondArray, UInt64Array,
+    Array, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, ListArray, PrimitiveArray,
+    RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array,
 };
 use arrow::datatypes::{Int16Type, Int32Type, Int64Type};
 use trackiops_schemas::columns;
@@ -30,6 +30,8 @@ pub struct StoredRow<'a> {
     pub mount: Option<&'a str>,
     /// The file's name when the window closed, where known.
     pub path: Option<&'a str>,
+    /// Whether that was found by looking at who has the file open; not known of what version 1 of the format wrote.
+    pub path_inferred: Option<bool>,
     /// The file on disk.
     pub file_key: FileKey,
     /// The file's device on the host.
@@ -86,6 +88,7 @@ pub fn decode_rows<'a>(
     let hosts: Option<&StringArray> = column(batch, columns::HOST)?;
     let mounts: Option<&StringArray> = column(batch, columns::MOUNT)?;
     let paths: Option<&StringArray> = column(batch, columns::PATH)?;
+    let inferred: Option<&BooleanArray> = column(batch, columns::PATH_INFERRED)?;
     let keys: Option<&UInt64Array> = column(batch, columns::FILE_KEY)?;
     let devs: Option<&StringArray> = column(batch, columns::DEV)?;
     let fileids: Option<&UInt64Array> = column(batch, columns::FILEID)?;
@@ -108,6 +111,7 @@ pub fn decode_rows<'a>(
             host: text(hosts, i).unwrap_or_default(),
             mount: text(mounts, i),
             path: text(paths, i),
+            path_inferred: inferred.filter(|of| of.is_valid(i)).map(|of| of.value(i)),
             file_key: FileKey(keys.map_or(0, |keys| keys.value(i))),
             dev: last_dev.1,
             fileid: fileids.map_or(0, |fileids| fileids.value(i)),

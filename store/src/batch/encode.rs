@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, Int64Array, ListArray, PrimitiveArray, RecordBatch, StringArray,
-    StructArray, TimestampMillisecondArray, UInt64Array,
+    ArrayRef, ArrowPrimitiveType, BooleanArray, Int64Array, ListArray, PrimitiveArray, RecordBatch,
+    StringArray, StructArray, TimestampMillisecondArray, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Int16Type, Int32Type};
@@ -64,6 +64,7 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
                 .map(|file| file.path.as_deref())
                 .collect::<StringArray>(),
         ),
+        path_inferred(files()),
         Arc::new(UInt64Array::from_iter_values(
             files().map(|file| file.key.0),
         )),
@@ -102,6 +103,12 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
         arrays.push(Arc::new(Int64Array::from_iter_values(column)));
     }
     RecordBatch::try_new(columns::rollup_schema(), arrays)
+}
+
+/// The column [`columns::PATH_INFERRED`].
+pub(super) fn path_inferred<'f>(files: impl Iterator<Item = &'f FileAttributes>) -> ArrayRef {
+    let column = files.map(|file| file.path.as_ref().map(|_| file.path_inferred));
+    Arc::new(column.collect::<BooleanArray>())
 }
 
 /// In the order of [`columns::COMMIT_COUNTERS`].

@@ -171,6 +171,7 @@ mod tests {
                 id,
                 mount: mount.map(str::to_owned),
                 path: mount.map(|_| format!("/mnt/{fileid}")),
+                path_inferred: mount.is_some(),
                 tenant: mount.map(|_| "1000:/user.slice".to_owned()),
             })
         };
@@ -209,6 +210,8 @@ mod tests {
             assert_eq!(stored.host, "web-1");
             assert_eq!(stored.mount, file.mount.as_deref());
             assert_eq!(stored.path, file.path.as_deref());
+            let inferred = file.path.as_ref().map(|_| file.path_inferred);
+            assert_eq!(stored.path_inferred, inferred);
             assert_eq!(stored.tenant, file.tenant.as_deref());
             assert_eq!(stored.file_key, file.key);
             assert_eq!((stored.dev, stored.fileid), (file.id.dev, file.id.fileid));

@@ -12,7 +12,7 @@ use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::request::Request;
 use trackiops_schemas::ring::flags;
 
-use super::encode::hosts;
+use super::encode::{hosts, path_inferred};
 use crate::units::signed;
 
 /// A request with its file.
@@ -55,6 +55,7 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
         hosts(host, rows.len()),
         text(|file| file.mount.as_deref()),
         text(|file| file.path.as_deref()),
+        path_inferred(files()),
         Arc::new(UInt64Array::from_iter_values(
             files().map(|file| file.key.0),
         )),

@@ -1,9 +1,9 @@
 //! Payloads of journal frames.
 
-use trackiops_schemas::columns::DIRECTION_COUNTERS;
+use trackiops_schemas::columns::{DIRECTION_COUNTERS, VERSION_OF_TOLD_PATHS};
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, Commits, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -50,6 +50,7 @@ pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
         },
         mount,
         path,
+        path_inferred,
         tenant,
     } = file;
     out.extend_from_slice(&key.0.to_le_bytes());
@@ -59,14 +60,19 @@ pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
     put_optional_str(out, mount.as_deref());
     put_optional_str(out, path.as_deref());
     put_optional_str(out, tenant.as_deref());
+    out.push(u8::from(*path_inferred));
 }
 
-pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, DecodeError> {
+/// Of a journal of that version of the format.
+pub(crate) fn definition(
+    input: &mut Input<'_>,
+    version: u32,
+) -> Result<FileAttributes, DecodeError> {
     let mut key = [0; 8];
     for byte in &mut key {
         *byte = input.byte()?;
     }
-    Ok(FileAttributes {
+    let mut file = FileAttributes {
         key: FileKey(u64::from_le_bytes(key)),
         id: FileId {
             dev: Dev(input.u32()?),
@@ -75,8 +81,16 @@ pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, Decode
         },
         mount: input.optional_str()?.map(str::to_owned),
         path: input.optional_str()?.map(str::to_owned),
+        path_inferred: false,
         tenant: input.optional_str()?.map(str::to_owned),
-    })
+    };
+    // Before that all were.
+    file.path_inferred = if version < VERSION_OF_TOLD_PATHS {
+        file.path.as_deref().is_some_and(|path| path != OTHERS)
+    } else {
+        input.byte()? != 0
+    };
+    Ok(file)
 }
 
 pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
@@ -468,7 +482,8 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = definition(&mut Input::new(&bytes));
+            let _ = definition(&mut Input::new(&bytes), 1);
+            let _ = definition(&mut Input::new(&bytes), 2);
             let _ = window_head(&mut Input::new(&bytes));
             let _ = pending(&mut Input::new(&bytes));
             if let (Ok((_, mut a)), Ok((_, b))) = (row(&mut Input::new(&bytes)), row(&mut Input::new(&bytes))) {

@@ -170,7 +170,8 @@ impl Scan {
             return Err(DecodeError::Malformed("file definitions are missing"));
         }
         while input.remaining() > 0 {
-            self.definitions.push(Arc::new(codec::definition(input)?));
+            self.definitions
+                .push(Arc::new(codec::definition(input, self.header.version)?));
         }
         Ok(())
     }

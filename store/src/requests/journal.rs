@@ -158,7 +158,8 @@ impl Scan {
             }
             kind if kind == u8::from(Kind::Definitions) => {
                 let payload = self.read(frame.payload, frame.end)?;
-                let new = definitions(&payload, self.definitions.len()).map_err(damaged)?;
+                let new = definitions(&payload, self.definitions.len(), self.header.version)
+                    .map_err(damaged)?;
                 self.definitions.extend(new);
                 Ok(())
             }
@@ -192,14 +193,18 @@ impl Scan {
 }
 
 /// Definitions that continue `known` ones.
-fn definitions(payload: &[u8], known: usize) -> Result<Vec<Arc<FileAttributes>>, DecodeError> {
+fn definitions(
+    payload: &[u8],
+    known: usize,
+    version: u32,
+) -> Result<Vec<Arc<FileAttributes>>, DecodeError> {
     let mut input = Input::new(payload);
     if input.u64()? != known as u64 {
         return Err(DecodeError::Malformed("file definitions are missing"));
     }
     let mut new = Vec::new();
     while input.remaining() > 0 {
-        new.push(Arc::new(definition(&mut input)?));
+        new.push(Arc::new(definition(&mut input, version)?));
     }
     Ok(new)
 }
@@ -354,7 +359,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = requests(&mut Input::new(&bytes), 3);
-            let _ = definitions(&bytes, 0);
+            let _ = definitions(&bytes, 0, 2);
         }
     }
 }

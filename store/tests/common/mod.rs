@@ -43,6 +43,7 @@ pub fn file(fileid: u64, dev: u32, path: Option<&str>) -> Arc<FileAttributes> {
         id,
         mount: mount.map(str::to_owned),
         path: path.map(str::to_owned),
+        path_inferred: fileid % 2 == 1 && path.is_some(),
         tenant: None,
     })
 }

@@ -1,0 +1,340 @@
+//! The paths of files: told when a file is first seen, and again when its path is another one.
+//!
+//! A request only compares the name that its file was opened by with what stands beside the file's handle
+//! ([`crate::handle`]). What is here is for the others, in functions of their own and with memory read by the helper.
+
+use core::{mem::offset_of, ptr};
+
+use aya_ebpf::{
+    bindings::BPF_RB_NO_WAKEUP,
+    helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_kernel_str, bpf_ringbuf_output},
+};
+use trackiops_schemas::paths::{HEAD_BYTES, MOST_BYTES, MOST_NAMES, NAME_BYTES, PathHead};
+
+use crate::{
+    handle::{self, Slot},
+    kernel::{Address, Probe, Window, now_ns},
+    maps::{DIRECT, EPOCH, NAMED, PATH_RING, SCRATCH},
+};
+
+/// For 2^32 ns, about four seconds, nobody looks whether a file that is in use has another path: so long it takes to see
+/// what another client has renamed.
+const PERIOD_BITS: u32 = 32;
+/// The path of a file in use by several names is told no more often than this, ns.
+const NAMES_APART_NS: u64 = 250_000_000;
+/// Names are told apart by the kernel's hashes and by their places in memory, mixed by this odd number.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A file.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct NamedKey {
+    fileid: u64,
+    dev: u32,
+    handle_hash: u32,
+}
+
+/// What was told of it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Named {
+    /// The name (`struct dentry`) that it was opened by.
+    entry: u64,
+    /// Of the whole path.
+    fingerprint: u64,
+    /// When the path was last looked at.
+    period: u64,
+    /// When it was told.
+    told_ns: u64,
+    epoch: u64,
+}
+
+/// Where a path is put together.
+#[repr(C)]
+pub struct Scratch {
+    /// 1 while somebody uses it. A program may be interrupted by another one of the same CPU.
+    busy: u64,
+    fingerprint: u64,
+    record: Record,
+}
+
+#[repr(C)]
+struct Record {
+    head: PathHead,
+    bytes: [u8; MOST_BYTES],
+}
+
+const _: () = assert!(offset_of!(Record, bytes) == HEAD_BYTES);
+
+/// Stands for a name (`struct dentry`) and the time until which what is told of it now holds. Names are at least 64 bytes apart, so for four
+/// minutes no other name's token is the same.
+#[inline(always)]
+pub fn token(entry: u64, now_ns: u64) -> u64 {
+    entry.wrapping_add(period(now_ns))
+}
+
+#[inline(always)]
+fn period(now_ns: u64) -> u64 {
+    now_ns >> PERIOD_BITS
+}
+
+/// Tells the path of the file that a request is for (`struct nfs_pgio_header`), by the name it was opened by, if it is not known. When that is not possible
+/// now, the next request tries again.
+#[inline(never)]
+pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: u64) {
+    // Not every request is for something that was opened.
+    let Some(key) = key(Address::new(header), handle_hash).filter(|_| entry != 0) else {
+        return;
+    };
+    let (period, epoch) = (period(end_ns), epoch());
+    if let Some(known) = NAMED.get_ptr_mut(key) {
+        // SAFETY: a map value. Who else writes it has another path, which is looked at in the next period.
+        let known = unsafe { &mut *known };
+        if known.epoch == epoch {
+            if known.entry != entry {
+                if end_ns.wrapping_sub(known.told_ns) < NAMES_APART_NS {
+                    return;
+                }
+            } else if known.period == period || fingerprint(entry) == known.fingerprint {
+                known.period = period;
+                handle::set_named(slot, token(entry, end_ns));
+                return;
+            }
+        }
+    }
+    let fingerprint = tell(&key, entry, end_ns);
+    if fingerprint == 0 {
+        return;
+    }
+    let named = Named {
+        entry,
+        fingerprint,
+        period,
+        told_ns: end_ns,
+        epoch,
+    };
+    if NAMED.insert(key, named, 0).is_ok() {
+        handle::set_named(slot, token(entry, end_ns));
+    }
+}
+
+/// `nfs_rename_exit(old_dir, old_dentry, new_dir, new_dentry, error)`: the kernel moves the old name to the place of the new one
+/// after that.
+#[inline(always)]
+pub fn renamed(directory: u64, before: u64, after: u64, error: u64) {
+    if error as i32 == 0 {
+        let _ = tell_renamed(Address::new(directory), before, after);
+    }
+}
+
+#[inline(always)]
+fn tell_renamed(directory: Address<Probe>, before: u64, after: u64) -> Option<()> {
+    let superblock = Address::<Probe>::new(directory.field(&DIRECT.inode_superblock)?);
+    let dev = superblock.field(&DIRECT.superblock_dev)?;
+    let scratch = take()?;
+    // SAFETY: of `take`.
+    unsafe {
+        let path_bytes = copy(scratch, 0, after);
+        let end = if path_bytes == 0 {
+            0
+        } else {
+            copy(scratch, path_bytes, before)
+        };
+        if end != 0 {
+            (*scratch).record.head = PathHead {
+                at_ns: now_ns(),
+                fileid: 0,
+                dev,
+                handle_hash: 0,
+                path_bytes,
+                before_bytes: end.wrapping_sub(path_bytes),
+            };
+            output(scratch, end);
+        }
+        leave(scratch);
+    }
+    Some(())
+}
+
+#[inline(always)]
+fn key(header: Address<Probe>, handle_hash: u32) -> Option<NamedKey> {
+    let inode = Address::<Probe>::new(header.field(&DIRECT.header_inode)?);
+    let superblock = Address::<Probe>::new(inode.field(&DIRECT.inode_superblock)?);
+    Some(NamedKey {
+        fileid: inode.field(&DIRECT.inode_number)?,
+        dev: superblock.field(&DIRECT.superblock_dev)?,
+        handle_hash,
+    })
+}
+
+#[inline(always)]
+fn epoch() -> u64 {
+    // SAFETY: a word of the map, which userspace writes in one piece.
+    EPOCH
+        .get_ptr(0)
+        .map_or(0, |epoch| unsafe { epoch.read_volatile() })
+}
+
+/// A fingerprint of the path of the name.
+#[inline(never)]
+fn fingerprint(entry: u64) -> u64 {
+    let (mut entry, mut mixed) = (entry, 0);
+    for _ in 0..MOST_NAMES {
+        let Some(step) = Step::from(entry) else {
+            return 0;
+        };
+        mixed = step.mix(mixed, entry);
+        if step.parent == entry {
+            break;
+        }
+        entry = step.parent;
+    }
+    mixed
+}
+
+/// A name on a path.
+struct Step {
+    parent: u64,
+    hash: u64,
+    name: u64,
+}
+
+impl Step {
+    #[inline(always)]
+    fn from(entry: u64) -> Option<Self> {
+        let mut window = Window::<3>::EMPTY;
+        let entry = Address::<Probe>::new(entry);
+        let view = window.fill(entry, Some(&DIRECT.tree.entry_parent))?;
+        Some(Self {
+            parent: view.field(&DIRECT.tree.entry_parent)?,
+            hash: view.field(&DIRECT.name.entry_hash)?,
+            name: view.field(&DIRECT.name.entry_name)?,
+        })
+    }
+
+    /// Never 0.
+    #[inline(always)]
+    fn mix(&self, mixed: u64, entry: u64) -> u64 {
+        let mixed = (mixed ^ entry).wrapping_mul(MIX);
+        (mixed ^ mixed >> 29 ^ self.hash).wrapping_mul(MIX) | 1
+    }
+}
+
+/// Tells the path of a file by one of its names. The fingerprint of the path, also where there is none to be told; 0 if that is to be tried again.
+#[inline(never)]
+fn tell(key: &NamedKey, entry: u64, at_ns: u64) -> u64 {
+    let Some(scratch) = take() else {
+        return 0;
+    };
+    // SAFETY: of `take`.
+    unsafe {
+        let end = copy(scratch, 0, entry);
+        let mut fingerprint = (&raw const (*scratch).fingerprint).read_volatile();
+        if end != 0 {
+            (*scratch).record.head = PathHead {
+                at_ns,
+                fileid: key.fileid,
+                dev: key.dev,
+                handle_hash: key.handle_hash,
+                path_bytes: end,
+                before_bytes: 0,
+            };
+            if !output(scratch, end) {
+                fingerprint = 0;
+            }
+        }
+        leave(scratch);
+        fingerprint
+    }
+}
+
+/// Until [`leave`] it is nobody else's.
+#[inline(always)]
+fn take() -> Option<*mut Scratch> {
+    let scratch = SCRATCH.get_ptr_mut(0)?;
+    // SAFETY: this CPU's element. Who interrupts this program in between is done when it goes on.
+    unsafe {
+        let busy = &raw mut (*scratch).busy;
+        if busy.read_volatile() != 0 {
+            return None;
+        }
+        busy.write_volatile(1);
+    }
+    Some(scratch)
+}
+
+#[inline(always)]
+unsafe fn leave(scratch: *mut Scratch) {
+    // SAFETY: of `take`.
+    unsafe { (&raw mut (*scratch).busy).write_volatile(0) };
+}
+
+/// Appends the path of the name to what is at `end`, and returns where that ends: 0 if the path is not known. Then its fingerprint is
+/// 0 as well if that may change at any time.
+#[inline(never)]
+fn copy(scratch: *mut Scratch, end: u32, entry: u64) -> u32 {
+    let (mut entry, mut mixed) = (entry, 0);
+    let mut end = u64::from(end);
+    // SAFETY: of `take`; all that is written is before `MOST_BYTES`.
+    unsafe {
+        (*scratch).fingerprint = 0;
+        let bytes = (&raw mut (*scratch).record.bytes).cast::<u8>();
+        for _ in 0..MOST_NAMES {
+            let Some(step) = Step::from(entry) else {
+                return 0;
+            };
+            mixed = step.mix(mixed, entry);
+            if end > (MOST_BYTES - NAME_BYTES) as u64 {
+                break;
+            }
+            let to = bytes.add(end as usize).cast();
+            if step.parent == entry {
+                (*scratch).fingerprint = mixed;
+                return top(to, entry).map_or(0, |length| end as u32 + length);
+            }
+            let length = step.hash >> 32 & (NAME_BYTES as u64 - 1);
+            let from = ptr::with_exposed_provenance(step.name as usize);
+            if bpf_probe_read_kernel(to, length as u32, from) != 0 {
+                return 0;
+            }
+            // It may have been renamed in the middle of it.
+            if Step::from(entry).is_none_or(|again| again.hash != step.hash) {
+                return 0;
+            }
+            end += length;
+            bytes.add(end as usize).write(0);
+            end += 1;
+            entry = step.parent;
+        }
+        (*scratch).fingerprint = mixed;
+    }
+    0
+}
+
+/// The name of the top of what is mounted, and its length. The top of what was opened by its handle has none.
+#[inline(always)]
+unsafe fn top(to: *mut core::ffi::c_void, entry: u64) -> Option<u32> {
+    let data: u64 = Address::<Probe>::new(entry).field(&DIRECT.name.entry_data)?;
+    if data == 0 {
+        return None;
+    }
+    let from = ptr::with_exposed_provenance(data as usize);
+    // SAFETY: by the caller, there is room for a name.
+    let length = unsafe { bpf_probe_read_kernel_str(to, NAME_BYTES as u32, from) };
+    // More than the zero byte at its end, and that.
+    (length > 1 && length < NAME_BYTES as i64).then_some(length as u32)
+}
+
+#[inline(always)]
+unsafe fn output(scratch: *mut Scratch, end: u32) -> bool {
+    if end as usize > MOST_BYTES {
+        return false;
+    }
+    let map = ptr::from_ref(&PATH_RING).cast_mut().cast();
+    // SAFETY: of `take`: so many bytes are there.
+    unsafe {
+        let record = (&raw mut (*scratch).record).cast();
+        let bytes = u64::from(end) + HEAD_BYTES as u64;
+        bpf_ringbuf_output(map, record, bytes, u64::from(BPF_RB_NO_WAKEUP)) == 0
+    }
+}

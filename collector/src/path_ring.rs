@@ -1,0 +1,147 @@
+//! Paths as they arrive from the kernel.
+
+use aya::maps::{Map, MapData, MapError, RingBuf};
+use trackiops_schemas::identity::{Dev, FileId};
+use trackiops_schemas::paths::PathRecord;
+
+use crate::clock::MonotonicNs;
+
+/// Where a file is: `server:/export`, and its path below that. Any bytes but zeros.
+pub type Place = Vec<u8>;
+
+/// What was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// It holds for what completes from then on.
+    pub at: MonotonicNs,
+    /// Which files, and their place.
+    pub news: News,
+}
+
+/// Which files are where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// One is there.
+    Seen(FileId, Place),
+    /// What was at the first place, or below, is now at the other one.
+    Renamed(Dev, Place, Place),
+}
+
+/// The ring that they arrive in.
+pub struct PathRing(RingBuf<MapData>);
+
+impl PathRing {
+    /// The ring whose map this is.
+    pub fn new(map: Map) -> Result<Self, MapError> {
+        RingBuf::try_from(map).map(Self)
+    }
+
+    /// What has arrived by now, but not more than `most`.
+    pub fn arrived(&mut self, most: usize) -> Vec<Told> {
+        let mut told = Vec::new();
+        while told.len() < most
+            && let Some(record) = self.0.next()
+        {
+            told.extend(PathRecord::decode(&record).map(Told::from));
+        }
+        told
+    }
+}
+
+impl From<PathRecord<'_>> for Told {
+    fn from(record: PathRecord<'_>) -> Self {
+        let PathRecord { head, path, before } = record;
+        let dev = Dev(head.dev);
+        let news = if before.is_empty() {
+            let file = FileId {
+                dev,
+                fileid: head.fileid,
+                handle_hash: head.handle_hash,
+            };
+            News::Seen(file, place(path))
+        } else {
+            News::Renamed(dev, place(before), place(path))
+        };
+        Self {
+            at: MonotonicNs(head.at_ns),
+            news,
+        }
+    }
+}
+
+/// From names that end with a zero byte, the file's own first.
+fn place(names: &[u8]) -> Place {
+    let names = names.strip_suffix(b"\0").unwrap_or(names);
+    let mut names = names.rsplit(|byte| *byte == 0);
+    let mut place = names.next().unwrap_or_default().to_vec();
+    while place.last() == Some(&b'/') {
+        place.pop();
+    }
+    for name in names {
+        place.push(b'/');
+        place.extend_from_slice(name);
+    }
+    place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use trackiops_schemas::paths::HEAD_BYTES;
+
+    fn record(path: &[u8], before: &[u8]) -> Vec<u8> {
+        let mut bytes = [7_u64.to_ne_bytes(), 9_u64.to_ne_bytes()].concat();
+        for word in [49, 5, path.len() as u32, before.len() as u32] {
+            bytes.extend(u32::to_ne_bytes(word));
+        }
+        assert_eq!(bytes.len(), HEAD_BYTES);
+        [&bytes, path, before].concat()
+    }
+
+    fn told(bytes: &[u8]) -> Option<Told> {
+        PathRecord::decode(bytes).map(Told::from)
+    }
+
+    #[test]
+    fn a_path_is_put_together_from_its_names() {
+        let file = FileId {
+            dev: Dev(49),
+            fileid: 9,
+            handle_hash: 5,
+        };
+        let at = MonotonicNs(7);
+        let news = |path: &[u8], before: &[u8]| {
+            let told = told(&record(path, before)).unwrap();
+            assert_eq!(told.at, at);
+            told.news
+        };
+        assert_eq!(
+            news(b"f\xff\n\0dir\0[::1]:/exp\0", b""),
+            News::Seen(file, b"[::1]:/exp/dir/f\xff\n".to_vec())
+        );
+        assert_eq!(
+            news(b"b\0s:/\0", b"a\0d\0s:/\0"),
+            News::Renamed(Dev(49), b"s:/d/a".to_vec(), b"s:/b".to_vec())
+        );
+    }
+
+    #[test]
+    fn what_is_no_path_is_left_out() {
+        let whole = record(b"a\0s:/\0", b"");
+        for length in 0..whole.len() {
+            assert_eq!(told(&whole[..length]), None, "{length} bytes");
+        }
+        assert_eq!(told(&record(b"", b"")), None);
+        assert_eq!(told(&record(b"a", b"")), None);
+        // The ring rounds up.
+        assert!(told(&[whole, vec![0; 3]].concat()).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            told(&bytes);
+        }
+    }
+}

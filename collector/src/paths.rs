@@ -1,0 +1,315 @@
+//! Where files are, as the kernel has told.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trackiops_schemas::identity::{Dev, FileId};
+
+use crate::clock::MonotonicNs;
+use crate::generations::Generations;
+use crate::path_ring::{News, Told};
+
+/// Files of a generation, of which there are two. Each takes some 200 bytes and twice its path: 40 MiB in all, with paths of 50 bytes.
+const MOST: usize = 65_536;
+/// A request that completes while its file is being renamed can tell the path before that: up to so much later.
+const RENAMING: Duration = Duration::from_millis(500);
+/// So many renamings are remembered for that.
+const MOST_LEFT: usize = 1024;
+/// How the NFS client names a file that was unlinked while it is open, before at least so many hexadecimal digits (`nfs_sillyrename`, fs/nfs/unlink.c).
+const UNLINKED: (&[u8], usize) = (b".nfs", 16);
+
+/// `server:/export` and the path below it.
+pub type Place = Arc<[u8]>;
+
+/// Places of the files that were active lately.
+pub struct Paths {
+    known: Generations<FileId, Place>,
+    /// Whose place it is: the last one's that was seen there.
+    owners: BTreeMap<(Dev, Place), FileId>,
+    /// Places that are not what they were, and since when.
+    left: VecDeque<(MonotonicNs, Dev, Place)>,
+    /// There was no room for a file.
+    is_full: bool,
+}
+
+impl Paths {
+    /// Knows none.
+    pub fn new() -> Self {
+        Self {
+            known: Generations::new(),
+            owners: BTreeMap::new(),
+            left: VecDeque::new(),
+            is_full: false,
+        }
+    }
+
+    /// Where a file is.
+    pub fn get(&mut self, file: FileId) -> Option<Place> {
+        self.known.get(file).map(|place| Arc::clone(place))
+    }
+
+    /// The files of which another place was known than is told.
+    pub fn moved_by(&self, told: &Told) -> HashSet<FileId> {
+        match &told.news {
+            News::Seen(file, place) => {
+                let known = self.known.peek(file);
+                let moved = known.is_some_and(|known| {
+                    **known != **place && self.is_credible(told.at, *file, place)
+                });
+                moved.then_some(*file).into_iter().collect()
+            }
+            News::Renamed(dev, before, _) => self
+                .below(*dev, before)
+                .into_iter()
+                .map(|(file, _)| file)
+                .collect(),
+        }
+    }
+
+    /// Takes over what is told.
+    pub fn learn(&mut self, told: Told) {
+        match told.news {
+            News::Seen(file, place) => match self.get(file) {
+                // Somebody else may have been there in between.
+                Some(known) if *known == *place => {
+                    self.owners.insert((file.dev, known), file);
+                }
+                Some(_) if !self.is_credible(told.at, file, &place) => {}
+                None if self.known.recent_len() >= MOST => self.is_full = true,
+                _ => self.put(file, place.into()),
+            },
+            News::Renamed(dev, before, after) => {
+                for (file, place) in self.below(dev, &before) {
+                    let below = place.get(before.len()..).unwrap_or_default();
+                    self.put(file, [&after, below].concat().into());
+                }
+                self.left.push_back((told.at, dev, before.into()));
+                if self.left.len() > MOST_LEFT {
+                    self.left.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Whether a file of which another place is known can be there.
+    fn is_credible(&self, at: MonotonicNs, file: FileId, place: &[u8]) -> bool {
+        let left = |(since, dev, before): &(MonotonicNs, Dev, Place)| {
+            *dev == file.dev
+                && at.0.saturating_sub(since.0) < RENAMING.as_nanos() as u64
+                && is_below(place, before)
+        };
+        !is_unlinked(place) && !self.left.iter().any(left)
+    }
+
+    fn put(&mut self, file: FileId, place: Place) {
+        self.owners.insert((file.dev, Arc::clone(&place)), file);
+        if let Some(before) = self.known.insert(file, Arc::clone(&place))
+            && before != place
+        {
+            self.disown(file, before);
+        }
+    }
+
+    fn disown(&mut self, file: FileId, place: Place) {
+        let place = (file.dev, place);
+        if self.owners.get(&place) == Some(&file) {
+            self.owners.remove(&place);
+        }
+    }
+
+    /// The files at a place and below it.
+    fn below(&self, dev: Dev, place: &[u8]) -> Vec<(FileId, Place)> {
+        let at = (dev, Place::from(place));
+        let inside = (dev, Place::from([place, b"/"].concat()));
+        let own = self.owners.get_key_value(&at).into_iter();
+        let below = self
+            .owners
+            .range((Bound::Included(&inside), Bound::Unbounded))
+            .take_while(|((other, path), _)| *other == dev && path.starts_with(&inside.1));
+        own.chain(below)
+            .map(|((_, path), file)| (*file, Arc::clone(path)))
+            .collect()
+    }
+
+    /// Whether there was no room for a file since the last rotation.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Forgets the files of these devices.
+    pub fn forget(&mut self, gone: &HashSet<Dev>) {
+        self.known.retain(|file| !gone.contains(&file.dev));
+        self.owners.retain(|(dev, _), _| !gone.contains(dev));
+    }
+
+    /// Forgets the files that were idle since the last call but one. The kernel has to tell all paths anew.
+    pub fn rotate(&mut self) {
+        for (file, place) in self.known.rotate() {
+            self.disown(file, place);
+        }
+        self.is_full = false;
+    }
+
+    /// Forgets what was renamed long before.
+    pub fn settle(&mut self, now: MonotonicNs) {
+        let long_ago = now.0.saturating_sub(2 * RENAMING.as_nanos() as u64);
+        while self.left.front().is_some_and(|(at, ..)| at.0 < long_ago) {
+            self.left.pop_front();
+        }
+    }
+}
+
+/// Whether it is that place, or below it.
+pub fn is_below(place: &[u8], top: &[u8]) -> bool {
+    place
+        .strip_prefix(top)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+/// Whether the client has given a file this name when it was unlinked.
+fn is_unlinked(place: &[u8]) -> bool {
+    let name = place.rsplit(|byte| *byte == b'/').next();
+    let (prefix, digits) = UNLINKED;
+    name.and_then(|name| name.strip_prefix(prefix))
+        .is_some_and(|rest| rest.len() >= digits && rest.iter().all(u8::is_ascii_hexdigit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(fileid: u64) -> FileId {
+        FileId {
+            dev: Dev(49),
+            fileid,
+            handle_hash: 1,
+        }
+    }
+
+    /// Learns a path as the recorder does; the files that have moved.
+    fn learn(paths: &mut Paths, at_ms: u64, news: News) -> Vec<u64> {
+        let told = Told {
+            at: MonotonicNs(at_ms * 1_000_000),
+            news,
+        };
+        let mut moved: Vec<_> = paths
+            .moved_by(&told)
+            .iter()
+            .map(|file| file.fileid)
+            .collect();
+        moved.sort_unstable();
+        paths.learn(told);
+        moved
+    }
+
+    fn see(paths: &mut Paths, at_ms: u64, fileid: u64, place: &str) -> Vec<u64> {
+        learn(paths, at_ms, News::Seen(file(fileid), place.into()))
+    }
+
+    fn rename(paths: &mut Paths, at_ms: u64, before: &str, after: &str) -> Vec<u64> {
+        learn(
+            paths,
+            at_ms,
+            News::Renamed(Dev(49), before.into(), after.into()),
+        )
+    }
+
+    fn place(paths: &mut Paths, fileid: u64) -> Option<String> {
+        let place = paths.get(file(fileid))?;
+        Some(String::from_utf8_lossy(&place).into_owned())
+    }
+
+    #[test]
+    fn renaming_moves_what_is_there_and_below_and_nothing_beside_it() {
+        let mut paths = Paths::new();
+        for (fileid, path) in [
+            (1, "s:/e/d"),
+            (2, "s:/e/d/a"),
+            (3, "s:/e/d/x/b"),
+            (4, "s:/e/d-1/c"),
+            (5, "s:/e/da"),
+        ] {
+            assert_eq!(see(&mut paths, 0, fileid, path), [], "{path} is new");
+        }
+        let elsewhere = News::Renamed(Dev(50), "s:/e/d".into(), "s:/e/z".into());
+        assert_eq!(learn(&mut paths, 1, elsewhere), []);
+        assert_eq!(rename(&mut paths, 1, "s:/e/d", "s:/e/q/d2"), [1, 2, 3]);
+        let now: Vec<_> = (1..6).filter_map(|id| place(&mut paths, id)).collect();
+        assert_eq!(
+            now,
+            [
+                "s:/e/q/d2",
+                "s:/e/q/d2/a",
+                "s:/e/q/d2/x/b",
+                "s:/e/d-1/c",
+                "s:/e/da"
+            ]
+        );
+        assert_eq!(
+            rename(&mut paths, 2, "s:/e/d", "s:/e/z"),
+            [],
+            "it is not there any more"
+        );
+        assert_eq!(rename(&mut paths, 3, "s:/e/q", "s:/e/p"), [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_place_belongs_to_who_was_seen_there_last() {
+        let mut paths = Paths::new();
+        see(&mut paths, 0, 1, "s:/e/log");
+        see(&mut paths, 1, 2, "s:/e/log");
+        assert_eq!(rename(&mut paths, 2, "s:/e/log", "s:/e/log.1"), [2]);
+        assert_eq!(place(&mut paths, 1).as_deref(), Some("s:/e/log"));
+        // The new one is not the one that was moved.
+        see(&mut paths, 3, 3, "s:/e/log");
+        assert_eq!(place(&mut paths, 3).as_deref(), Some("s:/e/log"));
+    }
+
+    #[test]
+    fn what_is_told_late_does_not_undo_a_renaming() {
+        let mut paths = Paths::new();
+        see(&mut paths, 0, 1, "s:/e/a/f");
+        rename(&mut paths, 100, "s:/e/a", "s:/e/b");
+        assert_eq!(see(&mut paths, 101, 1, "s:/e/a/f"), []);
+        assert_eq!(place(&mut paths, 1).as_deref(), Some("s:/e/b/f"));
+        assert_eq!(
+            see(&mut paths, 700, 1, "s:/e/a/f"),
+            [1],
+            "somebody moved it back"
+        );
+        paths.settle(MonotonicNs(5_000_000_000));
+        assert!(paths.left.is_empty());
+    }
+
+    #[test]
+    fn an_unlinked_file_keeps_its_name() {
+        let mut paths = Paths::new();
+        see(&mut paths, 0, 1, "s:/e/a");
+        assert_eq!(
+            see(&mut paths, 1, 1, "s:/e/.nfs000000000000002a00000001"),
+            []
+        );
+        assert_eq!(place(&mut paths, 1).as_deref(), Some("s:/e/a"));
+        assert_eq!(see(&mut paths, 2, 1, "s:/e/.nfs-notes"), [1]);
+        see(&mut paths, 3, 2, "s:/e/.nfs000000000000002a00000001");
+        assert!(place(&mut paths, 2).is_some(), "better than none");
+    }
+
+    #[test]
+    fn idle_files_are_forgotten_and_memory_is_bounded() {
+        let mut paths = Paths::new();
+        for fileid in 0..MOST as u64 + 7 {
+            see(&mut paths, 0, fileid, &format!("s:/e/{fileid}"));
+        }
+        assert!(paths.is_full());
+        assert_eq!((paths.known.recent_len(), paths.owners.len()), (MOST, MOST));
+        paths.rotate();
+        assert!(!paths.is_full() && place(&mut paths, 3).is_some());
+        paths.rotate();
+        assert_eq!(paths.owners.len(), 1, "only one was used");
+        paths.forget(&HashSet::from([Dev(49)]));
+        assert_eq!((place(&mut paths, 3), paths.owners.len()), (None, 0));
+    }
+}

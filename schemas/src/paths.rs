@@ -1,0 +1,77 @@
+//! Paths as the kernel side tells them.
+
+use core::mem::{offset_of, size_of};
+
+/// Bytes of a [`PathHead`].
+pub const HEAD_BYTES: usize = 32;
+/// Most bytes that follow a head.
+pub const MOST_BYTES: usize = 12 << 10;
+/// Most names of a path, the file's own included. As many as can be fit into [`MOST_BYTES`], however long they are.
+pub const MOST_NAMES: usize = 40;
+/// Bytes of the longest name (`NAME_MAX` of Linux), and of what ends it.
+pub const NAME_BYTES: usize = 256;
+
+const _: () = assert!((MOST_NAMES + 1) * NAME_BYTES <= MOST_BYTES);
+
+/// What stands before the bytes of a path in the ring.
+///
+/// The bytes are the names from the file up to the top of what is mounted, then the top's own name, `server:/export`. Each
+/// ends with a zero byte, which is in no name.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathHead {
+    /// `CLOCK_MONOTONIC`, ns: the file has this path from then on.
+    pub at_ns: u64,
+    /// As in `RequestRecord`; 0 in a renaming.
+    pub fileid: u64,
+    /// As in `RequestRecord`.
+    pub dev: u32,
+    /// As in `RequestRecord`; 0 in a renaming.
+    pub handle_hash: u32,
+    /// Bytes of the path.
+    pub path_bytes: u32,
+    /// Bytes of the path that a file or directory had before it was renamed, which stand behind the others; 0 if this is no renaming.
+    pub before_bytes: u32,
+}
+
+const _: () = {
+    assert!(size_of::<PathHead>() == HEAD_BYTES);
+    assert!(offset_of!(PathHead, at_ns) == 0);
+    assert!(offset_of!(PathHead, fileid) == 8);
+    assert!(offset_of!(PathHead, dev) == 16);
+    assert!(offset_of!(PathHead, handle_hash) == 20);
+    assert!(offset_of!(PathHead, path_bytes) == 24);
+    assert!(offset_of!(PathHead, before_bytes) == 28);
+};
+
+/// A path that was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathRecord<'a> {
+    /// What it is the path of.
+    pub head: PathHead,
+    /// The path, as [`PathHead`] says.
+    pub path: &'a [u8],
+    /// The path before, or nothing.
+    pub before: &'a [u8],
+}
+
+impl<'a> PathRecord<'a> {
+    /// Decodes a record. Any bytes are safe to pass; `None` if they are no record.
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
+        let word = |at: usize| Some(u64::from_ne_bytes(*head.get(at..)?.first_chunk()?));
+        let half = |at: usize| Some(u32::from_ne_bytes(*head.get(at..)?.first_chunk()?));
+        let head = PathHead {
+            at_ns: word(0)?,
+            fileid: word(8)?,
+            dev: half(16)?,
+            handle_hash: half(20)?,
+            path_bytes: half(24)?,
+            before_bytes: half(28)?,
+        };
+        let (path, rest) = rest.split_at_checked(head.path_bytes as usize)?;
+        let (before, _) = rest.split_at_checked(head.before_bytes as usize)?;
+        let ends = |text: &[u8]| text.last().is_none_or(|last| *last == 0);
+        (!path.is_empty() && ends(path) && ends(before)).then_some(Self { head, path, before })
+    }
+}

@@ -1,0 +1,232 @@
+//! What a file is called in the rows: the name that it had then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::run::{Run, long};
+
+static RUN: LazyLock<Run> = LazyLock::new(|| {
+    let files = if long() { "10000" } else { "500" };
+    let names = crate::run::scripts().join("names.py");
+    let names = names.to_str().expect("a path of this repository");
+    let flags = ["--timeout", "900", "--add", names];
+    Run::on(&crate::run::kernel(), "names", &flags, &[files])
+});
+
+/// What the workload did with a file.
+#[derive(Debug, Deserialize)]
+struct Listed {
+    case: String,
+    fileid: u64,
+    names: Vec<Name>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Name {
+    path: Option<String>,
+    writes: u64,
+    /// UTC, ms.
+    first: Option<i64>,
+    last: Option<i64>,
+}
+
+/// What was recorded of a file in a window.
+#[derive(Debug, Deserialize)]
+struct Row {
+    time: i64,
+    path: Option<String>,
+    path_inferred: Option<bool>,
+    file_key: u64,
+    fileid: u64,
+    write_requests: u64,
+}
+
+static LIST: LazyLock<Vec<Listed>> = LazyLock::new(|| lines(&RUN.text("list")));
+static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| rows(&RUN.store()));
+
+fn lines<T: for<'l> Deserialize<'l>>(text: &str) -> Vec<T> {
+    let parse = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+    text.lines().map(parse).collect()
+}
+
+fn rows(store: &Path) -> Vec<Row> {
+    let python = std::env::var("TRACKIOPS_PYTHON").expect("make test sets TRACKIOPS_PYTHON");
+    let output = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/rows.py"))
+        .arg(store)
+        .args([
+            "time",
+            "path",
+            "path_inferred",
+            "file_key",
+            "fileid",
+            "write_requests",
+        ])
+        .output()
+        .expect("python can be started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    lines(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn of_case(case: &str) -> Vec<&'static Listed> {
+    let listed: Vec<_> = LIST.iter().filter(|listed| listed.case == case).collect();
+    assert!(!listed.is_empty(), "{case} was done");
+    listed
+}
+
+/// The rows of a file with WRITE requests, in order.
+fn rows_of(fileid: u64) -> Vec<&'static Row> {
+    let mut own: Vec<_> = ROWS
+        .iter()
+        .filter(|row| row.fileid == fileid && row.write_requests > 0)
+        .collect();
+    own.sort_by_key(|row| row.time);
+    own
+}
+
+/// Every name of the file has as many requests as it got, in windows in which it got them.
+fn assert_named(listed: &Listed) {
+    let own = rows_of(listed.fileid);
+    let names: BTreeSet<_> = listed.names.iter().map(|name| &name.path).collect();
+    for row in &own {
+        assert!(names.contains(&row.path), "{listed:?} is called {row:?}");
+        assert_eq!(
+            row.path_inferred,
+            row.path.as_ref().map(|_| false),
+            "{row:?}"
+        );
+    }
+    for name in &listed.names {
+        let named = || own.iter().filter(|row| row.path == name.path);
+        let requests: u64 = named().map(|row| row.write_requests).sum();
+        assert_eq!(requests, name.writes, "{listed:?}: {own:?}");
+        let (Some(first), Some(last)) = (name.first, name.last) else {
+            continue;
+        };
+        for row in named() {
+            let is_in_time = row.time + 1000 > first && row.time <= last;
+            assert!(is_in_time, "{listed:?}: {row:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_every_row_of_many_files_that_are_closed_at_once_is_named_right() {
+    let listed = of_case("nested");
+    println!("{} files", listed.len());
+    listed.into_iter().for_each(assert_named);
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_any_bytes_and_any_depth_are_a_name() {
+    of_case("odd").into_iter().for_each(assert_named);
+    let deep = of_case("deep");
+    let path = deep[0].names[0].path.as_deref().expect("a path");
+    assert!(path.len() > 33 * 255, "{} bytes", path.len());
+    deep.into_iter().for_each(assert_named);
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_a_renamed_file_has_its_old_name_before_and_its_new_name_after() {
+    of_case("renamed_file").into_iter().for_each(assert_named);
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_what_is_in_a_renamed_directory_is_renamed_and_nothing_beside_it() {
+    let listed = of_case("renamed_directory");
+    assert_eq!(listed.len(), 4);
+    listed.into_iter().for_each(assert_named);
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_a_file_that_others_renamed_is_named_anew_within_seconds() {
+    let listed = of_case("renamed_there");
+    let [file] = listed[..] else {
+        panic!("{listed:?}")
+    };
+    let own = rows_of(file.fileid);
+    let (first, last) = (own.first().expect("a row"), own.last().expect("a row"));
+    assert_eq!(first.path, file.names[0].path);
+    assert_eq!(last.path, file.names[1].path);
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_an_unlinked_file_keeps_its_name_and_a_linked_one_has_the_one_it_was_opened_by() {
+    of_case("unlinked").into_iter().for_each(assert_named);
+    of_case("linked").into_iter().for_each(assert_named);
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_a_file_that_was_opened_by_its_handle_has_no_name_rather_than_a_wrong_one() {
+    of_case("by_handle").into_iter().for_each(assert_named);
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_a_reused_inode_number_is_another_file() {
+    let mut names: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
+    for file in of_case("reused") {
+        let path = file.names[0].path.as_deref().expect("a path");
+        names.entry(file.fileid).or_default().insert(path);
+    }
+    let (fileid, names) = names
+        .into_iter()
+        .max_by_key(|(_, names)| names.len())
+        .expect("a file");
+    assert!(names.len() > 1, "the number {fileid} was used again");
+    let own = rows_of(fileid);
+    let own = own.iter().filter(|row| {
+        row.path
+            .as_deref()
+            .is_some_and(|path| path.starts_with("/mnt/two/"))
+    });
+    let recorded: BTreeMap<u64, &str> = own
+        .map(|row| (row.file_key, row.path.as_deref().expect("it has one")))
+        .collect();
+    let recorded_names: BTreeSet<_> = recorded.values().copied().collect();
+    assert_eq!(recorded_names, names);
+    assert_eq!(recorded.len(), names.len(), "each is a file of its own");
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_what_the_tracepoint_engine_finds_out_is_marked_as_inferred() {
+    let rows = rows(&RUN.out.join("tracepoint"));
+    let listed: Vec<Listed> = lines(&RUN.text("list.tracepoint"));
+    let names: BTreeMap<_, _> = listed
+        .iter()
+        .map(|file| (file.fileid, &file.names[0].path))
+        .collect();
+    let (mut named, mut held) = (0, 0);
+    for row in &rows {
+        assert_eq!(
+            row.path_inferred,
+            row.path.as_ref().map(|_| true),
+            "{row:?}"
+        );
+        if row.path.is_some() {
+            assert_eq!(
+                Some(&&row.path),
+                names.get(&row.fileid),
+                "no name rather than a wrong one"
+            );
+            named += 1;
+        }
+        held += 1;
+    }
+    println!("{named} of {held} rows named");
+    // Before Linux 5.14 nobody is told which file a descriptor is.
+    assert_eq!(named > 0, RUN.text("fdinfo").contains("ino:"));
+}

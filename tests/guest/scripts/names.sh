@@ -1,0 +1,31 @@
+# What files are called, by either engine: names.sh FILES.
+. /work/lib.sh
+
+# A file system that uses inode numbers again.
+modprobe loop
+truncate -s 64m /var/tmp/two.img
+mkfs.ext4 -q /var/tmp/two.img
+mkdir -p /exp2 /mnt/two
+mount -o loop /var/tmp/two.img /exp2
+exportfs -o rw,no_root_squash,insecure,fsid=2 '*:/exp2'
+mount -t nfs -o vers=4.2 127.0.0.1:/exp2 /mnt/two
+mkdir /mnt/nfs/names
+
+trackiops doctor >"$OUT/doctor"
+start_recorder
+python3 /work/names.py nested="$1" deep odd renamed_file renamed_directory renamed_there unlinked linked by_handle \
+    reused >"$OUT/list"
+stop_recorder
+keep_store
+
+# The same by the other engine, as far as it goes.
+STORE=/var/tmp/tracepoint
+rm -rf /mnt/nfs/names
+mkdir /mnt/nfs/names
+: >"$OUT/record.err"
+start_recorder --engine tracepoint
+python3 /work/names.py held nested=50 >"$OUT/list.tracepoint"
+cat "/proc/self/fdinfo/0" >"$OUT/fdinfo"
+stop_recorder
+mkdir -p "$OUT/tracepoint"
+cp -a "$STORE/." "$OUT/tracepoint/"
