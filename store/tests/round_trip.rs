@@ -351,7 +351,9 @@ fn segments_carry_page_indexes_order_and_versions() {
     );
     let metadata = metadata.metadata();
     let index = metadata.page_index_for_row_group(0);
-    let file_key = 4;
+    let file_key = columns::rollup_schema()
+        .index_of(columns::FILE_KEY)
+        .unwrap();
     assert!(index.column_index(file_key).is_some());
     let pages = index.offset_index(file_key).unwrap().page_locations();
     assert!(
@@ -363,7 +365,7 @@ fn segments_carry_page_indexes_order_and_versions() {
     let order = metadata.row_group(0).sorting_columns().unwrap();
     assert_eq!(
         order.iter().map(|c| c.column_idx).collect::<Vec<_>>(),
-        [4, 0]
+        [file_key as i32, 0]
     );
     let meta = metadata.file_metadata().key_value_metadata().unwrap();
     let value = |key: &str| {
