@@ -139,6 +139,7 @@ CONTENDERS = {
         "trackiops, direct engine, --no-ops --no-latency-parts",
         lambda: trackiops("direct", "--no-ops", "--no-latency-parts"),
     ),
+    "records": ("trackiops, direct engine, --requests", lambda: trackiops("direct", "--requests")),
     "tracepoint": ("trackiops, tracepoint engine", lambda: trackiops("tracepoint")),
     "paper": ("the paper's design", paper),
     "bpftrace": ("the paper's logic in bpftrace", bpftrace),

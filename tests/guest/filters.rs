@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::run::{Run, number};
 
-static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("filters", &["--timeout", "600"]));
+static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("filters", &["--timeout", "900"]));
 
 /// Requests of one piece of work in each direction, and their size.
 const TIMES: u64 = 8;
