@@ -8,11 +8,11 @@
 #[cfg(target_arch = "bpf")]
 mod cgroup;
 #[cfg(target_arch = "bpf")]
-mod commit;
-#[cfg(target_arch = "bpf")]
 mod completion;
 #[cfg(target_arch = "bpf")]
 mod direct;
+#[cfg(target_arch = "bpf")]
+mod file_operation;
 #[cfg(target_arch = "bpf")]
 mod filter;
 #[cfg(target_arch = "bpf")]
@@ -43,7 +43,7 @@ mod programs {
     use trackiops_schemas::ring::flags;
 
     use crate::{
-        commit, direct,
+        direct,
         kernel::{Cast, Probe},
         maps::OFFSETS,
         operation, tracepoint,
@@ -146,21 +146,6 @@ mod programs {
     pub fn second_write_done_by_cast(ctx: BtfTracePointContext) -> i32 {
         direct::second::<Cast>(ctx.arg(0), ctx.arg(1), flags::WRITE);
         0
-    }
-
-    #[raw_tracepoint(tracepoint = "nfs_commit_done")]
-    pub fn alone_commit_done(ctx: RawTracePointContext) {
-        commit::alone(ctx.arg(0), ctx.arg(1));
-    }
-
-    #[raw_tracepoint(tracepoint = "nfs_commit_done")]
-    pub fn first_commit_done(ctx: RawTracePointContext) {
-        commit::first(ctx.arg(0), ctx.arg(1));
-    }
-
-    #[raw_tracepoint(tracepoint = "nfs_commit_done")]
-    pub fn second_commit_done(ctx: RawTracePointContext) {
-        commit::second(ctx.arg(0), ctx.arg(1));
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]

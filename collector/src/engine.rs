@@ -8,22 +8,25 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
+use trackiops_schemas::file_op_sums::{
+    FILE_OP_OFFSET_WORDS, FILE_OPS_GLOBAL, FILE_OPS_MAP, FileOpOffsets,
+};
 use trackiops_schemas::op_sums::{
     OP_CELLS_GLOBAL, OP_OFFSET_WORDS, OP_TABLE_MAP, OP_TABLE_WORDS, OPS_LOST_MAP, OPS_MAP,
     OpOffsets,
 };
 use trackiops_schemas::ring::{
-    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, CommitOffsets, DIRECT_GLOBAL, DIRECT_WORDS,
-    DirectOffsets, DoneOffsets, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP,
-    INSIDE_ENTRIES, INSIDE_MAP, InitiateOffsets, OFFSETS_GLOBAL, PARTS_GLOBAL, RING_MASK_GLOBAL,
-    RINGS_MAP, TaskOffsets, TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
-    filters, parts,
+    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, DirectOffsets,
+    DoneOffsets, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP, INSIDE_ENTRIES, INSIDE_MAP,
+    InitiateOffsets, OFFSETS_GLOBAL, PARTS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP, TaskOffsets,
+    TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL, filters, parts,
 };
 
 use crate::btf::Cast;
 use crate::cast;
 use crate::clock::Sample;
 use crate::facts::TRACEPOINTS;
+use crate::file_ops::FileOpSums;
 use crate::filter::{Filter, FilterError, Resolved};
 use crate::folds::Folds;
 use crate::op_sums::{self, OpSums};
@@ -104,12 +107,6 @@ const SECOND: [Raw; 3] = [
         by_cast: "second_operation_by_cast",
     },
 ];
-
-/// The tracepoint on which COMMITs are seen.
-const COMMIT_EVENT: &str = "nfs_commit_done";
-/// The program for them, and those where the kernel may skip it.
-const ALONE_COMMIT: [&str; 1] = ["alone_commit_done"];
-const TANDEM_COMMIT: [&str; 2] = ["first_commit_done", "second_commit_done"];
 
 /// Why the kernel side could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -205,6 +202,8 @@ pub struct Engine {
     pub folds: Folds,
     /// RPCs of any procedure, if they are recorded.
     pub operations: Option<OpSums>,
+    /// These by file.
+    pub file_operations: Option<FileOpSums>,
     books: SharedBooks,
     clock: SharedClock,
     /// What requests are compared with, where there is a filter.
@@ -229,12 +228,19 @@ impl Engine {
         let cells = op_sums::cells();
         let mut loader = EbpfLoader::new();
         let mut typed = None;
-        let (tracepoint, direct);
+        let (tracepoint, direct, files);
         match &plan.programs {
-            Programs::Direct { offsets, cast, .. } => {
+            Programs::Direct {
+                offsets,
+                file_ops,
+                cast,
+                ..
+            } => {
                 direct = direct_words(offsets);
+                files = file_op_words(*file_ops);
                 typed = cast.and_then(|cast| Some((cast, cast::complete(OBJECT, cast, &direct)?)));
                 loader.override_global(DIRECT_GLOBAL, direct.as_slice(), true);
+                loader.override_global(FILE_OPS_GLOBAL, files.as_slice(), true);
                 loader.override_global(OP_CELLS_GLOBAL, cells.as_slice(), true);
                 // The other engine's maps are in the object, too.
                 for map in ["WAITING", "LINK_INIT", "LINK_END"] {
@@ -283,9 +289,12 @@ impl Engine {
         let folds = ArrayOfMaps::try_from(map)
             .and_then(Folds::create)
             .map_err(map_error(FOLDS_MAP))?;
-        let operations = match plan.has_operations() {
-            true => Some(operations(&mut programs)?),
-            false => None,
+        let (operations, file_operations) = match plan.has_operations() {
+            true => (
+                Some(operations(&mut programs)?),
+                Some(file_operations(&mut programs)?),
+            ),
+            false => (None, None),
         };
         let books =
             SharedBooks::map(array_fd(&programs, BOOKS_MAP)?, cpus).map_err(EngineError::Shared)?;
@@ -304,11 +313,6 @@ impl Engine {
             Programs::Direct { tandem, .. } => {
                 (counted, links) =
                     attach_direct(&mut programs, *tandem, operations.is_some(), typed)?;
-                if plan.has_commits() {
-                    let mut attached = attach_commits(&mut programs, *tandem)?;
-                    counted.extend(attached.pop().map(|last| (COMMIT_EVENT, last)));
-                    links.append(&mut attached);
-                }
             }
             // In the order in which a request meets them: one that starts while they are being
             // attached is linked or is counted without a latency, but never linked to the wrong start.
@@ -323,6 +327,7 @@ impl Engine {
             rings,
             folds,
             operations,
+            file_operations,
             books,
             clock: shared_clock,
             wanted,
@@ -338,7 +343,7 @@ impl Engine {
             let path = format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd());
             let text = fs::read_to_string(path).map_err(EngineError::Missed)?;
             let sum = match *event {
-                OPERATION_EVENT | COMMIT_EVENT => &mut missed.operations,
+                OPERATION_EVENT => &mut missed.operations,
                 _ => &mut missed.requests,
             };
             *sum += recursion_misses(&text);
@@ -432,6 +437,15 @@ fn operations(programs: &mut Ebpf) -> Result<OpSums, EngineError> {
         .map_err(map_error(OPS_MAP))
 }
 
+fn file_operations(programs: &mut Ebpf) -> Result<FileOpSums, EngineError> {
+    let map = programs
+        .take_map(FILE_OPS_MAP)
+        .ok_or(EngineError::Object(FILE_OPS_MAP))?;
+    ArrayOfMaps::try_from(map)
+        .and_then(FileOpSums::create)
+        .map_err(map_error(FILE_OPS_MAP))
+}
+
 fn attach(programs: &mut Ebpf, category: &str, event: &'static str) -> Result<(), EngineError> {
     let attach_error = |source| EngineError::Attach { event, source };
     let program = programs
@@ -484,19 +498,6 @@ fn attach_direct(
     // Whoever measures the programs finds them by this process's descriptors.
     links.append(&mut attached);
     Ok((counted, links))
-}
-
-/// As [`attach_direct`], for COMMITs: the last of the programs, and the others.
-fn attach_commits(programs: &mut Ebpf, tandem: bool) -> Result<Vec<OwnedFd>, EngineError> {
-    let names = if tandem {
-        TANDEM_COMMIT.as_slice()
-    } else {
-        ALONE_COMMIT.as_slice()
-    };
-    let attached = names
-        .iter()
-        .map(|name| attach_raw(programs, name, COMMIT_EVENT));
-    attached.collect()
 }
 
 fn attach_raw(
@@ -572,17 +573,7 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
                 node_id,
             },
         operation,
-        commit,
     } = *offsets;
-    let CommitOffsets {
-        flags,
-        inode,
-        cred,
-        handle,
-        requests,
-        request_link,
-    } = commit;
-    let commit = [flags, inode, cred, handle, requests, request_link];
     let requests = [
         task_window,
         task_start,
@@ -625,10 +616,7 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
         node_id,
     ];
     let mut words = [0; DIRECT_WORDS];
-    let all = requests
-        .into_iter()
-        .chain(operation_words(operation))
-        .chain(commit);
+    let all = requests.into_iter().chain(operation_words(operation));
     words.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     words
 }
@@ -672,6 +660,34 @@ fn operation_words(offsets: OpOffsets) -> [u32; OP_OFFSET_WORDS] {
         transport_number,
         transport_address,
         transport_protocol,
+    ]
+}
+
+/// The offsets as the words of which their `repr(C)` consists.
+fn file_op_words(offsets: FileOpOffsets) -> [u32; FILE_OP_OFFSET_WORDS] {
+    let FileOpOffsets {
+        is_known,
+        task_arguments,
+        task_cred,
+        task_flags,
+        transmission_cred,
+        rpc_cred_owner,
+        arguments_handle,
+        handle_inode,
+        inode_host,
+        superblock_magic,
+    } = offsets;
+    [
+        is_known,
+        task_arguments,
+        task_cred,
+        task_flags,
+        transmission_cred,
+        rpc_cred_owner,
+        arguments_handle,
+        handle_inode,
+        inode_host,
+        superblock_magic,
     ]
 }
 

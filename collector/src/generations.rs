@@ -28,6 +28,11 @@ impl<K: Copy + Eq + Hash, V> Generations<K, V> {
             .or_insert_with(|| old.remove(&key).unwrap_or_else(make))
     }
 
+    /// Whether there is a value of `key`.
+    pub fn knows(&self, key: &K) -> bool {
+        self.young.contains_key(key) || self.old.contains_key(key)
+    }
+
     /// What was used since the last rotation.
     pub fn recent(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.young.iter_mut()

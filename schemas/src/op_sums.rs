@@ -45,8 +45,8 @@ pub struct OpValue {
     pub transport: u32,
     /// Number of the client; the kernel gives it away again when it is free.
     pub client: u32,
-    /// Nothing.
-    pub padding: u32,
+    /// Bits of [`crate::file_op_sums::handles`].
+    pub handle: u32,
     /// Name of the procedure, ended by a zero.
     pub name: [u8; OP_NAME_BYTES],
     /// Name of the transport protocol (`tcp`).
@@ -123,7 +123,7 @@ impl OpValue {
         index: 0,
         transport: NO_NUMBER,
         client: 0,
-        padding: 0,
+        handle: 0,
         name: [0; OP_NAME_BYTES],
         protocol: [0; OP_PROTOCOL_BYTES],
         address: [0; OP_ADDRESS_BYTES],
@@ -153,7 +153,7 @@ impl OpValue {
         value.index = number();
         value.transport = number();
         value.client = number();
-        value.padding = number();
+        value.handle = number();
         value.name.fill_with(&mut byte);
         value.protocol.fill_with(&mut byte);
         value.address.fill_with(&mut byte);
