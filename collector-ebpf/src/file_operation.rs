@@ -17,6 +17,7 @@ use crate::{
     handle,
     kernel::{Address, Probe, Window, add, global, raise},
     maps::{DIRECT, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_AT, INODE_DISTANCE},
+    operation::{EXECUTE, QUEUE, RTT, TASK},
     window,
 };
 
@@ -84,23 +85,24 @@ pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
     }
 }
 
-/// Counts an RPC whose sum is `sum`. The times are in ns.
+/// Counts an RPC whose sum is `sum`, by the tracepoint's arguments.
 ///
 /// In a function of its own, for its stack, and because nobody waits for metadata as he waits for data.
 #[inline(never)]
-pub fn count(task: u64, sum: *mut OpValue, queue_ns: u64, rtt_ns: u64, execute_ns: u64) {
-    let _ = add_up(Address::new(task), sum, queue_ns, rtt_ns, execute_ns);
+pub fn count(argument: impl Fn(usize) -> u64, sum: *mut OpValue) {
+    let _ = add_up(argument, sum);
 }
 
 /// `None` if it is not known about which file it is.
 #[inline(always)]
-fn add_up(
-    task: Address<Probe>,
-    sum: *mut OpValue,
-    queue_ns: u64,
-    rtt_ns: u64,
-    execute_ns: u64,
-) -> Option<()> {
+fn add_up(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Option<()> {
+    // The verifier, where it knows what the tracepoint hands over, wants to see that it is not 0.
+    let task = argument(TASK);
+    if task == 0 {
+        return None;
+    }
+    let task = Address::<Probe>::new(task);
+    let execute_ns = argument(EXECUTE);
     let (offsets, own) = (&DIRECT, &FILE_OPS_AT);
     // SAFETY: a map value, by the caller.
     let way = unsafe { (&raw const (*sum).handle).read_volatile() };
@@ -150,8 +152,8 @@ fn add_up(
         if status < 0 {
             add!(FileOpValue, own_sum.errors, 1);
         }
-        add!(FileOpValue, own_sum.queue_ns_sum, queue_ns);
-        add!(FileOpValue, own_sum.rtt_ns_sum, rtt_ns);
+        add!(FileOpValue, own_sum.queue_ns_sum, argument(QUEUE));
+        add!(FileOpValue, own_sum.rtt_ns_sum, argument(RTT));
         add!(FileOpValue, own_sum.latency_ns_sum, execute_ns);
         raise(&raw mut (*own_sum).latency_ns_max, execute_ns);
     }

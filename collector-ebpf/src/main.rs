@@ -150,34 +150,34 @@ mod programs {
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn alone_operation_by_probe(ctx: RawTracePointContext) {
-        operation::alone::<Probe>(|n| ctx.arg(n));
+        operation::alone::<Probe>(move |n| ctx.arg(n));
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn first_operation_by_probe(ctx: RawTracePointContext) {
-        operation::first::<Probe>(|n| ctx.arg(n));
+        operation::first::<Probe>(move |n| ctx.arg(n));
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn second_operation_by_probe(ctx: RawTracePointContext) {
-        operation::second::<Probe>(|n| ctx.arg(n));
+        operation::second::<Probe>(move |n| ctx.arg(n));
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn alone_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::alone::<Cast>(|n| ctx.arg(n));
+        operation::alone::<Cast>(move |n| ctx.arg(n));
         0
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn first_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::first::<Cast>(|n| ctx.arg(n));
+        operation::first::<Cast>(move |n| ctx.arg(n));
         0
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn second_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::second::<Cast>(|n| ctx.arg(n));
+        operation::second::<Cast>(move |n| ctx.arg(n));
         0
     }
 }

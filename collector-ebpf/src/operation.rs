@@ -47,10 +47,11 @@ pub fn second<M: Memory>(argument: impl Fn(usize) -> u64) {
     }
 }
 
-const TASK: usize = 0;
-const QUEUE: usize = 1;
-const RTT: usize = 2;
-const EXECUTE: usize = 3;
+/// Arguments of the tracepoint by their numbers.
+pub const TASK: usize = 0;
+pub const QUEUE: usize = 1;
+pub const RTT: usize = 2;
+pub const EXECUTE: usize = 3;
 
 #[inline(always)]
 fn account<M: Memory>(argument: impl Fn(usize) -> u64) {
@@ -111,8 +112,7 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64) -> Option<()> {
         count_half((*sum).execute.get_mut(bucket)?);
         // That of READ and WRITE is 0.
         if (&raw const (*sum).handle).read_volatile() != 0 {
-            let (queue_ns, rtt_ns) = (argument(QUEUE), argument(RTT));
-            file_operation::count(argument(TASK), sum, queue_ns, rtt_ns, execute_ns);
+            file_operation::count(argument, sum);
         }
     }
     Some(())

@@ -142,9 +142,9 @@ impl Nothing {
             Self::Idle { asked, one_file } => format!(
                 "{} from {}",
                 if *one_file {
-                    "the file was idle"
+                    "the file was neither read nor written"
                 } else {
-                    "all files were idle"
+                    "no file was read or written"
                 },
                 from_to(asked)
             ),

@@ -131,6 +131,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// Whether anything was read or written.
+    pub fn is_transfer(&self) -> bool {
+        self.read.requests + self.write.requests > 0
+    }
+
     /// Adds another partial aggregate.
     pub fn merge(&mut self, other: &Self) {
         self.read.merge(&other.read);

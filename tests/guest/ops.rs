@@ -241,7 +241,7 @@ fn learns() -> bool {
 #[ignore = "boots a guest: make test"]
 fn guest_metadata_is_told_by_file_and_is_never_more_than_there_was() {
     for version in VERSIONS {
-        let files = Run::query_store(&RUN.out.join(version), &["--step", "all"]);
+        let files = Run::query_all(&RUN.out.join(version), &["--step", "all"]);
         let of_files = file_counts(&files);
         for row in recorded(version, "op", "all") {
             let op = text(&row, "op");
@@ -291,12 +291,20 @@ fn guest_each_file_has_the_metadata_that_it_was_asked_for() {
         let known = RUN.text(&format!("{version}.told.json"));
         let known: serde_json::Value = serde_json::from_str(&known).expect("JSON");
         let store = RUN.out.join(version);
-        let files = Run::query_store(&store, &["--step", "all"]);
+        let files = Run::query_all(&store, &["--step", "all"]);
+        let used: BTreeSet<String> = recorded(version, "op", "all")
+            .iter()
+            .map(|row| text(row, "op").to_owned())
+            .collect();
         for (fileid, ops) in known["ops"].as_object().expect("files") {
             let fileid: f64 = fileid.parse().expect("a number");
             let own = files.iter().filter(|file| number(file, "fileid") == fileid);
             let told = file_counts(own.clone());
             for (op, count) in ops.as_object().expect("operations") {
+                // Who holds a delegation locks by himself.
+                if op.starts_with("LOCK") && version != "v4.0" && !used.contains(op) {
+                    continue;
+                }
                 let requests = told.get(op).map_or(0.0, |sums| sums[0]);
                 assert_eq!(
                     requests,
@@ -322,7 +330,7 @@ fn guest_each_file_has_the_metadata_that_it_was_asked_for() {
             );
         }
         let id = known["fileid"].as_str().expect("a fileid");
-        let tenants = Run::query_store(&store, &["--step", "all", "--by", "tenant"]);
+        let tenants = Run::query_all(&store, &["--step", "all", "--by", "tenant"]);
         for (uid, ops) in known["users"].as_object().expect("users") {
             let is_of = |row: &&Answer| {
                 let user = text(row, "tenant").split(':').next();
