@@ -39,6 +39,7 @@ for version in 3 4.0 4.1 4.2; do
     mount -t nfs -o "vers=$version" 127.0.0.1:/exp /mnt/nfs
     told=$version record "v$version" /mnt/nfs
     umount /mnt/nfs
+    rm -r /exp/told
 done
 
 mount -t nfs -o vers=4.2,nconnect=3 127.0.0.1:/exp /mnt/nfs
