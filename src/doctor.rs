@@ -7,6 +7,7 @@ use anyhow::Result;
 use trackiops_collector::{
     Choice, KernelFacts, Lockdown, Plan, Programs, RpcTasks, Tracefs, Unsupported, plan,
 };
+use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ring::CgroupOffsets;
 
 use crate::record::facts;
@@ -96,6 +97,7 @@ fn verdict(planned: &Result<Plan, Unsupported>) -> String {
         Ok(plan) => match &plan.programs {
             Programs::Direct {
                 offsets,
+                file_ops,
                 tandem,
                 cast,
             } => format!(
@@ -120,10 +122,19 @@ fn verdict(planned: &Result<Plan, Unsupported>) -> String {
                 } else {
                     "looks for paths in /proc: the BTF does not lead to them"
                 },
-                if plan.has_operations() {
-                    "records every operation"
-                } else {
-                    "records no operations but READ and WRITE: the BTF does not lead to them"
+                match (plan.has_operations(), file_ops) {
+                    (false, _) =>
+                        "records no operations but READ and WRITE: the BTF does not lead to them",
+                    (true, FileOpOffsets { is_known: 0, .. }) =>
+                        "records every operation, but not of which file it is: the BTF does not lead to it",
+                    (
+                        true,
+                        FileOpOffsets {
+                            handle_inode: 0, ..
+                        },
+                    ) =>
+                        "records every operation, with its file once something was read or written",
+                    (true, _) => "records every operation, with its file",
                 }
             ),
             Programs::Tracepoint(_) => {

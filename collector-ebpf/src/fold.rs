@@ -1,7 +1,7 @@
 //! When a ring is full: the request is added up instead of being described.
 
 use trackiops_schemas::ring::{
-    FOLDS_BY_FILE, FOLDS_BY_MOUNT, FOLDS_OF_COMMITS, FoldKey, FoldValue, RequestRecord, flags,
+    FOLDS_BY_FILE, FOLDS_BY_MOUNT, FoldKey, FoldValue, RequestRecord, flags,
 };
 
 use crate::{
@@ -17,20 +17,6 @@ use crate::{
 #[inline(never)]
 pub fn fold(record: &RequestRecord) -> bool {
     sum_of(record).is_some_and(|sum| {
-        count(sum, record);
-        true
-    })
-}
-
-/// Adds a COMMIT to those of the same file, user, cgroup and window. False if there is no room.
-#[inline(never)]
-pub fn commit(record: &RequestRecord) -> bool {
-    let Some(key) = key(record, flags::COMMIT) else {
-        return false;
-    };
-    let sums = FOLDS.get(FOLDS_OF_COMMITS);
-    let sum = sums.and_then(|sums| sums.entry(&key, &FOLD_BEGIN));
-    sum.is_some_and(|sum| {
         count(sum, record);
         true
     })

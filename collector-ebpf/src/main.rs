@@ -8,11 +8,11 @@
 #[cfg(target_arch = "bpf")]
 mod cgroup;
 #[cfg(target_arch = "bpf")]
-mod commit;
-#[cfg(target_arch = "bpf")]
 mod completion;
 #[cfg(target_arch = "bpf")]
 mod direct;
+#[cfg(target_arch = "bpf")]
+mod file_operation;
 #[cfg(target_arch = "bpf")]
 mod filter;
 #[cfg(target_arch = "bpf")]
@@ -45,7 +45,7 @@ mod programs {
     use trackiops_schemas::ring::flags;
 
     use crate::{
-        commit, direct,
+        direct,
         kernel::{Cast, Probe},
         maps::OFFSETS,
         operation, paths, tracepoint,
@@ -150,21 +150,6 @@ mod programs {
         0
     }
 
-    #[raw_tracepoint(tracepoint = "nfs_commit_done")]
-    pub fn alone_commit_done(ctx: RawTracePointContext) {
-        commit::alone(ctx.arg(0), ctx.arg(1));
-    }
-
-    #[raw_tracepoint(tracepoint = "nfs_commit_done")]
-    pub fn first_commit_done(ctx: RawTracePointContext) {
-        commit::first(ctx.arg(0), ctx.arg(1));
-    }
-
-    #[raw_tracepoint(tracepoint = "nfs_commit_done")]
-    pub fn second_commit_done(ctx: RawTracePointContext) {
-        commit::second(ctx.arg(0), ctx.arg(1));
-    }
-
     #[raw_tracepoint(tracepoint = "nfs_rename_exit")]
     pub fn renamed(ctx: RawTracePointContext) {
         paths::renamed(ctx.arg(0), ctx.arg(1), ctx.arg(3), ctx.arg(4));
@@ -172,34 +157,34 @@ mod programs {
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn alone_operation_by_probe(ctx: RawTracePointContext) {
-        operation::alone::<Probe>(|n| ctx.arg(n));
+        operation::alone::<Probe>(move |n| ctx.arg(n));
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn first_operation_by_probe(ctx: RawTracePointContext) {
-        operation::first::<Probe>(|n| ctx.arg(n));
+        operation::first::<Probe>(move |n| ctx.arg(n));
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
     pub fn second_operation_by_probe(ctx: RawTracePointContext) {
-        operation::second::<Probe>(|n| ctx.arg(n));
+        operation::second::<Probe>(move |n| ctx.arg(n));
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn alone_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::alone::<Cast>(|n| ctx.arg(n));
+        operation::alone::<Cast>(move |n| ctx.arg(n));
         0
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn first_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::first::<Cast>(|n| ctx.arg(n));
+        operation::first::<Cast>(move |n| ctx.arg(n));
         0
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
     pub fn second_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::second::<Cast>(|n| ctx.arg(n));
+        operation::second::<Cast>(move |n| ctx.arg(n));
         0
     }
 }

@@ -8,11 +8,12 @@ use aya_ebpf::{
     macros::{btf_map, map},
     maps::{Array, HashMap, LruHashMap, PerCpuArray},
 };
+use trackiops_schemas::file_op_sums::{FileOpKey, FileOpOffsets, FileOpValue};
 use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpOffsets, OpTable, OpValue};
 use trackiops_schemas::ring::{
-    BOOKS_SLOTS, Books, CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES,
-    FilterKey, FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, NameOffsets, RequestRecord,
-    TaskOffsets, TracepointOffsets, TreeOffsets, parts,
+    BOOKS_SLOTS, Books, CgroupOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES, FilterKey,
+    FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, NameOffsets, RequestRecord, TaskOffsets,
+    TracepointOffsets, TreeOffsets, parts,
 };
 
 use crate::{
@@ -118,20 +119,31 @@ pub static DIRECT: DirectOffsets = DirectOffsets {
         transport_address: 0,
         transport_protocol: 0,
     },
-    commit: CommitOffsets {
-        flags: 0,
-        inode: 0,
-        cred: 0,
-        handle: 0,
-        requests: 0,
-        request_link: 0,
-    },
     name: NameOffsets {
         entry_hash: 0,
         entry_name: 0,
         entry_data: 0,
     },
 };
+
+/// Where this kernel keeps what leads from an RPC to its file; userspace sets it before loading.
+#[unsafe(no_mangle)]
+pub static FILE_OPS_AT: FileOpOffsets = FileOpOffsets {
+    is_known: 0,
+    task_arguments: 0,
+    task_cred: 0,
+    task_flags: 0,
+    transmission_cred: 0,
+    rpc_cred_owner: 0,
+    arguments_handle: 0,
+    handle_inode: 0,
+    inode_host: 0,
+    superblock_magic: 0,
+};
+
+/// From a file handle in an inode of NFS to the inode, in bytes, where userspace does not know it; 0 until a READ or a WRITE has told.
+#[unsafe(no_mangle)]
+pub static mut INODE_DISTANCE: u64 = 0;
 
 /// By the highest bits of a time, below the leading one: which bucket it is in, and the last time that is; userspace sets
 /// it.
@@ -220,7 +232,7 @@ pub static RINGS: ArrayOfMaps<RingBuf<RequestRecord, 4096>, { MAX_RINGS as usize
 /// to read this one: the kernel returns from that when no program uses the old one any more
 /// (`maybe_wait_bpf_programs`, kernel/bpf/syscall.c).
 #[btf_map]
-pub static FOLDS: ArrayOfMaps<FoldSums, 3> = ArrayOfMaps::new();
+pub static FOLDS: ArrayOfMaps<FoldSums, 2> = ArrayOfMaps::new();
 
 /// A map of [`FOLDS`].
 pub type FoldSums =
@@ -232,6 +244,16 @@ pub static OPS: ArrayOfMaps<OpSums, 2> = ArrayOfMaps::new();
 
 /// A map of [`OPS`], as small as can be: userspace makes those that are used.
 pub type OpSums = Sums<{ size_of::<OpKey>() }, { size_of::<OpValue>() }, 1>;
+
+/// Where RPCs are added up by the file that they are about. As [`FOLDS`].
+#[btf_map]
+pub static FILE_OPS: ArrayOfMaps<FileOpSums, 3> = ArrayOfMaps::new();
+
+/// A map of [`FILE_OPS`], as small as can be.
+pub type FileOpSums = Sums<{ size_of::<FileOpKey>() }, { size_of::<FileOpValue>() }, 1>;
+
+/// What a sum of [`FILE_OPS`] begins with.
+pub static FILE_OP_BEGIN: FileOpValue = FileOpValue::ZERO;
 
 /// What a sum of [`FOLDS`] begins with. A global, as [`OP_BEGIN`]: on a stack it takes room that the programs do not have.
 pub static FOLD_BEGIN: FoldValue = FoldValue::ZERO;

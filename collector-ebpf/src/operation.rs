@@ -15,6 +15,7 @@ use trackiops_schemas::{
 };
 
 use crate::{
+    file_operation,
     kernel::{
         Address, HASH_FACTOR, Memory, Probe, View, Window, add, add_at, count_half, exchange,
         global, opaque, raise,
@@ -46,10 +47,11 @@ pub fn second<M: Memory>(argument: impl Fn(usize) -> u64) {
     }
 }
 
-const TASK: usize = 0;
-const QUEUE: usize = 1;
-const RTT: usize = 2;
-const EXECUTE: usize = 3;
+/// Arguments of the tracepoint by their numbers.
+pub const TASK: usize = 0;
+pub const QUEUE: usize = 1;
+pub const RTT: usize = 2;
+pub const EXECUTE: usize = 3;
 
 #[inline(always)]
 fn account<M: Memory>(argument: impl Fn(usize) -> u64) {
@@ -108,6 +110,10 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64) -> Option<()> {
         raise(&raw mut (*sum).execute_ns_max, execute_ns);
         let bucket = bucket_of(execute_ns)?;
         count_half((*sum).execute.get_mut(bucket)?);
+        // That of READ and WRITE is 0.
+        if (&raw const (*sum).handle).read_volatile() != 0 {
+            file_operation::count(argument, sum);
+        }
     }
     Some(())
 }
@@ -225,6 +231,12 @@ fn describe<M: Memory>(sum: *mut OpValue, key: &OpKey) -> Option<()> {
         copy_text(
             &raw mut (*sum).name,
             procedure.field(&offsets.procedure_name)?,
+        );
+        (*sum).handle = file_operation::handle_of(
+            (*sum).program,
+            (*sum).version,
+            (*sum).index,
+            (&raw const (*sum).name).cast::<u64>().read_volatile(),
         );
         copy_text(
             &raw mut (*sum).protocol,

@@ -8,23 +8,27 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
+use trackiops_schemas::file_op_sums::{
+    FILE_OP_OFFSET_WORDS, FILE_OPS_GLOBAL, FILE_OPS_MAP, FileOpOffsets,
+};
 use trackiops_schemas::op_sums::{
     OP_CELLS_GLOBAL, OP_OFFSET_WORDS, OP_TABLE_MAP, OP_TABLE_WORDS, OPS_LOST_MAP, OPS_MAP,
     OpOffsets,
 };
 use trackiops_schemas::ring::{
-    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, CommitOffsets, DIRECT_GLOBAL, DIRECT_WORDS,
-    DirectOffsets, DoneOffsets, EPOCH_MAP, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP,
-    INSIDE_ENTRIES, INSIDE_MAP, InitiateOffsets, NAMED_ENTRIES, NAMED_MAP, NameOffsets,
-    OFFSETS_GLOBAL, PARTS_GLOBAL, PATH_RING_BYTES, PATH_RING_MAP, PATHS_GLOBAL, RING_MASK_GLOBAL,
-    RINGS_MAP, TaskOffsets, TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL,
-    filters, parts,
+    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, DirectOffsets,
+    DoneOffsets, EPOCH_MAP, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP, INSIDE_ENTRIES,
+    INSIDE_MAP, InitiateOffsets, NAMED_ENTRIES, NAMED_MAP, NameOffsets, OFFSETS_GLOBAL,
+    PARTS_GLOBAL, PATH_RING_BYTES, PATH_RING_MAP, PATHS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP,
+    TaskOffsets, TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL, filters,
+    parts,
 };
 
 use crate::btf::Cast;
 use crate::cast;
 use crate::clock::Sample;
 use crate::facts::TRACEPOINTS;
+use crate::file_ops::FileOpSums;
 use crate::filter::{Filter, FilterError, Resolved};
 use crate::folds::Folds;
 use crate::op_sums::{self, OpSums};
@@ -106,12 +110,6 @@ const SECOND: [Raw; 3] = [
         by_cast: "second_operation_by_cast",
     },
 ];
-
-/// The tracepoint on which COMMITs are seen.
-const COMMIT_EVENT: &str = "nfs_commit_done";
-/// The program for them, and those where the kernel may skip it.
-const ALONE_COMMIT: [&str; 1] = ["alone_commit_done"];
-const TANDEM_COMMIT: [&str; 2] = ["first_commit_done", "second_commit_done"];
 
 /// The tracepoint on which renaming is seen, and the program for it. Where the kernel may skip it, what it has missed is seen when the file
 /// is looked at again.
@@ -228,6 +226,8 @@ pub struct Engine {
     pub operations: Option<OpSums>,
     /// Paths of files, if the kernel tells them.
     pub paths: Option<Paths>,
+    /// These by file.
+    pub file_operations: Option<FileOpSums>,
     books: SharedBooks,
     clock: SharedWord,
     /// What requests are compared with, where there is a filter.
@@ -252,12 +252,19 @@ impl Engine {
         let cells = op_sums::cells();
         let mut loader = EbpfLoader::new();
         let mut typed = None;
-        let (tracepoint, direct);
+        let (tracepoint, direct, files);
         match &plan.programs {
-            Programs::Direct { offsets, cast, .. } => {
+            Programs::Direct {
+                offsets,
+                file_ops,
+                cast,
+                ..
+            } => {
                 direct = direct_words(offsets);
+                files = file_op_words(*file_ops);
                 typed = cast.and_then(|cast| Some((cast, cast::complete(OBJECT, cast, &direct)?)));
                 loader.override_global(DIRECT_GLOBAL, direct.as_slice(), true);
+                loader.override_global(FILE_OPS_GLOBAL, files.as_slice(), true);
                 loader.override_global(OP_CELLS_GLOBAL, cells.as_slice(), true);
                 // The other engine's maps are in the object, too.
                 for map in ["WAITING", "LINK_INIT", "LINK_END"] {
@@ -311,9 +318,12 @@ impl Engine {
         let folds = ArrayOfMaps::try_from(map)
             .and_then(Folds::create)
             .map_err(map_error(FOLDS_MAP))?;
-        let operations = match plan.has_operations() {
-            true => Some(operations(&mut programs)?),
-            false => None,
+        let (operations, file_operations) = match plan.has_operations() {
+            true => (
+                Some(operations(&mut programs)?),
+                Some(file_operations(&mut programs)?),
+            ),
+            false => (None, None),
         };
         let paths = match plan.has_paths() {
             true => Some(paths(&mut programs)?),
@@ -336,11 +346,6 @@ impl Engine {
             Programs::Direct { tandem, .. } => {
                 (counted, links) =
                     attach_direct(&mut programs, *tandem, operations.is_some(), typed)?;
-                if plan.has_commits() {
-                    let mut attached = attach_commits(&mut programs, *tandem)?;
-                    counted.extend(attached.pop().map(|last| (COMMIT_EVENT, last)));
-                    links.append(&mut attached);
-                }
                 if plan.has_paths() {
                     links.push(attach_raw(&mut programs, RENAME, RENAME_EVENT)?);
                 }
@@ -359,6 +364,7 @@ impl Engine {
             folds,
             operations,
             paths,
+            file_operations,
             books,
             clock: shared_clock,
             wanted,
@@ -374,7 +380,7 @@ impl Engine {
             let path = format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd());
             let text = fs::read_to_string(path).map_err(EngineError::Missed)?;
             let sum = match *event {
-                OPERATION_EVENT | COMMIT_EVENT => &mut missed.operations,
+                OPERATION_EVENT => &mut missed.operations,
                 _ => &mut missed.requests,
             };
             *sum += recursion_misses(&text);
@@ -478,6 +484,15 @@ fn operations(programs: &mut Ebpf) -> Result<OpSums, EngineError> {
         .map_err(map_error(OPS_MAP))
 }
 
+fn file_operations(programs: &mut Ebpf) -> Result<FileOpSums, EngineError> {
+    let map = programs
+        .take_map(FILE_OPS_MAP)
+        .ok_or(EngineError::Object(FILE_OPS_MAP))?;
+    ArrayOfMaps::try_from(map)
+        .and_then(FileOpSums::create)
+        .map_err(map_error(FILE_OPS_MAP))
+}
+
 fn attach(programs: &mut Ebpf, category: &str, event: &'static str) -> Result<(), EngineError> {
     let attach_error = |source| EngineError::Attach { event, source };
     let program = programs
@@ -530,19 +545,6 @@ fn attach_direct(
     // Whoever measures the programs finds them by this process's descriptors.
     links.append(&mut attached);
     Ok((counted, links))
-}
-
-/// As [`attach_direct`], for COMMITs: the last of the programs, and the others.
-fn attach_commits(programs: &mut Ebpf, tandem: bool) -> Result<Vec<OwnedFd>, EngineError> {
-    let names = if tandem {
-        TANDEM_COMMIT.as_slice()
-    } else {
-        ALONE_COMMIT.as_slice()
-    };
-    let attached = names
-        .iter()
-        .map(|name| attach_raw(programs, name, COMMIT_EVENT));
-    attached.collect()
 }
 
 fn attach_raw(
@@ -618,7 +620,6 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
                 node_id,
             },
         operation,
-        commit,
         name:
             NameOffsets {
                 entry_hash,
@@ -626,15 +627,6 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
                 entry_data,
             },
     } = *offsets;
-    let CommitOffsets {
-        flags,
-        inode,
-        cred,
-        handle,
-        requests,
-        request_link,
-    } = commit;
-    let commit = [flags, inode, cred, handle, requests, request_link];
     let requests = [
         task_window,
         task_start,
@@ -680,7 +672,6 @@ fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
     let all = requests
         .into_iter()
         .chain(operation_words(operation))
-        .chain(commit)
         .chain([entry_hash, entry_name, entry_data]);
     words.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     words
@@ -725,6 +716,34 @@ fn operation_words(offsets: OpOffsets) -> [u32; OP_OFFSET_WORDS] {
         transport_number,
         transport_address,
         transport_protocol,
+    ]
+}
+
+/// The offsets as the words of which their `repr(C)` consists.
+fn file_op_words(offsets: FileOpOffsets) -> [u32; FILE_OP_OFFSET_WORDS] {
+    let FileOpOffsets {
+        is_known,
+        task_arguments,
+        task_cred,
+        task_flags,
+        transmission_cred,
+        rpc_cred_owner,
+        arguments_handle,
+        handle_inode,
+        inode_host,
+        superblock_magic,
+    } = offsets;
+    [
+        is_known,
+        task_arguments,
+        task_cred,
+        task_flags,
+        transmission_cred,
+        rpc_cred_owner,
+        arguments_handle,
+        handle_inode,
+        inode_host,
+        superblock_magic,
     ]
 }
 

@@ -22,8 +22,9 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
 ];
 
 /// The members of kernel structures that the direct engine reads. Last stand those that lead to the directories of a file and to its name, those
-/// that lead to the cgroup of a request, and those of COMMITs and of operations: where one of them is not known, these are not.
-pub const MEMBERS: [Name; 56] = [
+/// that lead to the cgroup of a request, those of operations, and those that lead to the file of an operation: where one of them is not known,
+/// these are not.
+pub const MEMBERS: [Name; 61] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -62,11 +63,6 @@ pub const MEMBERS: [Name; 56] = [
     ("mem_cgroup", "css.cgroup"),
     ("cgroup", "kn"),
     ("kernfs_node", "id"),
-    ("nfs_commit_data", "inode"),
-    ("nfs_commit_data", "cred"),
-    ("nfs_commit_data", "args.fh"),
-    ("nfs_commit_data", "pages"),
-    ("nfs_page", "wb_list"),
     ("rpc_task", "tk_msg.rpc_proc"),
     ("rpc_task", "tk_client"),
     ("rpc_task", "tk_xprt"),
@@ -80,6 +76,16 @@ pub const MEMBERS: [Name; 56] = [
     ("rpc_procinfo", "p_name"),
     ("rpc_xprt", "address_strings"),
     ("rpc_xprt", "id"),
+    ("rpc_task", "tk_msg.rpc_argp"),
+    ("rpc_task", "tk_msg.rpc_cred"),
+    ("rpc_task", "tk_flags"),
+    ("rpc_rqst", "rq_cred"),
+    ("rpc_cred", "cr_cred"),
+    ("nfs_pgio_header", "args"),
+    ("nfs_inode", "fh"),
+    ("nfs_inode", "vfs_inode"),
+    ("inode", "i_data.host"),
+    ("super_block", "s_magic"),
 ];
 
 /// Where tracefs is mounted, below the root: directly, or by debugfs.

@@ -2,8 +2,8 @@
 
 use aya::maps::MapError;
 use trackiops_schemas::ring::{
-    COMMIT_ENTRIES, FOLD_ENTRIES, FOLD_KEY_WORDS, FOLD_MOUNT_ENTRIES, FOLD_VALUE_WORDS,
-    FOLDS_BY_FILE, FOLDS_BY_MOUNT, FOLDS_OF_COMMITS, FoldKey, FoldValue,
+    FOLD_ENTRIES, FOLD_KEY_WORDS, FOLD_MOUNT_ENTRIES, FOLD_VALUE_WORDS, FOLDS_BY_FILE,
+    FOLDS_BY_MOUNT, FoldKey, FoldValue,
 };
 
 use crate::sums::{Exchanged, InUse};
@@ -13,7 +13,6 @@ pub struct Folds {
     programs: InUse<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
     by_file: Exchanged<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
     by_mount: Exchanged<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
-    commits: Exchanged<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
 }
 
 impl Folds {
@@ -22,7 +21,6 @@ impl Folds {
         Ok(Self {
             by_file: Exchanged::create(&mut programs, FOLDS_BY_FILE, FOLD_ENTRIES)?,
             by_mount: Exchanged::create(&mut programs, FOLDS_BY_MOUNT, FOLD_MOUNT_ENTRIES)?,
-            commits: Exchanged::create(&mut programs, FOLDS_OF_COMMITS, COMMIT_ENTRIES)?,
             programs,
         })
     }
@@ -32,17 +30,6 @@ impl Folds {
         let mut taken = Vec::new();
         for sums in [&mut self.by_file, &mut self.by_mount] {
             sums.take(&mut self.programs, |key, value| {
-                taken.push((FoldKey::from_words(key), FoldValue::from_words(value)));
-            })?;
-        }
-        Ok(taken)
-    }
-
-    /// Takes the COMMITs that were added up so far.
-    pub fn take_commits(&mut self) -> Result<Vec<(FoldKey, FoldValue)>, MapError> {
-        let mut taken = Vec::new();
-        if !self.commits.is_empty() {
-            self.commits.take(&mut self.programs, |key, value| {
                 taken.push((FoldKey::from_words(key), FoldValue::from_words(value)));
             })?;
         }

@@ -8,6 +8,7 @@ mod clock;
 mod copies;
 mod engine;
 mod facts;
+mod file_ops;
 mod filter;
 mod folds;
 mod format;

@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 
+use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ring::{
-    CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets,
-    TaskOffsets, TracepointOffsets, TreeOffsets, cgroups, commits,
+    CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets, TaskOffsets,
+    TracepointOffsets, TreeOffsets, cgroups,
 };
 
 use crate::btf::{BtfError, Cast, Members};
@@ -37,6 +38,8 @@ pub enum Programs {
     Direct {
         /// Where the members stand.
         offsets: Box<DirectOffsets>,
+        /// Where those stand that lead to the file of an operation.
+        file_ops: FileOpOffsets,
         /// Whether a second program makes up for runs of the first that the kernel skips.
         tandem: bool,
         /// How programs load from the kernel's memory; without it they call a helper for each read.
@@ -64,17 +67,6 @@ impl Plan {
         }
     }
 
-    /// Whether COMMITs are told by file.
-    pub fn has_commits(&self) -> bool {
-        match &self.programs {
-            // The status is that of an operation.
-            Programs::Direct { offsets, .. } => {
-                self.has_operations() && offsets.commit != CommitOffsets::default()
-            }
-            Programs::Tracepoint(_) => false,
-        }
-    }
-
     /// Whether the kernel tells the paths of files, which are looked for in `/proc` else.
     pub fn has_paths(&self) -> bool {
         match &self.programs {
@@ -85,9 +77,12 @@ impl Plan {
 
     /// Leaves operations out.
     pub fn without_operations(mut self) -> Self {
-        if let Programs::Direct { offsets, .. } = &mut self.programs {
+        if let Programs::Direct {
+            offsets, file_ops, ..
+        } = &mut self.programs
+        {
             offsets.operation = OpOffsets::default();
-            offsets.commit = CommitOffsets::default();
+            *file_ops = FileOpOffsets::default();
         }
         self
     }
@@ -266,11 +261,11 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         tree: tree(members).unwrap_or_default(),
         cgroup: cgroup(members).unwrap_or_default(),
         operation: operation(members).unwrap_or_default(),
-        commit: commit(members).unwrap_or_default(),
         name: name(members).unwrap_or_default(),
     };
     Ok(Programs::Direct {
         offsets: Box::new(offsets),
+        file_ops: file_ops(members).unwrap_or_default(),
         tandem: tracepoints_may_be_preempted(&facts.release),
         cast: facts.cast,
     })
@@ -321,23 +316,6 @@ fn cgroup(members: &Members) -> Option<CgroupOffsets> {
     })
 }
 
-/// What a COMMIT consists of, if it is known.
-fn commit(members: &Members) -> Option<CommitOffsets> {
-    let list = |structure, member| {
-        let found = members.get(&(structure, member))?;
-        (found.size == 16).then_some(found.offset)
-    };
-    let link = list("nfs_page", "wb_list");
-    Some(CommitOffsets {
-        flags: commits::KNOWN | link.map_or(0, |_| commits::REQUESTS),
-        inode: pointer(members, "nfs_commit_data", "inode")?,
-        cred: pointer(members, "nfs_commit_data", "cred")?,
-        handle: pointer(members, "nfs_commit_data", "args.fh")?,
-        requests: list("nfs_commit_data", "pages")?,
-        request_link: link.unwrap_or(0),
-    })
-}
-
 /// What an RPC consists of, if all of it is known.
 fn operation(members: &Members) -> Option<OpOffsets> {
     let offset = |structure, member, size| {
@@ -367,6 +345,33 @@ fn operation(members: &Members) -> Option<OpOffsets> {
         transport_number: number.unwrap_or(0),
         transport_address: texts,
         transport_protocol: texts + 8 * PROTOCOL_STRING,
+    })
+}
+
+/// What leads from an RPC to the file that it is about, if it is known. How far an inode is from its handle may be left to be learned, as
+/// kernels without BTF of their modules do not tell it, and the user to be told for some RPCs only.
+fn file_ops(members: &Members) -> Option<FileOpOffsets> {
+    let at = |structure, member| Some(members.get(&(structure, member))?.offset);
+    let of = |structure, member| pointer(members, structure, member);
+    let cred = of("rpc_rqst", "rq_cred").zip(of("rpc_cred", "cr_cred"));
+    let (transmission_cred, rpc_cred_owner) = cred.unwrap_or_default();
+    let arguments = at("nfs_pgio_header", "args")?;
+    let inode = at("nfs_inode", "vfs_inode").zip(at("nfs_inode", "fh"));
+    let flags = members.get(&("rpc_task", "tk_flags"))?;
+    Some(FileOpOffsets {
+        is_known: 1,
+        task_arguments: of("rpc_task", "tk_msg.rpc_argp")?,
+        task_cred: of("rpc_task", "tk_msg.rpc_cred")?,
+        task_flags: (flags.size == 2).then_some(flags.offset)?,
+        transmission_cred,
+        rpc_cred_owner,
+        arguments_handle: of("nfs_pgio_header", "args.fh")?.checked_sub(arguments)?,
+        handle_inode: match inode {
+            Some((inode, handle)) => inode.checked_sub(handle)?,
+            None => 0,
+        },
+        inode_host: of("inode", "i_data.host")?,
+        superblock_magic: of("super_block", "s_magic")?,
     })
 }
 

@@ -373,8 +373,7 @@ impl Recorder {
         if self.engine.operations.is_none() {
             return Ok(());
         }
-        let commits = self.engine.folds.take_commits();
-        self.add_up(&commits.map_err(EngineError::Folds)?, now);
+        self.take_file_operations(now)?;
         let Some(sums) = &mut self.engine.operations else {
             return Ok(());
         };
@@ -394,6 +393,20 @@ impl Recorder {
         self.operations
             .take(sums, now, |dev| names.source(dev), add)
             .map_err(EngineError::Operations)?;
+        Ok(())
+    }
+
+    /// As [`Self::take_operations`], of those that were added up by file.
+    fn take_file_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
+        let Some(sums) = &mut self.engine.file_operations else {
+            return Ok(());
+        };
+        let mut taken = sums.take().map_err(EngineError::Operations)?;
+        taken.retain(|taken| self.filter.wants_operation(taken.op.op.as_str()));
+        let mut newcomers = Vec::new();
+        let newcomer = |row, pid| newcomers.push((row, pid));
+        self.rollup.add_operations(taken, now, newcomer);
+        self.names.observe(&newcomers, now);
         Ok(())
     }
 

@@ -2,15 +2,18 @@
 //!
 //! The coarser granularities are fed by closing these windows, so they cost nothing here.
 
+use std::cmp::Reverse;
 use std::mem;
 use std::sync::Arc;
 
+use ahash::AHashMap;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, TenantId};
 use trackiops_schemas::ring::{FoldKey, FoldValue, RequestRecord, flags};
-use trackiops_schemas::rollup::{Commits, Direction, FileRow, Health, Row};
+use trackiops_schemas::rollup::{Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, MonotonicNs};
+use crate::file_ops::{Budget, Taken};
 use crate::generations::Generations;
 use crate::ops::WindowOps;
 use crate::sequential::History;
@@ -100,6 +103,7 @@ pub struct Rollup {
     /// Ascending by start: one or two.
     open: Vec<OpenWindow>,
     states: Generations<RowKey, RowState>,
+    budget: Budget,
     serials: u64,
     /// There was no room for a file.
     is_full: bool,
@@ -112,6 +116,7 @@ impl Rollup {
             granularity,
             open: Vec::new(),
             states: Generations::new(),
+            budget: Budget::new(),
             serials: 0,
             is_full: false,
         }
@@ -191,15 +196,11 @@ impl Rollup {
         }
     }
 
-    /// Counts requests that the kernel has added up, COMMITs always and the others because there was no room for them, and that completed in the window of `end`.
+    /// Counts requests that the kernel has added up because there was no room for them, and that completed in the window of `end`.
     pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
         let index = self.window_index(end);
         let (_, row, _, health, first) = self.row(key.into(), index);
         let direction = match key.direction {
-            flags::COMMIT => {
-                row.commit.merge(&commits(sum));
-                return first;
-            }
             flags::WRITE => &mut row.write,
             _ => &mut row.read,
         };
@@ -207,6 +208,49 @@ impl Rollup {
         health.folded += sum.requests;
         health.seen += sum.requests;
         first
+    }
+
+    /// Counts operations that the kernel has added up by file. Those with which a row begins are told to `newcomer`.
+    ///
+    /// Where the cgroup is not known it is that of the only tenant of the same user who used the file in the window, if there is
+    /// one. A file of which nothing is known yet is followed as long as there is a [`Budget`] for it; what is beyond is of
+    /// [`FileId::others`].
+    pub fn add_operations(
+        &mut self,
+        mut taken: Vec<Taken>,
+        now: MonotonicNs,
+        mut newcomer: impl FnMut(RowKey, u32),
+    ) {
+        self.budget.refill(now);
+        // First those of whom tenants are known, then the busiest.
+        taken.sort_by_key(|taken| (taken.row.tenant.cgroup == 0, Reverse(taken.op.requests)));
+        let mut tenants: AHashMap<u64, Tenants> = AHashMap::new();
+        for Taken {
+            mut row,
+            window,
+            pid,
+            op,
+        } in taken
+        {
+            let start = window.cast_signed().saturating_mul(self.granularity.ms());
+            let index = self.window_index(UtcMs(start));
+            let open = &self.open[index];
+            if row.tenant.cgroup == 0 {
+                let tenants = tenants
+                    .entry(open.serial)
+                    .or_insert_with(|| tenants_of(open));
+                let only = tenants.get(&(row.file, row.tenant.uid)).copied().flatten();
+                row.tenant.cgroup = only.unwrap_or(0);
+            }
+            if self.states.peek(&row).is_none() && !self.budget.spend() {
+                row.file = FileId::others(row.file.dev);
+            }
+            let (row, counters, _, _, first) = self.row(row, index);
+            counters.ops.add(&op);
+            if first {
+                newcomer(row, pid);
+            }
+        }
     }
 
     /// The row of `key` in the open window `index`, if there is room for it, or else that of the others of its mount, with the key that the row
@@ -294,6 +338,23 @@ impl Rollup {
     }
 }
 
+/// By file and user: the cgroup, `None` if there are several.
+type Tenants = AHashMap<(FileId, u32), Option<u64>>;
+
+/// Those that are known in a window.
+fn tenants_of(window: &OpenWindow) -> Tenants {
+    let mut tenants = Tenants::new();
+    for (RowKey { file, tenant }, _) in &window.rows {
+        if tenant.cgroup != 0 {
+            let cgroup = tenants
+                .entry((*file, tenant.uid))
+                .or_insert(Some(tenant.cgroup));
+            *cgroup = cgroup.filter(|known| *known == tenant.cgroup);
+        }
+    }
+    tenants
+}
+
 #[inline]
 fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
     let write = record.flags & flags::WRITE != 0;
@@ -320,17 +381,6 @@ fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
     direction.retrans += u64::from(record.retransmissions);
     direction.direct += u64::from(record.flags & flags::DIRECT != 0);
     direction.stable += u64::from(record.flags & flags::STABLE != 0);
-}
-
-fn commits(sum: &FoldValue) -> Commits {
-    Commits {
-        requests: sum.requests,
-        errors: sum.errors,
-        latency_ns_sum: sum.latency_ns_sum,
-        latency_ns_max: sum.latency_ns_max,
-        queue_ns_sum: sum.queue_ns_sum,
-        rtt_ns_sum: sum.rtt_ns_sum,
-    }
 }
 
 /// Requests that the kernel has added up, as a row counts them.
@@ -375,6 +425,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Sample;
+    use trackiops_schemas::file_ops::{FileOp, OpName};
     use trackiops_schemas::identity::FileKey;
 
     impl<I: Iterator<Item = RequestRecord>> Requests for Peekable<I> {
@@ -455,6 +506,94 @@ mod tests {
             (1, 0, 1, 100)
         );
         assert_eq!(windows[1].health.recorded, 2);
+    }
+
+    fn operation(fileid: u64, uid: u32, cgroup: u64, name: &str, requests: u64) -> Taken {
+        Taken {
+            row: RowKey {
+                file: FileId {
+                    dev: Dev(49),
+                    fileid,
+                    handle_hash: 1,
+                },
+                tenant: TenantId { uid, cgroup },
+            },
+            window: 1,
+            pid: 7,
+            op: FileOp {
+                op: OpName::new(name),
+                requests,
+                ..FileOp::default()
+            },
+        }
+    }
+
+    #[test]
+    fn an_operation_of_an_unknown_cgroup_is_of_the_users_only_tenant_there_is() {
+        let mut rollup = rollup();
+        for cgroup in [1, 2] {
+            let shared = RequestRecord {
+                cgroup,
+                ..record(2, 0, 1, 0)
+            };
+            add(&mut rollup, &shared, UtcMs(1500));
+        }
+        add(&mut rollup, &record(1, 0, 1, 0), UtcMs(1500));
+        let taken = vec![
+            operation(1, 1000, 0, "COMMIT", 3),
+            operation(2, 1000, 0, "COMMIT", 4),
+            operation(3, 7, 0, "CLOSE", 5),
+            operation(3, 7, 9, "GETATTR", 6),
+            operation(1, 7, 0, "GETATTR", 7),
+        ];
+        let mut begun = Vec::new();
+        rollup.add_operations(taken, MonotonicNs(0), |row, pid| begun.push((row, pid)));
+        let window = &all(&mut rollup)[0];
+        let told = window.rows.iter().flat_map(|(key, row)| {
+            let ops = row.ops.as_slice().iter();
+            let TenantId { uid, cgroup } = key.tenant;
+            ops.map(move |op| (key.file.fileid, uid, cgroup, op.op.as_str(), op.requests))
+        });
+        let mut told: Vec<_> = told.collect();
+        told.sort_unstable();
+        let expected = [
+            (1, 7, 0, "GETATTR", 7),
+            (1, 1000, 1, "COMMIT", 3),
+            (2, 1000, 0, "COMMIT", 4),
+            (3, 7, 9, "CLOSE", 5),
+            (3, 7, 9, "GETATTR", 6),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(begun.len(), 3, "{begun:?}");
+        assert_eq!(window.health.seen, 3, "the requests alone");
+    }
+
+    #[test]
+    fn a_walk_through_a_tree_leaves_the_files_that_are_known_and_no_more_than_there_is_room_for() {
+        let mut rollup = rollup();
+        let known = 1_000_000;
+        add(&mut rollup, &record(known, 0, 1, 0), UtcMs(1500));
+        let mut walk: Vec<_> = (1..=10_000)
+            .map(|fileid| operation(fileid, 1000, 1, "GETATTR", 1))
+            .collect();
+        walk.push(operation(known, 1000, 1, "GETATTR", 1));
+        rollup.add_operations(walk, MonotonicNs(0), |_, _| {});
+        let window = &all(&mut rollup)[0];
+        assert!(window.rows.len() < 5000, "{}", window.rows.len());
+        let sum_of = |fileid| {
+            let mut rows = window.rows.iter();
+            let (_, row) = rows.find(|(key, _)| key.file.fileid == fileid).unwrap();
+            row.ops.as_slice()[0].requests
+        };
+        assert_eq!(sum_of(known), 1);
+        let all: u64 = window
+            .rows
+            .iter()
+            .flat_map(|(_, row)| row.ops.as_slice())
+            .map(|op| op.requests)
+            .sum();
+        assert_eq!(all, 10_001, "none is lost");
+        assert_eq!(sum_of(0), 10_001 - window.rows.len() as u64 + 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod common;
 
 use btf_rs::{Btf, BtfSection, BtfType, Parameter, Type};
 use common::{kernels, module, vmlinux};
+use trackiops_schemas::file_op_sums::CREATE_HANDLE;
 
 const MODULES: [&str; 3] = ["nfs", "nfsv4", "sunrpc"];
 
@@ -40,6 +41,18 @@ const ARGUMENTS: [(&str, &str, &[&str]); 8] = [
     ("sunrpc", "rpc_task_end", &["rpc_task"]),
     ("sunrpc", "rpc_stats_latency", &["rpc_task"]),
 ];
+
+#[test]
+fn the_directory_of_what_is_created_stands_where_the_kernel_side_looks_for_it() {
+    for (kernel, root) in kernels() {
+        let vmlinux = vmlinux(&root);
+        // Debian's 5.10 has no BTF of its modules.
+        if let Some(module) = module(&root, "nfsv4", &vmlinux) {
+            let found = offset(&module, "nfs4_create_arg", "dir_fh");
+            assert_eq!(found, Some(CREATE_HANDLE), "{kernel}");
+        }
+    }
+}
 
 #[test]
 fn members_stand_where_they_were_seen() {

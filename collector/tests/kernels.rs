@@ -9,10 +9,11 @@ use std::path::Path;
 use btf_rs::Type;
 use common::{kernels, module, vmlinux};
 use trackiops_collector::{Cast, Choice, KernelFacts, Programs, plan};
+use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ring::{
-    CgroupOffsets, CommitOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets,
-    TaskOffsets, TracepointOffsets, TreeOffsets, cgroups, commits,
+    CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets, TaskOffsets,
+    TracepointOffsets, TreeOffsets, cgroups,
 };
 
 /// Names and sizes in bytes.
@@ -115,7 +116,6 @@ fn each_kernel_can_be_read_directly() {
             "newest" => (200, 156, 624, 784),
             _ => panic!("write down here where the members of {kernel} stand"),
         };
-        let committed = if kernel == "newest" { 504 } else { 488 };
         let rtt = if kernel == "newest" { 416 } else { 400 };
         // Whether every page is charged through an object; `cgroup.kn` and `kernfs_node.id`.
         let cgroup = match kernel {
@@ -172,14 +172,6 @@ fn each_kernel_can_be_read_directly() {
                 }
             }),
             operation: operation(kernel),
-            commit: CommitOffsets {
-                flags: commits::KNOWN | cgroup.map_or(0, |_| commits::REQUESTS),
-                inode: start + 24,
-                cred: start + 32,
-                handle: committed + 56,
-                requests: committed,
-                request_link: 0,
-            },
             name: NameOffsets {
                 entry_hash: 32,
                 entry_name: 40,
@@ -193,6 +185,7 @@ fn each_kernel_can_be_read_directly() {
             let plan = plan(&facts, choice).unwrap_or_else(|e| panic!("{kernel}: {e}"));
             let Programs::Direct {
                 offsets,
+                file_ops: of_files,
                 tandem,
                 cast,
             } = plan.programs
@@ -200,6 +193,7 @@ fn each_kernel_can_be_read_directly() {
                 panic!("{kernel}: {plan:?}");
             };
             assert_eq!(*offsets, expected(&kernel), "{kernel}");
+            assert_eq!(of_files, file_ops(&kernel), "{kernel}");
             assert_eq!(tandem, kernel == "newest", "{kernel}");
             // `bpf_rdonly_cast` came with Linux 6.2.
             let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
@@ -209,6 +203,30 @@ fn each_kernel_can_be_read_directly() {
             }
             assert_eq!(plan.fallback, None, "{kernel}");
         }
+    }
+}
+
+fn file_ops(kernel: &str) -> FileOpOffsets {
+    // tk_msg and tk_flags of a task, rq_cred of its transmission, cr_cred of that, from fh to vfs_inode in an inode, and i_data.host.
+    let (message, flags, cred, owner, inode, host) = match kernel {
+        // Has no BTF of its modules, and so no `nfs_inode`.
+        "5.10" => (120, 220, 160, 88, 0, 376),
+        "6.1" => (112, 216, 160, 88, 432, 376),
+        "6.12" => (112, 216, 160, 88, 432, 368),
+        "newest" => (112, 216, 160, 88, 432, 360),
+        _ => panic!("write down here where the members of {kernel} stand"),
+    };
+    FileOpOffsets {
+        is_known: 1,
+        task_arguments: message + 8,
+        task_cred: message + 24,
+        task_flags: flags,
+        transmission_cred: cred,
+        rpc_cred_owner: owner,
+        arguments_handle: 16,
+        handle_inode: inode,
+        inode_host: host,
+        superblock_magic: 96,
     }
 }
 

@@ -191,9 +191,9 @@ impl Nothing {
             Self::NoneOf { what, asked } => format!("there were no {what} from {}", from_to(asked)),
             Self::Idle { asked, files } => {
                 let files = match files {
-                    Which::One => "the file was idle",
-                    Which::Some => "the files were idle",
-                    Which::All => "all files were idle",
+                    Which::One => "the file was neither read nor written",
+                    Which::Some => "the files were neither read nor written",
+                    Which::All => "no file was read or written",
                 };
                 format!("{files} from {}", from_to(asked))
             }

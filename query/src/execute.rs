@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::pending::STALLED_MS;
-use trackiops_schemas::rollup::{ClosedWindow, Health};
+use trackiops_schemas::rollup::{ClosedWindow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
 
@@ -51,8 +51,11 @@ pub fn execute(
         run.tail(tail)?;
     }
     let Account { covered, hosts, .. } = run.account;
+    let groups = run.merger.finish();
+    // A table tells of reading and writing: files of which there is only metadata would be rows of zeros.
+    let is_shown = |row: &Row| !matches!(detail, Detail::Figures(_)) || row.is_transfer();
     Ok(Found {
-        groups: run.merger.finish().collect(),
+        groups: groups.filter(|(_, group)| is_shown(&group.row)).collect(),
         covered,
         hosts,
     })

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use trackiops_schemas::file_ops::OpName;
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
@@ -75,10 +76,20 @@ pub struct OperationAnswer {
     pub transport: Option<Arc<str>>,
     /// Its counters.
     pub sums: OperationSums,
+    /// Those of the requests of which no time is known: READs and WRITEs of a file alone have any.
+    pub untimed: u64,
     /// Requests of all operations of the mount, or of its files that are asked for, in the window.
     pub mount_requests: u64,
     /// How much of the window that host recorded, ms: what rates divide by.
     pub covered_ms: u64,
+}
+
+impl OperationAnswer {
+    /// The share of a sum of times that falls to each request of which it is known; `None` without one.
+    pub fn per_timed(&self, sum_ns: u64) -> Option<f64> {
+        let timed = self.sums.requests.saturating_sub(self.untimed);
+        (timed > 0).then(|| sum_ns as f64 / timed as f64)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -115,8 +126,8 @@ pub fn ask_operations(
     })
 }
 
-/// The operations of which it is known for which files they were. They have its data for their bytes, without what is around it in
-/// a message.
+/// The operations that are known to be about the files. READs and WRITEs have its data for their bytes, without what is around
+/// it in a message; of others bytes are not known.
 fn of_files(question: &Question) -> Result<Outcome<OperationAnswer>, QueryError> {
     let question = Question {
         by: By::Mount,
@@ -126,7 +137,7 @@ fn of_files(question: &Question) -> Result<Outcome<OperationAnswer>, QueryError>
     Ok(match ask(&question)? {
         Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
         Outcome::Found(answer) => Outcome::Found(Answer {
-            rows: answer.rows.iter().flat_map(of_row).collect(),
+            rows: of_rows(&answer),
             step: answer.step,
             by: answer.by,
             range: answer.range,
@@ -135,54 +146,88 @@ fn of_files(question: &Question) -> Result<Outcome<OperationAnswer>, QueryError>
     })
 }
 
-fn of_row(answer: &AnswerRow) -> impl Iterator<Item = OperationAnswer> {
-    let Row {
-        read,
-        write,
-        commit,
-    } = &answer.row;
-    let direction = |d: &Direction| OperationSums {
-        requests: d.requests,
-        errors: d.errors,
-        queue_ns_sum: d.queue_ns_sum,
-        rtt_ns_sum: d.rtt_ns_sum,
-        execute_ns_sum: d.latency_ns_sum,
-        execute_ns_max: d.latency_ns_max,
-        execute: d.latency.clone(),
-        ..OperationSums::default()
+/// Of several files of a mount one operation is one row.
+fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
+    let mut places: HashMap<_, usize> = HashMap::new();
+    let mut mounts: HashMap<_, u64> = HashMap::new();
+    let mut rows: Vec<OperationAnswer> = Vec::new();
+    for row in &answer.rows {
+        let mount: Option<Arc<str>> = row.mount().map(Into::into);
+        let window = (row.time, Arc::clone(&row.host), mount.clone());
+        for (op, sums, untimed) in of_row(&row.row) {
+            *mounts.entry(window.clone()).or_default() += sums.requests;
+            let place = places.entry((window.clone(), op)).or_insert(rows.len());
+            if *place == rows.len() {
+                rows.push(OperationAnswer {
+                    time: row.time,
+                    host: Arc::clone(&row.host),
+                    mount: mount.clone(),
+                    op: op.as_str().into(),
+                    transport: None,
+                    sums: OperationSums::default(),
+                    untimed: 0,
+                    mount_requests: 0,
+                    covered_ms: row.covered_ms,
+                });
+            }
+            let all = &mut rows[*place];
+            all.sums.merge(&sums);
+            all.untimed += untimed;
+        }
+    }
+    for row in &mut rows {
+        let window = (row.time, Arc::clone(&row.host), row.mount.clone());
+        row.mount_requests = mounts[&window];
+    }
+    let requests = |row: &OperationAnswer| match answer.step {
+        Step::All => Reverse(row.sums.requests),
+        Step::Windows(_) => Reverse(0),
     };
-    let read = OperationSums {
-        received_bytes: read.bytes,
-        ..direction(read)
+    rows.sort_by(|a, b| {
+        (a.time, &a.host, &a.mount, requests(a), &a.op).cmp(&(
+            b.time,
+            &b.host,
+            &b.mount,
+            requests(b),
+            &b.op,
+        ))
+    });
+    rows
+}
+
+/// The operations of one file that there were, and how many of each are untimed.
+fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, u64)> {
+    let Row { read, write, ops } = row;
+    let direction = |name, d: &Direction| {
+        let sums = OperationSums {
+            requests: d.requests,
+            errors: d.errors,
+            queue_ns_sum: d.queue_ns_sum,
+            rtt_ns_sum: d.rtt_ns_sum,
+            execute_ns_sum: d.latency_ns_sum,
+            execute_ns_max: d.latency_ns_max,
+            execute: d.latency.clone(),
+            ..OperationSums::default()
+        };
+        (OpName::new(name), sums, d.untimed)
     };
-    let write = OperationSums {
-        sent_bytes: write.bytes,
-        ..direction(write)
-    };
-    let commit = OperationSums {
-        requests: commit.requests,
-        errors: commit.errors,
-        queue_ns_sum: commit.queue_ns_sum,
-        rtt_ns_sum: commit.rtt_ns_sum,
-        execute_ns_sum: commit.latency_ns_sum,
-        execute_ns_max: commit.latency_ns_max,
-        ..OperationSums::default()
-    };
-    let all = [("READ", read), ("WRITE", write), ("COMMIT", commit)];
-    let mount_requests = all.iter().map(|(_, sums)| sums.requests).sum();
-    let (time, host, covered_ms) = (answer.time, Arc::clone(&answer.host), answer.covered_ms);
-    let mount: Option<Arc<str>> = answer.mount().map(Into::into);
-    let there = all.into_iter().filter(|(_, sums)| sums.requests > 0);
-    there.map(move |(op, sums)| OperationAnswer {
-        time,
-        host: Arc::clone(&host),
-        mount: mount.clone(),
-        op: op.into(),
-        transport: None,
-        sums,
-        mount_requests,
-        covered_ms,
-    })
+    let mut both = [direction("READ", read), direction("WRITE", write)];
+    both[0].1.received_bytes = read.bytes;
+    both[1].1.sent_bytes = write.bytes;
+    let others = ops.as_slice().iter().map(|op| {
+        let sums = OperationSums {
+            requests: op.requests,
+            errors: op.errors,
+            queue_ns_sum: op.queue_ns_sum,
+            rtt_ns_sum: op.rtt_ns_sum,
+            execute_ns_sum: op.latency_ns_sum,
+            execute_ns_max: op.latency_ns_max,
+            ..OperationSums::default()
+        };
+        (op.op, sums, 0)
+    });
+    let all = both.into_iter().chain(others);
+    all.filter(|(_, sums, _)| sums.requests > 0)
 }
 
 fn ask_once(
@@ -228,6 +273,7 @@ fn ask_once(
         op: key.op,
         transport: group.transport,
         sums: group.sums,
+        untimed: 0,
     };
     let mut groups: Vec<_> = groups.into_iter().collect();
     sort(&mut groups, plan.step);

@@ -12,8 +12,8 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::{FileMetaData, PageIndexPolicy};
 use trackiops_schemas::columns::{
-    DEV, ERRNOS, FILE_KEY, FILEID, FORMAT_VERSION, LATENCY_HIST, META_FORMAT, MOUNT, PATH,
-    PATH_INFERRED, TENANT, TIME, UNSPLIT, health_schema, ops_schema, rollup_schema,
+    DEV, ERRNOS, FILE_KEY, FILE_OPS, FILEID, FORMAT_VERSION, LATENCY_HIST, META_FORMAT, MOUNT,
+    PATH, PATH_INFERRED, TENANT, TIME, UNSPLIT, health_schema, ops_schema, rollup_schema,
 };
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -87,7 +87,7 @@ impl Detail {
                     Figures::Rates => parts.as_slice(),
                     Figures::Parts => rates.as_slice(),
                 };
-                !column.starts_with("commit_")
+                column != FILE_OPS
                     && !plain
                         .is_some_and(|plain| seldom.contains(&plain) || without.contains(&plain))
             }

@@ -14,6 +14,7 @@ use trackiops_query::times::Zone;
 use trackiops_query::{
     Answer, By, Connections, Detail, Figures, Format, Outcome, Question, ask_operations, render,
 };
+use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
@@ -65,12 +66,17 @@ fn small() -> Vec<ClosedWindow> {
     failed.write.latency_ns_max = 600_000;
     failed.write.requests += 2;
     failed.read.sequential = 0;
-    failed.commit.requests = 2;
-    failed.commit.errors = 1;
-    failed.commit.latency_ns_sum = 3_000_000;
-    failed.commit.latency_ns_max = 2_000_000;
-    failed.commit.queue_ns_sum = 40_000;
-    failed.commit.rtt_ns_sum = 2_900_000;
+    for (name, requests) in [("COMMIT", 2), ("GETATTR", 5)] {
+        failed.ops.add(&FileOp {
+            op: OpName::new(name),
+            requests,
+            errors: 1,
+            queue_ns_sum: 40_000,
+            rtt_ns_sum: 2_900_000,
+            latency_ns_sum: 3_000_000,
+            latency_ns_max: 2_000_000,
+        });
+    }
     vec![
         window(0, vec![(&quoted, row(20, 0)), (&nameless, row(1, 1))]),
         window(1, vec![(&quoted, row(3, 0)), (&other, row(0, 5))]),

@@ -71,14 +71,16 @@ pub fn has_counter(direction: &str, counter: &str) -> bool {
     (direction, counter) != ("read", "stable")
 }
 
-/// Integer columns about COMMITs, in column order.
-pub const COMMIT_COUNTERS: [&str; 6] = [
-    "commit_requests",
-    "commit_errors",
-    "commit_latency_us_sum",
-    "commit_latency_us_max",
-    "commit_queue_us_sum",
-    "commit_rtt_us_sum",
+/// The column of a row of files that has its operations beside READ and WRITE: a list, each with its [`OP`].
+pub const FILE_OPS: &str = "ops";
+/// Integers within an element of [`FILE_OPS`], in order.
+pub const FILE_OP_COUNTERS: [&str; 6] = [
+    "requests",
+    "errors",
+    "queue_us_sum",
+    "rtt_us_sum",
+    "latency_us_sum",
+    "latency_us_max",
 ];
 
 /// The column of one direction that counts errors by errno, without the direction before it.
@@ -196,6 +198,18 @@ fn counted(what: &str, is: DataType) -> Field {
     Field::new("element", DataType::Struct(fields), false)
 }
 
+/// Fields of an element of [`FILE_OPS`].
+pub fn file_op_fields() -> Fields {
+    let counters = FILE_OP_COUNTERS.map(|name| Field::new(name, DataType::Int64, false));
+    let name = Field::new(OP, DataType::Utf8, false);
+    [name].into_iter().chain(counters).collect()
+}
+
+/// The element of [`FILE_OPS`].
+pub fn file_op_item() -> Field {
+    Field::new("element", DataType::Struct(file_op_fields()), false)
+}
+
 /// Fields of an element of [`PENDING_CLIENTS`].
 pub fn pending_client_fields() -> Fields {
     Fields::from(vec![
@@ -242,9 +256,8 @@ pub fn rollup_schema() -> SchemaRef {
         add(ERRNOS, DataType::List(Arc::new(errno_item())));
         add(LATENCY_HIST, DataType::List(Arc::new(histogram_item())));
     }
-    for counter in COMMIT_COUNTERS {
-        fields.push(Field::new(counter, DataType::Int64, false));
-    }
+    let ops = DataType::List(Arc::new(file_op_item()));
+    fields.push(Field::new(FILE_OPS, ops, false));
     Arc::new(Schema::new(fields))
 }
 

@@ -1,11 +1,11 @@
 //! What crosses a boundary in TrackIOps.
 //!
 //! * [`ring`]: the records that the kernel side emits, and the offsets and books it shares with
-//!   userspace; [`op_sums`] the same for every other operation, and [`paths`] for the names of files (`no_std`, all that the kernel
-//!   side builds);
+//!   userspace; [`op_sums`] and [`file_op_sums`] the same for every other operation, and [`paths`] for the names of files (`no_std`, all that
+//!   the kernel side builds);
 //! * [`time`]: points in time and granularities;
 //! * [`histogram`] and [`rollup`]: the mergeable row and the window that holds it;
-//! * [`ops`]: the operations of the NFS client by name, mergeable as well;
+//! * [`ops`] and [`file_ops`]: the operations of the NFS client by name, of mounts and of files, mergeable as well;
 //! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
 //! * [`identity`]: what a file is, in memory and on disk;
@@ -13,6 +13,7 @@
 //! * [`ddl`]: the SQLite catalog's tables.
 #![cfg_attr(not(feature = "std"), no_std)]
 
+pub mod file_op_sums;
 pub mod op_sums;
 pub mod paths;
 pub mod ring;
@@ -23,6 +24,8 @@ pub mod columns;
 pub mod ddl;
 #[cfg(feature = "std")]
 pub mod errnos;
+#[cfg(feature = "std")]
+pub mod file_ops;
 #[cfg(feature = "std")]
 pub mod histogram;
 #[cfg(feature = "std")]

@@ -45,8 +45,8 @@ pub struct OpValue {
     pub transport: u32,
     /// Number of the client; the kernel gives it away again when it is free.
     pub client: u32,
-    /// Nothing.
-    pub padding: u32,
+    /// Bits of [`crate::file_op_sums::handles`].
+    pub handle: u32,
     /// Name of the procedure, ended by a zero.
     pub name: [u8; OP_NAME_BYTES],
     /// Name of the transport protocol (`tcp`).
@@ -125,7 +125,7 @@ impl OpValue {
         index: 0,
         transport: NO_NUMBER,
         client: 0,
-        padding: 0,
+        handle: 0,
         name: [0; OP_NAME_BYTES],
         protocol: [0; OP_PROTOCOL_BYTES],
         address: [0; OP_ADDRESS_BYTES],
@@ -151,7 +151,7 @@ impl OpValue {
         }
         [value.program, value.version] = halves(word());
         [value.index, value.transport] = halves(word());
-        [value.client, value.padding] = halves(word());
+        [value.client, value.handle] = halves(word());
         let texts = [
             value.name.as_mut_slice(),
             value.protocol.as_mut_slice(),

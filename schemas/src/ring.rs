@@ -81,9 +81,6 @@ pub mod flags {
     /// A WRITE that asks for stable storage, so that no COMMIT follows.
     pub const STABLE: u32 = 1 << 5;
     /// All bits that have a meaning.
-    /// A COMMIT, in keys of sums only.
-    pub const COMMIT: u32 = 1 << 31;
-    /// All of a record's.
     pub const ALL: u32 = WRITE | EOF | UNTIMED | UNSPLIT | DIRECT | STABLE;
 }
 
@@ -234,7 +231,7 @@ pub struct FoldKey {
     pub handle_hash: u32,
     /// As in [`RequestRecord`].
     pub uid: u32,
-    /// [`flags::WRITE`], [`flags::COMMIT`], or 0 for READ.
+    /// [`flags::WRITE`], or 0 for READ.
     pub direction: u32,
 }
 
@@ -354,7 +351,7 @@ impl FoldValue {
 }
 
 /// The two integers that stand in a word, in the order in which they stand in memory.
-fn halves(word: u64) -> [u32; 2] {
+pub(crate) fn halves(word: u64) -> [u32; 2] {
     let bytes = word.to_ne_bytes();
     let half = |at: usize| {
         let mut half = [0; 4];
@@ -496,8 +493,6 @@ pub struct DirectOffsets {
     pub cgroup: CgroupOffsets,
     /// What an RPC of any procedure consists of.
     pub operation: OpOffsets,
-    /// What a COMMIT consists of.
-    pub commit: CommitOffsets,
     /// What a name consists of.
     pub name: NameOffsets,
 }
@@ -512,32 +507,6 @@ pub struct NameOffsets {
     pub entry_name: u32,
     /// `void *d_fsdata`: of the top of what is mounted, `server:/export`.
     pub entry_data: u32,
-}
-
-/// What is read of a COMMIT (`struct nfs_commit_data`), beside its task.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CommitOffsets {
-    /// Bits of [`commits`]; 0 where COMMITs are not told by file.
-    pub flags: u32,
-    /// `struct inode *inode`.
-    pub inode: u32,
-    /// `const struct cred *cred`.
-    pub cred: u32,
-    /// `struct nfs_fh *args.fh`.
-    pub handle: u32,
-    /// `struct list_head pages`.
-    pub requests: u32,
-    /// `struct list_head wb_list` of `struct nfs_page`.
-    pub request_link: u32,
-}
-
-/// Bits of [`CommitOffsets::flags`].
-pub mod commits {
-    /// The offsets are known, but for those that lead to the first request.
-    pub const KNOWN: u32 = 1 << 0;
-    /// Those, too.
-    pub const REQUESTS: u32 = 1 << 1;
 }
 
 /// The way from a request to the directories that its file is in, as it was opened.
@@ -589,7 +558,7 @@ pub mod cgroups {
 const _: () = assert!(size_of::<DirectOffsets>() == 4 * DIRECT_WORDS);
 
 /// Words of which [`DirectOffsets`] consists.
-pub const DIRECT_WORDS: usize = 26 + 4 + 9 + OP_OFFSET_WORDS + 6 + 3;
+pub const DIRECT_WORDS: usize = 26 + 4 + 9 + OP_OFFSET_WORDS + 3;
 
 /// One of the things of which a wanted request has one.
 #[repr(C)]
@@ -720,12 +689,8 @@ pub const FOLDS_MAP: &str = "FOLDS";
 pub const FOLDS_BY_FILE: u32 = 0;
 /// Element of that array: sums of the files for which there was no room, with 0 for their fileid and handle hash.
 pub const FOLDS_BY_MOUNT: u32 = 1;
-/// Element of that array: sums of COMMITs by file, always in use.
-pub const FOLDS_OF_COMMITS: u32 = 2;
 /// Entries of the map by file: 144 bytes each and 16 for its bucket, 2.5 MiB.
 pub const FOLD_ENTRIES: u32 = 16_384;
-/// Entries of the map of COMMITs.
-pub const COMMIT_ENTRIES: u32 = 4096;
 /// Entries of the map by mount.
 pub const FOLD_MOUNT_ENTRIES: u32 = 4096;
 /// Name of the array, of one element, that holds UTC minus `CLOCK_MONOTONIC` in ns; userspace may `mmap` it.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::errnos::Errnos;
+use crate::file_ops::FileOps;
 use crate::histogram::Histogram;
 use crate::identity::FileAttributes;
 use crate::ops::OperationRow;
@@ -118,43 +119,6 @@ impl Direction {
     }
 }
 
-/// COMMITs of what was written without asking for stable storage. Every attempt counts, as in the kernel's own statistics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Commits {
-    /// Completed requests, failed ones included.
-    pub requests: u64,
-    /// Requests that ended with an error.
-    pub errors: u64,
-    /// Sum of their latencies, ns.
-    pub latency_ns_sum: u64,
-    /// Largest latency, ns.
-    pub latency_ns_max: u64,
-    /// As in [`Direction`].
-    pub queue_ns_sum: u64,
-    /// As in [`Direction`].
-    pub rtt_ns_sum: u64,
-}
-
-impl Commits {
-    /// Adds another partial aggregate.
-    pub fn merge(&mut self, other: &Self) {
-        let Self {
-            requests,
-            errors,
-            latency_ns_sum,
-            latency_ns_max,
-            queue_ns_sum,
-            rtt_ns_sum,
-        } = other;
-        self.requests += requests;
-        self.errors += errors;
-        self.latency_ns_sum = self.latency_ns_sum.saturating_add(*latency_ns_sum);
-        self.latency_ns_max = self.latency_ns_max.max(*latency_ns_max);
-        self.queue_ns_sum = self.queue_ns_sum.saturating_add(*queue_ns_sum);
-        self.rtt_ns_sum = self.rtt_ns_sum.saturating_add(*rtt_ns_sum);
-    }
-}
-
 /// The counters of one file in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
@@ -162,16 +126,21 @@ pub struct Row {
     pub read: Direction,
     /// WRITE requests.
     pub write: Direction,
-    /// COMMIT requests.
-    pub commit: Commits,
+    /// All other operations.
+    pub ops: FileOps,
 }
 
 impl Row {
+    /// Whether anything was read or written.
+    pub fn is_transfer(&self) -> bool {
+        self.read.requests + self.write.requests > 0
+    }
+
     /// Adds another partial aggregate.
     pub fn merge(&mut self, other: &Self) {
         self.read.merge(&other.read);
         self.write.merge(&other.write);
-        self.commit.merge(&other.commit);
+        self.ops.merge(&other.ops);
     }
 }
 

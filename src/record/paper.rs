@@ -21,6 +21,9 @@ pub fn lines(window: &ClosedWindow, granularity: Granularity) -> String {
         let id = &rows[0].file.id;
         let mut sum = Row::default();
         rows.iter().for_each(|row| sum.merge(&row.row));
+        if !sum.is_transfer() {
+            continue;
+        }
         let _ = write!(
             text,
             "[{}], {}:{}",

@@ -14,11 +14,12 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::PageIndexPolicy;
 use proptest::prelude::*;
 use trackiops_schemas::columns;
+use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{ClosedWindow, Commits, Direction, FileRow, Health, Row};
+use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
 use trackiops_store::{Dataset, Options, Segment, Snapshot, Writer};
 
@@ -117,20 +118,26 @@ fn an_operation() -> impl Strategy<Value = OperationRow> {
 }
 
 fn a_window() -> impl Strategy<Value = ClosedWindow> {
-    let row = (a_file(), a_direction(), a_direction(), 0_u64..3);
-    let row = row.prop_map(|(file, read, write, commits)| FileRow {
+    let row = (a_file(), a_direction(), a_direction(), 0_u64..4);
+    let row = row.prop_map(|(file, read, write, ops)| FileRow {
         file,
         row: Row {
             read,
             write,
-            commit: Commits {
-                requests: commits,
-                errors: commits / 2,
-                latency_ns_sum: commits * 7000,
-                latency_ns_max: commits * 5000,
-                queue_ns_sum: commits * 1000,
-                rtt_ns_sum: commits * 4000,
-            },
+            ops: ["COMMIT", "GETATTR"]
+                .into_iter()
+                .zip(1..)
+                .filter(|(_, n)| ops & n != 0)
+                .map(|(name, n)| FileOp {
+                    op: OpName::new(name),
+                    requests: 2 * n,
+                    errors: n / 2,
+                    queue_ns_sum: n * 1000,
+                    rtt_ns_sum: n * 4000,
+                    latency_ns_sum: n * 7000,
+                    latency_ns_max: n * 5000,
+                })
+                .collect(),
         },
     });
     // Around midnight and around rotations, some late.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::record::{Record, Value, errnos_json, histogram_json, names_json};
+use super::record::{Record, Value, errnos_json, file_ops_json, histogram_json, names_json};
 use crate::answer::Answer;
 
 pub(super) fn write<R: Record>(answer: &Answer<R>, out: &mut dyn Write) -> io::Result<()> {
@@ -25,6 +25,7 @@ fn text(value: &Value<'_>) -> io::Result<String> {
         Value::Count(count) => count.to_string(),
         Value::Figure(figure) => serde_json::to_string(figure)?,
         Value::Errnos(errnos) => errnos_json(errnos),
+        Value::FileOps(ops) => file_ops_json(ops),
         Value::Histogram(histogram) => histogram_json(histogram),
         Value::Names(names) => names_json(names),
     })

@@ -96,7 +96,7 @@ impl Shape {
         }
         let sums = &row.sums;
         let mean_bytes = |sum| sums.per_request(sum).map(|mean| bytes(mean.round() as u64));
-        let mean_time = |ns| sums.per_request(ns).map(|ns| latency(ns / 1000.0));
+        let mean_time = |ns| row.per_timed(ns).map(|ns| latency(ns / 1000.0));
         let share = sums.requests as f64 * 100.0 / row.mount_requests.max(1) as f64;
         cells.push(right(sums.requests.to_string()));
         cells.push(right(format!("{share:.1}%")));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use trackiops_schemas::columns;
 use trackiops_schemas::errnos::Errnos;
+use trackiops_schemas::file_ops::{FileOp, FileOps};
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::rollup::{Commits, Direction};
+use trackiops_schemas::rollup::Direction;
 use trackiops_store::Seen;
 
 use crate::answer::AnswerRow;
@@ -63,6 +64,8 @@ pub enum Value<'r> {
     Figure(f64),
     /// Errors by errno.
     Errnos(&'r Errnos),
+    /// Operations of a file.
+    FileOps(&'r FileOps),
     /// A histogram.
     Histogram(&'r Histogram),
     /// The names of a file.
@@ -123,7 +126,7 @@ impl Record for AnswerRow {
         let [read, write] = columns::DIRECTIONS;
         values.extend(stored(read, &self.row.read));
         values.extend(stored(write, &self.row.write));
-        values.extend(commits(&self.row.commit));
+        values.push(Value::FileOps(&self.row.ops));
         values.extend(derived(&self.row.read, self.covered_ms));
         values.extend(derived(&self.row.write, self.covered_ms));
         values
@@ -162,7 +165,7 @@ impl Record for OperationAnswer {
             sums.per_request(sums.received_bytes).into(),
         ];
         let times = [sums.queue_ns_sum, sums.rtt_ns_sum, sums.execute_ns_sum];
-        values.extend(times.map(|ns| sums.per_request(ns).map(|ns| ns / 1000.0).into()));
+        values.extend(times.map(|ns| self.per_timed(ns).map(|ns| ns / 1000.0).into()));
         values.extend(QUANTILES.map(|q| sums.execute.quantile_us(q).into()));
         values
     }
@@ -257,21 +260,6 @@ fn stored<'r>(name: &str, direction: &'r Direction) -> Vec<Value<'r>> {
         .collect()
 }
 
-/// In the order of [`columns::COMMIT_COUNTERS`].
-fn commits(commits: &Commits) -> [Value<'static>; columns::COMMIT_COUNTERS.len()] {
-    let Commits {
-        requests,
-        errors,
-        latency_ns_sum,
-        latency_ns_max,
-        queue_ns_sum,
-        rtt_ns_sum,
-    } = *commits;
-    let times = [latency_ns_sum, latency_ns_max, queue_ns_sum, rtt_ns_sum];
-    let [latency, max, queue, rtt] = times.map(rounded_us);
-    [requests, errors, latency, max, queue, rtt].map(Value::Count)
-}
-
 fn rounded_us(ns: u64) -> u64 {
     ns / 1000 + u64::from(ns % 1000 >= 500)
 }
@@ -321,6 +309,32 @@ pub fn names_json(names: &[(String, Seen)]) -> String {
         )
     };
     let elements: Vec<_> = names.iter().map(element).collect();
+    format!("[{}]", elements.join(","))
+}
+
+/// Operations of a file as JSON: `[{"op":"GETATTR","requests":3,...}]`.
+pub fn file_ops_json(ops: &FileOps) -> String {
+    let element = |op: &FileOp| {
+        let FileOp {
+            op,
+            requests,
+            errors,
+            queue_ns_sum,
+            rtt_ns_sum,
+            latency_ns_sum,
+            latency_ns_max,
+        } = op;
+        let [queue, rtt, latency, max] =
+            [queue_ns_sum, rtt_ns_sum, latency_ns_sum, latency_ns_max].map(|ns| rounded_us(*ns));
+        let counters = [*requests, *errors, queue, rtt, latency, max];
+        let counters = columns::FILE_OP_COUNTERS.into_iter().zip(counters);
+        let counters: String = counters
+            .map(|(name, count)| format!(",\"{name}\":{count}"))
+            .collect();
+        let name = serde_json::Value::from(op.as_str());
+        format!("{{\"{}\":{name}{counters}}}", columns::OP)
+    };
+    let elements: Vec<_> = ops.as_slice().iter().map(element).collect();
     format!("[{}]", elements.join(","))
 }
 

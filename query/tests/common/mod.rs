@@ -10,8 +10,9 @@ use trackiops_query::times::Zone;
 use trackiops_query::{
     Answer, AnswerRow, By, Detail, FileSelector, Outcome, Question, Range, Step, ask,
 };
+use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
-use trackiops_schemas::rollup::{ClosedWindow, Commits, Direction, FileRow, Health, Row};
+use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
@@ -142,11 +143,15 @@ fn generate(
                     row: Row {
                         read: direction(&mut numbers, folding),
                         write: direction(&mut numbers, folding),
-                        commit: Commits {
-                            requests: fileid % 3,
-                            latency_ns_sum: fileid % 3 * 700_000,
-                            ..Commits::default()
-                        },
+                        ops: (fileid % 3 > 0)
+                            .then(|| FileOp {
+                                op: OpName::new("COMMIT"),
+                                requests: fileid % 3,
+                                latency_ns_sum: fileid % 3 * 700_000,
+                                ..FileOp::default()
+                            })
+                            .into_iter()
+                            .collect(),
                     },
                 });
             }

@@ -9,10 +9,11 @@ use arrow::array::{
 };
 use arrow::datatypes::{Int16Type, Int32Type, Int64Type};
 use trackiops_schemas::columns;
+use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{Commits, Direction, Health, Row};
+use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::{direction, op_sums};
@@ -95,10 +96,7 @@ pub fn decode_rows<'a>(
     let tenants: Option<&StringArray> = column(batch, columns::TENANT)?;
     let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
     let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;
-    let mut commits = [None; columns::COMMIT_COUNTERS.len()];
-    for (name, counter) in columns::COMMIT_COUNTERS.iter().zip(&mut commits) {
-        *counter = column(batch, name)?;
-    }
+    let ops = FileOpColumns::new(batch)?;
     let mut last_dev = ("", Dev(0));
     for i in 0..batch.num_rows() {
         let dev = text(devs, i).unwrap_or_default();
@@ -119,27 +117,11 @@ pub fn decode_rows<'a>(
             row: Row {
                 read: read.at(i),
                 write: write.at(i),
-                commit: commits_at(&commits, i),
+                ops: ops.as_ref().map_or_else(FileOps::default, |ops| ops.at(i)),
             },
         });
     }
     Ok(())
-}
-
-fn commits_at(
-    columns: &[Option<&Int64Array>; columns::COMMIT_COUNTERS.len()],
-    i: usize,
-) -> Commits {
-    let [requests, errors, latency, max, queue, rtt] =
-        columns.map(|column| column.map_or(0, |column| unsigned(column.value(i))));
-    Commits {
-        requests,
-        errors,
-        latency_ns_sum: ns_from_us(latency),
-        latency_ns_max: ns_from_us(max),
-        queue_ns_sum: ns_from_us(queue),
-        rtt_ns_sum: ns_from_us(rtt),
-    }
 }
 
 /// Decodes the rows of a batch of a health segment, in order.
@@ -188,6 +170,57 @@ pub fn decode_health<'a>(
         });
     }
     Ok(())
+}
+
+/// The column of operations of a file.
+struct FileOpColumns<'a> {
+    lists: &'a ListArray,
+    names: &'a StringArray,
+    counters: [&'a Int64Array; columns::FILE_OP_COUNTERS.len()],
+}
+
+impl<'a> FileOpColumns<'a> {
+    /// `None` where it is not there, as in version 1 of the format.
+    fn new(batch: &'a RecordBatch) -> Result<Option<Self>, BatchError> {
+        let Some(lists) = column::<ListArray>(batch, columns::FILE_OPS)? else {
+            return Ok(None);
+        };
+        let columns = Self::of_elements(lists);
+        columns
+            .map(Some)
+            .ok_or(BatchError(columns::FILE_OPS.into()))
+    }
+
+    fn of_elements(lists: &'a ListArray) -> Option<Self> {
+        let elements = lists.values().as_struct_opt()?;
+        let [requests, errors, queue, rtt, latency, max] = columns::FILE_OP_COUNTERS.map(|name| {
+            elements
+                .column_by_name(name)?
+                .as_primitive_opt::<Int64Type>()
+        });
+        Some(Self {
+            lists,
+            names: elements.column_by_name(columns::OP)?.as_string_opt()?,
+            counters: [requests?, errors?, queue?, rtt?, latency?, max?],
+        })
+    }
+
+    fn at(&self, i: usize) -> FileOps {
+        let op = |at| {
+            let [requests, errors, queue, rtt, latency, max] =
+                self.counters.map(|counter| unsigned(counter.value(at)));
+            FileOp {
+                op: OpName::new(self.names.value(at)),
+                requests,
+                errors,
+                queue_ns_sum: ns_from_us(queue),
+                rtt_ns_sum: ns_from_us(rtt),
+                latency_ns_sum: ns_from_us(latency),
+                latency_ns_max: ns_from_us(max),
+            }
+        };
+        elements(self.lists, i).map(op).collect()
+    }
 }
 
 /// The columns of a health row that tell what was pending.

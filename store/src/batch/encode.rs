@@ -10,10 +10,11 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Int16Type, Int32Type};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns;
+use trackiops_schemas::file_ops::{FileOp, FileOps};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{Commits, Direction, Health, Row};
+use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::{counters, op_counters};
@@ -80,10 +81,6 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
                 .collect::<StringArray>(),
         ),
     ];
-    let commits: Vec<_> = rows
-        .iter()
-        .map(|row| commit_counters(&row.row.commit))
-        .collect();
     let directions: [fn(&RollupRow) -> &Direction; 2] = [|row| &row.row.read, |row| &row.row.write];
     for (name, direction) in columns::DIRECTIONS.into_iter().zip(directions) {
         let counters: Vec<_> = rows.iter().map(|row| counters(direction(row))).collect();
@@ -98,10 +95,7 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
         let latencies = rows.iter().map(|row| direction(row).latency.buckets());
         arrays.push(lists::<Int16Type>(columns::histogram_item(), latencies)?);
     }
-    for i in 0..columns::COMMIT_COUNTERS.len() {
-        let column = commits.iter().map(|counters| counters[i]);
-        arrays.push(Arc::new(Int64Array::from_iter_values(column)));
-    }
+    arrays.push(file_ops(rows.iter().map(|row| &row.row.ops))?);
     RecordBatch::try_new(columns::rollup_schema(), arrays)
 }
 
@@ -111,19 +105,38 @@ pub(super) fn path_inferred<'f>(files: impl Iterator<Item = &'f FileAttributes>)
     Arc::new(column.collect::<BooleanArray>())
 }
 
-/// In the order of [`columns::COMMIT_COUNTERS`].
-fn commit_counters(commits: &Commits) -> [i64; columns::COMMIT_COUNTERS.len()] {
-    let Commits {
+fn file_ops<'a>(rows: impl Iterator<Item = &'a FileOps> + Clone) -> Result<ArrayRef, ArrowError> {
+    let ops = || rows.clone().flat_map(FileOps::as_slice);
+    let counters: Vec<_> = ops().map(file_op_counters).collect();
+    let names = StringArray::from_iter_values(ops().map(|op| op.op.as_str()));
+    let mut fields: Vec<ArrayRef> = vec![Arc::new(names)];
+    for i in 0..columns::FILE_OP_COUNTERS.len() {
+        let column = counters.iter().map(|counters| counters[i]);
+        fields.push(Arc::new(Int64Array::from_iter_values(column)));
+    }
+    let elements = StructArray::try_new(columns::file_op_fields(), fields, None)?;
+    Ok(Arc::new(ListArray::try_new(
+        Arc::new(columns::file_op_item()),
+        OffsetBuffer::from_lengths(rows.map(|ops| ops.as_slice().len())),
+        Arc::new(elements),
+        None,
+    )?))
+}
+
+/// In the order of [`columns::FILE_OP_COUNTERS`].
+fn file_op_counters(op: &FileOp) -> [i64; columns::FILE_OP_COUNTERS.len()] {
+    let FileOp {
+        op: _,
         requests,
         errors,
-        latency_ns_sum,
-        latency_ns_max,
         queue_ns_sum,
         rtt_ns_sum,
-    } = *commits;
-    let times = [latency_ns_sum, latency_ns_max, queue_ns_sum, rtt_ns_sum];
-    let [latency, max, queue, rtt] = times.map(us_from_ns);
-    [signed(requests), signed(errors), latency, max, queue, rtt]
+        latency_ns_sum,
+        latency_ns_max,
+    } = *op;
+    let times = [queue_ns_sum, rtt_ns_sum, latency_ns_sum, latency_ns_max];
+    let [queue, rtt, latency, max] = times.map(us_from_ns);
+    [signed(requests), signed(errors), queue, rtt, latency, max]
 }
 
 /// Health rows of one host as a batch of [`columns::health_schema`].

@@ -2,10 +2,11 @@
 
 use trackiops_schemas::columns::{DIRECTION_COUNTERS, VERSION_OF_TOLD_PATHS};
 use trackiops_schemas::errnos::Errnos;
+use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{ClosedWindow, Commits, Direction, Health, Row};
+use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::varint::{DecodeError, Input, put_i64, put_optional_str, put_str, put_u64};
@@ -21,7 +22,7 @@ const COUNTERS: usize = DIRECTION_COUNTERS.len() + 1;
 
 const READ: u64 = 1;
 const WRITE: u64 = 2;
-const COMMIT: u64 = 4;
+const OPS: u64 = 4;
 
 /// What is known about a window before its rows are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,12 +219,8 @@ fn pending_client(input: &mut Input<'_>) -> Result<PendingClient, DecodeError> {
 pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
     let idle = Direction::default();
     let present = |direction: &Direction, bit| if *direction == idle { 0 } else { bit };
-    let commit = if row.commit == Commits::default() {
-        0
-    } else {
-        COMMIT
-    };
-    let directions = present(&row.read, READ) | present(&row.write, WRITE) | commit;
+    let ops = if row.ops.is_empty() { 0 } else { OPS };
+    let directions = present(&row.read, READ) | present(&row.write, WRITE) | ops;
     put_u64(out, u64::from(file));
     put_u64(out, directions);
     for (direction, bit) in [(&row.read, READ), (&row.write, WRITE)] {
@@ -231,8 +228,8 @@ pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
             put_direction(out, direction);
         }
     }
-    if commit != 0 {
-        put_commits(out, &row.commit);
+    if ops != 0 {
+        put_file_ops(out, &row.ops);
     }
 }
 
@@ -240,7 +237,7 @@ pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
 pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     let file = input.u32()?;
     let directions = input.u64()?;
-    if directions & !(READ | WRITE | COMMIT) != 0 {
+    if directions & !(READ | WRITE | OPS) != 0 {
         return Err(DecodeError::Malformed("a row has an unknown direction"));
     }
     let mut one = |bit| match directions & bit {
@@ -250,9 +247,9 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     let row = Row {
         read: one(READ)?,
         write: one(WRITE)?,
-        commit: match directions & COMMIT {
-            0 => Commits::default(),
-            _ => commits(input)?,
+        ops: match directions & OPS {
+            0 => FileOps::default(),
+            _ => file_ops(input)?,
         },
     };
     Ok((file, row))
@@ -423,43 +420,59 @@ pub(super) fn capped(counter: u64) -> u64 {
     counter.min(MAX_COUNTER)
 }
 
-fn put_commits(out: &mut Vec<u8>, commits: &Commits) {
-    let Commits {
-        requests,
-        errors,
-        latency_ns_sum,
-        latency_ns_max,
-        queue_ns_sum,
-        rtt_ns_sum,
-    } = *commits;
-    let counters = [
-        capped(requests),
-        capped(errors),
-        latency_ns_sum,
-        latency_ns_max,
-        queue_ns_sum,
-        rtt_ns_sum,
-    ];
-    put_counters(out, &counters);
+fn put_file_ops(out: &mut Vec<u8>, ops: &FileOps) {
+    put_u64(out, ops.as_slice().len() as u64);
+    for op in ops.as_slice() {
+        let FileOp {
+            op,
+            requests,
+            errors,
+            queue_ns_sum,
+            rtt_ns_sum,
+            latency_ns_sum,
+            latency_ns_max,
+        } = op;
+        put_str(out, op.as_str());
+        let counters = [
+            capped(*requests),
+            capped(*errors),
+            *queue_ns_sum,
+            *rtt_ns_sum,
+            *latency_ns_sum,
+            *latency_ns_max,
+        ];
+        put_counters(out, &counters);
+    }
 }
 
-fn commits(input: &mut Input<'_>) -> Result<Commits, DecodeError> {
-    let [
-        requests,
-        errors,
-        latency_ns_sum,
-        latency_ns_max,
-        queue_ns_sum,
-        rtt_ns_sum,
-    ] = counters(input)?;
-    Ok(Commits {
-        requests: in_bounds(requests)?,
-        errors: in_bounds(errors)?,
-        latency_ns_sum,
-        latency_ns_max,
-        queue_ns_sum,
-        rtt_ns_sum,
-    })
+fn file_ops(input: &mut Input<'_>) -> Result<FileOps, DecodeError> {
+    let mut ops = FileOps::default();
+    for _ in 0..input.u64()? {
+        let op = OpName::new(input.str()?);
+        let [
+            requests,
+            errors,
+            queue_ns_sum,
+            rtt_ns_sum,
+            latency_ns_sum,
+            latency_ns_max,
+        ] = counters(input)?;
+        let op = FileOp {
+            op,
+            requests: in_bounds(requests)?,
+            errors: in_bounds(errors)?,
+            queue_ns_sum,
+            rtt_ns_sum,
+            latency_ns_sum,
+            latency_ns_max,
+        };
+        // Once each.
+        if ops.as_slice().last().is_some_and(|last| last.op >= op.op) {
+            return Err(DecodeError::Malformed("an operation is out of place"));
+        }
+        ops.add(&op);
+    }
+    Ok(ops)
 }
 
 pub(super) fn counter(input: &mut Input<'_>) -> Result<u64, DecodeError> {
@@ -507,8 +520,10 @@ mod tests {
                 expected.read.latency.record(ns);
             }
             expected.write.bytes = bytes;
-            expected.commit.requests = errors;
-            expected.commit.rtt_ns_sum = u64::MAX;
+            for (name, requests) in [("COMMIT", errors), ("GETATTR", 1)] {
+                let op = FileOp { op: OpName::new(name), requests, rtt_ns_sum: u64::MAX, ..FileOp::default() };
+                expected.ops.add(&op);
+            }
             let mut out = Vec::new();
             put_row(&mut out, file, &expected);
             let mut input = Input::new(&out);

@@ -8,8 +8,10 @@ EVENTS=(
 )
 TYPES=(
     # A request: its RPC, its transfer, its pages.
-    rpc_task rpc_rqst rpc_clnt rpc_xprt rpc_procinfo rpc_message
+    rpc_task rpc_rqst rpc_clnt rpc_xprt rpc_procinfo rpc_message rpc_cred
     nfs_pgio_{header,args,res} nfs_commit_data nfs_page page folio
+    # The directory in which something is created.
+    nfs4_create_arg
     # Its file, and its name.
     nfs_fh nfs_inode nfs_server nfs_client nfs_open_context nfs_lock_context
     inode super_block dentry qstr file

@@ -22,6 +22,9 @@ record() {
         workers+=($!)
     done
     for worker in "${workers[@]}"; do wait "$worker"; done
+    if [ -n "${told:-}" ]; then
+        python3 /work/told.py "$1" "$told" >"$OUT/$name.told.json"
+    fi
     # Delegations are returned and files closed when the kernel gets round to it.
     sleep 2
     # While it records: rows that are not sealed yet.
@@ -34,8 +37,9 @@ record() {
 
 for version in 3 4.0 4.1 4.2; do
     mount -t nfs -o "vers=$version" 127.0.0.1:/exp /mnt/nfs
-    record "v$version" /mnt/nfs
+    told=$version record "v$version" /mnt/nfs
     umount /mnt/nfs
+    rm -r /exp/told
 done
 
 mount -t nfs -o vers=4.2,nconnect=3 127.0.0.1:/exp /mnt/nfs

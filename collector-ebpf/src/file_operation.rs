@@ -1,0 +1,263 @@
+//! An RPC of any procedure but READ and WRITE completes: it is added up with those of the same file, procedure, user, cgroup and window.
+//!
+//! Always, not only when there is no room for more: there are few beside READs and WRITEs. Memory is read by the helper, on every
+//! kernel. The file is that whose handle the RPC's arguments have, as far as it is the one in an inode of NFS.
+
+use aya_ebpf::helpers::bpf_get_current_cgroup_id;
+use trackiops_schemas::{
+    file_op_sums::{
+        CREATE_HANDLE, FILE_OPS_BY_FILE, FILE_OPS_BY_MOUNT, FILE_OPS_OF_COMMITS, FileOpKey,
+        FileOpValue, NFS_SUPER_MAGIC, handles,
+    },
+    op_sums::OpValue,
+    ring::{NO_USER, cgroups},
+};
+
+use crate::{
+    handle,
+    kernel::{Address, Probe, Window, add, global, raise},
+    maps::{DIRECT, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_AT, INODE_DISTANCE},
+    operation::{EXECUTE, QUEUE, RTT, TASK},
+    window,
+};
+
+/// Number of the NFS program (RFC 1813, RFC 7530).
+const NFS_PROGRAM: u32 = 100_003;
+/// `RPC_TASK_ASYNC` in a task's flags (include/linux/sunrpc/sched.h): it completes in a thread that is not its caller's.
+const ASYNCHRONOUS: u16 = 1;
+
+/// Procedures of NFSv3 by their numbers (RFC 1813) whose arguments are the handle itself: GETATTR, FSSTAT, FSINFO, PATHCONF.
+const BY_HANDLE: u32 = 1 << 1 | 1 << 18 | 1 << 19 | 1 << 20;
+/// Those whose arguments are as those of NFSv4: READ, WRITE, REMOVE, RENAME, COMMIT. Of the others' the handle's address is the begin.
+const LIKE_V4: u32 = READ_AND_WRITE | 1 << 12 | 1 << 14 | 1 << 21;
+/// READ and WRITE.
+const READ_AND_WRITE: u32 = 1 << 6 | 1 << 7;
+/// COMMIT.
+const COMMIT: u32 = 1 << 21;
+
+/// The begin of a procedure's name, as far as it fits into a word.
+const fn name(text: [u8; 8]) -> u64 {
+    u64::from_ne_bytes(text)
+}
+
+/// Bits of [`handles`] of the procedure, which has this name.
+#[inline(always)]
+pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
+    let own = &FILE_OPS_AT;
+    if global(&own.is_known) == 0 || program != NFS_PROGRAM {
+        return 0;
+    }
+    let address = handles::ADDRESS | global(&own.arguments_handle) << handles::OFFSET_SHIFT;
+    // SAFETY: a word of a global, which is written in one piece.
+    let must_learn = global(&own.handle_inode) == 0
+        && unsafe { (&raw const INODE_DISTANCE).read_volatile() } == 0;
+    let of_requests = if must_learn {
+        address | handles::TEACHES
+    } else {
+        0
+    };
+    if version == 3 {
+        let bit = 1_u32 << (index & 31);
+        if bit & READ_AND_WRITE != 0 {
+            of_requests
+        } else if bit & BY_HANDLE != 0 {
+            handles::ITSELF
+        } else if bit & COMMIT != 0 {
+            address | handles::COMMIT
+        } else if bit & LIKE_V4 != 0 {
+            address
+        } else {
+            handles::ADDRESS
+        }
+    } else if version != 4 {
+        0
+    } else if begin == const { name(*b"READ\0\0\0\0") }
+        || begin == const { name(*b"READ_PLU") }
+        || begin == const { name(*b"WRITE\0\0\0") }
+    {
+        of_requests
+    } else if begin == const { name(*b"COMMIT\0\0") } {
+        address | handles::COMMIT
+    } else if begin == const { name(*b"CREATE\0\0") } || begin == const { name(*b"SYMLINK\0") } {
+        handles::ADDRESS | CREATE_HANDLE << handles::OFFSET_SHIFT
+    } else {
+        address
+    }
+}
+
+/// Counts an RPC whose sum is `sum`, by the tracepoint's arguments.
+///
+/// In a function of its own, for its stack, and because nobody waits for metadata as he waits for data.
+#[inline(never)]
+pub fn count(argument: impl Fn(usize) -> u64, sum: *mut OpValue) {
+    let _ = add_up(argument, sum);
+}
+
+/// `None` if it is not known about which file it is.
+#[inline(always)]
+fn add_up(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Option<()> {
+    // The verifier, where it knows what the tracepoint hands over, wants to see that it is not 0.
+    let task = argument(TASK);
+    if task == 0 {
+        return None;
+    }
+    let task = Address::<Probe>::new(task);
+    let execute_ns = argument(EXECUTE);
+    let (offsets, own) = (&DIRECT, &FILE_OPS_AT);
+    // SAFETY: a map value, by the caller.
+    let way = unsafe { (&raw const (*sum).handle).read_volatile() };
+    let arguments: u64 = task.field(&own.task_arguments)?;
+    let handle = if way & handles::ITSELF != 0 {
+        arguments
+    } else {
+        word(arguments + u64::from(way >> handles::OFFSET_SHIFT))?
+    };
+    if way & handles::TEACHES != 0 {
+        return learn(sum, arguments, handle);
+    }
+    let inode = handle + distance()?;
+    let superblock = superblock(inode)?;
+    // Before anything else, while the verifier has only one state to follow its loops in.
+    let handle_hash = handle::hash(Address::<Probe>::new(handle))?;
+    let inode = Address::<Probe>::new(inode);
+    let start_ns: u64 = task.field(&offsets.task_start)?;
+    let mut key = FileOpKey {
+        fileid: inode.field(&offsets.inode_number)?,
+        procedure: task.field(&offsets.operation.task_procedure)?,
+        cgroup: cgroup(task)?,
+        window: window::holding::<Probe>(start_ns.wrapping_add(execute_ns))?,
+        dev: superblock.field(&offsets.superblock_dev)?,
+        handle_hash,
+        uid: user(task).unwrap_or(NO_USER),
+        padding: 0,
+    };
+    let by_file = if way & handles::COMMIT != 0 {
+        FILE_OPS_OF_COMMITS
+    } else {
+        FILE_OPS_BY_FILE
+    };
+    let own_sum = match sum_of(by_file, &key, sum, task) {
+        Some(own_sum) => own_sum,
+        None => {
+            key.fileid = 0;
+            key.handle_hash = 0;
+            sum_of(FILE_OPS_BY_MOUNT, &key, sum, task)?
+        }
+    };
+    let status: i32 = task.field(&offsets.operation.task_status)?;
+    // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically. Userspace takes the map away before
+    // it reads it.
+    unsafe {
+        add!(FileOpValue, own_sum.requests, 1);
+        if status < 0 {
+            add!(FileOpValue, own_sum.errors, 1);
+        }
+        add!(FileOpValue, own_sum.queue_ns_sum, argument(QUEUE));
+        add!(FileOpValue, own_sum.rtt_ns_sum, argument(RTT));
+        add!(FileOpValue, own_sum.latency_ns_sum, execute_ns);
+        raise(&raw mut (*own_sum).latency_ns_max, execute_ns);
+    }
+    Some(())
+}
+
+/// The sum in one of the maps; what it is of is written by the RPC that begins it.
+#[inline(always)]
+fn sum_of(
+    map: u32,
+    key: &FileOpKey,
+    of: *const OpValue,
+    task: Address<Probe>,
+) -> Option<*mut FileOpValue> {
+    let sums = FILE_OPS.get(map)?;
+    if let Some(sum) = sums.get(key) {
+        return Some(sum);
+    }
+    let sum: *mut FileOpValue = sums.entry(key, &FILE_OP_BEGIN)?;
+    // SAFETY: map values. Another CPU may write the same.
+    unsafe {
+        let from = (&raw const (*of).name).cast::<u64>();
+        let to = (&raw mut (*sum).name).cast::<u64>();
+        to.write_volatile(from.read_volatile());
+        to.add(1).write_volatile(from.add(1).read_volatile());
+        to.add(2).write_volatile(from.add(2).read_volatile());
+        (&raw mut (*sum).pid).write_volatile(task.field(&DIRECT.task_owner)?);
+    }
+    Some(sum)
+}
+
+/// From a READ or a WRITE: how far an inode is from the handle in it. Its arguments are part of a `struct nfs_pgio_header`, which has
+/// the inode as well.
+#[inline(always)]
+fn learn(sum: *mut OpValue, arguments: u64, handle: u64) -> Option<()> {
+    let inside = global(&DIRECT.header_handle) - global(&FILE_OPS_AT.arguments_handle);
+    let header = Address::<Probe>::new(arguments.wrapping_sub(u64::from(inside)));
+    let inode: u64 = header.field(&DIRECT.header_inode)?;
+    superblock(inode)?;
+    // SAFETY: a global and a map value; whoever learns it writes the same.
+    unsafe {
+        (&raw mut INODE_DISTANCE).write_volatile(inode.wrapping_sub(handle));
+        (&raw mut (*sum).handle).write_volatile(0);
+    }
+    Some(())
+}
+
+/// From a handle to the inode that it is in.
+#[inline(always)]
+fn distance() -> Option<u64> {
+    let known = u64::from(global(&FILE_OPS_AT.handle_inode));
+    if known != 0 {
+        return Some(known);
+    }
+    // SAFETY: a word of a global.
+    let learned = unsafe { (&raw const INODE_DISTANCE).read_volatile() };
+    (learned != 0).then_some(learned)
+}
+
+/// That of an inode of NFS; `None` if there is something else at the address. An inode's mapping is of that very inode (`inode_init_always`,
+/// fs/inode.c), which nothing else says at that place, and its superblock is of NFS.
+#[inline(always)]
+fn superblock(inode: u64) -> Option<Address<Probe>> {
+    let own = &FILE_OPS_AT;
+    let host: u64 = Address::<Probe>::new(inode).field(&own.inode_host)?;
+    if host != inode {
+        return None;
+    }
+    let superblock: u64 = Address::<Probe>::new(inode).field(&DIRECT.inode_superblock)?;
+    let superblock = Address::<Probe>::new(superblock);
+    let magic: u64 = superblock.field(&own.superblock_magic)?;
+    (magic == NFS_SUPER_MAGIC).then_some(superblock)
+}
+
+/// In whose name: of the credentials that it was made with, or that were found for it.
+#[inline(always)]
+fn user(task: Address<Probe>) -> Option<u32> {
+    let own = &FILE_OPS_AT;
+    let mut cred: u64 = task.field(&own.task_cred)?;
+    if cred == 0 {
+        if global(&own.transmission_cred) == 0 {
+            return None;
+        }
+        let transmission: u64 = task.field(&DIRECT.task_transmission)?;
+        let found: u64 = Address::<Probe>::new(transmission).field(&own.transmission_cred)?;
+        cred = Address::<Probe>::new(found).field(&own.rpc_cred_owner)?;
+    }
+    Address::<Probe>::new(cred).field(&DIRECT.cred_uid)
+}
+
+/// That of the caller, where this is its thread; 0 where it is not, and where that of data is not known either.
+#[inline(always)]
+fn cgroup(task: Address<Probe>) -> Option<u64> {
+    let flags: u16 = task.field(&FILE_OPS_AT.task_flags)?;
+    if flags & ASYNCHRONOUS != 0 || global(&DIRECT.cgroup.way) & cgroups::KNOWN == 0 {
+        return Some(0);
+    }
+    // SAFETY: takes nothing.
+    Some(unsafe { bpf_get_current_cgroup_id() })
+}
+
+#[inline(always)]
+fn word(address: u64) -> Option<u64> {
+    let mut window = Window::<1>::EMPTY;
+    let view = window.fill(Address::<Probe>::new(address), None)?;
+    Some(view.word(0))
+}
