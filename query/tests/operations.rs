@@ -13,7 +13,7 @@ use trackiops_query::{
     ask_operations,
 };
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::rollup::{ClosedWindow, FileRow};
 use trackiops_schemas::time::UtcMs;
 
 /// Windows of a second with operations of two mounts and of none, over two connections.
@@ -263,5 +263,46 @@ fn neither_connections_of_a_file_nor_the_most_frequent_are_asked_for() {
     ] {
         let error: QueryError = ask_operations(&question, connections).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn of_a_file_reads_writes_and_metadata_are_told_each_once_whoever_used_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path();
+    let windows = windows(7, THREE, 1000, 30, 6);
+    record(store, options("web-1", "1s,10s", "1m"), &windows);
+    // Of one nobody knows who uses it, another is used by two at once.
+    for path in ["/mnt/f1", "/mnt/f2"] {
+        let asked = Question {
+            file: Some(std::path::PathBuf::from(path).into()),
+            step: Some(Step::All),
+            ..question(store)
+        };
+        let Outcome::Found(answer) = ask_operations(&asked, Connections::Together).unwrap() else {
+            panic!("nothing found");
+        };
+        let mut expected: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        let all = windows.iter().flat_map(|window| &window.rows);
+        for FileRow { row, .. } in all.filter(|row| row.file.path.as_deref() == Some(path)) {
+            let mut add = |op: &str, requests, untimed| {
+                let sums = expected.entry(op.to_owned()).or_default();
+                *sums = (sums.0 + requests, sums.1 + untimed);
+            };
+            add("READ", row.read.requests, row.read.untimed);
+            add("WRITE", row.write.requests, row.write.untimed);
+            for op in row.ops.as_slice() {
+                add(op.op.as_str(), op.requests, 0);
+            }
+        }
+        let told = answer.rows.iter();
+        let told: BTreeMap<_, _> = told
+            .map(|row| (row.op.to_string(), (row.sums.requests, row.untimed)))
+            .collect();
+        assert_eq!(told, expected, "{path}");
+        assert_eq!(told.keys().collect::<Vec<_>>(), ["COMMIT", "READ", "WRITE"]);
+        assert_eq!(answer.rows.len(), 3, "each once");
+        let all: u64 = expected.values().map(|(requests, _)| requests).sum();
+        assert!(answer.rows.iter().all(|row| row.mount_requests == all));
     }
 }
