@@ -275,7 +275,7 @@ fn of_a_file_reads_writes_and_metadata_are_told_each_once_whoever_used_it() {
     // Of one nobody knows who uses it, another is used by two at once.
     for path in ["/mnt/f1", "/mnt/f2"] {
         let asked = Question {
-            file: Some(std::path::PathBuf::from(path).into()),
+            files: vec![select(path)],
             step: Some(Step::All),
             ..question(store)
         };
