@@ -80,8 +80,8 @@ fn guest_programs_are_of_the_form_that_the_doctor_tells() {
     );
     let by_load = types.iter().filter(|of| **of == BY_LOAD).count();
     if RUN.text("doctor.out").contains("reads by loads") {
-        // Those for READ, WRITE and any RPC.
-        assert!(by_load >= 3 && by_load == types.len(), "{programs}");
+        // Those for READ, WRITE and any RPC. That for renaming, which is seldom, is by probe everywhere: it and what attaches it.
+        assert!(by_load >= 3 && types.len() - by_load <= 2, "{programs}");
     } else {
         assert!(by_load == 0 && !types.is_empty(), "{programs}");
     }
