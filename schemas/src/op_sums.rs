@@ -3,6 +3,8 @@
 
 use core::mem::{offset_of, size_of};
 
+use crate::ring::halves;
+
 /// What RPCs have in common that are added up.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -165,14 +167,6 @@ impl OpValue {
         }
         value
     }
-}
-
-fn halves(word: u64) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
-    [
-        u32::from_ne_bytes([a, b, c, d]),
-        u32::from_ne_bytes([e, f, g, h]),
-    ]
 }
 
 /// Where the kernel keeps what an RPC consists of: offsets in bytes from the begin of the structure that a name begins
