@@ -1,9 +1,8 @@
 //! Executes a plan: loads the programs, attaches them, and hands out rings, sums and books. The
 //! only module that knows the BPF loader.
 
-use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint};
@@ -24,6 +23,7 @@ use trackiops_schemas::ring::{
     parts,
 };
 
+use crate::bpf_calls::recursion_misses;
 use crate::btf::Cast;
 use crate::cast;
 use crate::clock::Sample;
@@ -377,13 +377,11 @@ impl Engine {
     pub fn missed(&self) -> Result<Missed, EngineError> {
         let mut missed = Missed::default();
         for (event, fd) in &self.counted {
-            let path = format!("/proc/self/fdinfo/{}", fd.as_fd().as_raw_fd());
-            let text = fs::read_to_string(path).map_err(EngineError::Missed)?;
             let sum = match *event {
                 OPERATION_EVENT => &mut missed.operations,
                 _ => &mut missed.requests,
             };
-            *sum += recursion_misses(&text);
+            *sum += recursion_misses(fd.as_fd()).map_err(EngineError::Missed)?;
         }
         Ok(missed)
     }
@@ -561,14 +559,6 @@ fn attach_raw(
     program.attach(event).map_err(attach_error)?;
     let fd = program.fd().map_err(attach_error)?.as_fd();
     fd.try_clone_to_owned().map_err(EngineError::Missed)
-}
-
-/// In what the kernel says of a program.
-fn recursion_misses(fdinfo: &str) -> u64 {
-    fdinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("recursion_misses:")?.trim().parse().ok())
-        .unwrap_or(0)
 }
 
 /// The offsets as the words of which their `repr(C)` consists.

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use std::ffi::c_char;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use aya::Ebpf;
 use aya::maps::Map;
 use aya_obj::Object;
-use aya_obj::generated::{bpf_attach_type, bpf_attr, bpf_btf_info, bpf_cmd, bpf_prog_type};
+use aya_obj::generated::{bpf_attach_type, bpf_btf_info, bpf_cmd, bpf_prog_type};
 
+use crate::bpf_calls::{bpf, create, empty, info_of};
 use crate::btf::Event;
 
 /// With the name of an array: a section for its only element.
@@ -139,53 +140,12 @@ fn is_named(btf: BorrowedFd<'_>, module: &str) -> io::Result<bool> {
     let mut info: bpf_btf_info = unsafe { mem::zeroed() };
     info.name = name.as_mut_ptr().expose_provenance() as u64;
     info.name_len = name.len() as u32;
-    let mut attributes = empty();
-    attributes.info.bpf_fd = btf.as_raw_fd().cast_unsigned();
-    attributes.info.info_len = size_of_val(&info) as u32;
-    attributes.info.info = (&raw mut info).expose_provenance() as u64;
-    // SAFETY: `info` and `name` are as long as is said there.
-    let told = unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attributes) };
-    match told {
+    // SAFETY: `name` is as long as is said there.
+    match unsafe { info_of(btf, &mut info) } {
         // The name is longer than any that is looked for.
         Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => return Ok(false),
         told => told?,
     };
     let length = name.iter().position(|byte| *byte == 0);
     Ok(info.kernel_btf != 0 && name.get(..length.unwrap_or(name.len())) == Some(module.as_bytes()))
-}
-
-fn empty() -> bpf_attr {
-    // SAFETY: integers, of which zeros are values.
-    unsafe { mem::zeroed() }
-}
-
-/// A call that makes a descriptor.
-///
-/// # Safety
-///
-/// As that of [`bpf`].
-unsafe fn create(command: bpf_cmd, attributes: &mut bpf_attr) -> io::Result<OwnedFd> {
-    // SAFETY: by the caller.
-    let fd = unsafe { bpf(command, attributes) }?;
-    // SAFETY: a new descriptor, which nobody else has.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// # Safety
-///
-/// The addresses in the attributes are those of memory that the command may read or write.
-unsafe fn bpf(command: bpf_cmd, attributes: &mut bpf_attr) -> io::Result<i32> {
-    // SAFETY: by the caller.
-    let told = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            command as libc::c_int,
-            &raw mut *attributes,
-            size_of_val(attributes),
-        )
-    };
-    if told < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    i32::try_from(told).map_err(io::Error::other)
 }
