@@ -61,13 +61,13 @@ impl Completion {
         }
     }
 
-    /// Whether it is its turn to see how full the ring is: that of every eighth one of a CPU, because it takes a tenth of
+    /// Whether it is its turn to see how full the ring is: that of every 32nd one of a CPU, because it takes a tenth of
     /// the work of handing over a record. The reader is on a timer, and is woken only when the ring fills faster than
     /// the timer expects.
     #[inline(always)]
     fn is_to_look(&self) -> bool {
         // SAFETY: as above.
-        unsafe { (&raw const (*self.books).seen).read_volatile() % 8 == 0 }
+        unsafe { (&raw const (*self.books).seen).read_volatile() % 32 == 0 }
     }
 
     fn unread_bytes(&self) -> u64 {

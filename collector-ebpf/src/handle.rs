@@ -51,6 +51,8 @@ pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
 /// The same, with where it is remembered.
 #[inline(always)]
 pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
+    // Before the handle is read, so that what is read need not be kept meanwhile.
+    let slots = HANDLES.get_ptr_mut(0)?;
     let mut window = Window::<SHORT>::EMPTY;
     let view = window.fill(handle, None)?;
     let first = view.word(0);
@@ -64,7 +66,6 @@ pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
     }
     // The address tells files apart well enough to choose a slot; structures lie 64 bytes apart.
     let index = handle.hash::<{ SLOTS.ilog2() }>() as usize & (SLOTS - 1);
-    let slots = HANDLES.get_ptr_mut(0)?;
     // SAFETY: an element of this CPU's slots, which exist for as long as the program runs.
     let slot = unsafe { &raw mut (*slots)[index] };
     let crc = match remembered(slot, first, &view) {

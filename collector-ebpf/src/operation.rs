@@ -9,7 +9,7 @@ use aya_ebpf::helpers::generated::bpf_probe_read_kernel_str;
 use trackiops_schemas::{
     op_sums::{
         NO_NUMBER, OP_BUCKET_SHIFT, OP_CELL_BITS, OP_END_OCTAVE, OP_FIRST_OCTAVE, OP_PLACES,
-        OP_TAKEN, OPS_BY_PROCEDURE, OPS_BY_WINDOW, OpKey, OpOffsets, OpValue, op_flags,
+        OP_TAKEN, OPS_BY_PROCEDURE, OPS_BY_WINDOW, OpHalf, OpKey, OpOffsets, OpValue, op_flags,
     },
     ring::DirectOffsets,
 };
@@ -20,7 +20,7 @@ use crate::{
         Address, HASH_FACTOR, Memory, Probe, View, Window, add, add_at, count_half, exchange,
         global, opaque, raise,
     },
-    maps::{self, DIRECT, OP_BEGIN, OP_CELL_TABLE, OPS, OPS_LOST},
+    maps::{self, DIRECT, OP_BEGIN, OP_CELL_TABLE, OPS, OPS_LOST, WINDOW_NS},
     marks, window,
 };
 
@@ -82,15 +82,12 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64) -> Option<()> {
     let start_ns: u64 = task.field(&offsets.task_start)?;
     let execute_ns = argument(EXECUTE);
     let end_ns = start_ns.wrapping_add(execute_ns);
-    let key = OpKey {
-        procedure: task.field(&own.task_procedure)?,
-        transport: task.field(&own.task_transport)?,
-        client: task.field(&own.task_client)?,
-        window: window::holding::<M>(end_ns)?,
-    };
-    let sum = match at_once::<M>(&key) {
+    let procedure = task.field(&own.task_procedure)?;
+    let transport = task.field(&own.task_transport)?;
+    let client = task.field(&own.task_client)?;
+    let sum = match at_once::<M>(procedure, transport, client, end_ns) {
         Some(sum) => sum,
-        None => begin::<M>(key.procedure, key.transport, key.client, key.window)?,
+        None => begin::<M>(procedure, transport, client, end_ns)?,
     };
     let sum = sum.as_ptr();
     let status: i32 = task.field(&own.task_status)?;
@@ -128,40 +125,80 @@ fn bytes<M: Memory>(transmission: Address<M>, offsets: &'static OpOffsets) -> Op
     ))
 }
 
-/// The sum in the table, if it has its place there.
+/// The sum in the table, if it is of the half's window or the next one and has its place there.
 #[inline(always)]
-fn at_once<M: Memory>(key: &OpKey) -> Option<NonNull<OpValue>> {
+fn at_once<M: Memory>(
+    procedure: u64,
+    transport: u64,
+    client: u64,
+    end_ns: u64,
+) -> Option<NonNull<OpValue>> {
     if !M::SINCE_6_2 {
         return None;
     }
-    let (owner, sum) = place::<M>(key)?;
-    // SAFETY: elements of the table, which exists for as long as the program runs.
-    let is_own = unsafe {
+    let half = half::<M>()?;
+    // SAFETY: of the table, which exists for as long as the program runs.
+    unsafe {
+        let elapsed_ns = end_ns.wrapping_sub((&raw const (*half).begin_ns).read_volatile());
+        let mut window = (&raw const (*half).window).read_volatile();
+        let window_ns = global(&WINDOW_NS);
+        if elapsed_ns >= window_ns {
+            // The next one: it takes userspace a while to notice.
+            if elapsed_ns - window_ns >= window_ns {
+                return None;
+            }
+            window += 1;
+        }
+        let key = &OpKey {
+            procedure,
+            transport,
+            client,
+            window,
+        };
+        let (owner, sum) = place::<M>(half, key);
+        NonNull::new(sum).filter(|_| is_of(owner, key))
+    }
+}
+
+/// Whether the place is this key's.
+///
+/// # Safety
+///
+/// `owner` is an element of the table.
+#[inline(always)]
+unsafe fn is_of(owner: *mut OpKey, key: &OpKey) -> bool {
+    // SAFETY: by the caller.
+    unsafe {
         (&raw const (*owner).procedure).read_volatile() == key.procedure
             && (&raw const (*owner).transport).read_volatile() == key.transport
             && (&raw const (*owner).client).read_volatile() == key.client
             && (&raw const (*owner).window).read_volatile() == key.window
-    };
-    NonNull::new(sum).filter(|_| is_own)
+    }
 }
 
-/// Its place in the table.
+/// The half of the table that is in use.
 #[inline(always)]
-fn place<M: Memory>(key: &OpKey) -> Option<(*mut OpKey, *mut OpValue)> {
+fn half<M: Memory>() -> Option<*mut OpHalf> {
     let table = maps::op_table::<M>()?;
+    // SAFETY: the table, which exists for as long as the program runs.
+    unsafe {
+        let index = (&raw const (*table).half).read_volatile() as usize & 1;
+        Some(&raw mut (*table).halves[index])
+    }
+}
+
+/// Its place in the half.
+#[inline(always)]
+fn place<M: Memory>(half: *mut OpHalf, key: &OpKey) -> (*mut OpKey, *mut OpValue) {
     let low_half = |address| Address::<M>::new(address).low_half();
     let mixed = low_half(key.procedure)
         .wrapping_add(low_half(key.transport))
         .wrapping_add(low_half(key.client))
         .wrapping_add(key.window as u32)
         .wrapping_mul(HASH_FACTOR);
-    // SAFETY: elements of the table.
-    unsafe {
-        let half = (&raw const (*table).half).read_volatile() as usize & 1;
-        let index = half * OP_PLACES | (mixed >> (32 - OP_PLACES.ilog2())) as usize;
-        let owner = &raw mut (*table).owners[index];
-        Some((owner, &raw mut (*table).sums[index]))
-    }
+    let index = (mixed >> (32 - OP_PLACES.ilog2())) as usize;
+    // SAFETY: elements of the half.
+    unsafe { (&raw mut (*half).owners[index], &raw mut (*half).sums[index]) }
 }
 
 /// The sum in the table or in a map, by its key's members, which take no stack then. The first of these in its window begins it.
@@ -170,18 +207,21 @@ fn begin<M: Memory>(
     procedure: u64,
     transport: u64,
     client: u64,
-    window: u64,
+    end_ns: u64,
 ) -> Option<NonNull<OpValue>> {
     let key = &OpKey {
         procedure,
         transport,
         client,
-        window,
+        window: window::holding::<M>(end_ns)?,
     };
     if M::SINCE_6_2 {
-        let (owner, sum) = place::<M>(key)?;
-        // SAFETY: as above. Nobody takes it for his own before the procedure is written.
+        let (owner, sum) = place::<M>(half::<M>()?, key);
+        // SAFETY: of the table. Nobody takes it for his own before the procedure is written.
         unsafe {
+            if is_of(owner, key) {
+                return NonNull::new(sum);
+            }
             if exchange(&raw mut (*owner).procedure, 0, OP_TAKEN) == 0 {
                 describe::<M>(sum, key)?;
                 (&raw mut (*owner).transport).write_volatile(key.transport);
@@ -273,15 +313,11 @@ fn bucket_of(ns: u64) -> Option<usize> {
     }
     // The place of the highest bit that is set, for which there is no instruction.
     let mut octave = 0;
-    if high >> 16 != 0 {
-        high >>= 16;
-        octave = 16;
+    while high >> HIGH_BITS != 0 {
+        high >>= HIGH_BITS;
+        octave += u64::from(HIGH_BITS);
     }
-    if high >> 8 != 0 {
-        high >>= 8;
-        octave += 8;
-    }
-    octave += global(HIGHEST_BITS.get(high as usize)?);
+    octave += u64::from(global(HIGHEST_BITS.get(high as usize)?));
     let place =
         (octave << OP_CELL_BITS) + (ns >> (octave + u64::from(OP_FIRST_OCTAVE - OP_CELL_BITS)));
     let cell = global(OP_CELL_TABLE.get(place as usize)?);
@@ -289,13 +325,16 @@ fn bucket_of(ns: u64) -> Option<usize> {
     Some(opaque(cell.wrapping_add(ns) >> OP_BUCKET_SHIFT) as usize)
 }
 
-/// The place of the highest bit that is set in a byte.
-static HIGHEST_BITS: [u64; 256] = {
-    let mut bits = [0; 256];
-    let mut byte = 1;
-    while byte < bits.len() {
-        bits[byte] = byte.ilog2() as u64;
-        byte += 1;
+/// Bits of a number of which [`HIGHEST_BITS`] knows the highest one that is set: those of most times.
+const HIGH_BITS: u32 = 12;
+
+/// The place of the highest bit that is set in a number.
+static HIGHEST_BITS: [u8; 1 << HIGH_BITS] = {
+    let mut bits = [0; 1 << HIGH_BITS];
+    let mut number = 1;
+    while number < bits.len() {
+        bits[number] = number.ilog2() as u8;
+        number += 1;
     }
     bits
 };

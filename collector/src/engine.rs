@@ -22,6 +22,7 @@ use trackiops_schemas::ring::{
     TaskOffsets, TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL, filters,
     parts,
 };
+use trackiops_schemas::time::Granularity;
 
 use crate::bpf_calls::recursion_misses;
 use crate::btf::Cast;
@@ -320,7 +321,7 @@ impl Engine {
             .map_err(map_error(FOLDS_MAP))?;
         let (operations, file_operations) = match plan.has_operations() {
             true => (
-                Some(operations(&mut programs)?),
+                Some(operations(&mut programs, settings.granularity, clock)?),
                 Some(file_operations(&mut programs)?),
             ),
             false => (None, None),
@@ -392,8 +393,11 @@ impl Engine {
     }
 
     /// Tells the programs what time it is.
-    pub fn set_clock(&self, sample: Sample) {
+    pub fn set_clock(&mut self, sample: Sample) {
         self.clock.set(sample.offset_ns);
+        if let Some(operations) = &mut self.operations {
+            operations.set_clock(sample);
+        }
     }
 
     /// Lets the filter follow mounts and cgroups that came or went.
@@ -467,7 +471,11 @@ fn paths(programs: &mut Ebpf) -> Result<Paths, EngineError> {
     })
 }
 
-fn operations(programs: &mut Ebpf) -> Result<OpSums, EngineError> {
+fn operations(
+    programs: &mut Ebpf,
+    granularity: Granularity,
+    clock: Sample,
+) -> Result<OpSums, EngineError> {
     let lost = programs
         .take_map(OPS_LOST_MAP)
         .ok_or(EngineError::Object(OPS_LOST_MAP))?;
@@ -478,7 +486,7 @@ fn operations(programs: &mut Ebpf) -> Result<OpSums, EngineError> {
         .take_map(OPS_MAP)
         .ok_or(EngineError::Object(OPS_MAP))?;
     ArrayOfMaps::try_from(map)
-        .and_then(|map| OpSums::create(map, table, lost))
+        .and_then(|map| OpSums::create(map, table, lost, granularity, clock))
         .map_err(map_error(OPS_MAP))
 }
 

@@ -8,10 +8,12 @@ use aya::maps::{Array, MapData, MapError};
 use trackiops_schemas::histogram;
 use trackiops_schemas::op_sums::{
     OP_BUCKET_SHIFT, OP_CELL_BITS, OP_CELLS, OP_END_OCTAVE, OP_ENTRIES, OP_FIRST_OCTAVE,
-    OP_KEY_WORDS, OP_PLACES, OP_TAKEN, OP_VALUE_WORDS, OP_WINDOW_ENTRIES, OPS_BY_PROCEDURE,
-    OPS_BY_WINDOW, OpKey, OpTable, OpValue,
+    OP_HALF_WORDS, OP_KEY_WORDS, OP_PLACES, OP_TAKEN, OP_VALUE_WORDS, OP_WINDOW_ENTRIES,
+    OPS_BY_PROCEDURE, OPS_BY_WINDOW, OpHalf, OpKey, OpTable, OpValue,
 };
+use trackiops_schemas::time::Granularity;
 
+use crate::clock::Sample;
 use crate::shared::SharedWords;
 use crate::sums::{Exchanged, InUse};
 
@@ -30,35 +32,44 @@ impl OpSums {
         mut programs: InUse<OP_KEY_WORDS, OP_VALUE_WORDS>,
         table: SharedWords,
         lost: Array<MapData, u64>,
+        granularity: Granularity,
+        clock: Sample,
     ) -> Result<Self, MapError> {
         let sums = |programs: &mut _, index, entries| Exchanged::create(programs, index, entries);
         Ok(Self {
             by_procedure: sums(&mut programs, OPS_BY_PROCEDURE, OP_ENTRIES)?,
             by_window: sums(&mut programs, OPS_BY_WINDOW, OP_WINDOW_ENTRIES)?,
-            table: Table(table),
+            table: Table {
+                words: table,
+                granularity,
+                clock,
+            },
             programs,
             lost,
         })
     }
 
+    /// Tells the programs what time it is.
+    pub fn set_clock(&mut self, sample: Sample) {
+        self.table.set_clock(sample);
+    }
+
     /// Takes everything that was added up so far. Nothing is taken away where there is nothing.
     pub fn take(&mut self, mut each: impl FnMut(OpKey, OpValue)) -> Result<(), MapError> {
         let half = self.table.exchange();
+        let programs = &mut self.programs;
+        let mut sum = |key, value: [u64; OP_VALUE_WORDS]| {
+            each(OpKey::from_words(key), OpValue::from_words(&value));
+        };
         // Taking a map waits for the programs that still add to what was taken away from them, be it that half.
         if half.is_some() || !self.by_procedure.is_empty() {
-            let programs = &mut self.programs;
-            self.by_procedure.take(programs, |key, value| {
-                each(OpKey::from_words(key), OpValue::from_words(&value));
-            })?;
+            self.by_procedure.take(programs, &mut sum)?;
         }
         if let Some(half) = half {
-            self.table.drain(half, &mut each);
+            self.table.drain(half, &mut sum);
         }
         if !self.by_window.is_empty() {
-            let programs = &mut self.programs;
-            self.by_window.take(programs, |key, value| {
-                each(OpKey::from_words(key), OpValue::from_words(&value));
-            })?;
+            self.by_window.take(programs, &mut sum)?;
         }
         Ok(())
     }
@@ -70,33 +81,71 @@ impl OpSums {
 }
 
 /// An [`OpTable`] that the programs add to.
-struct Table(SharedWords);
+struct Table {
+    words: SharedWords,
+    granularity: Granularity,
+    clock: Sample,
+}
 
 impl Table {
-    /// Lets the programs add to the other half, if anything is in theirs. Programs that are in the middle of adding
-    /// go on in the one that is returned.
+    /// Tells the programs when their half's window begins by this clock.
+    fn set_clock(&mut self, sample: Sample) {
+        self.clock = sample;
+        let half = self.half_in_use();
+        if let Some(window) = self.word(half, offset_of!(OpHalf, window)) {
+            self.set_begin(half, window.load(Ordering::Relaxed));
+        }
+    }
+
+    /// The half is of this window.
+    fn set_window(&self, half: usize, window: u64) {
+        self.set_begin(half, window);
+        if let Some(word) = self.word(half, offset_of!(OpHalf, window)) {
+            word.store(window, Ordering::Relaxed);
+        }
+    }
+
+    fn set_begin(&self, half: usize, window: u64) {
+        if let Some(word) = self.word(half, offset_of!(OpHalf, begin_ns)) {
+            let begin_ns = begin_ns(window, self.clock.offset_ns, self.granularity);
+            word.store(begin_ns, Ordering::Relaxed);
+        }
+    }
+
+    fn half_in_use(&self) -> usize {
+        let word = self.words.words().get(offset_of!(OpTable, half) / 8);
+        word.map_or(0, |half| half.load(Ordering::Relaxed) as usize & 1)
+    }
+
+    /// Lets the programs add to the other half. Programs that are in the middle of adding go on in the one that is returned, if anything is in it.
     fn exchange(&self) -> Option<usize> {
-        let current = self.0.words().get(offset_of!(OpTable, half) / 8)?;
-        let half = current.load(Ordering::Relaxed) as usize & 1;
-        let is_used = self
-            .owners(half)
-            .any(|owner| OpKey::from_words(taken(owner)).procedure != 0);
-        is_used.then(|| {
-            current.store(1 - half as u64, Ordering::SeqCst);
-            half
-        })
+        let (half, other) = match self.half_in_use() {
+            0 => (0, 1),
+            _ => (1, 0),
+        };
+        self.set_window(other, window_of(self.clock, self.granularity));
+        let current = self.words.words().get(offset_of!(OpTable, half) / 8)?;
+        current.store(other as u64, Ordering::SeqCst);
+        self.owners(half)
+            .any(|owner| OpKey::from_words(taken(owner)).procedure != 0)
+            .then_some(half)
     }
 
     /// Takes what is in a half that no program adds to any more.
-    fn drain(&self, half: usize, each: &mut impl FnMut(OpKey, OpValue)) {
-        let sums = self.part(offset_of!(OpTable, sums), half, OP_VALUE_WORDS);
+    fn drain(
+        &self,
+        half: usize,
+        each: &mut impl FnMut([u64; OP_KEY_WORDS], [u64; OP_VALUE_WORDS]),
+    ) {
+        let sums = self.part(half, offset_of!(OpHalf, sums), OP_VALUE_WORDS);
         for (owner, sum) in self.owners(half).zip(sums) {
-            let key = OpKey::from_words(taken(owner));
-            if key.procedure == 0 {
+            let key = taken(owner);
+            let OpKey { procedure, .. } = OpKey::from_words(key);
+            if procedure == 0 {
                 continue;
             }
-            if key.procedure != OP_TAKEN {
-                each(key, OpValue::from_words(&taken(sum)));
+            if procedure != OP_TAKEN {
+                each(key, taken(sum));
             }
             let words = owner.iter().chain(sum);
             words.for_each(|word| word.store(0, Ordering::Relaxed));
@@ -104,17 +153,40 @@ impl Table {
     }
 
     fn owners(&self, half: usize) -> impl Iterator<Item = &[AtomicU64]> {
-        self.part(offset_of!(OpTable, owners), half, OP_KEY_WORDS)
+        self.part(half, offset_of!(OpHalf, owners), OP_KEY_WORDS)
     }
 
     /// Members of a half, of `words` each, whose first one is at the offset in bytes.
-    fn part(&self, offset: usize, half: usize, words: usize) -> impl Iterator<Item = &[AtomicU64]> {
-        let members = self.0.words().get(offset / 8..).unwrap_or_default();
-        members
-            .chunks_exact(words)
-            .skip(half * OP_PLACES)
-            .take(OP_PLACES)
+    fn part(&self, half: usize, offset: usize, words: usize) -> impl Iterator<Item = &[AtomicU64]> {
+        let members = self.half(half).get(offset / 8..).unwrap_or_default();
+        members.chunks_exact(words).take(OP_PLACES)
     }
+
+    fn word(&self, half: usize, offset: usize) -> Option<&AtomicU64> {
+        self.half(half).get(offset / 8)
+    }
+
+    fn half(&self, half: usize) -> &[AtomicU64] {
+        let halves = self.words.words().get(offset_of!(OpTable, halves) / 8..);
+        let mut halves = halves.unwrap_or_default().chunks_exact(OP_HALF_WORDS);
+        halves.nth(half).unwrap_or_default()
+    }
+}
+
+/// The window of now, as in [`OpKey::window`].
+fn window_of(clock: Sample, granularity: Granularity) -> u64 {
+    let utc_ns = clock.now.0.wrapping_add_signed(clock.offset_ns);
+    utc_ns / window_ns(granularity)
+}
+
+/// When the window begins by `CLOCK_MONOTONIC`, ns.
+fn begin_ns(window: u64, offset_ns: i64, granularity: Granularity) -> u64 {
+    let utc_ns = window.wrapping_mul(window_ns(granularity));
+    utc_ns.wrapping_sub(offset_ns.cast_unsigned())
+}
+
+fn window_ns(granularity: Granularity) -> u64 {
+    granularity.ms().unsigned_abs() * 1_000_000
 }
 
 fn taken<const WORDS: usize>(words: &[AtomicU64]) -> [u64; WORDS] {
@@ -144,6 +216,7 @@ pub fn first_bucket() -> i16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::MonotonicNs;
     use proptest::prelude::*;
     use trackiops_schemas::op_sums::OP_BUCKETS;
 
@@ -165,6 +238,19 @@ mod tests {
             prop_assert!(bucket < OP_BUCKETS);
             prop_assert_eq!(bucket as i16 + first_bucket(), histogram::bucket_of(known));
         }
+    }
+
+    #[test]
+    fn a_window_begins_where_the_clock_of_userspace_has_it_begin() {
+        let second = Granularity::from_ms(1000).unwrap();
+        let window = |now, offset_ns| {
+            let now = MonotonicNs(now);
+            let window = window_of(Sample { now, offset_ns }, second);
+            (window, begin_ns(window, offset_ns, second))
+        };
+        assert_eq!(window(5_000_000_000, 0), (5, 5_000_000_000));
+        assert_eq!(window(5_000_000_000, -1), (4, 4_000_000_001));
+        assert_eq!(window(5_200_000_000, 900_000_000), (6, 5_100_000_000));
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::settings::Settings;
 use crate::stalls::{Stall, Stalls};
 
 /// How long a record may wait in the ring when nobody is woken for it.
-const DRAIN_EVERY: Duration = Duration::from_millis(100);
+const DRAIN_EVERY: Duration = Duration::from_millis(200);
 /// A window stays open this long after its end: a record is stamped a little before it is in the
 /// ring. What comes later still becomes a partial row.
 const GRACE_MS: i64 = 50;

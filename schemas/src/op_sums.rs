@@ -228,12 +228,23 @@ const _: () = assert!(size_of::<OpOffsets>() == 4 * OP_OFFSET_WORDS);
 /// read. What finds its place taken goes into the hash maps.
 #[repr(C)]
 pub struct OpTable {
-    /// Who has the places: nobody where the procedure is 0. It is written last.
-    pub owners: [OpKey; 2 * OP_PLACES],
-    /// What they add up to.
-    pub sums: [OpValue; 2 * OP_PLACES],
     /// The half that the programs add to: 0 or 1.
     pub half: u64,
+    /// The halves.
+    pub halves: [OpHalf; 2],
+}
+
+/// A half of an [`OpTable`].
+#[repr(C)]
+pub struct OpHalf {
+    /// When the window of now began, by `CLOCK_MONOTONIC`, ns. The window of what completes in it or in the next one is found without a division.
+    pub begin_ns: u64,
+    /// That window, as in [`OpKey::window`].
+    pub window: u64,
+    /// Who has the places: nobody where the procedure is 0. It is written last.
+    pub owners: [OpKey; OP_PLACES],
+    /// What they add up to.
+    pub sums: [OpValue; OP_PLACES],
 }
 
 /// In place of the address of a procedure: somebody is writing who has the place.
@@ -242,12 +253,15 @@ pub const OP_TAKEN: u64 = 1;
 pub const OP_PLACES: usize = 256;
 /// [`OpTable`] in words.
 pub const OP_TABLE_WORDS: usize = size_of::<OpTable>() / 8;
+/// [`OpHalf`] in words.
+pub const OP_HALF_WORDS: usize = size_of::<OpHalf>() / 8;
 /// Name of the array, of one element, that is the [`OpTable`]; userspace may `mmap` it.
 pub const OP_TABLE_MAP: &str = "OP_TABLE";
 
 const _: () = {
     assert!(offset_of!(OpKey, procedure) == 0);
     assert!(size_of::<OpTable>() == 8 * OP_TABLE_WORDS);
+    assert!(offset_of!(OpTable, halves) == 8 * (OP_TABLE_WORDS - 2 * OP_HALF_WORDS));
 };
 
 /// Name of the array of the hash maps, from [`OpKey`] to [`OpValue`], that RPCs are added up in.
