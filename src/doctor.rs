@@ -97,7 +97,6 @@ fn verdict(planned: &Result<Plan, Unsupported>) -> String {
         Ok(plan) => match &plan.programs {
             Programs::Direct {
                 offsets,
-                file_ops,
                 tandem,
                 cast,
             } => format!(
@@ -122,7 +121,7 @@ fn verdict(planned: &Result<Plan, Unsupported>) -> String {
                 } else {
                     "looks for paths in /proc: the BTF does not lead to them"
                 },
-                match (plan.has_operations(), file_ops) {
+                match (plan.has_operations(), &offsets.file_operation) {
                     (false, _) =>
                         "records no operations but READ and WRITE: the BTF does not lead to them",
                     (true, FileOpOffsets { is_known: 0, .. }) =>

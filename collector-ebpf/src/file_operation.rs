@@ -1,7 +1,7 @@
 //! An RPC of any procedure but READ and WRITE completes: it is added up with those of the same file, procedure, user, cgroup and window.
 //!
-//! Always, not only when there is no room for more: there are few beside READs and WRITEs. Memory is read by the helper, on every
-//! kernel. The file is that whose handle the RPC's arguments have, as far as it is the one in an inode of NFS.
+//! Always, not only when there is no room for more: there are few beside READs and WRITEs. The file is that whose handle the RPC's
+//! arguments have, as far as it is the one in an inode of NFS.
 
 use aya_ebpf::helpers::bpf_get_current_cgroup_id;
 use trackiops_schemas::{
@@ -15,8 +15,8 @@ use trackiops_schemas::{
 
 use crate::{
     handle,
-    kernel::{Address, Probe, Window, add, global, raise},
-    maps::{DIRECT, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_AT, INODE_DISTANCE},
+    kernel::{Address, Memory, Window, add, global, raise},
+    maps::{DIRECT, FILE_OP_BEGIN, FILE_OPS, INODE_DISTANCE},
     operation::{EXECUTE, QUEUE, RTT, TASK},
     window,
 };
@@ -43,7 +43,7 @@ const fn name(text: [u8; 8]) -> u64 {
 /// Bits of [`handles`] of the procedure, which has this name.
 #[inline(always)]
 pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
-    let own = &FILE_OPS_AT;
+    let own = &DIRECT.file_operation;
     if global(&own.is_known) == 0 || program != NFS_PROGRAM {
         return 0;
     }
@@ -89,46 +89,41 @@ pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
 ///
 /// In a function of its own, for its stack, and because nobody waits for metadata as he waits for data.
 #[inline(never)]
-pub fn count(argument: impl Fn(usize) -> u64, sum: *mut OpValue) {
-    let _ = add_up(argument, sum);
+pub fn count<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) {
+    let _ = add_up::<M>(argument, sum);
 }
 
 /// `None` if it is not known about which file it is.
 #[inline(always)]
-fn add_up(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Option<()> {
-    // The verifier, where it knows what the tracepoint hands over, wants to see that it is not 0.
-    let task = argument(TASK);
-    if task == 0 {
-        return None;
-    }
-    let task = Address::<Probe>::new(task);
+fn add_up<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Option<()> {
+    let task = Address::<M::Argument>::new(argument(TASK));
     let execute_ns = argument(EXECUTE);
-    let (offsets, own) = (&DIRECT, &FILE_OPS_AT);
+    let (offsets, own) = (&DIRECT, &DIRECT.file_operation);
     // SAFETY: a map value, by the caller.
     let way = unsafe { (&raw const (*sum).handle).read_volatile() };
     let arguments: u64 = task.field(&own.task_arguments)?;
     let handle = if way & handles::ITSELF != 0 {
         arguments
     } else {
-        word(arguments + u64::from(way >> handles::OFFSET_SHIFT))?
+        word::<M>(arguments + u64::from(way >> handles::OFFSET_SHIFT))?
     };
     if way & handles::TEACHES != 0 {
-        return learn(sum, arguments, handle);
+        return learn::<M>(sum, arguments, handle);
     }
     let inode = handle + distance()?;
-    let superblock = superblock(inode)?;
+    let superblock = superblock::<M>(inode)?;
     // Before anything else, while the verifier has only one state to follow its loops in.
-    let handle_hash = handle::hash(Address::<Probe>::new(handle))?;
-    let inode = Address::<Probe>::new(inode);
+    let handle_hash = handle::hash(Address::<M>::new(handle))?;
+    let inode = Address::<M>::new(inode);
     let start_ns: u64 = task.field(&offsets.task_start)?;
     let mut key = FileOpKey {
         fileid: inode.field(&offsets.inode_number)?,
         procedure: task.field(&offsets.operation.task_procedure)?,
         cgroup: cgroup(task)?,
-        window: window::holding::<Probe>(start_ns.wrapping_add(execute_ns))?,
+        window: window::holding::<M>(start_ns.wrapping_add(execute_ns))?,
         dev: superblock.field(&offsets.superblock_dev)?,
         handle_hash,
-        uid: user(task).unwrap_or(NO_USER),
+        uid: user::<M>(task).unwrap_or(NO_USER),
         padding: 0,
     };
     let by_file = if way & handles::COMMIT != 0 {
@@ -166,7 +161,7 @@ fn sum_of(
     map: u32,
     key: &FileOpKey,
     of: *const OpValue,
-    task: Address<Probe>,
+    task: Address<impl Memory>,
 ) -> Option<*mut FileOpValue> {
     let sums = FILE_OPS.get(map)?;
     if let Some(sum) = sums.get(key) {
@@ -188,11 +183,11 @@ fn sum_of(
 /// From a READ or a WRITE: how far an inode is from the handle in it. Its arguments are part of a `struct nfs_pgio_header`, which has
 /// the inode as well.
 #[inline(always)]
-fn learn(sum: *mut OpValue, arguments: u64, handle: u64) -> Option<()> {
-    let inside = global(&DIRECT.header_handle) - global(&FILE_OPS_AT.arguments_handle);
-    let header = Address::<Probe>::new(arguments.wrapping_sub(u64::from(inside)));
+fn learn<M: Memory>(sum: *mut OpValue, arguments: u64, handle: u64) -> Option<()> {
+    let inside = global(&DIRECT.header_handle) - global(&DIRECT.file_operation.arguments_handle);
+    let header = Address::<M>::new(arguments.wrapping_sub(u64::from(inside)));
     let inode: u64 = header.field(&DIRECT.header_inode)?;
-    superblock(inode)?;
+    superblock::<M>(inode)?;
     // SAFETY: a global and a map value; whoever learns it writes the same.
     unsafe {
         (&raw mut INODE_DISTANCE).write_volatile(inode.wrapping_sub(handle));
@@ -204,7 +199,7 @@ fn learn(sum: *mut OpValue, arguments: u64, handle: u64) -> Option<()> {
 /// From a handle to the inode that it is in.
 #[inline(always)]
 fn distance() -> Option<u64> {
-    let known = u64::from(global(&FILE_OPS_AT.handle_inode));
+    let known = u64::from(global(&DIRECT.file_operation.handle_inode));
     if known != 0 {
         return Some(known);
     }
@@ -216,38 +211,38 @@ fn distance() -> Option<u64> {
 /// That of an inode of NFS; `None` if there is something else at the address. An inode's mapping is of that very inode (`inode_init_always`,
 /// fs/inode.c), which nothing else says at that place, and its superblock is of NFS.
 #[inline(always)]
-fn superblock(inode: u64) -> Option<Address<Probe>> {
-    let own = &FILE_OPS_AT;
-    let host: u64 = Address::<Probe>::new(inode).field(&own.inode_host)?;
+fn superblock<M: Memory>(inode: u64) -> Option<Address<M>> {
+    let own = &DIRECT.file_operation;
+    let host: u64 = Address::<M>::new(inode).field(&own.inode_host)?;
     if host != inode {
         return None;
     }
-    let superblock: u64 = Address::<Probe>::new(inode).field(&DIRECT.inode_superblock)?;
-    let superblock = Address::<Probe>::new(superblock);
+    let superblock: u64 = Address::<M>::new(inode).field(&DIRECT.inode_superblock)?;
+    let superblock = Address::<M>::new(superblock);
     let magic: u64 = superblock.field(&own.superblock_magic)?;
     (magic == NFS_SUPER_MAGIC).then_some(superblock)
 }
 
 /// In whose name: of the credentials that it was made with, or that were found for it.
 #[inline(always)]
-fn user(task: Address<Probe>) -> Option<u32> {
-    let own = &FILE_OPS_AT;
+fn user<M: Memory>(task: Address<M::Argument>) -> Option<u32> {
+    let own = &DIRECT.file_operation;
     let mut cred: u64 = task.field(&own.task_cred)?;
     if cred == 0 {
         if global(&own.transmission_cred) == 0 {
             return None;
         }
         let transmission: u64 = task.field(&DIRECT.task_transmission)?;
-        let found: u64 = Address::<Probe>::new(transmission).field(&own.transmission_cred)?;
-        cred = Address::<Probe>::new(found).field(&own.rpc_cred_owner)?;
+        let found: u64 = Address::<M>::new(transmission).field(&own.transmission_cred)?;
+        cred = Address::<M>::new(found).field(&own.rpc_cred_owner)?;
     }
-    Address::<Probe>::new(cred).field(&DIRECT.cred_uid)
+    Address::<M>::new(cred).field(&DIRECT.cred_uid)
 }
 
 /// That of the caller, where this is its thread; 0 where it is not, and where that of data is not known either.
 #[inline(always)]
-fn cgroup(task: Address<Probe>) -> Option<u64> {
-    let flags: u16 = task.field(&FILE_OPS_AT.task_flags)?;
+fn cgroup(task: Address<impl Memory>) -> Option<u64> {
+    let flags: u16 = task.field(&DIRECT.file_operation.task_flags)?;
     if flags & ASYNCHRONOUS != 0 || global(&DIRECT.cgroup.way) & cgroups::KNOWN == 0 {
         return Some(0);
     }
@@ -256,8 +251,8 @@ fn cgroup(task: Address<Probe>) -> Option<u64> {
 }
 
 #[inline(always)]
-fn word(address: u64) -> Option<u64> {
+fn word<M: Memory>(address: u64) -> Option<u64> {
     let mut window = Window::<1>::EMPTY;
-    let view = window.fill(Address::<Probe>::new(address), None)?;
+    let view = window.fill(Address::<M>::new(address), None)?;
     Some(view.word(0))
 }

@@ -8,12 +8,12 @@ use aya_ebpf::{
     macros::{btf_map, map},
     maps::{Array, HashMap, LruHashMap, PerCpuArray},
 };
-use trackiops_schemas::file_op_sums::{FileOpKey, FileOpOffsets, FileOpValue};
-use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpOffsets, OpTable, OpValue};
+use trackiops_schemas::file_op_sums::{FileOpKey, FileOpValue};
+use trackiops_schemas::offsets::Offsets as _;
+use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpTable, OpValue};
 use trackiops_schemas::ring::{
-    BOOKS_SLOTS, Books, CgroupOffsets, DirectOffsets, DoneOffsets, FOLD_ENTRIES, FilterKey,
-    FoldKey, FoldValue, InitiateOffsets, MAX_RINGS, NameOffsets, RequestRecord, TaskOffsets,
-    TracepointOffsets, TreeOffsets, parts,
+    BOOKS_SLOTS, Books, DirectOffsets, FOLD_ENTRIES, FilterKey, FoldKey, FoldValue, MAX_RINGS,
+    RequestRecord, TracepointOffsets, parts,
 };
 
 use crate::{
@@ -28,118 +28,11 @@ use crate::{
 ///
 /// In `.rodata`, which the loader freezes: the verifier then knows every offset as a constant.
 #[unsafe(no_mangle)]
-pub static OFFSETS: TracepointOffsets = {
-    let initiate = InitiateOffsets { dev: 0, fileid: 0 };
-    let task = TaskOffsets {
-        task_id: 0,
-        client_id: 0,
-    };
-    let done = DoneOffsets {
-        dev: 0,
-        fhandle: 0,
-        fileid: 0,
-        offset: 0,
-        arg_count: 0,
-        res_count: 0,
-        error: 0,
-        eof: 0,
-    };
-    TracepointOffsets {
-        initiate_read: initiate,
-        initiate_write: initiate,
-        task_begin: task,
-        task_end: task,
-        read_done: done,
-        write_done: done,
-    }
-};
+pub static OFFSETS: TracepointOffsets = TracepointOffsets::NONE;
 
 /// Where this kernel keeps what a request consists of; userspace sets it before loading.
 #[unsafe(no_mangle)]
-pub static DIRECT: DirectOffsets = DirectOffsets {
-    task_window: 0,
-    task_start: 0,
-    task_owner: 0,
-    header_inode: 0,
-    header_status: 0,
-    arguments_window: 0,
-    result_window: 0,
-    header_handle: 0,
-    header_offset: 0,
-    header_asked: 0,
-    header_done: 0,
-    header_eof: 0,
-    inode_window: 0,
-    inode_superblock: 0,
-    inode_number: 0,
-    superblock_dev: 0,
-    header_cred: 0,
-    cred_uid: 0,
-    header_direct: 0,
-    header_stable: 0,
-    task_transmission: 0,
-    transmission_window: 0,
-    transmission_rtt: 0,
-    transmission_sent: 0,
-    transmission_count: 0,
-    transmission_xid: 0,
-    tree: TreeOffsets {
-        header_context: 0,
-        context_entry: 0,
-        entry_parent: 0,
-        entry_inode: 0,
-    },
-    cgroup: CgroupOffsets {
-        way: 0,
-        header_request: 0,
-        request_page: 0,
-        page_head: 0,
-        page_owner: 0,
-        object_owner: 0,
-        owner_cgroup: 0,
-        cgroup_node: 0,
-        node_id: 0,
-    },
-    operation: OpOffsets {
-        flags: 0,
-        task_window: 0,
-        task_procedure: 0,
-        task_client: 0,
-        task_transport: 0,
-        task_status: 0,
-        bytes_window: 0,
-        sent_bytes: 0,
-        received_bytes: 0,
-        client_number: 0,
-        client_program: 0,
-        client_version: 0,
-        procedure_index: 0,
-        procedure_name: 0,
-        transport_number: 0,
-        transport_address: 0,
-        transport_protocol: 0,
-    },
-    name: NameOffsets {
-        entry_hash: 0,
-        entry_name: 0,
-        entry_data: 0,
-    },
-};
-
-/// Where this kernel keeps what leads from an RPC to its file; userspace sets it before loading.
-#[unsafe(no_mangle)]
-pub static FILE_OPS_AT: FileOpOffsets = FileOpOffsets {
-    is_known: 0,
-    task_arguments: 0,
-    task_cred: 0,
-    task_flags: 0,
-    transmission_cred: 0,
-    rpc_cred_owner: 0,
-    arguments_handle: 0,
-    handle_inode: 0,
-    inode_host: 0,
-    superblock_magic: 0,
-};
+pub static DIRECT: DirectOffsets = DirectOffsets::NONE;
 
 /// From a file handle in an inode of NFS to the inode, in bytes, where userspace does not know it; 0 until a READ or a WRITE has told.
 #[unsafe(no_mangle)]

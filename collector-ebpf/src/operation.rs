@@ -109,7 +109,7 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64) -> Option<()> {
         count_half((*sum).execute.get_mut(bucket)?);
         // That of READ and WRITE is 0.
         if (&raw const (*sum).handle).read_volatile() != 0 {
-            file_operation::count(argument, sum);
+            file_operation::count::<M>(argument, sum);
         }
     }
     Some(())

@@ -7,20 +7,17 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
-use trackiops_schemas::file_op_sums::{
-    FILE_OP_OFFSET_WORDS, FILE_OPS_GLOBAL, FILE_OPS_MAP, FileOpOffsets,
-};
+use trackiops_schemas::file_op_sums::FILE_OPS_MAP;
+use trackiops_schemas::offsets::Offsets as _;
 use trackiops_schemas::op_sums::{
-    OP_CELLS_GLOBAL, OP_OFFSET_WORDS, OP_TABLE_MAP, OP_TABLE_WORDS, OPS_LOST_MAP, OPS_MAP,
-    OpOffsets,
+    OP_CELLS_GLOBAL, OP_TABLE_MAP, OP_TABLE_WORDS, OPS_LOST_MAP, OPS_MAP,
 };
 use trackiops_schemas::ring::{
-    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, DirectOffsets,
-    DoneOffsets, EPOCH_MAP, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP, INSIDE_ENTRIES,
-    INSIDE_MAP, InitiateOffsets, NAMED_ENTRIES, NAMED_MAP, NameOffsets, OFFSETS_GLOBAL,
-    PARTS_GLOBAL, PATH_RING_BYTES, PATH_RING_MAP, PATHS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP,
-    TaskOffsets, TracepointOffsets, TreeOffsets, WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL, filters,
-    parts,
+    BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, EPOCH_MAP,
+    FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, FOLDS_MAP, INSIDE_ENTRIES, INSIDE_MAP,
+    NAMED_ENTRIES, NAMED_MAP, OFFSETS_GLOBAL, PARTS_GLOBAL, PATH_RING_BYTES, PATH_RING_MAP,
+    PATHS_GLOBAL, RING_MASK_GLOBAL, RINGS_MAP, TRACEPOINT_WORDS, TreeOffsets, WAKEUP_BYTES_GLOBAL,
+    WINDOW_NS_GLOBAL, filters, parts,
 };
 use trackiops_schemas::time::Granularity;
 
@@ -253,19 +250,12 @@ impl Engine {
         let cells = op_sums::cells();
         let mut loader = EbpfLoader::new();
         let mut typed = None;
-        let (tracepoint, direct, files);
+        let (tracepoint, direct);
         match &plan.programs {
-            Programs::Direct {
-                offsets,
-                file_ops,
-                cast,
-                ..
-            } => {
-                direct = direct_words(offsets);
-                files = file_op_words(*file_ops);
+            Programs::Direct { offsets, cast, .. } => {
+                direct = offsets.words::<DIRECT_WORDS>();
                 typed = cast.and_then(|cast| Some((cast, cast::complete(OBJECT, cast, &direct)?)));
                 loader.override_global(DIRECT_GLOBAL, direct.as_slice(), true);
-                loader.override_global(FILE_OPS_GLOBAL, files.as_slice(), true);
                 loader.override_global(OP_CELLS_GLOBAL, cells.as_slice(), true);
                 // The other engine's maps are in the object, too.
                 for map in ["WAITING", "LINK_INIT", "LINK_END"] {
@@ -273,7 +263,7 @@ impl Engine {
                 }
             }
             Programs::Tracepoint(offsets) => {
-                tracepoint = tracepoint_words(offsets);
+                tracepoint = offsets.words::<TRACEPOINT_WORDS>();
                 loader.override_global(OFFSETS_GLOBAL, tracepoint.as_slice(), true);
             }
         }
@@ -567,220 +557,4 @@ fn attach_raw(
     program.attach(event).map_err(attach_error)?;
     let fd = program.fd().map_err(attach_error)?.as_fd();
     fd.try_clone_to_owned().map_err(EngineError::Missed)
-}
-
-/// The offsets as the words of which their `repr(C)` consists.
-fn direct_words(offsets: &DirectOffsets) -> [u32; DIRECT_WORDS] {
-    let DirectOffsets {
-        task_window,
-        task_start,
-        task_owner,
-        header_inode,
-        header_status,
-        arguments_window,
-        result_window,
-        header_handle,
-        header_offset,
-        header_asked,
-        header_done,
-        header_eof,
-        inode_window,
-        inode_superblock,
-        inode_number,
-        superblock_dev,
-        header_cred,
-        cred_uid,
-        header_direct,
-        header_stable,
-        task_transmission,
-        transmission_window,
-        transmission_rtt,
-        transmission_sent,
-        transmission_count,
-        transmission_xid,
-        tree:
-            TreeOffsets {
-                header_context,
-                context_entry,
-                entry_parent,
-                entry_inode,
-            },
-        cgroup:
-            CgroupOffsets {
-                way,
-                header_request,
-                request_page,
-                page_head,
-                page_owner,
-                object_owner,
-                owner_cgroup,
-                cgroup_node,
-                node_id,
-            },
-        operation,
-        name:
-            NameOffsets {
-                entry_hash,
-                entry_name,
-                entry_data,
-            },
-    } = *offsets;
-    let requests = [
-        task_window,
-        task_start,
-        task_owner,
-        header_inode,
-        header_status,
-        arguments_window,
-        result_window,
-        header_handle,
-        header_offset,
-        header_asked,
-        header_done,
-        header_eof,
-        inode_window,
-        inode_superblock,
-        inode_number,
-        superblock_dev,
-        header_cred,
-        cred_uid,
-        header_direct,
-        header_stable,
-        task_transmission,
-        transmission_window,
-        transmission_rtt,
-        transmission_sent,
-        transmission_count,
-        transmission_xid,
-        header_context,
-        context_entry,
-        entry_parent,
-        entry_inode,
-        way,
-        header_request,
-        request_page,
-        page_head,
-        page_owner,
-        object_owner,
-        owner_cgroup,
-        cgroup_node,
-        node_id,
-    ];
-    let mut words = [0; DIRECT_WORDS];
-    let all = requests
-        .into_iter()
-        .chain(operation_words(operation))
-        .chain([entry_hash, entry_name, entry_data]);
-    words.iter_mut().zip(all).for_each(|(to, from)| *to = from);
-    words
-}
-
-/// The offsets as the words of which their `repr(C)` consists.
-fn operation_words(offsets: OpOffsets) -> [u32; OP_OFFSET_WORDS] {
-    let OpOffsets {
-        flags,
-        task_window,
-        task_procedure,
-        task_client,
-        task_transport,
-        task_status,
-        bytes_window,
-        sent_bytes,
-        received_bytes,
-        client_number,
-        client_program,
-        client_version,
-        procedure_index,
-        procedure_name,
-        transport_number,
-        transport_address,
-        transport_protocol,
-    } = offsets;
-    [
-        flags,
-        task_window,
-        task_procedure,
-        task_client,
-        task_transport,
-        task_status,
-        bytes_window,
-        sent_bytes,
-        received_bytes,
-        client_number,
-        client_program,
-        client_version,
-        procedure_index,
-        procedure_name,
-        transport_number,
-        transport_address,
-        transport_protocol,
-    ]
-}
-
-/// The offsets as the words of which their `repr(C)` consists.
-fn file_op_words(offsets: FileOpOffsets) -> [u32; FILE_OP_OFFSET_WORDS] {
-    let FileOpOffsets {
-        is_known,
-        task_arguments,
-        task_cred,
-        task_flags,
-        transmission_cred,
-        rpc_cred_owner,
-        arguments_handle,
-        handle_inode,
-        inode_host,
-        superblock_magic,
-    } = offsets;
-    [
-        is_known,
-        task_arguments,
-        task_cred,
-        task_flags,
-        transmission_cred,
-        rpc_cred_owner,
-        arguments_handle,
-        handle_inode,
-        inode_host,
-        superblock_magic,
-    ]
-}
-
-/// The offsets as the words of which their `repr(C)` consists.
-fn tracepoint_words(offsets: &TracepointOffsets) -> [u32; 24] {
-    let TracepointOffsets {
-        initiate_read,
-        initiate_write,
-        task_begin,
-        task_end,
-        read_done,
-        write_done,
-    } = *offsets;
-    let mut words = Vec::with_capacity(24);
-    for InitiateOffsets { dev, fileid } in [initiate_read, initiate_write] {
-        words.extend([dev, fileid]);
-    }
-    for TaskOffsets { task_id, client_id } in [task_begin, task_end] {
-        words.extend([task_id, client_id]);
-    }
-    for DoneOffsets {
-        dev,
-        fhandle,
-        fileid,
-        offset,
-        arg_count,
-        res_count,
-        error,
-        eof,
-    } in [read_done, write_done]
-    {
-        words.extend([
-            dev, fhandle, fileid, offset, arg_count, res_count, error, eof,
-        ]);
-    }
-    let mut array = [0; 24];
-    array
-        .iter_mut()
-        .zip(words)
-        .for_each(|(slot, word)| *slot = word);
-    array
 }

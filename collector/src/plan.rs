@@ -38,8 +38,6 @@ pub enum Programs {
     Direct {
         /// Where the members stand.
         offsets: Box<DirectOffsets>,
-        /// Where those stand that lead to the file of an operation.
-        file_ops: FileOpOffsets,
         /// Whether a second program makes up for runs of the first that the kernel skips.
         tandem: bool,
         /// How programs load from the kernel's memory; without it they call a helper for each read.
@@ -77,12 +75,9 @@ impl Plan {
 
     /// Leaves operations out.
     pub fn without_operations(mut self) -> Self {
-        if let Programs::Direct {
-            offsets, file_ops, ..
-        } = &mut self.programs
-        {
+        if let Programs::Direct { offsets, .. } = &mut self.programs {
             offsets.operation = OpOffsets::default();
-            *file_ops = FileOpOffsets::default();
+            offsets.file_operation = FileOpOffsets::default();
         }
         self
     }
@@ -261,11 +256,11 @@ fn direct(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         tree: tree(members).unwrap_or_default(),
         cgroup: cgroup(members).unwrap_or_default(),
         operation: operation(members).unwrap_or_default(),
+        file_operation: file_operation(members).unwrap_or_default(),
         name: name(members).unwrap_or_default(),
     };
     Ok(Programs::Direct {
         offsets: Box::new(offsets),
-        file_ops: file_ops(members).unwrap_or_default(),
         tandem: tracepoints_may_be_preempted(&facts.release),
         cast: facts.cast,
     })
@@ -350,7 +345,7 @@ fn operation(members: &Members) -> Option<OpOffsets> {
 
 /// What leads from an RPC to the file that it is about, if it is known. How far an inode is from its handle may be left to be learned, as
 /// kernels without BTF of their modules do not tell it, and the user to be told for some RPCs only.
-fn file_ops(members: &Members) -> Option<FileOpOffsets> {
+fn file_operation(members: &Members) -> Option<FileOpOffsets> {
     let at = |structure, member| Some(members.get(&(structure, member))?.offset);
     let of = |structure, member| pointer(members, structure, member);
     let cred = of("rpc_rqst", "rq_cred").zip(of("rpc_cred", "cr_cred"));

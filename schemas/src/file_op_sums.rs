@@ -3,6 +3,7 @@
 
 use core::mem::{offset_of, size_of};
 
+use crate::offsets::offsets;
 use crate::op_sums::OP_NAME_BYTES;
 use crate::ring::halves;
 
@@ -125,39 +126,32 @@ impl FileOpValue {
     }
 }
 
-/// Where the kernel keeps what leads from an RPC to its file: offsets in bytes, read from BTF at start.
-///
-/// Userspace overrides the global [`FILE_OPS_GLOBAL`] with it before the programs are loaded.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileOpOffsets {
-    /// 1 where the way is known and wanted.
-    pub is_known: u32,
-    /// `void *tk_msg.rpc_argp` of `struct rpc_task`.
-    pub task_arguments: u32,
-    /// `const struct cred *tk_msg.rpc_cred` of `struct rpc_task`.
-    pub task_cred: u32,
-    /// `unsigned short tk_flags` of `struct rpc_task`.
-    pub task_flags: u32,
-    /// `struct rpc_cred *rq_cred` of `struct rpc_rqst`; 0 where that or the next one is not known.
-    pub transmission_cred: u32,
-    /// `const struct cred *cr_cred` of `struct rpc_cred`.
-    pub rpc_cred_owner: u32,
-    /// `struct nfs_fh *fh` of the arguments that begin with a `struct nfs4_sequence_args`: those of all procedures of NFSv4, and of some
-    /// of NFSv3.
-    pub arguments_handle: u32,
-    /// From the handle in a `struct nfs_inode` to its `vfs_inode`; 0 where that is to be learned.
-    pub handle_inode: u32,
-    /// `struct inode *i_data.host` of `struct inode`: the inode itself.
-    pub inode_host: u32,
-    /// `unsigned long s_magic` of `struct super_block`.
-    pub superblock_magic: u32,
+offsets! {
+    /// Where the kernel keeps what leads from an RPC to its file: offsets in bytes. A part of [`crate::ring::DirectOffsets`].
+    pub struct FileOpOffsets {
+        /// 1 where the way is known and wanted.
+        pub is_known: u32,
+        /// `void *tk_msg.rpc_argp` of `struct rpc_task`.
+        pub task_arguments: u32,
+        /// `const struct cred *tk_msg.rpc_cred` of `struct rpc_task`.
+        pub task_cred: u32,
+        /// `unsigned short tk_flags` of `struct rpc_task`.
+        pub task_flags: u32,
+        /// `struct rpc_cred *rq_cred` of `struct rpc_rqst`; 0 where that or the next one is not known.
+        pub transmission_cred: u32,
+        /// `const struct cred *cr_cred` of `struct rpc_cred`.
+        pub rpc_cred_owner: u32,
+        /// `struct nfs_fh *fh` of the arguments that begin with a `struct nfs4_sequence_args`: those of all procedures of NFSv4, and of some
+        /// of NFSv3.
+        pub arguments_handle: u32,
+        /// From the handle in a `struct nfs_inode` to its `vfs_inode`; 0 where that is to be learned.
+        pub handle_inode: u32,
+        /// `struct inode *i_data.host` of `struct inode`: the inode itself.
+        pub inode_host: u32,
+        /// `unsigned long s_magic` of `struct super_block`.
+        pub superblock_magic: u32,
+    }
 }
-
-/// Words of which [`FileOpOffsets`] consists.
-pub const FILE_OP_OFFSET_WORDS: usize = 10;
-
-const _: () = assert!(size_of::<FileOpOffsets>() == 4 * FILE_OP_OFFSET_WORDS);
 
 /// `s_magic` of NFS (`NFS_SUPER_MAGIC`, include/uapi/linux/magic.h).
 pub const NFS_SUPER_MAGIC: u64 = 0x6969;
@@ -181,8 +175,6 @@ pub mod handles {
 /// there is held to be a file's handle only if the inode around it says so.
 pub const CREATE_HANDLE: u32 = 64;
 
-/// Name of the global that holds [`FileOpOffsets`].
-pub const FILE_OPS_GLOBAL: &str = "FILE_OPS_AT";
 /// Name of the array of the hash maps, from [`FileOpKey`] to [`FileOpValue`].
 pub const FILE_OPS_MAP: &str = "FILE_OPS";
 /// Element of that array: sums by file.

@@ -14,6 +14,7 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod file_op_sums;
+pub mod offsets;
 pub mod op_sums;
 pub mod paths;
 pub mod ring;

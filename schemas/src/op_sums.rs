@@ -3,6 +3,7 @@
 
 use core::mem::{offset_of, size_of};
 
+use crate::offsets::offsets;
 use crate::ring::halves;
 
 /// What RPCs have in common that are added up.
@@ -169,46 +170,46 @@ impl OpValue {
     }
 }
 
-/// Where the kernel keeps what an RPC consists of: offsets in bytes from the begin of the structure that a name begins
-/// with; `task` is `struct rpc_task`, `client` `struct rpc_clnt`, `procedure` `struct
-/// rpc_procinfo`, `transport` `struct rpc_xprt`. A part of [`crate::ring::DirectOffsets`].
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpOffsets {
-    /// Bits of [`op_flags`]; 0 where operations are not recorded.
-    pub flags: u32,
-    /// Begin of the window for all members of the task but its status.
-    pub task_window: u32,
-    /// `struct rpc_procinfo *tk_msg.rpc_proc`.
-    pub task_procedure: u32,
-    /// `struct rpc_clnt *tk_client`.
-    pub task_client: u32,
-    /// `struct rpc_xprt *tk_xprt`.
-    pub task_transport: u32,
-    /// `int tk_status`.
-    pub task_status: u32,
-    /// Begin of the window for the bytes of a transmission.
-    pub bytes_window: u32,
-    /// `size_t rq_xmit_bytes_sent`.
-    pub sent_bytes: u32,
-    /// `size_t rq_reply_bytes_recvd`.
-    pub received_bytes: u32,
-    /// `unsigned int cl_clid`.
-    pub client_number: u32,
-    /// `u32 cl_prog`.
-    pub client_program: u32,
-    /// `u32 cl_vers`.
-    pub client_version: u32,
-    /// `u32 p_statidx`.
-    pub procedure_index: u32,
-    /// `const char *p_name`.
-    pub procedure_name: u32,
-    /// `unsigned int id`.
-    pub transport_number: u32,
-    /// `const char *address_strings[RPC_DISPLAY_ADDR]`.
-    pub transport_address: u32,
-    /// `const char *address_strings[RPC_DISPLAY_PROTO]`.
-    pub transport_protocol: u32,
+offsets! {
+    /// Where the kernel keeps what an RPC consists of: offsets in bytes from the begin of the structure that a name begins
+    /// with; `task` is `struct rpc_task`, `client` `struct rpc_clnt`, `procedure` `struct
+    /// rpc_procinfo`, `transport` `struct rpc_xprt`. A part of [`crate::ring::DirectOffsets`].
+    pub struct OpOffsets {
+        /// Bits of [`op_flags`]; 0 where operations are not recorded.
+        pub flags: u32,
+        /// Begin of the window for all members of the task but its status.
+        pub task_window: u32,
+        /// `struct rpc_procinfo *tk_msg.rpc_proc`.
+        pub task_procedure: u32,
+        /// `struct rpc_clnt *tk_client`.
+        pub task_client: u32,
+        /// `struct rpc_xprt *tk_xprt`.
+        pub task_transport: u32,
+        /// `int tk_status`.
+        pub task_status: u32,
+        /// Begin of the window for the bytes of a transmission.
+        pub bytes_window: u32,
+        /// `size_t rq_xmit_bytes_sent`.
+        pub sent_bytes: u32,
+        /// `size_t rq_reply_bytes_recvd`.
+        pub received_bytes: u32,
+        /// `unsigned int cl_clid`.
+        pub client_number: u32,
+        /// `u32 cl_prog`.
+        pub client_program: u32,
+        /// `u32 cl_vers`.
+        pub client_version: u32,
+        /// `u32 p_statidx`.
+        pub procedure_index: u32,
+        /// `const char *p_name`.
+        pub procedure_name: u32,
+        /// `unsigned int id`.
+        pub transport_number: u32,
+        /// `const char *address_strings[RPC_DISPLAY_ADDR]`.
+        pub transport_address: u32,
+        /// `const char *address_strings[RPC_DISPLAY_PROTO]`.
+        pub transport_protocol: u32,
+    }
 }
 
 /// Bits of [`OpOffsets::flags`].
@@ -218,11 +219,6 @@ pub mod op_flags {
     /// Connections have a number.
     pub const NUMBERED: u32 = 1 << 1;
 }
-
-/// Words of which [`OpOffsets`] consists.
-pub const OP_OFFSET_WORDS: usize = 17;
-
-const _: () = assert!(size_of::<OpOffsets>() == 4 * OP_OFFSET_WORDS);
 
 /// Where RPCs are added up that are found without a search, in two halves: the programs add to one of them, and the other one is empty or being
 /// read. What finds its place taken goes into the hash maps.

@@ -1,0 +1,98 @@
+//! What userspace tells the kernel side of where things stand: structures of 32-bit words.
+
+/// Words, one after the other, as `repr(C)` has them.
+pub trait Offsets: Copy {
+    /// Nothing is known.
+    const NONE: Self;
+
+    /// Hands over each word in its order.
+    fn each(&self, word: &mut impl FnMut(u32));
+
+    /// All words, of which there must be as many.
+    fn words<const WORDS: usize>(&self) -> [u32; WORDS] {
+        const { assert!(size_of::<Self>() == WORDS * size_of::<u32>()) };
+        let (mut words, mut next) = ([0; WORDS], 0);
+        self.each(&mut |word| {
+            if let Some(to) = words.get_mut(next) {
+                *to = word;
+            }
+            next += 1;
+        });
+        words
+    }
+}
+
+impl Offsets for u32 {
+    const NONE: Self = 0;
+
+    fn each(&self, word: &mut impl FnMut(u32)) {
+        word(*self);
+    }
+}
+
+/// Defines a structure whose members are words, or structures of words.
+macro_rules! offsets {
+    (
+        $(#[$about:meta])*
+        pub struct $name:ident {
+            $($(#[$member:meta])* pub $field:ident: $type:ty,)+
+        }
+    ) => {
+        $(#[$about])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$member])* pub $field: $type,)+
+        }
+
+        impl $crate::offsets::Offsets for $name {
+            const NONE: Self = Self {
+                $($field: <$type as $crate::offsets::Offsets>::NONE,)+
+            };
+
+            fn each(&self, word: &mut impl FnMut(u32)) {
+                $(self.$field.each(word);)+
+            }
+        }
+    };
+}
+pub(crate) use offsets;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    offsets! {
+        /// Some.
+        pub struct Inner {
+            /// A word.
+            pub a: u32,
+            /// Another one.
+            pub b: u32,
+        }
+    }
+
+    offsets! {
+        /// With another one inside.
+        pub struct Outer {
+            /// A word.
+            pub first: u32,
+            /// Words.
+            pub inner: Inner,
+            /// A word.
+            pub last: u32,
+        }
+    }
+
+    #[test]
+    fn words_come_in_the_order_of_the_members() {
+        let inner = Inner { a: 2, b: 3 };
+        let outer = Outer {
+            first: 1,
+            inner,
+            last: 4,
+        };
+        assert_eq!(outer.words(), [1, 2, 3, 4]);
+        assert_eq!(Outer::NONE.words(), [0; 4]);
+    }
+}
