@@ -274,6 +274,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
             plan
         };
         let mut recorder = Recorder::start(&plan, &settings)?;
+        if let Some(why) = recorder.refused() {
+            eprintln!(
+                "the kernel has refused the programs that load from its memory ({why}): those that call it for each read are used \
+                 instead, at some twice the cost; see whether its compiler is on: sysctl net.core.bpf_jit_enable"
+            );
+        }
         // What an earlier recording has left of them is sealed in any case.
         let requests = if args.requests || writer.has_unsealed_requests()? {
             let tell = |notice| eprintln!("{notice}");

@@ -230,11 +230,19 @@ pub struct Engine {
     clock: SharedWord,
     /// What requests are compared with, where there is a filter.
     wanted: Option<Wanted>,
+    attached: Attached,
+}
+
+/// What the loader does not keep.
+#[derive(Default)]
+struct Attached {
     /// The programs that see a request or an operation last, with their tracepoints: what they are not run for is
     /// missed.
     counted: Vec<Counted>,
-    /// Programs and what keeps them attached, as far as the loader does not do so.
+    /// Programs and what keeps them attached.
     links: Vec<OwnedFd>,
+    /// Why the kernel has refused programs that load from its memory, if it has.
+    refused: Option<io::Error>,
 }
 
 impl Engine {
@@ -291,10 +299,9 @@ impl Engine {
             .override_global(FILTER_GLOBAL, &kinds, true)
             .override_global(PARTS_GLOBAL, &told, true)
             .load(OBJECT)?;
-        // A kernel that has the types may still refuse the programs, without its JIT for example.
-        let typed = typed.and_then(|(cast, object)| {
-            let typed = Typed::link(&object, &programs, &cast.events).ok()?;
-            Some((cast, typed))
+        let typed = typed.map(|(cast, object)| {
+            let typed = Typed::link(&object, &programs, &cast.events)?;
+            Ok((cast, typed))
         });
         // The loader knows maps by their descriptors: none may be closed before the programs are loaded.
         let map = programs
@@ -332,13 +339,14 @@ impl Engine {
             }
             None => None,
         };
-        let (mut counted, mut links) = (Vec::new(), Vec::new());
+        let mut attached = Attached::default();
         match &plan.programs {
             Programs::Direct { tandem, .. } => {
-                (counted, links) =
-                    attach_direct(&mut programs, *tandem, operations.is_some(), typed)?;
+                attached = attach_direct(&mut programs, *tandem, operations.is_some(), typed)?;
                 if plan.has_paths() {
-                    links.push(attach_raw(&mut programs, RENAME, RENAME_EVENT)?);
+                    attached
+                        .links
+                        .push(attach_raw(&mut programs, RENAME, RENAME_EVENT)?);
                 }
             }
             // In the order in which a request meets them: one that starts while they are being
@@ -359,15 +367,19 @@ impl Engine {
             books,
             clock: shared_clock,
             wanted,
-            counted,
-            links,
+            attached,
         })
+    }
+
+    /// Why the kernel has refused the programs that load from its memory, if it has. Those in their place call it for each read.
+    pub fn refused(&self) -> Option<&io::Error> {
+        self.attached.refused.as_ref()
     }
 
     /// How often the kernel has skipped the programs.
     pub fn missed(&self) -> Result<Missed, EngineError> {
         let mut missed = Missed::default();
-        for (event, fd) in &self.counted {
+        for (event, fd) in &self.attached.counted {
             let sum = match *event {
                 OPERATION_EVENT => &mut missed.operations,
                 _ => &mut missed.requests,
@@ -400,8 +412,7 @@ impl Engine {
 
     /// Detaches every probe; rings, sums and books stay readable.
     pub fn detach(&mut self) {
-        self.counted.clear();
-        self.links.clear();
+        self.attached = Attached::default();
         self.programs = None;
     }
 }
@@ -505,8 +516,8 @@ fn attach_direct(
     programs: &mut Ebpf,
     tandem: bool,
     operations: bool,
-    typed: Option<(Cast, Typed)>,
-) -> Result<(Vec<Counted>, Vec<OwnedFd>), EngineError> {
+    typed: Option<io::Result<(Cast, Typed)>>,
+) -> Result<Attached, EngineError> {
     let events = ALONE.len() - usize::from(!operations);
     // Programs of a tracepoint run in the order in which they came.
     let used = if tandem {
@@ -514,13 +525,19 @@ fn attach_direct(
     } else {
         ALONE[..events].to_vec()
     };
-    let by_cast = typed.and_then(|(cast, typed)| {
+    let load = |(cast, typed): (Cast, Typed)| {
         let events = cast.events.iter().take(events).cycle();
         let loaded = used.iter().zip(events);
         loaded
-            .map(|(raw, event)| typed.load(raw.by_cast, *event).ok())
-            .collect::<Option<Vec<OwnedFd>>>()
-    });
+            .map(|(raw, event)| typed.load(raw.by_cast, *event))
+            .collect::<io::Result<Vec<OwnedFd>>>()
+    };
+    // A kernel that has the types may still refuse the programs, without its JIT for example.
+    let (by_cast, refused) = match typed.map(|typed| typed.and_then(load)) {
+        Some(Ok(loaded)) => (Some(loaded), None),
+        Some(Err(why)) => (None, Some(why)),
+        None => (None, None),
+    };
     let (mut attached, mut links) = (Vec::new(), Vec::new());
     if let Some(loaded) = by_cast {
         for (raw, program) in used.iter().zip(&loaded) {
@@ -540,7 +557,11 @@ fn attach_direct(
     let counted = ALONE.iter().map(|raw| raw.event).zip(last).collect();
     // Whoever measures the programs finds them by this process's descriptors.
     links.append(&mut attached);
-    Ok((counted, links))
+    Ok(Attached {
+        counted,
+        links,
+        refused,
+    })
 }
 
 fn attach_raw(

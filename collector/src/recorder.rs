@@ -131,6 +131,11 @@ impl Recorder {
         })
     }
 
+    /// Why this kernel has refused the programs that load from its memory, if it has. Those in their place are slower.
+    pub fn refused(&self) -> Option<&io::Error> {
+        self.engine.refused()
+    }
+
     /// Hands every request that is read from the rings on to `sink` as well, in batches, about in the order of completion.
     /// Those that the kernel has added up are not among them.
     pub fn hand_requests_to(&mut self, sink: copies::Sink) {
