@@ -239,6 +239,22 @@ def idle(tracer, seconds):
         tracer.kill()
 
 
+def metadata(tracer, operations=1000):
+    """Instructions that BPF takes per operation that is neither READ nor WRITE: SETATTR."""
+    try:
+        tracer.start()
+        fio(*WARM_UP)
+        write(BPF_STATS, "1")
+        before, _ = tracer.bpf()
+        for number in range(operations):
+            os.chmod(FILE, 0o600 | number & 1)
+        after, _ = tracer.bpf()
+        write(BPF_STATS, "0")
+        return (after - before) / operations
+    finally:
+        tracer.kill()
+
+
 def spread(values, form):
     low, middle, high = min(values), statistics.median(values), max(values)
     return f"{form(middle)} ({form(low)} .. {form(high)})"
@@ -307,6 +323,8 @@ def main():
     if arguments.idle and "direct" in arguments.contenders:
         rate = idle(trackiops("direct"), arguments.idle)
         text += f"\nRecorder with nothing to record, direct engine: {count(rate)} instructions per second.\n"
+        rate = metadata(trackiops("direct"))
+        text += f"\nBPF per operation on metadata (SETATTR), direct engine: {count(rate)} instructions.\n"
     write(os.environ["OUT"] + "/table.md", text)
 
 
