@@ -1,5 +1,7 @@
 //! What a file is called in the rows: the name that it had then.
 
+mod queries;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -28,11 +30,12 @@ struct Listed {
 #[derive(Debug, Deserialize)]
 struct Name {
     path: Option<String>,
-    writes: u64,
-    /// UTC, ms.
-    first: Option<i64>,
-    last: Option<i64>,
+    reads: Vec<Made>,
+    writes: Vec<Made>,
 }
+
+/// Between which times, UTC in ms, a request was made.
+type Made = (i64, i64);
 
 /// What was recorded of a file in a window.
 #[derive(Debug, Deserialize)]
@@ -104,12 +107,12 @@ fn assert_named(listed: &Listed) {
     for name in &listed.names {
         let named = || own.iter().filter(|row| row.path == name.path);
         let requests: u64 = named().map(|row| row.write_requests).sum();
-        assert_eq!(requests, name.writes, "{listed:?}: {own:?}");
-        let (Some(first), Some(last)) = (name.first, name.last) else {
+        assert_eq!(requests, name.writes.len() as u64, "{listed:?}: {own:?}");
+        let (Some((first, _)), Some((_, last))) = (name.writes.first(), name.writes.last()) else {
             continue;
         };
         for row in named() {
-            let is_in_time = row.time + 1000 > first && row.time <= last;
+            let is_in_time = row.time + 1000 > *first && row.time <= *last;
             assert!(is_in_time, "{listed:?}: {row:?}");
         }
     }
