@@ -1,7 +1,7 @@
 //! Flame graphs: the tree of directories, each as wide as what was done below it.
 //!
-//! A stack is a mount, the directory that all its names have in common (usually where it is mounted), the directories below
-//! that, and a file, by the name that held at the time. Their sum is the sum of the rows that a query finds.
+//! A stack is a mount, where it is mounted (or, if that is not known, the directory that all its names have in common), the
+//! directories below that, and a file, by the name that held at the time. Their sum is the sum of the rows that a query finds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -231,7 +231,7 @@ fn frames(row: &AnswerRow, trunks: &Trunks) -> Vec<String> {
     let Of::Name(_, name) = &row.of else {
         return frames;
     };
-    let trunk = trunks.of(row.mount());
+    let trunk = trunks.of(row.mount(), name);
     match name.strip_prefix(trunk) {
         Some(rest) if is_below(name, trunk) => {
             frames.extend(Some(trunk).filter(|trunk| !trunk.is_empty()).map(frame));

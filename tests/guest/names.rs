@@ -4,12 +4,11 @@ mod queries;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::run::{Run, long};
+use crate::run::{Run, lines, long, stored_rows};
 
 static RUN: LazyLock<Run> = LazyLock::new(|| {
     let files = if long() { "10000" } else { "500" };
@@ -51,29 +50,16 @@ struct Row {
 static LIST: LazyLock<Vec<Listed>> = LazyLock::new(|| lines(&RUN.text("list")));
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| rows(&RUN.store()));
 
-fn lines<T: for<'l> Deserialize<'l>>(text: &str) -> Vec<T> {
-    let parse = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
-    text.lines().map(parse).collect()
-}
-
 fn rows(store: &Path) -> Vec<Row> {
-    let python = std::env::var("TRACKIOPS_PYTHON").expect("make test sets TRACKIOPS_PYTHON");
-    let output = Command::new(python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/rows.py"))
-        .arg(store)
-        .args([
-            "time",
-            "path",
-            "path_inferred",
-            "file_key",
-            "fileid",
-            "write_requests",
-        ])
-        .output()
-        .expect("python can be started");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    lines(&String::from_utf8_lossy(&output.stdout))
+    let columns = [
+        "time",
+        "path",
+        "path_inferred",
+        "file_key",
+        "fileid",
+        "write_requests",
+    ];
+    stored_rows(store, &columns)
 }
 
 fn of_case(case: &str) -> Vec<&'static Listed> {

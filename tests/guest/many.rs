@@ -1,0 +1,65 @@
+//! More files than are followed at a time: all are counted, and memory stays where it was.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+use crate::run::{Run, long, stored_rows, sum};
+
+/// What is recorded of a file that there was no room for.
+const OTHERS: &str = "(other)";
+/// Most memory of a recorder of 200,000 files, KiB.
+const MOST_MEMORY_KIB: u64 = 400 << 10;
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    path: Option<String>,
+    fileid: u64,
+    read_requests: u64,
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_each_of_very_many_files_is_counted_under_its_name_or_as_other() {
+    let count = if long() { 200_000 } else { 2_000 };
+    let flags = ["--nfs", "3", "--mem", "3072", "--timeout", "2400"];
+    let run = Run::on(&crate::run::kernel(), "many", &flags, &[&count.to_string()]);
+    let truth = &run.mountstats("before", "after").mounts["/mnt/nfs"].1;
+    assert_eq!(truth.reads(), count);
+    let whole = run.query(&["--step", "all", "--by", "host"]);
+    let found = ["read_requests", "read_bytes"].map(|column| sum(&whole, column));
+    assert_eq!(found, [truth.reads(), truth.server_read_bytes]);
+
+    let text = run.text("files");
+    let listed = text.lines().filter_map(|line| line.split_once(' '));
+    let names: HashMap<u64, &str> = listed
+        .map(|(fileid, path)| (fileid.parse().expect("a number"), path))
+        .collect();
+    assert_eq!(names.len() as u64, count);
+    let rows: Vec<Row> = stored_rows(&run.store(), &["path", "fileid", "read_requests"]);
+    let [mut named, mut others] = [0, 0];
+    for row in rows {
+        match row.path.as_deref() {
+            Some(OTHERS) => others += row.read_requests,
+            path => {
+                assert_eq!(path, names.get(&row.fileid).copied(), "{row:?}");
+                named += row.read_requests;
+            }
+        }
+    }
+    assert_eq!(named + others, count);
+    let peak = |name: &str| -> u64 {
+        let status = run.text(name);
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        kib.unwrap_or_else(|| panic!("no peak in {status}"))
+    };
+    let memory = ["status.recording", "status.sealing"].map(peak);
+    println!(
+        "{named} of {count} files by name, {others} as others, in {} s; the recorder's peak was {} MiB, {} MiB with sealing",
+        run.text("seconds").trim(),
+        memory[0] >> 10,
+        memory[1] >> 10,
+    );
+    assert!(memory[1] < MOST_MEMORY_KIB, "{memory:?} KiB");
+}
