@@ -13,12 +13,10 @@ use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_store::{Snapshot, Trunks, is_below};
 
-use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask_once, ask_with};
+use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask_whole};
 use crate::error::QueryError;
 use crate::group::{By, Of};
 use crate::render::printable;
-use crate::scan::Detail;
-use crate::step::Step;
 use crate::times::{Zone, show_offset, show_range};
 
 /// What stands for a mount that is not known.
@@ -161,17 +159,8 @@ pub struct Stack {
 
 /// The stacks of what a question finds, in order.
 pub fn stacks(question: &Question, graph: Graph) -> Result<Outcome<Stack>, QueryError> {
-    let question = Question {
-        by: By::Name,
-        step: Some(Step::All),
-        detail: Detail::Totals,
-        ..question.clone()
-    };
-    ask_with(&question, |snapshot, question| {
-        Ok(match ask_once(snapshot, question)? {
-            Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
-            Outcome::Found(answer) => from_answer(snapshot, answer, graph)?,
-        })
+    ask_whole(question, By::Name, |snapshot, answer| {
+        from_answer(snapshot, answer, graph)
     })
 }
 

@@ -16,17 +16,21 @@ for number in range(int(sys.argv[1])):
 P
 ls /mnt/nfs/many >/dev/null
 start_recorder --granularity 1s,1m,1h
+# One with more files in a window than there is room for.
+start_beside --granularity 1h
 snapshot before
 began=$(date +%s)
 (cd /mnt/nfs/many && find . -mindepth 2 -maxdepth 2 -type d | sort | xargs -P 4 -I DIR sh -c 'cat DIR/* >/dev/null')
 echo "$(($(date +%s) - began))" >"$OUT/seconds"
 snapshot after
-cp "/proc/$RECORDER/status" "$OUT/status.recording"
-kill -INT "$RECORDER"
-# Sealing takes memory, too.
-while cp "/proc/$RECORDER/status" "$OUT/status.sealing.new" 2>/dev/null && grep -q VmHWM "$OUT/status.sealing.new"; do
-    mv "$OUT/status.sealing.new" "$OUT/status.sealing"
-    sleep 0.2
+for pid in "$RECORDER" "$BESIDE"; do
+    kill -INT "$pid"
+    # Until it has sealed, which takes memory, too.
+    while peak=$(grep -s VmHWM "/proc/$pid/status"); do
+        said=$peak
+        sleep 0.2
+    done
+    wait "$pid"
+    echo "$said" >>"$OUT/peaks"
 done
-wait "$RECORDER"
 keep_store
