@@ -55,6 +55,13 @@ struct OpenJournal {
     retired: bool,
 }
 
+impl OpenJournal {
+    /// Whether a window of a period begins another one.
+    fn is_over(&self, period: Period) -> bool {
+        self.retired || self.writer.is_full() || self.period.is_over_at(period)
+    }
+}
+
 impl Writer {
     /// Opens the store, or creates it, and seals what an earlier writer has left.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
@@ -136,9 +143,7 @@ impl Writer {
 
     /// The journal of a period, beginning a new one where the open one is over.
     fn journal_for(&mut self, period: Period) -> Result<&mut OpenJournal, StoreError> {
-        let open = self
-            .journal
-            .take_if(|open| open.retired || open.period.is_over_at(period));
+        let open = self.journal.take_if(|open| open.is_over(period));
         if let Some(open) = open {
             self.sealer.seal(open.number)?;
             self.mounts.still(self.until)?;
