@@ -227,10 +227,7 @@ fn check_segment(segment: &Segment) {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
-
-    #[test]
+#[test]
 fn a_journal_of_very_many_files_is_followed_by_another_one_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let options = || Options {
@@ -256,7 +253,10 @@ fn a_journal_of_very_many_files_is_followed_by_another_one_and_nothing_is_lost()
     assert_eq!(content.rows.len() as i64, 3 * files);
 }
 
-#[test]
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
     fn every_granularity_holds_exactly_what_was_appended(
         windows in prop::collection::vec(a_window(), 0..40),
     ) {
