@@ -39,7 +39,7 @@ guest: setup python
 guest-kernels: setup python
 	@for kernel in 5.10 6.1 newest; do \
 		echo "==> tests in guests that run on 6.12 otherwise: $$kernel"; \
-		TRACKIOPS_TEST_KERNEL=$$kernel $(GUEST) workloads:: latency:: lifecycle:: errors:: filters:: hang:: ops:: requests:: || exit 1; \
+		TRACKIOPS_TEST_KERNEL=$$kernel $(GUEST) workloads:: latency:: lifecycle:: errors:: filters:: hang:: ops:: requests:: names:: mounts:: || exit 1; \
 	done
 
 vm-archive: setup

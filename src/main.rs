@@ -3,6 +3,7 @@
 mod doctor;
 mod files;
 mod flamegraph;
+mod mounts;
 mod query;
 mod question;
 mod record;
@@ -34,6 +35,8 @@ enum Command {
     Files(files::Args),
     /// Draw the tree of directories, each as wide as what was done below it
     Flamegraph(flamegraph::Args),
+    /// List what was mounted where, from when to when, with which options
+    Mounts(mounts::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Query(args) => query::run(args),
         Command::Files(args) => files::run(args),
         Command::Flamegraph(args) => flamegraph::run(args),
+        Command::Mounts(args) => mounts::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("trackiops: {}", describe(&error));

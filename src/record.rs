@@ -24,11 +24,12 @@ use tokio::sync::Notify;
 use trackiops_collector::{
     BtfError, Choice, Filter, KernelFacts, Procedure, Recorder, Settings, Unsupported, plan,
 };
+use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::ClosedWindow;
-use trackiops_schemas::time::{Granularity, parse_duration_ms};
+use trackiops_schemas::time::{Granularity, UtcMs, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, StoreError, Writer};
 
-/// Closed windows that may wait for a slow disk before the recorder waits, too. Meanwhile requests
+/// Closed windows, and changes of what is mounted, that may wait for a slow disk before the recorder waits, too. Meanwhile requests
 /// gather in the ring.
 const WAITING_WINDOWS: usize = 16;
 
@@ -305,12 +306,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let sink = |window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
             show.window(&window)?;
             sender
-                .send(window)
+                .send(Entry::Window(window))
+                .map_err(|_| "the store cannot be written".into())
+        };
+        let mounted = |at, mounts| -> Result<(), Box<dyn Error + Send + Sync>> {
+            sender
+                .send(Entry::Mounts(at, mounts))
                 .map_err(|_| "the store cannot be written".into())
         };
         let stalled = |stall: &_| eprintln!("{}", status::stall(stall));
         let totals = recorder
-            .run(sink, stalled, stop.wait(args.duration))
+                  .run(sink, mounted, stalled, stop.wait(args.duration))
             .await;
         drop(sender);
         let stored = store
@@ -407,15 +413,25 @@ fn announce(filter: &Filter, ready_file: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
+/// What the store is told.
+enum Entry {
+    Window(ClosedWindow),
+    /// What is mounted from then on.
+    Mounts(UtcMs, Vec<MountPoint>),
+}
+
 /// Makes windows durable on a thread of its own: a disk that takes seconds must not keep the ring
 /// from being read.
 fn write_windows(
     mut writer: Writer,
-    windows: Receiver<ClosedWindow>,
+    entries: Receiver<Entry>,
 ) -> JoinHandle<Result<(), StoreError>> {
     thread::spawn(move || {
-        for window in windows {
-            writer.append(&window)?;
+        for entry in entries {
+            match entry {
+                Entry::Window(window) => writer.append(&window)?,
+                Entry::Mounts(at, mounts) => writer.mounted(at, &mounts)?,
+            }
         }
         writer.finish()
     })

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
@@ -138,6 +139,17 @@ fn small_store(store: &Path) {
         };
         writer.append(&window).expect("it is written");
     }
+    let mount = MountPoint {
+        dev: Dev(49),
+        mount: "srv:/e".into(),
+        source: "srv:/e".into(),
+        path: "/mnt".into(),
+        version: Some("4.2".into()),
+        options: "rw,vers=4.2".into(),
+        is_foreign: false,
+    };
+    let start = UtcMs(1_795_230_000_000);
+    writer.mounted(start, &[mount]).expect("it is written");
     writer.finish().expect("it is sealed");
 }
 
@@ -195,6 +207,27 @@ fn files_are_asked_for_by_names_patterns_and_directories() {
         ])
         .len(),
         1
+    );
+}
+
+#[test]
+fn mounts_are_listed_with_when_they_were_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (out, _, status) = ask(dir.path(), &["mounts"]);
+    assert_eq!((out.as_str(), status), ("", Some(2)), "no store");
+    small_store(dir.path());
+    let (out, _, status) = ask(dir.path(), &["mounts", "--format", "json"]);
+    assert_eq!(status, Some(0));
+    assert_eq!(
+        out,
+        "{\"host\":\"h\",\"dev\":\"0:49\",\"mount\":\"srv:/e\",\"source\":\"srv:/e\",\"path\":\"/mnt\",\"version\":\"4.2\",\
+         \"options\":\"rw,vers=4.2\",\"foreign_namespace\":false,\"first_seen\":\"2026-11-21T03:00:00.000Z\",\
+         \"last_seen\":\"2026-11-21T03:00:02.000Z\"}\n"
+    );
+    let (out, _, _) = ask(dir.path(), &["mounts"]);
+    assert!(
+        out.ends_with("0:49    4.2  /mnt        own        srv:/e  rw,vers=4.2\n"),
+        "{out}"
     );
 }
 

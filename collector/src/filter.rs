@@ -397,6 +397,7 @@ mod tests {
             dev: Dev(1),
             source: source.into(),
             mount_point: at.into(),
+            options: String::new(),
         };
         let resolved = |mounts: &[&str], directories: &[&str]| Resolved {
             filter: Filter {

@@ -58,9 +58,9 @@ impl<K: Copy + Eq + Hash, V> Generations<K, V> {
     }
 
     /// Forgets those for which `wanted` does not hold.
-    pub fn retain(&mut self, wanted: impl Fn(&K) -> bool) {
-        self.young.retain(|key, _| wanted(key));
-        self.old.retain(|key, _| wanted(key));
+    pub fn retain(&mut self, wanted: impl Fn(&K, &V) -> bool) {
+        self.young.retain(|key, value| wanted(key, value));
+        self.old.retain(|key, value| wanted(key, value));
     }
 
     /// What was used since the last rotation.

@@ -4,9 +4,16 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::identity::Dev;
+use trackiops_schemas::mount::MountPoint;
+
+use crate::paths::is_below;
+
+/// File systems that had a device number one after the other, as far as they are remembered.
+const REMEMBERED: usize = 4;
 
 /// One NFS line of a `mountinfo` file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +26,18 @@ pub struct NfsMount {
     pub source: String,
     /// Where it is mounted, in that mount namespace.
     pub mount_point: String,
+    /// Of the mount, and behind them those of its file system.
+    pub options: String,
+}
+
+impl NfsMount {
+    /// Whether it is this mount, with whatever options.
+    fn is(&self, other: &Self) -> bool {
+        let key = |mount: &Self| (mount.mount_id, mount.dev);
+        key(self) == key(other)
+            && self.source == other.source
+            && self.mount_point == other.mount_point
+    }
 }
 
 /// The NFS mounts among the lines of a `mountinfo` file; lines that are no such thing are passed
@@ -38,15 +57,18 @@ fn parse_line(line: &str) -> Option<NfsMount> {
         return None;
     }
     let source = unescape(superblock.next()?);
+    let superblock_options = superblock.next()?;
     let mut mount = mount.split(' ');
     let mount_id = mount.next()?.parse().ok()?;
     let dev = mount.nth(1)?.parse().ok()?;
     let mount_point = unescape(mount.nth(1)?);
+    let options = format!("{},{superblock_options}", mount.next()?);
     Some(NfsMount {
         mount_id,
         dev,
         source,
         mount_point,
+        options: unescape(&options),
     })
 }
 
@@ -131,133 +153,287 @@ pub fn sources_at(root: &Path, address: &str, version: u8) -> Vec<String> {
 /// again: its last requests may still be on their way.
 #[derive(Default)]
 pub struct Mounts {
-    sources: HashMap<Dev, String>,
-    /// Devices that this process saw mounted when it last looked.
-    present: HashSet<Dev>,
-    /// Sources of each device and where they are mounted, this process's own mounts first and of these the shortest source.
-    points: HashMap<Dev, Vec<Point>>,
+    /// The NFS mounts of this process's mount namespace when it last looked.
+    own: Vec<NfsMount>,
+    /// The file systems that had each number, the one that has it now last.
+    devices: HashMap<Dev, Vec<FileSystem>>,
+    /// What was mounted, as the paths of files tell, with each number; the last one last.
+    tops: HashMap<Dev, Vec<String>>,
+    /// Something was mounted, unmounted or mounted otherwise since that was asked for.
+    is_news: bool,
+}
+
+/// A superblock, as far as its mounts tell.
+#[derive(Debug)]
+struct FileSystem {
+    /// `server:/export`.
+    source: String,
+    /// Its mounts, this process's own first and of these the shortest source. Those that it had last where it has left.
+    points: Vec<Point>,
+    has_left: bool,
 }
 
 /// Where something is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Point {
     is_foreign: bool,
-    /// Without slashes at its end.
-    source: String,
-    mount_point: String,
+    mount: NfsMount,
 }
 
 impl Mounts {
     /// Devices that were mounted at the last look and, by these mounts, no longer are, or are now
     /// mounted from somewhere else: the kernel gives a number away again as soon as it is free.
     pub fn gone(&self, now: &[NfsMount]) -> HashSet<Dev> {
-        let best = best_sources(now);
-        let stays = |dev: &Dev| best.get(dev).copied() == self.source(*dev);
-        self.present
-            .iter()
-            .copied()
-            .filter(|dev| !stays(dev))
+        let before = self.own.iter().map(|mount| mount.dev);
+        let stays = |dev: &Dev| {
+            let [before, now] = [&self.own[..], now].map(|mounts| points(mounts, *dev, false));
+            let source = best_source(&now);
+            source.is_some() && (source == self.source(*dev) || is_same(&before, &now))
+        };
+        before.filter(|dev| !stays(dev)).collect()
+    }
+
+    /// Devices of which a mount was there at the last look that is not among these.
+    pub fn left(&self, now: &[NfsMount]) -> HashSet<Dev> {
+        let is_there = |mount: &NfsMount| now.iter().any(|now| now.is(mount));
+        let own = self.own.iter();
+        own.filter(|mount| !is_there(mount))
+            .map(|m| m.dev)
             .collect()
     }
 
     /// Takes over the mounts that this process sees.
     pub fn see(&mut self, now: &[NfsMount]) {
-        self.present = now.iter().map(|mount| mount.dev).collect();
-        for dev in &self.present {
-            let known = self.points.entry(*dev).or_default();
-            known.retain(|point| point.is_foreign);
+        let left = mem::replace(&mut self.own, now.to_vec());
+        let devices: HashSet<_> = left.iter().chain(now).map(|mount| mount.dev).collect();
+        for dev in devices {
+            let known = self.devices.get(&dev).and_then(|known| known.last());
+            let known = known.map_or(&[][..], |known| &known.points);
+            let mut points = points(now, dev, false);
+            // If the number is another file system's now, what others had mounted of the one before is out of date.
+            if points.is_empty() || is_same(known, &points) {
+                points.extend(known.iter().filter(|point| point.is_foreign).cloned());
+            }
+            self.mounted(dev, points);
         }
-        self.learn_points(now, false);
-        self.learn(now);
     }
 
     /// Takes over the mounts of every mount namespace, reading each once.
     pub fn refresh_all_namespaces(&mut self) {
         let mut seen = HashSet::new();
+        seen.extend(fs::read_link("/proc/self/ns/mnt"));
+        let mut found = Vec::new();
         for pid in pids() {
             let namespace = fs::read_link(format!("/proc/{pid}/ns/mnt"));
             if namespace.is_ok_and(|ns| seen.insert(ns))
                 && let Ok(mounts) = mounts_of(pid)
             {
-                self.learn_points(&mounts, true);
-                self.learn(&mounts);
+                found.extend(mounts);
             }
+        }
+        self.see_foreign(&found);
+    }
+
+    /// Takes over the mounts that are to be seen in other mount namespaces.
+    fn see_foreign(&mut self, found: &[NfsMount]) {
+        let is_foreign = |known: &FileSystem| known.points.iter().any(|point| point.is_foreign);
+        let known = self.devices.iter();
+        let before = known.filter(|(_, known)| known.last().is_some_and(is_foreign));
+        let before = before.map(|(dev, _)| *dev);
+        let devices: HashSet<_> = before.chain(found.iter().map(|mount| mount.dev)).collect();
+        for dev in devices {
+            let points = [points(&self.own, dev, false), points(found, dev, true)];
+            self.mounted(dev, points.concat());
         }
     }
 
-    /// Takes over mounts.
-    pub fn learn(&mut self, mounts: &[NfsMount]) {
-        for (dev, source) in best_sources(mounts) {
-            let before = self.sources.insert(dev, source.to_owned());
-            if before.is_some_and(|before| before != source) {
-                // Another file system may have the number now.
-                let now = |point: &Point| {
-                    let same = |mount: &NfsMount| mount.dev == dev && point.is_of(mount);
-                    mounts.iter().any(same)
-                };
-                self.points.entry(dev).or_default().retain(now);
+    /// A device has these mounts now.
+    fn mounted(&mut self, dev: Dev, mut points: Vec<Point>) {
+        // Stable: of mounts with one source the oldest stands for all.
+        points.sort_by_key(|point| (point.is_foreign, point.source().len()));
+        let known = self.devices.entry(dev).or_default();
+        let before = known.last_mut();
+        self.is_news |= before
+            .as_ref()
+            .is_none_or(|now| now.has_left != points.is_empty() || now.points != points);
+        match (before, best_source(&points)) {
+            (None, None) => {}
+            (Some(now), None) => now.has_left = true,
+            // As long as one of the mounts stays it is the same; what is left of them may begin further below.
+            (Some(now), Some(source)) if now.source == source || is_same(&now.points, &points) => {
+                if is_nearer(source, &now.source) {
+                    now.source = source.to_owned();
+                }
+                now.points = points;
+                now.has_left = false;
             }
-        }
-    }
-
-    fn learn_points(&mut self, mounts: &[NfsMount], is_foreign: bool) {
-        for mount in mounts {
-            let known = self.points.entry(mount.dev).or_default();
-            let source = mount.source.trim_end_matches('/');
-            // The first one stands for all of a source.
-            let stands = |point: &Point| point.source == source && point.is_foreign <= is_foreign;
-            if !known.iter().any(stands) {
-                known.push(Point {
-                    is_foreign,
+            (_, Some(source)) => {
+                known.push(FileSystem {
                     source: source.to_owned(),
-                    mount_point: mount.mount_point.clone(),
+                    points,
+                    has_left: false,
                 });
-                known.sort_by_key(|point| (point.is_foreign, point.source.len()));
+                if known.len() > REMEMBERED {
+                    known.remove(0);
+                }
             }
         }
+    }
+
+    /// What is mounted, as far as it is known, if that is news since the last call.
+    pub fn news(&mut self) -> Option<Vec<MountPoint>> {
+        let is_news = mem::take(&mut self.is_news);
+        is_news.then(|| {
+            let now = self.devices.values().filter_map(|known| known.last());
+            let there = now.filter(|now| !now.has_left);
+            let mut told: Vec<_> = there.flat_map(FileSystem::told).collect();
+            told.sort_unstable();
+            told.dedup();
+            told
+        })
     }
 
     /// The path of a file on this host, of which `server:/export` and the path below it are known.
     pub fn path(&self, dev: Dev, place: &[u8]) -> Option<Vec<u8>> {
-        let path = |point: &Point| {
-            let below = place.strip_prefix(point.source.as_bytes())?;
-            let top = match point.mount_point.as_str() {
-                "/" => "",
-                other => other,
-            };
-            let is_inside = below.is_empty() || below.starts_with(b"/");
-            is_inside.then(|| [top.as_bytes(), below].concat())
-        };
-        self.points.get(&dev)?.iter().find_map(path)
+        let points = &self.of(dev, Some(place))?.points;
+        points.iter().find_map(|point| point.path(place))
     }
 
-    /// `server:/export` of a device.
+    /// `server:/export` of a device, as it is now.
     pub fn source(&self, dev: Dev) -> Option<&str> {
-        self.sources.get(&dev).map(String::as_str)
+        self.of(dev, None).map(|known| known.source.as_str())
+    }
+
+    /// `server:/export` of a file whose place may be known: what had the device number before may have its last requests
+    /// on their way, and what was mounted too shortly to be seen is known by its files.
+    pub fn source_of(&self, dev: Dev, place: Option<&[u8]>) -> Option<String> {
+        let seen = self.of(dev, place);
+        let has_it = |seen: &&FileSystem| place.is_none_or(|place| seen.has(place));
+        let source = |seen: &FileSystem| seen.source.clone();
+        let seen_there = seen.filter(has_it).map(source);
+        let top = || self.top(dev, place?).map(str::to_owned);
+        seen_there.or_else(top).or_else(|| seen.map(source))
+    }
+
+    /// What was mounted that has a file's place, as far as paths have told.
+    pub fn top(&self, dev: Dev, place: &[u8]) -> Option<&str> {
+        let tops = self.tops.get(&dev).into_iter().flatten().rev();
+        let mut tops = tops.map(String::as_str);
+        tops.find(|top| is_below(place, top.as_bytes()))
+    }
+
+    /// Takes over that a file of the device has a path that begins so.
+    pub fn note_top(&mut self, dev: Dev, top: &[u8]) {
+        let known = self.tops.entry(dev).or_default();
+        if known.last().is_none_or(|last| last.as_bytes() != top) {
+            known.retain(|other| other.as_bytes() != top);
+            known.push(String::from_utf8_lossy(top).into_owned());
+            if known.len() > REMEMBERED {
+                known.remove(0);
+            }
+        }
+    }
+
+    /// Whether a file cannot be on what has the number of its device, as far as that is known.
+    pub fn is_strange(&self, dev: Dev, place: Option<&[u8]>) -> bool {
+        let now = self.devices.get(&dev).and_then(|known| known.last());
+        now.is_none_or(|now| now.has_left || place.is_some_and(|place| !now.has(place)))
+    }
+
+    fn of(&self, dev: Dev, place: Option<&[u8]>) -> Option<&FileSystem> {
+        let known = self.devices.get(&dev)?;
+        let by_place = place.and_then(|place| known.iter().rev().find(|known| known.has(place)));
+        by_place.or_else(|| known.last())
+    }
+}
+
+impl FileSystem {
+    /// Its mounts. Mount namespaces begin as copies: what is mounted at the same place in this process's own is not told again.
+    fn told(&self) -> impl Iterator<Item = MountPoint> {
+        let place = |point: &Point| (point.mount.source.clone(), point.mount.mount_point.clone());
+        let own = self.points.iter().filter(|point| !point.is_foreign);
+        let own: HashSet<_> = own.map(place).collect();
+        let is_new = move |point: &&Point| !point.is_foreign || !own.contains(&place(point));
+        let points = self.points.iter().filter(is_new);
+        points.map(|point| point.told(&self.source))
+    }
+
+    fn has(&self, place: &[u8]) -> bool {
+        let sources = self.points.iter().map(Point::source);
+        let source = self.source.trim_end_matches('/');
+        let mut sources = sources.chain([source]);
+        sources.any(|source| is_below(place, source.as_bytes()))
     }
 }
 
 impl Point {
-    fn is_of(&self, mount: &NfsMount) -> bool {
-        mount.source.trim_end_matches('/') == self.source && mount.mount_point == self.mount_point
+    fn told(&self, mount: &str) -> MountPoint {
+        let NfsMount {
+            mount_id: _,
+            dev,
+            source,
+            mount_point,
+            options,
+        } = self.mount.clone();
+        let version = options
+            .split(',')
+            .find_map(|option| option.strip_prefix("vers="));
+        MountPoint {
+            dev,
+            mount: mount.to_owned(),
+            source,
+            path: mount_point,
+            version: version.map(str::to_owned),
+            options,
+            is_foreign: self.is_foreign,
+        }
     }
+
+    fn source(&self) -> &str {
+        self.mount.source.trim_end_matches('/')
+    }
+
+    /// The path of what is at a place, if this mount has it.
+    fn path(&self, place: &[u8]) -> Option<Vec<u8>> {
+        let below = place.strip_prefix(self.source().as_bytes())?;
+        let top = match self.mount.mount_point.as_str() {
+            "/" => "",
+            other => other,
+        };
+        let is_inside = below.is_empty() || below.starts_with(b"/");
+        is_inside.then(|| [top.as_bytes(), below].concat())
+    }
+}
+
+/// The mounts of a device.
+fn points(mounts: &[NfsMount], dev: Dev, is_foreign: bool) -> Vec<Point> {
+    let own = mounts.iter().filter(|mount| mount.dev == dev).cloned();
+    own.map(|mount| Point { is_foreign, mount }).collect()
+}
+
+/// Whether one of the mounts is still there, and so the same file system.
+fn is_same(before: &[Point], now: &[Point]) -> bool {
+    before.iter().any(|before| {
+        now.iter()
+            .any(|now| now.is_foreign == before.is_foreign && now.mount.is(&before.mount))
+    })
 }
 
 /// Where several mounts share a superblock, the shortest source stands for all: it is the one nearest
 /// the export's root, and the choice does not depend on their order.
-fn best_sources(mounts: &[NfsMount]) -> HashMap<Dev, &str> {
-    let mut best: HashMap<Dev, &str> = HashMap::new();
-    for mount in mounts {
-        let source = mount.source.as_str();
-        best.entry(mount.dev)
-            .and_modify(|old| {
-                if (source.len(), source) < (old.len(), *old) {
-                    *old = source;
-                }
-            })
-            .or_insert(source);
-    }
-    best
+fn best_source(points: &[Point]) -> Option<&str> {
+    let sources = points.iter().map(|point| point.mount.source.as_str());
+    sources.reduce(|best, source| {
+        if is_nearer(source, best) {
+            source
+        } else {
+            best
+        }
+    })
+}
+
+fn is_nearer(source: &str, than: &str) -> bool {
+    (source.len(), source) < (than.len(), than)
 }
 
 /// The processes that exist.
@@ -308,7 +484,7 @@ mod tests {
         let mut mounts = parse_mountinfo(TEXT);
         for _ in 0..2 {
             let mut known = Mounts::default();
-            known.learn(&mounts);
+            known.see(&mounts);
             assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
             mounts.reverse();
         }
@@ -323,7 +499,7 @@ mod tests {
         };
         let elsewhere =
             b"9 1 0:49 / /inside rw - nfs4 [::1]:/exp rw\n9 1 0:51 / / rw - nfs s:/ rw\n";
-        known.learn_points(&parse_mountinfo(elsewhere), true);
+        known.see_foreign(&parse_mountinfo(elsewhere));
         assert_eq!(
             path(&known, 49, b"[::1]:/exp/f").as_deref(),
             Some("/inside/f")
@@ -358,15 +534,86 @@ mod tests {
             Some("/mnt/moved/f")
         );
         known.see(&parse_mountinfo(b"38 22 0:52 / /m rw - nfs4 other:/x rw\n"));
-        assert_eq!(path(&known, 52, b"s:/e/sub/f"), None, "another file system");
+        assert_eq!(
+            path(&known, 52, b"s:/e/sub/f").as_deref(),
+            Some("/mnt/moved/f"),
+            "the one before"
+        );
         assert_eq!(path(&known, 52, b"other:/x/f").as_deref(), Some("/m/f"));
+    }
+
+    #[test]
+    fn a_file_system_stays_the_same_as_long_as_one_of_its_mounts_does() {
+        let line = |id: u32, source: &str, at: &str, options: &str| {
+            format!("{id} 22 0:49 / {at} {options} - nfs4 {source} {options},vers=4.2\n")
+        };
+        let [whole, part] = [("s:/e", "/mnt/e"), ("s:/e/part", "/part")]
+            .map(|(source, at)| line(source.len() as u32, source, at, "rw"));
+        let mounts = |text: &str| parse_mountinfo(text.as_bytes());
+        let mut known = Mounts::default();
+        known.see(&mounts(&[&*whole, &part].concat()));
+        let left = mounts(&part);
+        assert_eq!(known.left(&left), HashSet::from([Dev(49)]), "of its mounts");
+        assert!(known.gone(&left).is_empty());
+        known.see(&left);
+        assert_eq!(known.source(Dev(49)), Some("s:/e"));
+        let path = known.path(Dev(49), b"s:/e/part/f").unwrap();
+        assert_eq!(path, b"/part/f");
+        let otherwise = mounts(&line(9, "s:/e/part", "/part", "ro"));
+        known.see(&otherwise);
+        assert_eq!(known.source(Dev(49)), Some("s:/e"), "with other options");
+        let told = known.news().unwrap();
+        assert_eq!(
+            (told.len(), &*told[0].mount, &*told[0].source),
+            (1, "s:/e", "s:/e/part")
+        );
+        assert_eq!(told[0].version.as_deref(), Some("4.2"));
+        assert!(told[0].options.starts_with("ro,"), "{told:?}");
+        known.see(&otherwise);
+        assert_eq!(known.news(), None);
+        let other = mounts(&line(44, "s:/e/part", "/part", "rw"));
+        assert_eq!(
+            known.gone(&other),
+            HashSet::from([Dev(49)]),
+            "another mount"
+        );
+    }
+
+    #[test]
+    fn a_file_is_on_what_had_its_place_when_others_mount_what_nobody_here_sees() {
+        let mounts = |source: &str| {
+            parse_mountinfo(format!("9 1 0:50 / /inside rw - nfs {source} rw\n").as_bytes())
+        };
+        let source = |known: &Mounts, place: &[u8]| known.source_of(Dev(50), Some(place));
+        let mut known = Mounts::default();
+        assert!(known.is_strange(Dev(50), None));
+        known.see_foreign(&mounts("s:/a"));
+        assert!(!known.is_strange(Dev(50), Some(b"s:/a/f")));
+        assert!(
+            known.is_strange(Dev(50), Some(b"s:/b/f")),
+            "the number is used again"
+        );
+        known.see_foreign(&mounts("s:/b"));
+        assert_eq!(source(&known, b"s:/b/f").as_deref(), Some("s:/b"));
+        assert_eq!(
+            source(&known, b"s:/a/f").as_deref(),
+            Some("s:/a"),
+            "seen late"
+        );
+        assert_eq!(source(&known, b"s:/c/d/f").as_deref(), Some("s:/b"));
+        known.note_top(Dev(50), b"s:/c");
+        assert_eq!(source(&known, b"s:/c/d/f").as_deref(), Some("s:/c"));
+        assert_eq!(known.path(Dev(50), b"s:/c/d/f"), None);
+        known.see_foreign(&[]);
+        assert!(known.is_strange(Dev(50), Some(b"s:/b/f")), "it has left");
+        assert_eq!(source(&known, b"s:/b/f").as_deref(), Some("s:/b"));
     }
 
     #[test]
     fn a_reused_device_number_stands_for_the_new_mount() {
         let mut known = Mounts::default();
-        known.learn(&parse_mountinfo(TEXT));
-        known.learn(&parse_mountinfo(b"40 22 0:50 / /m rw - nfs4 other:/x rw\n"));
+        known.see(&parse_mountinfo(TEXT));
+        known.see(&parse_mountinfo(b"40 22 0:50 / /m rw - nfs4 other:/x rw\n"));
         assert_eq!(known.source(Dev(50)), Some("other:/x"));
         assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
     }

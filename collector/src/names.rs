@@ -1,6 +1,6 @@
 //! Files of this host and what is known of them: mount, key on disk, name.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use ahash::AHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS, path_text};
+use trackiops_schemas::mount::MountPoint;
 
 use crate::clock::{MonotonicNs, due};
 use crate::generations::Generations;
 use crate::mappings::Mappings;
 use crate::mounts::{Mounts, NfsMount, mounts_of, pids};
 use crate::open_files::{OpenFile, descriptors};
-use crate::path_ring::Told;
+use crate::path_ring::{News, Told};
 use crate::paths::{Paths, Place};
 use crate::rollup::RowKey;
 use crate::tenants::Tenants;
@@ -24,8 +25,10 @@ use crate::tenants::Tenants;
 /// A name found is looked at again after this time: files are renamed while they are open.
 const RECHECK: Duration = Duration::from_secs(30);
 /// At most this often are all processes looked through for files without a name, and all mount
-/// namespaces for devices without a mount.
+/// namespaces for a device without a mount.
 const FULL_SCAN: Duration = Duration::from_secs(5);
+/// How often all mount namespaces are looked at in any case.
+const MOUNT_SCAN: Duration = Duration::from_secs(60);
 /// How often a file is looked for among all processes before it stays without a name.
 const FULL_SCAN_TRIES: u8 = 3;
 /// Descriptors looked at in one go: about 20 ms of system calls.
@@ -49,6 +52,8 @@ pub struct Names {
     nameless: HashSet<RowKey>,
     mappings: Mappings,
     scanned: Option<MonotonicNs>,
+    /// What was looked for in all mount namespaces lately, and when: devices, and `server:/export` if that is told.
+    looked_for: HashMap<(Dev, Option<String>), MonotonicNs>,
     mounts_scanned: Option<MonotonicNs>,
     /// What the kernel tells, where it does. Then nothing is looked for in `/proc`.
     paths: Option<Paths>,
@@ -75,6 +80,7 @@ impl Names {
                 Mappings::new()
             },
             scanned: None,
+            looked_for: HashMap::new(),
             mounts_scanned: None,
             paths: are_told.then(Paths::new),
         }
@@ -94,10 +100,25 @@ impl Names {
             .flatten()
     }
 
-    /// Devices whose mount is gone by these mounts. What was seen of them belongs to what they stood
-    /// for, which has to be asked for before [`Self::see_mounts`].
-    pub fn gone(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
-        self.mounts.gone(mounts)
+    /// Devices of which a mount has left by these mounts. What was seen of their files belongs to what they stood
+    /// for, and the path that they had there, which have to be asked for before [`Self::see_mounts`].
+    pub fn left(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
+        self.mounts.left(mounts)
+    }
+
+    /// What is mounted, if that is news since the last call. To be called now and then: what others mount and unmount is looked
+    /// at once a minute.
+    pub fn mount_news(&mut self, now: MonotonicNs) -> Option<Vec<MountPoint>> {
+        if due(&mut self.mounts_scanned, now, MOUNT_SCAN) {
+            self.refresh_mounts();
+        }
+        self.mounts.news()
+    }
+
+    /// Whether a file cannot be on what its device number stood for at the last look: it has another one's name.
+    pub fn is_of_another(&self, file: FileId) -> bool {
+        let place = self.paths.as_ref().and_then(|paths| paths.peek(file));
+        place.is_some() && self.mounts.is_strange(file.dev, place)
     }
 
     /// Takes over the mounts of now. Files on what is gone are forgotten: what has its number next may have others.
@@ -105,11 +126,13 @@ impl Names {
         if let Some(paths) = &mut self.paths {
             let mut gone = self.mounts.gone(mounts);
             gone.retain(|dev| mounts.iter().all(|mount| mount.dev != *dev));
-            paths.forget(&gone);
-            // Paths may begin elsewhere now.
-            self.known = Generations::new();
+            let known = &self.mounts;
+            paths.forget(|file, place| {
+                gone.contains(&file.dev) && !known.is_strange(file.dev, Some(place))
+            });
         }
         self.mounts.see(mounts);
+        self.forget_begins();
     }
 
     /// The files of which another path was known until this is taken over. What was seen of them until then belongs to that one.
@@ -121,6 +144,11 @@ impl Names {
     /// Takes over what the kernel tells.
     pub fn learn(&mut self, told: Told) {
         if let Some(paths) = &mut self.paths {
+            if let News::Seen(file, place) = &told.news
+                && let Some(top) = place.get(..told.top_bytes)
+            {
+                self.mounts.note_top(file.dev, top);
+            }
             paths.settle(told.at);
             paths.learn(told);
         }
@@ -139,6 +167,9 @@ impl Names {
     /// Looks for the names of what was just seen, each with the process that used it. To be called now and
     /// then even when nothing was.
     pub fn observe(&mut self, seen: &[(RowKey, u32)], now: MonotonicNs) {
+        for (row, _) in seen {
+            self.look_for_mount(row.file, now);
+        }
         self.tenants
             .observe(seen.iter().map(|(row, _)| row.tenant), now);
         if self.paths.is_some() {
@@ -210,6 +241,35 @@ impl Names {
         }
     }
 
+    /// Looks for the mount of a file in other mount namespaces, if none is known that it can be on. At once, because those who
+    /// have it mounted may be gone with it.
+    fn look_for_mount(&mut self, file: FileId, now: MonotonicNs) {
+        let place = self.paths.as_ref().and_then(|paths| paths.peek(file));
+        if !self.mounts.is_strange(file.dev, place) {
+            return;
+        }
+        let top = place.and_then(|place| self.mounts.top(file.dev, place));
+        let wanted = (file.dev, top.map(str::to_owned));
+        let is_recent = |at: &MonotonicNs| now.0.saturating_sub(at.0) < FULL_SCAN.as_nanos() as u64;
+        if !self.looked_for.get(&wanted).is_some_and(is_recent) {
+            self.looked_for.retain(|_, at| is_recent(at));
+            self.looked_for.insert(wanted, now);
+            self.refresh_mounts();
+        }
+    }
+
+    fn refresh_mounts(&mut self) {
+        self.mounts.refresh_all_namespaces();
+        self.forget_begins();
+    }
+
+    /// Paths may begin elsewhere now.
+    fn forget_begins(&mut self) {
+        if self.paths.is_some() {
+            self.known = Generations::new();
+        }
+    }
+
     fn known(&mut self, row: RowKey, now: MonotonicNs) -> &mut Known {
         let file = row.file;
         let mounts = &self.mounts;
@@ -225,12 +285,10 @@ impl Names {
     /// What a row carries, by what is known now.
     pub fn attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
         let RowKey { file, tenant } = row;
-        if self.mounts.source(file.dev).is_none() && due(&mut self.mounts_scanned, now, FULL_SCAN) {
-            self.mounts.refresh_all_namespaces();
-        }
-        let source = self.mounts.source(file.dev).map(str::to_owned);
+        self.look_for_mount(file, now);
         let tenant = self.tenants.name(tenant);
         let place = self.paths.as_mut().and_then(|paths| paths.get(file));
+        let source = self.mounts.source_of(file.dev, place.as_deref());
         // Compared by where it stands: each place is kept once.
         let at = |place: &Option<Place>| place.as_ref().map(Arc::as_ptr);
         let known = self.known(row, now);
@@ -299,7 +357,6 @@ fn attributes(
 mod tests {
     use super::*;
     use crate::mounts::parse_mountinfo;
-    use crate::path_ring::News;
     use trackiops_schemas::identity::TenantId;
 
     fn row(fileid: u64) -> RowKey {
@@ -316,6 +373,7 @@ mod tests {
         Told {
             at: MonotonicNs(0),
             news: News::Seen(row(fileid).file, place.to_vec()),
+            top_bytes: 4,
         }
     }
 

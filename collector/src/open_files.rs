@@ -135,6 +135,7 @@ mod tests {
             dev: Dev(0x31),
             source: "s:/e".into(),
             mount_point: "/mnt/nfs".into(),
+            options: String::new(),
         };
         vec![mount]
     }

@@ -16,6 +16,8 @@ pub struct Told {
     pub at: MonotonicNs,
     /// Which files, and their place.
     pub news: News,
+    /// Bytes of `server:/export` of what is mounted there, with which the place begins.
+    pub top_bytes: usize,
 }
 
 /// Which files are where.
@@ -52,36 +54,39 @@ impl From<PathRecord<'_>> for Told {
     fn from(record: PathRecord<'_>) -> Self {
         let PathRecord { head, path, before } = record;
         let dev = Dev(head.dev);
+        let (path, top_bytes) = place(path);
         let news = if before.is_empty() {
             let file = FileId {
                 dev,
                 fileid: head.fileid,
                 handle_hash: head.handle_hash,
             };
-            News::Seen(file, place(path))
+            News::Seen(file, path)
         } else {
-            News::Renamed(dev, place(before), place(path))
+            News::Renamed(dev, place(before).0, path)
         };
         Self {
             at: MonotonicNs(head.at_ns),
             news,
+            top_bytes,
         }
     }
 }
 
-/// From names that end with a zero byte, the file's own first.
-fn place(names: &[u8]) -> Place {
+/// From names that end with a zero byte, the file's own first. Also how long the last one is.
+fn place(names: &[u8]) -> (Place, usize) {
     let names = names.strip_suffix(b"\0").unwrap_or(names);
     let mut names = names.rsplit(|byte| *byte == 0);
     let mut place = names.next().unwrap_or_default().to_vec();
     while place.last() == Some(&b'/') {
         place.pop();
     }
+    let top_bytes = place.len();
     for name in names {
         place.push(b'/');
         place.extend_from_slice(name);
     }
-    place
+    (place, top_bytes)
 }
 
 #[cfg(test)]
@@ -114,6 +119,7 @@ mod tests {
         let news = |path: &[u8], before: &[u8]| {
             let told = told(&record(path, before)).unwrap();
             assert_eq!(told.at, at);
+            assert_eq!(told.top_bytes, if before.is_empty() { 10 } else { 2 });
             told.news
         };
         assert_eq!(

@@ -50,6 +50,11 @@ impl Paths {
         self.known.get(file).map(|place| Arc::clone(place))
     }
 
+    /// The same, of a file that is not in use on that account.
+    pub fn peek(&self, file: FileId) -> Option<&[u8]> {
+        self.known.peek(&file).map(|place| &**place)
+    }
+
     /// The files of which another place was known than is told.
     pub fn moved_by(&self, told: &Told) -> HashSet<FileId> {
         match &told.news {
@@ -138,10 +143,11 @@ impl Paths {
         self.is_full
     }
 
-    /// Forgets the files of these devices.
-    pub fn forget(&mut self, gone: &HashSet<Dev>) {
-        self.known.retain(|file| !gone.contains(&file.dev));
-        self.owners.retain(|(dev, _), _| !gone.contains(dev));
+    /// Forgets the files for which `is_gone` holds, given their places.
+    pub fn forget(&mut self, is_gone: impl Fn(FileId, &[u8]) -> bool) {
+        self.known.retain(|file, place| !is_gone(*file, place));
+        self.owners
+            .retain(|(_, place), file| !is_gone(*file, place));
     }
 
     /// Forgets the files that were idle since the last call but one. The kernel has to tell all paths anew.
@@ -193,6 +199,7 @@ mod tests {
         let told = Told {
             at: MonotonicNs(at_ms * 1_000_000),
             news,
+            top_bytes: 4,
         };
         let mut moved: Vec<_> = paths
             .moved_by(&told)
@@ -309,7 +316,7 @@ mod tests {
         assert!(!paths.is_full() && place(&mut paths, 3).is_some());
         paths.rotate();
         assert_eq!(paths.owners.len(), 1, "only one was used");
-        paths.forget(&HashSet::from([Dev(49)]));
+        paths.forget(|file, _| file.dev == Dev(49));
         assert_eq!((place(&mut paths, 3), paths.owners.len()), (None, 0));
     }
 }

@@ -1,5 +1,6 @@
 //! The loop that turns ring records into closed windows.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::future::Future;
 use std::io;
@@ -15,6 +16,8 @@ use rustix::time::{
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use trackiops_schemas::identity::FileId;
+use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationRow, OperationSums};
 use trackiops_schemas::ring::{Books, FoldKey, FoldValue, RequestRecord};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
@@ -143,16 +146,19 @@ impl Recorder {
     }
 
     /// Records until `stop` is ready, handing each closed window to `sink` in the order of closing, and to `stalled`
-    /// each server that ceases to answer or answers again, within about 0.1 s of its being noticed.
+    /// each server that ceases to answer or answers again, within about 0.1 s of its being noticed. `mounted` is told all that
+    /// is mounted, at first and whenever that has changed.
     /// Then detaches, reads the ring to its end and closes every window.
-    pub async fn run<S>(
+    pub async fn run<S, M>(
         mut self,
         mut sink: S,
+        mut mounted: M,
         mut stalled: impl FnMut(&Stall),
         stop: impl Future<Output = ()>,
     ) -> Result<Totals, RecordError>
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
+        M: FnMut(UtcMs, Vec<MountPoint>) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
         let timer = timer(DRAIN_EVERY)?;
         let fd = self.engine.rings.wakeups()?;
@@ -171,6 +177,10 @@ impl Recorder {
             rearm(&timer)?;
             self.look_out(&mut stalled);
             self.step(&mut sink)?;
+            let now = self.covered_until;
+            if let Some(mounts) = self.names.mount_news(now) {
+                mounted(self.clock.utc(now), mounts).map_err(RecordError::Sink)?;
+            }
         }
         self.finish(&mut sink)
     }
@@ -242,14 +252,17 @@ impl Recorder {
         let Some(mounts) = self.names.changed_mounts() else {
             return Ok(());
         };
-        let gone = self.names.gone(&mounts);
-        if !gone.is_empty() {
+        let left = self.names.left(&mounts);
+        if !left.is_empty() {
             self.learn_paths(now);
             self.drain(now);
             self.take_operations(now)?;
+            let ended =
+                |file: &FileId| left.contains(&file.dev) && !self.names.is_of_another(*file);
+            let ended: HashSet<_> = self.rollup.open_files().filter(ended).collect();
             let names = &mut self.names;
             self.rollup.settle(
-                |file| gone.contains(&file.dev),
+                |file| ended.contains(file),
                 |row| names.attributes(row, now),
             );
         }

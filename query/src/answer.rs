@@ -220,6 +220,26 @@ pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
     ask_with(question, ask_once)
 }
 
+/// Answers a question with one row per file, or what else `by` says, for the whole range; `make` makes of these rows what is wanted.
+pub(crate) fn ask_whole<R>(
+    question: &Question,
+    by: By,
+    make: impl Fn(&Snapshot, Answer) -> Result<Outcome<R>, QueryError>,
+) -> Result<Outcome<R>, QueryError> {
+    let question = Question {
+        by,
+        step: Some(Step::All),
+        detail: Detail::Totals,
+        ..question.clone()
+    };
+    ask_with(&question, |snapshot, question| {
+        match ask_once(snapshot, question)? {
+            Outcome::Nothing { why, notes } => Ok(Outcome::Nothing { why, notes }),
+            Outcome::Found(answer) => make(snapshot, answer),
+        }
+    })
+}
+
 /// Answers a question by `ask_once`, which is called again where a segment has vanished meanwhile.
 pub(crate) fn ask_with<R>(
     question: &Question,
@@ -252,7 +272,7 @@ fn check(question: &Question) -> Result<(), QueryError> {
 }
 
 /// Answers a question about files from one view of the store.
-pub(crate) fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
+fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
         Err(why) => return Ok(nothing(why)),

@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use trackiops_store::{FileHistory, Snapshot};
 
-use crate::answer::{Answer, AnswerRow, Outcome, Question, ask_once, ask_with};
+use crate::answer::{Answer, AnswerRow, Outcome, Question, ask_whole};
 use crate::error::QueryError;
 use crate::group::By;
 use crate::merge::File;
-use crate::scan::Detail;
-use crate::step::Step;
 
 /// A file with activity in the range.
 #[derive(Clone, Debug)]
@@ -32,17 +30,8 @@ pub struct FileActivity {
 
 /// Lists the files with activity, by name. A row for each of them is held in memory.
 pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryError> {
-    let question = Question {
-        by: By::File,
-        step: Some(Step::All),
-        detail: Detail::Totals,
-        ..question.clone()
-    };
-    ask_with(&question, |snapshot, question| {
-        Ok(match ask_once(snapshot, question)? {
-            Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
-            Outcome::Found(answer) => Outcome::Found(with_histories(snapshot, answer)?),
-        })
+    ask_whole(question, By::File, |snapshot, answer| {
+        with_histories(snapshot, answer).map(Outcome::Found)
     })
 }
 

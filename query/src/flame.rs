@@ -1,7 +1,7 @@
 //! Flame graphs: the tree of directories, each as wide as what was done below it.
 //!
-//! A stack is a mount, the directory that all its names have in common (usually where it is mounted), the directories below
-//! that, and a file, by the name that held at the time. Their sum is the sum of the rows that a query finds.
+//! A stack is a mount, where it is mounted (or, if that is not known, the directory that all its names have in common), the
+//! directories below that, and a file, by the name that held at the time. Their sum is the sum of the rows that a query finds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,12 +13,10 @@ use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_store::{Snapshot, Trunks, is_below};
 
-use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask_once, ask_with};
+use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask_whole};
 use crate::error::QueryError;
 use crate::group::{By, Of};
 use crate::render::printable;
-use crate::scan::Detail;
-use crate::step::Step;
 use crate::times::{Zone, show_offset, show_range};
 
 /// What stands for a mount that is not known.
@@ -161,17 +159,8 @@ pub struct Stack {
 
 /// The stacks of what a question finds, in order.
 pub fn stacks(question: &Question, graph: Graph) -> Result<Outcome<Stack>, QueryError> {
-    let question = Question {
-        by: By::Name,
-        step: Some(Step::All),
-        detail: Detail::Totals,
-        ..question.clone()
-    };
-    ask_with(&question, |snapshot, question| {
-        Ok(match ask_once(snapshot, question)? {
-            Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
-            Outcome::Found(answer) => from_answer(snapshot, answer, graph)?,
-        })
+    ask_whole(question, By::Name, |snapshot, answer| {
+        from_answer(snapshot, answer, graph)
     })
 }
 
@@ -231,7 +220,7 @@ fn frames(row: &AnswerRow, trunks: &Trunks) -> Vec<String> {
     let Of::Name(_, name) = &row.of else {
         return frames;
     };
-    let trunk = trunks.of(row.mount());
+    let trunk = trunks.of(row.mount(), name);
     match name.strip_prefix(trunk) {
         Some(rest) if is_below(name, trunk) => {
             frames.extend(Some(trunk).filter(|trunk| !trunk.is_empty()).map(frame));

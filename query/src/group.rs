@@ -20,8 +20,8 @@ pub enum By {
     Tenant,
     /// A name on a mount, whichever files had it.
     Name,
-    /// All files below a directory that is so many components below a directory that is given, or else below the one which all
-    /// names of the mount have in common. What is less deep is a row of its own directory.
+    /// All files below a directory that is so many components below a directory that is given, or else below the one where the
+    /// mount was mounted. What is less deep is a row of its own directory.
     Dir {
         /// The number of components.
         depth: usize,
@@ -132,7 +132,10 @@ impl Grouping {
 
     fn dir<'p>(&self, file: &File, path: &'p str, depth: usize) -> &'p str {
         let given = self.dirs.iter().find(|dir| is_below(path, dir));
-        let base = given.map_or_else(|| self.trunks.of(file.mount.as_deref()), String::as_str);
+        let base = given.map_or_else(
+            || self.trunks.of(file.mount.as_deref(), path),
+            String::as_str,
+        );
         dir_below(path, base, depth)
     }
 }

@@ -63,3 +63,21 @@ CREATE TABLE sealed_journal (
   journal  INTEGER PRIMARY KEY
 );
 ";
+
+/// Creates the table of mounts, if it is not there: stores of format 1 have none.
+pub const CREATE_MOUNTS: &str = "
+-- What was mounted where, as it was seen in mount namespaces, and when.
+CREATE TABLE IF NOT EXISTS mount_point (
+  id        INTEGER PRIMARY KEY,
+  host      INTEGER NOT NULL REFERENCES host(id),
+  dev       INTEGER NOT NULL,           -- major << 20 | minor
+  mount     INTEGER NOT NULL REFERENCES mount(id),
+  source    TEXT NOT NULL,              -- server:/export, with the path from there to where it begins
+  path      TEXT NOT NULL,              -- where it is mounted
+  version   TEXT,                       -- of NFS
+  options   TEXT NOT NULL,
+  foreign_namespace INTEGER NOT NULL,   -- 0: the recorder's own; 1: another one
+  first_ms  INTEGER NOT NULL,
+  last_ms   INTEGER NOT NULL
+);
+";

@@ -8,7 +8,7 @@
 //! * [`ops`] and [`file_ops`]: the operations of the NFS client by name, of mounts and of files, mergeable as well;
 //! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
-//! * [`identity`]: what a file is, in memory and on disk;
+//! * [`identity`]: what a file is, in memory and on disk; [`mount`]: where it can be found;
 //! * [`columns`]: names and Arrow types of what is on disk;
 //! * [`ddl`]: the SQLite catalog's tables.
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -31,6 +31,8 @@ pub mod file_ops;
 pub mod histogram;
 #[cfg(feature = "std")]
 pub mod identity;
+#[cfg(feature = "std")]
+pub mod mount;
 #[cfg(feature = "std")]
 pub mod ops;
 #[cfg(feature = "std")]

@@ -35,6 +35,7 @@ mod units;
 mod varint;
 mod writer;
 
+pub use catalog::mounts::MountSeen;
 pub use error::StoreError;
 pub use file_index::FileIndex;
 pub use layout::Dataset;

@@ -85,18 +85,31 @@ pub(crate) fn hull(a: Seen, b: Seen) -> Seen {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// For each mount, the deepest directory that holds all the names of its files, without a slash at its end: usually
-/// where it is mounted.
+/// For each mount the directories, without a slash at their ends, at which it begins on its host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trunks {
+    /// Where it was mounted, deepest first.
+    points: HashMap<String, Vec<String>>,
+    /// The deepest directory that holds all the names of its files: what is known of a mount that was not seen.
     dirs: HashMap<Option<String>, String>,
 }
 
 impl Trunks {
-    /// That of a mount, or of what is of no known mount.
-    pub fn of(&self, mount: Option<&str>) -> &str {
-        let dir = self.dirs.get(&mount.map(str::to_owned));
+    /// That of a mount, or of what is of no known mount, which holds a path.
+    pub fn of(&self, mount: Option<&str>, path: &str) -> &str {
+        let points = mount.and_then(|mount| self.points.get(mount));
+        let mut points = points.into_iter().flatten();
+        let dir = points.find(|point| is_below(path, point));
+        let dir = dir.or_else(|| self.dirs.get(&mount.map(str::to_owned)));
         dir.map_or("", String::as_str)
+    }
+
+    /// Takes into account where a mount was mounted.
+    pub(crate) fn add_mount_point(&mut self, mount: &str, path: &str) {
+        let points = self.points.entry(mount.to_owned()).or_default();
+        points.push(path.trim_end_matches('/').to_owned());
+        points.sort_by_key(|point| std::cmp::Reverse(point.len()));
+        points.dedup();
     }
 
     /// Takes a name into account. What is no path, such as `(other)`, has no directory.
@@ -138,7 +151,7 @@ mod tests {
         let trunk = |paths: &[&str]| {
             let mut trunks = Trunks::default();
             paths.iter().for_each(|path| trunks.add(None, path));
-            trunks.of(None).to_owned()
+            trunks.of(None, "/").to_owned()
         };
         assert_eq!(trunk(&["/mnt/nfs/a/x"]), "/mnt/nfs/a");
         assert_eq!(trunk(&["/mnt/nfs/a/x", "/mnt/nfs/ab/x"]), "/mnt/nfs");
@@ -149,6 +162,20 @@ mod tests {
         assert_eq!(trunk(&["/mnt/x", "/srv/x"]), "");
         assert_eq!(trunk(&["/x", "/mnt/x"]), "");
         assert_eq!(trunk(&["(other)"]), "");
+    }
+
+    #[test]
+    fn a_mount_begins_where_it_was_mounted_if_that_was_seen() {
+        let mut trunks = Trunks::default();
+        trunks.add(Some("s:/e"), "/mnt/e/a/x");
+        for point in ["/mnt/e", "/", "/mnt/e/a", "/mnt/e"] {
+            trunks.add_mount_point("s:/e", point);
+        }
+        assert_eq!(trunks.of(Some("s:/e"), "/mnt/e/b/x"), "/mnt/e");
+        assert_eq!(trunks.of(Some("s:/e"), "/mnt/e/a/x"), "/mnt/e/a");
+        assert_eq!(trunks.of(Some("s:/e"), "/srv/x"), "");
+        trunks.add(Some("s:/f"), "/mnt/f/a/x");
+        assert_eq!(trunks.of(Some("s:/f"), "/mnt/f/a/x"), "/mnt/f/a");
     }
 
     #[test]

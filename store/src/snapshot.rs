@@ -11,6 +11,7 @@ use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::catalog::CatalogView;
+use crate::catalog::mounts::MountSeen;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::journal::cursor;
@@ -190,9 +191,17 @@ impl Snapshot {
         Ok(known.collect())
     }
 
-    /// Of each mount the directories that the names of its files have in common.
+    /// All mounts that were ever seen, in the order in which they came.
+    pub fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
+        self.catalog.mounts()
+    }
+
+    /// Of each mount where it was mounted, and the directories that the names of its files have in common.
     pub fn trunks(&self) -> Result<Trunks, StoreError> {
         let mut trunks = self.catalog.trunks()?;
+        for MountSeen { mount, .. } in self.mounts()? {
+            trunks.add_mount_point(&mount.mount, &mount.path);
+        }
         for file in self.defined() {
             if let Some(path) = &file.path {
                 trunks.add(file.mount.as_deref(), path);

@@ -4,10 +4,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
 use crate::catalog::Catalog;
+use crate::catalog::mounts::MountLog;
 use crate::error::StoreError;
 use crate::journal::format::Header;
 use crate::journal::write::JournalWriter;
@@ -36,6 +38,9 @@ pub struct Writer {
     recovery: Recovery,
     journal: Option<OpenJournal>,
     next_number: u64,
+    mounts: MountLog,
+    /// End of the last window.
+    until: UtcMs,
     /// Before the lock, so that it has ended when the lock is released.
     sealer: Sealer,
     lock: Arc<StoreLock>,
@@ -48,6 +53,13 @@ struct OpenJournal {
     period: Period,
     /// A failed append has left its end in doubt.
     retired: bool,
+}
+
+impl OpenJournal {
+    /// Whether a window of a period begins another one.
+    fn is_over(&self, period: Period) -> bool {
+        self.retired || self.writer.is_full() || self.period.is_over_at(period)
+    }
 }
 
 impl Writer {
@@ -68,6 +80,8 @@ impl Writer {
         };
         Ok(Self {
             sealer: Sealer::start(store.clone(), Vec::new(), QUEUED_JOURNALS, Box::new(seal))?,
+            mounts: MountLog::open(&store, &options.host)?,
+            until: UtcMs(i64::MIN),
             store,
             options,
             recovery,
@@ -114,6 +128,7 @@ impl Writer {
             });
         }
         let period = Period::of(window.start, self.options.rotate);
+        self.until = self.until.max(window.start.plus(finest));
         let journal = self.journal_for(period)?;
         journal.writer.append(window).map_err(|error| {
             journal.retired = !error.usable;
@@ -121,13 +136,17 @@ impl Writer {
         })
     }
 
+    /// From `at` on, these mounts are there, and no others. They are in the catalog when this returns.
+    pub fn mounted(&mut self, at: UtcMs, mounts: &[MountPoint]) -> Result<(), StoreError> {
+        self.mounts.enter(at, mounts)
+    }
+
     /// The journal of a period, beginning a new one where the open one is over.
     fn journal_for(&mut self, period: Period) -> Result<&mut OpenJournal, StoreError> {
-        let open = self
-            .journal
-            .take_if(|open| open.retired || open.period.is_over_at(period));
+        let open = self.journal.take_if(|open| open.is_over(period));
         if let Some(open) = open {
             self.sealer.seal(open.number)?;
+            self.mounts.still(self.until)?;
         }
         match &mut self.journal {
             Some(open) => Ok(open),
@@ -151,6 +170,7 @@ impl Writer {
         if let Some(open) = self.journal.take() {
             self.sealer.seal(open.number)?;
         }
+        self.mounts.still(self.until)?;
         self.sealer.finish()
     }
 }

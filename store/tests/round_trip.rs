@@ -9,7 +9,10 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Content, T0, file, of, options, rows, used_by, window};
+use common::{
+    Content, T0, file, granularity, journals, of, options, parquet_files, reads, rows, used_by,
+    window,
+};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::PageIndexPolicy;
 use proptest::prelude::*;
@@ -222,6 +225,32 @@ fn check_segment(segment: &Segment) {
         let of_file = rows.iter().filter(|(other, _)| other.key == id.key).count();
         assert_eq!(ranges[0].end - ranges[0].start, of_file as u64);
     }
+}
+
+#[test]
+fn a_journal_of_very_many_files_is_followed_by_another_one_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || Options {
+        granularities: "1s".parse().unwrap(),
+        ..options("h")
+    };
+    let mut writer = Writer::open(dir.path(), options()).unwrap();
+    let files = 35_000;
+    for second in 0..3 {
+        let numbers = second * files..(second + 1) * files;
+        let rows = numbers.map(|n| (file(n as u64, 49, Some(&format!("/mnt/{n}"))), reads(1)));
+        let window = window(T0 + second * 1000, rows.collect());
+        writer.append(&window).unwrap();
+    }
+    drop(writer);
+    let begun = journals(dir.path()).len() + usize::from(!parquet_files(dir.path()).is_empty());
+    assert_eq!(begun, 2, "within a minute");
+    Writer::open(dir.path(), options())
+        .unwrap()
+        .finish()
+        .unwrap();
+    let content = Content::stored(dir.path(), granularity("1s"));
+    assert_eq!(content.rows.len() as i64, 3 * files);
 }
 
 proptest! {

@@ -139,7 +139,10 @@ fn names_and_ids_resolve(store: &Path) {
     assert_eq!(names(Names::Below("/mnt")), names(Names::All));
     assert_eq!(names(Names::Below("/mn")), []);
     assert_eq!(names(Names::Below("")), names(Names::All));
-    assert_eq!(snapshot.trunks().unwrap().of(Some("srv:/export")), "/mnt");
+    assert_eq!(
+        snapshot.trunks().unwrap().of(Some("srv:/export"), ""),
+        "/mnt"
+    );
     let histories = snapshot.histories(&[key(2)]).unwrap();
     let at = |s: i64| UtcMs(T0 + s * 1000);
     let names = [("/mnt/old", (at(0), at(1))), ("/mnt/a", (at(1), at(2)))];

@@ -1,13 +1,14 @@
 //! What a file is called in the rows: the name that it had then.
 
+mod queries;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::run::{Run, long};
+use crate::run::{Run, lines, long, stored_rows};
 
 static RUN: LazyLock<Run> = LazyLock::new(|| {
     let files = if long() { "10000" } else { "500" };
@@ -28,11 +29,12 @@ struct Listed {
 #[derive(Debug, Deserialize)]
 struct Name {
     path: Option<String>,
-    writes: u64,
-    /// UTC, ms.
-    first: Option<i64>,
-    last: Option<i64>,
+    reads: Vec<Made>,
+    writes: Vec<Made>,
 }
+
+/// Between which times, UTC in ms, a request was made.
+type Made = (i64, i64);
 
 /// What was recorded of a file in a window.
 #[derive(Debug, Deserialize)]
@@ -48,29 +50,16 @@ struct Row {
 static LIST: LazyLock<Vec<Listed>> = LazyLock::new(|| lines(&RUN.text("list")));
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| rows(&RUN.store()));
 
-fn lines<T: for<'l> Deserialize<'l>>(text: &str) -> Vec<T> {
-    let parse = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
-    text.lines().map(parse).collect()
-}
-
 fn rows(store: &Path) -> Vec<Row> {
-    let python = std::env::var("TRACKIOPS_PYTHON").expect("make test sets TRACKIOPS_PYTHON");
-    let output = Command::new(python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/rows.py"))
-        .arg(store)
-        .args([
-            "time",
-            "path",
-            "path_inferred",
-            "file_key",
-            "fileid",
-            "write_requests",
-        ])
-        .output()
-        .expect("python can be started");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    lines(&String::from_utf8_lossy(&output.stdout))
+    let columns = [
+        "time",
+        "path",
+        "path_inferred",
+        "file_key",
+        "fileid",
+        "write_requests",
+    ];
+    stored_rows(store, &columns)
 }
 
 fn of_case(case: &str) -> Vec<&'static Listed> {
@@ -104,12 +93,12 @@ fn assert_named(listed: &Listed) {
     for name in &listed.names {
         let named = || own.iter().filter(|row| row.path == name.path);
         let requests: u64 = named().map(|row| row.write_requests).sum();
-        assert_eq!(requests, name.writes, "{listed:?}: {own:?}");
-        let (Some(first), Some(last)) = (name.first, name.last) else {
+        assert_eq!(requests, name.writes.len() as u64, "{listed:?}: {own:?}");
+        let (Some((first, _)), Some((_, last))) = (name.writes.first(), name.writes.last()) else {
             continue;
         };
         for row in named() {
-            let is_in_time = row.time + 1000 > first && row.time <= last;
+            let is_in_time = row.time + 1000 > *first && row.time <= *last;
             assert!(is_in_time, "{listed:?}: {row:?}");
         }
     }

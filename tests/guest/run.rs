@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::compare;
@@ -114,7 +115,7 @@ impl Run {
             "{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        answers(&String::from_utf8_lossy(&output.stdout))
+        lines(&String::from_utf8_lossy(&output.stdout))
     }
 
     pub fn query_output(&self, flags: &[&str]) -> Output {
@@ -163,10 +164,28 @@ pub fn long() -> bool {
 }
 
 /// Parses one JSON object per line.
+pub fn lines<T: for<'l> Deserialize<'l>>(text: &str) -> Vec<T> {
+    let parse = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+    text.lines().map(parse).collect()
+}
+
+/// As [`lines`], of answers.
 pub fn answers(text: &str) -> Vec<Answer> {
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
-        .collect()
+    lines(text)
+}
+
+/// The rows of files in a store's Parquet files of the granularity of a second, as others read them.
+pub fn stored_rows<T: for<'l> Deserialize<'l>>(store: &Path, columns: &[&str]) -> Vec<T> {
+    let python = std::env::var("TRACKIOPS_PYTHON").expect("make test sets TRACKIOPS_PYTHON");
+    let output = Command::new(python)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/rows.py"))
+        .arg(store)
+        .args(columns)
+        .output()
+        .expect("python can be started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    lines(&String::from_utf8_lossy(&output.stdout))
 }
 
 /// A number of an answer; null is 0.

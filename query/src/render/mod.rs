@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
+use trackiops_store::MountSeen;
+
 use crate::answer::{Answer, AnswerRow};
 use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
@@ -17,6 +19,7 @@ mod csv;
 mod files;
 mod json;
 mod listing;
+mod mounts;
 mod operations;
 pub mod record;
 pub mod table;
@@ -100,6 +103,12 @@ impl Render for AnswerRow {
 impl Render for FileActivity {
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
         listing::table(answer, zone)
+    }
+}
+
+impl Render for MountSeen {
+    fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
+        mounts::table(answer, zone)
     }
 }
 

@@ -9,7 +9,7 @@ use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::file_ops::{FileOp, FileOps};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::rollup::Direction;
-use trackiops_store::Seen;
+use trackiops_store::{MountSeen, Seen};
 
 use crate::answer::AnswerRow;
 use crate::files::FileActivity;
@@ -43,7 +43,8 @@ const OPERATION_DERIVED: [&str; 11] = [
     "execute_us_p99",
     "execute_us_p999",
 ];
-/// Columns of files: start of the first and end of the last window with requests of a file, or under a name.
+/// Columns of files: start of the first and end of the last window with requests of a file, or under a name. Of mounts: when they were
+/// first and last there.
 const FIRST_SEEN: &str = "first_seen";
 const LAST_SEEN: &str = "last_seen";
 /// The shares of requests that the percentile columns stand for.
@@ -210,6 +211,41 @@ impl Record for FileActivity {
             Value::Count(self.read_bytes),
             Value::Count(self.write_requests),
             Value::Count(self.write_bytes),
+        ]
+    }
+}
+
+impl Record for MountSeen {
+    fn names() -> Vec<String> {
+        let names = [
+            columns::HOST,
+            columns::DEV,
+            columns::MOUNT,
+            "source",
+            columns::PATH,
+            "version",
+            "options",
+            "foreign_namespace",
+            FIRST_SEEN,
+            LAST_SEEN,
+        ];
+        names.map(str::to_owned).into()
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        let mount = &self.mount;
+        let (first, last) = self.seen;
+        vec![
+            Value::Text(self.host.clone()),
+            Value::Text(mount.dev.to_string()),
+            Value::Text(mount.mount.clone()),
+            Value::Text(mount.source.clone()),
+            Value::Text(mount.path.clone()),
+            mount.version.clone().into(),
+            Value::Text(mount.options.clone()),
+            Value::Flag(mount.is_foreign),
+            Value::Text(rfc3339(first)),
+            Value::Text(rfc3339(last)),
         ]
     }
 }

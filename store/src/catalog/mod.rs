@@ -2,6 +2,7 @@
 //!
 //! Readers never block the writer (WAL), and what a sealed journal adds is one transaction.
 
+pub(crate) mod mounts;
 mod read;
 mod write;
 

@@ -17,9 +17,9 @@ use crate::snapshot::Segment;
 /// The catalog as it was at one moment.
 #[derive(Debug)]
 pub(crate) struct CatalogView {
-    connection: Connection,
+    pub(super) connection: Connection,
     store: PathBuf,
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 impl CatalogView {
@@ -225,7 +225,7 @@ impl CatalogView {
         run().map_err(error_at(&self.path))
     }
 
-    fn rows<T>(
+    pub(super) fn rows<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,

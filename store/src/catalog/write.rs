@@ -153,7 +153,11 @@ fn enter_mount_period(
 }
 
 /// The id of a name in `host` or `mount`, which gets one where it has none.
-fn named(transaction: &Transaction<'_>, table: &str, name: &str) -> rusqlite::Result<i64> {
+pub(super) fn named(
+    transaction: &Transaction<'_>,
+    table: &str,
+    name: &str,
+) -> rusqlite::Result<i64> {
     transaction
         .prepare_cached(&format!(
             "INSERT INTO {table} (name) VALUES (?1) ON CONFLICT DO NOTHING"

@@ -14,6 +14,9 @@ use super::ops::{OpsHead, put_ops};
 use crate::error::StoreError;
 use crate::layout;
 
+/// Files of a journal after which another one is begun: the writer remembers them, some 400 bytes each, and so does whoever seals it.
+const MOST_FILES: usize = 65_536;
+
 /// An open journal.
 #[derive(Debug)]
 pub(crate) struct JournalWriter {
@@ -66,6 +69,11 @@ impl JournalWriter {
             definitions: Definitions::default(),
             buffer: Vec::new(),
         })
+    }
+
+    /// Whether it knows as many files as it should.
+    pub(crate) fn is_full(&self) -> bool {
+        self.definitions.count() >= MOST_FILES
     }
 
     /// Appends a window with the definitions it needs, in one write, and makes it durable.

@@ -1,7 +1,7 @@
 """Files and what they are called, with a list of it: `names.py CASE... > LIST`.
 
 Each line of the list is a JSON object about a file: its case, its fileid, and for each of the names that it had one after the
-other how many WRITE requests it got and when (UTC, ms) the first and the last one of these were made."""
+other the READ and WRITE requests that it got: between which times (UTC, ms) each was made."""
 
 import ctypes
 import json
@@ -40,17 +40,20 @@ class File:
 
     def call(self, path):
         """From now on it has this name, or none."""
-        self.said["names"].append({"path": path and text(path), "writes": 0, "first": None, "last": None})
+        self.said["names"].append({"path": path and text(path), "reads": [], "writes": []})
 
     def write(self, times=1, pause=0.0):
-        name = self.said["names"][-1]
         for _ in range(times):
-            before = time.time()
-            os.pwritev(self.fd, [BUFFER], 0)
-            name["writes"] += 1
-            name["first"] = name["first"] or int(before * 1000)
-            name["last"] = int(time.time() * 1000)
+            self.note("writes", os.pwritev)
             time.sleep(pause)
+
+    def read(self):
+        self.note("reads", os.preadv)
+
+    def note(self, what, request):
+        before = time.time()
+        request(self.fd, [BUFFER], 0)
+        self.said["names"][-1][what].append([int(before * 1000), int(time.time() * 1000)])
 
     def open_as(self, path):
         os.close(self.fd)
@@ -142,6 +145,29 @@ def renamed_there():
     file.call(ROOT + b"/there/b")
     file.write(3, 1.1)
     file.close()
+
+
+def moved():
+    """In the middle of a second in which it is used under either name, and back again. What is asked within a second
+    is answered in it."""
+    os.makedirs(ROOT + b"/moved/from")
+    os.makedirs(ROOT + b"/moved/to/deep")
+    names = [ROOT + b"/moved/from/f", ROOT + b"/moved/to/deep/f"]
+    file, beside = File("moved", names[0]), File("moved", ROOT + b"/moved/from/beside")
+    for new in [*reversed(names), None]:
+        for second in range(3):
+            time.sleep(1.1 - time.time() % 1)
+            while time.time() % 1 < (0.4 if second == 2 else 0.8):
+                file.write()
+                file.read()
+                beside.write()
+        if new:
+            os.rename(os.fsencode(file.said["names"][-1]["path"]), new)
+            file.call(new)
+            file.write(5)
+            file.read()
+    file.close()
+    beside.close()
 
 
 def unlinked():

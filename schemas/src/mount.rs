@@ -1,0 +1,22 @@
+//! What is mounted where.
+
+use crate::identity::Dev;
+
+/// A mount of an NFS file system, as a process sees it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MountPoint {
+    /// Device of its superblock.
+    pub dev: Dev,
+    /// `server:/export`, as rows of its files have it.
+    pub mount: String,
+    /// `server:/export` with the path from there to where it begins: of a part that is mounted elsewhere it is longer than `mount`.
+    pub source: String,
+    /// Where it is mounted, in its mount namespace.
+    pub path: String,
+    /// Version of NFS, such as `4.2`, where it is told.
+    pub version: Option<String>,
+    /// Its options and those of its file system, as the kernel tells them.
+    pub options: String,
+    /// Whether it is seen in other mount namespaces than the recorder's.
+    pub is_foreign: bool,
+}

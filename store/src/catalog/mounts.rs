@@ -1,0 +1,154 @@
+//! What was mounted where, in the catalog.
+
+use std::path::Path;
+
+use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use trackiops_schemas::ddl;
+use trackiops_schemas::identity::Dev;
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::time::UtcMs;
+
+use super::write::named;
+use super::{Catalog, CatalogView};
+use crate::error::StoreError;
+use crate::names::Seen;
+
+/// A mount, and when it was there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountSeen {
+    /// The recording host.
+    pub host: String,
+    /// The mount.
+    pub mount: MountPoint,
+    /// When it was first and last seen.
+    pub seen: Seen,
+}
+
+/// Enters what is mounted, in transactions of its own: it is told when it changes.
+#[derive(Debug)]
+pub(crate) struct MountLog {
+    catalog: Catalog,
+    host: String,
+    /// What was mounted when it was last told, by the numbers that it has in the catalog.
+    there: Vec<(i64, MountPoint)>,
+}
+
+impl MountLog {
+    pub(crate) fn open(store: &Path, host: &str) -> Result<Self, StoreError> {
+        let catalog = Catalog::open(store)?;
+        let create = catalog.connection.execute_batch(ddl::CREATE_MOUNTS);
+        create.map_err(catalog.error())?;
+        Ok(Self {
+            catalog,
+            host: host.to_owned(),
+            there: Vec::new(),
+        })
+    }
+
+    /// From `at` on, these mounts are there, and no others.
+    pub(crate) fn enter(&mut self, at: UtcMs, now: &[MountPoint]) -> Result<(), StoreError> {
+        self.go_on(at, |transaction, host, there| {
+            there.retain(|(_, mount)| now.contains(mount));
+            for mount in now {
+                if !there.iter().any(|(_, known)| known == mount) {
+                    let id = insert(transaction, host, mount, at)?;
+                    there.push((id, mount.clone()));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// What is there is still there.
+    pub(crate) fn still(&mut self, at: UtcMs) -> Result<(), StoreError> {
+        self.go_on(at, |_, _, _| Ok(()))
+    }
+
+    fn go_on(
+        &mut self,
+        at: UtcMs,
+        change: impl FnOnce(&Transaction<'_>, i64, &mut Vec<(i64, MountPoint)>) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        let error = self.catalog.error();
+        let mut there = self.there.clone();
+        let run = || {
+            // Sealing has a connection of its own: its transactions are waited for.
+            let connection = &mut self.catalog.connection;
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let host = named(&transaction, "host", &self.host)?;
+            for (id, _) in &there {
+                transaction
+                    .prepare_cached(
+                        "UPDATE mount_point SET last_ms = max(last_ms, ?2) WHERE id = ?1",
+                    )?
+                    .execute([*id, at.0])?;
+            }
+            change(&transaction, host, &mut there)?;
+            transaction.commit()
+        };
+        run().map_err(error)?;
+        self.there = there;
+        Ok(())
+    }
+}
+
+fn insert(
+    transaction: &Transaction<'_>,
+    host: i64,
+    mount: &MountPoint,
+    at: UtcMs,
+) -> rusqlite::Result<i64> {
+    let name = named(transaction, "mount", &mount.mount)?;
+    transaction
+        .prepare_cached(
+            "INSERT INTO mount_point
+             (host, dev, mount, source, path, version, options, foreign_namespace, first_ms, last_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
+        )?
+        .insert(params![
+            host,
+            mount.dev.0,
+            name,
+            mount.source,
+            mount.path,
+            mount.version,
+            mount.options,
+            mount.is_foreign,
+            at.0,
+        ])
+}
+
+impl CatalogView {
+    /// All mounts that were ever seen, in the order in which they came; of stores of format 1 none is known.
+    pub(crate) fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
+        let table = "SELECT 1 FROM sqlite_schema WHERE name = 'mount_point'";
+        let table = self.connection.query_row(table, [], |_| Ok(())).optional();
+        if table.map_err(super::error_at(&self.path))?.is_none() {
+            return Ok(Vec::new());
+        }
+        self.rows(
+            "SELECT host.name, dev, mount.name, source, path, version, options, foreign_namespace, first_ms, last_ms
+             FROM mount_point JOIN host ON host.id = host JOIN mount ON mount.id = mount
+             ORDER BY first_ms, mount_point.id",
+            [],
+            seen,
+        )
+    }
+}
+
+fn seen(row: &Row<'_>) -> rusqlite::Result<MountSeen> {
+    Ok(MountSeen {
+        host: row.get(0)?,
+        mount: MountPoint {
+            dev: Dev(row.get(1)?),
+            mount: row.get(2)?,
+            source: row.get(3)?,
+            path: row.get(4)?,
+            version: row.get(5)?,
+            options: row.get(6)?,
+            is_foreign: row.get(7)?,
+        },
+        seen: (UtcMs(row.get(8)?), UtcMs(row.get(9)?)),
+    })
+}

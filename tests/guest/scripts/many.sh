@@ -1,0 +1,36 @@
+# Very many small files, each read once: many.sh FILES.
+. /work/lib.sh
+
+# They are made on the server, in directories of 1,000.
+python3 - "$1" >"$OUT/files" <<'P'
+import os, sys
+for number in range(int(sys.argv[1])):
+    directory = f"/exp/many/{number // 50000}/{number // 1000}"
+    if number % 1000 == 0:
+        os.makedirs(directory)
+    path = f"{directory}/{number}"
+    file = os.open(path, os.O_WRONLY | os.O_CREAT)
+    os.truncate(file, 1 + number % 4096)
+    print(os.fstat(file).st_ino, path.replace("/exp", "/mnt/nfs"))
+    os.close(file)
+P
+ls /mnt/nfs/many >/dev/null
+start_recorder --granularity 1s,1m,1h
+# One with more files in a window than there is room for.
+start_beside --granularity 1h
+snapshot before
+began=$(date +%s)
+(cd /mnt/nfs/many && find . -mindepth 2 -maxdepth 2 -type d | sort | xargs -P 4 -I DIR sh -c 'cat DIR/* >/dev/null')
+echo "$(($(date +%s) - began))" >"$OUT/seconds"
+snapshot after
+for pid in "$RECORDER" "$BESIDE"; do
+    kill -INT "$pid"
+    # Until it has sealed, which takes memory, too.
+    while peak=$(grep -s VmHWM "/proc/$pid/status"); do
+        said=$peak
+        sleep 0.2
+    done
+    wait "$pid"
+    echo "$said" >>"$OUT/peaks"
+done
+keep_store
