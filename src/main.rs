@@ -6,6 +6,7 @@ mod flamegraph;
 mod query;
 mod question;
 mod record;
+mod store;
 
 use std::process::ExitCode;
 
@@ -34,6 +35,8 @@ enum Command {
     Files(files::Args),
     /// Draw the tree of directories, each as wide as what was done below it
     Flamegraph(flamegraph::Args),
+    /// Look after a store
+    Store(store::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Query(args) => query::run(args),
         Command::Files(args) => files::run(args),
         Command::Flamegraph(args) => flamegraph::run(args),
+        Command::Store(args) => store::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("trackiops: {}", describe(&error));

@@ -297,3 +297,39 @@ fn help_and_version_are_answers() {
         assert_eq!(trackiops(args).status.code(), Some(0), "{args:?}");
     }
 }
+
+#[test]
+fn damage_is_told_and_the_rest_is_answered() {
+    let dir = tempfile::tempdir().expect("a directory");
+    small_store(dir.path());
+    let store = dir.path().to_str().expect("a readable name");
+    let check = || {
+        let output = trackiops(&["store", "check", store]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (text, output.status.code())
+    };
+    let (told, status) = check();
+    assert_eq!(status, Some(0), "{told}");
+    assert!(told.contains("nothing is damaged"), "{told}");
+
+    let date = dir.path().join("rollup/granularity=1s/date=2026-11-21");
+    let segments: Vec<_> = std::fs::read_dir(&date).expect("segments").collect();
+    let segment = segments[0].as_ref().expect("a segment").path();
+    let mut bytes = std::fs::read(&segment).expect("it can be read");
+    bytes.truncate(1000);
+    std::fs::write(&segment, bytes).expect("it can be written");
+    let (told, status) = check();
+    assert_eq!(status, Some(1), "{told}");
+    let name = segment.to_str().expect("a readable name");
+    for word in [name, "2026-11-21", "/mnt/", "restore", "1 problem"] {
+        assert!(told.contains(word), "`{word}` in: {told}");
+    }
+    let (rows, said, status) = ask(dir.path(), &["query", "--step", "10s", "--format", "csv"]);
+    assert_eq!((rows.lines().count(), status), (3, Some(0)), "{said}");
+    let (rows, said, status) = ask(dir.path(), &["query", "--step", "1s", "--format", "csv"]);
+    assert_eq!((rows.as_str(), status), ("", Some(3)));
+    assert!(said.contains(name) && said.contains("of 2 files"), "{said}");
+
+    let nowhere = trackiops(&["store", "check", "/nonexistent/store"]);
+    assert_eq!(nowhere.status.code(), Some(2));
+}

@@ -17,8 +17,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use chrono::DateTime;
-use trackiops_schemas::time::{Granularity, UtcMs};
+use chrono::{DateTime, NaiveDate};
+use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
 use crate::error::StoreError;
 
@@ -26,10 +26,12 @@ use crate::error::StoreError;
 const DIRECTORY_MODE: u32 = 0o750;
 /// Extension of a journal.
 const JOURNAL_EXTENSION: &str = "tij";
+/// What follows it in the name of a journal that was found damaged.
+pub(crate) const SET_ASIDE_EXTENSION: &str = "damaged";
 /// What the names of the journals of requests begin with.
 const REQUESTS_PREFIX: &str = "requests-";
-/// Directory of the segments of requests.
-const REQUESTS_DIR: &str = "requests";
+/// Directory of the segments of requests, and the name of their dataset.
+pub(crate) const REQUESTS_DIR: &str = "requests";
 
 /// What a segment's rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +45,9 @@ pub enum Dataset {
 }
 
 impl Dataset {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Rollup, Self::Health, Self::Ops];
+
     /// Its directory, and its name in the catalog.
     pub fn name(self) -> &'static str {
         match self {
@@ -135,13 +140,66 @@ pub(crate) fn requests_segments(store: &Path) -> Result<Vec<(u64, PathBuf)>, Sto
         }
         for path in entries(&date)? {
             let is_segment = path.extension().is_some_and(|e| e == "parquet");
-            let stem = path.file_stem().filter(|_| is_segment);
-            let number = stem.and_then(|stem| stem.to_str()?.rsplit_once('-')?.1.parse().ok());
+            let number = number_of(&path).filter(|_| is_segment);
             segments.extend(number.map(|number| (number, path)));
         }
     }
     segments.sort_unstable();
     Ok(segments)
+}
+
+/// Paths of all files of segments of windows, relative to the store, in order; without those that are being written.
+pub(crate) fn segment_files(store: &Path) -> Result<Vec<String>, StoreError> {
+    let mut files = Vec::new();
+    for dataset in Dataset::ALL {
+        for granularity in entries(&store.join(dataset.name()))? {
+            for date in directories(&granularity)? {
+                for file in directories(&date)? {
+                    let is_segment = file.extension().is_some_and(|e| e == "parquet");
+                    let relative = file.strip_prefix(store).ok().and_then(Path::to_str);
+                    files.extend(relative.filter(|_| is_segment).map(str::to_owned));
+                }
+            }
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// What is in a directory; nothing, if it is none.
+fn directories(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    if dir.is_dir() {
+        entries(dir)
+    } else {
+        Ok(Vec::new())
+    }
+}
+
+/// The number of the last journal that a segment is from, by its name.
+pub(crate) fn number_of(segment: &Path) -> Option<u64> {
+    segment
+        .file_stem()?
+        .to_str()?
+        .rsplit_once('-')?
+        .1
+        .parse()
+        .ok()
+}
+
+/// The day that the directory of a segment names.
+pub(crate) fn date_of(segment: &Path) -> Option<(UtcMs, UtcMs)> {
+    let date = segment.parent()?.file_name()?.to_str()?;
+    let date: NaiveDate = date.strip_prefix("date=")?.parse().ok()?;
+    let start = UtcMs(date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_millis());
+    Some((start, UtcMs(start.0.saturating_add(DAY_MS))))
+}
+
+/// Journals that were found damaged and are kept, of windows and of requests.
+pub(crate) fn set_aside(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut aside = entries(&journal_dir(store))?;
+    aside.retain(|path| path.extension().is_some_and(|e| e == SET_ASIDE_EXTENSION));
+    aside.sort_unstable();
+    Ok(aside)
 }
 
 /// What is in a directory; nothing, if there is none.
@@ -166,11 +224,11 @@ pub(crate) struct Date(i64);
 
 impl Date {
     pub(crate) fn of(time: UtcMs) -> Self {
-        Self(time.0.div_euclid(trackiops_schemas::time::DAY_MS))
+        Self(time.0.div_euclid(DAY_MS))
     }
 
     fn name(self) -> String {
-        let midnight = UtcMs(self.0.saturating_mul(trackiops_schemas::time::DAY_MS));
+        let midnight = UtcMs(self.0.saturating_mul(DAY_MS));
         utc(midnight).map_or_else(
             || format!("day{}", self.0),
             |t| t.format("%Y-%m-%d").to_string(),

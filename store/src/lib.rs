@@ -15,9 +15,12 @@ extern crate self as trackiops_store;
 
 pub mod batch;
 mod catalog;
+mod check;
+mod checksum;
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]
 mod common;
+mod describe;
 mod error;
 mod file_index;
 mod journal;
@@ -25,6 +28,7 @@ mod layout;
 mod lock;
 mod names;
 mod options;
+mod read;
 mod recovery;
 mod requests;
 mod seal;
@@ -35,8 +39,11 @@ mod units;
 mod varint;
 mod writer;
 
+pub use check::{Covers, Finding, Report, check};
+pub use describe::JournalSpan;
 pub use error::StoreError;
 pub use file_index::FileIndex;
+pub use journal::scan::Damage;
 pub use layout::Dataset;
 pub use names::{FileHistory, NameSeen, Names, Seen, Trunks, is_below};
 pub use options::{GranularitySet, Options, OptionsError};

@@ -2,7 +2,9 @@
 //!
 //! Readers never block the writer (WAL), and what a sealed journal adds is one transaction.
 
+mod digest;
 mod read;
+mod upgrade;
 mod write;
 
 use std::io;
@@ -10,12 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::backup::Backup;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::ddl;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout::{self, Dataset};
@@ -31,7 +35,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct SegmentEntry {
     pub(crate) dataset: Dataset,
     pub(crate) granularity: Granularity,
-    pub(crate) journal: u64,
+    /// Numbers of the first and of the last journal that its rows are from.
+    pub(crate) journals: (u64, u64),
     pub(crate) start: UtcMs,
     pub(crate) end: UtcMs,
     pub(crate) rows: u64,
@@ -52,6 +57,8 @@ pub(crate) struct FileSeen {
 /// What a sealed journal adds to the catalog.
 pub(crate) struct Sealed<'a> {
     pub(crate) journal: u64,
+    /// `None` if it held no window.
+    pub(crate) span: Option<JournalSpan>,
     pub(crate) host: &'a str,
     pub(crate) segments: &'a [SegmentEntry],
     pub(crate) files: &'a [FileSeen],
@@ -79,7 +86,10 @@ impl Catalog {
             catalog.create().map_err(&error)?;
             layout::sync_dir(store)?;
         }
-        check_format(&catalog.connection, store, &catalog.path)?;
+        if check_format(&catalog.connection, store, &catalog.path)? < FORMAT_VERSION {
+            upgrade::upgrade(&mut catalog.connection).map_err(&error)?;
+        }
+        digest::watch(&catalog.connection).map_err(&error)?;
         Ok(catalog)
     }
 
@@ -96,6 +106,7 @@ impl Catalog {
             .execute_batch("PRAGMA journal_mode = WAL;")?;
         let transaction = self.connection.transaction()?;
         transaction.execute_batch(ddl::CREATE)?;
+        digest::compute(&transaction)?;
         transaction.pragma_update(None, "application_id", ddl::APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
         transaction.commit()
@@ -135,15 +146,15 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i32, u32)> {
     Ok((application_id, version.cast_unsigned()))
 }
 
-/// Refuses other programs' databases and later releases' catalogs.
-fn check_format(connection: &Connection, store: &Path, path: &Path) -> Result<(), StoreError> {
+/// The version of a catalog. Refuses other programs' databases and later releases' catalogs.
+fn check_format(connection: &Connection, store: &Path, path: &Path) -> Result<u32, StoreError> {
     match marks(connection).map_err(error_at(path))? {
         (ddl::APPLICATION_ID, found) if found > FORMAT_VERSION => Err(StoreError::NewerFormat {
             path: store.to_owned(),
             found,
             supported: FORMAT_VERSION,
         }),
-        (ddl::APPLICATION_ID, _) => Ok(()),
+        (ddl::APPLICATION_ID, found) => Ok(found),
         _ => Err(not_a_store(
             path,
             "its catalog.db is not a TrackIOps catalog",
@@ -177,6 +188,15 @@ fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
         other => other,
     }
     .map_err(error_at(path))
+}
+
+/// An earlier release's catalog as it would be now, in memory.
+fn upgraded(catalog: &Connection) -> rusqlite::Result<Connection> {
+    let mut copy = Connection::open_in_memory()?;
+    const ALL_PAGES: i32 = -1;
+    Backup::new(catalog, &mut copy)?.step(ALL_PAGES)?;
+    upgrade::upgrade(&mut copy)?;
+    Ok(copy)
 }
 
 fn has_wal(path: &Path) -> bool {

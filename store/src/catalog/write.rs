@@ -55,15 +55,17 @@ fn enter(
 ) -> rusqlite::Result<()> {
     let host = named(transaction, "host", sealed.host)?;
     let mut insert = transaction.prepare_cached(
-        "INSERT INTO segment (dataset, granularity_ms, host, journal, start_ms, end_ms, rows, bytes, path, files)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        "INSERT INTO segment (dataset, granularity_ms, host, journal, last_journal, start_ms, end_ms, rows, bytes,
+                              path, files)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?;
     for (segment, blob) in sealed.segments.iter().zip(blobs) {
         insert.execute(params![
             segment.dataset.name(),
             segment.granularity.ms(),
             host,
-            segment.journal.cast_signed(),
+            segment.journals.0.cast_signed(),
+            segment.journals.1.cast_signed(),
             segment.start.0,
             segment.end.0,
             segment.rows.cast_signed(),
@@ -79,8 +81,15 @@ fn enter(
         enter_file(transaction, host, seen)?;
     }
     transaction
-        .prepare_cached("INSERT INTO sealed_journal (journal) VALUES (?1)")?
-        .execute([sealed.journal.cast_signed()])?;
+        .prepare_cached(
+            "INSERT INTO sealed_journal (journal, host, start_ms, end_ms) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![
+            sealed.journal.cast_signed(),
+            host,
+            sealed.span.map(|span| span.start.0),
+            sealed.span.map(|span| span.end.0),
+        ])?;
     Ok(())
 }
 
@@ -93,7 +102,7 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
     let key = file.key.0.cast_signed();
     transaction
         .prepare_cached(
-            "INSERT INTO file (file_key, mount, fileid, handle_hash, first_ms, last_ms)
+            "INSERT INTO file (file_key, mount, dev, fileid, first_ms, last_ms)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (file_key) DO UPDATE SET
                first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms)",
@@ -101,8 +110,8 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
         .execute(params![
             key,
             mount,
+            mount.is_none().then_some(file.id.dev.0),
             file.id.fileid.cast_signed(),
-            file.id.handle_hash,
             first.0,
             last.0,
         ])?;

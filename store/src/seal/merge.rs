@@ -94,10 +94,10 @@ impl<'a> Merge<'a> {
     }
 
     fn advance(&mut self, window: usize) -> Result<(), StoreError> {
-        if let Some((file, row)) = self.cursors[window].next(self.scan)? {
+        if let Some((id, file, row)) = self.cursors[window].next(self.scan)? {
             let row = Merged {
-                file,
-                key: self.scan.definitions[file as usize].key,
+                file: id,
+                key: file.key,
                 time: self.scan.windows[window].head.start,
                 row,
             };

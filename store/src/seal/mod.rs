@@ -24,12 +24,14 @@ mod tests;
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::catalog::{Catalog, Sealed};
+use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::journal::scan::Scan;
 use crate::layout;
+use crate::recovery::set_aside;
 use outputs::Outputs;
 
 /// A step of sealing that has just been taken.
@@ -51,10 +53,12 @@ pub(crate) enum Step {
 pub(crate) type Observer<'a> = &'a mut dyn FnMut(Step) -> ControlFlow<()>;
 
 /// What sealing a journal came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) windows: u64,
     pub(crate) torn_bytes: u64,
+    /// Parts of the journal are damaged; it was not removed, but renamed to this path.
+    pub(crate) set_aside: Option<PathBuf>,
 }
 
 /// Seals a journal that nobody appends to any more.
@@ -69,6 +73,7 @@ pub(crate) fn seal(
         ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
     };
     let mut outcome = Outcome::default();
+    let mut damaged = false;
     if !catalog.is_sealed(number)? {
         let path = layout::journal(store, number);
         let file = File::open(&path).map_err(StoreError::io("open journal", &path))?;
@@ -80,10 +85,15 @@ pub(crate) fn seal(
         if let Some(scan) = Scan::new(file, &path)? {
             outcome.windows = scan.windows.len() as u64;
             outcome.torn_bytes = scan.torn_bytes;
+            damaged = !scan.damage.is_empty();
             seal_scanned(store, catalog, number, &scan, &mut step)?;
         }
     }
-    remove_journal(store, number)?;
+    if damaged {
+        outcome.set_aside = Some(set_aside(store, &layout::journal(store, number))?);
+    } else {
+        remove_journal(store, number)?;
+    }
     step(Step::JournalRemoved)?;
     Ok(outcome)
 }
@@ -95,8 +105,14 @@ fn seal_scanned(
     scan: &Scan,
     step: &mut dyn FnMut(Step) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let mut outputs = Outputs::new(store, number, scan);
-    let segments = outputs.write()?;
+    let span = scan
+        .span()
+        .map(|(start, end)| JournalSpan { number, start, end });
+    let mut outputs = span.map(|span| Outputs::new(store, span, scan));
+    let segments = match &mut outputs {
+        Some(outputs) => outputs.write()?,
+        None => Vec::new(),
+    };
     step(Step::Written)?;
     for segment in &segments {
         let path = store.join(&segment.path);
@@ -108,9 +124,10 @@ fn seal_scanned(
     step(Step::NamesDurable)?;
     catalog.commit(&Sealed {
         journal: number,
+        span,
         host: &scan.header.host,
         segments: &segments,
-        files: &outputs.files_seen(),
+        files: &outputs.map_or_else(Vec::new, |outputs| outputs.files_seen()),
     })?;
     step(Step::Committed)
 }
