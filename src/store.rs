@@ -8,7 +8,7 @@ use trackiops_query::render::units;
 use trackiops_query::times::{Zone, show_range};
 use trackiops_store::{Covers, Finding, Report};
 
-/// Exit status of a check that found damage.
+/// Exit status where something is damaged.
 const DAMAGED: u8 = 1;
 /// Where the documentation has the store.
 const DEFAULT_STORE: &str = "/var/lib/trackiops";
@@ -28,6 +28,11 @@ enum Command {
     /// that coarse windows are the sums of fine ones. A recorder may be at work meanwhile. Exit status 0: all is
     /// well; 1: something is damaged; 2: it could not be checked.
     Check(StoreArg),
+    /// Make the catalog anew from the segments, while nobody records
+    ///
+    /// For a catalog that is lost or damaged, and after segments were restored, moved in or moved away. Exit status 0: it
+    /// knows all there is; 1: some files were left out; 2: it could not be made.
+    RebuildCatalog(StoreArg),
 }
 
 #[derive(clap::Args)]
@@ -41,6 +46,7 @@ struct StoreArg {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Check(StoreArg { store }) => check(&store),
+        Command::RebuildCatalog(StoreArg { store }) => rebuild_catalog(&store),
     }
 }
 
@@ -54,6 +60,32 @@ fn check(store: &Path) -> anyhow::Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(DAMAGED),
     })
+}
+
+fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
+    let rebuilt = trackiops_store::rebuild_catalog(store)?;
+    for (path, why) in &rebuilt.left_out {
+        println!(
+            "{} is left out: {why}\n    restore it from a copy and run this again, or move it away",
+            path.display()
+        );
+    }
+    println!(
+        "the catalog knows {} of {}",
+        count(rebuilt.segments, "segment"),
+        count(rebuilt.journals, "journal")
+    );
+    Ok(match rebuilt.left_out.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(DAMAGED),
+    })
+}
+
+fn count(n: u64, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        _ => format!("{n} {what}s"),
+    }
 }
 
 fn told(finding: &Finding, zone: Zone) -> String {
@@ -92,10 +124,6 @@ fn summary(report: &Report) -> String {
         rows,
         bytes,
     } = report;
-    let count = |n: u64, what: &str| match n {
-        1 => format!("1 {what}"),
-        _ => format!("{n} {what}s"),
-    };
     let older = match without_checksum {
         0 => String::new(),
         n => format!(" ({n} of an earlier format, without checksums)"),

@@ -330,6 +330,13 @@ fn damage_is_told_and_the_rest_is_answered() {
     assert_eq!((rows.as_str(), status), ("", Some(3)));
     assert!(said.contains(name) && said.contains("of 2 files"), "{said}");
 
+    let rebuilt = trackiops(&["store", "rebuild-catalog", store]);
+    let told = String::from_utf8_lossy(&rebuilt.stdout).into_owned();
+    assert_eq!(rebuilt.status.code(), Some(1), "{told}");
+    assert!(told.contains(name), "{told}");
+    std::fs::remove_file(&segment).expect("it can be removed");
+    assert_eq!(check().1, Some(0), "{}", check().0);
+
     let nowhere = trackiops(&["store", "check", "/nonexistent/store"]);
     assert_eq!(nowhere.status.code(), Some(2));
 }

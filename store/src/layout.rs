@@ -48,6 +48,11 @@ impl Dataset {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Rollup, Self::Health, Self::Ops];
 
+    /// That of a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dataset| dataset.name() == name)
+    }
+
     /// Its directory, and its name in the catalog.
     pub fn name(self) -> &'static str {
         match self {
@@ -60,6 +65,34 @@ impl Dataset {
 
 pub(crate) fn catalog(store: &Path) -> PathBuf {
     store.join("catalog.db")
+}
+
+/// A catalog that is being made to take the place of the other.
+pub(crate) fn new_catalog(store: &Path) -> PathBuf {
+    store.join("catalog.db.new")
+}
+
+/// What SQLite has beside a database.
+pub(crate) fn beside_catalog(catalog: &Path) -> [PathBuf; 3] {
+    ["-wal", "-shm", "-journal"].map(|suffix| {
+        let mut path = catalog.as_os_str().to_owned();
+        path.push(suffix);
+        PathBuf::from(path)
+    })
+}
+
+/// Whether a directory has anything of a store but a catalog.
+pub(crate) fn has_files(store: &Path) -> Result<bool, StoreError> {
+    Ok(journal_dir(store).is_dir() || !segment_files(store)?.is_empty())
+}
+
+/// What the path of a segment, relative to the store, says of it: the dataset, the granularity, and the number of the
+/// last journal that it is from.
+pub(crate) fn parse_segment(path: &str) -> Option<(Dataset, Granularity, u64)> {
+    let mut parts = path.split('/');
+    let dataset = Dataset::named(parts.next()?)?;
+    let granularity = parts.next()?.strip_prefix("granularity=")?.parse().ok()?;
+    Some((dataset, granularity, number_of(Path::new(path))?))
 }
 
 pub(crate) fn journal_dir(store: &Path) -> PathBuf {

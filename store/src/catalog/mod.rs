@@ -7,6 +7,7 @@ mod read;
 mod upgrade;
 mod write;
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,6 +65,14 @@ pub(crate) struct Sealed<'a> {
     pub(crate) files: &'a [FileSeen],
 }
 
+/// A segment, and what its rows say.
+pub(crate) struct Restored<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) segment: &'a SegmentEntry,
+    pub(crate) journals: &'a [JournalSpan],
+    pub(crate) files: &'a [FileSeen],
+}
+
 /// The writer's connection.
 #[derive(Debug)]
 pub(crate) struct Catalog {
@@ -74,7 +83,11 @@ pub(crate) struct Catalog {
 impl Catalog {
     /// Opens the catalog of a store, creating it where there is none.
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
-        let path = layout::catalog(store);
+        Self::at(layout::catalog(store), store)
+    }
+
+    /// Opens the database at `path` as a catalog of the store, creating it where there is none.
+    pub(crate) fn at(path: PathBuf, store: &Path) -> Result<Self, StoreError> {
         let error = error_at(&path);
         let connection = Connection::open(&path).map_err(&error)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(&error)?;
@@ -110,6 +123,15 @@ impl Catalog {
         transaction.pragma_update(None, "application_id", ddl::APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
         transaction.commit()
+    }
+
+    /// Closes the database, which is one durable file then if nobody else has it open.
+    pub(crate) fn close(self) -> Result<(), StoreError> {
+        let Self { connection, path } = self;
+        let closed = connection.close().map_err(|(_, error)| error);
+        closed.map_err(error_at(&path))?;
+        let synced = File::open(&path).and_then(|file| file.sync_all());
+        synced.map_err(StoreError::io("sync", &path))
     }
 
     fn error(&self) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
@@ -182,7 +204,7 @@ fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
         )
     };
     // The database file is opened on its own first for an error that tells permission from absence.
-    std::fs::File::open(path).map_err(StoreError::io("open", path))?;
+    File::open(path).map_err(StoreError::io("open", path))?;
     match open(false) {
         Err(e) if cannot_open(&e) && !has_wal(path) => open(true),
         other => other,

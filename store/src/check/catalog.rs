@@ -16,7 +16,7 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<Option<CatalogV
         Err(error @ (StoreError::NewerFormat { .. } | StoreError::Io { .. })) if path.exists() => {
             return Err(error);
         }
-        Err(error) if has_files(store)? => {
+        Err(error) if layout::has_files(store)? => {
             report.find(&path, without_next_step(&error), None, REBUILD);
             return Ok(None);
         }
@@ -31,11 +31,6 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<Option<CatalogV
         report.find(&path, why, None, REBUILD);
     }
     Ok(Some(view))
-}
-
-/// Whether there is anything of a store in a directory but the catalog.
-fn has_files(store: &Path) -> Result<bool, StoreError> {
-    Ok(layout::journal_dir(store).is_dir() || !layout::segment_files(store)?.is_empty())
 }
 
 /// What an error says is wrong.
