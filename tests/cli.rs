@@ -67,6 +67,14 @@ fn bad_flags_are_named() {
         &["record", "--store", "x", "--stdout", "xml"],
         &["--stdout", "paper"],
     );
+    assert_fails_with(
+        &["record", "--store", "x", "--retain", "1m=2d,1s=1d"],
+        &["--retain", "1s follows 1m"],
+    );
+    assert_fails_with(
+        &["record", "--store", "x", "--store-size", "1MiB"],
+        &["--store-size", "64MiB"],
+    );
     assert_fails_with(&["frobnicate"], &["frobnicate"]);
 }
 
@@ -96,6 +104,7 @@ fn small_store(store: &Path) {
         rotate: "1m".parse().expect("a rotation"),
         filter: None,
         allow_nfs_store: true,
+        keep: Default::default(),
     };
     let mut writer = Writer::open(store, options).expect("a store");
     let row = |fileid: u64, path: &str| {

@@ -6,6 +6,7 @@
 //! <store>/journal/requests-<n>.tij
 //! <store>/requests/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
+//! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<first n>-<last n>.parquet   merged
 //! ```
 //!
 //! A segment's name is a function of its journal's content, so sealing a journal again writes the
@@ -135,33 +136,37 @@ fn journals_of(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
     Ok(numbers)
 }
 
-/// Path of a segment, relative to the store. `start` is the start of its first window.
+/// Path of a segment, relative to the store. `start` is the start of its first window; `journals` are the numbers of the
+/// first and the last journal that it is from.
 pub(crate) fn segment(
     dataset: Dataset,
     granularity: Granularity,
     date: Date,
     host: &str,
     start: UtcMs,
-    journal: u64,
+    journals: (u64, u64),
 ) -> String {
     let dataset = dataset.name();
-    let name = segment_name(date, host, start, journal);
+    let name = segment_name(date, host, start, journals);
     format!("{dataset}/granularity={granularity}/{name}")
 }
 
 /// Path of a segment of requests, relative to the store. `start` is when its first request completed.
 pub(crate) fn requests_segment(date: Date, host: &str, start: UtcMs, journal: u64) -> String {
-    let name = segment_name(date, host, start, journal);
+    let name = segment_name(date, host, start, (journal, journal));
     format!("{REQUESTS_DIR}/{name}")
 }
 
-fn segment_name(date: Date, host: &str, start: UtcMs, journal: u64) -> String {
+fn segment_name(date: Date, host: &str, start: UtcMs, (first, last): (u64, u64)) -> String {
     let start = utc(start).map_or_else(
         || format!("{}ms", start.0),
         |t| t.format("%Y%m%dT%H%M%SZ").to_string(),
     );
     let (date, host) = (date.name(), file_name_safe(host));
-    format!("date={date}/{host}-{start}-{journal}.parquet")
+    match first == last {
+        true => format!("date={date}/{host}-{start}-{last}.parquet"),
+        false => format!("date={date}/{host}-{start}-{first}-{last}.parquet"),
+    }
 }
 
 /// The segments of requests in the store, with the numbers of their journals, ascending.
@@ -330,7 +335,8 @@ mod tests {
     fn segment_names_tell_where_a_row_belongs() {
         let minute = "1m".parse().unwrap();
         let start = UtcMs(1_795_233_120_000);
-        let path = segment(Dataset::Rollup, minute, Date::of(start), "web/1", start, 7);
+        let date = Date::of(start);
+        let path = segment(Dataset::Rollup, minute, date, "web/1", start, (7, 7));
         assert_eq!(
             path,
             "rollup/granularity=1m/date=2026-11-21/web-1-20261121T035200Z-7.parquet"
@@ -351,7 +357,7 @@ mod tests {
     fn times_that_no_calendar_names_still_have_a_path() {
         let ms = "1ms".parse().unwrap();
         for start in [UtcMs(i64::MIN), UtcMs(i64::MAX)] {
-            segment(Dataset::Health, ms, Date::of(start), "h", start, 1);
+            segment(Dataset::Health, ms, Date::of(start), "h", start, (1, 2));
         }
     }
 }

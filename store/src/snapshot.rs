@@ -128,6 +128,16 @@ impl Snapshot {
         Ok(segments)
     }
 
+    /// The segments of a dataset that this view is without.
+    pub fn left_out(&self, dataset: Dataset) -> Result<Vec<Segment>, StoreError> {
+        if self.left_out.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut segments = self.catalog.segments(dataset, None)?;
+        segments.retain(|segment| self.left_out.contains(&segment.path));
+        Ok(segments)
+    }
+
     /// All granularities that occur, in segments or as the finest of a journal, ascending.
     pub fn granularities(&self) -> Vec<Granularity> {
         self.granularities.clone()

@@ -31,6 +31,7 @@ fn a_store_of_version_1_is_read_completed_and_continued() {
         rotate: "15m".parse().unwrap(),
         filter: None,
         allow_nfs_store: true,
+        keep: Default::default(),
     };
     let mut writer = Writer::open(dir.path(), options).unwrap();
     assert_eq!(writer.recovery().windows, 2);

@@ -3,6 +3,7 @@
 //! Readers never block the writer (WAL), and what a sealed journal adds is one transaction.
 
 mod digest;
+mod keep;
 mod read;
 mod upgrade;
 mod write;
@@ -25,6 +26,7 @@ use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout::{self, Dataset};
 
+pub(crate) use keep::Kept;
 pub(crate) use read::CatalogView;
 
 /// Writers hold the database for one short transaction; a reader's recovery of the WAL may take

@@ -72,7 +72,11 @@ impl Catalog {
     }
 }
 
-fn enter_removed(transaction: &Transaction<'_>, path: &str, at: UtcMs) -> rusqlite::Result<()> {
+pub(super) fn enter_removed(
+    transaction: &Transaction<'_>,
+    path: &str,
+    at: UtcMs,
+) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
             "INSERT INTO removed (path, at_ms) VALUES (?1, ?2)
@@ -83,7 +87,7 @@ fn enter_removed(transaction: &Transaction<'_>, path: &str, at: UtcMs) -> rusqli
 }
 
 /// Segments without files have none.
-fn file_blob(segment: &SegmentEntry) -> Result<Option<Vec<u8>>, StoreError> {
+pub(super) fn file_blob(segment: &SegmentEntry) -> Result<Option<Vec<u8>>, StoreError> {
     if segment.files.is_empty() {
         return Ok(None);
     }
@@ -106,7 +110,7 @@ fn enter(
     enter_journal(transaction, host, sealed.journal, sealed.span)
 }
 
-fn enter_segment(
+pub(super) fn enter_segment(
     transaction: &Transaction<'_>,
     host: i64,
     segment: &SegmentEntry,
@@ -237,7 +241,11 @@ fn enter_mount_period(
 }
 
 /// The id of a name in `host` or `mount`, which gets one where it has none.
-fn named(transaction: &Transaction<'_>, table: &str, name: &str) -> rusqlite::Result<i64> {
+pub(super) fn named(
+    transaction: &Transaction<'_>,
+    table: &str,
+    name: &str,
+) -> rusqlite::Result<i64> {
     transaction
         .prepare_cached(&format!(
             "INSERT INTO {table} (name) VALUES (?1) ON CONFLICT DO NOTHING"

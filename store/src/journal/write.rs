@@ -12,6 +12,7 @@ use super::definitions::Definitions;
 use super::format::{Header, Kind, put_frame};
 use super::ops::{OpsHead, put_ops};
 use crate::error::StoreError;
+use crate::fail;
 use crate::layout;
 
 /// An open journal.
@@ -37,6 +38,7 @@ pub(crate) fn create(
     let mut file = options
         .open(path)
         .map_err(StoreError::io("create journal", path))?;
+    fail::point("journal: created");
     let written = file.write_all(&encoded).and_then(|()| file.sync_all());
     if written.is_err() {
         // Nothing was appended; were it left, recovery would find an empty journal.
@@ -44,6 +46,7 @@ pub(crate) fn create(
     }
     written.map_err(StoreError::io("write journal", path))?;
     layout::sync_dir(&layout::journal_dir(store))?;
+    fail::point("journal: durable");
     Ok((file, encoded.len() as u64))
 }
 
@@ -86,13 +89,16 @@ impl JournalWriter {
     fn try_append(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
         self.buffer.clear();
         self.encode(window)?;
+        fail::point("append: encoded");
         self.file
             .write_all(&self.buffer)
             .map_err(StoreError::io("write journal", &self.path))?;
+        fail::point("append: written");
         self.file
             .sync_data()
             .map_err(StoreError::io("sync journal", &self.path))?;
         self.durable_bytes += self.buffer.len() as u64;
+        fail::point("append: durable");
         Ok(())
     }
 

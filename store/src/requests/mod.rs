@@ -25,7 +25,7 @@ use crate::layout;
 use crate::lock::StoreLock;
 use crate::options::Options;
 use crate::recovery::set_aside;
-use crate::sealer::{Seal, Sealer};
+use crate::sealer::{Seal, Sealer, Task};
 use crate::writer::Period;
 use budget::Budget;
 use journal::JournalWriter;
@@ -218,7 +218,10 @@ pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
 /// Seals journals, and keeps what comes of them within its budget. Those below `first_own` are an earlier writer's.
 fn sealing(store: PathBuf, budget: Budget, first_own: u64, tell: Tell) -> Seal {
     let mut full = false;
-    Box::new(move |number| {
+    Box::new(move |task| {
+        let Task::Seal(number) = task else {
+            return Ok(());
+        };
         match seal::seal(&store, number) {
             Ok(outcome) => {
                 if number < first_own {

@@ -16,19 +16,21 @@
 //! [`merge::READ_BUFFER_BYTES`] in all) and of files, and by one Parquet row group for each date,
 //! not by the journal's size. Measured with 4000 files and 900 windows, a journal of 123 MiB: 29 MB.
 
-mod coarsen;
-mod merge;
+pub(crate) mod coarsen;
+pub(crate) mod merge;
 mod outputs;
 #[cfg(test)]
 mod tests;
 
 use std::fs::{self, File};
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::catalog::{Catalog, Sealed};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
+use crate::fail;
 use crate::journal::scan::Scan;
 use crate::layout;
 use crate::recovery::set_aside;
@@ -47,6 +49,16 @@ pub(crate) enum Step {
     Committed,
     /// The journal is gone.
     JournalRemoved,
+}
+
+fn step_name(step: Step) -> &'static str {
+    match step {
+        Step::Written => "seal: written",
+        Step::Renamed => "seal: renamed",
+        Step::NamesDurable => "seal: names durable",
+        Step::Committed => "seal: committed",
+        Step::JournalRemoved => "seal: journal removed",
+    }
 }
 
 /// Is told of each step, and may stop sealing there as a crash would.
@@ -68,9 +80,12 @@ pub(crate) fn seal(
     number: u64,
     observer: Observer<'_>,
 ) -> Result<Outcome, StoreError> {
-    let mut step = |step| match observer(step) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
+    let mut step = |step| {
+        fail::point(step_name(step));
+        match observer(step) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
+        }
     };
     let mut outcome = Outcome::default();
     let mut damaged = false;
@@ -134,6 +149,10 @@ fn seal_scanned(
 
 fn remove_journal(store: &Path, number: u64) -> Result<(), StoreError> {
     let path = layout::journal(store, number);
-    fs::remove_file(&path).map_err(StoreError::io("remove journal", &path))?;
+    match fs::remove_file(&path) {
+        // Sealed before.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        removed => removed.map_err(StoreError::io("remove journal", &path))?,
+    }
     layout::sync_dir(&layout::journal_dir(store))
 }

@@ -67,7 +67,7 @@ impl<'a> Outputs<'a> {
         let finest = scan.header.granularities.finest();
         let windows = scan.windows.iter().filter(|w| w.head.rows > 0);
         let mut dates = self.create(Dataset::Rollup, granularity, windows)?;
-        let mut sink = |closed: Merged| {
+        let mut sink = |closed: Merged<u32>| {
             // The merge hands over no other rows.
             let Some(file) = scan.file(closed.file) else {
                 return Ok(());
@@ -144,7 +144,8 @@ impl<'a> Outputs<'a> {
         let mut dates = Dates::new();
         for (date, (start, end)) in spans(granularity, windows) {
             let number = self.span.number;
-            let path = layout::segment(dataset, granularity, date, host, start, number);
+            let journals = (number, number);
+            let path = layout::segment(dataset, granularity, date, host, start, journals);
             let target = Target {
                 description: Description {
                     dataset: dataset.name(),
@@ -161,7 +162,7 @@ impl<'a> Outputs<'a> {
             let entry = SegmentEntry {
                 dataset,
                 granularity,
-                journals: (number, number),
+                journals,
                 start,
                 end,
                 rows: 0,

@@ -24,6 +24,7 @@ pub fn options(host: &str) -> Options {
         rotate: "15m".parse().unwrap(),
         filter: None,
         allow_nfs_store: false,
+        keep: Default::default(),
     }
 }
 
