@@ -61,5 +61,5 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             fs::write(&path, &drawn).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(question::status(&answer.notes))
 }

@@ -7,6 +7,7 @@ mod mounts;
 mod query;
 mod question;
 mod record;
+mod store;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,8 @@ enum Command {
     Flamegraph(flamegraph::Args),
     /// List what was mounted where, from when to when, with which options
     Mounts(mounts::Args),
+    /// Look after a store
+    Store(store::Args),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Files(args) => files::run(args),
         Command::Flamegraph(args) => flamegraph::run(args),
         Command::Mounts(args) => mounts::run(args),
+        Command::Store(args) => store::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("trackiops: {}", describe(&error));

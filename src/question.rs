@@ -14,6 +14,8 @@ use trackiops_schemas::time::UtcMs;
 
 /// Exit status when nothing matched.
 const NOTHING: u8 = 1;
+/// Exit status when a part of what was asked for is damaged, whatever was found in the rest.
+const DAMAGED: u8 = 3;
 
 /// Which files, and when.
 #[derive(clap::Args)]
@@ -92,7 +94,23 @@ pub fn tell(notes: &[Note], zone: Zone) {
 pub fn nothing(why: &Nothing, notes: &[Note], zone: Zone) -> ExitCode {
     tell(notes, zone);
     eprintln!("trackiops: {}", why.show(zone));
-    ExitCode::from(NOTHING)
+    match is_damaged(notes) {
+        true => ExitCode::from(DAMAGED),
+        false => ExitCode::from(NOTHING),
+    }
+}
+
+/// The exit status of an answer.
+pub fn status(notes: &[Note]) -> ExitCode {
+    match is_damaged(notes) {
+        true => ExitCode::from(DAMAGED),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+fn is_damaged(notes: &[Note]) -> bool {
+    let mut notes = notes.iter();
+    notes.any(|note| matches!(note, Note::Damaged { .. }))
 }
 
 /// Writes an answer to stdout, or says why there is none.
@@ -105,7 +123,7 @@ pub fn show<R: Render>(
         Outcome::Found(answer) => {
             tell(&answer.notes, zone);
             print(|out| render::write(&answer, format, zone, out))?;
-            Ok(ExitCode::SUCCESS)
+            Ok(status(&answer.notes))
         }
         Outcome::Nothing { why, notes } => Ok(nothing(&why, &notes, zone)),
     }

@@ -27,7 +27,7 @@ use trackiops_collector::{
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs, parse_duration_ms};
-use trackiops_store::{GranularitySet, Options, StoreError, Writer};
+use trackiops_store::{GranularitySet, Keep, Options, Retention, StoreError, Writer};
 
 /// Closed windows, and changes of what is mounted, that may wait for a slow disk before the recorder waits, too. Meanwhile requests
 /// gather in the ring.
@@ -48,6 +48,16 @@ pub struct Args {
     /// Begin new Parquet files at multiples of this time, and at midnight UTC [default: 15m]
     #[arg(long, value_name = "T")]
     rotate: Option<Granularity>,
+    /// How long windows of which length are kept; what is not named like the next longer that is
+    #[arg(
+        long,
+        value_name = "G=AGE,...",
+        default_value = "1s=2d,10s=14d,1m=90d,1h=forever"
+    )]
+    retain: Retention,
+    /// Room on disk for all windows; when it is used up, the oldest of the shortest windows are deleted
+    #[arg(long, value_name = "SIZE", value_parser = parse_store_size)]
+    store_size: Option<u64>,
     /// Stop after this time, such as 90s or 2h
     #[arg(long, value_name = "T", value_parser = parse_duration)]
     duration: Option<Duration>,
@@ -195,6 +205,15 @@ fn parse_requests_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "write a size of at least 64MiB, such as 10GiB".to_owned())
 }
 
+/// The least holds a journal of some thousand files beside what it is sealed to.
+const STORE_SIZE_MIN: u64 = 64 << 20;
+
+fn parse_store_size(text: &str) -> Result<u64, String> {
+    parse_size(text)
+        .filter(|bytes| *bytes >= STORE_SIZE_MIN)
+        .ok_or_else(|| "write a size of at least 64MiB, such as 20GiB".to_owned())
+}
+
 /// A whole number of bytes, KiB, MiB, GiB or TiB.
 fn parse_size(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -235,6 +254,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         rotate: args.rotate.unwrap_or_else(|| default_rotation(finest)),
         filter: (!settings.filter.is_empty()).then(|| settings.filter.to_string()),
         allow_nfs_store: args.allow_nfs_store,
+        keep: Keep {
+            retention: args.retain,
+            most_bytes: args.store_size,
+            ..Keep::default()
+        },
     };
     let writer = Writer::open(&args.store, options)?;
     if let Some(told) = recovered(&writer) {

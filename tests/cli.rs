@@ -68,6 +68,14 @@ fn bad_flags_are_named() {
         &["record", "--store", "x", "--stdout", "xml"],
         &["--stdout", "paper"],
     );
+    assert_fails_with(
+        &["record", "--store", "x", "--retain", "1m=2d,1s=1d"],
+        &["--retain", "1s follows 1m"],
+    );
+    assert_fails_with(
+        &["record", "--store", "x", "--store-size", "1MiB"],
+        &["--store-size", "64MiB"],
+    );
     assert_fails_with(&["frobnicate"], &["frobnicate"]);
 }
 
@@ -97,6 +105,7 @@ fn small_store(store: &Path) {
         rotate: "1m".parse().expect("a rotation"),
         filter: None,
         allow_nfs_store: true,
+        keep: Default::default(),
     };
     let mut writer = Writer::open(store, options).expect("a store");
     let row = |fileid: u64, path: &str| {
@@ -329,4 +338,47 @@ fn help_and_version_are_answers() {
     ] {
         assert_eq!(trackiops(args).status.code(), Some(0), "{args:?}");
     }
+}
+
+#[test]
+fn damage_is_told_and_the_rest_is_answered() {
+    let dir = tempfile::tempdir().expect("a directory");
+    small_store(dir.path());
+    let store = dir.path().to_str().expect("a readable name");
+    let check = || {
+        let output = trackiops(&["store", "check", store]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (text, output.status.code())
+    };
+    let (told, status) = check();
+    assert_eq!(status, Some(0), "{told}");
+    assert!(told.contains("nothing is damaged"), "{told}");
+
+    let date = dir.path().join("rollup/granularity=1s/date=2026-11-21");
+    let segments: Vec<_> = std::fs::read_dir(&date).expect("segments").collect();
+    let segment = segments[0].as_ref().expect("a segment").path();
+    let mut bytes = std::fs::read(&segment).expect("it can be read");
+    bytes.truncate(1000);
+    std::fs::write(&segment, bytes).expect("it can be written");
+    let (told, status) = check();
+    assert_eq!(status, Some(1), "{told}");
+    let name = segment.to_str().expect("a readable name");
+    for word in [name, "2026-11-21", "/mnt/", "restore", "1 problem"] {
+        assert!(told.contains(word), "`{word}` in: {told}");
+    }
+    let (rows, said, status) = ask(dir.path(), &["query", "--step", "10s", "--format", "csv"]);
+    assert_eq!((rows.lines().count(), status), (3, Some(0)), "{said}");
+    let (rows, said, status) = ask(dir.path(), &["query", "--step", "1s", "--format", "csv"]);
+    assert_eq!((rows.as_str(), status), ("", Some(3)));
+    assert!(said.contains(name) && said.contains("of 2 files"), "{said}");
+
+    let rebuilt = trackiops(&["store", "rebuild-catalog", store]);
+    let told = String::from_utf8_lossy(&rebuilt.stdout).into_owned();
+    assert_eq!(rebuilt.status.code(), Some(1), "{told}");
+    assert!(told.contains(name), "{told}");
+    std::fs::remove_file(&segment).expect("it can be removed");
+    assert_eq!(check().1, Some(0), "{}", check().0);
+
+    let nowhere = trackiops(&["store", "check", "/nonexistent/store"]);
+    assert_eq!(nowhere.status.code(), Some(2));
 }

@@ -1,7 +1,7 @@
 //! From a question to its answer.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -215,6 +215,15 @@ pub enum Outcome<R = AnswerRow> {
     },
 }
 
+impl<R> Outcome<R> {
+    /// The outcome with more notes.
+    fn with(mut self, more: Vec<Note>) -> Self {
+        let (Self::Found(Answer { notes, .. }) | Self::Nothing { notes, .. }) = &mut self;
+        notes.extend(more);
+        self
+    }
+}
+
 /// Answers a question about files.
 pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
     ask_with(question, ask_once)
@@ -246,14 +255,88 @@ pub(crate) fn ask_with<R>(
     ask_once: impl Fn(&Snapshot, &Question) -> Result<Outcome<R>, QueryError>,
 ) -> Result<Outcome<R>, QueryError> {
     check(question)?;
+    let mut damage = LeftOut::default();
     let mut attempt = 1;
     loop {
-        let snapshot = Snapshot::open(&question.store)?;
-        match ask_once(&snapshot, question) {
-            Err(QueryError::Vanished(_)) if attempt < ATTEMPTS => attempt += 1,
-            outcome => return outcome,
+        let snapshot = Snapshot::open(&question.store)?.without(&damage.paths);
+        let (path, why) = match ask_once(&snapshot, question) {
+            Err(QueryError::Vanished(_)) if attempt < ATTEMPTS => {
+                attempt += 1;
+                continue;
+            }
+            Err(QueryError::Vanished(path)) => (path, "it is missing".to_owned()),
+            Err(QueryError::Damaged { path, why }) => (path, why),
+            answered => {
+                let mut notes = damage.notes;
+                notes.extend(journals(&snapshot, question));
+                return answered.map(|outcome| outcome.with(notes));
+            }
+        };
+        damage.leave_out(&snapshot, path, why)?;
+    }
+}
+
+/// What is left out of an answer, so that there is one.
+#[derive(Default)]
+struct LeftOut {
+    paths: HashSet<PathBuf>,
+    notes: Vec<Note>,
+}
+
+impl LeftOut {
+    /// Leaves a segment out from now on.
+    fn leave_out(
+        &mut self,
+        snapshot: &Snapshot,
+        path: PathBuf,
+        why: String,
+    ) -> Result<(), QueryError> {
+        let mut covers = None;
+        for dataset in Dataset::ALL {
+            let segments = snapshot.segments(dataset, None)?;
+            if let Some(segment) = segments.into_iter().find(|s| s.path == path) {
+                let range = Interval::new(segment.start, segment.end);
+                covers = Some((range, segment.files.keys().count()));
+            }
+        }
+        // Else it would be met again.
+        if !self.paths.insert(path.clone()) {
+            return Err(QueryError::Damaged { path, why });
+        }
+        self.notes.push(Note::Damaged { path, why, covers });
+        Ok(())
+    }
+}
+
+/// What is damaged of journals, and may be of the range.
+fn journals(snapshot: &Snapshot, question: &Question) -> Vec<Note> {
+    let unreadable = snapshot.unreadable().iter();
+    let unreadable = unreadable.map(|(path, why)| Note::Damaged {
+        path: path.clone(),
+        why: why.clone(),
+        covers: None,
+    });
+    let mut notes: Vec<_> = unreadable.collect();
+    for tail in snapshot.tails() {
+        for damage in tail.damage() {
+            let start = damage.after.map(|after| after.plus(tail.granularity()));
+            let ends = start.or(damage.before).zip(damage.before.or(start));
+            let range = ends.map(|(start, end)| Interval::new(start, end.max(start)));
+            let Range { since, until } = question.range;
+            let is_asked = range.is_none_or(|range| {
+                since.is_none_or(|since| since < range.end)
+                    && until.is_none_or(|until| range.start < until)
+            });
+            if is_asked {
+                notes.push(Note::Damaged {
+                    path: tail.path().to_owned(),
+                    why: format!("{} bytes at byte {}", damage.bytes, damage.offset),
+                    covers: range.map(|range| (range, 0)),
+                });
+            }
         }
     }
+    notes
 }
 
 fn check(question: &Question) -> Result<(), QueryError> {

@@ -26,6 +26,7 @@ pub mod scan;
 pub mod stall;
 mod stat;
 pub mod step;
+mod tile;
 pub mod times;
 
 pub use answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};

@@ -1,5 +1,6 @@
 //! What people must know about an answer beside its rows.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -31,6 +32,15 @@ pub enum Note {
         step: Granularity,
         /// The finest that is stored.
         finest: Granularity,
+    },
+    /// A part of the store is damaged.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What it covers, where that is known, and of how many files.
+        covers: Option<(Interval, usize)>,
     },
     /// A part of the range was not recorded.
     Gap {
@@ -112,6 +122,10 @@ impl Note {
         matches!(
             self,
             Self::Gap { .. }
+                | Self::Damaged {
+                    covers: Some(_),
+                    ..
+                }
                 | Self::LeftOut { .. }
                 | Self::Lost { .. }
                 | Self::Missed { .. }
@@ -135,6 +149,20 @@ impl Note {
             Self::StepChosen { step, finest } => {
                 format!(
                     "rows of {step}; {finest} is stored: --step {finest} or a shorter range shows more"
+                )
+            }
+            Self::Damaged { path, why, covers } => {
+                let covers = covers.map_or(String::new(), |(range, files)| {
+                    let files = match files {
+                        0 => String::new(),
+                        1 => " of 1 file".to_owned(),
+                        n => format!(" of {n} files"),
+                    };
+                    format!("; it covers {}{files}", between(&range))
+                });
+                format!(
+                    "{} is damaged: {why}{covers}; the rest is told; see `trackiops store check`",
+                    path.display()
                 )
             }
             Self::Gap { host, gap } if gap.is_whole() => {

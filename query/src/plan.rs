@@ -1,9 +1,10 @@
-//! Which journals answer a question, each at which granularity.
+//! Which journals answer a question, and when which granularity of them.
 //!
-//! A journal was sealed into all its granularities, so any one of them holds all of it: exactly
-//! one is read, the coarsest that adds up to the step and that the asked range does not cut.
+//! A journal was sealed into all its granularities, so any one of them holds all of it, until it expires. What each
+//! is asked for is parted among those that add up to the step (`tile`): the coarsest wherever the range does not cut
+//! it, finer ones at the edges. Journals that share a segment, since their small ones were merged, are parted together.
 
-use std::collections::BTreeMap;
+mod sealed;
 
 use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -13,7 +14,9 @@ use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::merge::HostIndex;
 use crate::step::{Part, Recorded, Step};
+use crate::tile::align_up;
 use crate::times::Zone;
+use sealed::Sealed;
 
 /// The asked range; an open end is an end of what was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,45 +30,40 @@ pub struct Range {
 /// Which window starts of a journal belong to the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    from: Option<UtcMs>,
-    before: Option<UtcMs>,
+    from: UtcMs,
+    before: UtcMs,
 }
 
 impl Bounds {
     /// Whether the window that starts at `time` belongs to the range.
     pub fn contains(&self, time: UtcMs) -> bool {
-        self.from.is_none_or(|from| time >= from) && self.before.is_none_or(|before| time < before)
+        self.from <= time && time < self.before
     }
 
-    /// The bounds within a journal of `extent`, in whole windows of `finest`. An end that lies
-    /// outside the journal binds nothing.
-    fn of(asked: Interval, extent: Interval, finest: Granularity) -> Self {
-        let from = (asked.start > extent.start).then(|| asked.start.align(finest));
-        let before = (asked.end < extent.end).then(|| align_up(asked.end, finest));
-        Self { from, before }
+    /// Those of a range, in whole windows of `finest`.
+    fn of(asked: Interval, finest: Granularity) -> Self {
+        Self::exactly(Interval::new(
+            asked.start.align(finest),
+            align_up(asked.end, finest),
+        ))
     }
 
-    fn are_aligned_to(&self, granularity: Granularity) -> bool {
-        let aligned = |at: Option<UtcMs>| at.is_none_or(|at| at.align(granularity) == at);
-        aligned(self.from) && aligned(self.before)
-    }
-}
-
-fn align_up(at: UtcMs, granularity: Granularity) -> UtcMs {
-    match at.align(granularity) {
-        aligned if aligned == at => at,
-        aligned => aligned.plus(granularity),
+    fn exactly(range: Interval) -> Self {
+        Self {
+            from: range.start,
+            before: range.end,
+        }
     }
 }
 
-/// A sealed journal and what to read of it.
+/// A part of what a sealed journal, or several that were merged, hold: of one granularity.
 #[derive(Debug)]
 pub struct Journal {
     /// Who recorded it.
     pub host: HostIndex,
-    /// From its first to its last window of the finest granularity.
+    /// From the first to the last window of the finest granularity of the journal.
     pub extent: Interval,
-    /// What of it belongs to the range.
+    /// The part.
     pub bounds: Bounds,
     /// The granularity to read.
     pub granularity: Granularity,
@@ -73,7 +71,7 @@ pub struct Journal {
     pub rows: Vec<Segment>,
     /// Health rows of that granularity.
     pub health: Vec<Segment>,
-    /// Its finest granularity.
+    /// The finest granularity that has all of the part.
     pub finest: Granularity,
     /// Rows of the finest granularity; empty where that is the one to read.
     pub finest_rows: Vec<Segment>,
@@ -149,23 +147,6 @@ impl Plan<'_> {
     }
 }
 
-/// Everything of one sealed journal, as far as it is in question.
-#[derive(Default)]
-struct Sealed {
-    segments: BTreeMap<Granularity, (Vec<Segment>, Vec<Segment>)>,
-}
-
-impl Sealed {
-    fn finest(&self) -> Option<(Granularity, Interval)> {
-        let (finest, (rows, health)) = self.segments.first_key_value()?;
-        let extents = rows.iter().chain(health);
-        let extent = extents
-            .map(|s| Interval::new(s.start, s.end))
-            .reduce(Interval::hull)?;
-        Some((*finest, extent))
-    }
-}
-
 /// Plans a question to `dataset` about `range` of a store that recorded `span`. `zone` is for error messages.
 pub fn plan<'s>(
     snapshot: &'s Snapshot,
@@ -179,23 +160,32 @@ pub fn plan<'s>(
         range.since.unwrap_or(span.start),
         range.until.unwrap_or(span.end),
     );
-    let Catalogued {
+    let Sealed {
         hosts,
         spans,
-        sealed,
-    } = sealed_journals(snapshot, dataset, asked)?;
+        journals: sealed,
+    } = Sealed::new(snapshot, dataset, asked)?;
     let tails = tails(snapshot, &hosts, asked)?;
+    let mut parts: Vec<_> = sealed
+        .iter()
+        .flat_map(|sealed| sealed.parts(asked, &hosts))
+        .collect();
+    parts.extend(tails.iter().filter(|tail| tail.in_range).map(|tail| Part {
+        host: hosts[tail.host].clone(),
+        extent: None,
+        granularities: vec![tail.tail.granularity()],
+    }));
     let recorded = Recorded {
         stored: snapshot.granularities(),
-        parts: parts(&sealed, &tails, &hosts),
+        parts,
         zone,
     };
     let (step, finer) = match step {
         Some(step) => (recorded.check(step)?, None),
         None => recorded.choose(asked.intersect(span))?,
     };
-    let open = |(host, sealed)| journal(host, sealed, asked, step);
-    let journals = sealed.into_iter().filter_map(open).collect();
+    let journals = sealed.iter().flat_map(|sealed| sealed.plan(asked, step));
+    let journals = journals.collect();
     Ok(Plan {
         dataset,
         hosts,
@@ -214,56 +204,6 @@ fn asked_or_recorded(asked: Interval, span: Interval) -> Interval {
     if within.is_empty() { asked } else { within }
 }
 
-/// What the catalog has for a range.
-struct Catalogued {
-    hosts: Vec<String>,
-    /// What each host recorded in all.
-    spans: Vec<Option<Interval>>,
-    /// The sealed journals that overlap the range.
-    sealed: Vec<(HostIndex, Sealed)>,
-}
-
-fn sealed_journals(
-    snapshot: &Snapshot,
-    dataset: Dataset,
-    asked: Interval,
-) -> Result<Catalogued, QueryError> {
-    let health = snapshot.segments(Dataset::Health, None)?;
-    let rows = snapshot.segments(dataset, Some((asked.start, asked.end)))?;
-    let tail_hosts = snapshot.tails().iter().map(|tail| tail.host().to_owned());
-    let mut hosts: Vec<String> = health.iter().chain(&rows).map(|s| s.host.clone()).collect();
-    hosts.extend(tail_hosts);
-    hosts.sort_unstable();
-    hosts.dedup();
-
-    let mut journals: BTreeMap<(HostIndex, u64), Sealed> = BTreeMap::new();
-    for segment in rows.into_iter().chain(health) {
-        let host = index_of(&hosts, &segment.host);
-        let sealed = journals.entry((host, segment.journal)).or_default();
-        let (rows, health) = sealed.segments.entry(segment.granularity).or_default();
-        match segment.dataset {
-            Dataset::Rollup | Dataset::Ops => rows.push(segment),
-            Dataset::Health => health.push(segment),
-        }
-    }
-    let mut spans: Vec<Option<Interval>> = vec![None; hosts.len()];
-    let mut in_range = Vec::new();
-    for ((host, _), sealed) in journals {
-        let Some((_, extent)) = sealed.finest() else {
-            continue;
-        };
-        spans[host] = Some(spans[host].map_or(extent, |span| span.hull(extent)));
-        if !extent.intersect(asked).is_empty() {
-            in_range.push((host, sealed));
-        }
-    }
-    Ok(Catalogued {
-        hosts,
-        spans,
-        sealed: in_range,
-    })
-}
-
 /// `hosts` is sorted and has every host.
 fn index_of(hosts: &[String], host: &str) -> HostIndex {
     hosts.partition_point(|known| known.as_str() < host)
@@ -274,7 +214,6 @@ fn tails<'s>(
     hosts: &[String],
     asked: Interval,
 ) -> Result<Vec<Tail<'s>>, QueryError> {
-    let everything = Interval::new(UtcMs(i64::MIN), UtcMs(i64::MAX));
     let finest = snapshot.granularities().first().copied();
     let mut tails = Vec::new();
     for tail in snapshot.tails() {
@@ -284,7 +223,7 @@ fn tails<'s>(
         let in_range = Some(granularity) == finest || overlaps(tail, asked)?;
         tails.push(Tail {
             host: index_of(hosts, tail.host()),
-            bounds: Bounds::of(asked, everything, granularity),
+            bounds: Bounds::of(asked, granularity),
             in_range,
             tail,
         });
@@ -299,77 +238,4 @@ fn overlaps(tail: &JournalTail, asked: Interval) -> Result<bool, QueryError> {
         overlaps |= !window.intersect(asked).is_empty();
     })?;
     Ok(overlaps)
-}
-
-fn journal(host: HostIndex, mut sealed: Sealed, asked: Interval, step: Step) -> Option<Journal> {
-    let (finest, extent) = sealed.finest()?;
-    let bounds = Bounds::of(asked, extent, finest);
-    let fits = |g: &&Granularity| step.accepts(**g) && bounds.are_aligned_to(**g);
-    let granularity = *sealed.segments.keys().rev().find(fits)?;
-    let (rows, health) = sealed.segments.remove(&granularity)?;
-    let of_finest = sealed.segments.remove(&finest);
-    let (finest_rows, finest_health) = of_finest.unwrap_or_default();
-    Some(Journal {
-        host,
-        extent,
-        bounds,
-        granularity,
-        rows,
-        health,
-        finest,
-        finest_rows,
-        finest_health,
-    })
-}
-
-fn parts(sealed: &[(HostIndex, Sealed)], tails: &[Tail<'_>], hosts: &[String]) -> Vec<Part> {
-    let sealed = sealed.iter().map(|(host, sealed)| Part {
-        host: hosts[*host].clone(),
-        extent: sealed.finest().map(|(_, extent)| extent),
-        granularities: sealed.segments.keys().copied().collect(),
-    });
-    let tails = tails.iter().filter(|tail| tail.in_range);
-    let tails = tails.map(|tail| Part {
-        host: hosts[tail.host].clone(),
-        extent: None,
-        granularities: vec![tail.tail.granularity()],
-    });
-    sealed.chain(tails).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn g(text: &str) -> Granularity {
-        text.parse().unwrap()
-    }
-
-    fn seconds(start: i64, end: i64) -> Interval {
-        Interval::new(UtcMs(start * 1000), UtcMs(end * 1000))
-    }
-
-    #[test]
-    fn an_end_outside_the_journal_binds_nothing() {
-        let extent = seconds(900, 1800);
-        let open = Bounds {
-            from: None,
-            before: None,
-        };
-        assert_eq!(Bounds::of(seconds(900, 1800), extent, g("1s")), open);
-        assert_eq!(Bounds::of(seconds(0, 9000), extent, g("1s")), open);
-        // The hour of 0 s, of which this journal holds a part, starts before the asked range.
-        assert!(open.contains(UtcMs(0)) && open.are_aligned_to(g("1h")));
-    }
-
-    #[test]
-    fn ends_within_the_journal_are_taken_in_whole_windows() {
-        let asked = Interval::new(UtcMs(930_400), UtcMs(990_001));
-        let bounds = Bounds::of(asked, seconds(900, 1800), g("1s"));
-        assert_eq!(bounds.from, Some(UtcMs(930_000)));
-        assert_eq!(bounds.before, Some(UtcMs(991_000)));
-        assert!(bounds.are_aligned_to(g("1s")) && !bounds.are_aligned_to(g("10s")));
-        assert!(bounds.contains(UtcMs(930_000)) && bounds.contains(UtcMs(990_000)));
-        assert!(!bounds.contains(UtcMs(929_000)) && !bounds.contains(UtcMs(991_000)));
-    }
 }

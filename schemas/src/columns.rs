@@ -9,7 +9,11 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 ///
 /// Version 2 adds rows of operations, more counters to rows of files and of health, to the latter what was pending, and to paths
 /// where they are from; in what version 1 wrote that is not known.
-pub const FORMAT_VERSION: u32 = 2;
+///
+/// Version 3 adds to segments what they are and a checksum, and to the catalog what it takes to merge and to expire them.
+pub const FORMAT_VERSION: u32 = 3;
+/// The first of them whose segments have [`META_CRC32C`] and describe themselves.
+pub const VERSION_OF_CHECKSUMS: u32 = 3;
 /// The first of them that tells the parts of latencies.
 pub const VERSION_OF_PARTS: u32 = 2;
 /// The first of them in which the kernel has told paths.
@@ -20,6 +24,15 @@ pub const META_FORMAT: &str = "trackiops.format";
 pub const META_WRITER: &str = "trackiops.writer";
 /// Parquet key-value metadata: the file's granularity, such as `10s`.
 pub const META_GRANULARITY: &str = "trackiops.granularity";
+/// Parquet key-value metadata: what the rows are, as the file's first directory says.
+pub const META_DATASET: &str = "trackiops.dataset";
+/// Parquet key-value metadata: the recording host.
+pub const META_HOST: &str = "trackiops.host";
+/// Parquet key-value metadata: the journals that the rows are from: `number:start..end`, in ms since the epoch, with commas
+/// between them. They start with the first and end with the last window of the finest granularity.
+pub const META_JOURNALS: &str = "trackiops.journals";
+/// Parquet key-value metadata: CRC32C of the file in which the eight hexadecimal digits of this value are zeros.
+pub const META_CRC32C: &str = "trackiops.crc32c";
 
 /// Start of the window, UTC.
 pub const TIME: &str = "time";

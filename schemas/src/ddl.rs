@@ -3,7 +3,7 @@
 /// `PRAGMA application_id` of a catalog: "TIOP".
 pub const APPLICATION_ID: i32 = 0x5449_4F50;
 
-/// Creates the tables of format 1. Times are ms since the Unix epoch, UTC; `PRAGMA user_version`
+/// Creates the tables of the present format. Times are ms since the Unix epoch, UTC; `PRAGMA user_version`
 /// holds [`crate::columns::FORMAT_VERSION`].
 ///
 /// Unsigned 64-bit values (`file_key`, `fileid`) are stored as the signed integer of the same bits,
@@ -26,11 +26,25 @@ CREATE TABLE mount_period (
   last_ms   INTEGER NOT NULL
 );
 CREATE INDEX mount_period_dev ON mount_period (dev);
+-- What was mounted where, as it was seen in mount namespaces, and when.
+CREATE TABLE mount_point (
+  id        INTEGER PRIMARY KEY,
+  host      INTEGER NOT NULL REFERENCES host(id),
+  dev       INTEGER NOT NULL,           -- major << 20 | minor
+  mount     INTEGER NOT NULL REFERENCES mount(id),
+  source    TEXT NOT NULL,              -- server:/export, with the path from there to where it begins
+  path      TEXT NOT NULL,              -- where it is mounted
+  version   TEXT,                       -- of NFS
+  options   TEXT NOT NULL,
+  foreign_namespace INTEGER NOT NULL,   -- 0: the recorder's own; 1: another one
+  first_ms  INTEGER NOT NULL,
+  last_ms   INTEGER NOT NULL
+);
 CREATE TABLE file (
   file_key     INTEGER PRIMARY KEY,
   mount        INTEGER REFERENCES mount(id),
+  dev          INTEGER,                 -- of a file of no known mount: its device
   fileid       INTEGER NOT NULL,
-  handle_hash  INTEGER NOT NULL,
   first_ms     INTEGER NOT NULL,
   last_ms      INTEGER NOT NULL
 );
@@ -49,7 +63,8 @@ CREATE TABLE segment (
   dataset         TEXT NOT NULL,        -- rollup, health, ops
   granularity_ms  INTEGER NOT NULL,
   host            INTEGER NOT NULL REFERENCES host(id),
-  journal         INTEGER NOT NULL,     -- number of the journal it was sealed from
+  journal         INTEGER NOT NULL,     -- number of the first journal that its rows are from
+  last_journal    INTEGER NOT NULL,     -- and of the last one, of those of the host
   start_ms        INTEGER NOT NULL,     -- start of its first window
   end_ms          INTEGER NOT NULL,     -- end of its last window
   rows            INTEGER NOT NULL,
@@ -58,26 +73,63 @@ CREATE TABLE segment (
   files           BLOB                  -- rollup: file keys and row counts in row order, zstd
 );
 CREATE INDEX segment_time ON segment (dataset, granularity_ms, start_ms);
--- Journals whose segments are all in this catalog: the journal file is no longer needed.
+CREATE INDEX segment_journal ON segment (journal);
+-- Journals whose segments are all in this catalog: the journal file is no longer needed. From the start of the first
+-- to the end of the last window of the finest granularity; null without a window.
 CREATE TABLE sealed_journal (
-  journal  INTEGER PRIMARY KEY
+  journal   INTEGER PRIMARY KEY,
+  host      INTEGER REFERENCES host(id),
+  start_ms  INTEGER,
+  end_ms    INTEGER
 );
+-- Files that are no segments, or not any more, and from when on they may be deleted.
+CREATE TABLE removed (
+  path   TEXT PRIMARY KEY,              -- relative to the store
+  at_ms  INTEGER NOT NULL
+) WITHOUT ROWID;
+-- Of each other table the number of its rows, and the exclusive or of their hashes.
+CREATE TABLE digest (
+  name  TEXT PRIMARY KEY,
+  rows  INTEGER NOT NULL,
+  hash  INTEGER NOT NULL
+) WITHOUT ROWID;
 ";
 
-/// Creates the table of mounts, if it is not there: stores of format 1 have none.
-pub const CREATE_MOUNTS: &str = "
--- What was mounted where, as it was seen in mount namespaces, and when.
-CREATE TABLE IF NOT EXISTS mount_point (
+/// Makes of the tables of formats 1 and 2 those of format 3, but for the content of `file.dev` and of `digest`.
+pub const UPGRADE_TO_3: &str = "
+ALTER TABLE file ADD COLUMN dev INTEGER;
+ALTER TABLE segment ADD COLUMN last_journal INTEGER NOT NULL DEFAULT 0;
+UPDATE segment SET last_journal = journal;
+CREATE INDEX segment_journal ON segment (journal);
+ALTER TABLE sealed_journal ADD COLUMN host INTEGER REFERENCES host(id);
+ALTER TABLE sealed_journal ADD COLUMN start_ms INTEGER;
+ALTER TABLE sealed_journal ADD COLUMN end_ms INTEGER;
+UPDATE sealed_journal SET (host, start_ms, end_ms) = (
+  SELECT host, min(start_ms), max(end_ms) FROM segment
+  WHERE segment.journal = sealed_journal.journal AND granularity_ms = (
+    SELECT min(granularity_ms) FROM segment WHERE segment.journal = sealed_journal.journal
+  )
+);
+CREATE TABLE mount_point (
   id        INTEGER PRIMARY KEY,
   host      INTEGER NOT NULL REFERENCES host(id),
-  dev       INTEGER NOT NULL,           -- major << 20 | minor
+  dev       INTEGER NOT NULL,
   mount     INTEGER NOT NULL REFERENCES mount(id),
-  source    TEXT NOT NULL,              -- server:/export, with the path from there to where it begins
-  path      TEXT NOT NULL,              -- where it is mounted
-  version   TEXT,                       -- of NFS
+  source    TEXT NOT NULL,
+  path      TEXT NOT NULL,
+  version   TEXT,
   options   TEXT NOT NULL,
-  foreign_namespace INTEGER NOT NULL,   -- 0: the recorder's own; 1: another one
+  foreign_namespace INTEGER NOT NULL,
   first_ms  INTEGER NOT NULL,
   last_ms   INTEGER NOT NULL
 );
+CREATE TABLE removed (
+  path   TEXT PRIMARY KEY,
+  at_ms  INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE digest (
+  name  TEXT PRIMARY KEY,
+  rows  INTEGER NOT NULL,
+  hash  INTEGER NOT NULL
+) WITHOUT ROWID;
 ";

@@ -55,7 +55,10 @@ pub enum StoreError {
         source: io::Error,
     },
     /// SQLite refused.
-    #[error("the catalog {path}: {source}; if it is damaged, restore it from a copy", path = .path.display())]
+    #[error(
+        "the catalog {path}: {source}; if it is damaged, `trackiops store rebuild-catalog` makes it anew",
+        path = .path.display()
+    )]
     Catalog {
         /// The catalog file.
         path: PathBuf,
@@ -79,6 +82,14 @@ pub enum StoreError {
         offset: u64,
         /// What is wrong with it.
         why: &'static str,
+    },
+    /// A segment does not hold what it should.
+    #[error("segment {path} is damaged: {why}; restore it from a copy, and see `trackiops store check`", path = .path.display())]
+    DamagedSegment {
+        /// The segment.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
     },
     /// A choice that the store cannot work with.
     #[error(transparent)]

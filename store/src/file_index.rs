@@ -15,6 +15,8 @@ const ZSTD_LEVEL: i32 = 3;
 pub struct FileIndex {
     /// Ascending keys, each with the row behind its last.
     runs: Vec<(FileKey, u64)>,
+    /// Rows of which it is not known to which files they belong: all, or none.
+    unknown: u64,
 }
 
 impl FileIndex {
@@ -27,6 +29,27 @@ impl FileIndex {
         }
     }
 
+    /// As [`Self::push`], of rows that may be out of order, which it notes.
+    pub(crate) fn push_checked(&mut self, key: FileKey, out_of_order: &mut bool) {
+        match self.runs.last() {
+            Some((last, _)) if *last > key => *out_of_order = true,
+            _ => self.push(key),
+        }
+    }
+
+    /// That of so many rows of which it is not known to which files they belong.
+    pub(crate) fn unknown(rows: u64) -> Self {
+        Self {
+            runs: Vec::new(),
+            unknown: rows,
+        }
+    }
+
+    /// Whether it says of its rows to which files they belong.
+    pub(crate) fn is_known(&self) -> bool {
+        self.unknown == 0
+    }
+
     /// How many rows it covers.
     pub(crate) fn rows(&self) -> u64 {
         self.runs.last().map_or(0, |(_, end)| *end)
@@ -34,11 +57,15 @@ impl FileIndex {
 
     /// Whether it covers no row, as in health segments.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.runs.is_empty() && self.unknown == 0
     }
 
-    /// The rows of files, whose keys ascend, as ascending ranges that neither touch nor overlap.
+    /// The rows of files, whose keys ascend, as ascending ranges that neither touch nor overlap. Of a damaged index that
+    /// may be rows of other files as well.
     pub fn rows_of(&self, keys: &[FileKey]) -> Vec<Range<u64>> {
+        if !self.is_known() {
+            return std::iter::once(0..self.unknown).collect();
+        }
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for key in keys {
             let Ok(at) = self.runs.binary_search_by_key(key, |(key, _)| *key) else {

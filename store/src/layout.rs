@@ -6,6 +6,7 @@
 //! <store>/journal/requests-<n>.tij
 //! <store>/requests/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
+//! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<first n>-<last n>.parquet   merged
 //! ```
 //!
 //! A segment's name is a function of its journal's content, so sealing a journal again writes the
@@ -17,8 +18,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use chrono::DateTime;
-use trackiops_schemas::time::{Granularity, UtcMs};
+use chrono::{DateTime, NaiveDate};
+use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
 use crate::error::StoreError;
 
@@ -26,10 +27,12 @@ use crate::error::StoreError;
 const DIRECTORY_MODE: u32 = 0o750;
 /// Extension of a journal.
 const JOURNAL_EXTENSION: &str = "tij";
+/// What follows it in the name of a journal that was found damaged.
+pub(crate) const SET_ASIDE_EXTENSION: &str = "damaged";
 /// What the names of the journals of requests begin with.
 const REQUESTS_PREFIX: &str = "requests-";
-/// Directory of the segments of requests.
-const REQUESTS_DIR: &str = "requests";
+/// Directory of the segments of requests, and the name of their dataset.
+pub(crate) const REQUESTS_DIR: &str = "requests";
 
 /// What a segment's rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +46,14 @@ pub enum Dataset {
 }
 
 impl Dataset {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Rollup, Self::Health, Self::Ops];
+
+    /// That of a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dataset| dataset.name() == name)
+    }
+
     /// Its directory, and its name in the catalog.
     pub fn name(self) -> &'static str {
         match self {
@@ -55,6 +66,34 @@ impl Dataset {
 
 pub(crate) fn catalog(store: &Path) -> PathBuf {
     store.join("catalog.db")
+}
+
+/// A catalog that is being made to take the place of the other.
+pub(crate) fn new_catalog(store: &Path) -> PathBuf {
+    store.join("catalog.db.new")
+}
+
+/// What SQLite has beside a database.
+pub(crate) fn beside_catalog(catalog: &Path) -> [PathBuf; 3] {
+    ["-wal", "-shm", "-journal"].map(|suffix| {
+        let mut path = catalog.as_os_str().to_owned();
+        path.push(suffix);
+        PathBuf::from(path)
+    })
+}
+
+/// Whether a directory has anything of a store but a catalog.
+pub(crate) fn has_files(store: &Path) -> Result<bool, StoreError> {
+    Ok(journal_dir(store).is_dir() || !segment_files(store)?.is_empty())
+}
+
+/// What the path of a segment, relative to the store, says of it: the dataset, the granularity, and the number of the
+/// last journal that it is from.
+pub(crate) fn parse_segment(path: &str) -> Option<(Dataset, Granularity, u64)> {
+    let mut parts = path.split('/');
+    let dataset = Dataset::named(parts.next()?)?;
+    let granularity = parts.next()?.strip_prefix("granularity=")?.parse().ok()?;
+    Some((dataset, granularity, number_of(Path::new(path))?))
 }
 
 pub(crate) fn journal_dir(store: &Path) -> PathBuf {
@@ -97,33 +136,37 @@ fn journals_of(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
     Ok(numbers)
 }
 
-/// Path of a segment, relative to the store. `start` is the start of its first window.
+/// Path of a segment, relative to the store. `start` is the start of its first window; `journals` are the numbers of the
+/// first and the last journal that it is from.
 pub(crate) fn segment(
     dataset: Dataset,
     granularity: Granularity,
     date: Date,
     host: &str,
     start: UtcMs,
-    journal: u64,
+    journals: (u64, u64),
 ) -> String {
     let dataset = dataset.name();
-    let name = segment_name(date, host, start, journal);
+    let name = segment_name(date, host, start, journals);
     format!("{dataset}/granularity={granularity}/{name}")
 }
 
 /// Path of a segment of requests, relative to the store. `start` is when its first request completed.
 pub(crate) fn requests_segment(date: Date, host: &str, start: UtcMs, journal: u64) -> String {
-    let name = segment_name(date, host, start, journal);
+    let name = segment_name(date, host, start, (journal, journal));
     format!("{REQUESTS_DIR}/{name}")
 }
 
-fn segment_name(date: Date, host: &str, start: UtcMs, journal: u64) -> String {
+fn segment_name(date: Date, host: &str, start: UtcMs, (first, last): (u64, u64)) -> String {
     let start = utc(start).map_or_else(
         || format!("{}ms", start.0),
         |t| t.format("%Y%m%dT%H%M%SZ").to_string(),
     );
     let (date, host) = (date.name(), file_name_safe(host));
-    format!("date={date}/{host}-{start}-{journal}.parquet")
+    match first == last {
+        true => format!("date={date}/{host}-{start}-{last}.parquet"),
+        false => format!("date={date}/{host}-{start}-{first}-{last}.parquet"),
+    }
 }
 
 /// The segments of requests in the store, with the numbers of their journals, ascending.
@@ -135,13 +178,66 @@ pub(crate) fn requests_segments(store: &Path) -> Result<Vec<(u64, PathBuf)>, Sto
         }
         for path in entries(&date)? {
             let is_segment = path.extension().is_some_and(|e| e == "parquet");
-            let stem = path.file_stem().filter(|_| is_segment);
-            let number = stem.and_then(|stem| stem.to_str()?.rsplit_once('-')?.1.parse().ok());
+            let number = number_of(&path).filter(|_| is_segment);
             segments.extend(number.map(|number| (number, path)));
         }
     }
     segments.sort_unstable();
     Ok(segments)
+}
+
+/// Paths of all files of segments of windows, relative to the store, in order; without those that are being written.
+pub(crate) fn segment_files(store: &Path) -> Result<Vec<String>, StoreError> {
+    let mut files = Vec::new();
+    for dataset in Dataset::ALL {
+        for granularity in entries(&store.join(dataset.name()))? {
+            for date in directories(&granularity)? {
+                for file in directories(&date)? {
+                    let is_segment = file.extension().is_some_and(|e| e == "parquet");
+                    let relative = file.strip_prefix(store).ok().and_then(Path::to_str);
+                    files.extend(relative.filter(|_| is_segment).map(str::to_owned));
+                }
+            }
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// What is in a directory; nothing, if it is none.
+fn directories(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    if dir.is_dir() {
+        entries(dir)
+    } else {
+        Ok(Vec::new())
+    }
+}
+
+/// The number of the last journal that a segment is from, by its name.
+pub(crate) fn number_of(segment: &Path) -> Option<u64> {
+    segment
+        .file_stem()?
+        .to_str()?
+        .rsplit_once('-')?
+        .1
+        .parse()
+        .ok()
+}
+
+/// The day that the directory of a segment names.
+pub(crate) fn date_of(segment: &Path) -> Option<(UtcMs, UtcMs)> {
+    let date = segment.parent()?.file_name()?.to_str()?;
+    let date: NaiveDate = date.strip_prefix("date=")?.parse().ok()?;
+    let start = UtcMs(date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_millis());
+    Some((start, UtcMs(start.0.saturating_add(DAY_MS))))
+}
+
+/// Journals that were found damaged and are kept, of windows and of requests.
+pub(crate) fn set_aside(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut aside = entries(&journal_dir(store))?;
+    aside.retain(|path| path.extension().is_some_and(|e| e == SET_ASIDE_EXTENSION));
+    aside.sort_unstable();
+    Ok(aside)
 }
 
 /// What is in a directory; nothing, if there is none.
@@ -166,11 +262,11 @@ pub(crate) struct Date(i64);
 
 impl Date {
     pub(crate) fn of(time: UtcMs) -> Self {
-        Self(time.0.div_euclid(trackiops_schemas::time::DAY_MS))
+        Self(time.0.div_euclid(DAY_MS))
     }
 
     fn name(self) -> String {
-        let midnight = UtcMs(self.0.saturating_mul(trackiops_schemas::time::DAY_MS));
+        let midnight = UtcMs(self.0.saturating_mul(DAY_MS));
         utc(midnight).map_or_else(
             || format!("day{}", self.0),
             |t| t.format("%Y-%m-%d").to_string(),
@@ -239,7 +335,8 @@ mod tests {
     fn segment_names_tell_where_a_row_belongs() {
         let minute = "1m".parse().unwrap();
         let start = UtcMs(1_795_233_120_000);
-        let path = segment(Dataset::Rollup, minute, Date::of(start), "web/1", start, 7);
+        let date = Date::of(start);
+        let path = segment(Dataset::Rollup, minute, date, "web/1", start, (7, 7));
         assert_eq!(
             path,
             "rollup/granularity=1m/date=2026-11-21/web-1-20261121T035200Z-7.parquet"
@@ -260,7 +357,7 @@ mod tests {
     fn times_that_no_calendar_names_still_have_a_path() {
         let ms = "1ms".parse().unwrap();
         for start in [UtcMs(i64::MIN), UtcMs(i64::MAX)] {
-            segment(Dataset::Health, ms, Date::of(start), "h", start, 1);
+            segment(Dataset::Health, ms, Date::of(start), "h", start, (1, 2));
         }
     }
 }

@@ -15,18 +15,27 @@ extern crate self as trackiops_store;
 
 pub mod batch;
 mod catalog;
+mod check;
+mod checksum;
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]
 mod common;
+mod compact;
+mod describe;
 mod error;
+mod fail;
 mod file_index;
+mod housekeeping;
 mod journal;
 mod layout;
 mod lock;
 mod names;
 mod options;
+mod read;
+mod rebuild;
 mod recovery;
 mod requests;
+mod retention;
 mod seal;
 mod sealer;
 mod segment;
@@ -36,11 +45,15 @@ mod varint;
 mod writer;
 
 pub use catalog::mounts::MountSeen;
+pub use check::{Covers, Finding, Report, check};
+pub use describe::JournalSpan;
 pub use error::StoreError;
 pub use file_index::FileIndex;
+pub use journal::scan::Damage;
 pub use layout::Dataset;
 pub use names::{FileHistory, NameSeen, Names, Seen, Trunks, is_below};
-pub use options::{GranularitySet, Options, OptionsError};
+pub use options::{GranularitySet, Keep, Options, OptionsError, Retention};
+pub use rebuild::{Rebuilt, rebuild_catalog};
 pub use recovery::Recovery;
 pub use requests::{Notice, RequestsWriter};
 pub use snapshot::{JournalTail, Segment, Snapshot};

@@ -32,6 +32,28 @@ impl StoreLock {
         if !store.exists() {
             layout::create_dir(store)?;
         }
+        Self::lock(store, allow_nfs, check_kind)
+    }
+
+    /// Locks a store that may have lost its catalog, wherever it is: nothing is recorded.
+    pub(crate) fn of_files(store: &Path) -> Result<Self, StoreError> {
+        if !store.exists() {
+            return Err(StoreError::Missing(store.to_owned()));
+        }
+        Self::lock(store, true, |store| match layout::has_files(store)? {
+            true => Ok(()),
+            false => Err(StoreError::NotAStore {
+                path: store.to_owned(),
+                why: "it holds neither journals nor segments",
+            }),
+        })
+    }
+
+    fn lock(
+        store: &Path,
+        allow_nfs: bool,
+        check_kind: impl FnOnce(&Path) -> Result<(), StoreError>,
+    ) -> Result<Self, StoreError> {
         let dir = File::open(store).map_err(StoreError::io("open", store))?;
         let kind = fstatfs(&dir).map_err(|e| StoreError::io("examine", store)(e.into()))?;
         if is_nfs(kind.f_type as u64) && !allow_nfs {

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use trackiops_schemas::time::{Granularity, GranularityError};
+use trackiops_schemas::time::{Granularity, GranularityError, UtcMs, parse_duration_ms};
 
 /// How a [`crate::Writer`] writes.
 #[derive(Clone, Debug)]
@@ -19,6 +20,81 @@ pub struct Options {
     pub filter: Option<String>,
     /// Whether the store may be on NFS.
     pub allow_nfs_store: bool,
+    /// What is kept, and for how long.
+    pub keep: Keep,
+}
+
+/// What is kept of what was sealed.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    /// For how long.
+    pub retention: Retention,
+    /// How many bytes all files may have together, those of single requests apart; `None` is any number.
+    pub most_bytes: Option<u64>,
+    /// The time that it is.
+    pub now: fn() -> UtcMs,
+}
+
+impl Default for Keep {
+    /// Everything for ever.
+    fn default() -> Self {
+        Self {
+            retention: Retention::default(),
+            most_bytes: None,
+            now: || {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH);
+                UtcMs(since.map_or(0, |since| {
+                    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+                }))
+            },
+        }
+    }
+}
+
+/// For how long windows of which length are kept; coarser ones at least as long as finer ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retention(Vec<(Granularity, Option<i64>)>);
+
+impl Retention {
+    /// The age that windows of a granularity reach, ms, or `None` for ever. One that is not named is kept like the next
+    /// coarser one that is.
+    pub fn of(&self, granularity: Granularity) -> Option<i64> {
+        let named = self.0.iter().find(|(named, _)| *named >= granularity);
+        named.and_then(|(_, age)| *age)
+    }
+}
+
+impl FromStr for Retention {
+    type Err = OptionsError;
+
+    /// Parses a comma list such as `1s=2d,10s=14d,1m=90d,1h=forever`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut ages: Vec<(Granularity, Option<i64>)> = Vec::new();
+        for one in text.split(',') {
+            let syntax = || OptionsError::Retention(one.trim().to_owned());
+            let (granularity, age) = one.split_once('=').ok_or_else(syntax)?;
+            let age = match age.trim() {
+                "forever" => None,
+                age => Some(
+                    parse_duration_ms(age)
+                        .filter(|ms| *ms > 0)
+                        .ok_or_else(syntax)?,
+                ),
+            };
+            let granularity = granularity.trim().parse()?;
+            if let Some((finer, of_finer)) = ages.last() {
+                let is_longer = age.is_none_or(|age| of_finer.is_some_and(|finer| age >= finer));
+                if granularity <= *finer || !is_longer {
+                    return Err(OptionsError::RetentionOrder {
+                        finer: *finer,
+                        coarser: granularity,
+                    });
+                }
+            }
+            ages.push((granularity, age));
+        }
+        Ok(Self(ages))
+    }
 }
 
 impl Options {
@@ -117,6 +193,22 @@ pub enum OptionsError {
         /// The one after.
         coarser: Granularity,
     },
+    /// Not a granularity and an age.
+    #[error(
+        "`{0}` does not say how long to keep what: write a granularity and an age, such as 1s=2d or 1h=forever"
+    )]
+    Retention(String),
+    /// A coarse granularity that would go before a finer one.
+    #[error(
+        "{coarser} follows {finer} and is not kept longer; list granularities from fine to coarse, each kept as long as the \
+         one before or longer"
+    )]
+    RetentionOrder {
+        /// The one before.
+        finer: Granularity,
+        /// The one after.
+        coarser: Granularity,
+    },
     /// Rotation would cut a window.
     #[error("rotation every {rotate} would cut windows of {finest}; choose a multiple of {finest}")]
     Rotate {
@@ -149,8 +241,36 @@ mod tests {
             rotate: rotate.parse().unwrap(),
             filter: None,
             allow_nfs_store: false,
+            keep: Keep::default(),
         };
         assert!(rotating("15s").validate().is_err());
         assert!(rotating("10s").validate().is_ok());
+    }
+
+    #[test]
+    fn coarse_windows_are_kept_at_least_as_long_as_fine_ones() {
+        let retention: Retention = "1s=2d,10s=14d, 1m=90d,1h=forever".parse().unwrap();
+        let age = |text: &str| retention.of(text.parse().unwrap());
+        const DAY_MS: i64 = 86_400_000;
+        assert_eq!(age("1s"), Some(2 * DAY_MS));
+        assert_eq!(age("5s"), Some(14 * DAY_MS), "like the next coarser one");
+        assert_eq!(
+            (age("1m"), age("1h"), age("1d")),
+            (Some(90 * DAY_MS), None, None)
+        );
+        assert_eq!(Retention::default().of("1s".parse().unwrap()), None);
+        for text in [
+            "",
+            "1s",
+            "1s=",
+            "1s=2",
+            "1s=0d",
+            "x=2d",
+            "1m=2d,1s=1d",
+            "1s=2d,1m=1d",
+            "1s=forever,1m=1d",
+        ] {
+            assert!(text.parse::<Retention>().is_err(), "{text}");
+        }
     }
 }

@@ -19,8 +19,7 @@ pub struct Recovery {
     /// Bytes at their ends that were no whole frame, and were cut. They were never reported
     /// durable, unless the medium has damaged them since.
     pub torn_bytes: u64,
-    /// Journals whose content makes no sense although their checksums hold. They were renamed to
-    /// these paths and are not read again.
+    /// Damaged journals. What of them could be read was sealed; they were renamed to these paths and are not read again.
     pub set_aside: Vec<PathBuf>,
     /// The largest number of a journal that was found.
     pub(crate) last_journal: u64,
@@ -44,6 +43,7 @@ pub(crate) fn recover(store: &Path, catalog: &mut Catalog) -> Result<Recovery, S
                 recovery.journals += u64::from(!was_sealed);
                 recovery.windows += outcome.windows;
                 recovery.torn_bytes += outcome.torn_bytes;
+                recovery.set_aside.extend(outcome.set_aside);
             }
             Err(StoreError::Damaged { .. }) => {
                 recovery
@@ -56,9 +56,12 @@ pub(crate) fn recover(store: &Path, catalog: &mut Catalog) -> Result<Recovery, S
     Ok(recovery)
 }
 
-/// Renames a journal that makes no sense, to the path that is returned.
+/// Renames a damaged journal, to the path that is returned.
 pub(crate) fn set_aside(store: &Path, journal: &Path) -> Result<PathBuf, StoreError> {
-    let aside = journal.with_extension("tij.damaged");
+    let mut aside = journal.as_os_str().to_owned();
+    aside.push(".");
+    aside.push(layout::SET_ASIDE_EXTENSION);
+    let aside = PathBuf::from(aside);
     fs::rename(journal, &aside).map_err(StoreError::io("rename damaged journal to", &aside))?;
     layout::sync_dir(&layout::journal_dir(store))?;
     Ok(aside)

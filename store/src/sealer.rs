@@ -1,14 +1,29 @@
 //! The thread that seals journals while the recorder goes on appending.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::error::StoreError;
 
-/// Seals the journal of a number. Sealing one again that failed, or even one that was sealed, does no harm.
-pub(crate) type Seal = Box<dyn FnMut(u64) -> Result<(), StoreError> + Send>;
+/// Does what is to be done. Sealing a journal again that failed, or even one that was sealed, does no harm.
+pub(crate) type Seal = Box<dyn FnMut(Task) -> Result<(), StoreError> + Send>;
+
+/// What a sealing thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Seal this journal.
+    Seal(u64),
+    /// What is to be done when journals were sealed.
+    AfterSealing,
+    /// What is to be done from time to time.
+    Idle,
+}
+
+/// How often [`Task::Idle`] is due.
+const IDLE_EVERY: Duration = Duration::from_secs(30);
 
 /// Seals the journals it is handed, in order. One that fails is tried again with the next one;
 /// it stays in the store meanwhile, where readers see it.
@@ -93,9 +108,18 @@ struct Worker {
 impl Worker {
     fn run(mut self, journals: &Receiver<u64>) {
         self.seal_waiting();
-        for journal in journals {
-            self.waiting.push(journal);
-            self.seal_waiting();
+        loop {
+            match journals.recv_timeout(IDLE_EVERY) {
+                Ok(journal) => {
+                    self.waiting.push(journal);
+                    // All that wait, before anything else is done.
+                    self.waiting.extend(journals.try_iter());
+                    self.seal_waiting();
+                }
+                Err(RecvTimeoutError::Timeout) if !self.waiting.is_empty() => self.seal_waiting(),
+                Err(RecvTimeoutError::Timeout) => self.run_task(Task::Idle),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
         }
         if !self.waiting.is_empty() {
             *lock(&self.failure) = None;
@@ -110,10 +134,17 @@ impl Worker {
             failure,
         } = self;
         waiting.retain(|journal| {
-            seal(*journal)
+            seal(Task::Seal(*journal))
                 .map_err(|error| *lock(failure) = Some(error))
                 .is_err()
         });
+        self.run_task(Task::AfterSealing);
+    }
+
+    fn run_task(&mut self, task: Task) {
+        if let Err(error) = (self.seal)(task) {
+            *lock(&self.failure) = Some(error);
+        }
     }
 }
 

@@ -1,9 +1,8 @@
 //! Writing one segment: the only module that knows Parquet's writer settings.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -11,15 +10,16 @@ use arrow::error::ArrowError;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use trackiops_schemas::columns;
-use trackiops_schemas::time::Granularity;
 
 use crate::batch::{
     HealthRow, OpsRow, RequestRow, RollupRow, health_batch, ops_batch, request_batch, rollup_batch,
 };
+use crate::checksum::Summed;
+use crate::describe::Description;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout;
@@ -59,9 +59,7 @@ const WRITER: &str = env!("CARGO_PKG_VERSION");
 /// What a segment's file will be.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// That of its windows, if it has any.
-    pub(crate) granularity: Option<Granularity>,
-    pub(crate) host: Arc<str>,
+    pub(crate) description: Description,
     /// The final path.
     pub(crate) path: PathBuf,
 }
@@ -78,7 +76,7 @@ pub(crate) struct Written {
 pub(crate) struct SegmentWriter<R> {
     target: Target,
     temporary: PathBuf,
-    writer: ArrowWriter<File>,
+    writer: ArrowWriter<Summed>,
     pending: Vec<R>,
     rows: u64,
     files: FileIndex,
@@ -184,15 +182,20 @@ impl<R: SegmentRow> SegmentWriter<R> {
     pub(crate) fn create(target: Target) -> Result<Self, StoreError> {
         let temporary = layout::temporary(&target.path);
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o640);
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o640);
         let file = options
             .open(&temporary)
             .map_err(StoreError::io("create", &temporary))?;
         let schema = R::schema();
         let properties =
-            properties::<R>(&schema, target.granularity).map_err(parquet(&target.path))?;
-        let writer =
-            ArrowWriter::try_new(file, schema, Some(properties)).map_err(parquet(&target.path))?;
+            properties::<R>(&schema, &target.description).map_err(parquet(&target.path))?;
+        let writer = ArrowWriter::try_new(Summed::new(file), schema, Some(properties))
+            .map_err(parquet(&target.path))?;
         Ok(Self {
             target,
             temporary,
@@ -214,7 +217,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
     }
 
     fn write_pending(&mut self) -> Result<(), StoreError> {
-        R::batch(&self.target.host, &self.pending)
+        R::batch(&self.target.description.host, &self.pending)
             .map_err(ParquetError::from)
             .and_then(|batch| self.writer.write(&batch))
             .map_err(parquet(&self.target.path))?;
@@ -229,9 +232,11 @@ impl<R: SegmentRow> SegmentWriter<R> {
             .writer
             .into_inner()
             .map_err(parquet(&self.target.path))?;
-        let bytes = file
-            .sync_all()
-            .and_then(|()| file.metadata())
+        let synced = file.enter().and_then(|file| {
+            file.sync_all()?;
+            file.metadata()
+        });
+        let bytes = synced
             .map_err(StoreError::io("sync", &self.temporary))?
             .len();
         Ok(Written {
@@ -251,7 +256,7 @@ fn parquet(path: &Path) -> impl FnOnce(ParquetError) -> StoreError + use<'_> {
 
 fn properties<R: SegmentRow>(
     schema: &SchemaRef,
-    granularity: Option<Granularity>,
+    description: &Description,
 ) -> Result<WriterProperties, ParquetError> {
     // Leaves are numbered like fields as far as the columns before them are flat; those are.
     let sorting: Result<Vec<_>, _> = R::ORDER.iter().map(|name| schema.index_of(name)).collect();
@@ -260,13 +265,6 @@ fn properties<R: SegmentRow>(
         descending: false,
         nulls_first: false,
     });
-    let mut meta = vec![
-        (columns::META_FORMAT, columns::FORMAT_VERSION.to_string()),
-        (columns::META_WRITER, WRITER.to_owned()),
-    ];
-    meta.extend(granularity.map(|g| (columns::META_GRANULARITY, g.to_string())));
-    let meta = meta.into_iter();
-    let meta = meta.map(|(key, value)| KeyValue::new(key.to_owned(), value));
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
@@ -276,7 +274,7 @@ fn properties<R: SegmentRow>(
         .set_write_batch_size(PAGE_CHECK_VALUES)
         .set_max_row_group_row_count(Some(R::SHAPE.row_group_rows))
         .set_sorting_columns(Some(sorting.collect()))
-        .set_key_value_metadata(Some(meta.collect()))
+        .set_key_value_metadata(Some(description.metadata()))
         .set_created_by(format!("trackiops {WRITER}"));
     for name in R::packed() {
         let column = ColumnPath::from(name);

@@ -1,6 +1,6 @@
 //! The reader's side of a store.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,11 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::catalog::CatalogView;
 use crate::catalog::mounts::MountSeen;
+use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::journal::cursor;
-use crate::journal::scan::Scan;
+use crate::journal::scan::{Damage, Scan};
 use crate::layout::{self, Dataset};
 use crate::names::{FileHistory, NameSeen, Names, Trunks};
 
@@ -31,6 +32,9 @@ const FEW_FILES: usize = 1000;
 pub struct Snapshot {
     catalog: CatalogView,
     tails: Vec<JournalTail>,
+    /// Journals of which nothing can be read, and why.
+    unreadable: Vec<(PathBuf, String)>,
+    left_out: HashSet<PathBuf>,
     granularities: Vec<Granularity>,
     span: Option<(UtcMs, UtcMs)>,
 }
@@ -46,14 +50,18 @@ pub struct Segment {
     pub granularity: Granularity,
     /// The recording host.
     pub host: String,
-    /// Number of the journal it was sealed from.
+    /// Number of the first journal that its rows are from.
     pub journal: u64,
+    /// Number of the last one: they are all that the host wrote from the first to the last.
+    pub last_journal: u64,
     /// Start of its first window.
     pub start: UtcMs,
     /// End of its last window.
     pub end: UtcMs,
     /// Number of its rows.
     pub rows: u64,
+    /// Length of the file.
+    pub bytes: u64,
     /// Which of its rows belong to which file; empty but for rollups.
     pub files: FileIndex,
 }
@@ -72,9 +80,15 @@ impl Snapshot {
         let catalog = CatalogView::open(store)?;
         let sealed = catalog.sealed_journals()?;
         let mut tails = Vec::new();
+        let mut unreadable = Vec::new();
         for (number, path, file) in opened {
-            if !sealed.contains(&number) {
-                tails.extend(Scan::new(file, &path)?.map(|scan| JournalTail { scan }));
+            if sealed.contains(&number) {
+                continue;
+            }
+            match Scan::new(file, &path) {
+                Ok(scan) => tails.extend(scan.map(|scan| JournalTail { scan })),
+                Err(StoreError::Damaged { why, .. }) => unreadable.push((path, why.to_owned())),
+                Err(error) => return Err(error),
             }
         }
         let mut granularities: BTreeSet<_> = catalog.granularities()?.into_iter().collect();
@@ -86,7 +100,22 @@ impl Snapshot {
             granularities: granularities.into_iter().collect(),
             catalog,
             tails,
+            unreadable,
+            left_out: HashSet::new(),
         })
+    }
+
+    /// This view without some segments, given by their paths.
+    pub fn without(self, segments: &HashSet<PathBuf>) -> Self {
+        Self {
+            left_out: segments.clone(),
+            ..self
+        }
+    }
+
+    /// Journals of which nothing can be read, and why.
+    pub fn unreadable(&self) -> &[(PathBuf, String)] {
+        &self.unreadable
     }
 
     /// The segments of a dataset that overlap the half-open `range`, from fine to coarse, by start.
@@ -95,12 +124,29 @@ impl Snapshot {
         dataset: Dataset,
         range: Option<(UtcMs, UtcMs)>,
     ) -> Result<Vec<Segment>, StoreError> {
-        self.catalog.segments(dataset, range)
+        let mut segments = self.catalog.segments(dataset, range)?;
+        segments.retain(|segment| !self.left_out.contains(&segment.path));
+        Ok(segments)
+    }
+
+    /// The segments of a dataset that this view is without.
+    pub fn left_out(&self, dataset: Dataset) -> Result<Vec<Segment>, StoreError> {
+        if self.left_out.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut segments = self.catalog.segments(dataset, None)?;
+        segments.retain(|segment| self.left_out.contains(&segment.path));
+        Ok(segments)
     }
 
     /// All granularities that occur, in segments or as the finest of a journal, ascending.
     pub fn granularities(&self) -> Vec<Granularity> {
         self.granularities.clone()
+    }
+
+    /// The journals that were sealed, each with its host, by host and number, as far as anything of them is left.
+    pub fn journals(&self) -> Result<Vec<(String, JournalSpan)>, StoreError> {
+        self.catalog.journals()
     }
 
     /// The journals that are not sealed yet, in order of their numbers.
@@ -229,7 +275,7 @@ impl Snapshot {
     /// The files of unsealed journals.
     fn defined(&self) -> impl Iterator<Item = &FileAttributes> {
         let journals = self.tails.iter();
-        journals.flat_map(|tail| tail.scan.definitions.iter().map(|file| &**file))
+        journals.flat_map(|tail| tail.scan.files().map(|(_, file)| &**file))
     }
 }
 
@@ -264,15 +310,22 @@ impl JournalTail {
         Ok(())
     }
 
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.scan.path
+    }
+
+    /// Parts of it that are damaged.
+    pub fn damage(&self) -> &[Damage] {
+        &self.scan.damage
+    }
+
     fn span(&self) -> Option<(UtcMs, UtcMs)> {
-        let starts = || self.scan.windows.iter().map(|window| window.head.start);
-        starts()
-            .min()
-            .zip(starts().max().map(|start| start.plus(self.granularity())))
+        self.scan.span()
     }
 }
 
-fn check_is_store(store: &Path) -> Result<(), StoreError> {
+pub(crate) fn check_is_store(store: &Path) -> Result<(), StoreError> {
     let not_a_store = |why| StoreError::NotAStore {
         path: store.to_owned(),
         why,

@@ -11,6 +11,7 @@ use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 use crate::catalog::Catalog;
 use crate::catalog::mounts::MountLog;
 use crate::error::StoreError;
+use crate::housekeeping::Housekeeping;
 use crate::journal::format::Header;
 use crate::journal::write::JournalWriter;
 use crate::layout;
@@ -19,7 +20,7 @@ use crate::options::Options;
 use crate::recovery::{Recovery, recover};
 use crate::requests::{Notice, RequestsWriter};
 use crate::seal::seal;
-use crate::sealer::Sealer;
+use crate::sealer::{Sealer, Task};
 
 /// Journals that may wait to be sealed. As many do only if sealing fails for days.
 const QUEUED_JOURNALS: usize = 1024;
@@ -74,9 +75,14 @@ impl Writer {
         let recovery = recover(&store, &mut catalog)?;
         let next_number = catalog.last_journal()?.max(recovery.last_journal) + 1;
         let sealed = store.clone();
-        let seal = move |journal| {
-            let observer = &mut |_| ControlFlow::Continue(());
-            seal(&sealed, &mut catalog, journal, observer).map(|_| ())
+        let mut housekeeping = Housekeeping::new(&store, options.keep.clone());
+        let seal = move |task| match task {
+            Task::Seal(journal) => {
+                let observer = &mut |_| ControlFlow::Continue(());
+                seal(&sealed, &mut catalog, journal, observer).map(|_| ())
+            }
+            Task::AfterSealing => housekeeping.after_sealing(&mut catalog),
+            Task::Idle => housekeeping.idle(&mut catalog),
         };
         Ok(Self {
             sealer: Sealer::start(store.clone(), Vec::new(), QUEUED_JOURNALS, Box::new(seal))?,

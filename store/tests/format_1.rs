@@ -4,25 +4,11 @@
 
 mod common;
 
-use std::fs;
 use std::path::Path;
 
-use common::{Content, file, reads, window};
+use common::{Content, copy, file, reads, window};
 use trackiops_schemas::pending::Pending;
 use trackiops_store::{Options, Writer};
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if entry.file_type().unwrap().is_dir() {
-            copy(&from, &to);
-        } else {
-            fs::copy(from, to).unwrap();
-        }
-    }
-}
 
 #[test]
 fn a_store_of_version_1_is_read_completed_and_continued() {
@@ -45,6 +31,7 @@ fn a_store_of_version_1_is_read_completed_and_continued() {
         rotate: "15m".parse().unwrap(),
         filter: None,
         allow_nfs_store: true,
+        keep: Default::default(),
     };
     let mut writer = Writer::open(dir.path(), options).unwrap();
     assert_eq!(writer.recovery().windows, 2);

@@ -9,7 +9,7 @@ use common::{T0, options, windows};
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Seen, Snapshot, Writer};
+use trackiops_store::{Seen, Snapshot, Writer, check, rebuild_catalog};
 
 fn mount(dev: u32, path: &str, options: &str) -> MountPoint {
     MountPoint {
@@ -72,4 +72,8 @@ fn a_mount_is_known_at_once_and_for_as_long_as_it_is_there() {
     drop(writer);
     assert_eq!(stored(store)[3], (other, (at(9000), at(9000))));
     assert_eq!(stored(store)[..3], first);
+    // No segment says it: a new catalog takes it over.
+    rebuild_catalog(store).unwrap();
+    assert_eq!(stored(store)[..3], first);
+    assert_eq!(check(store).unwrap().findings, []);
 }

@@ -192,6 +192,7 @@ pub fn options(host: &str, granularities: &str, rotate: &str) -> Options {
         rotate: rotate.parse().unwrap(),
         filter: None,
         allow_nfs_store: true,
+        keep: Default::default(),
     }
 }
 

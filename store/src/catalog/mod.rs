@@ -2,25 +2,32 @@
 //!
 //! Readers never block the writer (WAL), and what a sealed journal adds is one transaction.
 
+mod digest;
+mod keep;
 pub(crate) mod mounts;
 mod read;
+mod upgrade;
 mod write;
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::backup::Backup;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::ddl;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout::{self, Dataset};
 
+pub(crate) use keep::Kept;
 pub(crate) use read::CatalogView;
 
 /// Writers hold the database for one short transaction; a reader's recovery of the WAL may take
@@ -32,7 +39,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct SegmentEntry {
     pub(crate) dataset: Dataset,
     pub(crate) granularity: Granularity,
-    pub(crate) journal: u64,
+    /// Numbers of the first and of the last journal that its rows are from.
+    pub(crate) journals: (u64, u64),
     pub(crate) start: UtcMs,
     pub(crate) end: UtcMs,
     pub(crate) rows: u64,
@@ -53,8 +61,18 @@ pub(crate) struct FileSeen {
 /// What a sealed journal adds to the catalog.
 pub(crate) struct Sealed<'a> {
     pub(crate) journal: u64,
+    /// `None` if it held no window.
+    pub(crate) span: Option<JournalSpan>,
     pub(crate) host: &'a str,
     pub(crate) segments: &'a [SegmentEntry],
+    pub(crate) files: &'a [FileSeen],
+}
+
+/// A segment, and what its rows say.
+pub(crate) struct Restored<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) segment: &'a SegmentEntry,
+    pub(crate) journals: &'a [JournalSpan],
     pub(crate) files: &'a [FileSeen],
 }
 
@@ -68,7 +86,11 @@ pub(crate) struct Catalog {
 impl Catalog {
     /// Opens the catalog of a store, creating it where there is none.
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
-        let path = layout::catalog(store);
+        Self::at(layout::catalog(store), store)
+    }
+
+    /// Opens the database at `path` as a catalog of the store, creating it where there is none.
+    pub(crate) fn at(path: PathBuf, store: &Path) -> Result<Self, StoreError> {
         let error = error_at(&path);
         let connection = Connection::open(&path).map_err(&error)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(&error)?;
@@ -80,7 +102,10 @@ impl Catalog {
             catalog.create().map_err(&error)?;
             layout::sync_dir(store)?;
         }
-        check_format(&catalog.connection, store, &catalog.path)?;
+        if check_format(&catalog.connection, store, &catalog.path)? < FORMAT_VERSION {
+            upgrade::upgrade(&mut catalog.connection).map_err(&error)?;
+        }
+        digest::watch(&catalog.connection).map_err(&error)?;
         Ok(catalog)
     }
 
@@ -97,9 +122,19 @@ impl Catalog {
             .execute_batch("PRAGMA journal_mode = WAL;")?;
         let transaction = self.connection.transaction()?;
         transaction.execute_batch(ddl::CREATE)?;
+        digest::compute(&transaction)?;
         transaction.pragma_update(None, "application_id", ddl::APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
         transaction.commit()
+    }
+
+    /// Closes the database, which is one durable file then if nobody else has it open.
+    pub(crate) fn close(self) -> Result<(), StoreError> {
+        let Self { connection, path } = self;
+        let closed = connection.close().map_err(|(_, error)| error);
+        closed.map_err(error_at(&path))?;
+        let synced = File::open(&path).and_then(|file| file.sync_all());
+        synced.map_err(StoreError::io("sync", &path))
     }
 
     fn error(&self) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
@@ -136,15 +171,15 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i32, u32)> {
     Ok((application_id, version.cast_unsigned()))
 }
 
-/// Refuses other programs' databases and later releases' catalogs.
-fn check_format(connection: &Connection, store: &Path, path: &Path) -> Result<(), StoreError> {
+/// The version of a catalog. Refuses other programs' databases and later releases' catalogs.
+fn check_format(connection: &Connection, store: &Path, path: &Path) -> Result<u32, StoreError> {
     match marks(connection).map_err(error_at(path))? {
         (ddl::APPLICATION_ID, found) if found > FORMAT_VERSION => Err(StoreError::NewerFormat {
             path: store.to_owned(),
             found,
             supported: FORMAT_VERSION,
         }),
-        (ddl::APPLICATION_ID, _) => Ok(()),
+        (ddl::APPLICATION_ID, found) => Ok(found),
         _ => Err(not_a_store(
             path,
             "its catalog.db is not a TrackIOps catalog",
@@ -172,12 +207,21 @@ fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
         )
     };
     // The database file is opened on its own first for an error that tells permission from absence.
-    std::fs::File::open(path).map_err(StoreError::io("open", path))?;
+    File::open(path).map_err(StoreError::io("open", path))?;
     match open(false) {
         Err(e) if cannot_open(&e) && !has_wal(path) => open(true),
         other => other,
     }
     .map_err(error_at(path))
+}
+
+/// An earlier release's catalog as it would be now, in memory.
+fn upgraded(catalog: &Connection) -> rusqlite::Result<Connection> {
+    let mut copy = Connection::open_in_memory()?;
+    const ALL_PAGES: i32 = -1;
+    Backup::new(catalog, &mut copy)?.step(ALL_PAGES)?;
+    upgrade::upgrade(&mut copy)?;
+    Ok(copy)
 }
 
 fn has_wal(path: &Path) -> bool {

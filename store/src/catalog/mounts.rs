@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior, params};
-use trackiops_schemas::ddl;
+use rusqlite::{Row, Transaction, TransactionBehavior, params};
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
@@ -35,11 +34,8 @@ pub(crate) struct MountLog {
 
 impl MountLog {
     pub(crate) fn open(store: &Path, host: &str) -> Result<Self, StoreError> {
-        let catalog = Catalog::open(store)?;
-        let create = catalog.connection.execute_batch(ddl::CREATE_MOUNTS);
-        create.map_err(catalog.error())?;
         Ok(Self {
-            catalog,
+            catalog: Catalog::open(store)?,
             host: host.to_owned(),
             there: Vec::new(),
         })
@@ -51,7 +47,7 @@ impl MountLog {
             there.retain(|(_, mount)| now.contains(mount));
             for mount in now {
                 if !there.iter().any(|(_, known)| known == mount) {
-                    let id = insert(transaction, host, mount, at)?;
+                    let id = insert(transaction, host, mount, (at, at))?;
                     there.push((id, mount.clone()));
                 }
             }
@@ -93,18 +89,34 @@ impl MountLog {
     }
 }
 
+impl Catalog {
+    /// Enters mounts of another catalog.
+    pub(crate) fn restore_mounts(&mut self, mounts: &[MountSeen]) -> Result<(), StoreError> {
+        let error = self.error();
+        let mut run = || {
+            let transaction = self.connection.transaction()?;
+            for MountSeen { host, mount, seen } in mounts {
+                let host = named(&transaction, "host", host)?;
+                insert(&transaction, host, mount, *seen)?;
+            }
+            transaction.commit()
+        };
+        run().map_err(error)
+    }
+}
+
 fn insert(
     transaction: &Transaction<'_>,
     host: i64,
     mount: &MountPoint,
-    at: UtcMs,
+    (first, last): Seen,
 ) -> rusqlite::Result<i64> {
     let name = named(transaction, "mount", &mount.mount)?;
     transaction
         .prepare_cached(
             "INSERT INTO mount_point
              (host, dev, mount, source, path, version, options, foreign_namespace, first_ms, last_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         )?
         .insert(params![
             host,
@@ -115,18 +127,14 @@ fn insert(
             mount.version,
             mount.options,
             mount.is_foreign,
-            at.0,
+            first.0,
+            last.0,
         ])
 }
 
 impl CatalogView {
-    /// All mounts that were ever seen, in the order in which they came; of stores of format 1 none is known.
+    /// All mounts that were ever seen, in the order in which they came; of stores of earlier formats none is known.
     pub(crate) fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
-        let table = "SELECT 1 FROM sqlite_schema WHERE name = 'mount_point'";
-        let table = self.connection.query_row(table, [], |_| Ok(())).optional();
-        if table.map_err(super::error_at(&self.path))?.is_none() {
-            return Ok(Vec::new());
-        }
         self.rows(
             "SELECT host.name, dev, mount.name, source, path, version, options, foreign_namespace, first_ms, last_ms
              FROM mount_point JOIN host ON host.id = host JOIN mount ON mount.id = mount

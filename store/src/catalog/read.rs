@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Row, params};
-use trackiops_schemas::identity::{Dev, FileId, FileKey};
+use trackiops_schemas::columns::FORMAT_VERSION;
+use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::{check_format, error_at, open_read_only};
+use super::{check_format, digest, error_at, open_read_only, upgraded};
+use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout::{self, Dataset};
@@ -25,8 +27,10 @@ pub(crate) struct CatalogView {
 impl CatalogView {
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
         let path = layout::catalog(store);
-        let connection = open_read_only(&path)?;
-        check_format(&connection, store, &path)?;
+        let mut connection = open_read_only(&path)?;
+        if check_format(&connection, store, &path)? < FORMAT_VERSION {
+            connection = upgraded(&connection).map_err(error_at(&path))?;
+        }
         // A deferred transaction takes its view with its first statement.
         connection
             .execute_batch("BEGIN; SELECT count(*) FROM sealed_journal;")
@@ -36,6 +40,19 @@ impl CatalogView {
             store: store.to_owned(),
             path,
         })
+    }
+
+    /// What is wrong with the catalog in itself, in words: pages that SQLite finds damaged, and tables that are not what was
+    /// written.
+    pub(crate) fn damage(&self) -> Result<Vec<String>, StoreError> {
+        let mut damage = self.rows("PRAGMA integrity_check(10)", params![], |row| {
+            row.get::<_, String>(0)
+        })?;
+        damage.retain(|line| line != "ok");
+        let changed = digest::changed(&self.connection).map_err(error_at(&self.path))?;
+        let changed = changed.into_iter();
+        damage.extend(changed.map(|table| format!("its table {table} is not what was written")));
+        Ok(damage)
     }
 
     pub(crate) fn sealed_journals(&self) -> Result<HashSet<u64>, StoreError> {
@@ -53,7 +70,7 @@ impl CatalogView {
         let (since, until) =
             range.map_or((i64::MIN, i64::MAX), |(since, until)| (since.0, until.0));
         let rows = self.rows(
-            "SELECT granularity_ms, host.name, journal, start_ms, end_ms, rows, path, files
+            "SELECT granularity_ms, host.name, journal, last_journal, start_ms, end_ms, rows, bytes, path, files
              FROM segment JOIN host ON host.id = segment.host
              WHERE dataset = ?1 AND start_ms < ?3 AND end_ms > ?2
              ORDER BY granularity_ms, start_ms, segment.id",
@@ -74,7 +91,9 @@ impl CatalogView {
         };
         let files = match row.files {
             None => FileIndex::default(),
-            Some(blob) => FileIndex::decode(&blob, row.rows).map_err(|e| damaged(e.why()))?,
+            Some(blob) => {
+                FileIndex::decode(&blob, row.rows).unwrap_or_else(|_| FileIndex::unknown(row.rows))
+            }
         };
         Ok(Segment {
             path,
@@ -83,9 +102,11 @@ impl CatalogView {
                 .map_err(|_| damaged("a segment has no such granularity"))?,
             host: row.host,
             journal: row.journal,
+            last_journal: row.last_journal,
             start: row.start,
             end: row.end,
             rows: row.rows,
+            bytes: row.bytes,
             files,
         })
     }
@@ -99,13 +120,34 @@ impl CatalogView {
             .collect())
     }
 
-    /// Start of the first and end of the last window of the finest granularity that each journal
-    /// still has: coarse windows reach beyond what was recorded.
+    /// Files that are to be deleted, relative to the store, each with the time from which on it may be.
+    pub(crate) fn removed(&self) -> Result<Vec<(String, UtcMs)>, StoreError> {
+        self.rows("SELECT path, at_ms FROM removed", params![], |row| {
+            Ok((row.get(0)?, UtcMs(row.get(1)?)))
+        })
+    }
+
+    /// The journals that were sealed, by host and number, as far as anything of them is left.
+    pub(crate) fn journals(&self) -> Result<Vec<(String, JournalSpan)>, StoreError> {
+        self.rows(
+            "SELECT host.name, journal, start_ms, end_ms FROM sealed_journal JOIN host ON host.id = host
+             WHERE start_ms IS NOT NULL AND end_ms IS NOT NULL ORDER BY host.name, journal",
+            params![],
+            |row| {
+                let span = JournalSpan {
+                    number: row.get::<_, i64>(1)?.cast_unsigned(),
+                    start: UtcMs(row.get(2)?),
+                    end: UtcMs(row.get(3)?),
+                };
+                Ok((row.get(0)?, span))
+            },
+        )
+    }
+
+    /// Start of the first and end of the last window of the finest granularity.
     pub(crate) fn span(&self) -> Result<Option<(UtcMs, UtcMs)>, StoreError> {
         let spans = self.rows(
-            "WITH finest AS (SELECT journal, min(granularity_ms) AS ms FROM segment GROUP BY journal)
-             SELECT min(start_ms), max(end_ms) FROM segment
-             JOIN finest ON finest.journal = segment.journal AND finest.ms = granularity_ms",
+            "SELECT min(start_ms), max(end_ms) FROM sealed_journal",
             params![],
             |row| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get(1)?)),
         )?;
@@ -187,24 +229,13 @@ impl CatalogView {
     }
 
     pub(crate) fn files_with_id(&self, dev: Dev, fileid: u64) -> Result<Vec<FileKey>, StoreError> {
-        let candidates = self.rows(
-            "SELECT DISTINCT file_key, handle_hash, name FROM file
-             JOIN mount_period AS period ON period.mount IS file.mount
-             LEFT JOIN mount ON mount.id = file.mount
-             WHERE file.fileid = ?1 AND period.dev = ?2",
+        self.rows(
+            "SELECT file_key FROM file WHERE fileid = ?1 AND (dev = ?2 OR mount IS NOT NULL AND EXISTS (
+               SELECT 1 FROM mount_period AS period WHERE period.mount = file.mount AND period.dev = ?2
+             ))",
             params![fileid.cast_signed(), dev.0],
-            |row| Ok((key(row, 0)?, row.get(1)?, row.get::<_, Option<String>>(2)?)),
-        )?;
-        // Files of unknown mounts all have the mount NULL; their keys tell which device they were on.
-        let on_device = |(key, handle_hash, mount): (FileKey, u32, Option<String>)| {
-            let id = FileId {
-                dev,
-                fileid,
-                handle_hash,
-            };
-            (FileKey::new(mount.as_deref(), id) == key).then_some(key)
-        };
-        Ok(candidates.into_iter().filter_map(on_device).collect())
+            |row| key(row, 0),
+        )
     }
 
     /// Hands over rows one by one.
@@ -243,9 +274,11 @@ struct SegmentRow {
     granularity_ms: i64,
     host: String,
     journal: u64,
+    last_journal: u64,
     start: UtcMs,
     end: UtcMs,
     rows: u64,
+    bytes: u64,
     path: String,
     files: Option<Vec<u8>>,
 }
@@ -256,11 +289,13 @@ impl SegmentRow {
             granularity_ms: row.get(0)?,
             host: row.get(1)?,
             journal: row.get::<_, i64>(2)?.cast_unsigned(),
-            start: UtcMs(row.get(3)?),
-            end: UtcMs(row.get(4)?),
-            rows: row.get::<_, i64>(5)?.cast_unsigned(),
-            path: row.get(6)?,
-            files: row.get(7)?,
+            last_journal: row.get::<_, i64>(3)?.cast_unsigned(),
+            start: UtcMs(row.get(4)?),
+            end: UtcMs(row.get(5)?),
+            rows: row.get::<_, i64>(6)?.cast_unsigned(),
+            bytes: row.get::<_, i64>(7)?.cast_unsigned(),
+            path: row.get(8)?,
+            files: row.get(9)?,
         })
     }
 }

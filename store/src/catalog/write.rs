@@ -4,7 +4,8 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::time::UtcMs;
 
-use super::{Catalog, FileSeen, Sealed, SegmentEntry};
+use super::{Catalog, FileSeen, Restored, Sealed, SegmentEntry};
+use crate::describe::JournalSpan;
 use crate::error::StoreError;
 
 impl Catalog {
@@ -35,10 +36,58 @@ impl Catalog {
             .and_then(|()| transaction.commit())
             .map_err(&error)
     }
+
+    /// Enters a segment that was found, with what its rows say, in one transaction.
+    pub(crate) fn restore(&mut self, restored: &Restored<'_>) -> Result<(), StoreError> {
+        let error = self.error();
+        let blob = file_blob(restored.segment)?;
+        let mut enter = || {
+            let transaction = self.connection.transaction()?;
+            let host = named(&transaction, "host", restored.host)?;
+            enter_segment(&transaction, host, restored.segment, &blob)?;
+            enter_files(&transaction, host, restored.files)?;
+            for journal in restored.journals {
+                enter_journal(&transaction, host, journal.number, Some(*journal))?;
+            }
+            transaction.commit()
+        };
+        enter().map_err(error)
+    }
+
+    /// Notes files that may be deleted from `at` on.
+    pub(crate) fn remove_later<'p>(
+        &mut self,
+        paths: impl Iterator<Item = &'p str>,
+        at: UtcMs,
+    ) -> Result<(), StoreError> {
+        let error = self.error();
+        let enter = || {
+            let transaction = self.connection.transaction()?;
+            for path in paths {
+                enter_removed(&transaction, path, at)?;
+            }
+            transaction.commit()
+        };
+        enter().map_err(error)
+    }
+}
+
+pub(super) fn enter_removed(
+    transaction: &Transaction<'_>,
+    path: &str,
+    at: UtcMs,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO removed (path, at_ms) VALUES (?1, ?2)
+             ON CONFLICT (path) DO UPDATE SET at_ms = excluded.at_ms",
+        )?
+        .execute(params![path, at.0])?;
+    Ok(())
 }
 
 /// Segments without files have none.
-fn file_blob(segment: &SegmentEntry) -> Result<Option<Vec<u8>>, StoreError> {
+pub(super) fn file_blob(segment: &SegmentEntry) -> Result<Option<Vec<u8>>, StoreError> {
     if segment.files.is_empty() {
         return Ok(None);
     }
@@ -54,16 +103,31 @@ fn enter(
     blobs: &[Option<Vec<u8>>],
 ) -> rusqlite::Result<()> {
     let host = named(transaction, "host", sealed.host)?;
-    let mut insert = transaction.prepare_cached(
-        "INSERT INTO segment (dataset, granularity_ms, host, journal, start_ms, end_ms, rows, bytes, path, files)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-    )?;
     for (segment, blob) in sealed.segments.iter().zip(blobs) {
-        insert.execute(params![
+        enter_segment(transaction, host, segment, blob)?;
+    }
+    enter_files(transaction, host, sealed.files)?;
+    enter_journal(transaction, host, sealed.journal, sealed.span)
+}
+
+pub(super) fn enter_segment(
+    transaction: &Transaction<'_>,
+    host: i64,
+    segment: &SegmentEntry,
+    blob: &Option<Vec<u8>>,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO segment (dataset, granularity_ms, host, journal, last_journal, start_ms, end_ms, rows, bytes,
+                                  path, files)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?
+        .execute(params![
             segment.dataset.name(),
             segment.granularity.ms(),
             host,
-            segment.journal.cast_signed(),
+            segment.journals.0.cast_signed(),
+            segment.journals.1.cast_signed(),
             segment.start.0,
             segment.end.0,
             segment.rows.cast_signed(),
@@ -71,17 +135,41 @@ fn enter(
             segment.path,
             blob,
         ])?;
-    }
-    // Oldest first, so that mount periods grow in the order in which they happened.
-    let mut files: Vec<_> = sealed.files.iter().collect();
-    files.sort_by_key(|seen| (seen.first, seen.last));
-    for seen in files {
-        enter_file(transaction, host, seen)?;
-    }
-    transaction
-        .prepare_cached("INSERT INTO sealed_journal (journal) VALUES (?1)")?
-        .execute([sealed.journal.cast_signed()])?;
     Ok(())
+}
+
+/// Does nothing where the journal is known.
+fn enter_journal(
+    transaction: &Transaction<'_>,
+    host: i64,
+    journal: u64,
+    span: Option<JournalSpan>,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO sealed_journal (journal, host, start_ms, end_ms) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![
+            journal.cast_signed(),
+            host,
+            span.map(|span| span.start.0),
+            span.map(|span| span.end.0),
+        ])?;
+    Ok(())
+}
+
+fn enter_files(
+    transaction: &Transaction<'_>,
+    host: i64,
+    files: &[FileSeen],
+) -> rusqlite::Result<()> {
+    // Oldest first, so that mount periods grow in the order in which they happened.
+    let mut files: Vec<_> = files.iter().collect();
+    files.sort_by_key(|seen| (seen.first, seen.last));
+    files
+        .into_iter()
+        .try_for_each(|seen| enter_file(transaction, host, seen))
 }
 
 fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusqlite::Result<()> {
@@ -93,7 +181,7 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
     let key = file.key.0.cast_signed();
     transaction
         .prepare_cached(
-            "INSERT INTO file (file_key, mount, fileid, handle_hash, first_ms, last_ms)
+            "INSERT INTO file (file_key, mount, dev, fileid, first_ms, last_ms)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (file_key) DO UPDATE SET
                first_ms = min(first_ms, excluded.first_ms), last_ms = max(last_ms, excluded.last_ms)",
@@ -101,8 +189,8 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
         .execute(params![
             key,
             mount,
+            mount.is_none().then_some(file.id.dev.0),
             file.id.fileid.cast_signed(),
-            file.id.handle_hash,
             first.0,
             last.0,
         ])?;

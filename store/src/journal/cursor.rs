@@ -12,6 +12,9 @@ use super::scan::{Scan, WindowFrame};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
 
+/// A row with the local id of its file, and the file.
+pub(crate) type FrameRow<'s> = (u32, &'s Arc<FileAttributes>, Row);
+
 /// Yields a window's rows in order of their file keys, through a buffer of a chosen size.
 pub(crate) struct Cursor {
     /// Place in the file of the first byte behind the buffer.
@@ -38,18 +41,18 @@ impl Cursor {
         }
     }
 
-    /// The next row with the local id of its file, or `None` behind the last.
-    pub(crate) fn next(&mut self, scan: &Scan) -> Result<Option<(u32, Row)>, StoreError> {
-        if self.rows_left == 0 {
-            let over = self.used < self.buffer.len() || self.at < self.end;
-            let behind = "bytes follow the last row of a window";
-            return if over {
-                Err(self.damaged(scan, behind))
-            } else {
-                Ok(None)
-            };
-        }
+    /// The next row, or `None` behind the last. Rows of files whose definition is
+    /// in a damaged part are passed over.
+    pub(crate) fn next<'s>(&mut self, scan: &'s Scan) -> Result<Option<FrameRow<'s>>, StoreError> {
         loop {
+            if self.rows_left == 0 {
+                let over = self.used < self.buffer.len() || self.at < self.end;
+                let behind = "bytes follow the last row of a window";
+                return match over {
+                    true => Err(self.damaged(scan, behind)),
+                    false => Ok(None),
+                };
+            }
             let mut input = Input::new(&self.buffer[self.used..]);
             match codec::row(&mut input) {
                 Ok((id, mut row)) => {
@@ -59,13 +62,17 @@ impl Cursor {
                     }
                     self.used = self.buffer.len() - input.remaining();
                     self.rows_left -= 1;
-                    let file = scan.definitions.get(id as usize);
-                    let key = file.map(|file| file.key);
-                    if key.is_none() || key < self.last_key {
-                        return Err(self.damaged(scan, "a row is out of order or of no known file"));
+                    match scan.file(id) {
+                        Some(file) if Some(file.key) >= self.last_key => {
+                            self.last_key = Some(file.key);
+                            return Ok(Some((id, file, row)));
+                        }
+                        None if scan.may_lack_files() => {}
+                        _ => {
+                            let why = "a row is out of order or of no known file";
+                            return Err(self.damaged(scan, why));
+                        }
                     }
-                    self.last_key = key;
-                    return Ok(Some((id, row)));
                 }
                 Err(DecodeError::Truncated) if self.at < self.end => self.refill(scan)?,
                 Err(error) => return Err(self.damaged(scan, error.why())),
@@ -111,8 +118,7 @@ pub(crate) fn window(scan: &Scan, frame: &WindowFrame) -> Result<ClosedWindow, S
     const CHUNK_BYTES: usize = 64 * 1024;
     let mut cursor = Cursor::new(frame, CHUNK_BYTES);
     let mut rows = Vec::new();
-    while let Some((id, row)) = cursor.next(scan)? {
-        let file: &Arc<FileAttributes> = &scan.definitions[id as usize];
+    while let Some((_, file, row)) = cursor.next(scan)? {
         rows.push(FileRow {
             file: Arc::clone(file),
             row,

@@ -6,8 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use trackiops_schemas::columns::FORMAT_VERSION;
+use trackiops_schemas::columns::{FORMAT_VERSION, VERSION_OF_CHECKSUMS};
 
+use super::frames::next_frame;
 use crate::error::StoreError;
 use crate::options::{GranularitySet, Options};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
@@ -91,7 +92,7 @@ impl Header {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&(fields.len() as u32).to_le_bytes());
-        out.extend_from_slice(&crc32c::crc32c(&fields).to_le_bytes());
+        out.extend_from_slice(&checksum_of(self.version, &fields).to_le_bytes());
         out.extend_from_slice(&fields);
         out
     }
@@ -128,9 +129,15 @@ impl Header {
         let start = FIXED_HEADER_BYTES as u64;
         let got = read_at(file, &mut fields, start).map_err(StoreError::io("read", path))?;
         if got < fields.len() {
-            return Ok(None);
+            // A header is durable before there are frames.
+            let is_kind = |kind| kind != 0;
+            let used = next_frame(file, start, start + got as u64, is_kind);
+            return match used.map_err(StoreError::io("read", path))? {
+                None => Ok(None),
+                Some(_) => Err(damaged(8, "its header is shorter than it says")),
+            };
         }
-        if crc32c::crc32c(&fields) != crc {
+        if checksum_of(version, &fields) != crc {
             return Err(damaged(12, "its header does not match its checksum"));
         }
         let header = Self::decode(version, &fields)
@@ -154,6 +161,15 @@ impl Header {
             },
         })
     }
+}
+
+/// The checksum of a header: of its fields, and from version 3 of the format on of that number after them.
+fn checksum_of(version: u32, fields: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(fields);
+    if version < VERSION_OF_CHECKSUMS {
+        return crc;
+    }
+    crc32c::crc32c_append(crc, &version.to_le_bytes())
 }
 
 /// Appends a frame to `out`; `payload` appends its payload.
@@ -237,7 +253,7 @@ pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
     Ok(got)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(word)

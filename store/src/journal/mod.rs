@@ -15,14 +15,15 @@
 //! * self-contained: a file is defined in a journal before a window of that journal refers to it,
 //!   and again under a new id when its attributes change;
 //! * a window is one frame, so its CRC makes it all or nothing; its operations do not count without it;
-//! * the first frame that does not check ends the journal: what follows was never reported durable,
-//!   or is damaged, and is never guessed at;
+//! * what does not check at the end was never reported durable, or is damaged, and is never guessed at; where frames
+//!   follow that do check it was damaged, and they count;
 //! * rows within a window are ordered by file key, so sealing can merge frames as streams.
 
 pub(crate) mod codec;
 pub(crate) mod cursor;
 pub(crate) mod definitions;
 pub(crate) mod format;
+pub(crate) mod frames;
 mod ops;
 pub(crate) mod scan;
 pub(crate) mod write;

@@ -7,12 +7,17 @@ use std::sync::Arc;
 
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::OperationRow;
+use trackiops_schemas::time::UtcMs;
 
 use super::codec::{self, MAX_HEAD_BYTES, MAX_PENDING_BYTES, WindowHead};
-use super::format::{Frame, Header, Kind, frame_at, read_at};
+use super::format::{Frame, Header, Kind, read_at};
+use super::frames::{Piece, piece_at};
 use super::ops::{self, MAX_OPS_HEAD_BYTES, OpsHead};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
+
+/// More files than this are not in a journal.
+pub(crate) const MOST_MISSING_FILES: usize = 1 << 24;
 
 /// A window's place in a journal.
 #[derive(Clone, Debug)]
@@ -46,12 +51,27 @@ pub(crate) struct Scan {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
     pub(crate) header: Header,
-    /// Files by local id.
-    pub(crate) definitions: Vec<Arc<FileAttributes>>,
+    /// Files by local id. In a damaged journal some may not be known: see [`Self::file`].
+    definitions: Vec<Option<Arc<FileAttributes>>>,
     /// In the order in which they were appended.
     pub(crate) windows: Vec<WindowFrame>,
+    /// Parts of it that are damaged, in their order.
+    pub(crate) damage: Vec<Damage>,
     /// Bytes behind the last valid frame.
     pub(crate) torn_bytes: u64,
+}
+
+/// A part of a journal that is no frame, although frames follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it begins, bytes.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+    /// Start of the last window before it, if there is one.
+    pub after: Option<UtcMs>,
+    /// Start of the first window behind it, if there is one.
+    pub before: Option<UtcMs>,
 }
 
 impl Scan {
@@ -68,18 +88,36 @@ impl Scan {
             header,
             definitions: Vec::new(),
             windows: Vec::new(),
+            damage: Vec::new(),
             torn_bytes: 0,
         };
         let mut ops = None;
-        while let Some(frame) = frame_at(&scan.file, at, file_bytes).map_err(read())? {
-            scan.take(frame, &mut ops)
-                .map_err(read())?
-                .map_err(|error| StoreError::Damaged {
-                    path: path.to_owned(),
-                    offset: at,
-                    why: error.why(),
-                })?;
-            at = frame.end;
+        let is_kind = |byte| Kind::of(byte).is_some();
+        while at < file_bytes {
+            match piece_at(&scan.file, at, file_bytes, is_kind).map_err(read())? {
+                Piece::Whole(frame) => {
+                    scan.take(frame, &mut ops)
+                        .map_err(read())?
+                        .map_err(|error| StoreError::Damaged {
+                            path: path.to_owned(),
+                            offset: at,
+                            why: error.why(),
+                        })?;
+                    at = frame.end;
+                }
+                Piece::Damaged { end } => {
+                    // What is damaged may be the window of these operations.
+                    ops = None;
+                    scan.damage.push(Damage {
+                        offset: at,
+                        bytes: end - at,
+                        after: scan.windows.last().map(|window| window.head.start),
+                        before: None,
+                    });
+                    at = end;
+                }
+                Piece::Torn => break,
+            }
         }
         scan.torn_bytes = file_bytes.saturating_sub(at);
         Ok(Some(scan))
@@ -141,6 +179,10 @@ impl Scan {
             ops.head.tell(&mut head.health);
         }
         let read = payload.len() - input.remaining();
+        let not_told = self.damage.iter_mut().rev();
+        for damage in not_told.take_while(|damage| damage.before.is_none()) {
+            damage.before = Some(head.start);
+        }
         self.windows.push(WindowFrame {
             head,
             rows_at: frame.payload + read as u64,
@@ -165,13 +207,42 @@ impl Scan {
         })
     }
 
+    /// The file of a local id; `None` if its definition was in a damaged part, or there is none.
+    pub(crate) fn file(&self, id: u32) -> Option<&Arc<FileAttributes>> {
+        self.definitions.get(id as usize)?.as_ref()
+    }
+
+    /// Whether the journal may lack definitions that its windows refer to.
+    pub(crate) fn may_lack_files(&self) -> bool {
+        !self.damage.is_empty()
+    }
+
+    /// The files that are defined, with their local ids.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (u32, &Arc<FileAttributes>)> {
+        let files = (0..).zip(&self.definitions);
+        files.filter_map(|(id, file)| Some((id, file.as_ref()?)))
+    }
+
+    /// Start of the first and end of the last window; `None` without one.
+    pub(crate) fn span(&self) -> Option<(UtcMs, UtcMs)> {
+        let starts = || self.windows.iter().map(|window| window.head.start);
+        let end = starts().max()?.plus(self.header.granularities.finest());
+        Some((starts().min()?, end))
+    }
+
     fn take_definitions(&mut self, input: &mut Input<'_>) -> Result<(), DecodeError> {
-        if input.u64()? != self.definitions.len() as u64 {
-            return Err(DecodeError::Malformed("file definitions are missing"));
+        let first = usize::try_from(input.u64()?).unwrap_or(usize::MAX);
+        let missing = first.checked_sub(self.definitions.len());
+        match missing {
+            Some(0) => {}
+            Some(1..=MOST_MISSING_FILES) if !self.damage.is_empty() => {
+                self.definitions.resize(first, None);
+            }
+            _ => return Err(DecodeError::Malformed("file definitions are missing")),
         }
         while input.remaining() > 0 {
-            self.definitions
-                .push(Arc::new(codec::definition(input, self.header.version)?));
+            let file = codec::definition(input, self.header.version)?;
+            self.definitions.push(Some(Arc::new(file)));
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use super::definitions::Definitions;
 use super::format::{Header, Kind, put_frame};
 use super::ops::{OpsHead, put_ops};
 use crate::error::StoreError;
+use crate::fail;
 use crate::layout;
 
 /// Files of a journal after which another one is begun: the writer remembers them, some 400 bytes each, and so does whoever seals it.
@@ -40,6 +41,7 @@ pub(crate) fn create(
     let mut file = options
         .open(path)
         .map_err(StoreError::io("create journal", path))?;
+    fail::point("journal: created");
     let written = file.write_all(&encoded).and_then(|()| file.sync_all());
     if written.is_err() {
         // Nothing was appended; were it left, recovery would find an empty journal.
@@ -47,6 +49,7 @@ pub(crate) fn create(
     }
     written.map_err(StoreError::io("write journal", path))?;
     layout::sync_dir(&layout::journal_dir(store))?;
+    fail::point("journal: durable");
     Ok((file, encoded.len() as u64))
 }
 
@@ -94,13 +97,16 @@ impl JournalWriter {
     fn try_append(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
         self.buffer.clear();
         self.encode(window)?;
+        fail::point("append: encoded");
         self.file
             .write_all(&self.buffer)
             .map_err(StoreError::io("write journal", &self.path))?;
+        fail::point("append: written");
         self.file
             .sync_data()
             .map_err(StoreError::io("sync journal", &self.path))?;
         self.durable_bytes += self.buffer.len() as u64;
+        fail::point("append: durable");
         Ok(())
     }
 

@@ -17,7 +17,9 @@ use trackiops_schemas::ring::flags;
 use crate::error::StoreError;
 use crate::journal::codec::definition;
 use crate::journal::definitions::Definitions;
-use crate::journal::format::{Frame, Header, Kind, frame_at, put_frame, read_at};
+use crate::journal::format::{Frame, Header, Kind, put_frame, read_at};
+use crate::journal::frames::{Piece, piece_at};
+use crate::journal::scan::MOST_MISSING_FILES;
 use crate::journal::write::create;
 use crate::layout;
 use crate::varint::{DecodeError, Input, put_i64, put_u64};
@@ -101,11 +103,17 @@ pub(super) struct Scan {
     file: File,
     path: PathBuf,
     pub(super) header: Header,
-    /// Files by local id.
-    pub(super) definitions: Vec<Arc<FileAttributes>>,
+    /// Files by local id; of a damaged journal some may not be known.
+    pub(super) definitions: Vec<Option<Arc<FileAttributes>>>,
     pub(super) batches: Vec<BatchFrame>,
+    /// Bytes that are no frame, although frames follow.
+    pub(super) damaged_bytes: u64,
     /// Bytes behind the last valid frame.
     pub(super) torn_bytes: u64,
+}
+
+fn is_kind(byte: u8) -> bool {
+    byte == REQUESTS || byte == u8::from(Kind::Definitions)
 }
 
 /// A batch's place in a journal.
@@ -130,11 +138,21 @@ impl Scan {
             header,
             definitions: Vec::new(),
             batches: Vec::new(),
+            damaged_bytes: 0,
             torn_bytes: 0,
         };
-        while let Some(frame) = frame_at(&scan.file, at, file_bytes).map_err(read())? {
-            scan.take(&frame)?;
-            at = frame.end;
+        while at < file_bytes {
+            match piece_at(&scan.file, at, file_bytes, is_kind).map_err(read())? {
+                Piece::Whole(frame) => {
+                    scan.take(&frame)?;
+                    at = frame.end;
+                }
+                Piece::Damaged { end } => {
+                    scan.damaged_bytes += end - at;
+                    at = end;
+                }
+                Piece::Torn => break,
+            }
         }
         scan.torn_bytes = file_bytes.saturating_sub(at);
         Ok(Some(scan))
@@ -158,9 +176,19 @@ impl Scan {
             }
             kind if kind == u8::from(Kind::Definitions) => {
                 let payload = self.read(frame.payload, frame.end)?;
-                let new = definitions(&payload, self.definitions.len(), self.header.version)
-                    .map_err(damaged)?;
-                self.definitions.extend(new);
+                let (first, new) = definitions(&payload, self.header.version).map_err(damaged)?;
+                let missing = first.checked_sub(self.definitions.len());
+                match missing {
+                    Some(0) => {}
+                    Some(1..=MOST_MISSING_FILES) if self.damaged_bytes > 0 => {
+                        self.definitions.resize(first, None);
+                    }
+                    _ => {
+                        let why = "file definitions are missing";
+                        return Err(damaged(DecodeError::Malformed(why)));
+                    }
+                }
+                self.definitions.extend(new.into_iter().map(Some));
                 Ok(())
             }
             _ => Err(damaged(DecodeError::Malformed(
@@ -169,11 +197,21 @@ impl Scan {
         }
     }
 
-    /// The requests of a batch; their files are those of [`Self::definitions`].
+    /// The requests of a batch; their files are those of [`Self::definitions`]. Those of files whose definition is in a
+    /// damaged part are left out.
     pub(super) fn requests(&self, batch: &BatchFrame) -> Result<Vec<Request>, StoreError> {
         let payload = self.read(batch.payload, batch.end)?;
-        requests(&mut Input::new(&payload), self.definitions.len())
-            .map_err(|error| self.damaged(batch.payload, error))
+        let most_files = match self.damaged_bytes {
+            0 => self.definitions.len(),
+            _ => usize::MAX,
+        };
+        let mut requests = requests(&mut Input::new(&payload), most_files)
+            .map_err(|error| self.damaged(batch.payload, error))?;
+        requests.retain(|request| {
+            let file = self.definitions.get(request.file as usize);
+            file.is_some_and(Option::is_some)
+        });
+        Ok(requests)
     }
 
     /// Bytes of the file, which were there when it was scanned.
@@ -192,21 +230,18 @@ impl Scan {
     }
 }
 
-/// Definitions that continue `known` ones.
+/// The local id of the first of these definitions, and the definitions.
 fn definitions(
     payload: &[u8],
-    known: usize,
     version: u32,
-) -> Result<Vec<Arc<FileAttributes>>, DecodeError> {
+) -> Result<(usize, Vec<Arc<FileAttributes>>), DecodeError> {
     let mut input = Input::new(payload);
-    if input.u64()? != known as u64 {
-        return Err(DecodeError::Malformed("file definitions are missing"));
-    }
+    let first = usize::try_from(input.u64()?).unwrap_or(usize::MAX);
     let mut new = Vec::new();
     while input.remaining() > 0 {
         new.push(Arc::new(definition(&mut input, version)?));
     }
-    Ok(new)
+    Ok((first, new))
 }
 
 /// Requests, with `ids` in place of their files.
@@ -359,7 +394,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = requests(&mut Input::new(&bytes), 3);
-            let _ = definitions(&bytes, 0, 2);
+            let _ = definitions(&bytes, 2);
         }
     }
 }

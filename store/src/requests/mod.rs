@@ -11,6 +11,8 @@ mod seal;
 mod tests;
 
 use std::fmt;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::layout;
 use crate::lock::StoreLock;
 use crate::options::Options;
 use crate::recovery::set_aside;
-use crate::sealer::{Seal, Sealer};
+use crate::sealer::{Seal, Sealer, Task};
 use crate::writer::Period;
 use budget::Budget;
 use journal::JournalWriter;
@@ -42,7 +44,7 @@ pub enum Notice {
         /// Bytes at the end that were no whole batch, and were cut.
         torn_bytes: u64,
     },
-    /// A journal makes no sense although its checksums hold. It was renamed to this path and is not read again.
+    /// A journal is damaged. What of it could be read was sealed; it was renamed to this path and is not read again.
     SetAside(PathBuf),
     /// The oldest segments are deleted from now on, because all together would exceed so many bytes. Told once.
     Full(u64),
@@ -61,7 +63,7 @@ impl fmt::Display for Notice {
             ),
             Self::SetAside(path) => write!(
                 f,
-                "a journal of requests is damaged: it is now {}, and not read again",
+                "a journal of requests is damaged: what of it could be read is kept; it is now {}, and not read again",
                 path.display()
             ),
             Self::Full(bytes) => write!(
@@ -197,16 +199,41 @@ impl RequestsWriter {
     }
 }
 
+/// How many bytes of a journal of requests are no whole batch; `None` if there is no journal, or only a part
+/// of its header.
+pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
+    let file = match File::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(StoreError::io("open journal", path))?,
+    };
+    let Some(scan) = journal::Scan::new(file, path)? else {
+        return Ok(None);
+    };
+    for batch in &scan.batches {
+        scan.requests(batch)?;
+    }
+    Ok(Some(scan.damaged_bytes + scan.torn_bytes))
+}
+
 /// Seals journals, and keeps what comes of them within its budget. Those below `first_own` are an earlier writer's.
 fn sealing(store: PathBuf, budget: Budget, first_own: u64, tell: Tell) -> Seal {
     let mut full = false;
-    Box::new(move |number| {
+    Box::new(move |task| {
+        let Task::Seal(number) = task else {
+            return Ok(());
+        };
         match seal::seal(&store, number) {
-            Ok(outcome) if number < first_own => tell(Notice::Recovered {
-                requests: outcome.requests,
-                torn_bytes: outcome.torn_bytes,
-            }),
-            Ok(_) => {}
+            Ok(outcome) => {
+                if number < first_own {
+                    tell(Notice::Recovered {
+                        requests: outcome.requests,
+                        torn_bytes: outcome.torn_bytes,
+                    });
+                }
+                if let Some(path) = outcome.set_aside {
+                    tell(Notice::SetAside(path));
+                }
+            }
             Err(StoreError::Damaged { .. }) => {
                 let journal = layout::requests_journal(&store, number);
                 tell(Notice::SetAside(set_aside(&store, &journal)?));

@@ -8,7 +8,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trackiops_schemas::request::Request;
@@ -16,15 +16,19 @@ use trackiops_schemas::time::UtcMs;
 
 use super::journal::Scan;
 use crate::batch::RequestRow;
+use crate::describe::Description;
 use crate::error::StoreError;
 use crate::layout::{self, Date};
+use crate::recovery::set_aside;
 use crate::segment::{SegmentWriter, Target};
 
 /// What sealing a journal came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) requests: u64,
     pub(super) torn_bytes: u64,
+    /// Parts of the journal were damaged; it was not removed, but renamed to this path.
+    pub(super) set_aside: Option<PathBuf>,
 }
 
 /// Seals a journal that nobody appends to any more; nothing is done when there is none.
@@ -39,11 +43,13 @@ pub(super) fn seal(store: &Path, number: u64) -> Result<Outcome, StoreError> {
         .map_err(StoreError::io("read", &path))?
         .len();
     let mut outcome = Outcome {
-        requests: 0,
         torn_bytes: file_bytes,
+        ..Outcome::default()
     };
+    let mut damaged = false;
     if let Some(scan) = Scan::new(file, &path)? {
         outcome.torn_bytes = scan.torn_bytes;
+        damaged = scan.damaged_bytes > 0;
         let mut segments = Segments {
             store,
             number,
@@ -62,6 +68,10 @@ pub(super) fn seal(store: &Path, number: u64) -> Result<Outcome, StoreError> {
                 .map_err(StoreError::io("rename segment to", &path))?;
         }
         layout::sync_names(store, written.iter())?;
+    }
+    if damaged {
+        outcome.set_aside = Some(set_aside(store, &path)?);
+        return Ok(outcome);
     }
     fs::remove_file(&path).map_err(StoreError::io("remove journal", &path))?;
     layout::sync_dir(&layout::journal_dir(store))?;
@@ -106,8 +116,12 @@ fn create(
         layout::create_dir(dir)?;
     }
     let target = Target {
-        granularity: None,
-        host: host.as_str().into(),
+        description: Description {
+            dataset: layout::REQUESTS_DIR,
+            granularity: None,
+            host: host.as_str().into(),
+            journals: Vec::new(),
+        },
         path,
     };
     Ok((relative, SegmentWriter::create(target)?))
@@ -128,8 +142,12 @@ impl Segments<'_> {
     fn push(&mut self, request: Request) -> Result<(), StoreError> {
         let start = UtcMs(request.end_ns.div_euclid(1_000_000));
         let date = Date::of(start);
+        // The scan hands over no other requests.
+        let Some(Some(file)) = self.scan.definitions.get(request.file as usize) else {
+            return Ok(());
+        };
         let row = RequestRow {
-            file: Arc::clone(&self.scan.definitions[request.file as usize]),
+            file: Arc::clone(file),
             request,
         };
         if self.open.as_ref().is_some_and(|(open, _)| *open != date) {

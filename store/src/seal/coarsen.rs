@@ -8,20 +8,20 @@ use super::merge::Merged;
 use crate::error::StoreError;
 
 /// Takes the rows of closed windows.
-pub(super) type Sink<'a> = &'a mut dyn FnMut(Merged) -> Result<(), StoreError>;
+pub(crate) type Sink<'a, F> = &'a mut dyn FnMut(Merged<F>) -> Result<(), StoreError>;
 
 /// The open window of one granularity. Rows come ordered by (file key, time), so there is one open
 /// window at a time. It holds a row for each set of attributes that the file has in it, in order
 /// of appearance: a rename, a second mount or another tenant makes a second partial row, not a wrong
 /// name.
-pub(super) struct Coarsen {
+pub(crate) struct Coarsen<F> {
     granularity: Granularity,
     open: Option<(FileKey, UtcMs)>,
-    rows: Vec<(u32, Row)>,
+    rows: Vec<(F, Row)>,
 }
 
-impl Coarsen {
-    pub(super) fn new(granularity: Granularity) -> Self {
+impl<F: PartialEq> Coarsen<F> {
+    pub(crate) fn new(granularity: Granularity) -> Self {
         Self {
             granularity,
             open: None,
@@ -30,13 +30,13 @@ impl Coarsen {
     }
 
     /// Adds a row of the merged stream, closing the open window if the row is not of it.
-    pub(super) fn push(&mut self, merged: Merged, sink: Sink<'_>) -> Result<(), StoreError> {
+    pub(crate) fn push(&mut self, merged: Merged<F>, sink: Sink<'_, F>) -> Result<(), StoreError> {
         let window = (merged.key, merged.time.align(self.granularity));
         if self.open != Some(window) {
             self.close(sink)?;
             self.open = Some(window);
         }
-        let same = |(file, _): &&mut (u32, Row)| *file == merged.file;
+        let same = |(file, _): &&mut (F, Row)| *file == merged.file;
         match self.rows.iter_mut().find(same) {
             Some((_, row)) => row.merge(&merged.row),
             None => self.rows.push((merged.file, merged.row)),
@@ -45,7 +45,7 @@ impl Coarsen {
     }
 
     /// Hands the rows of the open window to the sink.
-    pub(super) fn close(&mut self, sink: Sink<'_>) -> Result<(), StoreError> {
+    pub(crate) fn close(&mut self, sink: Sink<'_, F>) -> Result<(), StoreError> {
         let Some((key, time)) = self.open.take() else {
             return Ok(());
         };

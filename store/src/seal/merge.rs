@@ -20,13 +20,13 @@ const SHORTEST_READ_BYTES: usize = 1 << 10;
 const LONGEST_READ_BYTES: usize = 64 << 10;
 
 /// A row of the merged stream.
-pub(super) struct Merged {
-    /// Local id of the file.
-    pub(super) file: u32,
-    pub(super) key: FileKey,
+pub(crate) struct Merged<F> {
+    /// What stands for the file: its local id, or what is known of it.
+    pub(crate) file: F,
+    pub(crate) key: FileKey,
     /// Start of the window.
-    pub(super) time: UtcMs,
-    pub(super) row: Row,
+    pub(crate) time: UtcMs,
+    pub(crate) row: Row,
 }
 
 /// The merged stream of a journal.
@@ -38,7 +38,7 @@ pub(super) struct Merge<'a> {
 
 /// The next row of one window.
 struct Head {
-    row: Merged,
+    row: Merged<u32>,
     window: usize,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Merged>, StoreError> {
+    pub(super) fn next(&mut self) -> Result<Option<Merged<u32>>, StoreError> {
         let Some(Reverse(head)) = self.heads.pop() else {
             return Ok(None);
         };
@@ -94,10 +94,10 @@ impl<'a> Merge<'a> {
     }
 
     fn advance(&mut self, window: usize) -> Result<(), StoreError> {
-        if let Some((file, row)) = self.cursors[window].next(self.scan)? {
+        if let Some((id, file, row)) = self.cursors[window].next(self.scan)? {
             let row = Merged {
-                file,
-                key: self.scan.definitions[file as usize].key,
+                file: id,
+                key: file.key,
                 time: self.scan.windows[window].head.start,
                 row,
             };

@@ -16,20 +16,24 @@
 //! [`merge::READ_BUFFER_BYTES`] in all) and of files, and by one Parquet row group for each date,
 //! not by the journal's size. Measured with 4000 files and 900 windows, a journal of 123 MiB: 29 MB.
 
-mod coarsen;
-mod merge;
+pub(crate) mod coarsen;
+pub(crate) mod merge;
 mod outputs;
 #[cfg(test)]
 mod tests;
 
 use std::fs::{self, File};
+use std::io;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::catalog::{Catalog, Sealed};
+use crate::describe::JournalSpan;
 use crate::error::StoreError;
+use crate::fail;
 use crate::journal::scan::Scan;
 use crate::layout;
+use crate::recovery::set_aside;
 use outputs::Outputs;
 
 /// A step of sealing that has just been taken.
@@ -47,14 +51,26 @@ pub(crate) enum Step {
     JournalRemoved,
 }
 
+fn step_name(step: Step) -> &'static str {
+    match step {
+        Step::Written => "seal: written",
+        Step::Renamed => "seal: renamed",
+        Step::NamesDurable => "seal: names durable",
+        Step::Committed => "seal: committed",
+        Step::JournalRemoved => "seal: journal removed",
+    }
+}
+
 /// Is told of each step, and may stop sealing there as a crash would.
 pub(crate) type Observer<'a> = &'a mut dyn FnMut(Step) -> ControlFlow<()>;
 
 /// What sealing a journal came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) windows: u64,
     pub(crate) torn_bytes: u64,
+    /// Parts of the journal are damaged; it was not removed, but renamed to this path.
+    pub(crate) set_aside: Option<PathBuf>,
 }
 
 /// Seals a journal that nobody appends to any more.
@@ -64,11 +80,15 @@ pub(crate) fn seal(
     number: u64,
     observer: Observer<'_>,
 ) -> Result<Outcome, StoreError> {
-    let mut step = |step| match observer(step) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
+    let mut step = |step| {
+        fail::point(step_name(step));
+        match observer(step) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
+        }
     };
     let mut outcome = Outcome::default();
+    let mut damaged = false;
     if !catalog.is_sealed(number)? {
         let path = layout::journal(store, number);
         let file = File::open(&path).map_err(StoreError::io("open journal", &path))?;
@@ -80,10 +100,15 @@ pub(crate) fn seal(
         if let Some(scan) = Scan::new(file, &path)? {
             outcome.windows = scan.windows.len() as u64;
             outcome.torn_bytes = scan.torn_bytes;
+            damaged = !scan.damage.is_empty();
             seal_scanned(store, catalog, number, &scan, &mut step)?;
         }
     }
-    remove_journal(store, number)?;
+    if damaged {
+        outcome.set_aside = Some(set_aside(store, &layout::journal(store, number))?);
+    } else {
+        remove_journal(store, number)?;
+    }
     step(Step::JournalRemoved)?;
     Ok(outcome)
 }
@@ -95,8 +120,14 @@ fn seal_scanned(
     scan: &Scan,
     step: &mut dyn FnMut(Step) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let mut outputs = Outputs::new(store, number, scan);
-    let segments = outputs.write()?;
+    let span = scan
+        .span()
+        .map(|(start, end)| JournalSpan { number, start, end });
+    let mut outputs = span.map(|span| Outputs::new(store, span, scan));
+    let segments = match &mut outputs {
+        Some(outputs) => outputs.write()?,
+        None => Vec::new(),
+    };
     step(Step::Written)?;
     for segment in &segments {
         let path = store.join(&segment.path);
@@ -108,15 +139,20 @@ fn seal_scanned(
     step(Step::NamesDurable)?;
     catalog.commit(&Sealed {
         journal: number,
+        span,
         host: &scan.header.host,
         segments: &segments,
-        files: &outputs.files_seen(),
+        files: &outputs.map_or_else(Vec::new, |outputs| outputs.files_seen()),
     })?;
     step(Step::Committed)
 }
 
 fn remove_journal(store: &Path, number: u64) -> Result<(), StoreError> {
     let path = layout::journal(store, number);
-    fs::remove_file(&path).map_err(StoreError::io("remove journal", &path))?;
+    match fs::remove_file(&path) {
+        // Sealed before.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        removed => removed.map_err(StoreError::io("remove journal", &path))?,
+    }
     layout::sync_dir(&layout::journal_dir(store))
 }

@@ -17,6 +17,7 @@ use super::coarsen::Coarsen;
 use super::merge::{Merge, Merged};
 use crate::batch::{HealthRow, OpsRow, RollupRow};
 use crate::catalog::{FileSeen, SegmentEntry};
+use crate::describe::{Description, JournalSpan};
 use crate::error::StoreError;
 use crate::journal::scan::{Scan, WindowFrame};
 use crate::layout::{self, Dataset, Date};
@@ -25,10 +26,10 @@ use crate::segment::{SegmentRow, SegmentWriter, Target};
 /// Writes the segments of one journal, under temporary names.
 pub(super) struct Outputs<'a> {
     store: &'a Path,
-    number: u64,
     scan: &'a Scan,
+    span: JournalSpan,
     /// Start of the first and end of the last window with a row of each file, by local id.
-    seen: Vec<Option<(UtcMs, UtcMs)>>,
+    seen: BTreeMap<u32, (UtcMs, UtcMs)>,
 }
 
 /// A segment being written.
@@ -41,12 +42,12 @@ struct Output<R> {
 type Dates<R> = BTreeMap<Date, Output<R>>;
 
 impl<'a> Outputs<'a> {
-    pub(super) fn new(store: &'a Path, number: u64, scan: &'a Scan) -> Self {
+    pub(super) fn new(store: &'a Path, span: JournalSpan, scan: &'a Scan) -> Self {
         Self {
             store,
-            number,
             scan,
-            seen: vec![None; scan.definitions.len()],
+            span,
+            seen: BTreeMap::new(),
         }
     }
 
@@ -66,10 +67,14 @@ impl<'a> Outputs<'a> {
         let finest = scan.header.granularities.finest();
         let windows = scan.windows.iter().filter(|w| w.head.rows > 0);
         let mut dates = self.create(Dataset::Rollup, granularity, windows)?;
-        let mut sink = |closed: Merged| {
+        let mut sink = |closed: Merged<u32>| {
+            // The merge hands over no other rows.
+            let Some(file) = scan.file(closed.file) else {
+                return Ok(());
+            };
             let row = RollupRow {
                 time: closed.time,
-                file: Arc::clone(&scan.definitions[closed.file as usize]),
+                file: Arc::clone(file),
                 row: closed.row,
             };
             push(&mut dates, closed.time, row)
@@ -78,7 +83,7 @@ impl<'a> Outputs<'a> {
         let mut open = Coarsen::new(granularity);
         while let Some(row) = merge.next()? {
             let (first, last) = (row.time, row.time.plus(finest));
-            let times = self.seen[row.file as usize].get_or_insert((first, last));
+            let times = self.seen.entry(row.file).or_insert((first, last));
             *times = (times.0.min(first), times.1.max(last));
             open.push(row, &mut sink)?;
         }
@@ -138,10 +143,16 @@ impl<'a> Outputs<'a> {
         let host: &str = &self.scan.header.host;
         let mut dates = Dates::new();
         for (date, (start, end)) in spans(granularity, windows) {
-            let path = layout::segment(dataset, granularity, date, host, start, self.number);
+            let number = self.span.number;
+            let journals = (number, number);
+            let path = layout::segment(dataset, granularity, date, host, start, journals);
             let target = Target {
-                granularity: Some(granularity),
-                host: host.into(),
+                description: Description {
+                    dataset: dataset.name(),
+                    granularity: Some(granularity),
+                    host: host.into(),
+                    journals: vec![self.span],
+                },
                 path: self.store.join(&path),
             };
             if let Some(dir) = target.path.parent() {
@@ -151,7 +162,7 @@ impl<'a> Outputs<'a> {
             let entry = SegmentEntry {
                 dataset,
                 granularity,
-                journal: self.number,
+                journals,
                 start,
                 end,
                 rows: 0,
@@ -166,15 +177,15 @@ impl<'a> Outputs<'a> {
 
     /// The journal's files and when they were seen, known once all is written.
     pub(super) fn files_seen(&self) -> Vec<FileSeen> {
-        let pairs = self.scan.definitions.iter().zip(&self.seen);
-        let files = pairs.filter_map(|(file, seen)| {
-            seen.map(|(first, last)| FileSeen {
+        let seen = |(id, file): (u32, &Arc<_>)| {
+            let (first, last) = *self.seen.get(&id)?;
+            Some(FileSeen {
                 file: Arc::clone(file),
                 first,
                 last,
             })
-        });
-        files.collect()
+        };
+        self.scan.files().filter_map(seen).collect()
     }
 }
 

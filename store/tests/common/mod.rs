@@ -24,6 +24,7 @@ pub fn options(host: &str) -> Options {
         rotate: "15m".parse().unwrap(),
         filter: None,
         allow_nfs_store: false,
+        keep: Default::default(),
     }
 }
 
@@ -285,4 +286,18 @@ pub fn parquet_files(store: &Path) -> Vec<String> {
     }
     files.sort();
     files
+}
+
+/// Copies a directory with all that is in it.
+pub fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            copy(&from, &to);
+        } else {
+            std::fs::copy(from, to).unwrap();
+        }
+    }
 }

@@ -1,0 +1,255 @@
+//! What the catalog has for a range.
+
+use std::collections::BTreeMap;
+
+use trackiops_schemas::time::{Granularity, UtcMs};
+use trackiops_store::{Dataset, JournalSpan, Segment, Snapshot};
+
+use super::{Bounds, Journal};
+use crate::coverage::Interval;
+use crate::error::QueryError;
+use crate::merge::HostIndex;
+use crate::step::{Part, Step};
+use crate::tile::{Level, align_up, tile};
+
+/// What is sealed.
+pub(super) struct Sealed {
+    pub(super) hosts: Vec<String>,
+    /// What each host recorded in all.
+    pub(super) spans: Vec<Option<Interval>>,
+    /// What overlaps the range.
+    pub(super) journals: Vec<Together>,
+}
+
+/// A journal, or several of which segments were merged.
+pub(super) struct Together {
+    host: HostIndex,
+    journals: Vec<JournalSpan>,
+    granularities: BTreeMap<Granularity, Stored>,
+}
+
+/// What there is in one granularity.
+#[derive(Default)]
+struct Stored {
+    rows: Vec<Segment>,
+    health: Vec<Segment>,
+    /// Segments that cannot be read.
+    left_out: Vec<Segment>,
+}
+
+impl Sealed {
+    pub(super) fn new(
+        snapshot: &Snapshot,
+        dataset: Dataset,
+        asked: Interval,
+    ) -> Result<Self, QueryError> {
+        let health = snapshot.segments(Dataset::Health, None)?;
+        let rows = snapshot.segments(dataset, Some((asked.start, asked.end)))?;
+        let journals = snapshot.journals()?;
+        let tail_hosts = snapshot.tails().iter().map(|tail| tail.host().to_owned());
+        let mut hosts: Vec<String> = journals.iter().map(|(host, _)| host.clone()).collect();
+        hosts.extend(tail_hosts);
+        hosts.sort_unstable();
+        hosts.dedup();
+
+        let mut spans = vec![None; hosts.len()];
+        let mut of_hosts: Vec<Vec<JournalSpan>> = vec![Vec::new(); hosts.len()];
+        for (host, journal) in journals {
+            let host = super::index_of(&hosts, &host);
+            let extent = Interval::new(journal.start, journal.end);
+            let span: &mut Option<Interval> = &mut spans[host];
+            *span = Some(span.map_or(extent, |span| span.hull(extent)));
+            of_hosts[host].push(journal);
+        }
+        let left_out = [Dataset::Health, dataset].map(|of| snapshot.left_out(of));
+        let [left_out_health, left_out_rows] = left_out;
+        let all = rows
+            .into_iter()
+            .map(|segment| (segment, Kind::Rows))
+            .chain(health.into_iter().map(|segment| (segment, Kind::Health)))
+            .chain(left_out_health?.into_iter().map(|s| (s, Kind::LeftOut)))
+            .chain(left_out_rows?.into_iter().map(|s| (s, Kind::LeftOut)));
+        let mut segments: Vec<Vec<(Segment, Kind)>> = hosts.iter().map(|_| Vec::new()).collect();
+        for (segment, kind) in all {
+            // Of a journal that the catalog does not know it has none.
+            if let Ok(host) = hosts.binary_search(&segment.host) {
+                segments[host].push((segment, kind));
+            }
+        }
+        let mut in_range = Vec::new();
+        for (host, (journals, segments)) in of_hosts.into_iter().zip(segments).enumerate() {
+            let together = together(host, journals, segments).into_iter();
+            in_range.extend(together.filter(|of| !of.extent().intersect(asked).is_empty()));
+        }
+        Ok(Self {
+            hosts,
+            spans,
+            journals: in_range,
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Rows,
+    Health,
+    LeftOut,
+}
+
+/// Puts the journals of a host, ordered by number, together that share segments.
+fn together(
+    host: HostIndex,
+    journals: Vec<JournalSpan>,
+    segments: Vec<(Segment, Kind)>,
+) -> Vec<Together> {
+    let place = |number: u64| journals.partition_point(|journal| journal.number < number);
+    // Whether a journal is together with the one before.
+    let mut joined = vec![false; journals.len()];
+    for (segment, _) in &segments {
+        let (first, last) = (place(segment.journal), place(segment.last_journal));
+        let behind_first = (first + 1).min(joined.len());
+        let end = (last + 1).clamp(behind_first, joined.len().max(behind_first));
+        joined[behind_first..end].fill(true);
+    }
+    let mut all: Vec<Together> = Vec::new();
+    let mut of_journal = Vec::with_capacity(journals.len());
+    for (journal, joined) in journals.iter().zip(joined) {
+        match all.last_mut() {
+            Some(last) if joined => last.journals.push(*journal),
+            _ => all.push(Together {
+                host,
+                journals: vec![*journal],
+                granularities: BTreeMap::new(),
+            }),
+        }
+        of_journal.push(all.len() - 1);
+    }
+    for (segment, kind) in segments {
+        let Some(of) = of_journal.get(place(segment.journal)) else {
+            continue;
+        };
+        let stored = all[*of]
+            .granularities
+            .entry(segment.granularity)
+            .or_default();
+        match kind {
+            Kind::Rows => stored.rows.push(segment),
+            Kind::Health => stored.health.push(segment),
+            Kind::LeftOut => stored.left_out.push(segment),
+        }
+    }
+    all
+}
+
+impl Stored {
+    /// Whether it was sealed into this granularity, and has not expired.
+    fn is_of(&self, journal: &JournalSpan) -> bool {
+        let health = self.health.iter().chain(&self.left_out);
+        has(health, journal)
+    }
+
+    /// Whether all of a journal can be read.
+    fn can_tell(&self, journal: &JournalSpan) -> bool {
+        has(self.health.iter(), journal) && !has(self.left_out.iter(), journal)
+    }
+
+    fn in_range(segments: &[Segment], range: Interval) -> Vec<Segment> {
+        let overlaps = |s: &&Segment| !Interval::new(s.start, s.end).intersect(range).is_empty();
+        segments.iter().filter(overlaps).cloned().collect()
+    }
+}
+
+fn has<'s>(mut segments: impl Iterator<Item = &'s Segment>, journal: &JournalSpan) -> bool {
+    segments.any(|segment| (segment.journal..=segment.last_journal).contains(&journal.number))
+}
+
+fn extent(journal: &JournalSpan) -> Interval {
+    Interval::new(journal.start, journal.end)
+}
+
+impl Together {
+    fn extent(&self) -> Interval {
+        let extents = self.journals.iter().map(extent);
+        let nothing = Interval::new(UtcMs(0), UtcMs(0));
+        extents.reduce(Interval::hull).unwrap_or(nothing)
+    }
+
+    /// What is stored of each journal in the range.
+    pub(super) fn parts(&self, asked: Interval, hosts: &[String]) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for journal in &self.journals {
+            let extent = extent(journal);
+            let stored = self.granularities.iter();
+            let stored = stored.filter(|(_, stored)| stored.is_of(journal));
+            let granularities: Vec<_> = stored.map(|(granularity, _)| *granularity).collect();
+            if !extent.intersect(asked).is_empty() && !granularities.is_empty() {
+                parts.push(Part {
+                    host: hosts[self.host].clone(),
+                    extent: Some(extent),
+                    granularities,
+                });
+            }
+        }
+        parts
+    }
+
+    fn level(&self, granularity: Granularity) -> Level {
+        let stored = &self.granularities[&granularity];
+        let missing = self
+            .journals
+            .iter()
+            .filter(|journal| !stored.can_tell(journal));
+        Level {
+            granularity,
+            missing: missing.map(extent).collect(),
+        }
+    }
+
+    /// What to read for a range: windows that add up to the step.
+    pub(super) fn plan(&self, asked: Interval, step: Step) -> Vec<Journal> {
+        let levels = self.granularities.keys().map(|g| self.level(*g));
+        let levels: Vec<_> = levels.collect();
+        let accepted = levels
+            .iter()
+            .filter(|level| step.accepts(level.granularity));
+        let accepted: Vec<_> = accepted.cloned().collect();
+        let Some(coarsest) = accepted.last() else {
+            return Vec::new();
+        };
+        let extent = self.extent();
+        // An end of the range that is not within the journals binds nothing.
+        let mut range = asked;
+        if asked.start <= extent.start {
+            range.start = extent.start.align(coarsest.granularity);
+        }
+        if asked.end >= extent.end {
+            range.end = align_up(extent.end, coarsest.granularity);
+        }
+        let parts = tile(range, &accepted).into_iter();
+        let journal = |(part, place): (Interval, usize)| {
+            let granularity = accepted[place].granularity;
+            let finest = levels.iter().find(|level| level.has(part));
+            let finest = finest.map_or(granularity, |level| level.granularity.min(granularity));
+            let stored = &self.granularities[&granularity];
+            let (finest_rows, finest_health) = match &self.granularities[&finest] {
+                _ if finest == granularity => (Vec::new(), Vec::new()),
+                stored => (
+                    Stored::in_range(&stored.rows, part),
+                    Stored::in_range(&stored.health, part),
+                ),
+            };
+            Journal {
+                host: self.host,
+                extent,
+                bounds: Bounds::exactly(part),
+                granularity,
+                rows: Stored::in_range(&stored.rows, part),
+                health: Stored::in_range(&stored.health, part),
+                finest,
+                finest_rows,
+                finest_health,
+            }
+        };
+        parts.map(journal).collect()
+    }
+}

@@ -1,0 +1,198 @@
+//! Parts a time among the granularities that are there: which of them answers when.
+//!
+//! Rows of any granularity that lie between two multiples of it are the sums of the finer ones between them. So a time
+//! can be parted at will, as long as each part is made of whole windows of the granularity that answers it, and as long
+//! as that granularity has all that was recorded then.
+
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::coverage::Interval;
+
+/// A granularity, and when there is something that it does not have.
+#[derive(Clone, Debug)]
+pub(crate) struct Level {
+    pub(crate) granularity: Granularity,
+    pub(crate) missing: Vec<Interval>,
+}
+
+impl Level {
+    /// Whether it has all of a time.
+    pub(crate) fn has(&self, time: Interval) -> bool {
+        let mut missing = self.missing.iter();
+        missing.all(|missing| missing.intersect(time).is_empty())
+    }
+
+    /// The whole windows that have anything of a time.
+    fn around(&self, time: Interval) -> Interval {
+        let g = self.granularity;
+        Interval::new(time.start.align(g), align_up(time.end, g))
+    }
+
+    /// The whole windows within a time.
+    fn within(&self, time: Interval) -> Interval {
+        let g = self.granularity;
+        Interval::new(align_up(time.start, g), time.end.align(g))
+    }
+}
+
+pub(crate) fn align_up(at: UtcMs, granularity: Granularity) -> UtcMs {
+    match at.align(granularity) {
+        aligned if aligned == at => at,
+        aligned => aligned.plus(granularity),
+    }
+}
+
+/// Parts `asked` among `levels`, which go from fine to coarse: each part has the place of its level. The parts are
+/// disjoint, in order, and hold all of `asked`; they reach beyond it where its ends are within a window of the finest
+/// level that is there. The coarsest that can is taken. What no level has is of the last one.
+pub(crate) fn tile(asked: Interval, levels: &[Level]) -> Vec<(Interval, usize)> {
+    // By level, what no finer one has, in whole windows.
+    let mut needed: Vec<Vec<Interval>> = Vec::new();
+    for level in levels {
+        let finer = needed.last();
+        let own: Vec<_> = match finer {
+            None => vec![asked],
+            Some(finer) => {
+                let missing = &levels[needed.len() - 1].missing;
+                let both =
+                    |a: &Interval| missing.iter().map(|b| a.intersect(*b)).collect::<Vec<_>>();
+                let both = finer.iter().flat_map(both);
+                both.filter(|both| !both.is_empty()).collect()
+            }
+        };
+        needed.push(union(own.into_iter().map(|time| level.around(time))));
+    }
+    let mut left = union(needed.into_iter().flatten());
+    let mut parts = Vec::new();
+    for (place, level) in levels.iter().enumerate().rev() {
+        let taken = if place == 0 {
+            left.clone()
+        } else {
+            let missing = level.missing.iter().map(|time| level.around(*time));
+            let there = without(&left, &union(missing));
+            let whole = there.into_iter().map(|time| level.within(time));
+            whole.filter(|time| !time.is_empty()).collect()
+        };
+        left = without(&left, &taken);
+        parts.extend(taken.into_iter().map(|time| (time, place)));
+    }
+    parts.sort_unstable();
+    parts
+}
+
+/// All that is in any, in order.
+fn union(times: impl IntoIterator<Item = Interval>) -> Vec<Interval> {
+    let mut times: Vec<_> = times.into_iter().filter(|time| !time.is_empty()).collect();
+    times.sort_unstable();
+    let mut union: Vec<Interval> = Vec::new();
+    for time in times {
+        match union.last_mut() {
+            Some(last) if last.end >= time.start => *last = last.hull(time),
+            _ => union.push(time),
+        }
+    }
+    union
+}
+
+/// What is in the first and not in the second; both are in order and disjoint.
+fn without(times: &[Interval], others: &[Interval]) -> Vec<Interval> {
+    let mut left = Vec::new();
+    for time in times {
+        let mut from = time.start;
+        for other in others {
+            if other.end <= from || other.start >= time.end {
+                continue;
+            }
+            left.push(Interval::new(from, other.start));
+            from = other.end;
+        }
+        left.push(Interval::new(from, time.end));
+    }
+    left.retain(|time| !time.is_empty());
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seconds(start: i64, end: i64) -> Interval {
+        Interval::new(UtcMs(start * 1000), UtcMs(end * 1000))
+    }
+
+    fn levels(missing: [&[(i64, i64)]; 3]) -> Vec<Level> {
+        let lengths = ["1s", "10s", "1m"].into_iter();
+        let level = |(length, missing): (&str, &[(i64, i64)])| Level {
+            granularity: length.parse().unwrap(),
+            missing: missing.iter().map(|(a, b)| seconds(*a, *b)).collect(),
+        };
+        lengths.zip(missing).map(level).collect()
+    }
+
+    fn tiled(asked: Interval, missing: [&[(i64, i64)]; 3]) -> Vec<(i64, i64, usize)> {
+        let parts = tile(asked, &levels(missing)).into_iter();
+        parts
+            .map(|(time, place)| (time.start.0 / 1000, time.end.0 / 1000, place))
+            .collect()
+    }
+
+    #[test]
+    fn ragged_edges_are_fine_and_the_rest_is_coarse() {
+        let parts = tiled(seconds(57, 245), [&[], &[], &[]]);
+        let expected = [(57, 60, 0), (60, 240, 2), (240, 245, 0)];
+        assert_eq!(parts, expected);
+        let parts = tiled(seconds(35, 255), [&[], &[], &[]]);
+        let expected = [
+            (35, 40, 0),
+            (40, 60, 1),
+            (60, 240, 2),
+            (240, 250, 1),
+            (250, 255, 0),
+        ];
+        assert_eq!(parts, expected);
+    }
+
+    #[test]
+    fn what_has_expired_is_answered_by_coarser_windows() {
+        let parts = tiled(seconds(57, 95), [&[(0, 70)], &[], &[]]);
+        assert_eq!(parts, [(50, 90, 1), (90, 95, 0)]);
+        let parts = tiled(seconds(57, 95), [&[(0, 58)], &[(0, 55)], &[]]);
+        assert_eq!(parts, [(0, 60, 2), (60, 90, 1), (90, 95, 0)]);
+    }
+
+    #[test]
+    fn a_damaged_coarse_window_is_answered_by_finer_ones() {
+        let parts = tiled(seconds(0, 180), [&[], &[], &[(70, 80)]]);
+        assert_eq!(parts, [(0, 60, 2), (60, 120, 1), (120, 180, 2)]);
+    }
+
+    fn times() -> impl Strategy<Value = Vec<(i64, i64)>> {
+        let time = (0_i64..300, 1_i64..80).prop_map(|(start, length)| (start, start + length));
+        prop::collection::vec(time, 0..3)
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_whole_windows_that_are_there(
+            start in 0_i64..250,
+            length in 1_i64..200,
+            missing in prop::array::uniform2(times()),
+        ) {
+            let asked = seconds(start, start + length);
+            let levels = levels([&missing[0], &missing[1], &[]]);
+            let parts = tile(asked, &levels);
+            let mut at = parts[0].0.start;
+            prop_assert!(at <= asked.start);
+            for (time, place) in &parts {
+                prop_assert_eq!(time.start, at, "no gap and no overlap");
+                at = time.end;
+                let level = &levels[*place];
+                let g = level.granularity;
+                prop_assert_eq!((time.start.align(g), time.end.align(g)), (time.start, time.end));
+                prop_assert!(level.has(*time), "{:?} {}", time, place);
+            }
+            prop_assert!(at >= asked.end);
+        }
+    }
+}

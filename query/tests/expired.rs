@@ -1,0 +1,127 @@
+//! What has expired, was merged or cannot be read is answered by what is there.
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+mod common;
+
+use std::path::Path;
+
+use common::*;
+use trackiops_query::note::Note;
+use trackiops_query::{By, Outcome, QueryError, Step, ask};
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Dataset, Keep, Options, Snapshot, Writer};
+
+const LIST: &str = "1s,10s,1m,1h";
+
+/// Of 400 s in journals of a minute the first four are merged; of these only minutes and the hour are kept.
+fn keeping() -> Options {
+    Options {
+        keep: Keep {
+            retention: "10s=200s,1h=forever".parse().unwrap(),
+            now: || UtcMs(THREE + 450_000),
+            ..Keep::default()
+        },
+        ..options("a", LIST, "1m")
+    }
+}
+
+fn recorded(store: &Path) -> Vec<ClosedWindow> {
+    let windows = folded_windows(3, THREE, 1000, 400, 8);
+    record(store, options("a", LIST, "1m"), &windows);
+    for options in [options("a", LIST, "1m"), keeping()] {
+        for _ in 0..12 {
+            let writer = Writer::open(store, options.clone()).unwrap();
+            writer.finish().unwrap();
+        }
+    }
+    windows
+}
+
+fn step(text: &str) -> Step {
+    text.parse().unwrap()
+}
+
+#[test]
+fn coarse_windows_answer_where_fine_ones_have_expired() {
+    let dir = tempfile::tempdir().unwrap();
+    let windows = recorded(dir.path());
+    // What is asked for, s; the step; which windows answer, s.
+    let cases = [
+        ((0, 400), "all", (0, 400)),
+        ((0, 400), "1m", (0, 400)),
+        ((0, 400), "1h", (0, 400)),
+        ((250, 400), "1s", (250, 400)),
+        ((241, 399), "all", (241, 399)),
+        ((245, 395), "5s", (245, 395)),
+        // Of the first minutes nothing shorter is there.
+        ((61, 119), "all", (60, 120)),
+        ((61, 390), "all", (60, 390)),
+    ];
+    for ((since, until), text, (first, last)) in cases {
+        let mut asked = question(dir.path());
+        asked.step = Some(step(text));
+        asked.range = range(THREE + since * 1000, THREE + until * 1000);
+        let from = THREE + first * 1000;
+        let counts = |window: &ClosedWindow| (from..THREE + last * 1000).contains(&window.start.0);
+        let recordings = [("a", &windows[..])];
+        let start = THREE + since * 1000;
+        let expected = straightforward(&recordings, counts, None, step(text), start, By::File);
+        assert!(rows(&found(&asked)) == expected, "{since}..{until} {text}");
+    }
+    let mut asked = question(dir.path());
+    asked.range = range(THREE, THREE + 100_000);
+    asked.step = Some(step("1s"));
+    let refused = ask(&asked);
+    assert!(matches!(refused, Err(QueryError::StepNotRecorded { .. })));
+    asked.step = None;
+    assert_eq!(found(&asked).step, step("1m"), "the finest that is left");
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_is_told_and_another_granularity_answers() {
+    for dataset in [Dataset::Rollup, Dataset::Health] {
+        let dir = tempfile::tempdir().unwrap();
+        let windows = recorded(dir.path());
+        let recordings = [("a", &windows[..])];
+        let mut asked = question(dir.path());
+        asked.step = Some(Step::All);
+        let everything = straightforward(&recordings, |_| true, None, Step::All, THREE, By::File);
+        let snapshot = Snapshot::open(dir.path()).unwrap();
+        let hours = snapshot.segments(dataset, None).unwrap();
+        let hour = hours
+            .iter()
+            .rfind(|s| s.granularity.ms() == 3_600_000)
+            .unwrap();
+        std::fs::remove_file(&hour.path).unwrap();
+        let answer = found(&asked);
+        assert!(rows(&answer) == everything, "{dataset:?}");
+        let told = |note: &Note| matches!(note, Note::Damaged { path, .. } if *path == hour.path);
+        assert!(answer.notes.iter().any(told), "{:?}", answer.notes);
+    }
+}
+
+#[test]
+fn where_no_other_granularity_adds_up_to_the_step_the_rest_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let mut asked = question(dir.path());
+    asked.step = Some(step("1s"));
+    asked.range = range(THREE + 340_000, THREE + 400_000);
+    let before = found(&asked).rows.len();
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let seconds = snapshot.segments(Dataset::Rollup, None).unwrap();
+    let seconds = seconds
+        .iter()
+        .rfind(|s| s.granularity.ms() == 1000)
+        .unwrap();
+    std::fs::write(&seconds.path, "PAR1").unwrap();
+    match ask(&asked).unwrap() {
+        Outcome::Found(answer) => {
+            assert!(answer.rows.len() < before);
+            let is_damage = |note: &Note| matches!(note, Note::Damaged { .. });
+            assert!(answer.notes.iter().any(is_damage));
+        }
+        Outcome::Nothing { why, .. } => panic!("{why:?}"),
+    }
+}

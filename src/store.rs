@@ -1,0 +1,142 @@
+//! `trackiops store`: looks after a store.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use trackiops_query::render::units;
+use trackiops_query::times::{Zone, show_range};
+use trackiops_store::{Covers, Finding, Report};
+
+/// Exit status where something is damaged.
+const DAMAGED: u8 = 1;
+/// Where the documentation has the store.
+const DEFAULT_STORE: &str = "/var/lib/trackiops";
+
+/// What `trackiops store` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Read all of a store, and tell what is damaged, when that was recorded and what to do
+    ///
+    /// Verifies the checksums of journals and segments, the order of rows, the catalog in itself and against the files, and
+    /// that coarse windows are the sums of fine ones. A recorder may be at work meanwhile. Exit status 0: all is
+    /// well; 1: something is damaged; 2: it could not be checked.
+    Check(StoreArg),
+    /// Make the catalog anew from the segments, while nobody records
+    ///
+    /// For a catalog that is lost or damaged, and after segments were restored, moved in or moved away. Exit status 0: it
+    /// knows all there is; 1: some files were left out; 2: it could not be made.
+    RebuildCatalog(StoreArg),
+}
+
+#[derive(clap::Args)]
+struct StoreArg {
+    /// The store that `trackiops record` wrote
+    #[arg(value_name = "STORE", default_value = DEFAULT_STORE)]
+    store: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::Check(StoreArg { store }) => check(&store),
+        Command::RebuildCatalog(StoreArg { store }) => rebuild_catalog(&store),
+    }
+}
+
+fn check(store: &Path) -> anyhow::Result<ExitCode> {
+    let report = trackiops_store::check(store)?;
+    for finding in &report.findings {
+        println!("{}", told(finding, Zone::Local));
+    }
+    println!("{}", summary(&report));
+    Ok(match report.findings.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(DAMAGED),
+    })
+}
+
+fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
+    let rebuilt = trackiops_store::rebuild_catalog(store)?;
+    for (path, why) in &rebuilt.left_out {
+        println!(
+            "{} is left out: {why}\n    restore it from a copy and run this again, or move it away",
+            path.display()
+        );
+    }
+    println!(
+        "the catalog knows {} of {}",
+        count(rebuilt.segments, "segment"),
+        count(rebuilt.journals, "journal")
+    );
+    Ok(match rebuilt.left_out.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(DAMAGED),
+    })
+}
+
+fn count(n: u64, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        _ => format!("{n} {what}s"),
+    }
+}
+
+fn told(finding: &Finding, zone: Zone) -> String {
+    let Finding {
+        path,
+        why,
+        covers,
+        next,
+    } = finding;
+    let covers = covers.as_ref().map_or(String::new(), |covers| {
+        let range = show_range(covers.start, covers.end, zone);
+        format!("\n    covers {range}{}", files(covers))
+    });
+    format!("{}: {why}{covers}\n    {next}", path.display())
+}
+
+fn files(covers: &Covers) -> String {
+    let Covers { files, names, .. } = covers;
+    let unnamed = files.saturating_sub(names.len() as u64);
+    let names = names.join(", ");
+    match (files, unnamed, names.is_empty()) {
+        (0, ..) => String::new(),
+        (1, _, true) => "; 1 file".to_owned(),
+        (_, _, true) => format!("; {files} files"),
+        (_, 0, _) => format!("; {names}"),
+        _ => format!("; {names} and {unnamed} more files"),
+    }
+}
+
+fn summary(report: &Report) -> String {
+    let Report {
+        findings,
+        journals,
+        segments,
+        without_checksum,
+        rows,
+        bytes,
+    } = report;
+    let older = match without_checksum {
+        0 => String::new(),
+        n => format!(" ({n} of an earlier format, without checksums)"),
+    };
+    let found = match findings.len() as u64 {
+        0 => "nothing is damaged".to_owned(),
+        n => count(n, "problem"),
+    };
+    format!(
+        "checked the catalog, {}, {}{older}, {}, {}: {found}",
+        count(*journals, "journal"),
+        count(*segments, "segment"),
+        count(*rows, "row"),
+        units::bytes(*bytes)
+    )
+}

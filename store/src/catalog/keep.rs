@@ -1,0 +1,174 @@
+//! What merging, expiring and deleting ask of the catalog and tell it.
+
+use rusqlite::{Transaction, params};
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use super::write::{enter_removed, enter_segment, file_blob, named};
+use super::{Catalog, SegmentEntry};
+use crate::describe::JournalSpan;
+use crate::error::StoreError;
+use crate::layout::Dataset;
+
+/// A segment without the index of its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) dataset: Dataset,
+    pub(crate) granularity: Granularity,
+    pub(crate) host: String,
+    /// Numbers of the first and the last journal that its rows are from.
+    pub(crate) journals: (u64, u64),
+    pub(crate) start: UtcMs,
+    pub(crate) end: UtcMs,
+    pub(crate) bytes: u64,
+    /// Relative to the store.
+    pub(crate) path: String,
+}
+
+impl Catalog {
+    /// All segments, from fine to coarse, by start.
+    pub(crate) fn kept(&self) -> Result<Vec<Kept>, StoreError> {
+        let read = || {
+            let mut select = self.connection.prepare_cached(
+                "SELECT dataset, granularity_ms, host.name, journal, last_journal, start_ms, end_ms, bytes, path
+                 FROM segment JOIN host ON host.id = segment.host
+                 ORDER BY granularity_ms, start_ms, journal, path",
+            )?;
+            let mut rows = select.query([])?;
+            let mut kept = Vec::new();
+            while let Some(row) = rows.next()? {
+                let dataset = Dataset::named(&row.get::<_, String>(0)?);
+                let granularity = Granularity::from_ms(row.get(1)?).ok();
+                // What makes no sense is not touched; a check tells it.
+                let Some((dataset, granularity)) = dataset.zip(granularity) else {
+                    continue;
+                };
+                let journals: (i64, i64) = (row.get(3)?, row.get(4)?);
+                kept.push(Kept {
+                    dataset,
+                    granularity,
+                    host: row.get(2)?,
+                    journals: (journals.0.cast_unsigned(), journals.1.cast_unsigned()),
+                    start: UtcMs(row.get(5)?),
+                    end: UtcMs(row.get(6)?),
+                    bytes: row.get::<_, i64>(7)?.cast_unsigned(),
+                    path: row.get(8)?,
+                });
+            }
+            Ok(kept)
+        };
+        read().map_err(self.error())
+    }
+
+    /// The journals of a host from the first to the last of these numbers.
+    pub(crate) fn spans(
+        &self,
+        host: &str,
+        (first, last): (u64, u64),
+    ) -> Result<Vec<JournalSpan>, StoreError> {
+        let read = || {
+            let mut select = self.connection.prepare_cached(
+                "SELECT journal, start_ms, end_ms FROM sealed_journal JOIN host ON host.id = host
+                 WHERE name = ?1 AND journal BETWEEN ?2 AND ?3 AND start_ms IS NOT NULL ORDER BY journal",
+            )?;
+            let params = params![host, first.cast_signed(), last.cast_signed()];
+            let spans = select.query_map(params, |row| {
+                Ok(JournalSpan {
+                    number: row.get::<_, i64>(0)?.cast_unsigned(),
+                    start: UtcMs(row.get(1)?),
+                    end: UtcMs(row.get(2)?),
+                })
+            })?;
+            spans.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.error())
+    }
+
+    /// In one transaction: one segment in the place of those that were merged into it, which may be deleted from `at` on.
+    pub(crate) fn replace(
+        &mut self,
+        host: &str,
+        merged: &[SegmentEntry],
+        inputs: &[String],
+        at: UtcMs,
+    ) -> Result<(), StoreError> {
+        let blobs: Result<Vec<_>, _> = merged.iter().map(file_blob).collect();
+        let blobs = blobs?;
+        self.in_transaction(|transaction| {
+            for path in inputs {
+                remove_segment(transaction, path, at)?;
+            }
+            let host = named(transaction, "host", host)?;
+            for (segment, blob) in merged.iter().zip(&blobs) {
+                enter_segment(transaction, host, segment, blob)?;
+                forget(transaction, &segment.path)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// In one transaction: forgets segments, which may be deleted from `at` on, and what is known of times of which
+    /// nothing is left.
+    pub(crate) fn expire(&mut self, paths: &[String], at: UtcMs) -> Result<(), StoreError> {
+        self.in_transaction(|transaction| {
+            for path in paths {
+                remove_segment(transaction, path, at)?;
+            }
+            let oldest = "SELECT coalesce(min(start_ms), 9223372036854775807) FROM segment";
+            let oldest: i64 = transaction.query_row(oldest, [], |row| row.get(0))?;
+            for table in ["file_name", "file", "mount_period"] {
+                let delete = format!("DELETE FROM {table} WHERE last_ms <= ?1");
+                transaction.execute(&delete, [oldest])?;
+            }
+            // The last one tells which number is the next.
+            transaction.execute(
+                "DELETE FROM sealed_journal WHERE end_ms <= ?1
+                 AND journal < (SELECT max(journal) FROM sealed_journal)",
+                [oldest],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Files that may be deleted by now.
+    pub(crate) fn due(&self, now: UtcMs) -> Result<Vec<String>, StoreError> {
+        let read = || {
+            let due = "SELECT path FROM removed WHERE at_ms <= ?1";
+            let mut select = self.connection.prepare_cached(due)?;
+            let due = select.query_map([now.0], |row| row.get(0))?;
+            due.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(self.error())
+    }
+
+    /// Notes that files were deleted.
+    pub(crate) fn deleted(&mut self, paths: &[String]) -> Result<(), StoreError> {
+        self.in_transaction(|transaction| {
+            paths.iter().try_for_each(|path| forget(transaction, path))
+        })
+    }
+
+    fn in_transaction(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        let error = self.error();
+        let transaction = self.connection.transaction().map_err(&error)?;
+        change(&transaction)
+            .and_then(|()| transaction.commit())
+            .map_err(error)
+    }
+}
+
+fn remove_segment(transaction: &Transaction<'_>, path: &str, at: UtcMs) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("DELETE FROM segment WHERE path = ?1")?
+        .execute([path])?;
+    enter_removed(transaction, path, at)
+}
+
+fn forget(transaction: &Transaction<'_>, path: &str) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("DELETE FROM removed WHERE path = ?1")?
+        .execute([path])?;
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! The catalog in itself.
+
+use std::path::Path;
+
+use super::{REBUILD, Report};
+use crate::catalog::CatalogView;
+use crate::error::StoreError;
+use crate::layout;
+
+/// Checks the catalog and opens it, if that is possible.
+pub(super) fn check(store: &Path, report: &mut Report) -> Result<Option<CatalogView>, StoreError> {
+    let path = layout::catalog(store);
+    let view = match CatalogView::open(store) {
+        Ok(view) => view,
+        // A later release knows better; and who may not read it cannot check it.
+        Err(error @ (StoreError::NewerFormat { .. } | StoreError::Io { .. })) if path.exists() => {
+            return Err(error);
+        }
+        Err(error) if layout::has_files(store)? => {
+            report.find(&path, without_next_step(&error), None, REBUILD);
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    report.bytes += path.metadata().map_or(0, |metadata| metadata.len());
+    let damage = match view.damage() {
+        Ok(damage) => damage,
+        Err(error) => vec![without_next_step(&error)],
+    };
+    for why in damage {
+        report.find(&path, why, None, REBUILD);
+    }
+    Ok(Some(view))
+}
+
+/// What an error says is wrong.
+fn without_next_step(error: &StoreError) -> String {
+    match error {
+        StoreError::Catalog { source, .. } => source.to_string(),
+        StoreError::NotAStore { why, .. } => (*why).to_owned(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,121 @@
+//! Whether a store is what was written: journals, segments and the catalog each in itself, and against each other.
+//!
+//! A recorder may be at work meanwhile.
+
+mod catalog;
+mod journals;
+mod requests;
+mod rows;
+mod segments;
+mod totals;
+
+use std::path::{Path, PathBuf};
+
+use trackiops_schemas::time::UtcMs;
+
+use crate::catalog::CatalogView;
+use crate::error::StoreError;
+use crate::layout;
+use crate::snapshot::check_is_store;
+
+/// What [`check`] came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// Journals that were read, of windows and of requests.
+    pub journals: u64,
+    /// Segments that were read, of windows and of requests.
+    pub segments: u64,
+    /// Of these, those without a checksum: earlier formats had none. Their rows were read all the same.
+    pub without_checksum: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Bytes of all files that were read.
+    pub bytes: u64,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Of which file or directory.
+    pub path: PathBuf,
+    /// What.
+    pub why: String,
+    /// What of the recording it concerns, as far as that is known.
+    pub covers: Option<Covers>,
+    /// What to do about it.
+    pub next: &'static str,
+}
+
+/// A part of the recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Covers {
+    /// From when on.
+    pub start: UtcMs,
+    /// Until when.
+    pub end: UtcMs,
+    /// How many files; 0 where it is not of files, or not known.
+    pub files: u64,
+    /// Names of some of them.
+    pub names: Vec<String>,
+}
+
+impl Covers {
+    /// Of no files in particular.
+    fn time(start: UtcMs, end: UtcMs) -> Self {
+        Self {
+            start,
+            end,
+            files: 0,
+            names: Vec::new(),
+        }
+    }
+}
+
+/// What to do about a segment that is not what was written.
+const RESTORE: &str = "restore it from a copy; or move it out of the store, and `trackiops store rebuild-catalog` forgets it; other granularities \
+                       still answer";
+/// What to do about a catalog that is not what was written.
+const REBUILD: &str = "`trackiops store rebuild-catalog` makes the catalog anew from the segments";
+
+/// Reads all of a store. An error says that it could not be checked.
+pub fn check(store: &Path) -> Result<Report, StoreError> {
+    let mut report = Report::default();
+    if let Err(error @ (StoreError::Missing(_) | StoreError::Io { .. })) = check_is_store(store) {
+        return Err(error);
+    }
+    let view = catalog::check(store, &mut report)?;
+    journals::check(store, view.as_ref(), &mut report)?;
+    segments::check(store, view.as_ref(), &mut report)?;
+    requests::check(store, &mut report)?;
+    Ok(report)
+}
+
+impl Report {
+    fn find(
+        &mut self,
+        path: &Path,
+        why: impl Into<String>,
+        covers: Option<Covers>,
+        next: &'static str,
+    ) {
+        self.findings.push(Finding {
+            path: path.to_owned(),
+            why: why.into(),
+            covers,
+            next,
+        });
+    }
+}
+
+/// Opens the catalog once more; `None` where it cannot be read, which was told before.
+fn fresh(store: &Path) -> Option<CatalogView> {
+    CatalogView::open(store).ok()
+}
+
+/// What a segment covers of which nothing is known but its path: a day.
+fn of_date(segment: &Path) -> Option<Covers> {
+    let (start, end) = layout::date_of(segment)?;
+    Some(Covers::time(start, end))
+}

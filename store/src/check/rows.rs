@@ -1,0 +1,248 @@
+//! The rows of a segment: their order, what is in them, and their sums.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use arrow::array::AsArray;
+use arrow::datatypes::TimestampNanosecondType;
+use trackiops_schemas::columns::{self, VERSION_OF_CHECKSUMS};
+use trackiops_schemas::identity::FileKey;
+use trackiops_schemas::rollup::{Direction, Health, Row};
+use trackiops_schemas::time::UtcMs;
+
+use super::totals::Sum;
+use crate::batch::{decode_health, decode_ops, decode_rows};
+use crate::describe;
+use crate::error::StoreError;
+use crate::file_index::FileIndex;
+use crate::layout::Dataset;
+use crate::read::SegmentReader;
+use crate::snapshot::Segment;
+
+const BATCH_ROWS: usize = 4096;
+
+/// What a segment's rows came to.
+pub(super) struct Rows {
+    pub(super) rows: u64,
+    /// Sums by window.
+    pub(super) sums: BTreeMap<UtcMs, Sum>,
+}
+
+/// Goes through the rows of a segment. The error says in what they are not as the catalog has it, or not in order.
+pub(super) fn of_segment(
+    file: File,
+    segment: &Segment,
+    has_checksum: bool,
+) -> Result<Rows, String> {
+    let reader = SegmentReader::open(file, &segment.path).map_err(why)?;
+    describes(&reader, segment, has_checksum)?;
+    let mut seen = Seen::default();
+    for batch in reader.batches(BATCH_ROWS).map_err(why)? {
+        let batch = batch.map_err(why)?;
+        match segment.dataset {
+            Dataset::Rollup => decode_rows(&batch, |stored| {
+                seen.files
+                    .push_checked(stored.file_key, &mut seen.out_of_order);
+                let order = (stored.file_key, stored.time);
+                seen.row(order, stored.host, segment, sum_of(&stored.row));
+            }),
+            Dataset::Health => decode_health(&batch, |stored| {
+                let order = (FileKey(0), stored.time);
+                seen.row(order, stored.host, segment, sum_of_health(&stored.health));
+            }),
+            Dataset::Ops => decode_ops(&batch, |stored| {
+                let sums = &stored.sums;
+                let sum = Sum::of(&[
+                    sums.requests,
+                    sums.errors,
+                    sums.sent_bytes,
+                    sums.received_bytes,
+                    sums.execute.total(),
+                ]);
+                seen.row((FileKey(0), stored.time), stored.host, segment, sum);
+            }),
+        }
+        .map_err(|error| error.to_string())?;
+    }
+    seen.fits(segment)?;
+    Ok(Rows {
+        rows: seen.rows,
+        sums: seen.sums,
+    })
+}
+
+/// Goes through the rows of a segment of requests, which are ordered by time; returns how many there are.
+pub(super) fn requests(file: File, path: &Path) -> Result<u64, String> {
+    let (mut rows, mut last) = (0, i64::MIN);
+    let reader = SegmentReader::open(file, path).map_err(why)?;
+    for batch in reader.batches(BATCH_ROWS).map_err(why)? {
+        let batch = batch.map_err(why)?;
+        let times = batch.column_by_name(columns::END_TIME);
+        let times = times.and_then(|times| times.as_primitive_opt::<TimestampNanosecondType>());
+        let times = times.ok_or("its times are of another type")?;
+        for i in 0..times.len() {
+            if times.value(i) < last {
+                return Err("its rows are not in order".into());
+            }
+            last = times.value(i);
+        }
+        rows += times.len() as u64;
+    }
+    Ok(rows)
+}
+
+/// What a segment says of itself must be what the catalog says of it.
+fn describes(reader: &SegmentReader, segment: &Segment, has_checksum: bool) -> Result<(), String> {
+    let metadata = reader.metadata();
+    let version = describe::version(metadata).ok_or("it does not say of which format it is")?;
+    if version < VERSION_OF_CHECKSUMS {
+        return Ok(());
+    }
+    if !has_checksum {
+        return Err("its checksum is missing".into());
+    }
+    let journals = describe::value(metadata, columns::META_JOURNALS);
+    let journals = journals.and_then(describe::journals).unwrap_or_default();
+    let ends = journals.first().zip(journals.last());
+    let ends = ends.map(|(first, last)| (first.number, last.number));
+    let granularity = segment.granularity.to_string();
+    let same = describe::value(metadata, columns::META_DATASET) == Some(segment.dataset.name())
+        && describe::value(metadata, columns::META_GRANULARITY) == Some(&granularity)
+        && describe::value(metadata, columns::META_HOST) == Some(&segment.host)
+        && ends == Some((segment.journal, segment.last_journal));
+    match same {
+        true => Ok(()),
+        false => Err("it is another segment than the catalog says".into()),
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    rows: u64,
+    files: FileIndex,
+    last: Option<(FileKey, UtcMs)>,
+    span: Option<(UtcMs, UtcMs)>,
+    out_of_order: bool,
+    misplaced: bool,
+    sums: BTreeMap<UtcMs, Sum>,
+}
+
+impl Seen {
+    fn row(&mut self, order: (FileKey, UtcMs), host: &str, segment: &Segment, sum: Sum) {
+        let (_, time) = order;
+        self.rows += 1;
+        self.out_of_order |= self.last.is_some_and(|last| last > order);
+        self.last = Some(order);
+        self.misplaced |= host != segment.host || time.align(segment.granularity) != time;
+        let end = time.plus(segment.granularity);
+        let span = self.span.unwrap_or((time, end));
+        self.span = Some((span.0.min(time), span.1.max(end)));
+        self.sums.entry(time).or_default().add(sum);
+    }
+
+    fn fits(&self, segment: &Segment) -> Result<(), String> {
+        let files = (segment.dataset == Dataset::Rollup).then_some(&segment.files);
+        let wrong = if self.out_of_order {
+            "its rows are not in order"
+        } else if self.misplaced {
+            "it has rows of another host, or of no window of its granularity"
+        } else if self.rows != segment.rows {
+            "it has another number of rows than the catalog says"
+        } else if self
+            .span
+            .is_some_and(|span| span != (segment.start, segment.end))
+        {
+            "it covers another time than the catalog says"
+        } else if files.is_some_and(|files| *files != self.files) {
+            "the catalog's index of its files is not what is in it"
+        } else {
+            return Ok(());
+        };
+        Err(wrong.to_owned())
+    }
+}
+
+fn why(error: StoreError) -> String {
+    match error {
+        StoreError::DamagedSegment { why, .. } => why,
+        other => other.to_string(),
+    }
+}
+
+/// What adds up exactly: times are rounded in each row.
+fn sum_of(row: &Row) -> Sum {
+    let mut sum = Sum::default();
+    for direction in [&row.read, &row.write] {
+        let Direction {
+            requests,
+            bytes,
+            latency_ns_sum: _,
+            latency_ns_max: _,
+            queue_ns_sum: _,
+            rtt_ns_sum: _,
+            errors,
+            retrans,
+            short,
+            sequential,
+            folded,
+            untimed,
+            unsplit,
+            direct,
+            stable,
+            errnos,
+            latency,
+        } = direction;
+        let errnos: u64 = errnos.counts().iter().map(|(_, count)| count).sum();
+        let counters = [
+            *requests,
+            *bytes,
+            *errors,
+            *retrans,
+            *short,
+            *sequential,
+            *folded,
+            *untimed,
+            *unsplit,
+            *direct,
+            *stable,
+            errnos,
+            latency.total(),
+        ];
+        sum.extend(&counters);
+    }
+    let ops = row.ops.as_slice();
+    let of =
+        |counter: fn(&trackiops_schemas::file_ops::FileOp) -> u64| ops.iter().map(counter).sum();
+    sum.extend(&[of(|op| op.requests), of(|op| op.errors)]);
+    sum
+}
+
+fn sum_of_health(health: &Health) -> Sum {
+    let Health {
+        covered_ms,
+        seen,
+        recorded,
+        folded,
+        lost,
+        missed,
+        clock_steps,
+        ops_covered_ms,
+        ops_seen,
+        ops_missed,
+        pending: _,
+        filter: _,
+    } = health;
+    Sum::of(&[
+        *covered_ms,
+        *seen,
+        *recorded,
+        *folded,
+        *lost,
+        *missed,
+        *clock_steps,
+        *ops_covered_ms,
+        *ops_seen,
+        *ops_missed,
+    ])
+}

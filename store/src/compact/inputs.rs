@@ -1,0 +1,158 @@
+//! The rows of several segments, each in order, as one stream in order.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::ops::{Operation, OperationRow};
+
+use crate::batch::{
+    BatchError, HealthRow, OpsRow, RollupRow, decode_health, decode_ops, decode_rows,
+};
+use crate::catalog::Kept;
+use crate::checksum::{self, Checked};
+use crate::error::StoreError;
+use crate::read::{Batches, SegmentReader, damaged};
+use crate::rebuild::file_of;
+
+/// Rows of a batch: decoded ones are large.
+const BATCH_ROWS: usize = 256;
+
+/// Makes rows of a batch.
+type Decode<R> = fn(&RecordBatch, &mut VecDeque<R>) -> Result<(), BatchError>;
+
+pub(super) struct Inputs<R, K> {
+    inputs: Vec<Input<R>>,
+    order: fn(&R) -> K,
+}
+
+struct Input<R> {
+    path: PathBuf,
+    batches: Batches,
+    decode: Decode<R>,
+    rows: VecDeque<R>,
+}
+
+impl<R> Input<R> {
+    fn open(path: PathBuf, decode: Decode<R>) -> Result<Self, StoreError> {
+        let file = File::open(&path).map_err(StoreError::io("open segment", &path))?;
+        // What is merged gets a new checksum: damage must not be covered up by it.
+        let checked = checksum::check(&file).map_err(StoreError::io("read segment", &path))?;
+        if checked == Checked::Damaged {
+            return Err(damaged(&path, "it does not match its checksum"));
+        }
+        let batches = SegmentReader::open(file, &path)?.batches(BATCH_ROWS)?;
+        Ok(Self {
+            path,
+            batches,
+            decode,
+            rows: VecDeque::new(),
+        })
+    }
+
+    fn head(&mut self) -> Result<Option<&R>, StoreError> {
+        while self.rows.is_empty() {
+            let Some(batch) = self.batches.next() else {
+                return Ok(None);
+            };
+            (self.decode)(&batch?, &mut self.rows).map_err(|error| damaged(&self.path, error))?;
+        }
+        Ok(self.rows.front())
+    }
+}
+
+impl<R, K: Ord> Inputs<R, K> {
+    fn open(
+        store: &Path,
+        segments: &[&Kept],
+        decode: Decode<R>,
+        order: fn(&R) -> K,
+    ) -> Result<Self, StoreError> {
+        let inputs = segments
+            .iter()
+            .map(|kept| Input::open(store.join(&kept.path), decode));
+        Ok(Self {
+            inputs: inputs.collect::<Result<_, _>>()?,
+            order,
+        })
+    }
+
+    /// The next row; of equal ones that of the first segment.
+    pub(super) fn next(&mut self) -> Result<Option<R>, StoreError> {
+        let mut first: Option<(K, usize)> = None;
+        for (i, input) in self.inputs.iter_mut().enumerate() {
+            if let Some(row) = input.head()? {
+                let key = (self.order)(row);
+                if first.as_ref().is_none_or(|(least, _)| key < *least) {
+                    first = Some((key, i));
+                }
+            }
+        }
+        Ok(first.and_then(|(_, i)| self.inputs[i].rows.pop_front()))
+    }
+}
+
+/// What rows of a rollup are ordered by.
+type RollupOrder = (
+    trackiops_schemas::identity::FileKey,
+    trackiops_schemas::time::UtcMs,
+);
+
+impl Inputs<RollupRow, RollupOrder> {
+    pub(super) fn rollup(store: &Path, segments: &[&Kept]) -> Result<Self, StoreError> {
+        Self::open(store, segments, rollup, |row| (row.file.key, row.time))
+    }
+}
+
+impl Inputs<HealthRow, trackiops_schemas::time::UtcMs> {
+    pub(super) fn health(store: &Path, segments: &[&Kept]) -> Result<Self, StoreError> {
+        Self::open(store, segments, health, |row| row.time)
+    }
+}
+
+impl Inputs<OpsRow, trackiops_schemas::time::UtcMs> {
+    pub(super) fn ops(store: &Path, segments: &[&Kept]) -> Result<Self, StoreError> {
+        Self::open(store, segments, ops, |row| row.time)
+    }
+}
+
+fn rollup(batch: &RecordBatch, rows: &mut VecDeque<RollupRow>) -> Result<(), BatchError> {
+    let mut last: Option<Arc<FileAttributes>> = None;
+    decode_rows(batch, |stored| {
+        let file = file_of(&stored);
+        let same = last.take().filter(|last| **last == file);
+        let file = Arc::clone(last.insert(same.unwrap_or_else(|| Arc::new(file))));
+        rows.push_back(RollupRow {
+            time: stored.time,
+            file,
+            row: stored.row,
+        });
+    })
+}
+
+fn health(batch: &RecordBatch, rows: &mut VecDeque<HealthRow>) -> Result<(), BatchError> {
+    decode_health(batch, |stored| {
+        rows.push_back(HealthRow {
+            time: stored.time,
+            health: stored.health,
+        });
+    })
+}
+
+fn ops(batch: &RecordBatch, rows: &mut VecDeque<OpsRow>) -> Result<(), BatchError> {
+    decode_ops(batch, |stored| {
+        let operation = Operation {
+            mount: stored.mount.map(str::to_owned),
+            op: stored.op.to_owned(),
+            transport: stored.transport.map(str::to_owned),
+        };
+        let sums = stored.sums;
+        rows.push_back(OpsRow {
+            time: stored.time,
+            row: OperationRow { operation, sums },
+        });
+    })
+}

@@ -1,0 +1,239 @@
+//! Merging small segments.
+//!
+//! The steps, each of which may be the last before the power fails:
+//!
+//! 1. the catalog notes the names of the files to be written as ones to be deleted;
+//! 2. they are written under temporary names, made durable and renamed;
+//! 3. one catalog transaction puts them in the place of the segments that were merged, and notes those as ones to be
+//!    deleted, when readers that have them in mind have had time to read them;
+//! 4. they are deleted.
+//!
+//! Before step 3 readers see the small segments, after it the merged one.
+
+mod inputs;
+mod plan;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::rollup::Health;
+use trackiops_schemas::time::UtcMs;
+
+use crate::batch::{HealthRow, OpsRow, RollupRow};
+use crate::catalog::{Catalog, Kept, SegmentEntry};
+use crate::describe::{Description, JournalSpan};
+use crate::error::StoreError;
+use crate::fail;
+use crate::layout::{self, Dataset, Date};
+use crate::seal::coarsen::Coarsen;
+use crate::seal::merge::Merged;
+use crate::segment::{SegmentRow, SegmentWriter, Target};
+use inputs::Inputs;
+use plan::Group;
+
+/// Merges what is small.
+#[derive(Debug, Default)]
+pub(crate) struct Compaction {
+    /// Paths of segments that cannot be read: they are left for a check to tell, and for a person.
+    damaged: HashSet<String>,
+}
+
+impl Compaction {
+    /// Merges once, if there is anything to merge. What was merged may be deleted from `at` on.
+    pub(crate) fn step(
+        &mut self,
+        store: &Path,
+        catalog: &mut Catalog,
+        at: UtcMs,
+    ) -> Result<(), StoreError> {
+        let kept = catalog.kept()?;
+        let is_damaged = |segment: &Kept| self.damaged.contains(&segment.path);
+        let Some(group) = plan::next(&kept, is_damaged) else {
+            return Ok(());
+        };
+        match merge(store, catalog, &group, at) {
+            Err(StoreError::DamagedSegment { path, .. }) => {
+                let relative = path.strip_prefix(store).unwrap_or(&path);
+                self.damaged.insert(relative.to_string_lossy().into_owned());
+                Ok(())
+            }
+            merged => merged,
+        }
+    }
+}
+
+fn merge(store: &Path, catalog: &mut Catalog, group: &Group, at: UtcMs) -> Result<(), StoreError> {
+    let journals = catalog.spans(&group.host, group.journals)?;
+    let mut outputs = Vec::new();
+    for dataset in Dataset::ALL {
+        let inputs = group.inputs.iter().filter(|input| input.dataset == dataset);
+        let inputs: Vec<&Kept> = inputs.collect();
+        outputs.extend(Output::new(store, group, dataset, &journals, inputs));
+    }
+    let paths = outputs.iter().map(|output| output.entry.path.as_str());
+    catalog.remove_later(paths, UtcMs(0))?;
+    fail::point("compact: noted");
+    let written: Result<Vec<_>, _> = outputs
+        .into_iter()
+        .map(|output| output.write(store))
+        .collect();
+    let written = written?;
+    fail::point("compact: written");
+    for segment in &written {
+        let path = store.join(&segment.path);
+        fs::rename(layout::temporary(&path), &path)
+            .map_err(StoreError::io("rename segment to", &path))?;
+        fail::point("compact: renamed");
+    }
+    layout::sync_names(store, written.iter().map(|segment| &segment.path))?;
+    fail::point("compact: names durable");
+    let inputs: Vec<_> = group
+        .inputs
+        .iter()
+        .map(|input| input.path.clone())
+        .collect();
+    catalog.replace(&group.host, &written, &inputs, at)?;
+    fail::point("compact: committed");
+    Ok(())
+}
+
+/// A segment that is to be.
+struct Output<'g> {
+    inputs: Vec<&'g Kept>,
+    target: Target,
+    entry: SegmentEntry,
+}
+
+impl<'g> Output<'g> {
+    /// `None` without an input.
+    fn new(
+        store: &Path,
+        group: &Group,
+        dataset: Dataset,
+        journals: &[JournalSpan],
+        inputs: Vec<&'g Kept>,
+    ) -> Option<Self> {
+        let start = inputs.iter().map(|input| input.start).min()?;
+        let end = inputs.iter().map(|input| input.end).max()?;
+        let (granularity, host) = (group.granularity, &group.host);
+        let date = Date::of(start);
+        let path = layout::segment(dataset, granularity, date, host, start, group.journals);
+        Some(Self {
+            target: Target {
+                description: Description {
+                    dataset: dataset.name(),
+                    granularity: Some(granularity),
+                    host: host.as_str().into(),
+                    journals: journals.to_vec(),
+                },
+                path: store.join(&path),
+            },
+            entry: SegmentEntry {
+                dataset,
+                granularity,
+                journals: group.journals,
+                start,
+                end,
+                rows: 0,
+                bytes: 0,
+                path,
+                files: Default::default(),
+            },
+            inputs,
+        })
+    }
+
+    /// Writes it under its temporary name and makes it durable.
+    fn write(self, store: &Path) -> Result<SegmentEntry, StoreError> {
+        if let Some(dir) = self.target.path.parent() {
+            layout::create_dir(dir)?;
+        }
+        match self.entry.dataset {
+            Dataset::Rollup => self.write_rollup(store),
+            Dataset::Health => self.write_health(store),
+            Dataset::Ops => self.write_ops(store),
+        }
+    }
+
+    fn write_rollup(self, store: &Path) -> Result<SegmentEntry, StoreError> {
+        let mut writer = SegmentWriter::create(self.target)?;
+        let mut sink = |closed: Merged<Arc<_>>| {
+            writer.push(RollupRow {
+                time: closed.time,
+                file: closed.file,
+                row: closed.row,
+            })
+        };
+        let mut rows = Inputs::rollup(store, &self.inputs)?;
+        let mut open = Coarsen::new(self.entry.granularity);
+        while let Some(RollupRow { time, file, row }) = rows.next()? {
+            let key = file.key;
+            let row = Merged {
+                file,
+                key,
+                time,
+                row,
+            };
+            open.push(row, &mut sink)?;
+        }
+        open.close(&mut sink)?;
+        finish(writer, self.entry)
+    }
+
+    fn write_health(self, store: &Path) -> Result<SegmentEntry, StoreError> {
+        let mut writer = SegmentWriter::create(self.target)?;
+        let mut rows = Inputs::health(store, &self.inputs)?;
+        let mut open: Option<(UtcMs, Health)> = None;
+        while let Some(HealthRow { time, health }) = rows.next()? {
+            match &mut open {
+                Some((same, sum)) if *same == time => sum.merge(&health),
+                _ => {
+                    if let Some((time, health)) = open.replace((time, health)) {
+                        writer.push(HealthRow { time, health })?;
+                    }
+                }
+            }
+        }
+        if let Some((time, health)) = open {
+            writer.push(HealthRow { time, health })?;
+        }
+        finish(writer, self.entry)
+    }
+
+    fn write_ops(self, store: &Path) -> Result<SegmentEntry, StoreError> {
+        let mut writer = SegmentWriter::create(self.target)?;
+        let mut rows = Inputs::ops(store, &self.inputs)?;
+        let mut open: (UtcMs, BTreeMap<Operation, OperationSums>) = (UtcMs(0), BTreeMap::new());
+        let mut close = |(time, sums): (UtcMs, BTreeMap<Operation, OperationSums>)| {
+            let mut sums = sums.into_iter();
+            sums.try_for_each(|(operation, sums)| {
+                let row = OperationRow { operation, sums };
+                writer.push(OpsRow { time, row })
+            })
+        };
+        while let Some(OpsRow { time, row }) = rows.next()? {
+            if time != open.0 {
+                close(std::mem::replace(&mut open, (time, BTreeMap::new())))?;
+            }
+            open.1.entry(row.operation).or_default().merge(&row.sums);
+        }
+        close(open)?;
+        finish(writer, self.entry)
+    }
+}
+
+fn finish<R: SegmentRow>(
+    writer: SegmentWriter<R>,
+    entry: SegmentEntry,
+) -> Result<SegmentEntry, StoreError> {
+    let written = writer.finish()?;
+    Ok(SegmentEntry {
+        rows: written.rows,
+        bytes: written.bytes,
+        files: written.files,
+        ..entry
+    })
+}

@@ -1,0 +1,185 @@
+//! Which segments are merged.
+//!
+//! Four neighbours of about the same number of journals become one as soon as there are four, so that each row is written
+//! again once for each fourfold; what is left of a time span that is over becomes one, too. Merging ends where a segment is no
+//! longer small, or has its span: two hours of 1 s, a day of anything coarser.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
+
+use crate::catalog::Kept;
+use crate::layout::{self, Dataset};
+
+/// So many are merged at once: each takes some MiB to be read.
+const AT_ONCE: usize = 4;
+/// Larger ones are not merged any more.
+const SMALL_BYTES: u64 = 32 << 20;
+/// A segment has at most about so many windows of a file.
+const SPAN_WINDOWS: i64 = 7200;
+
+/// Segments that become one for each dataset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Group {
+    pub(super) granularity: Granularity,
+    pub(super) host: String,
+    /// Numbers of the first and the last journal.
+    pub(super) journals: (u64, u64),
+    pub(super) inputs: Vec<Kept>,
+}
+
+/// What one granularity has of one journal, or of those that were merged.
+struct Unit<'k> {
+    journals: (u64, u64),
+    end: UtcMs,
+    bytes: u64,
+    segments: Vec<&'k Kept>,
+}
+
+/// The next segments to merge, if there are any. Those that `is_excluded` are left as they are.
+pub(super) fn next(kept: &[Kept], is_excluded: impl Fn(&Kept) -> bool) -> Option<Group> {
+    let settled = settled(kept);
+    let mut series: BTreeMap<_, BTreeMap<(u64, u64), Unit<'_>>> = BTreeMap::new();
+    for segment in kept {
+        let date = layout::date_of(Path::new(&segment.path));
+        let of = (segment.granularity, &segment.host, date);
+        let unit = series.entry(of).or_default().entry(segment.journals);
+        let unit = unit.or_insert_with(|| Unit {
+            journals: segment.journals,
+            end: segment.end,
+            bytes: 0,
+            segments: Vec::new(),
+        });
+        unit.end = unit.end.max(segment.end);
+        unit.bytes += segment.bytes;
+        unit.segments.push(segment);
+    }
+    for ((granularity, host, _), units) in series {
+        let span = span_ms(granularity);
+        // By its end: a window that was late is before all others of its journal.
+        let span_of = |unit: &Unit<'_>| (unit.end.0 - 1).div_euclid(span);
+        let units: Vec<_> = units.into_values().collect();
+        let mergeable = |unit: &Unit<'_>| {
+            unit.bytes < SMALL_BYTES && !unit.segments.iter().any(|segment| is_excluded(segment))
+        };
+        let alike = |a: &Unit<'_>, b: &Unit<'_>| {
+            span_of(a) == span_of(b) && mergeable(a) && mergeable(b) && a.journals.1 < b.journals.0
+        };
+        for run in units.chunk_by(alike) {
+            let is_over = settled.get(host).is_some_and(|settled| {
+                run.first()
+                    .is_some_and(|unit| (span_of(unit) + 1).saturating_mul(span) <= settled.0)
+            });
+            if let Some(chosen) = choose(run, is_over) {
+                let inputs = chosen.iter().flat_map(|unit| &unit.segments);
+                return Some(Group {
+                    granularity,
+                    host: host.clone(),
+                    journals: (chosen.first()?.journals.0, chosen.last()?.journals.1),
+                    inputs: inputs.map(|segment| (*segment).clone()).collect(),
+                });
+            }
+        }
+    }
+    None
+}
+
+/// Of neighbours those that are merged first.
+fn choose<'r, 'k>(run: &'r [Unit<'k>], is_over: bool) -> Option<&'r [Unit<'k>]> {
+    let tier = |unit: &Unit<'_>| (unit.journals.1 - unit.journals.0 + 1).ilog(AT_ONCE as u64);
+    let full = run
+        .windows(AT_ONCE)
+        .find(|four| four.iter().all(|unit| tier(unit) == tier(&four[0])));
+    full.or_else(|| (is_over && run.len() > 1).then(|| &run[..run.len().min(AT_ONCE)]))
+}
+
+/// By host, the time from which on rows may still be sealed. A journal has late windows of the one before it, and no others.
+fn settled(kept: &[Kept]) -> BTreeMap<&String, UtcMs> {
+    let mut newest: BTreeMap<&String, (u64, UtcMs)> = BTreeMap::new();
+    let finest = kept.iter().map(|segment| segment.granularity).min();
+    let health = kept.iter().filter(|segment| {
+        segment.dataset == Dataset::Health && Some(segment.granularity) == finest
+    });
+    for segment in health {
+        let own = (segment.journals.1, segment.start);
+        let known = newest.entry(&segment.host).or_insert(own);
+        *known = (*known).max(own);
+    }
+    newest
+        .into_iter()
+        .map(|(host, (_, start))| (host, start))
+        .collect()
+}
+
+fn span_ms(granularity: Granularity) -> i64 {
+    let span = granularity.ms().saturating_mul(SPAN_WINDOWS);
+    if span > DAY_MS / 2 { DAY_MS } else { span }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUARTER_MS: i64 = 900_000;
+
+    /// A day's quarters of an hour, from the first, sealed from a journal each.
+    fn sealed(granularity: &str, count: i64) -> Vec<Kept> {
+        let granularity: Granularity = granularity.parse().unwrap();
+        let one = |i: i64| Kept {
+            dataset: Dataset::Health,
+            granularity,
+            host: "h".into(),
+            journals: (i as u64 + 1, i as u64 + 1),
+            start: UtcMs(i * QUARTER_MS).align(granularity),
+            end: UtcMs((i + 1) * QUARTER_MS - 1)
+                .align(granularity)
+                .plus(granularity),
+            bytes: 1000,
+            path: format!("health/granularity={granularity}/date=1970-01-01/h-{i}.parquet"),
+        };
+        (0..count).map(one).collect()
+    }
+
+    /// Merges until there is nothing to merge; returns the numbers of journals of what is left, and how many were read.
+    fn merged(mut kept: Vec<Kept>) -> (Vec<u64>, usize) {
+        let mut read = 0;
+        while let Some(group) = next(&kept, |_| false) {
+            assert!(group.inputs.len() <= AT_ONCE);
+            read += group.inputs.len();
+            let first = kept.iter().position(|k| *k == group.inputs[0]).unwrap();
+            let last = group.inputs.last().unwrap().clone();
+            kept.retain(|segment| !group.inputs[1..].contains(segment));
+            kept[first].journals = group.journals;
+            kept[first].end = last.end;
+            kept[first].bytes = group.inputs.iter().map(|input| input.bytes).sum();
+        }
+        let journals = kept.iter().map(|k| k.journals.1 - k.journals.0 + 1);
+        (journals.collect(), read)
+    }
+
+    #[test]
+    fn two_hours_of_seconds_and_a_day_of_minutes_become_one() {
+        let (left, _) = merged(sealed("1s", 17));
+        assert_eq!(left, [8, 8, 1]);
+        let (left, read) = merged(sealed("1m", 95));
+        assert_eq!(left[0], 64, "{left:?}");
+        assert!(left.len() <= 9 && read <= 4 * 95, "{left:?} {read}");
+        let mut two_days = sealed("1m", 97);
+        for segment in &mut two_days[96..] {
+            segment.path = segment.path.replace("01-01", "01-02");
+        }
+        // Hours that are over are told by the finest granularity.
+        assert_eq!(merged(two_days).0, [96, 1]);
+    }
+
+    #[test]
+    fn what_is_large_or_excluded_stays_as_it_is() {
+        let mut kept = sealed("1s", 6);
+        assert!(next(&kept, |_| false).is_some());
+        kept[2].bytes = SMALL_BYTES;
+        assert_eq!(next(&kept, |_| false), None);
+        kept[2].bytes = 1000;
+        assert_eq!(next(&kept, |segment| segment.journals.0 == 3), None);
+    }
+}

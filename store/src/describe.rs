@@ -1,0 +1,109 @@
+//! What a segment says of itself, in its key-value metadata.
+
+use std::sync::Arc;
+
+use parquet::file::metadata::KeyValue;
+use trackiops_schemas::columns;
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::checksum;
+
+const WRITER: &str = env!("CARGO_PKG_VERSION");
+
+/// A sealed journal, from the start of its first to the end of its last window of the finest granularity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JournalSpan {
+    /// Its number.
+    pub number: u64,
+    /// Start of its first window.
+    pub start: UtcMs,
+    /// End of its last window.
+    pub end: UtcMs,
+}
+
+/// What a segment's rows are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Description {
+    /// Name of the dataset.
+    pub(crate) dataset: &'static str,
+    /// That of its windows, if it has any.
+    pub(crate) granularity: Option<Granularity>,
+    pub(crate) host: Arc<str>,
+    /// The journals that they are from, ascending; none of single requests.
+    pub(crate) journals: Vec<JournalSpan>,
+}
+
+impl Description {
+    /// The metadata of a new segment, in which the checksum is still to be entered.
+    pub(crate) fn metadata(&self) -> Vec<KeyValue> {
+        let pair = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
+        let mut metadata = vec![
+            pair(columns::META_FORMAT, columns::FORMAT_VERSION.to_string()),
+            pair(columns::META_WRITER, WRITER.to_owned()),
+            pair(columns::META_DATASET, self.dataset.to_owned()),
+            pair(columns::META_HOST, self.host.to_string()),
+        ];
+        metadata.extend(
+            self.granularity
+                .map(|g| pair(columns::META_GRANULARITY, g.to_string())),
+        );
+        if !self.journals.is_empty() {
+            let journals: Vec<_> = self.journals.iter().map(encode).collect();
+            metadata.push(pair(columns::META_JOURNALS, journals.join(",")));
+        }
+        metadata.push(pair(columns::META_CRC32C, checksum::UNKNOWN.to_owned()));
+        metadata
+    }
+}
+
+fn encode(journal: &JournalSpan) -> String {
+    let JournalSpan { number, start, end } = journal;
+    format!("{number}:{}..{}", start.0, end.0)
+}
+
+/// The journals that a segment's metadata name, ascending; `None` if that is no list of journals.
+pub(crate) fn journals(text: &str) -> Option<Vec<JournalSpan>> {
+    let one = |text: &str| {
+        let (number, span) = text.split_once(':')?;
+        let (start, end) = span.split_once("..")?;
+        Some(JournalSpan {
+            number: number.parse().ok()?,
+            start: UtcMs(start.parse().ok()?),
+            end: UtcMs(end.parse().ok()?),
+        })
+    };
+    let journals: Option<Vec<_>> = text.split(',').map(one).collect();
+    journals.filter(|journals| journals.is_sorted_by(|a, b| a.number < b.number))
+}
+
+/// A value of a segment's metadata.
+pub(crate) fn value<'m>(metadata: Option<&'m Vec<KeyValue>>, key: &str) -> Option<&'m str> {
+    let pair = metadata?.iter().find(|pair| pair.key == key)?;
+    pair.value.as_deref()
+}
+
+/// The version of the format that a segment's metadata tell.
+pub(crate) fn version(metadata: Option<&Vec<KeyValue>>) -> Option<u32> {
+    value(metadata, columns::META_FORMAT)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journals_read_back_as_they_are_written() {
+        let span = |number, start, end| JournalSpan {
+            number,
+            start: UtcMs(start),
+            end: UtcMs(end),
+        };
+        let spans = [span(7, -1000, 2000), span(9, 2000, 5000)];
+        let text = spans.iter().map(encode).collect::<Vec<_>>().join(",");
+        assert_eq!(text, "7:-1000..2000,9:2000..5000");
+        assert_eq!(journals(&text).unwrap(), spans);
+        for text in ["", "7", "7:1", "7:1..x", "9:1..2,7:2..3", "7:1..2,"] {
+            assert_eq!(journals(text), None, "{text}");
+        }
+    }
+}

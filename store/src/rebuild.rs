@@ -1,0 +1,397 @@
+//! Making the catalog anew from the segments.
+//!
+//! It is made beside the old one and takes its place by a rename, so that whatever happens there is one of both. Which
+//! segments there are, and which journals they are from, is in their metadata; when files and names were seen, in the
+//! rows of the finest granularity that is left. A segment all of whose journals are in another one was merged into that.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trackiops_schemas::columns::{self, VERSION_OF_CHECKSUMS};
+use trackiops_schemas::identity::{FileAttributes, FileId};
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::batch::{StoredRow, decode_health, decode_ops, decode_rows};
+use crate::catalog::{Catalog, CatalogView, FileSeen, Restored, SegmentEntry};
+use crate::checksum::{self, Checked};
+use crate::describe::{self, JournalSpan};
+use crate::error::StoreError;
+use crate::file_index::FileIndex;
+use crate::layout::{self, Dataset};
+use crate::lock::StoreLock;
+use crate::names::{Seen, hull};
+use crate::read::{SegmentReader, damaged};
+
+const BATCH_ROWS: usize = 4096;
+
+/// What [`rebuild_catalog`] came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rebuilt {
+    /// Segments that the catalog knows now.
+    pub segments: u64,
+    /// The journals that they are from.
+    pub journals: u64,
+    /// Segments that are damaged, or none of this program's, and are left where they are; with what is wrong.
+    pub left_out: Vec<(PathBuf, String)>,
+}
+
+/// Makes the catalog of a store anew, while nobody records into it. Queries may be at work meanwhile.
+pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
+    let _lock = StoreLock::of_files(store)?;
+    let path = layout::new_catalog(store);
+    remove(std::iter::once(&path).chain(&layout::beside_catalog(&path)))?;
+    let mut catalog = Catalog::at(path.clone(), store)?;
+    let rebuilt = fill(store, &mut catalog)?;
+    // No segment says what was mounted where: as far as the old one can be read.
+    if let Ok(mounts) = CatalogView::open(store).and_then(|old| old.mounts()) {
+        catalog.restore_mounts(&mounts)?;
+    }
+    catalog.close()?;
+    // What the old one has beside it belongs to it, and would be taken for the new one's.
+    let old = layout::catalog(store);
+    remove(layout::beside_catalog(&old).iter())?;
+    fs::rename(&path, &old).map_err(StoreError::io("rename the new catalog to", &old))?;
+    layout::sync_dir(store)?;
+    Ok(rebuilt)
+}
+
+fn remove<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Result<(), StoreError> {
+    for path in paths {
+        match fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(StoreError::io("remove", path)(e));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Enters all that is to be found.
+fn fill(store: &Path, catalog: &mut Catalog) -> Result<Rebuilt, StoreError> {
+    let mut rebuilt = Rebuilt::default();
+    let mut found = Vec::new();
+    for path in layout::segment_files(store)? {
+        match Found::new(store, path) {
+            Ok(segment) => found.push(segment),
+            Err(StoreError::DamagedSegment { path, why }) => rebuilt.left_out.push((path, why)),
+            Err(error) => return Err(error),
+        }
+    }
+    place_undescribed(&mut found);
+    let unsealed = unsealed(store, &found)?;
+    let (merged, mut found) = without_merged(found);
+    // Sealing had not come to its end: it will be done again, over the same names.
+    found.retain(|segment| !unsealed.contains(&segment.last_journal()));
+    let finer = Finer::new(&found);
+    let mut journals = BTreeSet::new();
+    found.sort_by_key(|segment| {
+        (
+            segment.journals.first().copied(),
+            segment.entry.path.clone(),
+        )
+    });
+    for segment in &found {
+        let files = finer.names_of(segment, store)?;
+        catalog.restore(&Restored {
+            host: &segment.host,
+            segment: &segment.entry,
+            journals: &segment.journals,
+            files: &files,
+        })?;
+        journals.extend(segment.journals.iter().map(|journal| journal.number));
+    }
+    // Nobody has read them by this catalog.
+    catalog.remove_later(merged.iter().map(String::as_str), UtcMs(0))?;
+    rebuilt.segments = found.len() as u64;
+    rebuilt.journals = journals.len() as u64;
+    Ok(rebuilt)
+}
+
+/// A segment as its file has it.
+struct Found {
+    host: String,
+    journals: Vec<JournalSpan>,
+    entry: SegmentEntry,
+    date: Option<(UtcMs, UtcMs)>,
+    /// Whether it is of an earlier format, whose segments do not say when their journals were.
+    is_undescribed: bool,
+}
+
+impl Found {
+    fn new(store: &Path, relative: String) -> Result<Self, StoreError> {
+        let path = store.join(&relative);
+        let no_segment = || damaged(&path, "its path is not that of a segment");
+        let (dataset, granularity, number) =
+            layout::parse_segment(&relative).ok_or_else(no_segment)?;
+        let file = File::open(&path).map_err(StoreError::io("open segment", &path))?;
+        let read = || StoreError::io("read segment", &path);
+        let bytes = file.metadata().map_err(read())?.len();
+        let checked = checksum::check(&file).map_err(read())?;
+        if checked == Checked::Damaged {
+            return Err(damaged(&path, "it does not match its checksum"));
+        }
+        let reader = SegmentReader::open(file, &path)?;
+        let metadata = reader.metadata();
+        let version = describe::version(metadata);
+        let version = version.ok_or_else(|| damaged(&path, "it is no segment of this program"))?;
+        let described = (version >= VERSION_OF_CHECKSUMS).then(|| {
+            let value = |key| describe::value(metadata, key);
+            let journals = value(columns::META_JOURNALS).and_then(describe::journals)?;
+            let same = value(columns::META_DATASET)? == dataset.name()
+                && value(columns::META_GRANULARITY)? == granularity.to_string();
+            let host = value(columns::META_HOST)?.to_owned();
+            (same && checked == Checked::Intact).then_some((host, journals))
+        });
+        let rows = Rows::read(reader, dataset, granularity, &path)?;
+        let (start, end) = rows.span.ok_or_else(|| damaged(&path, "it has no rows"))?;
+        let is_undescribed = described.is_none();
+        let (host, journals) = match described {
+            Some(described) => {
+                described.ok_or_else(|| damaged(&path, "what it says of itself is damaged"))?
+            }
+            // Of one journal, which was where the rows of its finest granularity are.
+            None => {
+                let span = JournalSpan { number, start, end };
+                (rows.host, vec![span])
+            }
+        };
+        let ends = journals.first().zip(journals.last());
+        let ends = ends.ok_or_else(|| damaged(&path, "it is of no journal"))?;
+        Ok(Self {
+            entry: SegmentEntry {
+                dataset,
+                granularity,
+                journals: (ends.0.number, ends.1.number),
+                start,
+                end,
+                rows: rows.rows,
+                bytes,
+                path: relative,
+                files: rows.files,
+            },
+            date: layout::date_of(&path),
+            host,
+            journals,
+            is_undescribed,
+        })
+    }
+
+    fn last_journal(&self) -> u64 {
+        self.entry.journals.1
+    }
+
+    /// What another segment of which all journals are in this one has in common with it.
+    fn kind(&self) -> (Dataset, Granularity, &str, Option<(UtcMs, UtcMs)>) {
+        let SegmentEntry {
+            dataset,
+            granularity,
+            ..
+        } = self.entry;
+        (dataset, granularity, &self.host, self.date)
+    }
+}
+
+/// What the rows of a segment came to.
+#[derive(Default)]
+struct Rows {
+    host: String,
+    rows: u64,
+    span: Option<Seen>,
+    files: FileIndex,
+}
+
+impl Rows {
+    fn read(
+        reader: SegmentReader,
+        dataset: Dataset,
+        granularity: Granularity,
+        path: &Path,
+    ) -> Result<Self, StoreError> {
+        let mut rows = Self::default();
+        let mut out_of_order = false;
+        for batch in reader.batches(BATCH_ROWS)? {
+            let batch = batch?;
+            match dataset {
+                Dataset::Rollup => decode_rows(&batch, |stored| {
+                    rows.files.push_checked(stored.file_key, &mut out_of_order);
+                    rows.row(stored.time, stored.host, granularity);
+                }),
+                Dataset::Health => decode_health(&batch, |stored| {
+                    rows.row(stored.time, stored.host, granularity);
+                }),
+                Dataset::Ops => decode_ops(&batch, |stored| {
+                    rows.row(stored.time, stored.host, granularity);
+                }),
+            }
+            .map_err(|error| damaged(path, error))?;
+        }
+        match out_of_order {
+            true => Err(damaged(path, "its rows are not in order")),
+            false => Ok(rows),
+        }
+    }
+
+    fn row(&mut self, time: UtcMs, host: &str, granularity: Granularity) {
+        if self.rows == 0 {
+            host.clone_into(&mut self.host);
+        }
+        self.rows += 1;
+        let seen = (time, time.plus(granularity));
+        self.span = Some(self.span.map_or(seen, |span| hull(span, seen)));
+    }
+}
+
+/// Of earlier formats: a journal was where the windows of its finest granularity are.
+fn place_undescribed(found: &mut [Found]) {
+    let mut spans: BTreeMap<(String, u64), (Granularity, Seen)> = BTreeMap::new();
+    for segment in found.iter().filter(|segment| segment.is_undescribed) {
+        let entry = &segment.entry;
+        let own = (entry.granularity, (entry.start, entry.end));
+        let span = spans
+            .entry((segment.host.clone(), entry.journals.0))
+            .or_insert(own);
+        if own.0 < span.0 {
+            *span = own;
+        } else if own.0 == span.0 {
+            span.1 = hull(span.1, own.1);
+        }
+    }
+    for segment in found.iter_mut().filter(|segment| segment.is_undescribed) {
+        for journal in &mut segment.journals {
+            let span = spans.get(&(segment.host.clone(), journal.number));
+            if let Some((_, (start, end))) = span {
+                (journal.start, journal.end) = (*start, *end);
+            }
+        }
+    }
+}
+
+/// The journals that are still to be sealed. One that was merged has been sealed, whatever has kept it.
+fn unsealed(store: &Path, found: &[Found]) -> Result<BTreeSet<u64>, StoreError> {
+    let mut unsealed: BTreeSet<_> = layout::journals(store)?.into_iter().collect();
+    let merged = found.iter().filter(|segment| segment.journals.len() > 1);
+    for journal in merged.flat_map(|segment| &segment.journals) {
+        unsealed.remove(&journal.number);
+    }
+    Ok(unsealed)
+}
+
+/// Tells apart those that were merged into others; these are returned first.
+fn without_merged(found: Vec<Found>) -> (Vec<String>, Vec<Found>) {
+    let numbers = |segment: &Found| {
+        let journals = segment.journals.iter();
+        journals
+            .map(|journal| journal.number)
+            .collect::<BTreeSet<_>>()
+    };
+    let all: Vec<_> = found.iter().map(numbers).collect();
+    let mut kinds: HashMap<_, Vec<usize>> = HashMap::new();
+    for (i, segment) in found.iter().enumerate() {
+        kinds.entry(segment.kind()).or_default().push(i);
+    }
+    let is_merged = |i: usize| {
+        let mut others = kinds[&found[i].kind()].iter();
+        others.any(|other| {
+            let later = all[i] != all[*other] || i < *other;
+            i != *other && later && all[i].is_subset(&all[*other])
+        })
+    };
+    let merged: Vec<bool> = (0..found.len()).map(is_merged).collect();
+    let mut kept = Vec::new();
+    let mut paths = Vec::new();
+    for (segment, merged) in found.into_iter().zip(merged) {
+        match merged {
+            true => paths.push(segment.entry.path),
+            false => kept.push(segment),
+        }
+    }
+    (paths, kept)
+}
+
+/// The finest granularity in which each journal is there.
+struct Finer {
+    finest: BTreeMap<(String, u64), Granularity>,
+}
+
+impl Finer {
+    fn new(found: &[Found]) -> Self {
+        let mut finest: BTreeMap<_, Granularity> = BTreeMap::new();
+        for segment in found {
+            for journal in &segment.journals {
+                let of = (segment.host.clone(), journal.number);
+                let known = finest.entry(of).or_insert(segment.entry.granularity);
+                *known = (*known).min(segment.entry.granularity);
+            }
+        }
+        Self { finest }
+    }
+
+    /// The files of a segment and when they were seen, as far as no finer one tells it.
+    fn names_of(&self, segment: &Found, store: &Path) -> Result<Vec<FileSeen>, StoreError> {
+        let granularity = segment.entry.granularity;
+        let is_finest = |journal: &&JournalSpan| {
+            let of = (segment.host.clone(), journal.number);
+            self.finest.get(&of) == Some(&granularity)
+        };
+        let journals: Vec<_> = segment.journals.iter().filter(is_finest).collect();
+        if segment.entry.dataset != Dataset::Rollup || journals.is_empty() {
+            return Ok(Vec::new());
+        }
+        let path = store.join(&segment.entry.path);
+        let file = File::open(&path).map_err(StoreError::io("open segment", &path))?;
+        let mut files: HashMap<Arc<FileAttributes>, Seen> = HashMap::new();
+        let mut last: Option<Arc<FileAttributes>> = None;
+        for batch in SegmentReader::open(file, &path)?.batches(BATCH_ROWS)? {
+            decode_rows(&batch?, |stored| {
+                let window = (stored.time, stored.time.plus(granularity));
+                let within = journals
+                    .iter()
+                    .map(|journal| (window.0.max(journal.start), window.1.min(journal.end)));
+                let Some(seen) = within.filter(|seen| seen.0 < seen.1).reduce(hull) else {
+                    return;
+                };
+                let same = last.take().filter(|file| is_of(file, &stored));
+                let file = last.insert(same.unwrap_or_else(|| Arc::new(file_of(&stored))));
+                match files.get_mut(file) {
+                    Some(known) => *known = hull(*known, seen),
+                    None => {
+                        files.insert(Arc::clone(file), seen);
+                    }
+                }
+            })
+            .map_err(|error| damaged(&path, error))?;
+        }
+        let files = files.into_iter();
+        Ok(files
+            .map(|(file, (first, last))| FileSeen { file, first, last })
+            .collect())
+    }
+}
+
+fn is_of(file: &FileAttributes, stored: &StoredRow<'_>) -> bool {
+    (file.key, file.id.dev, file.id.fileid) == (stored.file_key, stored.dev, stored.fileid)
+        && file.path.as_deref() == stored.path
+        && file.mount.as_deref() == stored.mount
+        && file.tenant.as_deref() == stored.tenant
+        && file.path_inferred == stored.path_inferred.unwrap_or(false)
+}
+
+/// The file of a row. What tells it from others of its number is in its key.
+pub(crate) fn file_of(stored: &StoredRow<'_>) -> FileAttributes {
+    FileAttributes {
+        key: stored.file_key,
+        id: FileId {
+            dev: stored.dev,
+            fileid: stored.fileid,
+            handle_hash: 0,
+        },
+        mount: stored.mount.map(str::to_owned),
+        path: stored.path.map(str::to_owned),
+        path_inferred: stored.path_inferred.unwrap_or(false),
+        tenant: stored.tenant.map(str::to_owned),
+    }
+}

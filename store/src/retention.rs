@@ -1,0 +1,151 @@
+//! Which segments are kept no longer: by age, granularity by granularity, and by the room that all take, where the finest
+//! granularity's oldest go first, so that coarse windows survive longest.
+//!
+//! What is deleted together is what one granularity has of one journal, or of those that were merged: its rows, operations
+//! and health. So a granularity that has a journal has all of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::catalog::Kept;
+use crate::error::StoreError;
+use crate::layout;
+use crate::options::Keep;
+
+/// The segments of one granularity that go together.
+struct Unit {
+    granularity: Granularity,
+    start: UtcMs,
+    end: UtcMs,
+    bytes: u64,
+    paths: Vec<String>,
+}
+
+/// Paths of the segments that are not to be kept. `other_bytes` is what the store has beside segments.
+pub(crate) fn expired(kept: &[Kept], keep: &Keep, other_bytes: u64) -> Vec<String> {
+    let now = (keep.now)();
+    let is_old = |unit: &Unit| {
+        let age = keep.retention.of(unit.granularity);
+        age.is_some_and(|age| unit.end.0.saturating_add(age) <= now.0)
+    };
+    let (old, mut left): (Vec<_>, Vec<_>) = units(kept).into_iter().partition(is_old);
+    let mut paths: Vec<_> = old.into_iter().flat_map(|unit| unit.paths).collect();
+    if let Some(most_bytes) = keep.most_bytes {
+        left.sort_by_key(|unit| (unit.granularity, unit.start));
+        let mut bytes: u64 = other_bytes + left.iter().map(|unit| unit.bytes).sum::<u64>();
+        for unit in left {
+            if bytes <= most_bytes {
+                break;
+            }
+            bytes -= unit.bytes;
+            paths.extend(unit.paths);
+        }
+    }
+    paths
+}
+
+fn units(kept: &[Kept]) -> Vec<Unit> {
+    let mut units: BTreeMap<_, Unit> = BTreeMap::new();
+    for segment in kept {
+        let date = layout::date_of(Path::new(&segment.path));
+        let key = (segment.granularity, &segment.host, date, segment.journals);
+        let unit = units.entry(key).or_insert_with(|| Unit {
+            granularity: segment.granularity,
+            start: segment.start,
+            end: segment.end,
+            bytes: 0,
+            paths: Vec::new(),
+        });
+        unit.start = unit.start.min(segment.start);
+        unit.end = unit.end.max(segment.end);
+        unit.bytes += segment.bytes;
+        unit.paths.push(segment.path.clone());
+    }
+    units.into_values().collect()
+}
+
+/// What a store has beside segments: journals of windows and the catalog. Single requests have a room of their own.
+pub(crate) fn other_bytes(store: &Path) -> Result<u64, StoreError> {
+    let catalog = layout::catalog(store);
+    let mut files = layout::beside_catalog(&catalog).to_vec();
+    files.push(catalog);
+    let journals = layout::journals(store)?.into_iter();
+    files.extend(journals.map(|number| layout::journal(store, number)));
+    let bytes = |path: &std::path::PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
+    Ok(files.iter().map(bytes).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Dataset;
+
+    fn kept(granularity: &str, journal: u64, hour: i64) -> Kept {
+        Kept {
+            dataset: Dataset::Rollup,
+            granularity: granularity.parse().unwrap(),
+            host: "h".into(),
+            journals: (journal, journal),
+            start: UtcMs(hour * 3_600_000),
+            end: UtcMs((hour + 1) * 3_600_000),
+            bytes: 100,
+            path: format!("rollup/granularity={granularity}/date=1970-01-01/h-{journal}.parquet"),
+        }
+    }
+
+    fn keep(retention: &str, most_bytes: Option<u64>) -> Keep {
+        Keep {
+            retention: retention.parse().unwrap(),
+            most_bytes,
+            now: || UtcMs(10 * 3_600_000),
+        }
+    }
+
+    fn gone(kept: &[Kept], keep: &Keep, other_bytes: u64) -> Vec<String> {
+        let paths = expired(kept, keep, other_bytes).into_iter();
+        let short = |path: String| {
+            let granularity = path.split('/').nth(1).unwrap().to_owned();
+            let name = path.rsplit('/').next().unwrap().to_owned();
+            format!(
+                "{} {}",
+                &granularity[12..],
+                name.trim_end_matches(".parquet")
+            )
+        };
+        paths.map(short).collect()
+    }
+
+    fn two_hours_of_two() -> Vec<Kept> {
+        let mut all = Vec::new();
+        for granularity in ["1s", "1m"] {
+            for (journal, hour) in [(1, 6), (2, 8)] {
+                all.push(kept(granularity, journal, hour));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn each_granularity_has_an_age() {
+        let all = two_hours_of_two();
+        assert_eq!(gone(&all, &keep("1s=3h,1m=4h", None), 0), ["1s h-1"]);
+        assert_eq!(
+            gone(&all, &keep("1s=2h,1m=3h", None), 0),
+            ["1s h-1", "1m h-1"]
+        );
+        assert!(gone(&all, &keep("1s=forever", None), 0).is_empty());
+    }
+
+    #[test]
+    fn where_room_is_short_the_finest_and_oldest_go_first() {
+        let all = two_hours_of_two();
+        let forever = |bytes| keep("1s=forever", Some(bytes));
+        assert!(gone(&all, &forever(400), 0).is_empty());
+        assert_eq!(gone(&all, &forever(400), 1), ["1s h-1"]);
+        assert_eq!(gone(&all, &forever(299), 0), ["1s h-1", "1s h-2"]);
+        assert_eq!(gone(&all, &forever(199), 0), ["1s h-1", "1s h-2", "1m h-1"]);
+    }
+}

@@ -1,0 +1,220 @@
+//! What `check` finds, and that it finds nothing where there is nothing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use common::{T0, granularity, of, options, windows};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Dataset, Finding, Report, Snapshot, Writer, check};
+
+/// Two journals of 900 s sealed, one of 20 s not.
+fn recorded(store: &Path) {
+    let mut options = options("h");
+    options.rotate = granularity("10s");
+    let mut writer = Writer::open(store, options).unwrap();
+    for window in windows(25) {
+        writer.append(&window).unwrap();
+    }
+}
+
+fn clean(store: &Path) -> Report {
+    let report = check(store).unwrap();
+    assert_eq!(report.findings, []);
+    report
+}
+
+/// The only thing that is wrong.
+fn only(store: &Path) -> Finding {
+    let mut found = check(store).unwrap().findings;
+    assert_eq!(found.len(), 1, "{found:#?}");
+    found.remove(0)
+}
+
+/// The second finest segment of rollups.
+fn a_segment(store: &Path) -> PathBuf {
+    let snapshot = Snapshot::open(store).unwrap();
+    of(&snapshot, Dataset::Rollup, granularity("1s"))[1]
+        .path
+        .clone()
+}
+
+fn flip(path: &Path, at: u64) {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    byte[0] ^= 0x10;
+    file.write_all_at(&byte, at).unwrap();
+}
+
+/// Changes the catalog behind the back of whoever keeps its digests.
+fn change(store: &Path, sql: &str) {
+    let catalog = rusqlite::Connection::open(store.join("catalog.db")).unwrap();
+    catalog.execute_batch(sql).unwrap();
+}
+
+fn seconds(from: i64, to: i64) -> (UtcMs, UtcMs) {
+    (UtcMs(T0 + from * 1000), UtcMs(T0 + to * 1000))
+}
+
+#[test]
+fn a_store_is_clean_while_it_is_recorded_and_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    clean(dir.path());
+    for window in windows(3) {
+        writer.append(&window).unwrap();
+        assert_eq!(clean(dir.path()).journals, 1);
+    }
+    writer.finish().unwrap();
+    let report = clean(dir.path());
+    assert_eq!((report.journals, report.segments), (0, 8));
+    assert_eq!((report.rows, report.without_checksum), (6 + 3 + 9, 0));
+}
+
+#[test]
+fn a_damaged_segment_is_told_with_its_time_and_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    clean(dir.path());
+    let segment = a_segment(dir.path());
+    flip(&segment, 400);
+    let found = only(dir.path());
+    assert_eq!(found.path, segment);
+    let covers = found.covers.unwrap();
+    assert_eq!((covers.start, covers.end), seconds(10, 20));
+    assert_eq!(covers.files, 2);
+    assert_eq!(covers.names.len(), 2);
+    assert!(found.why.contains("checksum"), "{}", found.why);
+}
+
+#[test]
+fn segments_that_are_missing_short_or_unknown_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let segment = a_segment(dir.path());
+    let content = fs::read(&segment).unwrap();
+    fs::remove_file(&segment).unwrap();
+    let found = only(dir.path());
+    assert!(found.why.contains("missing"), "{}", found.why);
+    assert_eq!(found.covers.unwrap().files, 2);
+    fs::write(&segment, &content[..content.len() / 2]).unwrap();
+    assert!(only(dir.path()).why.contains("bytes"));
+    fs::write(&segment, &content).unwrap();
+    let stray = segment.with_file_name("h-20261121T000000Z-0.parquet");
+    fs::copy(&segment, &stray).unwrap();
+    let found = only(dir.path());
+    assert_eq!(found.path, stray);
+    fs::remove_file(&stray).unwrap();
+    clean(dir.path());
+}
+
+#[test]
+fn a_catalog_that_says_something_else_is_told() {
+    for (sql, expected) in [
+        (
+            "UPDATE segment SET start_ms = start_ms - 1000 WHERE id = 3",
+            2,
+        ),
+        ("DELETE FROM segment WHERE id = 3", 4),
+        (
+            "UPDATE file_name SET path = '/mnt/c' WHERE path = '/mnt/a'",
+            1,
+        ),
+        ("DELETE FROM file_name", 1),
+        (
+            "UPDATE sealed_journal SET end_ms = end_ms + 1 WHERE journal = 1",
+            1,
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        recorded(dir.path());
+        change(dir.path(), sql);
+        let found = check(dir.path()).unwrap().findings;
+        assert_eq!(found.len(), expected, "{sql}: {found:#?}");
+        assert!(found[0].why.contains("not what was written"), "{sql}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    fs::write(dir.path().join("catalog.db"), "no database").unwrap();
+    let found = check(dir.path()).unwrap().findings;
+    assert!(found[0].next.contains("rebuild-catalog"), "{found:#?}");
+}
+
+#[test]
+fn a_damaged_journal_is_told_with_the_windows_around_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    let journal = dir.path().join("journal/1.tij");
+    let mut ends = Vec::new();
+    for window in windows(5) {
+        writer.append(&window).unwrap();
+        ends.push(fs::metadata(&journal).unwrap().len());
+    }
+    drop(writer);
+    clean(dir.path());
+    flip(&journal, ends[1] + 20);
+    let found = only(dir.path());
+    let covers = found.covers.unwrap();
+    assert_eq!((covers.start, covers.end), seconds(2, 3));
+    assert_eq!(covers.files, 2);
+    // Recording goes on, the rest is kept, and what was damaged as well.
+    let writer = Writer::open(dir.path(), options("h")).unwrap();
+    assert_eq!(writer.recovery().windows, 4);
+    assert_eq!(writer.recovery().set_aside.len(), 1);
+    writer.finish().unwrap();
+    let aside = only(dir.path());
+    assert_eq!(aside.path, dir.path().join("journal/1.tij.damaged"));
+    fs::remove_file(aside.path).unwrap();
+    clean(dir.path());
+}
+
+#[test]
+fn fine_and_coarse_that_disagree_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    // Another store's, of the same windows with other rows, is intact in itself.
+    let other = tempfile::tempdir().unwrap();
+    let mut options = options("h");
+    options.rotate = granularity("10s");
+    let mut writer = Writer::open(other.path(), options).unwrap();
+    for mut window in windows(25) {
+        window
+            .rows
+            .iter_mut()
+            .for_each(|row| row.row.read.bytes = 7);
+        writer.append(&window).unwrap();
+    }
+    drop(writer);
+    let segment = a_segment(dir.path());
+    let relative = segment.strip_prefix(dir.path()).unwrap();
+    fs::copy(other.path().join(relative), &segment).unwrap();
+    let bytes = fs::metadata(&segment).unwrap().len();
+    let name = relative.to_str().unwrap();
+    change(
+        dir.path(),
+        &format!("UPDATE segment SET bytes = {bytes} WHERE path = '{name}'"),
+    );
+    let found = check(dir.path()).unwrap().findings;
+    let [catalog, sums] = &found[..] else {
+        panic!("{found:#?}")
+    };
+    assert!(catalog.why.contains("not what was written"));
+    assert!(
+        sums.why
+            .contains("1 windows of 10s are not the sums of those of 1s")
+    );
+    let covers = sums.covers.clone().unwrap();
+    assert_eq!((covers.start, covers.end), seconds(10, 20));
+}

@@ -1,0 +1,182 @@
+//! What an earlier release wrote is read, completed and continued by every later one. `format-N/` was written by a
+//! release of that format, from [`recorded`]: two journals sealed, one not, and single requests beside them.
+//!
+//! `format-1/` is older than these tests and has its own, in `format_1.rs`. A new format gets its directory by
+//! `cargo test -p trackiops-store --test goldens -- --ignored`; what is there is never written again.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::{Content, T0, copy, file, granularity, options, reads, used_by, window};
+use trackiops_schemas::columns::FORMAT_VERSION;
+use trackiops_schemas::file_ops::{FileOp, OpName};
+use trackiops_schemas::identity::{FileAttributes, FileKey};
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::pending::{Pending, PendingClient};
+use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::ring::RequestRecord;
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::DAY_MS;
+use trackiops_store::{Dataset, Names, Options, Snapshot, Writer};
+
+fn golden(version: u32) -> PathBuf {
+    let name = format!("tests/format-{version}");
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn recorder() -> Options {
+    Options {
+        filter: Some("--uid 7".into()),
+        allow_nfs_store: true,
+        ..options("h")
+    }
+}
+
+/// Three journals' windows: two around midnight, two a rotation later, two after that.
+fn recorded() -> Vec<ClosedWindow> {
+    let midnight = (T0 / DAY_MS + 1) * DAY_MS;
+    let starts = [-1000, 0, 900_000, 901_000, 1_800_000, 1_801_000];
+    let windows = starts.into_iter().enumerate();
+    windows
+        .map(|(i, at)| one(midnight + at, i as u64))
+        .collect()
+}
+
+fn one(start_ms: i64, i: u64) -> ClosedWindow {
+    let unknown = file(9, 60, None);
+    let unknown = FileAttributes {
+        key: FileKey::new(None, unknown.id),
+        mount: None,
+        ..(*unknown).clone()
+    };
+    let name = if i < 3 { "/mnt/old" } else { "/mnt/new" };
+    let renamed = file(2, 49, Some(name));
+    let mut written = reads(0);
+    written.read = Default::default();
+    written.write = reads(3 + i).read;
+    written.write.errors = 1;
+    written.write.errnos.add(5, 1);
+    written.ops.add(&FileOp {
+        op: OpName::new("COMMIT"),
+        requests: 2,
+        latency_ns_sum: 9_000_000,
+        latency_ns_max: 5_000_000,
+        ..FileOp::default()
+    });
+    let rows = vec![
+        (file(1, 49, Some("/mnt/a")), reads(2 + i)),
+        (used_by(&renamed, "1000:/user.slice"), written),
+        (used_by(&renamed, "0:/a.service"), reads(4)),
+        (Arc::new(unknown), reads(2)),
+    ];
+    let mut window = window(start_ms, rows);
+    let mut sums = OperationSums {
+        requests: 3,
+        received_bytes: 300,
+        execute_ns_sum: 3_000_000,
+        execute_ns_max: 1_000_000,
+        ..OperationSums::default()
+    };
+    (0..3).for_each(|_| sums.execute.record(1_000_000));
+    let operation = Operation {
+        mount: Some("srv:/export".into()),
+        op: "GETATTR".into(),
+        transport: Some("tcp-1".into()),
+    };
+    window.ops.push(OperationRow { operation, sums });
+    window.health.ops_covered_ms = 1000;
+    window.health.ops_seen = 3;
+    window.health.filter = Some("--uid 7".into());
+    window.health.pending = (i % 2 == 1).then(|| Pending {
+        requests_max: 4,
+        age_ms_max: 2000,
+        clients: vec![PendingClient {
+            client: 1,
+            server: Some("10.0.0.5".into()),
+            mounts: vec!["srv:/export".into()],
+            requests_max: 4,
+            age_ms_max: 2000,
+        }],
+    });
+    window
+}
+
+fn requests(window: &ClosedWindow) -> RequestBatch {
+    let request = |ms: i64| {
+        let end_ns = (window.start.0 + ms) * 1_000_000;
+        Request::new(&RequestRecord::default(), end_ns, 0)
+    };
+    RequestBatch {
+        files: vec![file(1, 49, Some("/mnt/a"))],
+        requests: (0..3).map(request).collect(),
+    }
+}
+
+#[test]
+#[ignore = "writes the golden files of a new format, once"]
+fn write() {
+    let golden = golden(FORMAT_VERSION);
+    assert!(!golden.exists(), "{} is for ever", golden.display());
+    let mut writer = Writer::open(&golden, recorder()).unwrap();
+    let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
+    for window in recorded() {
+        writer.append(&window).unwrap();
+        kept.append(&requests(&window)).unwrap();
+    }
+}
+
+fn versions() -> impl Iterator<Item = u32> {
+    (2..=FORMAT_VERSION).filter(|version| golden(*version).exists())
+}
+
+#[test]
+fn every_format_is_read() {
+    for version in versions() {
+        let dir = tempfile::tempdir().unwrap();
+        copy(&golden(version), dir.path());
+        let content = Content::stored(dir.path(), granularity("1s"));
+        let expected = Content::of(&recorded(), granularity("1s"));
+        assert_eq!(content, expected, "format {version}");
+        assert_eq!(Snapshot::open(dir.path()).unwrap().tails().len(), 1);
+    }
+}
+
+#[test]
+fn every_format_is_completed_and_continued() {
+    for version in versions() {
+        let dir = tempfile::tempdir().unwrap();
+        copy(&golden(version), dir.path());
+        let mut windows = recorded();
+        let mut writer = Writer::open(dir.path(), recorder()).unwrap();
+        assert_eq!(writer.recovery().windows, 2, "format {version}");
+        let last = windows[windows.len() - 1].start.0;
+        windows.push(one(last + 1000, 9));
+        writer.append(&windows[windows.len() - 1]).unwrap();
+        writer.requests(64 << 20, |_| {}).unwrap().finish().unwrap();
+        writer.finish().unwrap();
+        for text in ["1s", "10s", "1m", "1h"] {
+            let granularity = granularity(text);
+            assert_eq!(
+                Content::stored(dir.path(), granularity),
+                Content::of(&windows, granularity),
+                "format {version}, {text}"
+            );
+        }
+        let snapshot = Snapshot::open(dir.path()).unwrap();
+        assert!(snapshot.tails().is_empty());
+        assert!(!snapshot.segments(Dataset::Ops, None).unwrap().is_empty());
+        let mut named = Vec::new();
+        let each = &mut |name: trackiops_store::NameSeen| named.push(name.key);
+        snapshot.names(Names::Exactly("/mnt/new"), each).unwrap();
+        assert_eq!(named, [file(2, 49, None).key], "format {version}");
+        let unknown = file(9, 60, None);
+        let found = snapshot.files_with_id(unknown.id.dev, 9).unwrap();
+        assert_eq!(found, [FileKey::new(None, unknown.id)], "format {version}");
+        let files = common::parquet_files(dir.path());
+        let requests = files.iter().filter(|file| file.starts_with("requests/"));
+        assert_eq!(requests.count(), 4, "format {version}: {files:?}");
+    }
+}

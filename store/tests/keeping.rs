@@ -1,0 +1,236 @@
+//! Merging, expiring and deleting change neither what is left nor what readers see of it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{Content, T0, granularity, of, options, parquet_files, windows};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Dataset, Keep, Options, Snapshot, Writer, check, rebuild_catalog};
+
+fn keeping(keep: Keep) -> Options {
+    Options {
+        rotate: granularity("10s"),
+        keep,
+        ..options("h")
+    }
+}
+
+fn at_t0() -> Keep {
+    Keep {
+        now: || UtcMs(T0),
+        ..Keep::default()
+    }
+}
+
+/// Long after what was recorded from `T0` on, and after the grace that readers have.
+fn later() -> Keep {
+    Keep {
+        now: || UtcMs(T0 + 3_600_000),
+        ..Keep::default()
+    }
+}
+
+/// Opens and closes the store, until there is nothing to do any more.
+fn settle(store: &Path, keep: &Keep) {
+    let mut files = 0;
+    while files != parquet_files(store).len() {
+        files = parquet_files(store).len();
+        for _ in 0..5 {
+            Writer::open(store, keeping(keep.clone()))
+                .unwrap()
+                .finish()
+                .unwrap();
+        }
+    }
+}
+
+fn journals_of(store: &Path, text: &str) -> Vec<(u64, u64)> {
+    let snapshot = Snapshot::open(store).unwrap();
+    let segments = of(&snapshot, Dataset::Rollup, granularity(text)).into_iter();
+    segments.map(|s| (s.journal, s.last_journal)).collect()
+}
+
+#[test]
+fn small_segments_become_one_and_say_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let windows = windows(100);
+    let mut writer = Writer::open(dir.path(), keeping(at_t0())).unwrap();
+    for window in &windows {
+        writer.append(window).unwrap();
+    }
+    writer.finish().unwrap();
+    settle(dir.path(), &at_t0());
+    assert_eq!(
+        journals_of(dir.path(), "1s"),
+        [(1, 4), (5, 8), (9, 9), (10, 10)]
+    );
+    let before_deleting = parquet_files(dir.path()).len();
+    let reader = Snapshot::open(dir.path()).unwrap();
+    settle(dir.path(), &later());
+    assert!(parquet_files(dir.path()).len() < before_deleting);
+    for text in ["1s", "10s", "1m", "1h"] {
+        let granularity = granularity(text);
+        let expected = Content::of(&windows, granularity);
+        assert_eq!(Content::stored(dir.path(), granularity), expected, "{text}");
+        assert_eq!(journals_of(dir.path(), text).len(), 4, "{text}");
+    }
+    // A coarse window that rotations had cut is one row again.
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let hours = of(&snapshot, Dataset::Rollup, granularity("1h"));
+    assert_eq!(hours[0].rows, 2);
+    drop(reader);
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+    rebuild_catalog(dir.path()).unwrap();
+    assert_eq!(journals_of(dir.path(), "1s").len(), 4);
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+}
+
+#[test]
+fn what_was_merged_is_there_for_readers_until_their_time_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), keeping(at_t0())).unwrap();
+    for window in windows(31) {
+        writer.append(&window).unwrap();
+    }
+    drop(writer);
+    let before = Snapshot::open(dir.path()).unwrap();
+    let segments = of(&before, Dataset::Rollup, granularity("1s"));
+    assert_eq!(segments.len(), 3);
+    settle(dir.path(), &at_t0());
+    assert!(segments.iter().all(|segment| segment.path.exists()));
+    // A catalog that is made anew does not count them twice.
+    rebuild_catalog(dir.path()).unwrap();
+    let finest = granularity("1s");
+    let expected = Content::of(&windows(31), finest);
+    assert_eq!(Content::stored(dir.path(), finest), expected);
+    settle(dir.path(), &later());
+    assert!(segments.iter().all(|segment| !segment.path.exists()));
+    assert_eq!(Content::stored(dir.path(), finest), expected);
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+}
+
+#[test]
+fn a_granularity_expires_at_its_age_and_coarser_ones_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let windows = windows(60);
+    let keep = Keep {
+        retention: "1s=30s,10s=1h,1h=forever".parse().unwrap(),
+        now: || UtcMs(T0 + 60_000),
+        ..Keep::default()
+    };
+    let mut writer = Writer::open(dir.path(), keeping(keep.clone())).unwrap();
+    for window in &windows {
+        writer.append(window).unwrap();
+    }
+    writer.finish().unwrap();
+    settle(dir.path(), &keep);
+    let fine = Content::stored(dir.path(), granularity("1s"));
+    let first = fine.health.keys().next().unwrap();
+    assert!(first.0 >= T0 + 20_000, "{}", first.0 - T0);
+    for text in ["10s", "1m", "1h"] {
+        let granularity = granularity(text);
+        let expected = Content::of(&windows, granularity);
+        assert_eq!(Content::stored(dir.path(), granularity), expected, "{text}");
+    }
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+    // After years only what is kept for ever is there: minutes are not named, so they are kept like hours.
+    let keep = Keep {
+        now: || UtcMs(T0 + 86_400_000_000),
+        ..keep
+    };
+    settle(dir.path(), &keep);
+    let keep = Keep {
+        now: || UtcMs(T0 + 86_500_000_000),
+        ..keep
+    };
+    settle(dir.path(), &keep);
+    let left = parquet_files(dir.path());
+    assert!(
+        left.iter()
+            .all(|file| file.contains("=1h") || file.contains("=1m")),
+        "{left:?}"
+    );
+    let hour = granularity("1h");
+    assert_eq!(
+        Content::stored(dir.path(), hour),
+        Content::of(&windows, hour)
+    );
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+    let span = Snapshot::open(dir.path()).unwrap().span();
+    assert_eq!(span, Some((UtcMs(T0), UtcMs(T0 + 60_000))));
+}
+
+#[test]
+fn where_everything_has_expired_recording_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let keep = Keep {
+        retention: "1h=1s".parse().unwrap(),
+        now: || UtcMs(T0 + 86_400_000),
+        ..Keep::default()
+    };
+    let mut writer = Writer::open(dir.path(), keeping(keep.clone())).unwrap();
+    for window in windows(30) {
+        writer.append(&window).unwrap();
+    }
+    writer.finish().unwrap();
+    settle(dir.path(), &keep);
+    assert_eq!(Snapshot::open(dir.path()).unwrap().granularities(), []);
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+    let mut writer = Writer::open(dir.path(), keeping(at_t0())).unwrap();
+    writer.append(&windows(1)[0]).unwrap();
+    drop(writer);
+    assert_eq!(
+        common::journals(dir.path()),
+        ["4.tij"],
+        "numbers are not used again"
+    );
+}
+
+#[test]
+fn room_is_made_by_what_is_finest_and_oldest() {
+    let dir = tempfile::tempdir().unwrap();
+    let windows = windows(60);
+    let mut writer = Writer::open(dir.path(), keeping(at_t0())).unwrap();
+    for window in &windows {
+        writer.append(window).unwrap();
+    }
+    writer.finish().unwrap();
+    let bytes = |store: &Path| -> u64 {
+        let files = parquet_files(store).into_iter();
+        files
+            .map(|file| std::fs::metadata(store.join(file)).unwrap().len())
+            .sum()
+    };
+    let other: u64 = std::fs::metadata(dir.path().join("catalog.db"))
+        .unwrap()
+        .len();
+    let all = bytes(dir.path());
+    let keep = Keep {
+        most_bytes: Some(other + all / 2),
+        ..later()
+    };
+    settle(dir.path(), &keep);
+    let keep = Keep {
+        now: || UtcMs(T0 + 2 * 3_600_000),
+        ..keep
+    };
+    settle(dir.path(), &keep);
+    assert!(
+        bytes(dir.path()) <= all / 2,
+        "{} of {all}",
+        bytes(dir.path())
+    );
+    let hour = granularity("1h");
+    assert_eq!(
+        Content::stored(dir.path(), hour),
+        Content::of(&windows, hour)
+    );
+    assert!(journals_of(dir.path(), "1s").is_empty());
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+}

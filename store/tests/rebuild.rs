@@ -1,0 +1,166 @@
+//! A catalog that is made anew says what the old one said.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{Content, T0, copy, file, granularity, options, reads, used_by, window, windows};
+use rusqlite::types::Value;
+use trackiops_schemas::identity::{FileAttributes, FileKey};
+use trackiops_store::{StoreError, Writer, check, rebuild_catalog};
+
+/// All that a catalog says, whatever the ids of its rows.
+fn said(store: &Path) -> Vec<Vec<Value>> {
+    let catalog = rusqlite::Connection::open(store.join("catalog.db")).unwrap();
+    let mut rows = Vec::new();
+    for sql in [
+        "SELECT 'host', name FROM host",
+        "SELECT 'mount', name FROM mount",
+        "SELECT 'period', host.name, dev, mount.name, first_ms, last_ms
+         FROM mount_period JOIN host ON host.id = host LEFT JOIN mount ON mount.id = mount",
+        "SELECT 'file', file_key, mount.name, dev, fileid, first_ms, last_ms
+         FROM file LEFT JOIN mount ON mount.id = mount",
+        "SELECT 'name', * FROM file_name",
+        "SELECT 'segment', dataset, granularity_ms, host.name, journal, last_journal, start_ms, end_ms, rows, bytes, path, files
+         FROM segment JOIN host ON host.id = host",
+        "SELECT 'journal', journal, host.name, start_ms, end_ms
+         FROM sealed_journal LEFT JOIN host ON host.id = host",
+        "SELECT 'removed', path FROM removed",
+    ] {
+        let mut select = catalog.prepare(sql).unwrap();
+        let columns = select.column_count();
+        let read = |row: &rusqlite::Row<'_>| (0..columns).map(|i| row.get(i)).collect();
+        let mut all: Vec<Vec<Value>> = select
+            .query_map([], read)
+            .unwrap()
+            .collect::<rusqlite::Result<_>>()
+            .unwrap();
+        all.sort_by_key(|row| format!("{row:?}"));
+        rows.extend(all);
+    }
+    rows
+}
+
+/// Renames, tenants, two devices, a file of no known mount, two hosts.
+fn recorded(store: &Path) {
+    for (host, from) in [("a-1", 0), ("b-2", 4000)] {
+        let mut options = options(host);
+        options.rotate = granularity("10s");
+        let mut writer = Writer::open(store, options).unwrap();
+        for i in 0..40 {
+            let name = ["/mnt/a", "/mnt/b", "/mnt/c"][i as usize / 15];
+            let unknown = file(9, 60 + (i as u32 / 20), None);
+            let unknown = FileAttributes {
+                key: FileKey::new(None, unknown.id),
+                mount: None,
+                ..(*unknown).clone()
+            };
+            let mut rows = vec![
+                (file(1, 49, Some(name)), reads(2)),
+                (used_by(&file(2, 50, Some("/mnt/x")), "1000"), reads(3)),
+                (file(3, 49, None), reads(1)),
+            ];
+            if i % 7 == 0 {
+                rows.push((Arc::new(unknown), reads(1)));
+            }
+            writer
+                .append(&window(T0 + (from + i) * 1000, rows))
+                .unwrap();
+        }
+        writer.finish().unwrap();
+    }
+}
+
+#[test]
+fn a_rebuilt_catalog_says_what_the_old_one_said() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let before = said(dir.path());
+    assert!(before.len() > 80, "{}", before.len());
+    for lose in ["", "catalog.db"] {
+        if !lose.is_empty() {
+            fs::remove_file(dir.path().join(lose)).unwrap();
+        }
+        let rebuilt = rebuild_catalog(dir.path()).unwrap();
+        assert_eq!((rebuilt.journals, rebuilt.left_out.len()), (8, 0));
+        assert_eq!(said(dir.path()), before);
+        assert_eq!(check(dir.path()).unwrap().findings, []);
+    }
+}
+
+#[test]
+fn earlier_formats_are_rebuilt_too() {
+    for version in [1, 2] {
+        let golden = format!("tests/format-{version}");
+        let dir = tempfile::tempdir().unwrap();
+        copy(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join(golden),
+            dir.path(),
+        );
+        let mut options = options("h");
+        if version == 1 {
+            options.granularities = "1s".parse().unwrap();
+        }
+        let mut writer = Writer::open(dir.path(), options).unwrap();
+        writer.append(&windows(1)[0]).unwrap();
+        writer.finish().unwrap();
+        let before = said(dir.path());
+        rebuild_catalog(dir.path()).unwrap();
+        assert_eq!(said(dir.path()), before, "format {version}");
+        assert_eq!(check(dir.path()).unwrap().findings, []);
+    }
+}
+
+#[test]
+fn what_is_not_sealed_stays_so_and_what_is_damaged_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options("h");
+    options.rotate = granularity("10s");
+    let windows = windows(25);
+    let mut writer = Writer::open(dir.path(), options.clone()).unwrap();
+    windows
+        .iter()
+        .for_each(|window| writer.append(window).unwrap());
+    let locked = rebuild_catalog(dir.path());
+    assert!(matches!(locked, Err(StoreError::Locked(_))));
+    drop(writer);
+    rebuild_catalog(dir.path()).unwrap();
+    let second = granularity("1s");
+    assert_eq!(
+        Content::stored(dir.path(), second),
+        Content::of(&windows, second)
+    );
+    Writer::open(dir.path(), options).unwrap().finish().unwrap();
+    let files = common::parquet_files(dir.path());
+    let damaged = files
+        .iter()
+        .find(|file| file.contains("rollup/granularity=1m"));
+    let damaged = dir.path().join(damaged.unwrap());
+    let bytes = fs::read(&damaged).unwrap();
+    fs::write(&damaged, &bytes[..bytes.len() - 9]).unwrap();
+    let rebuilt = rebuild_catalog(dir.path()).unwrap();
+    assert_eq!(rebuilt.left_out.len(), 1);
+    assert_eq!(rebuilt.left_out[0].0, damaged);
+    assert_eq!(
+        Content::stored(dir.path(), second),
+        Content::of(&windows, second)
+    );
+}
+
+#[test]
+fn what_is_no_store_is_not_given_a_catalog() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("thesis.tex"), "").unwrap();
+    let refused = rebuild_catalog(dir.path());
+    assert!(matches!(refused, Err(StoreError::NotAStore { .. })));
+    let missing = rebuild_catalog(&dir.path().join("missing"));
+    assert!(matches!(missing, Err(StoreError::Missing(_))));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
