@@ -29,6 +29,8 @@ lint: setup
 unit: setup
 	@echo "==> unit and integration tests"
 	$(CARGO) test --workspace --locked
+	@echo "==> writers that are killed at every step"
+	$(CARGO) test --package trackiops-store --features fail-points --test kill --locked
 
 GUEST = TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked --test guest -- --ignored --test-threads=1 --nocapture
 

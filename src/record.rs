@@ -3,6 +3,7 @@
 mod paper;
 mod requests;
 mod status;
+mod windows;
 
 use std::error::Error;
 use std::fs;
@@ -13,8 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -24,14 +24,9 @@ use tokio::sync::Notify;
 use trackiops_collector::{
     BtfError, Choice, Filter, KernelFacts, Procedure, Recorder, Settings, Unsupported, plan,
 };
-use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::ClosedWindow;
-use trackiops_schemas::time::{Granularity, UtcMs, parse_duration_ms};
-use trackiops_store::{GranularitySet, Keep, Options, Retention, StoreError, Writer};
-
-/// Closed windows, and changes of what is mounted, that may wait for a slow disk before the recorder waits, too. Meanwhile requests
-/// gather in the ring.
-const WAITING_WINDOWS: usize = 16;
+use trackiops_schemas::time::{Granularity, parse_duration_ms};
+use trackiops_store::{GranularitySet, Keep, Options, Retention, Writer};
 
 /// Between the module's loading and the first request lies a mount, which takes about as long.
 const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
@@ -318,8 +313,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if let Some(queue) = queue {
             recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
         }
-        let (sender, receiver) = sync_channel(WAITING_WINDOWS);
-        let store = write_windows(writer, receiver);
+        let (waiting, store) = windows::write(writer, args.store);
         announce(&settings.filter, args.ready_file.as_deref())?;
         let mut show = Show::new(
             args.stdout,
@@ -327,22 +321,23 @@ pub fn run(args: Args) -> Result<ExitCode> {
             Rc::clone(&stop.asked),
             Arc::clone(&kept),
         );
-        let sink = |window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
-            show.window(&window)?;
-            sender
-                .send(Entry::Window(window))
-                .map_err(|_| "the store cannot be written".into())
+        let mut dropped = 0;
+        let sink = |mut window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
+            let before = mem::replace(&mut dropped, show.kept.unwritten_for_good());
+            window.health.requests_dropped = dropped - before;
+            show.window(&window, waiting.waiting())?;
+            waiting.put(window);
+            Ok(())
         };
         let mounted = |at, mounts| -> Result<(), Box<dyn Error + Send + Sync>> {
-            sender
-                .send(Entry::Mounts(at, mounts))
-                .map_err(|_| "the store cannot be written".into())
+            waiting.mounted(at, mounts);
+            Ok(())
         };
         let stalled = |stall: &_| eprintln!("{}", status::stall(stall));
         let totals = recorder
                   .run(sink, mounted, stalled, stop.wait(args.duration))
             .await;
-        drop(sender);
+        drop(waiting);
         let stored = store
             .join()
             .map_err(|_| anyhow!("the thread that writes the store panicked"))?;
@@ -437,30 +432,6 @@ fn announce(filter: &Filter, ready_file: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// What the store is told.
-enum Entry {
-    Window(ClosedWindow),
-    /// What is mounted from then on.
-    Mounts(UtcMs, Vec<MountPoint>),
-}
-
-/// Makes windows durable on a thread of its own: a disk that takes seconds must not keep the ring
-/// from being read.
-fn write_windows(
-    mut writer: Writer,
-    entries: Receiver<Entry>,
-) -> JoinHandle<Result<(), StoreError>> {
-    thread::spawn(move || {
-        for entry in entries {
-            match entry {
-                Entry::Window(window) => writer.append(&window)?,
-                Entry::Mounts(at, mounts) => writer.mounted(at, &mounts)?,
-            }
-        }
-        writer.finish()
-    })
-}
-
 /// When to stop.
 struct Stop {
     interrupt: tokio::signal::unix::Signal,
@@ -529,11 +500,13 @@ impl Show {
         }
     }
 
-    fn window(&mut self, window: &ClosedWindow) -> io::Result<()> {
+    /// `waiting` is how many windows before it are not written yet.
+    fn window(&mut self, window: &ClosedWindow, waiting: usize) -> io::Result<()> {
         if self.status {
             let left_out = self.kept.left_out();
             let new = left_out - mem::replace(&mut self.left_out_shown, left_out);
-            eprintln!("{}{}", status::line(window), status::left_out(new));
+            let waiting = status::waiting(waiting);
+            eprintln!("{}{}{waiting}", status::line(window), status::left_out(new));
         }
         let Some(Stdout::Paper) = self.stdout else {
             return Ok(());

@@ -10,10 +10,12 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 /// Version 2 adds rows of operations, more counters to rows of files and of health, to the latter what was pending, and to paths
 /// where they are from; in what version 1 wrote that is not known.
 ///
-/// Version 3 adds to segments what they are and a checksum, and to the catalog what it takes to merge and to expire them.
+/// Version 3 adds to rows of health what was kept from the store, to segments what they are and a checksum, and to the catalog what it takes to merge and to expire them.
 pub const FORMAT_VERSION: u32 = 3;
 /// The first of them whose segments have [`META_CRC32C`] and describe themselves.
 pub const VERSION_OF_CHECKSUMS: u32 = 3;
+/// The first of them whose rows of health tell what was kept from the store.
+pub const VERSION_OF_STORE_HEALTH: u32 = 3;
 /// The first of them that tells the parts of latencies.
 pub const VERSION_OF_PARTS: u32 = 2;
 /// The first of them in which the kernel has told paths.
@@ -108,7 +110,7 @@ pub const HIST_BUCKET: &str = "bucket";
 pub const COUNT: &str = "count";
 
 /// Columns of the health rows after `time` and `host`, in column order.
-pub const HEALTH_COUNTERS: [&str; 10] = [
+pub const HEALTH_COUNTERS: [&str; 12] = [
     "covered_ms",
     "seen",
     "recorded",
@@ -119,6 +121,8 @@ pub const HEALTH_COUNTERS: [&str; 10] = [
     "ops_covered_ms",
     "ops_seen",
     "ops_missed",
+    "requests_dropped",
+    "store_failures",
 ];
 
 /// Column of the health rows: most requests that were pending at a look; null where nobody could look.

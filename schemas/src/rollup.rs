@@ -167,6 +167,10 @@ pub struct Health {
     pub ops_seen: u64,
     /// RPCs at whose completion the kernel skipped these programs: at most so many are not in `ops_seen`.
     pub ops_missed: u64,
+    /// Single requests that were to be kept one by one and were not, since the disk was too slow or could not be written.
+    pub requests_dropped: u64,
+    /// Failed attempts to write the store. Windows waited in memory meanwhile.
+    pub store_failures: u64,
     /// Requests that waited for their server; `None` where nobody could look.
     pub pending: Option<Pending>,
     /// What a request had to have to be recorded; everything was if `None`. A window of which a part was recorded otherwise has one of both.
@@ -187,6 +191,8 @@ impl Health {
             ops_covered_ms,
             ops_seen,
             ops_missed,
+            requests_dropped,
+            store_failures,
             pending,
             filter,
         } = other;
@@ -200,6 +206,8 @@ impl Health {
         self.ops_covered_ms += ops_covered_ms;
         self.ops_seen += ops_seen;
         self.ops_missed += ops_missed;
+        self.requests_dropped += requests_dropped;
+        self.store_failures += store_failures;
         if let Some(pending) = pending {
             self.pending.get_or_insert_default().merge(pending);
         }

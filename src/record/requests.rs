@@ -2,7 +2,7 @@
 //! what finds too many of them waiting is left out, and counted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -22,12 +22,22 @@ pub struct Counts {
     offered: AtomicU64,
     accepted: AtomicU64,
     written: AtomicU64,
+    /// Nothing will be written any more.
+    has_ended: AtomicBool,
 }
 
 impl Counts {
     /// Those that found no room, or nobody who writes.
     pub fn left_out(&self) -> u64 {
         self.offered.load(Ordering::Relaxed) - self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Those of which it is known that they will not be written: nobody waits for them.
+    pub fn unwritten_for_good(&self) -> u64 {
+        match self.has_ended.load(Ordering::Relaxed) {
+            true => self.unwritten(),
+            false => self.left_out(),
+        }
     }
 
     /// Those that were not written. Once writing has ended: all that are not kept.
@@ -76,7 +86,9 @@ pub fn write(writer: RequestsWriter) -> (Queue, JoinHandle<Result<(), StoreError
         counts: Arc::clone(&counts),
     };
     let thread = thread::spawn(move || {
-        write_all(writer, &received, &counts).inspect_err(|error| {
+        let written = write_all(writer, &received, &counts);
+        counts.has_ended.store(true, Ordering::Relaxed);
+        written.inspect_err(|error| {
             eprintln!("requests are no longer kept one by one, windows are complete: {error}");
         })
     });

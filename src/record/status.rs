@@ -76,6 +76,14 @@ pub fn left_out(requests: u64) -> String {
     }
 }
 
+/// How many windows wait for the disk: nothing is said of the few that a healthy one lets wait.
+pub fn waiting(windows: usize) -> String {
+    match windows {
+        0..=2 => String::new(),
+        some => format!(", {some} windows wait for the disk"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

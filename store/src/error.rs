@@ -110,6 +110,12 @@ pub enum StoreError {
     /// The sealing thread is gone without saying why.
     #[error("the sealing thread of {path} ended early; open the store again to recover its journals", path = .0.display())]
     SealerGone(PathBuf),
+    /// Somebody has deleted or moved the store while it was written.
+    #[error("{path} is not where it was: somebody has deleted or moved it", path = .0.display())]
+    Gone(PathBuf),
+    /// A window is of no granularity of the store.
+    #[error("windows of {0} are not kept in this store; name it with --granularity")]
+    NotKept(Granularity),
     /// Sealing was stopped between two steps by the observer of its steps.
     #[error("sealing of journal {0} was interrupted; open the store again to finish it")]
     Interrupted(u64),

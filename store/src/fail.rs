@@ -1,23 +1,23 @@
 //! Places at which a test ends the process as SIGKILL does. In a release there is nothing of them.
 
-/// Ends the process here if it is the turn of this place: `TRACKIOPS_KILL_AT` is after how many of them. The names of those
-/// that were passed are appended to the file `TRACKIOPS_KILL_LOG`.
+/// Ends the process here if it is the turn of this place: `TRACKIOPS_KILL_AT` is the how manyth time and the name, such
+/// as `2 seal: renamed`.
 #[cfg(feature = "fail-points")]
 pub(crate) fn point(name: &str) {
-    use std::io::Write;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::collections::HashMap;
+    use std::sync::{Mutex, PoisonError};
 
-    static PASSED: AtomicU64 = AtomicU64::new(0);
-    let passed = PASSED.fetch_add(1, Ordering::SeqCst) + 1;
-    if let Some(log) = std::env::var_os("TRACKIOPS_KILL_LOG") {
-        let log = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(log);
-        let _ = log.and_then(|mut log| writeln!(log, "{name}"));
-    }
-    let at = std::env::var("TRACKIOPS_KILL_AT").ok();
-    if at.and_then(|at| at.parse::<u64>().ok()) == Some(passed) {
+    static PASSED: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
+    let Ok(turn) = std::env::var("TRACKIOPS_KILL_AT") else {
+        return;
+    };
+    let mut passed = PASSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let times = passed
+        .get_or_insert_default()
+        .entry(name.to_owned())
+        .or_default();
+    *times += 1;
+    if turn == format!("{times} {name}") {
         let own = rustix::process::getpid();
         let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
         loop {

@@ -13,6 +13,7 @@
 #[cfg(test)]
 extern crate self as trackiops_store;
 
+mod backlog;
 pub mod batch;
 mod catalog;
 mod check;
@@ -44,6 +45,7 @@ mod units;
 mod varint;
 mod writer;
 
+pub use backlog::Backlog;
 pub use catalog::mounts::MountSeen;
 pub use check::{Covers, Finding, Report, check};
 pub use describe::JournalSpan;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, FlockOperation, access, flock, fstatfs};
@@ -33,6 +34,19 @@ impl StoreLock {
             layout::create_dir(store)?;
         }
         Self::lock(store, allow_nfs, check_kind)
+    }
+
+    /// Whether the store's path still leads to what is locked.
+    pub(crate) fn is_in_place(&self, store: &Path) -> bool {
+        let same = |held: &fs::Metadata, found: &fs::Metadata| {
+            (held.dev(), held.ino()) == (found.dev(), found.ino())
+        };
+        match (self.dir.metadata(), fs::metadata(store)) {
+            (Ok(held), Ok(found)) => same(&held, &found),
+            // What keeps it from being looked at keeps it from being written, too.
+            (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
+            _ => true,
+        }
     }
 
     /// Locks a store that may have lost its catalog, wherever it is: nothing is recorded.

@@ -140,6 +140,15 @@ impl GranularitySet {
         self.0[0]
     }
 
+    /// Those that are no finer than one of them.
+    pub(crate) fn from(&self, finest: Granularity) -> Option<Self> {
+        let place = self
+            .0
+            .iter()
+            .position(|granularity| *granularity == finest)?;
+        Some(Self(self.0[place..].to_vec()))
+    }
+
     /// All, from fine to coarse.
     pub fn as_slice(&self) -> &[Granularity] {
         &self.0

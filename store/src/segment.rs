@@ -1,6 +1,6 @@
 //! Writing one segment: the only module that knows Parquet's writer settings.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -75,11 +75,25 @@ pub(crate) struct Written {
 /// Writes rows, in their order, to the temporary name of a segment.
 pub(crate) struct SegmentWriter<R> {
     target: Target,
-    temporary: PathBuf,
+    temporary: Temporary,
     writer: ArrowWriter<Summed>,
     pending: Vec<R>,
     rows: u64,
     files: FileIndex,
+}
+
+/// A file that is removed unless it was completed: on a full disk it would take what room there is.
+struct Temporary {
+    path: PathBuf,
+    is_complete: bool,
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// A row of some dataset.
@@ -191,6 +205,10 @@ impl<R: SegmentRow> SegmentWriter<R> {
         let file = options
             .open(&temporary)
             .map_err(StoreError::io("create", &temporary))?;
+        let temporary = Temporary {
+            path: temporary,
+            is_complete: false,
+        };
         let schema = R::schema();
         let properties =
             properties::<R>(&schema, &target.description).map_err(parquet(&target.path))?;
@@ -237,8 +255,9 @@ impl<R: SegmentRow> SegmentWriter<R> {
             file.metadata()
         });
         let bytes = synced
-            .map_err(StoreError::io("sync", &self.temporary))?
+            .map_err(StoreError::io("sync", &self.temporary.path))?
             .len();
+        self.temporary.is_complete = true;
         Ok(Written {
             rows: self.rows,
             bytes,

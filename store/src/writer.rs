@@ -51,15 +51,19 @@ pub struct Writer {
 struct OpenJournal {
     writer: JournalWriter,
     number: u64,
+    finest: Granularity,
     period: Period,
     /// A failed append has left its end in doubt.
     retired: bool,
 }
 
 impl OpenJournal {
-    /// Whether a window of a period begins another one.
-    fn is_over(&self, period: Period) -> bool {
-        self.retired || self.writer.is_full() || self.period.is_over_at(period)
+    /// Whether a window of a period and of a granularity begins another one.
+    fn is_over(&self, period: Period, finest: Granularity) -> bool {
+        self.retired
+            || self.finest != finest
+            || self.writer.is_full()
+            || self.period.is_over_at(period)
     }
 }
 
@@ -125,8 +129,19 @@ impl Writer {
     /// An error may also be that of sealing an earlier journal. In every case the window was not
     /// appended, and may be appended again.
     pub fn append(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
+        self.append_of(self.options.granularities.finest(), window)
+    }
+
+    /// As [`Self::append`], of a window of any of the store's granularities: nothing finer is there then for its time.
+    pub fn append_of(
+        &mut self,
+        finest: Granularity,
+        window: &ClosedWindow,
+    ) -> Result<(), StoreError> {
         self.sealer.check()?;
-        let finest = self.options.granularities.finest();
+        if !self.lock.is_in_place(&self.store) {
+            return Err(StoreError::Gone(self.store.clone()));
+        }
         if window.start.align(finest) != window.start {
             return Err(StoreError::Unaligned {
                 start: window.start,
@@ -135,7 +150,7 @@ impl Writer {
         }
         let period = Period::of(window.start, self.options.rotate);
         self.until = self.until.max(window.start.plus(finest));
-        let journal = self.journal_for(period)?;
+        let journal = self.journal_for(period, finest)?;
         journal.writer.append(window).map_err(|error| {
             journal.retired = !error.usable;
             error.cause
@@ -148,8 +163,12 @@ impl Writer {
     }
 
     /// The journal of a period, beginning a new one where the open one is over.
-    fn journal_for(&mut self, period: Period) -> Result<&mut OpenJournal, StoreError> {
-        let open = self.journal.take_if(|open| open.is_over(period));
+    fn journal_for(
+        &mut self,
+        period: Period,
+        finest: Granularity,
+    ) -> Result<&mut OpenJournal, StoreError> {
+        let open = self.journal.take_if(|open| open.is_over(period, finest));
         if let Some(open) = open {
             self.sealer.seal(open.number)?;
             self.mounts.still(self.until)?;
@@ -160,15 +179,25 @@ impl Writer {
                 let number = self.next_number;
                 // Not again, even if creating it fails halfway.
                 self.next_number += 1;
-                let header = Header::new(&self.options, number);
+                let granularities = self.options.granularities.from(finest);
+                let header = Header {
+                    granularities: granularities.ok_or(StoreError::NotKept(finest))?,
+                    ..Header::new(&self.options, number)
+                };
                 Ok(none.insert(OpenJournal {
                     writer: JournalWriter::create(&self.store, &header)?,
                     number,
+                    finest,
                     period,
                     retired: false,
                 }))
             }
         }
+    }
+
+    /// What the store was opened with.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Seals everything. The store then holds no journal.

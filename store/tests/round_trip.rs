@@ -169,6 +169,8 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 ops_covered_ms: covered_ms / 2,
                 ops_seen: seen * 3,
                 ops_missed: clock_steps,
+                requests_dropped: clock_steps / 2,
+                store_failures: clock_steps,
                 pending: clients.map(pending),
                 filter: None,
             },

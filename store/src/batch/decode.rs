@@ -149,6 +149,8 @@ pub fn decode_health<'a>(
             ops_covered_ms,
             ops_seen,
             ops_missed,
+            requests_dropped,
+            store_failures,
         ] = counters.map(|column| column.map_or(0, |column| unsigned(column.value(i))));
         each(StoredHealth {
             time: UtcMs(times.map_or(0, |times| times.value(i))),
@@ -164,6 +166,8 @@ pub fn decode_health<'a>(
                 ops_covered_ms,
                 ops_seen,
                 ops_missed,
+                requests_dropped,
+                store_failures,
                 pending: pending.as_ref().and_then(|pending| pending.at(i)),
                 filter: text(filters, i).map(Arc::from),
             },

@@ -235,6 +235,8 @@ fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
         ops_covered_ms,
         ops_seen,
         ops_missed,
+        requests_dropped,
+        store_failures,
         pending: _,
         filter: _,
     } = health;
@@ -249,6 +251,8 @@ fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
         *ops_covered_ms,
         *ops_seen,
         *ops_missed,
+        *requests_dropped,
+        *store_failures,
     ]
 }
 

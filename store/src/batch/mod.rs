@@ -275,6 +275,8 @@ mod tests {
                 ops_covered_ms: 900,
                 ops_seen: 70,
                 ops_missed: 5,
+                requests_dropped: 8,
+                store_failures: 9,
                 pending,
                 filter,
             };

@@ -230,6 +230,8 @@ fn sum_of_health(health: &Health) -> Sum {
         ops_covered_ms,
         ops_seen,
         ops_missed,
+        requests_dropped,
+        store_failures,
         pending: _,
         filter: _,
     } = health;
@@ -244,5 +246,7 @@ fn sum_of_health(health: &Health) -> Sum {
         *ops_covered_ms,
         *ops_seen,
         *ops_missed,
+        *requests_dropped,
+        *store_failures,
     ])
 }

@@ -1,5 +1,6 @@
 //! Payloads of journal frames.
 
+use trackiops_schemas::columns::VERSION_OF_STORE_HEALTH;
 use trackiops_schemas::columns::{DIRECTION_COUNTERS, VERSION_OF_TOLD_PATHS};
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
@@ -33,7 +34,7 @@ pub(crate) struct WindowHead {
 }
 
 /// Longest encoding of a [`WindowHead`]: 9 numbers of at most 10 bytes.
-pub(crate) const MAX_HEAD_BYTES: usize = 9 * 10;
+pub(crate) const MAX_HEAD_BYTES: usize = 11 * 10;
 
 /// Bound of the clients in a [`Pending`]: a hundred of them, or some fifty with their mounts. Beyond it those that waited
 /// for the shortest time are left out.
@@ -107,6 +108,8 @@ pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
         ops_covered_ms: _,
         ops_seen: _,
         ops_missed: _,
+        requests_dropped,
+        store_failures,
         // In a frame of its own kind, before the head.
         pending: _,
         // In the journal's header.
@@ -121,25 +124,34 @@ pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
         lost,
         missed,
         clock_steps,
+        requests_dropped,
+        store_failures,
     ] {
         put_u64(out, (*counter).min(MAX_COUNTER));
     }
     put_u64(out, window.rows.len() as u64);
 }
 
-pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeError> {
+/// Of a journal of that version of the format.
+pub(crate) fn window_head(input: &mut Input<'_>, version: u32) -> Result<WindowHead, DecodeError> {
+    let start = UtcMs(input.i64()?);
+    let mut health = Health {
+        covered_ms: counter(input)?,
+        seen: counter(input)?,
+        recorded: counter(input)?,
+        folded: counter(input)?,
+        lost: counter(input)?,
+        missed: counter(input)?,
+        clock_steps: counter(input)?,
+        ..Health::default()
+    };
+    if version >= VERSION_OF_STORE_HEALTH {
+        health.requests_dropped = counter(input)?;
+        health.store_failures = counter(input)?;
+    }
     Ok(WindowHead {
-        start: UtcMs(input.i64()?),
-        health: Health {
-            covered_ms: counter(input)?,
-            seen: counter(input)?,
-            recorded: counter(input)?,
-            folded: counter(input)?,
-            lost: counter(input)?,
-            missed: counter(input)?,
-            clock_steps: counter(input)?,
-            ..Health::default()
-        },
+        start,
+        health,
         rows: input.u64()?,
     })
 }
@@ -497,7 +509,8 @@ mod tests {
         fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = definition(&mut Input::new(&bytes), 1);
             let _ = definition(&mut Input::new(&bytes), 2);
-            let _ = window_head(&mut Input::new(&bytes));
+            let _ = window_head(&mut Input::new(&bytes), 2);
+            let _ = window_head(&mut Input::new(&bytes), 3);
             let _ = pending(&mut Input::new(&bytes));
             if let (Ok((_, mut a)), Ok((_, b))) = (row(&mut Input::new(&bytes)), row(&mut Input::new(&bytes))) {
                 a.merge(&b);
@@ -547,6 +560,8 @@ mod tests {
                 lost: largest,
                 missed: largest,
                 clock_steps: largest,
+                requests_dropped: largest,
+                store_failures: largest,
                 ..Health::default()
             },
         };
@@ -554,7 +569,7 @@ mod tests {
         put_window_head(&mut out, &window);
         // The number of rows, here a byte, may be as long as any.
         assert!(out.len() - 1 + 10 <= MAX_HEAD_BYTES);
-        let head = window_head(&mut Input::new(&out)).unwrap();
+        let head = window_head(&mut Input::new(&out), 3).unwrap();
         assert_eq!((head.start, head.health), (window.start, window.health));
     }
 

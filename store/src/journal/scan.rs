@@ -150,13 +150,16 @@ impl Scan {
             }
             Some(Kind::Window) => {
                 let payload = payload(MAX_HEAD_BYTES)?;
-                Ok(self.take_window(frame, &payload, ops.take(), codec::window_head))
+                let version = self.header.version;
+                let head = |input: &mut Input<'_>| codec::window_head(input, version);
+                Ok(self.take_window(frame, &payload, ops.take(), head))
             }
             Some(Kind::PendingWindow) => {
                 let payload = payload(MAX_PENDING_BYTES + MAX_HEAD_BYTES)?;
+                let version = self.header.version;
                 let head = |input: &mut Input<'_>| {
                     let pending = codec::pending(input)?;
-                    let mut head = codec::window_head(input)?;
+                    let mut head = codec::window_head(input, version)?;
                     head.health.pending = Some(pending);
                     Ok(head)
                 };

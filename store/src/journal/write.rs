@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
@@ -105,6 +105,14 @@ impl JournalWriter {
         self.file
             .sync_data()
             .map_err(StoreError::io("sync journal", &self.path))?;
+        let metadata = self.file.metadata();
+        if metadata
+            .map_err(StoreError::io("examine journal", &self.path))?
+            .nlink()
+            == 0
+        {
+            return Err(StoreError::Gone(self.path.clone()));
+        }
         self.durable_bytes += self.buffer.len() as u64;
         fail::point("append: durable");
         Ok(())
@@ -147,7 +155,7 @@ impl JournalWriter {
             StoreError::Io {
                 doing: "sync journal",
                 ..
-            }
+            } | StoreError::Gone(_)
         );
         let cut = self.file.set_len(self.durable_bytes);
         let sought = self.file.seek(SeekFrom::Start(self.durable_bytes));

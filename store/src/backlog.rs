@@ -1,0 +1,276 @@
+//! Windows that wait for a store that cannot be written, or is slow.
+//!
+//! They may take so much memory and no more. When there is no room for another one, the oldest are added up to a window
+//! of the next coarser granularity, and these again, so that coarse windows survive longest. What finds no room even
+//! then is dropped, the oldest first, and counted.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::mem;
+use std::sync::Arc;
+
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::options::GranularitySet;
+
+/// What a window takes without its rows.
+const WINDOW_BYTES: usize = 512;
+/// What an element of a list takes: a bucket of a histogram, an error, an operation of a file.
+const ELEMENT_BYTES: usize = 16;
+
+/// Windows in memory, of the finest granularity and of coarser ones.
+#[derive(Debug)]
+pub struct Backlog {
+    granularities: GranularitySet,
+    most_bytes: usize,
+    bytes: usize,
+    /// By granularity, in the order in which they were closed; coarse ones in the order of time.
+    levels: Vec<VecDeque<(ClosedWindow, usize)>>,
+    coarsened: u64,
+    dropped: u64,
+}
+
+impl Backlog {
+    /// An empty one, for windows of the finest of these granularities.
+    pub fn new(granularities: GranularitySet, most_bytes: usize) -> Self {
+        let levels = granularities.as_slice().iter().map(|_| VecDeque::new());
+        Self {
+            levels: levels.collect(),
+            granularities,
+            most_bytes,
+            bytes: 0,
+            coarsened: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Adds a window.
+    pub fn push(&mut self, window: ClosedWindow) {
+        self.put(0, window);
+        while self.bytes > self.most_bytes && self.make_room() {}
+    }
+
+    /// Takes the window that has waited longest, with its granularity: coarse ones are older than fine ones.
+    pub fn pop(&mut self) -> Option<(Granularity, ClosedWindow)> {
+        let level = (0..self.levels.len())
+            .rev()
+            .find(|level| !self.levels[*level].is_empty())?;
+        let (window, bytes) = self.levels[level].pop_front()?;
+        self.bytes -= bytes;
+        Some((self.granularities.as_slice()[level], window))
+    }
+
+    /// Puts back what was taken, since it could not be written.
+    pub fn put_back(&mut self, granularity: Granularity, window: ClosedWindow) {
+        let levels = self.granularities.as_slice();
+        let level = levels.iter().position(|g| *g == granularity).unwrap_or(0);
+        let bytes = size(&window);
+        self.bytes += bytes;
+        self.levels[level].push_front((window, bytes));
+        while self.bytes > self.most_bytes && self.make_room() {}
+    }
+
+    /// How many windows wait.
+    pub fn len(&self) -> usize {
+        self.levels.iter().map(VecDeque::len).sum()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How much memory they take, about, bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many windows were added up to coarser ones, and how many dropped, since the last call.
+    pub fn take_losses(&mut self) -> (u64, u64) {
+        (mem::take(&mut self.coarsened), mem::take(&mut self.dropped))
+    }
+
+    fn put(&mut self, level: usize, window: ClosedWindow) {
+        let bytes = size(&window);
+        self.bytes += bytes;
+        self.levels[level].push_back((window, bytes));
+    }
+
+    /// Adds the oldest windows of the finest granularity that has a coarse one full of them up, or drops the oldest.
+    /// The newest stays as it is. Whether there was something to do.
+    fn make_room(&mut self) -> bool {
+        let granularities = self.granularities.as_slice().to_vec();
+        for (level, pair) in granularities.windows(2).enumerate() {
+            let coarse = pair[1];
+            let Some((oldest, _)) = self.levels[level].front() else {
+                continue;
+            };
+            let start = oldest.start.align(coarse);
+            let is_within = |window: &ClosedWindow| window.start.align(coarse) == start;
+            // Of the coarse window that is still growing only what is beyond it is made coarse.
+            if level == 0 && self.levels[0].iter().all(|(window, _)| is_within(window)) {
+                continue;
+            }
+            let mut sum = Sum::new(start);
+            let mut left = VecDeque::new();
+            for (window, bytes) in mem::take(&mut self.levels[level]) {
+                if is_within(&window) {
+                    self.bytes -= bytes;
+                    self.coarsened += u64::from(level == 0);
+                    sum.add(window);
+                } else {
+                    left.push_back((window, bytes));
+                }
+            }
+            self.levels[level] = left;
+            // Late windows may have made one before.
+            let known = self.levels[level + 1]
+                .iter()
+                .position(|(known, _)| known.start == start);
+            if let Some((known, bytes)) = known.and_then(|at| self.levels[level + 1].remove(at)) {
+                self.bytes -= bytes;
+                sum.add(known);
+            }
+            self.put(level + 1, sum.finish());
+            return true;
+        }
+        if self.len() < 2 {
+            return false;
+        }
+        let oldest = self.pop();
+        self.dropped += u64::from(oldest.is_some());
+        oldest.is_some()
+    }
+}
+
+/// Windows that are added up.
+struct Sum {
+    window: ClosedWindow,
+    rows: HashMap<Arc<FileAttributes>, Row>,
+    ops: BTreeMap<Operation, OperationSums>,
+}
+
+impl Sum {
+    fn new(start: UtcMs) -> Self {
+        let window = ClosedWindow {
+            start,
+            rows: Vec::new(),
+            ops: Vec::new(),
+            health: Default::default(),
+        };
+        Self {
+            window,
+            rows: HashMap::new(),
+            ops: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, window: ClosedWindow) {
+        self.window.health.merge(&window.health);
+        for FileRow { file, row } in window.rows {
+            match self.rows.get_mut(&file) {
+                Some(sum) => sum.merge(&row),
+                None => {
+                    self.rows.insert(file, row);
+                }
+            }
+        }
+        for OperationRow { operation, sums } in window.ops {
+            self.ops.entry(operation).or_default().merge(&sums);
+        }
+    }
+
+    fn finish(self) -> ClosedWindow {
+        let rows = self.rows.into_iter();
+        let mut rows: Vec<_> = rows.map(|(file, row)| FileRow { file, row }).collect();
+        rows.sort_by_key(|row| row.file.key);
+        let ops = self.ops.into_iter();
+        let ops = ops.map(|(operation, sums)| OperationRow { operation, sums });
+        ClosedWindow {
+            rows,
+            ops: ops.collect(),
+            ..self.window
+        }
+    }
+}
+
+/// About how much memory a window takes. What is known of files is shared with others.
+fn size(window: &ClosedWindow) -> usize {
+    let rows = window.rows.iter().map(|FileRow { row, .. }| {
+        let lists =
+            [&row.read, &row.write].map(|d| d.latency.buckets().len() + d.errnos.counts().len());
+        let ops = row.ops.as_slice().len() * 4;
+        mem::size_of::<FileRow>() + ELEMENT_BYTES * (lists[0] + lists[1] + ops)
+    });
+    let ops = window.ops.iter().map(|row| {
+        mem::size_of::<OperationRow>() + ELEMENT_BYTES * row.sums.execute.buckets().len()
+    });
+    WINDOW_BYTES + rows.sum::<usize>() + ops.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::{Content, granularity, windows};
+
+    fn backlog(most_bytes: usize) -> Backlog {
+        Backlog::new("1s,10s,1m".parse().unwrap(), most_bytes)
+    }
+
+    fn drain(backlog: &mut Backlog) -> Vec<(Granularity, ClosedWindow)> {
+        std::iter::from_fn(|| backlog.pop()).collect()
+    }
+
+    #[test]
+    fn with_room_windows_come_out_as_they_went_in() {
+        let mut backlog = backlog(usize::MAX);
+        let windows = windows(30);
+        windows
+            .iter()
+            .cloned()
+            .for_each(|window| backlog.push(window));
+        let (granularity, first) = backlog.pop().unwrap();
+        backlog.put_back(granularity, first);
+        let out = drain(&mut backlog).into_iter().map(|(_, window)| window);
+        assert_eq!(out.collect::<Vec<_>>(), windows);
+        assert_eq!((backlog.bytes(), backlog.take_losses()), (0, (0, 0)));
+    }
+
+    #[test]
+    fn without_room_coarse_windows_survive_and_sums_are_kept() {
+        let windows = windows(300);
+        let most_bytes = 60 * size(&windows[0]);
+        let mut backlog = backlog(most_bytes);
+        for window in windows.iter().cloned() {
+            backlog.push(window);
+            assert!(backlog.bytes() <= most_bytes);
+        }
+        let (coarsened, dropped) = backlog.take_losses();
+        assert!(coarsened > 200 && dropped == 0, "{coarsened} {dropped}");
+        let out = drain(&mut backlog);
+        assert!(
+            out.iter().any(|(g, _)| *g == granularity("1s")),
+            "the newest are fine"
+        );
+        let all: Vec<_> = out.into_iter().map(|(_, window)| window).collect();
+        let minute = granularity("1m");
+        assert_eq!(Content::of(&all, minute), Content::of(&windows, minute));
+    }
+
+    #[test]
+    fn what_finds_no_room_at_all_is_dropped_and_counted() {
+        let windows = windows(300);
+        let mut backlog = backlog(3 * size(&windows[0]));
+        windows
+            .iter()
+            .cloned()
+            .for_each(|window| backlog.push(window));
+        let (_, dropped) = backlog.take_losses();
+        assert!(dropped > 0);
+        assert!(backlog.bytes() <= 3 * size(&windows[0]));
+        let newest = drain(&mut backlog).pop().unwrap().1;
+        assert!(newest.start.plus(granularity("1m")) > windows[299].start);
+    }
+}

@@ -1,0 +1,207 @@
+//! A writer is killed at every step of what it does, and at any time: no window that was acknowledged is lost, none
+//! counts twice, fine and coarse agree, and the store is clean when it is opened again.
+//!
+//! The writer is this program once more, running the test `writer`. `TRACKIOPS_TEST_LONG` kills it hundreds of times.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod common;
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use common::{Content, T0, granularity, options, windows};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Keep, Options, Snapshot, Writer, check};
+
+/// Every place at which the writer may be killed.
+const PLACES: [&str; 18] = [
+    "journal: created",
+    "journal: durable",
+    "append: encoded",
+    "append: written",
+    "append: durable",
+    "seal: written",
+    "seal: renamed",
+    "seal: names durable",
+    "seal: committed",
+    "seal: journal removed",
+    "compact: noted",
+    "compact: written",
+    "compact: renamed",
+    "compact: names durable",
+    "compact: committed",
+    "retention: committed",
+    "delete: file",
+    "delete: noted",
+];
+
+/// So many windows are written in all, and between opening the store and finishing.
+const WINDOWS: i64 = 48;
+const AT_ONCE: i64 = 8;
+
+/// The time that it is: it runs faster than windows do, so that they expire and what was merged is deleted.
+static NOW: AtomicI64 = AtomicI64::new(T0);
+
+fn recorder() -> Options {
+    Options {
+        granularities: "1s,10s,1m".parse().unwrap(),
+        rotate: granularity("2s"),
+        keep: Keep {
+            retention: "1s=600s,1m=forever".parse().unwrap(),
+            now: || UtcMs(NOW.load(Ordering::SeqCst)),
+            ..Keep::default()
+        },
+        ..options("h")
+    }
+}
+
+fn is_long() -> bool {
+    env::var_os("TRACKIOPS_TEST_LONG").is_some()
+}
+
+/// How many windows the store has.
+fn stored(store: &Path) -> i64 {
+    match Snapshot::open(store) {
+        Ok(snapshot) => snapshot.span().map_or(0, |(_, end)| (end.0 - T0) / 1000),
+        Err(_) => 0,
+    }
+}
+
+#[test]
+#[ignore = "is run by the others, to be killed"]
+fn writer() {
+    let dir = env::var_os("TRACKIOPS_KILL_STORE").expect("it is run by the others");
+    let dir = Path::new(&dir);
+    let store = dir.join("store");
+    let mut acknowledged = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(dir.join("acknowledged"))
+        .unwrap();
+    let all = windows(WINDOWS);
+    let mut next = stored(&store);
+    while next < WINDOWS {
+        NOW.store(T0 + 40_000 * next, Ordering::SeqCst);
+        let mut writer = Writer::open(&store, recorder()).unwrap();
+        for _ in 0..AT_ONCE.min(WINDOWS - next) {
+            writer.append(&all[next as usize]).unwrap();
+            next += 1;
+            writeln!(acknowledged, "{next}").unwrap();
+        }
+        writer.finish().unwrap();
+    }
+}
+
+/// Runs the writer in a directory.
+fn start(dir: &Path, kill_at: Option<&str>) -> Child {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", "writer", "--ignored", "--quiet"])
+        .env("TRACKIOPS_KILL_STORE", dir)
+        .env_remove("TRACKIOPS_KILL_AT")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if let Some(place) = kill_at {
+        command.env("TRACKIOPS_KILL_AT", place);
+    }
+    command.spawn().unwrap()
+}
+
+fn was_killed(status: ExitStatus) -> bool {
+    assert!(status.success() || status.signal() == Some(9), "{status}");
+    !status.success()
+}
+
+/// What must hold whenever the writer was killed, which had found `before` windows.
+fn assert_whole(dir: &Path, before: i64, when: &str) {
+    let store = dir.join("store");
+    let acknowledged = fs::read_to_string(dir.join("acknowledged")).unwrap_or_default();
+    let acknowledged: i64 = acknowledged
+        .lines()
+        .last()
+        .map_or(0, |n| n.parse().unwrap());
+    let acknowledged = acknowledged.max(before);
+    let there = stored(&store);
+    // One more may have become durable that nobody was told of.
+    assert!(
+        (acknowledged..=acknowledged + 1).contains(&there),
+        "{when}: {acknowledged} {there}"
+    );
+    let all = windows(WINDOWS);
+    let assert_same = || {
+        if there == 0 {
+            return;
+        }
+        let minute = granularity("1m");
+        let content = Content::stored(&store, minute);
+        assert!(
+            content == Content::of(&all[..there as usize], minute),
+            "{when}"
+        );
+    };
+    assert_same();
+    NOW.store(T0 + 40_000 * there, Ordering::SeqCst);
+    let writer = Writer::open(&store, recorder()).unwrap();
+    assert!(writer.recovery().set_aside.is_empty(), "{when}");
+    writer.finish().unwrap();
+    assert_same();
+    assert_eq!(check(&store).unwrap().findings, [], "{when}");
+}
+
+#[test]
+fn killed_at_every_step() {
+    let times: &[u64] = match is_long() {
+        true => &[1, 2, 3, 4, 5, 7, 10, 14, 20],
+        false => &[1],
+    };
+    for place in PLACES {
+        let mut kills = 0;
+        for time in times {
+            let dir = tempfile::tempdir().unwrap();
+            let kill_at = format!("{time} {place}");
+            // The same step again, in what was left by being killed there.
+            for _ in 0..2 {
+                let before = stored(&dir.path().join("store"));
+                let killed = was_killed(start(dir.path(), Some(&kill_at)).wait().unwrap());
+                kills += u64::from(killed);
+                assert_whole(dir.path(), before, &kill_at);
+            }
+        }
+        assert!(kills > 0, "{place} was never reached");
+    }
+}
+
+#[test]
+fn killed_at_any_time() {
+    let kills = if is_long() { 300 } else { 12 };
+    let mut killed = 0;
+    let mut numbers = 88_172_645_463_325_252_u64;
+    while killed < kills {
+        let dir = tempfile::tempdir().unwrap();
+        loop {
+            numbers ^= numbers << 13;
+            numbers ^= numbers >> 7;
+            numbers ^= numbers << 17;
+            let before = stored(&dir.path().join("store"));
+            let mut writer = start(dir.path(), None);
+            std::thread::sleep(Duration::from_micros(10_000 + numbers % 400_000));
+            writer.kill().unwrap();
+            let status = writer.wait().unwrap();
+            assert_whole(dir.path(), before, &format!("kill {killed}"));
+            if !was_killed(status) {
+                break;
+            }
+            killed += 1;
+        }
+    }
+}
