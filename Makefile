@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention release aarch64 deny setup python
+.PHONY: help demo test test-long lint unit guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store release aarch64 deny setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -79,6 +79,10 @@ bench-overhead: setup
 ## make bench-contention  whether tracing makes CPUs wait for locks: profiles 64 threads in guests
 bench-contention: setup
 	@bench/contention.sh $(KERNELS)
+
+## make bench-store  what a synthetic day takes on disk and of a processor: a tenth of it, or FILES=4000
+bench-store: setup
+	@bench/store.sh
 
 ## make deny        licences, sources and bans of all dependencies
 deny: setup

@@ -12,7 +12,7 @@ use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
 use trackiops_collector::Replay;
 use trackiops_schemas::time::{Granularity, UtcMs};
-use trackiops_store::{GranularitySet, Options, Writer};
+use trackiops_store::{GranularitySet, Keep, Options, Writer};
 
 use day::Day;
 
@@ -56,6 +56,7 @@ fn main() -> Result<()> {
             rotate: "15m".parse()?,
             filter: None,
             allow_nfs_store: false,
+            keep: Keep::default(),
         },
     )?;
     let mut day = Day::new(args.files, START_S * SECOND_NS, args.seed);
@@ -84,7 +85,7 @@ fn main() -> Result<()> {
             entries += window.rows.len() as u64;
             timed(&mut appending, || writer.append(&window))?;
         }
-        if elapsed_ms % 60_000 == 0 {
+        if elapsed_ms.is_multiple_of(60_000) {
             most_journal = most_journal.max(disk::journal_bytes(&args.store)?);
         }
     }
