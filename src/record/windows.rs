@@ -103,6 +103,7 @@ pub fn write(writer: Writer, store: PathBuf) -> (Queue, JoinHandle<Result<(), St
         writer: Some(writer),
         mounted: None,
         shared,
+        is_unmounted: false,
         has_failed: false,
         waited: 0,
         deadline: None,
@@ -125,6 +126,8 @@ struct Writing {
     /// What the store was told last, for the case that it is begun anew.
     mounted: Option<Mounted>,
     shared: Arc<Shared>,
+    /// It is on a file system that has become read-only, and may be taken away to be repaired.
+    is_unmounted: bool,
     /// The last attempt has failed.
     has_failed: bool,
     /// How many windows were written that had waited.
@@ -194,6 +197,7 @@ impl Writing {
         };
         if let_go {
             self.writer = None;
+            self.is_unmounted = matches!(&appended, Err(StoreError::Io { .. }));
         }
         appended
     }
@@ -209,6 +213,10 @@ impl Writing {
     fn writer(&mut self) -> Result<&mut Writer, StoreError> {
         Ok(match &mut self.writer {
             Some(writer) => writer,
+            // While a file system is not mounted, what it is mounted on is no place for its store.
+            None if self.is_unmounted && !self.store.exists() => {
+                return Err(StoreError::Missing(self.store.clone()));
+            }
             none => {
                 let mut writer = Writer::open(&self.store, self.options.clone())?;
                 if let Some((at, mounts)) = &self.mounted {
@@ -432,6 +440,54 @@ mod tests {
         assert!(matches!(thread.join().unwrap(), Err(StoreError::Io { .. })));
         assert!(begun.elapsed() < 3 * LAST_TRIES);
         assert!(told(&store).0 >= 1000, "what was written is there");
+    }
+
+    #[test]
+    fn as_root_a_file_system_that_becomes_read_only_is_let_go_and_used_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+        let image = image.to_str().unwrap();
+        run("mkfs.ext4", &["-q", image]);
+        let disk = Mounted(tempfile::tempdir().unwrap());
+        let path = disk.0.path().to_str().unwrap();
+        run("mount", &["-o", "loop,errors=remount-ro", image, path]);
+        let store = disk.0.path().join("store");
+        let (queue, thread) = begin(&store);
+        queue.put(window(0));
+        wait_until("the first window is written", || queue.waiting() == 0);
+        let source = Command::new("findmnt")
+            .args(["-no", "SOURCE", path])
+            .output()
+            .unwrap();
+        let device = String::from_utf8(source.stdout).unwrap();
+        let device = device.trim().trim_start_matches("/dev/");
+        fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "a test").unwrap();
+        (1..20).for_each(|i| queue.put(window(i)));
+        let unmounted = || Command::new("umount").arg(path).status().unwrap().success();
+        wait_until("nobody holds the file system", unmounted);
+        // 1: errors were corrected.
+        let repaired = Command::new("e2fsck")
+            .args(["-fy", image])
+            .output()
+            .unwrap();
+        assert!(
+            repaired.status.code().is_some_and(|code| code <= 1),
+            "{repaired:?}"
+        );
+        assert!(queue.waiting() >= 18, "one may be being tried");
+        run("mount", &["-o", "loop", image, path]);
+        wait_until("they are written", || queue.waiting() == 0);
+        drop(queue);
+        thread.join().unwrap().unwrap();
+        let snapshot = Snapshot::open(&store).unwrap();
+        let seconds = snapshot
+            .segments(Dataset::Rollup, None)
+            .unwrap()
+            .into_iter();
+        let seconds = seconds.filter(|segment| segment.granularity.ms() == 1000);
+        assert_eq!(seconds.map(|segment| segment.rows).sum::<u64>(), 20 * 200);
+        assert!(check(&store).unwrap().findings.is_empty());
     }
 
     #[test]

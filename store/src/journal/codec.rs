@@ -33,7 +33,7 @@ pub(crate) struct WindowHead {
     pub(crate) rows: u64,
 }
 
-/// Longest encoding of a [`WindowHead`]: 9 numbers of at most 10 bytes.
+/// Longest encoding of a [`WindowHead`]: 11 numbers of at most 10 bytes.
 pub(crate) const MAX_HEAD_BYTES: usize = 11 * 10;
 
 /// Bound of the clients in a [`Pending`]: a hundred of them, or some fifty with their mounts. Beyond it those that waited

@@ -1,0 +1,75 @@
+//! docs/format.md tells the columns, the metadata and the tables that are written.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use arrow::datatypes::SchemaRef;
+use common::{of, options, windows};
+use trackiops_schemas::columns::{
+    FORMAT_VERSION, health_schema, ops_schema, request_schema, rollup_schema,
+};
+use trackiops_store::{Dataset, Snapshot, Writer};
+
+fn document() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/format.md");
+    fs::read_to_string(path).unwrap()
+}
+
+/// The first cells of the table that follows a heading, without their backticks.
+fn told(heading: &str) -> Vec<String> {
+    let document = document();
+    let (_, section) = document.split_once(&format!("\n{heading}\n")).unwrap();
+    let rows = section.lines().skip_while(|line| !line.starts_with("|---"));
+    let rows = rows.skip(1).take_while(|line| line.starts_with('|'));
+    let cell = |line: &str| {
+        line.split('|')
+            .nth(1)
+            .unwrap()
+            .trim()
+            .trim_matches('`')
+            .to_owned()
+    };
+    rows.map(cell).collect()
+}
+
+#[test]
+fn columns_are_documented_in_their_order() {
+    let written = |schema: SchemaRef| {
+        let fields = schema.fields().iter();
+        fields.map(|field| field.name().clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(told("### rollup"), written(rollup_schema()));
+    assert_eq!(told("### ops"), written(ops_schema()));
+    assert_eq!(told("### health"), written(health_schema()));
+    assert_eq!(told("### requests"), written(request_schema()));
+}
+
+#[test]
+fn metadata_and_tables_are_documented() {
+    assert!(document().contains(&format!("Version {FORMAT_VERSION}.")));
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    writer.append(&windows(1)[0]).unwrap();
+    writer.finish().unwrap();
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let segment = &of(&snapshot, Dataset::Rollup, "1s".parse().unwrap())[0];
+    let reader = common::reader(segment);
+    let metadata = reader.metadata().file_metadata().key_value_metadata();
+    let keys = metadata.unwrap().iter().map(|pair| pair.key.clone());
+    let own = keys.filter(|key| key.starts_with("trackiops."));
+    let told_keys: BTreeSet<_> = told("## Segments").into_iter().collect();
+    assert_eq!(own.collect::<BTreeSet<_>>(), told_keys);
+
+    let catalog = rusqlite::Connection::open(dir.path().join("catalog.db")).unwrap();
+    let mut tables = catalog
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        .unwrap();
+    let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let tables: BTreeSet<_> = tables.collect::<Result<_, _>>().unwrap();
+    let told_tables: BTreeSet<_> = told("## The catalog").into_iter().collect();
+    assert_eq!(tables, told_tables);
+}
