@@ -16,6 +16,7 @@ mod format;
 mod generations;
 mod lookout;
 mod mappings;
+mod mountinfo;
 mod mounts;
 mod names;
 mod op_sums;

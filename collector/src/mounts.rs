@@ -1,153 +1,17 @@
-//! Which NFS mount a device number stands for, from `mountinfo` (proc(5)). Reading it never
-//! touches a server.
+//! Which NFS file system a device number stands for, and where that is mounted.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io;
 use std::mem;
-use std::path::{Path, PathBuf};
 
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::mount::MountPoint;
 
+use crate::mountinfo::{NfsMount, mounts_of, pids};
 use crate::paths::is_below;
 
 /// File systems that had a device number one after the other, as far as they are remembered.
 const REMEMBERED: usize = 4;
-
-/// One NFS line of a `mountinfo` file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NfsMount {
-    /// Id of the mount, unique among the mounts that exist.
-    pub mount_id: u32,
-    /// Device of its superblock.
-    pub dev: Dev,
-    /// `server:/export`.
-    pub source: String,
-    /// Where it is mounted, in that mount namespace.
-    pub mount_point: String,
-    /// Of the mount, and behind them those of its file system.
-    pub options: String,
-}
-
-impl NfsMount {
-    /// Whether it is this mount, with whatever options.
-    fn is(&self, other: &Self) -> bool {
-        let key = |mount: &Self| (mount.mount_id, mount.dev);
-        key(self) == key(other)
-            && self.source == other.source
-            && self.mount_point == other.mount_point
-    }
-}
-
-/// The NFS mounts among the lines of a `mountinfo` file; lines that are no such thing are passed
-/// over.
-pub fn parse_mountinfo(text: &[u8]) -> Vec<NfsMount> {
-    String::from_utf8_lossy(text)
-        .lines()
-        .filter_map(parse_line)
-        .collect()
-}
-
-/// Parses `36 35 0:49 / /mnt/nfs rw shared:1 - nfs4 srv:/exp rw,vers=4.2`.
-fn parse_line(line: &str) -> Option<NfsMount> {
-    let (mount, superblock) = line.split_once(" - ")?;
-    let mut superblock = superblock.split(' ');
-    if !matches!(superblock.next()?, "nfs" | "nfs4") {
-        return None;
-    }
-    let source = unescape(superblock.next()?);
-    let superblock_options = superblock.next()?;
-    let mut mount = mount.split(' ');
-    let mount_id = mount.next()?.parse().ok()?;
-    let dev = mount.nth(1)?.parse().ok()?;
-    let mount_point = unescape(mount.nth(1)?);
-    let options = format!("{},{superblock_options}", mount.next()?);
-    Some(NfsMount {
-        mount_id,
-        dev,
-        source,
-        mount_point,
-        options: unescape(&options),
-    })
-}
-
-/// Where the cgroup hierarchy with the memory controller is mounted: that of version 1 if there is one.
-pub fn cgroup_root() -> Option<PathBuf> {
-    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    cgroup_root_of(&text)
-}
-
-fn cgroup_root_of(mountinfo: &str) -> Option<PathBuf> {
-    let mut unified = None;
-    for line in mountinfo.lines() {
-        let Some((mount, superblock)) = line.split_once(" - ") else {
-            continue;
-        };
-        let at = || Some(PathBuf::from(unescape(mount.split(' ').nth(4)?)));
-        let mut superblock = superblock.split(' ');
-        match (superblock.next(), superblock.nth(1)) {
-            (Some("cgroup"), Some(options)) if options.split(',').any(|o| o == "memory") => {
-                return at();
-            }
-            (Some("cgroup2"), _) => unified = unified.or_else(at),
-            _ => {}
-        }
-    }
-    unified
-}
-
-/// Undoes the octal escapes of blanks, backslashes and line ends.
-pub fn unescape(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let octal = (byte == b'\\').then(|| tail.get(..3)).flatten();
-        let code = octal
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code {
-            Some(code) => {
-                bytes.push(code);
-                rest = &tail[3..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// The NFS mounts of the process `pid`'s mount namespace.
-pub fn mounts_of(pid: u32) -> io::Result<Vec<NfsMount>> {
-    Ok(parse_mountinfo(&fs::read(format!(
-        "/proc/{pid}/mountinfo"
-    ))?))
-}
-
-/// `server:/export` of the mounts from a server's address, of a version of NFS (3, 4), in the mount namespace of this
-/// process; sorted. `root` is where the kernel's files are.
-pub fn sources_at(root: &Path, address: &str, version: u8) -> Vec<String> {
-    let text = fs::read(root.join("proc/self/mountinfo")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let is_there = |line: &&str| {
-        let options = line.rsplit(' ').next().unwrap_or_default();
-        let option = |key: &str| {
-            options
-                .split(',')
-                .find_map(|option| option.strip_prefix(key))
-        };
-        let major = option("vers=").and_then(|vers| vers.split('.').next()?.parse().ok());
-        option("addr=") == Some(address) && major == Some(version)
-    };
-    let mounts = text.lines().filter(is_there).filter_map(parse_line);
-    let mut sources: Vec<String> = mounts.map(|mount| mount.source).collect();
-    sources.sort_unstable();
-    sources.dedup();
-    sources
-}
 
 /// What is known of device numbers. A mount that is gone stays known until its number is used
 /// again: its last requests may still be on their way.
@@ -436,48 +300,10 @@ fn is_nearer(source: &str, than: &str) -> bool {
     (source.len(), source) < (than.len(), than)
 }
 
-/// The processes that exist.
-pub fn pids() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir(Path::new("/proc"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_hierarchy_of_the_memory_controller_is_found() {
-        let unified = "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-        let hybrid = "31 24 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
-                      32 24 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
-                      33 24 0:29 / /sys/fs/cgroup/mem\\040ory rw - cgroup cgroup rw,memory\n";
-        let root = |text: &str| cgroup_root_of(text);
-        assert_eq!(root(unified), Some("/sys/fs/cgroup".into()));
-        assert_eq!(root(hybrid), Some("/sys/fs/cgroup/mem ory".into()));
-        assert_eq!(root("1 1 0:1 / / rw - ext4 /dev/sda rw\n"), None);
-    }
-    use proptest::prelude::*;
-
-    const TEXT: &[u8] = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
-        36 22 0:49 / /mnt/a\\040b rw,relatime shared:1 master:2 - nfs4 [::1]:/exp rw,vers=4.2\n\
-        37 22 0:50 / /mnt/old rw - nfs srv:/vol\\134x ro\n\
-        38 22 0:49 / /mnt/sub rw - nfs4 [::1]:/exp/sub rw\n\
-        truncated - nfs4\n";
-
-    #[test]
-    fn nfs_mounts_are_told_from_the_rest() {
-        let mounts = parse_mountinfo(TEXT);
-        assert_eq!(mounts.len(), 3);
-        assert_eq!(mounts[0].mount_point, "/mnt/a b");
-        assert_eq!(
-            (mounts[1].mount_id, mounts[1].source.as_str()),
-            (37, "srv:/vol\\x")
-        );
-    }
+    use crate::mountinfo::{TEXT, parse_mountinfo};
 
     #[test]
     fn mounts_that_share_a_superblock_are_one_in_any_order() {
@@ -636,12 +462,5 @@ mod tests {
             "until the number is used again"
         );
         assert!(known.gone(&mounts).is_empty());
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            parse_mountinfo(&bytes);
-        }
     }
 }

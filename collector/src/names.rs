@@ -15,7 +15,8 @@ use trackiops_schemas::mount::MountPoint;
 use crate::clock::{MonotonicNs, due};
 use crate::generations::Generations;
 use crate::mappings::Mappings;
-use crate::mounts::{Mounts, NfsMount, mounts_of, pids};
+use crate::mountinfo::{NfsMount, mounts_of, pids};
+use crate::mounts::Mounts;
 use crate::open_files::{OpenFile, descriptors};
 use crate::path_ring::{News, Told};
 use crate::paths::{Paths, Place};
@@ -356,7 +357,7 @@ fn attributes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mounts::parse_mountinfo;
+    use crate::mountinfo::parse_mountinfo;
     use trackiops_schemas::identity::TenantId;
 
     fn row(fileid: u64) -> RowKey {

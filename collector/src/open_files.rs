@@ -7,7 +7,7 @@ use std::path::Path;
 
 use trackiops_schemas::identity::{Dev, path_text};
 
-use crate::mounts::{NfsMount, mounts_of, unescape};
+use crate::mountinfo::{NfsMount, mounts_of, unescape};
 
 /// A file on NFS that a process holds open.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use trackiops_schemas::pending::{Pending, PendingClient};
 
 use crate::clock::MonotonicNs;
-use crate::mounts::sources_at;
+use crate::mountinfo::sources_at;
 use crate::rpc_tasks::{ClientId, Lists, Task, server};
 
 /// What is known of the requests that wait.

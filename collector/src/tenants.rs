@@ -11,7 +11,7 @@ use trackiops_schemas::identity::TenantId;
 use trackiops_schemas::ring::NO_USER;
 
 use crate::clock::{MonotonicNs, due};
-use crate::mounts::cgroup_root;
+use crate::mountinfo::cgroup_root;
 
 /// At most this often are all cgroups looked through for those that were not there before.
 const WALK: Duration = Duration::from_millis(500);
