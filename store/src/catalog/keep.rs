@@ -115,7 +115,7 @@ impl Catalog {
             }
             let oldest = "SELECT coalesce(min(start_ms), 9223372036854775807) FROM segment";
             let oldest: i64 = transaction.query_row(oldest, [], |row| row.get(0))?;
-            for table in ["file_name", "file", "mount_period"] {
+            for table in ["file_name", "file", "mount_period", "mount_point"] {
                 let delete = format!("DELETE FROM {table} WHERE last_ms <= ?1");
                 transaction.execute(&delete, [oldest])?;
             }
