@@ -8,6 +8,7 @@ mod query;
 mod question;
 mod record;
 mod store;
+mod volume;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,8 @@ enum Command {
     Mounts(mounts::Args),
     /// Look after a store
     Store(store::Args),
+    /// Tell what a store takes on disk, or what a recording will take
+    Volume(volume::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Flamegraph(args) => flamegraph::run(args),
         Command::Mounts(args) => mounts::run(args),
         Command::Store(args) => store::run(args),
+        Command::Volume(args) => volume::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("trackiops: {}", describe(&error));

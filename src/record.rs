@@ -28,6 +28,9 @@ use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Keep, Options, Retention, Writer};
 
+/// For how long windows of which length are kept.
+pub const DEFAULT_RETENTION: &str = "1s=2d,10s=14d,1m=90d,1h=forever";
+
 /// Between the module's loading and the first request lies a mount, which takes about as long.
 const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
 
@@ -47,7 +50,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "G=AGE,...",
-        default_value = "1s=2d,10s=14d,1m=90d,1h=forever"
+        default_value = DEFAULT_RETENTION
     )]
     retain: Retention,
     /// Room on disk for all windows; when it is used up, the oldest of the shortest windows are deleted
@@ -203,7 +206,7 @@ fn parse_requests_size(text: &str) -> Result<u64, String> {
 /// The least holds a journal of some thousand files beside what it is sealed to.
 const STORE_SIZE_MIN: u64 = 64 << 20;
 
-fn parse_store_size(text: &str) -> Result<u64, String> {
+pub fn parse_store_size(text: &str) -> Result<u64, String> {
     parse_size(text)
         .filter(|bytes| *bytes >= STORE_SIZE_MIN)
         .ok_or_else(|| "write a size of at least 64MiB, such as 20GiB".to_owned())

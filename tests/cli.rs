@@ -382,3 +382,24 @@ fn damage_is_told_and_the_rest_is_answered() {
     let nowhere = trackiops(&["store", "check", "/nonexistent/store"]);
     assert_eq!(nowhere.status.code(), Some(2));
 }
+
+#[test]
+fn a_volume_is_planned_before_anything_is_recorded() {
+    let plan = trackiops(&[
+        "volume",
+        "--plan",
+        "--files",
+        "4000",
+        "--granularity",
+        "1s",
+        "--format",
+        "json",
+    ]);
+    assert_eq!(plan.status.code(), Some(0), "{plan:?}");
+    let row: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+    // The paper's own: 4000 files at 1 s are 13.8 GB a day.
+    assert_eq!(row["paper_bytes"], 13_824_000_000_u64);
+    assert_eq!(row["entries"], 345_600_000);
+    let nothing = trackiops(&["volume"]);
+    assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+}

@@ -28,6 +28,7 @@ mod stat;
 pub mod step;
 mod tile;
 pub mod times;
+pub mod volume;
 
 pub use answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};
 pub use error::QueryError;
@@ -40,3 +41,4 @@ pub use plan::Range;
 pub use render::{Figures, Format};
 pub use scan::Detail;
 pub use step::Step;
+pub use volume::{Volume, ask_volume, plan_volume};

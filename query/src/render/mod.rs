@@ -10,6 +10,7 @@ use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::scan::Detail;
 use crate::times::Zone;
+use crate::volume::Volume;
 
 use record::Record;
 use table::Table;
@@ -24,6 +25,7 @@ mod operations;
 pub mod record;
 pub mod table;
 pub mod units;
+mod volume;
 
 /// The way an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,5 +117,11 @@ impl Render for MountSeen {
 impl Render for OperationAnswer {
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
         operations::table(answer, zone)
+    }
+}
+
+impl Render for Volume {
+    fn table(answer: &Answer<Self>, _: Figures, _: Zone) -> Table {
+        volume::table(answer)
     }
 }

@@ -15,6 +15,7 @@ use crate::answer::AnswerRow;
 use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::times::rfc3339;
+use crate::volume::Volume;
 
 /// Columns derived from those on disk, without the direction before them, in column order.
 const DERIVED: [&str; 10] = [
@@ -246,6 +247,37 @@ impl Record for MountSeen {
             Value::Flag(mount.is_foreign),
             Value::Text(rfc3339(first)),
             Value::Text(rfc3339(last)),
+        ]
+    }
+}
+
+impl Record for Volume {
+    fn names() -> Vec<String> {
+        let names = [
+            "dataset",
+            "granularity_ms",
+            "segments",
+            "entries",
+            "bytes",
+            "bytes_per_entry",
+            "paper_bytes",
+            "bytes_per_day",
+            "bytes_at_most",
+        ];
+        names.map(str::to_owned).into()
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        vec![
+            Value::Text(self.dataset.to_owned()),
+            Value::Count(self.granularity.ms().unsigned_abs()),
+            Value::Count(self.segments),
+            Value::Count(self.entries),
+            Value::Count(self.bytes),
+            self.bytes_per_entry().into(),
+            self.paper_bytes.map_or(Value::Null, Value::Count),
+            Some(self.bytes_per_day).into(),
+            self.bytes_at_most.into(),
         ]
     }
 }

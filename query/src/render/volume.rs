@@ -1,0 +1,39 @@
+//! What a store takes, for people.
+
+use super::table::{NONE, Table, left, right};
+use super::units;
+use crate::answer::Answer;
+use crate::volume::Volume;
+
+pub(super) fn table(answer: &Answer<Volume>) -> Table {
+    let header = [
+        left("rows"),
+        left("windows"),
+        right("files"),
+        right("entries"),
+        right("on disk"),
+        right("per entry"),
+        right("40 B entries"),
+        right("a day"),
+        right("at most"),
+    ];
+    let line = |row: &Volume| {
+        let some = |text: Option<String>| right(text.unwrap_or_else(|| NONE.to_owned()));
+        vec![
+            left(row.dataset),
+            left(row.granularity.to_string()),
+            some((row.segments > 0).then(|| row.segments.to_string())),
+            right(row.entries.to_string()),
+            right(units::bytes(row.bytes)),
+            some(row.bytes_per_entry().map(|bytes| format!("{bytes:.1} B"))),
+            some(row.paper_bytes.map(units::bytes)),
+            right(units::bytes(row.bytes_per_day as u64)),
+            some(row.bytes_at_most.map(|bytes| units::bytes(bytes as u64))),
+        ]
+    };
+    Table {
+        title: Vec::new(),
+        header: header.into(),
+        lines: answer.rows.iter().map(line).collect(),
+    }
+}

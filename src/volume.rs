@@ -1,0 +1,126 @@
+//! `trackiops volume`: what a store takes on disk, and what a recording will take.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use trackiops_query::render::units;
+use trackiops_query::times::Zone;
+use trackiops_query::{Format, Outcome, Volume, ask_volume, plan_volume};
+use trackiops_store::{GranularitySet, Retention};
+
+use crate::question;
+
+/// What `trackiops volume` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The store that `trackiops record` wrote; for a plan one whose entries are alike
+    #[arg(long, value_name = "DIR", required_unless_present = "plan")]
+    store: Option<PathBuf>,
+    /// Tell what a day of recording will take, before recording
+    #[arg(long, requires = "files")]
+    plan: bool,
+    /// Files that are in use all the time, for the plan
+    #[arg(long, value_name = "N", requires = "plan")]
+    files: Option<u64>,
+    /// Window lengths, for the plan
+    #[arg(long, value_name = "LENGTHS", default_value = "1s,10s,1m,1h")]
+    granularity: GranularitySet,
+    /// For how long windows of which length are kept, as `record --retain`
+    #[arg(long, value_name = "AGES", default_value = crate::record::DEFAULT_RETENTION)]
+    retain: Retention,
+    /// Room on disk: tell when it is used up
+    #[arg(long, value_name = "SIZE", value_parser = crate::record::parse_store_size)]
+    store_size: Option<u64>,
+    /// table, csv or json (one object per line)
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    format: Format,
+}
+
+/// Runs the command. Status 0: there is something; 1: nothing was recorded.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let recorded = match &args.store {
+        Some(store) => Some(ask_volume(store, &args.retain)?),
+        None => None,
+    };
+    let outcome = match (recorded, args.plan, args.files) {
+        (recorded, true, Some(files)) => {
+            let like = match recorded {
+                Some(Outcome::Found(answer)) => answer.rows,
+                _ => Vec::new(),
+            };
+            plan_volume(files, &args.granularity, &args.retain, &like)
+        }
+        (Some(recorded), ..) => recorded,
+        _ => bail!("there is nothing to tell about: name a --store, or --plan with --files"),
+    };
+    if let Outcome::Found(answer) = &outcome {
+        eprintln!("{}", summary(&answer.rows, args.plan, args.store_size));
+    }
+    question::show(outcome, args.format, Zone::Local)
+}
+
+/// All together, and when the room is used up.
+fn summary(rows: &[Volume], is_plan: bool, room: Option<u64>) -> String {
+    let bytes: u64 = rows.iter().map(|row| row.bytes).sum();
+    let a_day: f64 = rows.iter().map(|row| row.bytes_per_day).sum();
+    let of_expiring = |row: &Volume| row.bytes_at_most;
+    let most: f64 = rows.iter().filter_map(of_expiring).sum();
+    let lasting = rows.iter().filter(|row| row.bytes_at_most.is_none());
+    let lasting: f64 = lasting.map(|row| row.bytes_per_day).sum();
+    let used = if is_plan { 0 } else { bytes };
+    let mut text = format!("{} a day", units::bytes(a_day as u64));
+    if !is_plan {
+        text = format!("{} on disk, {text}", units::bytes(bytes));
+    }
+    if most > 0.0 {
+        let most = units::bytes(most as u64);
+        text += &format!("; what expires will take {most} at most");
+    }
+    if lasting > 0.0 {
+        let a_year = units::bytes((365.0 * lasting) as u64);
+        text += &format!("; what is kept for ever grows by {a_year} a year");
+    }
+    match room {
+        None => text,
+        Some(room) => {
+            let days = days_until(rows, used, room);
+            let when = match days {
+                None => "never used up".to_owned(),
+                Some(days) if days < 2.0 => format!("used up in {:.0} hours", 24.0 * days),
+                Some(days) => format!("used up in {days:.0} days"),
+            };
+            format!("{text}; {} are {when}", units::bytes(room))
+        }
+    }
+}
+
+/// When the room is used up, if it ever is: each kind grows until it expires.
+fn days_until(rows: &[Volume], used: u64, room: u64) -> Option<f64> {
+    if used >= room {
+        return Some(0.0);
+    }
+    let is_plan = used == 0;
+    let at = |days: f64| -> f64 {
+        let of_row = |row: &Volume| {
+            let begun = if is_plan { 0.0 } else { row.bytes as f64 };
+            let grown = begun + row.bytes_per_day * days;
+            row.bytes_at_most
+                .map_or(grown, |most| grown.min(most.max(begun)))
+        };
+        rows.iter().map(of_row).sum()
+    };
+    let (mut low, mut high) = (0.0, 36_500.0);
+    if at(high) < room as f64 {
+        return None;
+    }
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if at(middle) < room as f64 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(high)
+}
