@@ -47,7 +47,7 @@ for path, dataset, granularity_ms, start_ms, end_ms, rows, size in segments:
             WHERE op <> '(other)' AND coalesce(list_sum([b.count FOR b IN execute_hist]), 0) <> requests""")
         assert odd.fetchall() == [(0,)], f"{path}: histograms do not hold every operation"
     metadata = pq.read_metadata(file).metadata
-    assert metadata[b"trackiops.format"] == b"2" and b"trackiops.writer" in metadata, f"{path}: no format version"
+    assert metadata[b"trackiops.format"] == b"3" and b"trackiops.writer" in metadata, f"{path}: no format version"
 
 finest = min(s[2] for s in segments if s[1] == "rollup")
 label = next(s[0] for s in segments if s[1] == "rollup" and s[2] == finest).split("/")[1]

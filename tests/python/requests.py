@@ -24,7 +24,7 @@ for file in files:
     date = datetime.date.fromisoformat(file.parent.name.removeprefix("date="))
     days = {end // 86_400_000_000_000 for end in ends}
     assert days == {(date - datetime.date(1970, 1, 1)).days}, f"{file}: rows of other dates"
-    assert pq.read_metadata(file).metadata[b"trackiops.format"] == b"2", f"{file}: no format version"
+    assert pq.read_metadata(file).metadata[b"trackiops.format"] == b"3", f"{file}: no format version"
 
 # What a rollup counts, counted from single requests. Latencies are there in us, rounded by row.
 COUNTS = {
