@@ -7,6 +7,7 @@ file in their order.
 import datetime
 import json
 import pathlib
+import sqlite3
 import sys
 
 import duckdb
@@ -14,7 +15,10 @@ import pyarrow.parquet as pq
 
 store, fileid = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 requests = f"read_parquet('{store}/requests/**/*.parquet')"
-rollup = f"read_parquet('{store}/rollup/granularity=1s/**/*.parquet')"
+# Not every file: what was merged stays for a while.
+catalog = sqlite3.connect(f"file:{store / 'catalog.db'}?mode=ro", uri=True)
+segments = catalog.execute("SELECT path FROM segment WHERE dataset = 'rollup' AND granularity_ms = 1000")
+rollup = f"read_parquet({[str(store / path) for (path,) in segments]})"
 
 files = sorted((store / "requests").rglob("*.parquet"))
 for file in files:

@@ -105,9 +105,11 @@ for VERSION in "$@"; do
 
     attach /exp-d /mnt/d
     put_at "$SERVER:/exp-d" /mnt/d/f 2
+    sleep 0.5
     mount -o remount,ro /mnt/d
     sleep 0.5
     mount -o remount,rw /mnt/d
+    sleep 0.5
     put_at "$SERVER:/exp-d" /mnt/d/f 3
 
     stop_recorder
