@@ -64,11 +64,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn summary(rows: &[Volume], is_plan: bool, room: Option<u64>) -> String {
     let bytes: u64 = rows.iter().map(|row| row.bytes).sum();
     let a_day: f64 = rows.iter().map(|row| row.bytes_per_day).sum();
-    let of_expiring = |row: &Volume| row.bytes_at_most;
-    let most: f64 = rows.iter().filter_map(of_expiring).sum();
+    let most: f64 = rows.iter().filter_map(|row| row.bytes_at_most).sum();
     let lasting = rows.iter().filter(|row| row.bytes_at_most.is_none());
     let lasting: f64 = lasting.map(|row| row.bytes_per_day).sum();
-    let used = if is_plan { 0 } else { bytes };
     let mut text = format!("{} a day", units::bytes(a_day as u64));
     if !is_plan {
         text = format!("{} on disk, {text}", units::bytes(bytes));
@@ -84,7 +82,7 @@ fn summary(rows: &[Volume], is_plan: bool, room: Option<u64>) -> String {
     match room {
         None => text,
         Some(room) => {
-            let days = days_until(rows, used, room);
+            let days = days_until(rows, is_plan, room);
             let when = match days {
                 None => "never used up".to_owned(),
                 Some(days) if days < 2.0 => format!("used up in {:.0} hours", 24.0 * days),
@@ -95,12 +93,8 @@ fn summary(rows: &[Volume], is_plan: bool, room: Option<u64>) -> String {
     }
 }
 
-/// When the room is used up, if it ever is: each kind grows until it expires.
-fn days_until(rows: &[Volume], used: u64, room: u64) -> Option<f64> {
-    if used >= room {
-        return Some(0.0);
-    }
-    let is_plan = used == 0;
+/// When the room is used up, if it ever is: each kind grows until it expires, from nothing where it is planned.
+fn days_until(rows: &[Volume], is_plan: bool, room: u64) -> Option<f64> {
     let at = |days: f64| -> f64 {
         let of_row = |row: &Volume| {
             let begun = if is_plan { 0.0 } else { row.bytes as f64 };
