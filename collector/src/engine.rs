@@ -253,7 +253,7 @@ impl Engine {
         let sizes = RingSizes::of(settings.ring_memory, cpus, page);
         // A ring that is a quarter full is read long before its timer would let it overflow.
         let wakeup_bytes = u64::from(sizes.bytes / 4);
-        let window_ns = settings.granularity.ms().unsigned_abs() * 1_000_000;
+        let window_ns = settings.granularity.ns();
         let filter = filter(plan, &settings.filter)?;
         let cells = op_sums::cells();
         let mut loader = EbpfLoader::new();

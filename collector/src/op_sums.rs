@@ -176,17 +176,13 @@ impl Table {
 /// The window of now, as in [`OpKey::window`].
 fn window_of(clock: Sample, granularity: Granularity) -> u64 {
     let utc_ns = clock.now.0.wrapping_add_signed(clock.offset_ns);
-    utc_ns / window_ns(granularity)
+    utc_ns / granularity.ns()
 }
 
 /// When the window begins by `CLOCK_MONOTONIC`, ns.
 fn begin_ns(window: u64, offset_ns: i64, granularity: Granularity) -> u64 {
-    let utc_ns = window.wrapping_mul(window_ns(granularity));
+    let utc_ns = window.wrapping_mul(granularity.ns());
     utc_ns.wrapping_sub(offset_ns.cast_unsigned())
-}
-
-fn window_ns(granularity: Granularity) -> u64 {
-    granularity.ms().unsigned_abs() * 1_000_000
 }
 
 fn taken<const WORDS: usize>(words: &[AtomicU64]) -> [u64; WORDS] {

@@ -47,6 +47,11 @@ impl Granularity {
         i64::from(self.0.get())
     }
 
+    /// Its length in ns.
+    pub fn ns(self) -> u64 {
+        u64::from(self.0.get()) * 1_000_000
+    }
+
     /// Whether windows of `self` are whole numbers of windows of `finer`.
     pub fn is_multiple_of(self, finer: Self) -> bool {
         self.ms() % finer.ms() == 0

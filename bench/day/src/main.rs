@@ -72,9 +72,7 @@ fn main() -> Result<()> {
     let windows = args.hours * 3_600_000 / finest.ms().unsigned_abs();
     for window in 1..=windows {
         let elapsed_ms = window * finest.ms().unsigned_abs();
-        timed(&mut generating, || {
-            day.next(finest.ms().unsigned_abs() * 1_000_000, &mut batch)
-        });
+        timed(&mut generating, || day.next(finest.ns(), &mut batch));
         requests += batch.len() as u64;
         let until = UtcMs((START_S * 1000 + elapsed_ms).cast_signed());
         let closed = timed(&mut rolling, || {
