@@ -2,22 +2,23 @@
 
 use std::process::ExitCode;
 
-use trackiops_query::{Format, ask_files};
+use trackiops_query::ask_files;
 
-use crate::question::{self, Selection};
+use crate::question::{self, Form, Selection};
 
 /// What `trackiops files` takes.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// table, csv or json (one object per line)
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    format: Format,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Runs the command. Status 0: there are files; 1: nothing matched.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let output = args.form.output()?;
     let question = args.selection.question()?;
-    question::show(ask_files(&question)?, args.format, question.zone)
+    let outcome = ask_files(&question)?;
+    question::show(outcome, None, args.form.format, &output, question.zone)
 }

@@ -1,7 +1,5 @@
 //! `trackiops flamegraph`: draws what was done below each directory.
 
-use std::fs;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,6 +7,7 @@ use anyhow::Context;
 use trackiops_query::Outcome;
 use trackiops_query::flame::{self, Directions, Graph, Measure};
 
+use crate::output::Output;
 use crate::question::{self, Selection};
 
 /// What `trackiops flamegraph` takes.
@@ -25,14 +24,15 @@ pub struct Args {
     /// Folded stacks, a line each, as other tools take them, in place of an SVG
     #[arg(long)]
     folded: bool,
-    /// Where to write it; to stdout without it
+    /// Into a file, which is there in whole or not at all; `-` is stdout, as without it
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 /// Runs the command. Status 0: it is drawn; 1: nothing matched.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.output.is_none() && !args.folded && std::io::stdout().is_terminal() {
+    let output = Output::new(args.output)?;
+    if !args.folded && output.is_terminal() {
         anyhow::bail!(
             "an SVG is nothing for a terminal: give --output FILE.svg, or --folded for text"
         );
@@ -55,11 +55,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         false => flame::svg(&answer, graph, zone, &mut drawn),
     }
     .context("cannot draw the graph")?;
-    match args.output {
-        None => question::print(|out| out.write_all(&drawn))?,
-        Some(path) => {
-            fs::write(&path, &drawn).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-    }
+    output.write(|out| out.write_all(&drawn))?;
     Ok(question::status(&answer.notes))
 }

@@ -4,10 +4,12 @@ mod doctor;
 mod files;
 mod flamegraph;
 mod mounts;
+mod output;
 mod query;
 mod question;
 mod record;
 mod store;
+mod terminal;
 mod volume;
 
 use std::process::ExitCode;

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use trackiops_query::ask_mounts;
 use trackiops_query::times::Zone;
-use trackiops_query::{Format, ask_mounts};
 
-use crate::question;
+use crate::question::{self, Form};
 
 /// What `trackiops mounts` takes.
 #[derive(clap::Args)]
@@ -14,12 +14,13 @@ pub struct Args {
     /// The store that `trackiops record` wrote
     #[arg(long, value_name = "DIR")]
     store: PathBuf,
-    /// table, csv or json (one object per line)
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    format: Format,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Runs the command. Status 0: there were mounts; 1: none.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    question::show(ask_mounts(&args.store)?, args.format, Zone::Local)
+    let output = args.form.output()?;
+    let outcome = ask_mounts(&args.store)?;
+    question::show(outcome, None, args.form.format, &output, Zone::Local)
 }

@@ -3,11 +3,19 @@
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
+use anyhow::{Context, bail};
+use trackiops_query::answer::{READ, WRITE};
+use trackiops_query::explain::Stage;
+use trackiops_query::render::look::Style;
+use trackiops_query::times::Zone;
 use trackiops_query::{
-    By, Figures, Format, QueryError, Question, Step, Subject, ask, ask_operations,
+    AnswerRow, By, Columns, Condition, Connections, Detail, Explain, Figures, Format, Level,
+    OperationAnswer, Outcome, QueryError, Question, Record, Sort, Step, Subject, ask,
+    ask_operations, ask_operations_by, render,
 };
 
-use crate::question::{self, Selection};
+use crate::output::Output;
+use crate::question::{self, Form, Selection};
 
 /// What `trackiops query` takes.
 #[derive(clap::Args)]
@@ -18,56 +26,187 @@ pub struct Args {
     /// for one row per file. Chosen to suit the range without it
     #[arg(long, value_name = "G|all")]
     step: Option<String>,
-    /// Only the N files (directories, mounts ...) with the most bytes, in that order
+    /// Only the N files (directories, mounts, operations ...) that come first by --sort over the whole range, or that have the
+    /// most bytes (operations: requests), in that order
     #[arg(long, value_name = "N")]
     top: Option<NonZeroUsize>,
-    /// What a row stands for: `file`; `dir` for all files below a directory (see --depth); `mount`, `host` for all files of
-    /// one; `tenant` for what each user and cgroup did with a file; `op` for every operation of the NFS protocol;
-    /// `transport` for operations over each connection
-    #[arg(
-        long,
-        value_name = "file|dir|mount|tenant|host|op|transport",
-        default_value = "file"
-    )]
-    by: Subject,
+    /// Sort by a column that is a number, largest first; `COLUMN:asc` for smallest first. What is not known comes last. See
+    /// --columns for names
+    #[arg(long, value_name = "COLUMN[:asc]")]
+    sort: Option<Sort>,
+    /// Only rows with such values: a column, one of > >= < <= = !=, a number with or without unit (20ms, 10MiB/s, 5%);
+    /// `and`, `or`, brackets. May be given several times: all must hold. What is not known meets no comparison
+    #[arg(long = "where", value_name = "CONDITION")]
+    conditions: Vec<Condition>,
+    /// Only these operations, with commas between them. `read` and `write` are of files; with any other one (`getattr`, `commit`
+    /// ...) rows are operations, as with --by op
+    #[arg(long, value_name = "OP,...", value_delimiter = ',')]
+    op: Vec<String>,
+    /// What a row stands for: `file`, which is usual; `dir` for all files below a directory (see --depth); `mount`, `host` for
+    /// all files of one; `tenant` for what each user and cgroup did with a file; `op` for every operation of the NFS protocol;
+    /// `transport` for operations over each connection. Several with commas: `dir,tenant`, `file,op` ...
+    #[arg(long, value_name = "file|dir|mount|tenant|host|op|transport,...")]
+    by: Option<Subject>,
     /// With --by dir: how many directories deep, counted from --dir, or without it from the directory that all names of
     /// the mount have in common, which usually is where it is mounted [default: 1]
     #[arg(long, value_name = "N")]
     depth: Option<usize>,
-    /// table, csv or json (one object per line)
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    format: Format,
+    /// These columns, in this order, in whatever format: names with commas between them, long or short (`read_p99` for
+    /// `read_latency_us_p99`); `help` lists all, with their units. Percentiles are within 1.1 % of the true ones. Only what
+    /// columns are made of is read
+    #[arg(long, value_name = "NAME,...")]
+    columns: Option<String>,
+    #[command(flatten)]
+    form: Form,
     /// In tables: of what latencies consist, on average: waiting in the client, network and server, the client's
-    /// completion. CSV and JSON always tell
+    /// completion. Other formats always tell
     #[arg(long)]
     parts: bool,
+    /// Also say, on stderr, what answering took: which granularity answers when, which segments were read and why the others
+    /// were not, pages, bytes and rows of them, and the time of each stage
+    #[arg(long)]
+    explain: bool,
 }
 
 /// Runs the command. Status 0: there are rows; 1: nothing matched.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let format = match args.format {
+    let explain = match args.explain {
+        true => Explain::on(),
+        false => Explain::default(),
+    };
+    let answered = answer(args, &explain)?;
+    if let Some(explained) = explain.explained() {
+        eprint!("{}", render::explain(&explained, Zone::Local));
+    }
+    Ok(answered)
+}
+
+fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
+    match subject(&args) {
+        Subject::Files(by) => {
+            let Some(columns) = chosen(&args)? else {
+                return Ok(ExitCode::SUCCESS);
+            };
+            let (mut question, format, output) = question(args, by)?;
+            question.explain = explain.clone();
+            let columns = of_directions(columns, &question.ops, format)?;
+            question.detail = match &columns {
+                Some(columns) => Detail::Needs(columns.needs().only_transfers(format.is_table())),
+                None => format.detail(),
+            };
+            let outcome = ask(&question)?;
+            explain.time(Stage::Write, || {
+                question::show(outcome, columns.as_ref(), format, &output, style(&question))
+            })
+        }
+        Subject::Operations(connections) => ask_about(args, explain, By::MOUNT, |question| {
+            ask_operations(question, connections)
+        }),
+        Subject::OperationsBy(by) => ask_about(args, explain, by, |question| {
+            ask_operations_by(question, question.by)
+        }),
+    }
+}
+
+fn ask_about(
+    args: Args,
+    explain: &Explain,
+    by: By,
+    ask: impl Fn(&Question) -> Result<Outcome<OperationAnswer>, QueryError>,
+) -> anyhow::Result<ExitCode> {
+    let Some(columns) = chosen(&args)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (mut question, format, output) = question(args, by)?;
+    question.explain = explain.clone();
+    let outcome = ask(&question)?;
+    explain.time(Stage::Write, || {
+        question::show(outcome, columns.as_ref(), format, &output, style(&question))
+    })
+}
+
+/// Bars are of what rows are sorted by.
+fn style(question: &Question) -> Style {
+    Style {
+        bars: question.sort.as_ref().map(|sort| sort.column.clone()),
+        ..question.zone.into()
+    }
+}
+
+/// What rows stand for: operations where one is asked for that files do not have in whole.
+fn subject(args: &Args) -> Subject {
+    let of_files = |op: &String| {
+        [READ, WRITE]
+            .iter()
+            .any(|known| op.eq_ignore_ascii_case(known))
+    };
+    match (args.by, args.op.iter().all(of_files)) {
+        (None, true) => Subject::Files(By::FILE),
+        (None, false) => Subject::Operations(Connections::Together),
+        (Some(Subject::Files(by)), false) => Subject::OperationsBy(by),
+        (Some(subject), _) => subject,
+    }
+}
+
+/// The columns that are asked for, if any are; `None` if they are only listed, which is done here.
+fn chosen<R: Record>(args: &Args) -> anyhow::Result<Option<Option<Columns<R>>>> {
+    match args.columns.as_deref() {
+        None => Ok(Some(None)),
+        Some("help") => {
+            Output::Stdout.write(|out| render::list_columns::<R>(out))?;
+            Ok(None)
+        }
+        Some(list) => Ok(Some(Some(Columns::parse(list).context("--columns")?))),
+    }
+}
+
+/// Columns without those of a direction that is left out, which would hold zeros.
+fn of_directions(
+    columns: Option<Columns<AnswerRow>>,
+    ops: &[String],
+    format: Format,
+) -> anyhow::Result<Option<Columns<AnswerRow>>> {
+    let left_out = match ops {
+        [op] if op == READ => ["write_", "ops"],
+        [op] if op == WRITE => ["read_", "ops"],
+        _ => return Ok(columns),
+    };
+    let is_left_out = |name: &str| left_out.iter().any(|start| name.starts_with(start));
+    match columns {
+        Some(columns) => match columns.iter().find(|column| is_left_out(&column.name)) {
+            Some(column) => bail!("--columns: {} is of what --op leaves out", column.name),
+            None => Ok(Some(columns)),
+        },
+        None if format.is_table() => Ok(None),
+        None => Ok(Some(Columns::usual().without(is_left_out))),
+    }
+}
+
+/// What is asked, and how and where to it is answered.
+fn question(args: Args, mut by: By) -> anyhow::Result<(Question, Format, Output)> {
+    let format = match args.form.format {
         Format::Table(_) if args.parts => Format::Table(Figures::Parts),
         format => format,
     };
+    let output = args.form.output()?;
     let step = args.step.as_deref().map(str::parse::<Step>).transpose();
-    let by = match (args.by, args.depth) {
-        (Subject::Files(By::Dir { .. }), Some(depth)) => By::Dir { depth },
-        (_, Some(_)) => anyhow::bail!("--depth says how deep directories are: take --by dir"),
-        (Subject::Files(by), None) => by,
-        (Subject::Operations(_), None) => By::default(),
-    };
-    let question = Question {
-        step: step.map_err(QueryError::from)?,
-        top: args.top,
-        by,
-        detail: format.detail(),
-        ..args.selection.question()?
-    };
-    let zone = question.zone;
-    match args.by {
-        Subject::Files(_) => question::show(ask(&question)?, format, zone),
-        Subject::Operations(connections) => {
-            question::show(ask_operations(&question, connections)?, format, zone)
+    if let Some(depth) = args.depth {
+        match by.level {
+            Level::Dir { .. } => by.level = Level::Dir { depth },
+            _ => bail!("--depth says how deep directories are: take --by dir"),
         }
     }
+    let mut ops: Vec<_> = args.op.iter().map(|op| op.trim().to_uppercase()).collect();
+    ops.sort();
+    ops.dedup();
+    let question = Question {
+        step: step.map_err(QueryError::from)?,
+        ops,
+        conditions: args.conditions,
+        sort: args.sort,
+        top: args.top,
+        by,
+        ..args.selection.question()?
+    };
+    Ok((question, format, output))
 }

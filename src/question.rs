@@ -1,16 +1,21 @@
 //! What the commands that ask a store have in common: which files, when, and how their answers reach a terminal.
 
-use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use trackiops_query::note::Note;
+use trackiops_query::render::look::Style;
 use trackiops_query::render::{self, Render};
 use trackiops_query::times::{self, Zone};
-use trackiops_query::{By, Detail, FileSelector, Format, Nothing, Outcome, Question, Range, Step};
+use trackiops_query::{
+    By, Columns, Detail, Explain, FileSelector, Format, Nothing, Outcome, Question, Range, Step,
+};
 use trackiops_schemas::time::UtcMs;
+
+use crate::output::Output;
+use crate::terminal;
 
 /// Exit status when nothing matched.
 const NOTHING: u8 = 1;
@@ -20,9 +25,9 @@ const DAMAGED: u8 = 3;
 /// Which files, and when.
 #[derive(clap::Args)]
 pub struct Selection {
-    /// The store that `trackiops record` wrote
-    #[arg(long, value_name = "DIR")]
-    store: PathBuf,
+    /// The store that `trackiops record` wrote. May be given several times, for those of several hosts: they are asked as one
+    #[arg(long, value_name = "DIR", required = true)]
+    store: Vec<PathBuf>,
     /// These files: a path, a pattern (* ? [a-z] and ** for directories), both by the name that held at the time, or
     /// MAJOR:MINOR:FILEID. May be given several times. All files without it
     #[arg(long, value_name = "PATH|GLOB|DEV:FILEID")]
@@ -30,8 +35,11 @@ pub struct Selection {
     /// Files below this directory, by the name that held at the time; adds to --file. May be given several times
     #[arg(long, value_name = "PATH")]
     dir: Vec<PathBuf>,
-    /// From when on: how long ago (90s, 24h, 7d), a local time (2026-11-21 03:10) or RFC 3339.
-    /// The whole recording without it
+    /// Files of these mounts: server:/export, where it was mounted, or a pattern of either. May be given several times
+    #[arg(long, value_name = "MOUNT")]
+    mount: Vec<String>,
+    /// From when on: how long ago (90s, 24h, 7d), `yesterday`, `today`, the last 03:10, a local time (2026-11-21 03:10,
+    /// yesterday 03:10) or RFC 3339. The whole recording without it
     #[arg(long, value_name = "T")]
     since: Option<String>,
     /// Until when, in the same forms
@@ -63,15 +71,20 @@ impl Selection {
         let files = self.file.iter().map(|path| FileSelector::parse(path));
         let dirs = self.dir.iter().map(|path| FileSelector::below(path));
         Ok(Question {
-            store: self.store,
+            stores: self.store,
             files: files.chain(dirs).collect::<Result<_, _>>()?,
             range,
             step: Some(Step::All),
+            mounts: self.mount,
+            ops: Vec::new(),
+            conditions: Vec::new(),
+            sort: None,
             top: None,
-            by: By::File,
+            by: By::FILE,
             detail: Detail::Totals,
             now,
             zone,
+            explain: Explain::default(),
         })
     }
 }
@@ -113,27 +126,60 @@ fn is_damaged(notes: &[Note]) -> bool {
     notes.any(|note| matches!(note, Note::Damaged { .. }))
 }
 
-/// Writes an answer to stdout, or says why there is none.
-pub fn show<R: Render>(
-    outcome: Outcome<R>,
-    format: Format,
-    zone: Zone,
-) -> anyhow::Result<ExitCode> {
-    match outcome {
-        Outcome::Found(answer) => {
-            tell(&answer.notes, zone);
-            print(|out| render::write(&answer, format, zone, out))?;
-            Ok(status(&answer.notes))
+/// How an answer is written, and where to.
+#[derive(clap::Args)]
+pub struct Form {
+    /// table, csv, json (one object per line), parquet, or arrow (an IPC file, also known as Feather 2)
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub format: Format,
+    /// Into a file, which is there in whole or not at all; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Form {
+    /// Where to, if the format is something for that.
+    pub fn output(&self) -> anyhow::Result<Output> {
+        let output = Output::new(self.output.clone())?;
+        if self.format.is_binary() && output.is_terminal() {
+            bail!(
+                "Parquet and Arrow are nothing for a terminal: give --output FILE, or pipe it to where it is read"
+            );
         }
-        Outcome::Nothing { why, notes } => Ok(nothing(&why, &notes, zone)),
+        Ok(output)
     }
 }
 
-/// Writes to stdout. A reader that has seen enough, such as `head`, is no error.
-pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write to stdout"),
+/// Writes an answer, with its usual columns or with others, or says why there is none.
+pub fn show<R: Render>(
+    outcome: Outcome<R>,
+    columns: Option<&Columns<R>>,
+    format: Format,
+    output: &Output,
+    style: impl Into<Style>,
+) -> anyhow::Result<ExitCode> {
+    let style = Style {
+        look: terminal::look(output),
+        ..style.into()
+    };
+    let zone = style.zone;
+    match outcome {
+        Outcome::Found(answer) => {
+            tell(&answer.notes, zone);
+            output.write(|out| match columns {
+                None => render::write(&answer, format, style.clone(), out),
+                Some(columns) => {
+                    render::write_columns(&answer, columns, format, style.clone(), out)
+                }
+            })?;
+            Ok(status(&answer.notes))
+        }
+        Outcome::Nothing { why, notes } => {
+            let status = nothing(&why, &notes, zone);
+            if let Some(untouched) = output.untouched() {
+                eprintln!("{untouched}");
+            }
+            Ok(status)
+        }
     }
 }

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::bail;
 use trackiops_query::render::units;
 use trackiops_query::times::Zone;
-use trackiops_query::{Format, Outcome, Volume, ask_volume, plan_volume};
+use trackiops_query::{Outcome, Volume, ask_volume, plan_volume};
 use trackiops_store::{GranularitySet, Retention};
 
-use crate::question;
+use crate::question::{self, Form};
 
 /// What `trackiops volume` takes.
 #[derive(clap::Args)]
@@ -32,13 +32,13 @@ pub struct Args {
     /// Room on disk: tell when it is used up
     #[arg(long, value_name = "SIZE", value_parser = crate::record::parse_store_size)]
     store_size: Option<u64>,
-    /// table, csv or json (one object per line)
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    format: Format,
+    #[command(flatten)]
+    form: Form,
 }
 
 /// Runs the command. Status 0: there is something; 1: nothing was recorded.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let output = args.form.output()?;
     let recorded = match &args.store {
         Some(store) => Some(ask_volume(store, &args.retain)?),
         None => None,
@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Outcome::Found(answer) = &outcome {
         eprintln!("{}", summary(&answer.rows, args.plan, args.store_size));
     }
-    question::show(outcome, args.format, Zone::Local)
+    question::show(outcome, None, args.form.format, &output, Zone::Local)
 }
 
 /// All together, and when the room is used up.

@@ -1,9 +1,10 @@
 //! What the program says and with which status it ends, where no kernel is needed.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
-use std::env;
+mod common;
+
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
@@ -12,17 +13,7 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
 fn trackiops(args: &[&str]) -> Output {
-    let program = env!("CARGO_BIN_EXE_trackiops");
-    // Where another architecture is emulated, what the tests start has to be, too.
-    let mut command = match env::var_os("TRACKIOPS_TEST_EMULATOR") {
-        Some(emulator) => {
-            let mut command = Command::new(emulator);
-            command.arg(program);
-            command
-        }
-        None => Command::new(program),
-    };
-    command
+    common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
         .args(args)
         .output()
         .expect("trackiops can be started")
@@ -263,7 +254,7 @@ fn what_is_not_found_has_status_1_and_what_cannot_be_asked_2() {
         said(1, &[command, "--file", "/mnt/b"], &["--dir /mnt/b"]);
         said(1, &[command, "--dir", "/srv"], &["below /srv/"]);
         said(2, &[command, "--file", "/mnt/[a"], &["/mnt/[a", "[[]"]);
-        said(2, &[command, "--since", "yesterday"], &["--since", "90s"]);
+        said(2, &[command, "--since", "someday"], &["--since", "90s"]);
     }
     said(2, &["query", "--depth", "2"], &["--by dir"]);
     said(

@@ -1,43 +1,66 @@
 //! From a question to its answer.
 
-use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trackiops_schemas::rollup::Row;
+use trackiops_schemas::columns::PATH;
+use trackiops_schemas::file_ops::FileOps;
+use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
+use crate::columns::Column;
+use crate::condition::Condition;
 use crate::coverage::Interval;
+use crate::covered::Covered;
 use crate::error::QueryError;
 use crate::execute::{Found, execute};
+use crate::explain::{Explain, Stage};
 use crate::file::{FileSelector, Wanted, resolve};
 use crate::group::{By, Grouping, Of};
 use crate::merge::{File, Group, GroupKey};
+use crate::needs::Needs;
 use crate::note::Note;
+use crate::on::MountFilter;
 use crate::plan::{Plan, Range, plan};
 use crate::report::{folded, notes};
 use crate::scan::Detail;
 use crate::step::Step;
+use crate::terms::{Sort, Terms, in_words};
 use crate::times::{Zone, show, show_range};
 
 /// How often a question is planned again because a segment vanished between plan and scan.
 const ATTEMPTS: usize = 3;
 
+/// Operations that files have in whole, as the protocol calls them.
+pub const READ: &str = "READ";
+/// As [`READ`].
+pub const WRITE: &str = "WRITE";
+
 /// What is asked.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The store's directory.
-    pub store: PathBuf,
+    /// The stores' directories.
+    pub stores: Vec<PathBuf>,
     /// The files; all without any.
     pub files: Vec<FileSelector>,
     /// When.
     pub range: Range,
     /// The windows of the answer; chosen to suit the range without it.
     pub step: Option<Step>,
-    /// Only the files, or what else a row stands for, with the most bytes, in that order.
+    /// Only files of these mounts: `server:/export`, where it was mounted, or a pattern of either. All without any.
+    pub mounts: Vec<String>,
+    /// Only these operations, by the protocol's names. All without any.
+    pub ops: Vec<String>,
+    /// Only rows that meet all of these.
+    pub conditions: Vec<Condition>,
+    /// What rows are sorted by, in place of the usual order.
+    pub sort: Option<Sort>,
+    /// Only the files, or what else a row stands for, that come first by `sort`, or else those with the most bytes, in that order.
     pub top: Option<NonZeroUsize>,
     /// What a row stands for.
     pub by: By,
@@ -47,6 +70,8 @@ pub struct Question {
     pub now: UtcMs,
     /// The zone in which times are shown.
     pub zone: Zone,
+    /// Collects what answering takes.
+    pub explain: Explain,
 }
 
 /// One file in one window, or what else a row stands for.
@@ -87,6 +112,18 @@ impl AnswerRow {
             Of::Mount(_) | Of::Host(_) => None,
         }
     }
+
+    /// What people call what it is of. A file without a name has what `--file` takes in its place.
+    pub fn name(&self) -> String {
+        let unknown = || "-".to_owned();
+        match &self.of {
+            Of::File(_) => self.file.as_ref().map_or_else(unknown, |file| file.name()),
+            Of::Name(_, name) => name.to_string(),
+            Of::Dir(_, dir) => dir.as_deref().unwrap_or("(no name)").to_owned(),
+            Of::Mount(mount) => mount.as_deref().map_or_else(unknown, str::to_owned),
+            Of::Host(_) => self.host.to_string(),
+        }
+    }
 }
 
 /// The rows, in order, and what they cover.
@@ -108,7 +145,7 @@ pub struct Answer<R = AnswerRow> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nothing {
     /// Nothing was recorded yet.
-    EmptyStore(PathBuf),
+    EmptyStore(Vec<PathBuf>),
     /// No such file was ever recorded; the text says which.
     UnknownFile(String),
     /// The range lies outside of what was recorded.
@@ -128,6 +165,15 @@ pub enum Nothing {
         /// The range.
         asked: Interval,
     },
+    /// There were rows, and none meets the conditions.
+    NoRow {
+        /// These, in words.
+        conditions: String,
+        /// The range.
+        asked: Interval,
+    },
+    /// Nothing was recorded on the mounts that are asked for; the text says more.
+    NoMount(String),
     /// There were requests, and none of that which is asked for.
     NoneOf {
         /// That, in words.
@@ -170,11 +216,18 @@ impl Nothing {
     pub fn show(&self, zone: Zone) -> String {
         let from_to = |range: &Interval| show_range(range.start, range.end, zone);
         match self {
-            Self::EmptyStore(store) => format!(
+            Self::EmptyStore(stores) => format!(
                 "nothing is recorded in {} yet; `trackiops record` fills it, a window shows once it is closed",
-                store.display()
+                stores
+                    .iter()
+                    .map(|store| store.display().to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ),
-            Self::UnknownFile(what) => what.clone(),
+            Self::UnknownFile(what) | Self::NoMount(what) => what.clone(),
+            Self::NoRow { conditions, asked } => {
+                format!("there is no row with {conditions} from {}", from_to(asked))
+            }
             Self::NotRecorded { asked, span } => format!(
                 "nothing was recorded from {}; the recording is from {}",
                 from_to(asked),
@@ -258,10 +311,15 @@ pub(crate) fn ask_with<R>(
     let mut damage = LeftOut::default();
     let mut attempt = 1;
     loop {
-        let snapshot = Snapshot::open(&question.store)?.without(&damage.paths);
+        let stores = question.stores.iter().map(PathBuf::as_path);
+        let opened = question
+            .explain
+            .time(Stage::Open, || Snapshot::open_all(stores))?;
+        let snapshot = opened.without(&damage.paths);
         let (path, why) = match ask_once(&snapshot, question) {
             Err(QueryError::Vanished(_)) if attempt < ATTEMPTS => {
                 attempt += 1;
+                question.explain.again();
                 continue;
             }
             Err(QueryError::Vanished(path)) => (path, "it is missing".to_owned()),
@@ -273,6 +331,7 @@ pub(crate) fn ask_with<R>(
             }
         };
         damage.leave_out(&snapshot, path, why)?;
+        question.explain.again();
     }
 }
 
@@ -296,7 +355,7 @@ impl LeftOut {
             let segments = snapshot.segments(dataset, None)?;
             if let Some(segment) = segments.into_iter().find(|s| s.path == path) {
                 let range = Interval::new(segment.start, segment.end);
-                covers = Some((range, segment.files.keys().count()));
+                covers = Some((range, segment.files.unpack().keys().count()));
             }
         }
         // Else it would be met again.
@@ -360,24 +419,26 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         Ok(span) => span,
         Err(why) => return Ok(nothing(why)),
     };
-    let selection = match select(snapshot, question, span)? {
+    let explain = &question.explain;
+    let selection = match explain.time(Stage::Find, || select(snapshot, question, span))? {
         Ok(selection) => selection,
         Err(why) => return Ok(nothing(why)),
     };
-    let (range, zone) = (question.range, question.zone);
-    let plan = plan(snapshot, Dataset::Rollup, span, range, question.step, zone)?;
-    let grouping = Grouping::new(snapshot, question.by, &question.files)?;
+    let terms = Terms::new(question)?;
+    let plan = plan(snapshot, Dataset::Rollup, span, question, question.step)?;
+    let grouping = explain.time(Stage::Find, || {
+        let mounts = MountFilter::new(snapshot, &question.mounts)?;
+        Grouping::new(snapshot, question.by, &question.files, mounts)
+    })?;
     let mut wanted = selection.wanted;
     let ranks = match question.top {
         None => None,
-        Some(top) => Some(rank(
-            snapshot,
-            span,
-            question,
-            wanted.as_ref(),
-            &grouping,
-            top,
-        )?),
+        Some(top) => {
+            let wanted = wanted.as_ref();
+            Some(rank(
+                snapshot, span, question, &terms, wanted, &grouping, top,
+            )?)
+        }
     };
     if let Some(ranks) = ranks.as_ref().filter(|_| question.by.is_of_files()) {
         let keys = ranks.keys().filter_map(|of| match of {
@@ -386,18 +447,58 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         });
         wanted = Some(wanted.unwrap_or_default().only(keys));
     }
-    let mut found = execute(&plan, wanted.as_ref(), question.detail, &grouping)?;
+    let detail = question.detail.with(needs(question, &terms, plan.step));
+    let mut found = execute(&plan, wanted.as_ref(), detail, &grouping, explain)?;
+    let mut groups = mem::take(&mut found.groups);
+    keep_ops(&mut groups, &question.ops);
     if let Some(ranks) = &ranks {
-        found.groups.retain(|(key, _)| ranks.contains_key(&key.of));
+        groups.retain(|(key, _)| ranks.contains_key(&key.of));
     }
-    Ok(outcome(
-        found,
-        &plan,
-        question,
-        span,
-        ranks,
-        selection.notes,
-    ))
+    // Without a rank, rows may have been there and not met the conditions.
+    let any_asked = ranks.is_none() || question.conditions.is_empty();
+    if groups.is_empty() && any_asked && !question.mounts.is_empty() {
+        let hint = MountFilter::hint(snapshot, &question.mounts)?;
+        return Ok(nothing(Nothing::NoMount(hint)));
+    }
+    let told = selection.notes;
+    Ok(explain.time(Stage::Finish, || {
+        outcome(groups, found, &plan, question, &terms, span, ranks, told)
+    }))
+}
+
+/// Of files only their READs, or only their WRITEs, if one of them is asked for.
+fn keep_ops(groups: &mut Vec<(GroupKey, Group)>, ops: &[String]) {
+    let is_asked = |op: &str| ops.is_empty() || ops.iter().any(|asked| asked == op);
+    let (read, write) = (is_asked(READ), is_asked(WRITE));
+    if read && write {
+        return;
+    }
+    for (_, group) in groups.iter_mut() {
+        let row = &mut group.row;
+        for (is_asked, direction) in [(read, &mut row.read), (write, &mut row.write)] {
+            if !is_asked {
+                *direction = Direction::default();
+            }
+        }
+        row.ops = FileOps::default();
+    }
+    groups.retain(|(_, group)| group.row.is_transfer());
+}
+
+/// What it takes to choose and to order rows, beside what is shown of them.
+fn needs(question: &Question, terms: &Terms<AnswerRow>, step: Step) -> Needs {
+    let compared = terms.compared().into_iter().map(Column::needs);
+    let mut needs = compared.fold(Needs::default(), Needs::and);
+    match (terms.sorted_by(), step) {
+        (Some(column), _) => needs = needs.and(column.needs()),
+        (None, Step::All) => needs = needs.and(Needs::new(["read_bytes", "write_bytes"])),
+        (None, Step::Windows(_)) => {}
+    }
+    if Which::of(&question.files) != Which::One {
+        needs = needs.and(Needs::new([PATH]));
+    }
+    // Of one direction only those files are told that have any requests in it.
+    needs.only_transfers(!question.ops.is_empty())
 }
 
 /// The files that are asked for.
@@ -437,7 +538,7 @@ pub(crate) fn nothing<R>(why: Nothing) -> Outcome<R> {
 pub(crate) fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Interval, Nothing> {
     let (start, end) = snapshot
         .span()
-        .ok_or_else(|| Nothing::EmptyStore(question.store.clone()))?;
+        .ok_or_else(|| Nothing::EmptyStore(question.stores.clone()))?;
     Ok(Interval::new(start, end))
 }
 
@@ -461,75 +562,120 @@ pub(crate) fn within(span: Interval, question: &Question) -> Result<(), Nothing>
 /// Each file's place among those with the most bytes in the range, or that of what else a row stands for.
 type Ranks = HashMap<Of, usize>;
 
-/// Ranks what rows stand for by bytes. Needs few columns of the coarsest granularities.
+/// Ranks what rows stand for. Needs few columns of the coarsest granularities. Where there is one row for the whole range, only
+/// what has a row that meets the conditions takes a rank.
 fn rank(
     snapshot: &Snapshot,
     span: Interval,
     question: &Question,
+    terms: &Terms<AnswerRow>,
     wanted: Option<&Wanted>,
     grouping: &Grouping,
     top: NonZeroUsize,
 ) -> Result<Ranks, QueryError> {
-    let plan = plan(
-        snapshot,
-        Dataset::Rollup,
-        span,
-        question.range,
-        Some(Step::All),
-        question.zone,
-    )?;
-    let mut bytes: HashMap<Of, u64> = HashMap::new();
-    for (key, group) in execute(&plan, wanted, Detail::Bytes, grouping)?.groups {
-        *bytes.entry(key.of).or_default() += total_bytes(&group.row);
+    let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
+    let conditions = question.step == Some(Step::All);
+    let mut needs = match terms.sorted_by() {
+        Some(column) => column.needs(),
+        None => Needs::new(["read_bytes", "write_bytes"]),
+    };
+    if conditions {
+        let compared = terms.compared().into_iter().map(Column::needs);
+        needs = compared.fold(needs, Needs::and);
     }
-    let mut ranked: Vec<_> = bytes.into_iter().collect();
-    ranked.sort_unstable_by(|(a, x), (b, y)| (Reverse(x), a).cmp(&(Reverse(y), b)));
+    let only_transfers = question.detail.is_of_transfers() || !question.ops.is_empty();
+    let detail = Detail::Needs(needs.only_transfers(only_transfers));
+    let mut found = execute(&plan, wanted, detail, grouping, &question.explain)?;
+    keep_ops(&mut found.groups, &question.ops);
+    let mut sums: HashMap<Of, (AnswerRow, bool)> = HashMap::new();
+    for row in rows(found.groups, &found.covered, &plan, question) {
+        let meets = !conditions || terms.hold(&row);
+        match sums.entry(row.of.clone()) {
+            Entry::Vacant(entry) => {
+                entry.insert((row, meets));
+            }
+            Entry::Occupied(mut entry) => {
+                let (sum, any) = entry.get_mut();
+                sum.row.merge(&row.row);
+                // Of several hosts at the same time.
+                sum.covered_ms = sum.covered_ms.max(row.covered_ms);
+                *any |= meets;
+            }
+        }
+    }
+    let place = |row: &AnswerRow| match terms.is_sorted() {
+        true => terms.place(row),
+        false => -(total_bytes(&row.row) as f64),
+    };
+    let met = sums.into_iter().filter(|(_, (_, meets))| *meets);
+    let mut ranked: Vec<_> = met.map(|(of, (row, _))| (place(&row), of)).collect();
+    ranked.sort_unstable_by(|(x, a), (y, b)| x.total_cmp(y).then_with(|| a.cmp(b)));
     let ranked = ranked.into_iter().take(top.get()).enumerate();
-    Ok(ranked.map(|(rank, (of, _))| (of, rank)).collect())
+    Ok(ranked.map(|(rank, (_, of))| (of, rank)).collect())
+}
+
+/// Groups as rows of the answer.
+fn rows(
+    groups: Vec<(GroupKey, Group)>,
+    covered: &Covered,
+    plan: &Plan<'_>,
+    question: &Question,
+) -> Vec<AnswerRow> {
+    let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
+    let row = |(key, group): (GroupKey, Group)| AnswerRow {
+        time: key.window,
+        host: Arc::clone(&hosts[key.host]),
+        covered_ms: covered.ms(key.host, plan.window_at(key.window)),
+        file: question.by.is_of_files().then_some(group.file),
+        of: key.of,
+        tenant: group.tenant,
+        row: group.row,
+    };
+    groups.into_iter().map(row).collect()
 }
 
 fn total_bytes(row: &Row) -> u64 {
     row.read.bytes + row.write.bytes
 }
 
+#[allow(clippy::too_many_arguments)] // all that was found out
 fn outcome(
+    groups: Vec<(GroupKey, Group)>,
     found: Found,
     plan: &Plan<'_>,
     question: &Question,
+    terms: &Terms<AnswerRow>,
     span: Interval,
     ranks: Option<Ranks>,
     told: Vec<Note>,
 ) -> Outcome {
-    let Found {
-        mut groups,
-        covered,
-        hosts: coverage,
-    } = found;
-    sort(&mut groups, plan.step, ranks);
-    let recorded = covered.values().any(|covered_ms| *covered_ms > 0);
-    let folded = folded(plan, &groups);
-    let notes = notes(told, coverage, plan, question, groups.is_empty(), folded);
-    if groups.is_empty() {
+    let Found { covered, hosts, .. } = found;
+    let recorded = covered.is_any();
+    let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
+    let mut rows = rows(groups, &covered, plan, question);
+    rows.retain(|row| terms.hold(row));
+    sort(&mut rows, plan.step, ranks.as_ref(), terms);
+    let folded = folded(plan, &rows);
+    let notes = notes(told, hosts, plan, question, rows.is_empty(), folded);
+    if rows.is_empty() {
         let asked = plan.asked;
         let files = Which::of(&question.files);
         let why = match recorded {
+            _ if chosen => {
+                let conditions = in_words(question);
+                Nothing::NoRow { conditions, asked }
+            }
+            true if !question.ops.is_empty() => Nothing::NoneOf {
+                what: format!("{} requests", question.ops.join(" or ")),
+                asked,
+            },
             true => Nothing::Idle { asked, files },
             false => Nothing::NotRecorded { asked, span },
         };
         return Outcome::Nothing { why, notes };
     }
-    let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
-    let row = |(key, group): (GroupKey, Group)| AnswerRow {
-        time: key.window,
-        host: Arc::clone(&hosts[key.host]),
-        covered_ms: covered.get(&(key.host, key.window)).copied().unwrap_or(0),
-        file: question.by.is_of_files().then_some(group.file),
-        of: key.of,
-        tenant: group.tenant,
-        row: group.row,
-    };
     Outcome::Found(Answer {
-        rows: groups.into_iter().map(row).collect(),
+        rows,
         step: plan.step,
         by: question.by,
         range: plan.asked,
@@ -537,24 +683,28 @@ fn outcome(
     })
 }
 
-/// By time and name; with `--top` by rank first; one row per file, or what else a row stands for, by bytes.
-fn sort(groups: &mut [(GroupKey, Group)], step: Step, ranks: Option<Ranks>) {
-    groups.sort_by(|(ka, a), (kb, b)| {
-        let rank = |key: &GroupKey| ranks.as_ref().and_then(|ranks| ranks.get(&key.of));
-        let bytes = |group: &Group| match step {
-            Step::All => Reverse(total_bytes(&group.row)),
-            Step::Windows(_) => Reverse(0),
+/// By what is asked for; else by time and name; with `--top` by rank first; one row per file, or what else a row stands for,
+/// by bytes.
+fn sort(rows: &mut [AnswerRow], step: Step, ranks: Option<&Ranks>, terms: &Terms<AnswerRow>) {
+    rows.sort_by(|a, b| {
+        let rank = |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&row.of));
+        let place = |row: &AnswerRow| match (terms.is_sorted(), step) {
+            // Each of those that rank has its own windows one after the other.
+            (_, Step::Windows(_)) if ranks.is_some() => 0.0,
+            (true, _) => terms.place(row),
+            (false, Step::All) => -(total_bytes(&row.row) as f64),
+            (false, Step::Windows(_)) => 0.0,
         };
-        let name = |key: &GroupKey, group: &Group| match &key.of {
-            Of::File(_) => (group.file.path.is_none(), group.file.path.clone()),
+        let name = |row: &AnswerRow| match &row.of {
+            Of::File(_) => (row.path().is_none(), row.path().map(str::to_owned)),
             Of::Dir(_, dir) => (dir.is_none(), None),
             _ => (false, None),
         };
-        rank(ka)
-            .cmp(&rank(kb))
-            .then_with(|| bytes(a).cmp(&bytes(b)))
-            .then_with(|| ka.window.cmp(&kb.window))
-            .then_with(|| name(ka, a).cmp(&name(kb, b)))
-            .then_with(|| (&ka.of, ka.host, &ka.tenant).cmp(&(&kb.of, kb.host, &kb.tenant)))
+        rank(a)
+            .cmp(&rank(b))
+            .then_with(|| place(a).total_cmp(&place(b)))
+            .then_with(|| a.time.cmp(&b.time))
+            .then_with(|| name(a).cmp(&name(b)))
+            .then_with(|| (&a.of, &a.host, &a.tenant).cmp(&(&b.of, &b.host, &b.tenant)))
     });
 }

@@ -7,6 +7,9 @@ use std::time::Duration;
 use trackiops_schemas::time::{Granularity, GranularityError};
 use trackiops_store::StoreError;
 
+use crate::columns::ColumnError;
+use crate::condition::ConditionError;
+
 /// Why a question has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
@@ -68,13 +71,24 @@ pub enum QueryError {
         stored: Vec<Granularity>,
     },
     /// The connection of a file's requests is not recorded.
-    #[error("--by transport tells what was done for all files; leave out --file, or take --by op")]
-    ConnectionsOfFile,
-    /// Operations are not ranked.
     #[error(
-        "--top ranks files; leave it out with --by op and --by transport, or take --step all, which puts the most frequent first"
+        "--by transport tells what was done for all files; leave out --file, and what else --by has beside op, mount and host"
     )]
-    TopOperations,
+    ConnectionsOfFile,
+    /// Rows are sorted by what is no column, or no number.
+    #[error("--sort: {0}")]
+    Sort(ColumnError),
+    /// Rows are chosen by what is none.
+    #[error("--where: {0}")]
+    Condition(#[from] ConditionError),
+    /// A pattern of mounts that is none.
+    #[error("--mount {pattern} is no pattern: {why}; name it as `trackiops mounts` does")]
+    MountPattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// A pattern that is none.
     #[error(
         "--file {pattern} is no pattern: {why}; where a character of a name is meant, put it into brackets: [[] [*] [?]"

@@ -1,6 +1,7 @@
 //! Reads what a plan names and adds it up.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{FileAttributes, FileKey};
@@ -10,11 +11,14 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
 
 use crate::coverage::{Coverage, Interval, Piece};
+use crate::covered::Covered;
 use crate::error::QueryError;
+use crate::explain::{Explain, Stage};
 use crate::file::{Verdict, Wanted};
 use crate::group::{Grouping, Of};
 use crate::merge::{File, Group, GroupKey, HostIndex, Merger};
-use crate::plan::{Bounds, Journal, Plan, Tail};
+use crate::parallel::share_out;
+use crate::plan::{Journal, Plan, Tail};
 use crate::scan::{self, Columns, Detail};
 
 /// What was found.
@@ -22,8 +26,8 @@ use crate::scan::{self, Columns, Detail};
 pub struct Found {
     /// The sums, in no order.
     pub groups: Vec<(GroupKey, Group)>,
-    /// How much of each window of the answer each host recorded, ms.
-    pub covered: HashMap<(HostIndex, UtcMs), u64>,
+    /// How much of each window of the answer each host recorded.
+    pub covered: Covered,
     /// Each host's coverage and what it recorded in all.
     pub hosts: Vec<(Coverage, Option<Interval>)>,
 }
@@ -34,26 +38,29 @@ pub fn execute(
     wanted: Option<&Wanted>,
     detail: Detail,
     grouping: &Grouping,
+    explain: &Explain,
 ) -> Result<Found, QueryError> {
     let mut run = Run {
         plan,
         wanted,
         detail,
         grouping,
+        explain,
         merger: Merger::default(),
-        account: Account::new(plan),
+        account: Account::new(plan, explain),
     };
-    for journal in &plan.journals {
-        run.rollup(journal)?;
-        run.account.journal(journal)?;
-    }
-    for tail in &plan.tails {
-        run.tail(tail)?;
-    }
-    let Account { covered, hosts, .. } = run.account;
+    explain.time(Stage::Read, || run.rollups())?;
+    explain.time(Stage::Coverage, || {
+        let mut journals = plan.journals.iter();
+        journals.try_for_each(|journal| run.account.journal(journal))
+    })?;
+    explain.time(Stage::Journals, || {
+        let mut tails = plan.tails.iter();
+        tails.try_for_each(|tail| run.tail(tail))
+    })?;
+    let (covered, hosts) = run.account.finish();
     let groups = run.merger.finish();
-    // A table tells of reading and writing: files of which there is only metadata would be rows of zeros.
-    let is_shown = |row: &Row| !matches!(detail, Detail::Figures(_)) || row.is_transfer();
+    let is_shown = |row: &Row| !detail.is_of_transfers() || row.is_transfer();
     Ok(Found {
         groups: groups.filter(|(_, group)| is_shown(&group.row)).collect(),
         covered,
@@ -64,10 +71,9 @@ pub fn execute(
 /// What was recorded of the range.
 pub(crate) struct Account<'p> {
     plan: &'p Plan<'p>,
-    /// As in [`Found`].
-    pub(crate) covered: HashMap<(HostIndex, UtcMs), u64>,
-    /// As in [`Found`].
-    pub(crate) hosts: Vec<(Coverage, Option<Interval>)>,
+    explain: &'p Explain,
+    covered: Covered,
+    hosts: Vec<(Coverage, Option<Interval>)>,
 }
 
 /// An execution under way.
@@ -76,84 +82,150 @@ struct Run<'p> {
     wanted: Option<&'p Wanted>,
     detail: Detail,
     grouping: &'p Grouping,
+    explain: &'p Explain,
     merger: Merger,
     account: Account<'p>,
 }
 
-impl Run<'_> {
-    fn rollup(&mut self, journal: &Journal) -> Result<(), QueryError> {
-        let again = self.rows(journal, None)?;
-        if !again.is_empty() {
-            let again: Vec<_> = again.into_iter().collect();
-            self.rows(journal, Some(&again))?;
+/// A segment to read.
+struct Job<'p> {
+    /// The place of its journal in the plan.
+    place: usize,
+    journal: &'p Journal,
+    segment: &'p Segment,
+    granularity: Granularity,
+    /// The rows of the files that are wanted, or all.
+    ranges: Option<Vec<Range<u64>>>,
+    /// Its place among all that are read.
+    order: usize,
+}
+
+impl Job<'_> {
+    fn rows(&self) -> u64 {
+        match &self.ranges {
+            None => self.segment.rows,
+            Some(ranges) => ranges.iter().map(|range| range.end - range.start).sum(),
         }
+    }
+}
+
+/// What a thread has read.
+#[derive(Default)]
+struct Share {
+    merger: Merger,
+    unclear: Unclear,
+}
+
+/// By the place of a journal in the plan, files of which it depends in which part of a window their rows were wanted.
+type Unclear = BTreeMap<usize, BTreeSet<FileKey>>;
+
+impl<'p> Run<'p> {
+    fn rollups(&mut self) -> Result<(), QueryError> {
+        let keys = self.wanted.map(Wanted::keys);
+        let mut jobs = Vec::new();
+        for (place, journal) in self.plan.journals.iter().enumerate() {
+            let (rows, granularity) = (&journal.rows, journal.granularity);
+            self.add_jobs(&mut jobs, place, rows, granularity, keys);
+        }
+        let unclear = self.rows(&jobs, false)?;
+        let mut again = Vec::new();
+        for (place, keys) in unclear {
+            let journal = &self.plan.journals[place];
+            let keys: Vec<_> = keys.into_iter().collect();
+            let (rows, granularity) = (&journal.finest_rows, journal.finest);
+            self.add_jobs(&mut again, place, rows, granularity, Some(&keys));
+        }
+        self.rows(&again, true)?;
         Ok(())
     }
 
-    /// Adds the rows of a journal. Those without a name of which it depends in which part of their window they were wanted
+    fn add_jobs(
+        &self,
+        jobs: &mut Vec<Job<'p>>,
+        place: usize,
+        segments: &'p [Segment],
+        granularity: Granularity,
+        keys: Option<&[FileKey]>,
+    ) {
+        for segment in segments {
+            let ranges = keys.map(|keys| segment.files.unpack().rows_of(keys));
+            if ranges.as_ref().is_some_and(Vec::is_empty) {
+                self.explain.without_files();
+                continue;
+            }
+            jobs.push(Job {
+                place,
+                journal: &self.plan.journals[place],
+                segment,
+                granularity,
+                ranges,
+                order: jobs.len(),
+            });
+        }
+    }
+
+    /// Adds the rows of segments. Those without a name of which it depends in which part of their window they were wanted
     /// are left out; what files they are of is returned, and `again` adds them from the finest granularity.
-    fn rows(
-        &mut self,
-        journal: &Journal,
-        again: Option<&[FileKey]>,
-    ) -> Result<BTreeSet<FileKey>, QueryError> {
+    fn rows(&mut self, jobs: &[Job<'_>], again: bool) -> Result<Unclear, QueryError> {
+        let rows = jobs.iter().map(Job::rows).sum();
+        let run = &*self;
+        let read = |share: &mut Share, job: &Job<'_>| run.segment(share, job, again);
+        let shares = share_out(jobs, rows, read)?;
+        let mut unclear = Unclear::new();
+        for share in shares {
+            self.merger.absorb(share.merger);
+            for (place, keys) in share.unclear {
+                unclear.entry(place).or_default().extend(keys);
+            }
+        }
+        Ok(unclear)
+    }
+
+    fn segment(&self, share: &mut Share, job: &Job<'_>, again: bool) -> Result<(), QueryError> {
         let Self {
             plan,
             wanted,
             detail,
             grouping,
-            merger,
             ..
-        } = self;
+        } = *self;
         let columns = Columns {
-            detail: *detail,
+            detail,
             by: grouping.by,
-            by_name: wanted.is_some_and(Wanted::by_name),
+            by_name: wanted.is_some_and(Wanted::by_name) || grouping.needs_mounts(),
         };
-        let (segments, granularity) = match again {
-            None => (&journal.rows, journal.granularity),
-            Some(_) => (&journal.finest_rows, journal.finest),
-        };
-        let keys = again.or(wanted.map(Wanted::keys));
-        let mut unclear = BTreeSet::new();
-        for segment in segments {
-            let ranges = keys.map(|keys| segment.files.rows_of(keys));
-            if ranges.as_ref().is_some_and(Vec::is_empty) {
-                continue;
+        let journal = job.journal;
+        // A segment hands over the same file until the next one.
+        let mut last: Option<Placed> = None;
+        let each = &mut |time: UtcMs, file: &Arc<File>, tenant: Option<&str>, row| {
+            if !journal.bounds.contains(time) {
+                return;
             }
-            // A segment hands over the same file until the next one.
-            let mut last: Option<Placed> = None;
-            scan::rollup(
-                segment,
-                ranges.as_deref(),
-                columns,
-                &mut |time, file, tenant, row| {
-                    if !journal.bounds.contains(time) {
-                        return;
-                    }
-                    let same = last.take().filter(|placed| Arc::ptr_eq(&placed.file, file));
-                    let place = || Placed::new(file, journal.host, grouping, *wanted);
-                    let placed = last.insert(same.unwrap_or_else(place));
-                    let planned = time.align(journal.granularity);
-                    let planned = window_of(planned, journal.granularity, journal.extent);
-                    let is_unclear =
-                        !journal.finest_rows.is_empty() && placed.is_unclear(*wanted, planned);
-                    if is_unclear != again.is_some() {
-                        unclear.extend(is_unclear.then_some(file.key));
-                    } else if placed.is_wanted(*wanted, time.max(journal.extent.start)) {
-                        let key = GroupKey {
-                            window: plan.window(time),
-                            host: journal.host,
-                            of: placed.of.clone(),
-                            tenant: grouping.by.tenant(tenant),
-                        };
-                        let closed = window_of(time, granularity, journal.extent).end;
-                        merger.add(key, closed, file, tenant, row);
-                    }
-                },
-            )?;
-        }
-        Ok(unclear)
+            let same = last.take().filter(|placed| Arc::ptr_eq(&placed.file, file));
+            let place = || Placed::new(file, journal.host, grouping, wanted);
+            let placed = last.insert(same.unwrap_or_else(place));
+            let planned = time.align(journal.granularity);
+            let planned = window_of(planned, journal.granularity, journal.extent);
+            let is_unclear = !journal.finest_rows.is_empty() && placed.is_unclear(wanted, planned);
+            if is_unclear != again {
+                if is_unclear {
+                    share.unclear.entry(job.place).or_default().insert(file.key);
+                }
+            } else if placed.is_wanted(wanted, time.max(journal.extent.start)) {
+                let key = GroupKey {
+                    window: plan.window(time),
+                    host: journal.host,
+                    of: placed.of.clone(),
+                    tenant: grouping.by.tenant(tenant),
+                };
+                let closed = window_of(time, job.granularity, journal.extent).end;
+                share
+                    .merger
+                    .add(key, (closed, job.order), file, tenant, row);
+            }
+        };
+        let ranges = job.ranges.as_deref();
+        scan::rollup(job.segment, ranges, columns, self.explain, each)
     }
 
     fn tail(&mut self, tail: &Tail<'_>) -> Result<(), QueryError> {
@@ -181,7 +253,8 @@ impl Run<'_> {
                         of: placed.of.clone(),
                         tenant: self.grouping.by.tenant(tenant),
                     };
-                    self.merger.add(key, closed, &placed.file, tenant, row.row);
+                    let age = (closed, usize::MAX);
+                    self.merger.add(key, age, &placed.file, tenant, row.row);
                 }
             }
         };
@@ -208,7 +281,11 @@ impl Placed {
         Self {
             file: Arc::clone(file),
             of: grouping.of(host, file),
-            verdict: wanted.map_or(Verdict::Wanted, |wanted| wanted.verdict(file)),
+            verdict: match (grouping.is_on_mounts(file), wanted) {
+                (false, _) => Verdict::Unwanted,
+                (true, None) => Verdict::Wanted,
+                (true, Some(wanted)) => wanted.verdict(file),
+            },
         }
     }
 
@@ -229,40 +306,101 @@ impl Placed {
 
 impl<'p> Account<'p> {
     /// Nothing yet.
-    pub(crate) fn new(plan: &'p Plan<'p>) -> Self {
+    pub(crate) fn new(plan: &'p Plan<'p>, explain: &'p Explain) -> Self {
         let hosts = plan.spans.iter().map(|span| (Coverage::default(), *span));
         Self {
             plan,
-            covered: HashMap::new(),
+            explain,
+            covered: Covered::default(),
             hosts: hosts.collect(),
         }
     }
 
-    /// Takes over the health rows of a journal.
+    /// As in [`Found`].
+    pub(crate) fn finish(self) -> (Covered, Vec<(Coverage, Option<Interval>)>) {
+        (self.covered.finish(), self.hosts)
+    }
+
+    /// Takes over the health rows of a journal. Of coarse windows in which nothing happened that must be told there are no
+    /// others to read.
     pub(crate) fn journal(&mut self, journal: &Journal) -> Result<(), QueryError> {
-        let rows = health_rows(&journal.health, journal.bounds)?;
+        for part in &journal.coarse_health {
+            let (bounds, granularity) = (part.bounds, part.granularity);
+            let rows = self.health_rows(&part.segments, |time| bounds.contains(time))?;
+            if granularity == journal.granularity {
+                self.windows(journal, rows, |time| bounds.contains(time))?;
+                continue;
+            }
+            let is_plain = |(time, health): &(UtcMs, Health)| {
+                self.is_plain(health, window_of(*time, granularity, journal.extent))
+            };
+            let (plain, other): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_plain);
+            for (time, health) in plain {
+                let window = window_of(time, granularity, journal.extent);
+                match self.plan.step.accepts(granularity) {
+                    true => self.add_covered(journal.host, time, &health),
+                    false => self.covered.add_whole(journal.host, window),
+                }
+                self.add(journal.host, window, health);
+            }
+            if !other.is_empty() {
+                let other: BTreeSet<_> = other.into_iter().map(|(time, _)| time).collect();
+                let is_asked =
+                    |time: UtcMs| bounds.contains(time) && other.contains(&time.align(granularity));
+                let rows = self.health_rows(&journal.health, is_asked)?;
+                self.windows(journal, rows, is_asked)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all of a window was recorded, and nothing is to be told of it.
+    fn is_plain(&self, health: &Health, window: Interval) -> bool {
+        let Health {
+            covered_ms,
+            lost,
+            missed,
+            clock_steps,
+            ops_missed,
+            filter,
+            ..
+        } = health;
+        *covered_ms >= window.ms()
+            && lost + missed + clock_steps + ops_missed == 0
+            && filter.is_none()
+            && !is_stalled(health)
+            && self.left_out_ms(health) == 0
+    }
+
+    /// Takes over windows of the granularity that answers, those that are asked for.
+    fn windows(
+        &mut self,
+        journal: &Journal,
+        rows: BTreeMap<UtcMs, Health>,
+        is_asked: impl Fn(UtcMs) -> bool,
+    ) -> Result<(), QueryError> {
         for (time, health) in &rows {
-            let window = self.plan.window(*time);
-            let covered_ms = self.plan.covered_ms(health);
-            *self.covered.entry((journal.host, window)).or_default() += covered_ms;
+            self.add_covered(journal.host, *time, health);
         }
         let whole = rows.iter().all(|(time, health)| {
             health.covered_ms >= window_of(*time, journal.granularity, journal.extent).ms()
         });
-        let stalled = rows.values().any(|health| {
-            let pending = health.pending.as_ref();
-            pending.is_some_and(|pending| pending.age_ms_max >= STALLED_MS)
-        });
+        let stalled = rows.values().any(is_stalled);
         let left_out = rows.values().any(|health| self.left_out_ms(health) > 0);
         // A coarse window that was not covered in whole says how much is missing, not where; nor does it say
         // when a server was stalled.
         if (whole && !stalled && !left_out) || journal.finest_health.is_empty() {
             self.cover(journal, journal.granularity, rows);
         } else {
-            let rows = health_rows(&journal.finest_health, journal.bounds)?;
+            let rows = self.health_rows(&journal.finest_health, is_asked)?;
             self.cover(journal, journal.finest, rows);
         }
         Ok(())
+    }
+
+    fn add_covered(&mut self, host: HostIndex, time: UtcMs, health: &Health) {
+        let covered_ms = self.plan.covered_ms(health);
+        self.covered.add(host, self.plan.window(time), covered_ms);
     }
 
     fn cover(
@@ -306,28 +444,32 @@ impl<'p> Account<'p> {
         if !tail.bounds.contains(start) {
             return None;
         }
-        let window = self.plan.window(start);
-        let covered_ms = self.plan.covered_ms(&health);
-        *self.covered.entry((tail.host, window)).or_default() += covered_ms;
+        self.add_covered(tail.host, start, &health);
         self.add(tail.host, extent, health);
-        Some(window)
+        Some(self.plan.window(start))
+    }
+
+    /// The health rows that are asked for, those of the same window added up.
+    fn health_rows(
+        &self,
+        segments: &[Segment],
+        is_asked: impl Fn(UtcMs) -> bool,
+    ) -> Result<BTreeMap<UtcMs, Health>, QueryError> {
+        let mut rows: BTreeMap<UtcMs, Health> = BTreeMap::new();
+        for segment in segments {
+            for (time, health) in scan::health(segment, self.explain)? {
+                if is_asked(time) {
+                    rows.entry(time).or_default().merge(&health);
+                }
+            }
+        }
+        Ok(rows)
     }
 }
 
-/// The health rows within the bounds, those of the same window added up.
-fn health_rows(
-    segments: &[Segment],
-    bounds: Bounds,
-) -> Result<BTreeMap<UtcMs, Health>, QueryError> {
-    let mut rows: BTreeMap<UtcMs, Health> = BTreeMap::new();
-    for segment in segments {
-        for (time, health) in scan::health(segment)? {
-            if bounds.contains(time) {
-                rows.entry(time).or_default().merge(&health);
-            }
-        }
-    }
-    Ok(rows)
+fn is_stalled(health: &Health) -> bool {
+    let pending = health.pending.as_ref();
+    pending.is_some_and(|pending| pending.age_ms_max >= STALLED_MS)
 }
 
 fn window_of(time: UtcMs, granularity: Granularity, extent: Interval) -> Interval {

@@ -30,7 +30,7 @@ pub struct FileActivity {
 
 /// Lists the files with activity, by name. A row for each of them is held in memory.
 pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryError> {
-    ask_whole(question, By::File, |snapshot, answer| {
+    ask_whole(question, By::FILE, |snapshot, answer| {
         with_histories(snapshot, answer).map(Outcome::Found)
     })
 }

@@ -159,7 +159,7 @@ pub struct Stack {
 
 /// The stacks of what a question finds, in order.
 pub fn stacks(question: &Question, graph: Graph) -> Result<Outcome<Stack>, QueryError> {
-    ask_whole(question, By::Name, |snapshot, answer| {
+    ask_whole(question, By::NAME, |snapshot, answer| {
         from_answer(snapshot, answer, graph)
     })
 }

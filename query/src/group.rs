@@ -9,15 +9,23 @@ use trackiops_store::{Snapshot, Trunks, is_below};
 use crate::error::QueryError;
 use crate::file::FileSelector;
 use crate::merge::{File, HostIndex};
+use crate::on::MountFilter;
 
-/// What a row of the answer stands for, beside its window and host.
+/// What a row of the answer stands for, beside its window and host: rows of several hosts are never added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
-    /// A file, whoever used it and whatever its name.
+pub struct By {
+    /// Which files it has.
+    pub level: Level,
+    /// Whether each tenant that used them has a row of its own.
+    pub tenants: bool,
+}
+
+/// Which files a row has, finest first: each is in one of the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// A file, whatever its name.
     #[default]
     File,
-    /// What one tenant did with a file.
-    Tenant,
     /// A name on a mount, whichever files had it.
     Name,
     /// All files below a directory that is so many components below a directory that is given, or else below the one where the
@@ -34,38 +42,75 @@ pub enum By {
 
 /// Rows cannot be grouped by that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rows are not grouped by `{0}`: write file, dir, mount, tenant or host")]
-pub struct ByError(String);
+#[error(
+    "rows are not grouped by `{0}`: write file, dir, mount, tenant, host, op or transport, or several of them with commas between them; transport \
+     goes with op, mount and host alone"
+)]
+pub struct ByError(pub(crate) String);
 
+/// One or several with commas between them. Of file, dir, mount and host the finest says it all, as a file has one of each.
 impl FromStr for By {
     type Err = ByError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "file" => Ok(Self::File),
-            "tenant" => Ok(Self::Tenant),
-            "dir" => Ok(Self::Dir { depth: 1 }),
-            "mount" => Ok(Self::Mount),
-            "host" => Ok(Self::Host),
-            _ => Err(ByError(text.into())),
+        let (mut level, mut tenants) = (None, false);
+        for word in text.split(',') {
+            let this = match word.trim() {
+                "file" => Level::File,
+                "dir" => Level::Dir { depth: 1 },
+                "mount" => Level::Mount,
+                "host" => Level::Host,
+                "tenant" => {
+                    tenants = true;
+                    continue;
+                }
+                _ => return Err(ByError(text.into())),
+            };
+            level = Some(level.map_or(this, |level: Level| level.min(this)));
         }
+        let level = level.unwrap_or_default();
+        Ok(Self { level, tenants })
     }
 }
 
 impl By {
+    /// A file, whoever used it and whatever its name.
+    pub const FILE: Self = Self::level(Level::File);
+    /// What one tenant did with a file.
+    pub const TENANT: Self = Self {
+        tenants: true,
+        ..Self::FILE
+    };
+    /// A name on a mount.
+    pub const NAME: Self = Self::level(Level::Name);
+    /// All files of a mount.
+    pub const MOUNT: Self = Self::level(Level::Mount);
+    /// All files.
+    pub const HOST: Self = Self::level(Level::Host);
+
+    const fn level(level: Level) -> Self {
+        let tenants = false;
+        Self { level, tenants }
+    }
+
+    /// All files below a directory that is so deep.
+    pub const fn dir(depth: usize) -> Self {
+        Self::level(Level::Dir { depth })
+    }
+
     /// The tenant as far as it tells rows apart.
     pub fn tenant(self, tenant: Option<&str>) -> Option<Arc<str>> {
-        tenant.filter(|_| self == Self::Tenant).map(Into::into)
+        tenant.filter(|_| self.tenants).map(Into::into)
     }
 
     /// Whether rows are told apart by their names and mounts.
     pub fn needs_names(self) -> bool {
-        matches!(self, Self::Name | Self::Dir { .. } | Self::Mount)
+        matches!(self.level, Level::Name | Level::Dir { .. } | Level::Mount)
     }
 
     /// Whether a row is of one file.
     pub fn is_of_files(self) -> bool {
-        matches!(self, Self::File | Self::Tenant)
+        self.level == Level::File
     }
 }
 
@@ -92,16 +137,24 @@ pub struct Grouping {
     /// Directories below which the depth counts, deepest first.
     dirs: Vec<String>,
     trunks: Trunks,
+    /// Only files of these mounts have rows.
+    mounts: Option<MountFilter>,
 }
 
 impl Grouping {
-    /// Groups rows `by`, of the selected files.
-    pub fn new(snapshot: &Snapshot, by: By, files: &[FileSelector]) -> Result<Self, QueryError> {
+    /// Groups rows `by`, of the selected files and mounts.
+    pub fn new(
+        snapshot: &Snapshot,
+        by: By,
+        files: &[FileSelector],
+        mounts: Option<MountFilter>,
+    ) -> Result<Self, QueryError> {
         let mut grouping = Self {
             by,
+            mounts,
             ..Self::default()
         };
-        if let By::Dir { .. } = by {
+        if let Level::Dir { .. } = by.level {
             let dirs = files.iter().filter_map(|selector| match selector {
                 FileSelector::Below(dir) => Some(dir.clone()),
                 _ => None,
@@ -115,18 +168,29 @@ impl Grouping {
         Ok(grouping)
     }
 
+    /// Whether it matters on which mount a file is, beside what rows are told apart by.
+    pub(crate) fn needs_mounts(&self) -> bool {
+        self.mounts.is_some()
+    }
+
+    /// Whether a file is on one of the mounts that are asked for.
+    pub(crate) fn is_on_mounts(&self, file: &File) -> bool {
+        let mounts = self.mounts.as_ref();
+        mounts.is_none_or(|mounts| mounts.matches(file.mount.as_deref()))
+    }
+
     /// To what a file's rows belong.
     pub fn of(&self, host: HostIndex, file: &File) -> Of {
         let mount = || file.mount.as_deref().map(Into::into);
-        match self.by {
-            By::File | By::Tenant => Of::File(file.key),
-            By::Name => Of::Name(mount(), file.name().into()),
-            By::Dir { depth } => {
+        match self.by.level {
+            Level::File => Of::File(file.key),
+            Level::Name => Of::Name(mount(), file.name().into()),
+            Level::Dir { depth } => {
                 let dir = file.path.as_deref().map(|path| self.dir(file, path, depth));
                 Of::Dir(mount(), dir.map(Into::into))
             }
-            By::Mount => Of::Mount(mount()),
-            By::Host => Of::Host(host),
+            Level::Mount => Of::Mount(mount()),
+            Level::Host => Of::Host(host),
         }
     }
 
@@ -164,6 +228,22 @@ fn dir_below<'p>(path: &'p str, base: &str, depth: usize) -> &'p str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_several_the_finest_says_it_all() {
+        let by = |text: &str| text.parse::<By>();
+        assert_eq!(by("dir,mount"), Ok(By::dir(1)));
+        assert_eq!(by("host, file"), Ok(By::FILE));
+        assert_eq!(by("tenant"), Ok(By::TENANT));
+        let mount = By {
+            tenants: true,
+            ..By::MOUNT
+        };
+        assert_eq!(by("mount,tenant"), Ok(mount));
+        for text in ["", "file,", "colour", "file;dir"] {
+            assert!(by(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn depth_counts_from_a_directory() {

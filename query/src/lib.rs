@@ -4,12 +4,17 @@
 //! ([`mod@file`]), the journals in the range are each given one granularity ([`mod@plan`]), their wanted
 //! pages are read ([`scan`]) and added up ([`mod@execute`], [`mod@group`], [`merge`]), what was not
 //! recorded is found ([`coverage`]), and who did not answer ([`stall`]), and told ([`note`]).
-//! [`ask_operations`] goes the same way with operations ([`mod@operations`]). [`render`] writes the answer down.
+//! [`ask_operations`] goes the same way with operations ([`mod@operations`]). Which [`columns`] an answer has decides what is
+//! read; [`render`] writes it down.
 
 pub mod answer;
+pub mod columns;
+pub mod condition;
 pub mod coverage;
+pub mod covered;
 pub mod error;
 pub mod execute;
+pub mod explain;
 pub mod file;
 pub mod files;
 pub mod flame;
@@ -17,8 +22,11 @@ pub mod group;
 pub mod merge;
 pub mod mounts;
 mod near;
+mod needs;
 pub mod note;
+mod on;
 pub mod operations;
+mod parallel;
 pub mod plan;
 pub mod render;
 mod report;
@@ -26,19 +34,25 @@ pub mod scan;
 pub mod stall;
 mod stat;
 pub mod step;
+pub mod terms;
 mod tile;
 pub mod times;
 pub mod volume;
 
 pub use answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};
+pub use columns::{Columns, Record};
+pub use condition::Condition;
 pub use error::QueryError;
+pub use explain::Explain;
 pub use file::FileSelector;
 pub use files::{FileActivity, ask_files};
-pub use group::{By, Of};
+pub use group::{By, Level, Of};
 pub use mounts::ask_mounts;
-pub use operations::{Connections, OperationAnswer, Subject, ask_operations};
+pub use needs::Needs;
+pub use operations::{Connections, OperationAnswer, Subject, ask_operations, ask_operations_by};
 pub use plan::Range;
 pub use render::{Figures, Format};
 pub use scan::Detail;
 pub use step::Step;
+pub use terms::Sort;
 pub use volume::{Volume, ask_volume, plan_volume};

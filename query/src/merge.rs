@@ -73,8 +73,11 @@ pub struct Group {
     pub tenant: Option<Arc<str>>,
     /// The counters.
     pub row: Row,
-    latest: UtcMs,
+    latest: Age,
 }
+
+/// How late a row is: when its window closed, and of rows of one window the place of the segment that it is from.
+pub type Age = (UtcMs, usize);
 
 /// Adds up rows, in whatever order they come.
 #[derive(Debug, Default)]
@@ -83,11 +86,11 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// Adds a row whose window closed at `closed`.
+    /// Adds a row.
     pub fn add(
         &mut self,
         key: GroupKey,
-        closed: UtcMs,
+        age: Age,
         file: &Arc<File>,
         tenant: Option<&str>,
         row: Row,
@@ -98,7 +101,7 @@ impl Merger {
                     file: Arc::clone(file),
                     tenant: tenant.map(Into::into),
                     row,
-                    latest: closed,
+                    latest: age,
                 });
             }
             std::collections::hash_map::Entry::Occupied(mut entry) => {
@@ -107,11 +110,23 @@ impl Merger {
                 if group.tenant.as_deref() != tenant {
                     group.tenant = None;
                 }
-                if is_better(&file.path, closed, group) {
+                if is_better(&file.path, age, group) {
                     group.file = Arc::clone(file);
-                    group.latest = closed;
+                    group.latest = age;
                 }
             }
+        }
+    }
+
+    /// Adds what another one has added up.
+    pub fn absorb(&mut self, other: Self) {
+        if self.groups.is_empty() {
+            self.groups = other.groups;
+            return;
+        }
+        for (key, group) in other.groups {
+            let tenant = group.tenant.as_deref();
+            self.add(key, group.latest, &group.file, tenant, group.row);
         }
     }
 
@@ -123,8 +138,8 @@ impl Merger {
 
 /// A later name is better than an earlier one, and any name is better than none. Of rows of one
 /// window, a segment has the later name later.
-fn is_better(path: &Option<String>, closed: UtcMs, than: &Group) -> bool {
-    (path.is_some(), closed) >= (than.file.path.is_some(), than.latest)
+fn is_better(path: &Option<String>, age: Age, than: &Group) -> bool {
+    (path.is_some(), age) >= (than.file.path.is_some(), than.latest)
 }
 
 #[cfg(test)]
@@ -162,7 +177,7 @@ mod tests {
                     of: Of::File(FileKey(7)),
                     tenant: None,
                 };
-                merger.add(key, UtcMs(*time), &file(*path), Some("0"), requests(1));
+                merger.add(key, (UtcMs(*time), 0), &file(*path), Some("0"), requests(1));
             }
             let groups: Vec<_> = merger.finish().collect();
             assert_eq!(groups.len(), 1);
@@ -189,7 +204,7 @@ mod tests {
                         of: Of::File(FileKey(7)),
                         tenant: by.tenant(tenant),
                     };
-                    merger.add(key, UtcMs(1000), &file(None), tenant, requests(1));
+                    merger.add(key, (UtcMs(1000), 0), &file(None), tenant, requests(1));
                 }
                 let groups = merger.finish();
                 let mut groups: Vec<_> = groups
@@ -198,7 +213,7 @@ mod tests {
                 groups.sort();
                 groups
             };
-            assert_eq!(add_up(By::File), [(None, 3)], "{tenants:?}");
+            assert_eq!(add_up(By::FILE), [(None, 3)], "{tenants:?}");
             let mut apart: Vec<_> = tenants.map(|tenant| tenant.map(Arc::from)).to_vec();
             apart.sort();
             apart.dedup();
@@ -206,7 +221,7 @@ mod tests {
                 tenants.iter().filter(|t| **t == tenant.as_deref()).count() as u64
             };
             let apart: Vec<_> = apart.into_iter().map(|t| (t.clone(), of(&t))).collect();
-            assert_eq!(add_up(By::Tenant), apart, "{tenants:?}");
+            assert_eq!(add_up(By::TENANT), apart, "{tenants:?}");
         }
     }
 }

@@ -17,7 +17,7 @@ pub fn ask_mounts(store: &Path) -> Result<Outcome<MountSeen>, QueryError> {
     let times = rows.iter().map(|row| Interval::new(row.seen.0, row.seen.1));
     let Some(range) = times.reduce(Interval::hull) else {
         let why = match snapshot.span() {
-            None => Nothing::EmptyStore(store.to_owned()),
+            None => Nothing::EmptyStore(vec![store.to_owned()]),
             Some((start, end)) => Nothing::NoneOf {
                 what: "mounts recorded".into(),
                 asked: Interval::new(start, end),
@@ -29,7 +29,7 @@ pub fn ask_mounts(store: &Path) -> Result<Outcome<MountSeen>, QueryError> {
     Ok(Outcome::Found(Answer {
         rows,
         step: Step::All,
-        by: By::Mount,
+        by: By::MOUNT,
         range,
         notes: Vec::new(),
     }))

@@ -105,6 +105,13 @@ pub enum Note {
         /// How many.
         count: usize,
     },
+    /// A host has recorded the same time into two of the stores.
+    Twice {
+        /// The host.
+        host: String,
+        /// From the first to the last of it.
+        range: Interval,
+    },
     /// The wall clock was set.
     ClockSteps {
         /// The host, where there are several.
@@ -132,6 +139,7 @@ impl Note {
                 | Self::Folded { .. }
                 | Self::Filtered { .. }
                 | Self::Stalled { .. }
+                | Self::Twice { .. }
                 | Self::ClockSteps { .. }
         )
     }
@@ -234,6 +242,10 @@ impl Note {
             Self::MoreStalls { host, count } => format!(
                 "{}STALLED {count} more times; a shorter range tells them",
                 on(host)
+            ),
+            Self::Twice { host, range } => format!(
+                "{} counts twice on {host}: it was recorded into two of these stores",
+                between(range)
             ),
             Self::ClockSteps { host, range, count } => {
                 let times = if *count == 1 { "once" } else { "several times" };

@@ -1,11 +1,14 @@
 //! Questions about operations: what servers were asked to do.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use trackiops_schemas::file_ops::OpName;
+use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
@@ -16,12 +19,15 @@ use crate::answer::{
 };
 use crate::error::QueryError;
 use crate::execute::Account;
-use crate::group::By;
+use crate::explain::Explain;
+use crate::group::{By, ByError, Of};
 use crate::merge::HostIndex;
+use crate::on::MountFilter;
 use crate::plan::{Plan, plan};
 use crate::report::notes;
 use crate::scan::{self, Detail};
 use crate::step::Step;
+use crate::terms::{Terms, in_words};
 
 /// Whether the connections to a server are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,25 +43,33 @@ pub enum Connections {
 pub enum Subject {
     /// Files: [`crate::ask`].
     Files(By),
-    /// Operations: [`ask_operations`].
+    /// Operations of mounts: [`ask_operations`].
     Operations(Connections),
+    /// Operations of files, or of what else: [`ask_operations_by`].
+    OperationsBy(By),
 }
 
-/// Rows cannot be grouped by that.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rows are not grouped by `{0}`: write file, dir, mount, tenant, host, op or transport")]
-pub struct SubjectError(String);
-
 impl FromStr for Subject {
-    type Err = SubjectError;
+    type Err = ByError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "op" => Ok(Self::Operations(Connections::Together)),
-            "transport" => Ok(Self::Operations(Connections::Apart)),
-            _ => match text.parse() {
-                Ok(by) => Ok(Self::Files(by)),
-                Err(_) => Err(SubjectError(text.into())),
+        let words = || text.split(',').map(str::trim);
+        let has = |wanted: &str| words().any(|word| word == wanted);
+        // A mount has rows of its own in any case, and so has a host.
+        let others = words().filter(|word| !["op", "transport", "mount", "host"].contains(word));
+        let others: Vec<_> = others.collect();
+        match (has("op"), has("transport"), others.is_empty()) {
+            (false, false, _) => text.parse().map(Self::Files),
+            (_, true, true) => Ok(Self::Operations(Connections::Apart)),
+            (true, false, true) => Ok(Self::Operations(Connections::Together)),
+            (_, true, false) => Err(ByError(text.into())),
+            (true, false, false) if others == ["tenant"] => Ok(Self::OperationsBy(By {
+                tenants: true,
+                ..By::MOUNT
+            })),
+            (true, false, false) => match others.join(",").parse() {
+                Ok(by) => Ok(Self::OperationsBy(by)),
+                Err(_) => Err(ByError(text.into())),
             },
         }
     }
@@ -74,6 +88,10 @@ pub struct OperationAnswer {
     pub op: Arc<str>,
     /// The connection; `None` where it is not known or the row is of several.
     pub transport: Option<Arc<str>>,
+    /// The file or directory that it was about, where rows are told apart by that.
+    pub about: Option<About>,
+    /// Who did it, where rows are told apart by that.
+    pub tenant: Option<Arc<str>>,
     /// Its counters.
     pub sums: OperationSums,
     /// Those of the requests of which no time is known: READs and WRITEs of a file alone have any.
@@ -82,6 +100,17 @@ pub struct OperationAnswer {
     pub mount_requests: u64,
     /// How much of the window that host recorded, ms: what rates divide by.
     pub covered_ms: u64,
+}
+
+/// What operations were about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct About {
+    /// Its name, where known.
+    pub path: Option<Arc<str>>,
+    /// The name, or what stands for it.
+    pub shown: Arc<str>,
+    /// The file, if it is one.
+    pub key: Option<FileKey>,
 }
 
 impl OperationAnswer {
@@ -108,17 +137,14 @@ struct Group {
     sums: OperationSums,
 }
 
-/// Answers a question about operations. That it may not ask for the connections of a file, nor for the most active, is checked.
+/// Answers a question about operations of mounts. That it does not ask for the connections of a file is checked.
 pub fn ask_operations(
     question: &Question,
     connections: Connections,
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
-    if question.top.is_some() {
-        return Err(QueryError::TopOperations);
-    }
     match (question.files.is_empty(), connections) {
         (false, Connections::Apart) => return Err(QueryError::ConnectionsOfFile),
-        (false, Connections::Together) => return of_files(question),
+        (false, Connections::Together) => return ask_operations_by(question, By::MOUNT),
         (true, _) => {}
     }
     ask_with(question, |snapshot, question| {
@@ -126,37 +152,179 @@ pub fn ask_operations(
     })
 }
 
-/// The operations that are known to be about the files. READs and WRITEs have its data for their bytes, without what is around
-/// it in a message; of others bytes are not known.
-fn of_files(question: &Question) -> Result<Outcome<OperationAnswer>, QueryError> {
-    let question = Question {
-        by: By::Mount,
+/// Answers a question about the operations that are known to be about files, added up `by`. READs and WRITEs have the data for
+/// their bytes, without what is around it in a message; of others bytes are not known.
+pub fn ask_operations_by(
+    question: &Question,
+    by: By,
+) -> Result<Outcome<OperationAnswer>, QueryError> {
+    let files = Question {
+        by,
         detail: Detail::Full,
+        ops: Vec::new(),
+        conditions: Vec::new(),
+        sort: None,
+        top: None,
         ..question.clone()
     };
-    Ok(match ask(&question)? {
+    let terms = Terms::new(question)?;
+    Ok(match ask(&files)? {
         Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
-        Outcome::Found(answer) => Outcome::Found(Answer {
-            rows: of_rows(&answer),
-            step: answer.step,
-            by: answer.by,
-            range: answer.range,
-            notes: answer.notes,
-        }),
+        Outcome::Found(answer) => {
+            let rows = of_rows(&answer);
+            choose(
+                question,
+                &terms,
+                Connections::Together,
+                Answer {
+                    rows,
+                    step: answer.step,
+                    by: answer.by,
+                    range: answer.range,
+                    notes: answer.notes,
+                },
+            )
+        }
     })
 }
 
-/// Of several files of a mount one operation is one row.
+/// Leaves those of the rows that are asked for, in the order that is asked for.
+fn choose(
+    question: &Question,
+    terms: &Terms<OperationAnswer>,
+    connections: Connections,
+    mut answer: Answer<OperationAnswer>,
+) -> Outcome<OperationAnswer> {
+    let asked = answer.range;
+    let ops = &question.ops;
+    let seen: BTreeSet<_> = answer.rows.iter().map(|row| Arc::clone(&row.op)).collect();
+    answer
+        .rows
+        .retain(|row| ops.is_empty() || ops.iter().any(|op| **op == *row.op));
+    let why = match answer.rows.is_empty() {
+        true => Nothing::NoneOf {
+            what: format!(
+                "{} operations (there were {})",
+                ops.join(" or "),
+                seen.into_iter().collect::<Vec<_>>().join(", ")
+            ),
+            asked,
+        },
+        false => Nothing::NoRow {
+            conditions: in_words(question),
+            asked,
+        },
+    };
+    if let Some(top) = question.top {
+        keep_top(&mut answer, terms, connections, top);
+    }
+    answer.rows.retain(|row| terms.hold(row));
+    if question.top.is_none() {
+        terms.sort(&mut answer.rows);
+    }
+    match answer.rows.is_empty() {
+        true => Outcome::Nothing {
+            why,
+            notes: answer.notes,
+        },
+        false => Outcome::Found(answer),
+    }
+}
+
+/// What tells operations apart, beside the window.
+type Which = (
+    Arc<str>,
+    Option<Arc<str>>,
+    Arc<str>,
+    Option<Arc<str>>,
+    Option<About>,
+    Option<Arc<str>>,
+);
+
+/// Of several connections that are not told apart, one window may have one and another several.
+fn which(row: &OperationAnswer, connections: Connections) -> Which {
+    let transport = match connections {
+        Connections::Together => None,
+        Connections::Apart => row.transport.clone(),
+    };
+    (
+        Arc::clone(&row.host),
+        row.mount.clone(),
+        Arc::clone(&row.op),
+        transport,
+        row.about.clone(),
+        row.tenant.clone(),
+    )
+}
+
+/// Leaves the rows of those operations that come first over the whole range, or else are the most frequent. Where there is one
+/// row for the whole range, only those that meet the conditions count.
+fn keep_top(
+    answer: &mut Answer<OperationAnswer>,
+    terms: &Terms<OperationAnswer>,
+    connections: Connections,
+    top: NonZeroUsize,
+) {
+    let mut sums: HashMap<Which, OperationAnswer> = HashMap::new();
+    for row in &answer.rows {
+        match sums.entry(which(row, connections)) {
+            Entry::Vacant(entry) => {
+                entry.insert(row.clone());
+            }
+            Entry::Occupied(mut entry) => {
+                let sum = entry.get_mut();
+                sum.sums.merge(&row.sums);
+                sum.untimed += row.untimed;
+                sum.mount_requests += row.mount_requests;
+                sum.covered_ms += row.covered_ms;
+            }
+        }
+    }
+    if answer.step == Step::All {
+        sums.retain(|_, row| terms.hold(row));
+    }
+    let place = |row: &OperationAnswer| match terms.is_sorted() {
+        true => terms.place(row),
+        false => -(row.sums.requests as f64),
+    };
+    let mut ranked: Vec<_> = sums
+        .into_iter()
+        .map(|(of, row)| (place(&row), of))
+        .collect();
+    ranked.sort_unstable_by(|(x, a), (y, b)| x.total_cmp(y).then_with(|| a.cmp(b)));
+    let ranked = ranked.into_iter().take(top.get()).enumerate();
+    let ranks: HashMap<_, _> = ranked.map(|(rank, (_, of))| (of, rank)).collect();
+    answer
+        .rows
+        .retain(|row| ranks.contains_key(&which(row, connections)));
+    answer
+        .rows
+        .sort_by_key(|row| (ranks.get(&which(row, connections)).copied(), row.time));
+}
+
+fn about(row: &AnswerRow) -> Option<About> {
+    let is_told = matches!(row.of, Of::File(_) | Of::Name(..) | Of::Dir(..));
+    is_told.then(|| About {
+        path: row.path().map(Into::into),
+        shown: row.name().into(),
+        key: row.file.as_ref().map(|file| file.key),
+    })
+}
+
+/// Of several files of a group one operation is one row.
 fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
     let mut places: HashMap<_, usize> = HashMap::new();
     let mut mounts: HashMap<_, u64> = HashMap::new();
     let mut rows: Vec<OperationAnswer> = Vec::new();
     for row in &answer.rows {
         let mount: Option<Arc<str>> = row.mount().map(Into::into);
+        let about = about(row);
+        let tenant = row.tenant.clone().filter(|_| answer.by.tenants);
         let window = (row.time, Arc::clone(&row.host), mount.clone());
         for (op, sums, untimed) in of_row(&row.row) {
             *mounts.entry(window.clone()).or_default() += sums.requests;
-            let place = places.entry((window.clone(), op)).or_insert(rows.len());
+            let key = (window.clone(), about.clone(), tenant.clone(), op);
+            let place = places.entry(key).or_insert(rows.len());
             if *place == rows.len() {
                 rows.push(OperationAnswer {
                     time: row.time,
@@ -164,6 +332,8 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
                     mount: mount.clone(),
                     op: op.as_str().into(),
                     transport: None,
+                    about: about.clone(),
+                    tenant: tenant.clone(),
                     sums: OperationSums::default(),
                     untimed: 0,
                     mount_requests: 0,
@@ -183,15 +353,18 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
         Step::All => Reverse(row.sums.requests),
         Step::Windows(_) => Reverse(0),
     };
-    rows.sort_by(|a, b| {
-        (a.time, &a.host, &a.mount, requests(a), &a.op).cmp(&(
-            b.time,
-            &b.host,
-            &b.mount,
-            requests(b),
-            &b.op,
-        ))
-    });
+    let key = |row: &OperationAnswer| {
+        let host_and_mount = (Arc::clone(&row.host), row.mount.clone());
+        let about = (row.about.clone(), row.tenant.clone());
+        (
+            row.time,
+            host_and_mount,
+            about,
+            requests(row),
+            Arc::clone(&row.op),
+        )
+    };
+    rows.sort_by_cached_key(key);
     rows
 }
 
@@ -235,6 +408,8 @@ fn ask_once(
     question: &Question,
     connections: Connections,
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
+    let terms = Terms::new(question)?;
+    let mounts = MountFilter::new(snapshot, &question.mounts)?;
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
         Err(why) => return Ok(nothing(why)),
@@ -242,11 +417,18 @@ fn ask_once(
     if let Err(why) = within(span, question) {
         return Ok(nothing(why));
     }
-    let (range, zone) = (question.range, question.zone);
-    let plan = plan(snapshot, Dataset::Ops, span, range, question.step, zone)?;
-    let (groups, account) = execute(&plan, connections)?;
-    let Account { covered, hosts, .. } = account;
-    let recorded = covered.values().any(|covered_ms| *covered_ms > 0);
+    let plan = plan(snapshot, Dataset::Ops, span, question, question.step)?;
+    let (mut groups, account) = execute(&plan, connections, &question.explain)?;
+    let any = !groups.is_empty();
+    if let Some(mounts) = &mounts {
+        groups.retain(|key, _| mounts.matches(key.mount.as_deref()));
+    }
+    if any && groups.is_empty() {
+        let hint = MountFilter::hint(snapshot, &question.mounts)?;
+        return Ok(nothing(Nothing::NoMount(hint)));
+    }
+    let (covered, hosts) = account.finish();
+    let recorded = covered.is_any();
     let left_out = hosts.iter().any(|(host, _)| host.left_out().is_some());
     let notes = notes(Vec::new(), hosts, &plan, question, groups.is_empty(), None);
     if groups.is_empty() {
@@ -267,34 +449,38 @@ fn ask_once(
     let row = |(key, group): (Key, Group)| OperationAnswer {
         time: key.window,
         host: Arc::clone(&names[key.host]),
-        covered_ms: covered.get(&(key.host, key.window)).copied().unwrap_or(0),
+        covered_ms: covered.ms(key.host, plan.window_at(key.window)),
         mount_requests: mounts[&(key.window, key.host, key.mount.clone())],
         mount: key.mount,
         op: key.op,
         transport: group.transport,
+        about: None,
+        tenant: None,
         sums: group.sums,
         untimed: 0,
     };
     let mut groups: Vec<_> = groups.into_iter().collect();
     sort(&mut groups, plan.step);
-    Ok(Outcome::Found(Answer {
+    let answer = Answer {
         rows: groups.into_iter().map(row).collect(),
         step: plan.step,
-        by: question.by,
+        by: By::MOUNT,
         range: plan.asked,
         notes,
-    }))
+    };
+    Ok(choose(question, &terms, connections, answer))
 }
 
 fn execute<'p>(
     plan: &'p Plan<'p>,
     connections: Connections,
+    explain: &'p Explain,
 ) -> Result<(HashMap<Key, Group>, Account<'p>), QueryError> {
     let mut groups = HashMap::new();
-    let mut account = Account::new(plan);
+    let mut account = Account::new(plan, explain);
     for journal in &plan.journals {
         for segment in &journal.rows {
-            scan::ops(segment, &mut |stored| {
+            scan::ops(segment, explain, &mut |stored| {
                 if journal.bounds.contains(stored.time) {
                     let key = Key {
                         window: plan.window(stored.time),

@@ -10,12 +10,13 @@ use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Dataset, JournalTail, Segment, Snapshot};
 
+use crate::answer::Question;
 use crate::coverage::Interval;
 use crate::error::QueryError;
+use crate::explain::{Stage, Stored};
 use crate::merge::HostIndex;
 use crate::step::{Part, Recorded, Step};
 use crate::tile::align_up;
-use crate::times::Zone;
 use sealed::Sealed;
 
 /// The asked range; an open end is an end of what was recorded.
@@ -48,6 +49,11 @@ impl Bounds {
         ))
     }
 
+    /// From the first window start to behind the last.
+    pub fn range(&self) -> Interval {
+        Interval::new(self.from, self.before)
+    }
+
     fn exactly(range: Interval) -> Self {
         Self {
             from: range.start,
@@ -71,12 +77,25 @@ pub struct Journal {
     pub rows: Vec<Segment>,
     /// Health rows of that granularity.
     pub health: Vec<Segment>,
+    /// The same part, parted among the health rows of that granularity and of coarser ones: coarse wherever they can.
+    pub coarse_health: Vec<HealthPart>,
     /// The finest granularity that has all of the part.
     pub finest: Granularity,
     /// Rows of the finest granularity; empty where that is the one to read.
     pub finest_rows: Vec<Segment>,
     /// Health rows of the finest granularity; empty where that is the one to read.
     pub finest_health: Vec<Segment>,
+}
+
+/// A part of a time, and the health rows that tell of it.
+#[derive(Debug)]
+pub struct HealthPart {
+    /// The part.
+    pub bounds: Bounds,
+    /// The granularity of the rows.
+    pub granularity: Granularity,
+    /// The rows.
+    pub segments: Vec<Segment>,
 }
 
 /// A journal that is not sealed yet.
@@ -111,6 +130,8 @@ pub struct Plan<'s> {
     pub journals: Vec<Journal>,
     /// Unsealed journals.
     pub tails: Vec<Tail<'s>>,
+    /// Times that a host recorded into two of the stores.
+    pub twice: Vec<(HostIndex, Interval)>,
 }
 
 impl Plan<'_> {
@@ -119,6 +140,14 @@ impl Plan<'_> {
         match self.step {
             Step::Windows(step) => time.align(step),
             Step::All => self.asked.start,
+        }
+    }
+
+    /// The window of the answer that starts at `time`.
+    pub fn window_at(&self, time: UtcMs) -> Interval {
+        match self.step {
+            Step::Windows(step) => Interval::new(time, time.plus(step)),
+            Step::All => Interval::new(time, UtcMs(i64::MAX)),
         }
     }
 
@@ -147,15 +176,32 @@ impl Plan<'_> {
     }
 }
 
-/// Plans a question to `dataset` about `range` of a store that recorded `span`. `zone` is for error messages.
+/// Plans a question to `dataset` of a store that recorded `span`, with another `step`.
 pub fn plan<'s>(
     snapshot: &'s Snapshot,
     dataset: Dataset,
     span: Interval,
-    range: Range,
+    question: &Question,
     step: Option<Step>,
-    zone: Zone,
 ) -> Result<Plan<'s>, QueryError> {
+    let explain = &question.explain;
+    let plan = explain.time(Stage::Plan, || {
+        make(snapshot, dataset, span, question, step)
+    })?;
+    if explain.is_on() {
+        explain.plan(&plan, Stored::count(snapshot, dataset, plan.asked)?);
+    }
+    Ok(plan)
+}
+
+fn make<'s>(
+    snapshot: &'s Snapshot,
+    dataset: Dataset,
+    span: Interval,
+    question: &Question,
+    step: Option<Step>,
+) -> Result<Plan<'s>, QueryError> {
+    let (range, zone) = (question.range, question.zone);
     let asked = Interval::new(
         range.since.unwrap_or(span.start),
         range.until.unwrap_or(span.end),
@@ -164,6 +210,7 @@ pub fn plan<'s>(
         hosts,
         spans,
         journals: sealed,
+        twice,
     } = Sealed::new(snapshot, dataset, asked)?;
     let tails = tails(snapshot, &hosts, asked)?;
     let mut parts: Vec<_> = sealed
@@ -195,6 +242,7 @@ pub fn plan<'s>(
         finer,
         journals,
         tails,
+        twice,
     })
 }
 

@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 
 use trackiops_schemas::time::UtcMs;
 
-use crate::answer::Question;
+use crate::answer::{AnswerRow, Question};
 use crate::coverage::{Coverage, Gap, Interval, Losses};
-use crate::merge::{Group, GroupKey};
 use crate::note::Note;
 use crate::plan::Plan;
 use crate::stall::Stall;
@@ -68,6 +67,10 @@ pub(crate) fn notes(
             notes.push(Note::ClockSteps { host, range, count });
         }
     }
+    notes.extend(plan.twice.iter().map(|(host, range)| Note::Twice {
+        host: plan.hosts[*host].clone(),
+        range: *range,
+    }));
     if let Some(losses) = folded {
         notes.push(Note::Folded { losses });
     }
@@ -78,11 +81,11 @@ pub(crate) fn notes(
 }
 
 /// The requests in the rows of which only sums are known.
-pub(crate) fn folded(plan: &Plan<'_>, groups: &[(GroupKey, Group)]) -> Option<Losses> {
-    let windows = groups.iter().map(|(key, group)| {
-        let [read, write] = [&group.row.read, &group.row.write];
+pub(crate) fn folded(plan: &Plan<'_>, rows: &[AnswerRow]) -> Option<Losses> {
+    let windows = rows.iter().map(|row| {
+        let [read, write] = [&row.row.read, &row.row.write];
         let window = match plan.step {
-            Step::Windows(step) => Interval::new(key.window, key.window.plus(step)),
+            Step::Windows(step) => Interval::new(row.time, row.time.plus(step)),
             Step::All => plan.asked,
         };
         let [folded, seen] = [read.folded + write.folded, read.requests + write.requests];

@@ -50,8 +50,8 @@ impl Zone {
 pub enum TimeError {
     /// Nothing that is known.
     #[error(
-        "`{0}` is not a time: write how long ago (90s, 24h, 7d, 1h30m), a local time \
-         (2026-11-21 03:10, 2026-11-21, 03:10) or one with its offset (2026-11-21T03:10:00Z)"
+        "`{0}` is not a time: write how long ago (90s, 24h, 7d, 1h30m), now, today, yesterday, a local time \
+         (2026-11-21 03:10, 2026-11-21, yesterday 03:10, 03:10) or one with its offset (2026-11-21T03:10:00Z)"
     )]
     Syntax(String),
     /// The clocks were put forward over it.
@@ -74,7 +74,7 @@ pub struct Moment {
 }
 
 /// Reads a point in time since 1970: a duration back from `now`, a time with its offset (RFC 3339), or a time
-/// of `zone`. A time of day alone is the latest such that is not after `now`; of two that the end
+/// of `zone`. A day alone (`today`, `yesterday`, a date) is its first moment. A time of day alone is the latest such that is not after `now`; of two that the end
 /// of summer time makes, the earlier is meant.
 pub fn parse(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     let text = text.trim();
@@ -95,10 +95,23 @@ fn parse_any(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Ok(fixed(UtcMs(time.timestamp_millis())));
     }
+    let today = zone.at(now).date_naive();
+    if let Some((day, time)) = parse_day(text, today) {
+        let first = || (0..24).filter_map(|hour| day.and_hms_opt(hour, 0, 0));
+        let at = match time {
+            Some(time) => zone.resolve(day.and_time(time)).earliest(),
+            // In some places clocks are put forward at midnight.
+            None => first().find_map(|time| zone.resolve(time).earliest()),
+        };
+        return match at {
+            Some(at) => Ok(Moment { at, local: true }),
+            None => Err(TimeError::Skipped(text.into())),
+        };
+    }
     let naive = match (parse_naive(text), parse_time_of_day(text)) {
         (Some(naive), _) => naive,
         (None, Some(time)) => {
-            let today = zone.at(now).date_naive().and_time(time);
+            let today = today.and_time(time);
             match zone.resolve(today).earliest() {
                 Some(at) if at > now => today - chrono::Duration::milliseconds(DAY_MS),
                 _ => today,
@@ -130,10 +143,21 @@ fn parse_naive(text: &str) -> Option<NaiveDateTime> {
     let formats = ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
     let spaced = text.replacen('T', " ", 1);
     let time = |format| NaiveDateTime::parse_from_str(&spaced, format).ok();
-    formats.into_iter().find_map(time).or_else(|| {
-        let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
-        Some(date.and_time(NaiveTime::MIN))
-    })
+    formats.into_iter().find_map(time)
+}
+
+/// `today`, `yesterday 03:10`, `2026-11-21`: a day, and a time of it, if there is one.
+fn parse_day(text: &str, today: NaiveDate) -> Option<(NaiveDate, Option<NaiveTime>)> {
+    let (word, time) = match text.split_once(' ') {
+        Some((word, time)) => (word, Some(parse_time_of_day(time.trim())?)),
+        None => (text, None),
+    };
+    let day = match word {
+        "today" => today,
+        "yesterday" => today.pred_opt()?,
+        date => NaiveDate::parse_from_str(date, "%Y-%m-%d").ok()?,
+    };
+    Some((day, time))
 }
 
 fn parse_time_of_day(text: &str) -> Option<NaiveTime> {
@@ -226,6 +250,10 @@ mod tests {
             ("2026-11-21T03:10:07", "2026-11-21T01:10:07.000Z", true),
             ("2026-11-21 03:10:07.25", "2026-11-21T01:10:07.250Z", true),
             ("2026-11-21", "2026-11-20T22:00:00.000Z", true),
+            ("today", "2026-11-20T22:00:00.000Z", true),
+            ("yesterday", "2026-11-19T22:00:00.000Z", true),
+            ("yesterday 03:10", "2026-11-20T01:10:00.000Z", true),
+            ("today 13:00:30", "2026-11-21T11:00:30.000Z", true),
             ("03:10", "2026-11-21T01:10:00.000Z", true),
             (" 13:59:59 ", "2026-11-21T11:59:59.000Z", true),
             // 15:00 at +02:00 is not yet: yesterday's is meant.
@@ -239,7 +267,8 @@ mod tests {
     fn what_is_no_time_is_refused_with_its_name_and_what_to_write() {
         for text in [
             "",
-            "yesterday",
+            "someday",
+            "yesterday 25:00",
             "1.5h",
             "90",
             "h",

@@ -66,7 +66,7 @@ fn coarse_windows_answer_where_fine_ones_have_expired() {
         let counts = |window: &ClosedWindow| (from..THREE + last * 1000).contains(&window.start.0);
         let recordings = [("a", &windows[..])];
         let start = THREE + since * 1000;
-        let expected = straightforward(&recordings, counts, None, step(text), start, By::File);
+        let expected = straightforward(&recordings, counts, None, step(text), start, By::FILE);
         assert!(rows(&found(&asked)) == expected, "{since}..{until} {text}");
     }
     let mut asked = question(dir.path());
@@ -86,7 +86,7 @@ fn a_segment_that_cannot_be_read_is_told_and_another_granularity_answers() {
         let recordings = [("a", &windows[..])];
         let mut asked = question(dir.path());
         asked.step = Some(Step::All);
-        let everything = straightforward(&recordings, |_| true, None, Step::All, THREE, By::File);
+        let everything = straightforward(&recordings, |_| true, None, Step::All, THREE, By::FILE);
         let snapshot = Snapshot::open(dir.path()).unwrap();
         let hours = snapshot.segments(dataset, None).unwrap();
         let hour = hours

@@ -233,5 +233,5 @@ fn nothing_to_draw_is_explained() {
         why(&later, Directions::Both),
         Nothing::NotRecorded { .. }
     ));
-    assert_eq!("dir".parse(), Ok(By::Dir { depth: 1 }));
+    assert_eq!("dir".parse(), Ok(By::dir(1)));
 }

@@ -45,7 +45,7 @@ fn a_restart_is_told_to_the_millisecond_at_every_step() {
         let expected = "2026-11-21 03:01:40.600 to 03:04:10.250 not recorded".to_owned();
         assert_eq!(notes(&asked), [local.clone(), expected], "{text}");
         let step: Step = text.parse().unwrap();
-        let sums = straightforward(&[("a", &recorded)], |_| true, None, step, THREE, By::File);
+        let sums = straightforward(&[("a", &recorded)], |_| true, None, step, THREE, By::FILE);
         assert!(rows(&found(&asked)) == sums, "{text}");
     }
 }
@@ -333,7 +333,7 @@ fn impossible_questions_are_refused() {
         "{}",
         refused(&asked)
     );
-    asked.store = dir.path().into();
+    asked.stores = vec![dir.path().into()];
     assert!(
         refused(&asked).contains("not a TrackIOps store"),
         "{}",

@@ -244,7 +244,7 @@ fn directories_mounts_and_hosts_are_sums_that_leave_nothing_out() {
         for range in RANGES {
             for (below, depth, dir_of) in depths {
                 let mut asked = in_range(store, range, "all");
-                asked.by = By::Dir { depth };
+                asked.by = By::dir(depth);
                 if !below.is_empty() {
                     asked.files = vec![FileSelector::below(Path::new(below)).unwrap()];
                 }
@@ -284,7 +284,7 @@ fn directories_mounts_and_hosts_are_sums_that_leave_nothing_out() {
                 assert_eq!(got, expected, "{range:?} {below} {depth}");
             }
             let everything = sum(recorded, range, |_, _| true);
-            for by in [By::File, By::Tenant, By::Name, By::Mount, By::Host] {
+            for by in [By::FILE, By::TENANT, By::NAME, By::MOUNT, By::HOST] {
                 for step in ["1s", "1m", "all"] {
                     let mut asked = in_range(store, range, step);
                     asked.by = by;
@@ -296,7 +296,7 @@ fn directories_mounts_and_hosts_are_sums_that_leave_nothing_out() {
                 }
             }
             let mut asked = in_range(store, range, "all");
-            asked.by = By::Mount;
+            asked.by = By::MOUNT;
             for row in found(&asked).rows {
                 let of = |_: i64, file: &FileAttributes| file.mount.as_deref() == row.mount();
                 let got = row.row.read.bytes + row.row.write.bytes;
@@ -310,7 +310,7 @@ fn directories_mounts_and_hosts_are_sums_that_leave_nothing_out() {
 fn the_top_directories_are_those_with_the_most_bytes() {
     open_and_sealed(|store, _| {
         let mut asked = in_range(store, (0, COUNT), "all");
-        asked.by = By::Dir { depth: 1 };
+        asked.by = By::dir(1);
         let all: Vec<_> = found(&asked).rows.into_iter().map(|row| row.of).collect();
         asked.top = std::num::NonZeroUsize::new(2);
         let top: Vec<_> = found(&asked).rows.into_iter().map(|row| row.of).collect();
@@ -422,14 +422,14 @@ fn what_has_no_name_and_names_with_control_characters_are_shown_as_such() {
             render::write(&found(&asked), format, asked.zone, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        let files = table(By::File);
+        let files = table(By::FILE);
         for name in ["/mnt/logs/two\\nlines \u{e9}", "0:49:6", OTHERS] {
             assert!(
                 files.lines().any(|line| line.ends_with(name)),
                 "{name} in {files}"
             );
         }
-        let dirs = table(By::Dir { depth: 1 });
+        let dirs = table(By::dir(1));
         for name in [
             "srv:/even  (other)",
             "srv:/even  (no name)",

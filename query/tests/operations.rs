@@ -9,8 +9,8 @@ use common::*;
 use trackiops_query::coverage::{Gap, Interval};
 use trackiops_query::note::Note;
 use trackiops_query::{
-    Answer, Connections, Nothing, OperationAnswer, Outcome, QueryError, Question, Step,
-    ask_operations,
+    Answer, By, Connections, Nothing, OperationAnswer, Outcome, QueryError, Question, Step,
+    ask_operations, ask_operations_by,
 };
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
@@ -246,23 +246,97 @@ fn only_what_is_missed_of_operations_is_told_with_them() {
 }
 
 #[test]
-fn neither_connections_of_a_file_nor_the_most_frequent_are_asked_for() {
+fn connections_of_a_file_are_not_asked_for() {
     let dir = tempfile::tempdir().unwrap();
-    let asked = question(dir.path());
     let of_file = Question {
         files: vec![select("0:49:2")],
-        ..asked.clone()
+        ..question(dir.path())
     };
+    let error: QueryError = ask_operations(&of_file, Connections::Apart).unwrap_err();
+    assert!(error.to_string().contains("--file"), "{error}");
+}
+
+#[test]
+fn the_first_are_those_of_the_whole_range_and_conditions_leave_the_rest_out() {
+    let dir = tempfile::tempdir().unwrap();
+    record(
+        dir.path(),
+        options("h", "1s", "1m"),
+        &windows_of_operations(5, THREE, 30),
+    );
+    let all = Question {
+        step: Some(Step::All),
+        ..question(dir.path())
+    };
+    let answer = found(&all, Connections::Together);
+    let name = |row: &OperationAnswer| (row.mount.clone(), row.op.clone());
+    let mut frequent: Vec<_> = answer.rows.iter().collect();
+    frequent.sort_by_key(|row| std::cmp::Reverse(row.sums.requests));
+    assert_ne!(frequent[1].sums.requests, frequent[2].sums.requests);
+    let expected: Vec<_> = frequent[..2].iter().map(|row| name(row)).collect();
     let top = Question {
-        top: std::num::NonZeroUsize::new(3),
-        ..asked
+        top: std::num::NonZeroUsize::new(2),
+        ..all.clone()
     };
-    for (question, connections, expected) in [
-        (of_file, Connections::Apart, "--file"),
-        (top, Connections::Together, "--top"),
-    ] {
-        let error: QueryError = ask_operations(&question, connections).unwrap_err();
-        assert!(error.to_string().contains(expected), "{error}");
+    let told = found(&top, Connections::Together);
+    assert_eq!(told.rows.iter().map(name).collect::<Vec<_>>(), expected);
+    let by_windows = Question { step: None, ..top };
+    let told = found(&by_windows, Connections::Together);
+    let mut names: Vec<_> = told.rows.iter().map(name).collect();
+    names.dedup();
+    assert_eq!(names, expected);
+    assert!(told.rows.len() > 10);
+
+    let limit = frequent[2].sums.requests;
+    let some = Question {
+        conditions: vec![format!("requests > {limit}").parse().unwrap()],
+        sort: Some("requests:asc".parse().unwrap()),
+        ..all.clone()
+    };
+    let told = found(&some, Connections::Together);
+    let expected: Vec<_> = expected.into_iter().rev().collect();
+    assert_eq!(told.rows.iter().map(name).collect::<Vec<_>>(), expected);
+    let one = Question {
+        ops: vec!["GETATTR".into()],
+        mounts: vec!["srv:/e*".into()],
+        ..all
+    };
+    let told = found(&one, Connections::Together);
+    assert_eq!(told.rows.len(), 1);
+    assert_eq!(told.rows[0].mount.as_deref(), Some("srv:/even"));
+}
+
+#[test]
+fn operations_of_files_add_up_to_those_of_all_files() {
+    let dir = tempfile::tempdir().unwrap();
+    record(
+        dir.path(),
+        options("h", "1s,10s", "1m"),
+        &windows(7, THREE, 1000, 30, 6),
+    );
+    let asked = Question {
+        step: Some(Step::All),
+        ..question(dir.path())
+    };
+    let sums = |by: By| {
+        let Outcome::Found(answer) = ask_operations_by(&asked, by).unwrap() else {
+            panic!("nothing found");
+        };
+        let mut sums: BTreeMap<_, (u64, u64)> = BTreeMap::new();
+        for row in &answer.rows {
+            let sum = sums.entry((row.mount.clone(), row.op.clone())).or_default();
+            *sum = (sum.0 + row.sums.requests, sum.1 + row.sums.bytes());
+        }
+        (sums, answer.rows.len())
+    };
+    let (mounts, rows) = sums(By::MOUNT);
+    assert_eq!(mounts.len(), rows);
+    for by in [By::FILE, By::TENANT, By::dir(1), By::HOST] {
+        let (other, count) = sums(by);
+        if by != By::HOST {
+            assert_eq!(other, mounts, "{by:?}");
+        }
+        assert!(count > rows || by == By::HOST, "{by:?}");
     }
 }
 

@@ -69,7 +69,7 @@ fn pages_of_other_files_are_not_read(selector: FileSelector, names: &[&str]) {
     keys.sort_unstable();
     let mut wrecked = 0;
     for segment in snapshot.segments(Dataset::Rollup, None).unwrap() {
-        wrecked += wreck_pages_beside(&segment.path, &segment.files.rows_of(&keys));
+        wrecked += wreck_pages_beside(&segment.path, &segment.files.unpack().rows_of(&keys));
     }
     assert!(wrecked > 50, "{wrecked}");
     assert!(rows(&found(&asked)) == before);

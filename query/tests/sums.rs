@@ -71,12 +71,12 @@ fn every_step_range_and_file_adds_up() {
             compare(&asked, &recordings, since, until, 1000);
             let mut one = asked.clone();
             one.files = vec![select("/mnt/f2")];
-            for by in [By::File, By::Tenant] {
+            for by in [By::FILE, By::TENANT] {
                 one.by = by;
                 compare(&one, &recordings, since, until, 1000);
             }
         }
-        for by in [By::File, By::Tenant] {
+        for by in [By::FILE, By::TENANT] {
             let step = step(step_text);
             let everything = straightforward(&recordings, |_| true, None, step, THREE + 3000, by);
             asked.by = by;
@@ -126,7 +126,7 @@ fn a_journal_answers_as_it_will_when_it_is_sealed() {
             None,
             step("1s"),
             THREE,
-            By::File
+            By::FILE
         )
     );
 }
@@ -184,12 +184,12 @@ fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
     let [of_service, of_scope] = [one_user(service), one_user(scope)];
     let sum = [of_service[0] + of_scope[0], of_service[1] + of_scope[1]];
     let check = || {
-        assert_eq!(users(By::Tenant, "all"), apart);
-        assert_eq!(users(By::File, "all"), [(None, sum)]);
+        assert_eq!(users(By::TENANT, "all"), apart);
+        assert_eq!(users(By::FILE, "all"), [(None, sum)]);
         // A window in which the file was used has a row of each user.
         assert_eq!(
-            users(By::Tenant, "1s").len(),
-            2 * users(By::File, "1s").len()
+            users(By::TENANT, "1s").len(),
+            2 * users(By::FILE, "1s").len()
         );
     };
     check();
@@ -211,7 +211,7 @@ fn recordings_with_other_granularities_and_hosts_add_up_side_by_side() {
     for text in ["5s", "10s", "1m", "10m", "all"] {
         let mut asked = question(dir.path());
         asked.step = Some(step(text));
-        let expected = straightforward(&recordings, |_| true, None, step(text), THREE, By::File);
+        let expected = straightforward(&recordings, |_| true, None, step(text), THREE, By::FILE);
         assert!(rows(&found(&asked)) == expected, "{text}");
         compare(&asked, &recordings, THREE + 20_000, THREE + 200_000, 1000);
     }
@@ -240,7 +240,7 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
         None,
         Step::All,
         since,
-        By::File,
+        By::FILE,
     );
     let bytes = |sum: &Sum| sum.0.read.bytes + sum.0.write.bytes;
     let mut ranking: Vec<_> = totals
@@ -269,7 +269,7 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
         None,
         step("10s"),
         since,
-        By::File,
+        By::FILE,
     );
     assert_eq!(
         rows(&answer).len(),
@@ -278,14 +278,14 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
 
     // A file's tenants stay together, in the place of the file.
     asked.step = Some(Step::All);
-    asked.by = By::Tenant;
+    asked.by = By::TENANT;
     let tenants = found(&asked).rows;
     let mut keys: Vec<_> = tenants.iter().map(key_of).collect();
     keys.dedup();
     assert_eq!(keys, expected);
     assert!(tenants.len() > keys.len(), "one of them has two");
 
-    asked.by = By::File;
+    asked.by = By::FILE;
     asked.top = None;
     let all: Vec<_> = found(&asked).rows.iter().map(key_of).collect();
     assert_eq!(all.len(), 9);

@@ -171,8 +171,28 @@ impl Histogram {
 
     /// Adds another histogram to this one.
     pub fn merge(&mut self, other: &Self) {
-        for (bucket, count) in &other.buckets {
-            self.add(*bucket, *count);
+        // Each is in order. Room for buckets that only the other has is made at the end, and then filled from there.
+        let mut own = self.buckets.iter().map(|(bucket, _)| *bucket).peekable();
+        let mut only_other = 0;
+        for (bucket, _) in &other.buckets {
+            while own.next_if(|own| own < bucket).is_some() {}
+            only_other += usize::from(own.next_if_eq(bucket).is_none());
+        }
+        let mut left = self.buckets.len();
+        self.buckets.resize(left + only_other, (0, 0));
+        let mut place = self.buckets.len();
+        for (bucket, count) in other.buckets.iter().rev() {
+            while left > 0 && self.buckets[left - 1].0 > *bucket {
+                (left, place) = (left - 1, place - 1);
+                self.buckets[place] = self.buckets[left];
+            }
+            place -= 1;
+            let mut total = *count;
+            if left > 0 && self.buckets[left - 1].0 == *bucket {
+                left -= 1;
+                total = self.buckets[left].1.saturating_add(total);
+            }
+            self.buckets[place] = (*bucket, total);
         }
     }
 

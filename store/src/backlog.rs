@@ -17,6 +17,8 @@ use crate::options::GranularitySet;
 
 /// What a window takes without its rows.
 const WINDOW_BYTES: usize = 512;
+/// What is taken to be written at once, bytes: a disk that takes seconds to sync takes no longer for some more.
+const AT_ONCE_BYTES: usize = 4 << 20;
 /// What an element of a list takes: a bucket of a histogram, an error, an operation of a file.
 const ELEMENT_BYTES: usize = 16;
 
@@ -52,23 +54,35 @@ impl Backlog {
         while self.bytes > self.most_bytes && self.make_room() {}
     }
 
-    /// Takes the window that has waited longest, with its granularity: coarse ones are older than fine ones.
-    pub fn pop(&mut self) -> Option<(Granularity, ClosedWindow)> {
-        let level = (0..self.levels.len())
-            .rev()
-            .find(|level| !self.levels[*level].is_empty())?;
-        let (window, bytes) = self.levels[level].pop_front()?;
-        self.bytes -= bytes;
-        Some((self.granularities.as_slice()[level], window))
+    /// Takes windows of one granularity that have waited longest, in their order, as many as are to be written at once:
+    /// coarse ones are older than fine ones.
+    pub fn pop(&mut self) -> Option<(Granularity, Vec<ClosedWindow>)> {
+        let level = self.oldest()?;
+        let (mut windows, mut taken) = (Vec::new(), 0);
+        while taken < AT_ONCE_BYTES
+            && let Some((window, bytes)) = self.levels[level].pop_front()
+        {
+            taken += bytes;
+            windows.push(window);
+        }
+        self.bytes -= taken;
+        Some((self.granularities.as_slice()[level], windows))
     }
 
-    /// Puts back what was taken, since it could not be written.
-    pub fn put_back(&mut self, granularity: Granularity, window: ClosedWindow) {
+    /// The level of the window that has waited longest.
+    fn oldest(&self) -> Option<usize> {
+        self.levels.iter().rposition(|level| !level.is_empty())
+    }
+
+    /// Puts back what was taken, or the last of it, since it could not be written.
+    pub fn put_back(&mut self, granularity: Granularity, windows: Vec<ClosedWindow>) {
         let levels = self.granularities.as_slice();
         let level = levels.iter().position(|g| *g == granularity).unwrap_or(0);
-        let bytes = size(&window);
-        self.bytes += bytes;
-        self.levels[level].push_front((window, bytes));
+        for window in windows.into_iter().rev() {
+            let bytes = size(&window);
+            self.bytes += bytes;
+            self.levels[level].push_front((window, bytes));
+        }
         while self.bytes > self.most_bytes && self.make_room() {}
     }
 
@@ -139,9 +153,13 @@ impl Backlog {
         if self.len() < 2 {
             return false;
         }
-        let oldest = self.pop();
-        self.dropped += u64::from(oldest.is_some());
-        oldest.is_some()
+        let oldest = self.oldest();
+        let Some((_, bytes)) = oldest.and_then(|level| self.levels[level].pop_front()) else {
+            return false;
+        };
+        self.bytes -= bytes;
+        self.dropped += 1;
+        true
     }
 }
 
@@ -220,7 +238,10 @@ mod tests {
     }
 
     fn drain(backlog: &mut Backlog) -> Vec<(Granularity, ClosedWindow)> {
-        std::iter::from_fn(|| backlog.pop()).collect()
+        let taken = std::iter::from_fn(|| backlog.pop());
+        taken
+            .flat_map(|(granularity, windows)| windows.into_iter().map(move |w| (granularity, w)))
+            .collect()
     }
 
     #[test]
@@ -231,10 +252,15 @@ mod tests {
             .iter()
             .cloned()
             .for_each(|window| backlog.push(window));
-        let (granularity, first) = backlog.pop().unwrap();
+        let (granularity, mut first) = backlog.pop().unwrap();
+        assert_eq!(first, windows[..first.len()]);
+        let written = first.remove(0);
         backlog.put_back(granularity, first);
         let out = drain(&mut backlog).into_iter().map(|(_, window)| window);
-        assert_eq!(out.collect::<Vec<_>>(), windows);
+        assert_eq!(
+            [written].into_iter().chain(out).collect::<Vec<_>>(),
+            windows
+        );
         assert_eq!((backlog.bytes(), backlog.take_losses()), (0, (0, 0)));
     }
 

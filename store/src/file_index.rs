@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::ops::Range;
+use std::sync::Arc;
 
 use trackiops_schemas::identity::FileKey;
 
@@ -17,6 +18,34 @@ pub struct FileIndex {
     runs: Vec<(FileKey, u64)>,
     /// Rows of which it is not known to which files they belong: all, or none.
     unknown: u64,
+}
+
+/// A file index as the catalog has it. Unpacking those of all segments takes longer than anything else in planning, and
+/// most of them nobody wants to see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackedIndex {
+    blob: Option<Arc<[u8]>>,
+    rows: u64,
+}
+
+impl PackedIndex {
+    /// What [`FileIndex::encode`] wrote for a segment of `rows` rows; without it, no row is of a file.
+    pub(crate) fn new(blob: Option<Vec<u8>>, rows: u64) -> Self {
+        Self {
+            blob: blob.map(Into::into),
+            rows,
+        }
+    }
+
+    /// The index. One that is damaged knows of its rows only how many there are.
+    pub fn unpack(&self) -> FileIndex {
+        match &self.blob {
+            None => FileIndex::default(),
+            Some(blob) => {
+                FileIndex::decode(blob, self.rows).unwrap_or_else(|_| FileIndex::unknown(self.rows))
+            }
+        }
+    }
 }
 
 impl FileIndex {

@@ -104,6 +104,11 @@ pub(crate) fn journal(store: &Path, number: u64) -> PathBuf {
     journal_of("", store, number)
 }
 
+/// What a journal is sealed by way of.
+pub(crate) fn spool(store: &Path, number: u64) -> PathBuf {
+    journal_dir(store).join(format!("{number}.spool"))
+}
+
 /// The numbers of the journals in the store, ascending.
 pub(crate) fn journals(store: &Path) -> Result<Vec<u64>, StoreError> {
     journals_of("", store)

@@ -76,6 +76,14 @@ impl FileHistory {
         }
     }
 
+    /// Adds what another store knows of the file.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.seen = hull(self.seen, other.seen);
+        for (name, seen) in other.names {
+            self.add(Some(&name), seen);
+        }
+    }
+
     pub(crate) fn sort(&mut self) {
         self.names.sort_by(|(a, x), (b, y)| (x, a).cmp(&(y, b)));
     }

@@ -4,8 +4,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
-use parquet::file::metadata::KeyValue;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{KeyValue, PageIndexPolicy};
 
 use crate::error::StoreError;
 
@@ -27,6 +31,20 @@ impl SegmentReader {
     /// What it says of itself.
     pub(crate) fn metadata(&self) -> Option<&Vec<KeyValue>> {
         self.builder.metadata().file_metadata().key_value_metadata()
+    }
+
+    /// Its rows, one batch of so many after the other. Between two batches nothing is open: a reader holds a decompressor of
+    /// some 100 KB for each column.
+    pub(crate) fn pieces(path: &Path, file: File, rows: usize) -> Result<Pieces, StoreError> {
+        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
+        let metadata = ArrowReaderMetadata::load(&file, options);
+        Ok(Pieces {
+            metadata: metadata.map_err(|error| damaged(path, error))?,
+            path: path.to_owned(),
+            file,
+            next: 0,
+            rows,
+        })
     }
 
     /// Its rows, in batches of so many.
@@ -52,6 +70,36 @@ impl Iterator for Batches {
     fn next(&mut self) -> Option<Self::Item> {
         let batch = self.reader.next()?;
         Some(batch.map_err(|error| damaged(&self.path, error)))
+    }
+}
+
+/// The rows of a segment, of which one batch is read at a time.
+pub(crate) struct Pieces {
+    path: PathBuf,
+    file: File,
+    metadata: ArrowReaderMetadata,
+    /// The next row.
+    next: usize,
+    rows: usize,
+}
+
+impl Iterator for Pieces {
+    type Item = Result<RecordBatch, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = || -> Result<Option<RecordBatch>, ParquetError> {
+            let file = self.file.try_clone()?;
+            let metadata = self.metadata.clone();
+            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
+                .with_offset(self.next)
+                .with_limit(self.rows)
+                .with_batch_size(self.rows)
+                .build()?;
+            Ok(reader.into_iter().next().transpose()?)
+        };
+        let batch = read().map_err(|error| damaged(&self.path, error));
+        self.next += self.rows;
+        batch.transpose()
     }
 }
 

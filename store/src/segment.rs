@@ -109,13 +109,19 @@ pub(crate) trait SegmentRow: Sized {
 
     /// Columns in which differences pack better than a dictionary.
     fn packed() -> Vec<String> {
-        // Times step evenly and latencies seldom repeat.
-        let mut packed = vec![columns::TIME.to_owned()];
-        for direction in columns::DIRECTIONS {
-            packed.push(format!("{direction}_latency_us_sum"));
-            packed.push(format!("{direction}_latency_us_max"));
-        }
-        packed
+        // Times step evenly, and sums of times seldom repeat: `make bench-encodings`.
+        let times = [
+            "latency_us_sum",
+            "latency_us_max",
+            "queue_us_sum",
+            "rtt_us_sum",
+        ];
+        let of = |direction| times.map(|time| format!("{direction}_{time}"));
+        let times = columns::DIRECTIONS.into_iter().flat_map(of);
+        [columns::TIME.to_owned()]
+            .into_iter()
+            .chain(times)
+            .collect()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
@@ -14,7 +15,7 @@ use crate::catalog::CatalogView;
 use crate::catalog::mounts::MountSeen;
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
-use crate::file_index::FileIndex;
+use crate::file_index::PackedIndex;
 use crate::journal::cursor;
 use crate::journal::scan::{Damage, Scan};
 use crate::layout::{self, Dataset};
@@ -23,14 +24,14 @@ use crate::names::{FileHistory, NameSeen, Names, Trunks};
 /// Looking up the names of more files than this takes longer than going through all names.
 const FEW_FILES: usize = 1000;
 
-/// A consistent view of a store, whether a recorder is at work on it or not.
+/// A consistent view of a store, whether a recorder is at work on it or not, or of several: what there is of each.
 ///
 /// It holds every window that was durable when it was opened, each exactly once: journals are opened
 /// before the catalog is read, so a journal sealed in between is in the catalog, and a journal that
 /// the catalog knows as sealed is not read.
 #[derive(Debug)]
 pub struct Snapshot {
-    catalog: CatalogView,
+    catalogs: Vec<CatalogView>,
     tails: Vec<JournalTail>,
     /// Journals of which nothing can be read, and why.
     unreadable: Vec<(PathBuf, String)>,
@@ -39,9 +40,25 @@ pub struct Snapshot {
     span: Option<(UtcMs, UtcMs)>,
 }
 
+/// The place of a store among those of a snapshot.
+pub type StoreIndex = usize;
+
+/// A journal that was sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedJournal {
+    /// Its store: each counts its journals from one.
+    pub store: StoreIndex,
+    /// The recording host.
+    pub host: String,
+    /// Its number, and when it was recorded.
+    pub span: JournalSpan,
+}
+
 /// A Parquet file of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
+    /// Its store.
+    pub store: StoreIndex,
     /// The file: the store's path, as it was given, and the segment's within it.
     pub path: PathBuf,
     /// What its rows are.
@@ -63,7 +80,7 @@ pub struct Segment {
     /// Length of the file.
     pub bytes: u64,
     /// Which of its rows belong to which file; empty but for rollups.
-    pub files: FileIndex,
+    pub files: PackedIndex,
 }
 
 /// The windows of a journal that is not sealed yet.
@@ -75,34 +92,58 @@ pub struct JournalTail {
 impl Snapshot {
     /// Takes a view of the store.
     pub fn open(store: &Path) -> Result<Self, StoreError> {
-        check_is_store(store)?;
+        Self::open_all(std::iter::once(store))
+    }
+
+    /// Takes a view of several stores, one after the other. One that is named twice counts once.
+    pub fn open_all<'p>(stores: impl IntoIterator<Item = &'p Path>) -> Result<Self, StoreError> {
+        let mut snapshot = Self {
+            catalogs: Vec::new(),
+            tails: Vec::new(),
+            unreadable: Vec::new(),
+            left_out: HashSet::new(),
+            granularities: Vec::new(),
+            span: None,
+        };
+        let mut known = HashSet::new();
+        for store in stores {
+            check_is_store(store)?;
+            let metadata = store.metadata().map_err(StoreError::io("open", store))?;
+            if known.insert((metadata.dev(), metadata.ino())) {
+                snapshot.add(store)?;
+            }
+        }
+        snapshot.granularities.sort_unstable();
+        snapshot.granularities.dedup();
+        Ok(snapshot)
+    }
+
+    fn add(&mut self, store: &Path) -> Result<(), StoreError> {
         let opened = open_journals(store)?;
         let catalog = CatalogView::open(store)?;
         let sealed = catalog.sealed_journals()?;
         let mut tails = Vec::new();
-        let mut unreadable = Vec::new();
         for (number, path, file) in opened {
             if sealed.contains(&number) {
                 continue;
             }
             match Scan::new(file, &path) {
                 Ok(scan) => tails.extend(scan.map(|scan| JournalTail { scan })),
-                Err(StoreError::Damaged { why, .. }) => unreadable.push((path, why.to_owned())),
+                Err(StoreError::Damaged { why, .. }) => {
+                    self.unreadable.push((path, why.to_owned()));
+                }
                 Err(error) => return Err(error),
             }
         }
-        let mut granularities: BTreeSet<_> = catalog.granularities()?.into_iter().collect();
-        granularities.extend(tails.iter().map(JournalTail::granularity));
-        let spans = catalog.span()?.into_iter();
+        self.granularities.extend(catalog.granularities()?);
+        let of_tails = tails.iter().map(JournalTail::granularity);
+        self.granularities.extend(of_tails);
+        let spans = self.span.into_iter().chain(catalog.span()?);
         let spans = spans.chain(tails.iter().filter_map(JournalTail::span));
-        Ok(Self {
-            span: spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
-            granularities: granularities.into_iter().collect(),
-            catalog,
-            tails,
-            unreadable,
-            left_out: HashSet::new(),
-        })
+        self.span = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        self.catalogs.push(catalog);
+        self.tails.extend(tails);
+        Ok(())
     }
 
     /// This view without some segments, given by their paths.
@@ -124,7 +165,7 @@ impl Snapshot {
         dataset: Dataset,
         range: Option<(UtcMs, UtcMs)>,
     ) -> Result<Vec<Segment>, StoreError> {
-        let mut segments = self.catalog.segments(dataset, range)?;
+        let mut segments = self.all_segments(dataset, range)?;
         segments.retain(|segment| !self.left_out.contains(&segment.path));
         Ok(segments)
     }
@@ -134,9 +175,23 @@ impl Snapshot {
         if self.left_out.is_empty() {
             return Ok(Vec::new());
         }
-        let mut segments = self.catalog.segments(dataset, None)?;
+        let mut segments = self.all_segments(dataset, None)?;
         segments.retain(|segment| self.left_out.contains(&segment.path));
         Ok(segments)
+    }
+
+    fn all_segments(
+        &self,
+        dataset: Dataset,
+        range: Option<(UtcMs, UtcMs)>,
+    ) -> Result<Vec<Segment>, StoreError> {
+        let mut all = Vec::new();
+        for (store, catalog) in self.catalogs.iter().enumerate() {
+            let segments = catalog.segments(dataset, range)?.into_iter();
+            all.extend(segments.map(|segment| Segment { store, ..segment }));
+        }
+        all.sort_by_key(|segment| (segment.granularity, segment.start));
+        Ok(all)
     }
 
     /// All granularities that occur, in segments or as the finest of a journal, ascending.
@@ -144,12 +199,17 @@ impl Snapshot {
         self.granularities.clone()
     }
 
-    /// The journals that were sealed, each with its host, by host and number, as far as anything of them is left.
-    pub fn journals(&self) -> Result<Vec<(String, JournalSpan)>, StoreError> {
-        self.catalog.journals()
+    /// The journals that were sealed, by store, host and number, as far as anything of them is left.
+    pub fn journals(&self) -> Result<Vec<SealedJournal>, StoreError> {
+        let mut all = Vec::new();
+        for (store, catalog) in self.catalogs.iter().enumerate() {
+            let journals = catalog.journals()?.into_iter();
+            all.extend(journals.map(|(host, span)| SealedJournal { store, host, span }));
+        }
+        Ok(all)
     }
 
-    /// The journals that are not sealed yet, in order of their numbers.
+    /// The journals that are not sealed yet, by store, in order of their numbers.
     pub fn tails(&self) -> &[JournalTail] {
         &self.tails
     }
@@ -167,7 +227,9 @@ impl Snapshot {
         names: Names<'_>,
         each: &mut dyn FnMut(NameSeen),
     ) -> Result<(), StoreError> {
-        self.catalog.names(names, each)?;
+        for catalog in &self.catalogs {
+            catalog.names(names, each)?;
+        }
         for file in self.defined() {
             if let Some(path) = file.path.as_ref().filter(|path| names.contain(path)) {
                 each(NameSeen {
@@ -184,15 +246,17 @@ impl Snapshot {
     pub fn names_of(&self, files: &[FileKey]) -> Result<Vec<NameSeen>, StoreError> {
         let mut names = Vec::new();
         if files.len() <= FEW_FILES {
-            for key in files {
-                self.catalog.names_of(*key, &mut names)?;
+            for (catalog, key) in self.each_catalog(files) {
+                catalog.names_of(*key, &mut names)?;
             }
         } else {
-            self.catalog.names(Names::All, &mut |name| {
-                if files.binary_search(&name.key).is_ok() {
-                    names.push(name);
-                }
-            })?;
+            for catalog in &self.catalogs {
+                catalog.names(Names::All, &mut |name| {
+                    if files.binary_search(&name.key).is_ok() {
+                        names.push(name);
+                    }
+                })?;
+            }
         }
         for file in self.defined() {
             if let Some(path) = &file.path
@@ -213,10 +277,15 @@ impl Snapshot {
         &self,
         files: &[FileKey],
     ) -> Result<HashMap<FileKey, FileHistory>, StoreError> {
-        let mut histories = HashMap::with_capacity(files.len());
-        for key in files {
-            let known = self.catalog.history(*key)?;
-            histories.insert(*key, known);
+        let mut histories: HashMap<FileKey, Option<FileHistory>> =
+            HashMap::with_capacity(files.len());
+        for (catalog, key) in self.each_catalog(files) {
+            let history = histories.entry(*key).or_default();
+            match (catalog.history(*key)?, history) {
+                (Some(more), Some(known)) => known.merge(more),
+                (Some(more), none) => *none = Some(more),
+                (None, _) => {}
+            }
         }
         for tail in &self.tails {
             tail.windows(&mut |window| {
@@ -237,14 +306,33 @@ impl Snapshot {
         Ok(known.collect())
     }
 
+    /// Each store with each file.
+    fn each_catalog<'f>(
+        &self,
+        files: &'f [FileKey],
+    ) -> impl Iterator<Item = (&CatalogView, &'f FileKey)> {
+        let catalogs = self.catalogs.iter();
+        catalogs.flat_map(move |catalog| files.iter().map(move |key| (catalog, key)))
+    }
+
     /// All mounts that were ever seen, in the order in which they came.
     pub fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
-        self.catalog.mounts()
+        let mut all = Vec::new();
+        for catalog in &self.catalogs {
+            all.extend(catalog.mounts()?);
+        }
+        if self.catalogs.len() > 1 {
+            all.sort_by_key(|mount: &MountSeen| mount.seen.0);
+        }
+        Ok(all)
     }
 
     /// Of each mount where it was mounted, and the directories that the names of its files have in common.
     pub fn trunks(&self) -> Result<Trunks, StoreError> {
-        let mut trunks = self.catalog.trunks()?;
+        let mut trunks = Trunks::default();
+        for catalog in &self.catalogs {
+            catalog.trunks(&mut trunks)?;
+        }
         for MountSeen { mount, .. } in self.mounts()? {
             trunks.add_mount_point(&mount.mount, &mount.path);
         }
@@ -258,7 +346,10 @@ impl Snapshot {
 
     /// The files that had this fileid on a mount that ever had this device number, ascending.
     pub fn files_with_id(&self, dev: Dev, fileid: u64) -> Result<Vec<FileKey>, StoreError> {
-        let known = self.catalog.files_with_id(dev, fileid)?;
+        let mut known = Vec::new();
+        for catalog in &self.catalogs {
+            known.extend(catalog.files_with_id(dev, fileid)?);
+        }
         Ok(self.with_tails(known, |file| file.id.dev == dev && file.id.fileid == fileid))
     }
 

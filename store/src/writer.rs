@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 
 use trackiops_schemas::mount::MountPoint;
@@ -13,7 +14,7 @@ use crate::catalog::mounts::MountLog;
 use crate::error::StoreError;
 use crate::housekeeping::Housekeeping;
 use crate::journal::format::Header;
-use crate::journal::write::JournalWriter;
+use crate::journal::write::{AppendError, Doubt, JournalWriter};
 use crate::layout;
 use crate::lock::StoreLock;
 use crate::options::Options;
@@ -39,6 +40,8 @@ pub struct Writer {
     recovery: Recovery,
     journal: Option<OpenJournal>,
     next_number: u64,
+    /// Of an append that has failed.
+    doubt: Option<Doubt>,
     mounts: MountLog,
     /// End of the last window.
     until: UtcMs,
@@ -70,9 +73,21 @@ impl OpenJournal {
 impl Writer {
     /// Opens the store, or creates it, and seals what an earlier writer has left.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        Self::open_after(path, options, None)
+    }
+
+    /// As [`Self::open`], after an earlier writer that has left this [`Self::doubt`].
+    pub fn open_after(
+        path: impl AsRef<Path>,
+        options: Options,
+        doubt: Option<Doubt>,
+    ) -> Result<Self, StoreError> {
         let store = path.as_ref().to_owned();
         options.validate()?;
         let lock = StoreLock::take(&store, options.allow_nfs_store)?;
+        if let Some(doubt) = doubt {
+            doubt.resolve(&store)?;
+        }
         let mut catalog = Catalog::open(&store)?;
         layout::create_dir(&layout::journal_dir(&store))?;
         layout::sync_dir(&store)?;
@@ -97,8 +112,15 @@ impl Writer {
             recovery,
             journal: None,
             next_number,
+            doubt: None,
             lock: Arc::new(lock),
         })
+    }
+
+    /// What a failed append may have left. Whoever drops the writer after one and opens the store again to append the same windows
+    /// hands it over: nobody else knows that they are not to count.
+    pub fn doubt(&self) -> Option<Doubt> {
+        self.doubt.clone()
     }
 
     /// What opening the store had to complete.
@@ -129,32 +151,56 @@ impl Writer {
     /// An error may also be that of sealing an earlier journal. In every case the window was not
     /// appended, and may be appended again.
     pub fn append(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
-        self.append_of(self.options.granularities.finest(), window)
+        let finest = self.options.granularities.finest();
+        self.append_first(finest, slice::from_ref(window))?;
+        Ok(())
     }
 
-    /// As [`Self::append`], of a window of any of the store's granularities: nothing finer is there then for its time.
-    pub fn append_of(
+    /// As [`Self::append`], of the first of some windows, which become durable together. They are of any one of the store's
+    /// granularities: nothing finer is there then for their time. Returns how many; at least one, of at least one.
+    pub fn append_first(
         &mut self,
         finest: Granularity,
-        window: &ClosedWindow,
-    ) -> Result<(), StoreError> {
+        windows: &[ClosedWindow],
+    ) -> Result<usize, StoreError> {
         self.sealer.check()?;
         if !self.lock.is_in_place(&self.store) {
             return Err(StoreError::Gone(self.store.clone()));
         }
-        if window.start.align(finest) != window.start {
+        if let Some(doubt) = &self.doubt {
+            doubt.resolve(&self.store)?;
+            self.doubt = None;
+        }
+        let Some(first) = windows.first() else {
+            return Ok(0);
+        };
+        let is_aligned = |window: &ClosedWindow| window.start.align(finest) == window.start;
+        if !is_aligned(first) {
             return Err(StoreError::Unaligned {
-                start: window.start,
+                start: first.start,
                 granularity: finest,
             });
         }
-        let period = Period::of(window.start, self.options.rotate);
-        self.until = self.until.max(window.start.plus(finest));
-        let journal = self.journal_for(period, finest)?;
-        journal.writer.append(window).map_err(|error| {
-            journal.retired = !error.usable;
-            error.cause
-        })
+        let period = |window: &ClosedWindow| Period::of(window.start, self.options.rotate);
+        let period_of_first = period(first);
+        let together = windows
+            .iter()
+            .take_while(|window| is_aligned(window) && period(window) == period_of_first)
+            .count();
+        let journal = self.journal_for(period_of_first, finest)?;
+        let appended = journal.writer.append(&windows[..together]);
+        let count = match appended {
+            Ok(count) => count,
+            Err(AppendError { cause, doubt }) => {
+                journal.retired = doubt.is_some();
+                self.doubt = doubt;
+                return Err(cause);
+            }
+        };
+        for window in &windows[..count] {
+            self.until = self.until.max(window.start.plus(finest));
+        }
+        Ok(count)
     }
 
     /// From `at` on, these mounts are there, and no others. They are in the catalog when this returns.
@@ -202,6 +248,9 @@ impl Writer {
 
     /// Seals everything. The store then holds no journal.
     pub fn finish(mut self) -> Result<(), StoreError> {
+        if let Some(doubt) = &self.doubt {
+            doubt.resolve(&self.store)?;
+        }
         if let Some(open) = self.journal.take() {
             self.sealer.seal(open.number)?;
         }

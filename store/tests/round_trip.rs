@@ -220,8 +220,9 @@ fn check_segment(segment: &Segment) {
             "one date a segment"
         );
     }
+    let files = segment.files.unpack();
     for (at, (id, _)) in rows.iter().enumerate() {
-        let ranges = segment.files.rows_of(&[id.key]);
+        let ranges = files.rows_of(&[id.key]);
         assert_eq!(ranges.len(), 1);
         assert!(ranges[0].contains(&(at as u64)));
         let of_file = rows.iter().filter(|(other, _)| other.key == id.key).count();

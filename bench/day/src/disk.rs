@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use trackiops_store::{Dataset, Snapshot};
 
 /// The columns that say as much as the extractor's entry of 40 bytes: requests, bytes and latencies of either direction.
 const SIX_METRICS: [&str; 6] = [
@@ -49,15 +50,13 @@ pub fn report(store: &Path) -> Result<()> {
         catalog as f64 / f64::from(1 << 20),
         100.0 * catalog as f64 / all as f64
     );
-    let mut granularities: Vec<_> = fs::read_dir(store.join("rollup"))
-        .context("the store has no rollups")?
-        .collect::<std::io::Result<_>>()?;
-    granularities.sort_by_key(|directory| directory.file_name());
-    for directory in granularities {
-        print_sizes(
-            &directory.file_name().to_string_lossy(),
-            &sizes(&directory.path())?,
-        );
+    // Those that others were merged into, and not these.
+    let snapshot = Snapshot::open(store)?;
+    let segments = snapshot.segments(Dataset::Rollup, None)?;
+    for granularity in snapshot.granularities() {
+        let own = segments.iter().filter(|s| s.granularity == granularity);
+        let own: Vec<_> = own.map(|segment| segment.path.as_path()).collect();
+        print_sizes(&granularity.to_string(), &sizes(&own)?);
     }
     Ok(())
 }
@@ -70,7 +69,7 @@ fn print_sizes(name: &str, sizes: &Sizes) {
         .filter_map(|column| sizes.columns.get(*column))
         .sum();
     println!(
-        "\n{name}: {} segments, {} entries, {:.2} bytes each ({:.2} times an entry of {PAPER_BYTES}); its six metrics {:.2}",
+        "\nwindows of {name}: {} segments, {} entries, {:.2} bytes each ({:.2} times an entry of {PAPER_BYTES}); its six metrics {:.2}",
         sizes.segments,
         sizes.entries,
         per_entry(sizes.bytes),
@@ -84,13 +83,14 @@ fn print_sizes(name: &str, sizes: &Sizes) {
     }
 }
 
-fn sizes(directory: &Path) -> Result<Sizes> {
+fn sizes(segments: &[&Path]) -> Result<Sizes> {
     let mut sizes = Sizes::default();
-    for (path, bytes) in files(directory)? {
-        let reader = SerializedFileReader::new(File::open(&path)?)
-            .with_context(|| format!("{} is no Parquet file", path.display()))?;
+    for path in segments {
+        let file = File::open(path)?;
         sizes.segments += 1;
-        sizes.bytes += bytes;
+        sizes.bytes += file.metadata()?.len();
+        let reader = SerializedFileReader::new(file)
+            .with_context(|| format!("{} is no Parquet file", path.display()))?;
         for group in reader.metadata().row_groups() {
             sizes.entries += group.num_rows().unsigned_abs();
             for column in group.columns() {

@@ -1,5 +1,6 @@
 //! Writes the store of a synthetic day, and says what that took: `trackiops-bench-day --store DIR`.
 
+mod compact;
 mod day;
 mod disk;
 
@@ -38,6 +39,9 @@ struct Args {
     /// Windows to keep, from fine to coarse
     #[arg(long, default_value = "1s,10s,1m,1h")]
     granularities: GranularitySet,
+    /// Merge segments until there is nothing left to merge, which a recorder has days for
+    #[arg(long)]
+    compact: bool,
 }
 
 fn main() -> Result<()> {
@@ -48,17 +52,15 @@ fn main() -> Result<()> {
         args.store.display()
     );
     let began = Instant::now();
-    let mut writer = Writer::open(
-        &args.store,
-        Options {
-            host: "synthetic".into(),
-            granularities: args.granularities.clone(),
-            rotate: "15m".parse()?,
-            filter: None,
-            allow_nfs_store: false,
-            keep: Keep::default(),
-        },
-    )?;
+    let options = Options {
+        host: "synthetic".into(),
+        granularities: args.granularities.clone(),
+        rotate: "15m".parse()?,
+        filter: None,
+        allow_nfs_store: false,
+        keep: Keep::default(),
+    };
+    let mut writer = Writer::open(&args.store, options.clone())?;
     let mut day = Day::new(args.files, START_S * SECOND_NS, args.seed);
     let attributes = day.attributes();
     let known = move |file: trackiops_schemas::identity::FileId, _| {
@@ -114,6 +116,9 @@ fn main() -> Result<()> {
         "journal         {:6.1} MiB at most",
         most_journal as f64 / f64::from(1 << 20)
     );
+    if args.compact {
+        compact::compact(&args.store, options)?;
+    }
     disk::report(&args.store)
 }
 

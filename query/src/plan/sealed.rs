@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use trackiops_schemas::time::{Granularity, UtcMs};
-use trackiops_store::{Dataset, JournalSpan, Segment, Snapshot};
+use trackiops_store::{Dataset, JournalSpan, SealedJournal, Segment, Snapshot, StoreIndex};
 
-use super::{Bounds, Journal};
+use super::{Bounds, HealthPart, Journal};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::merge::HostIndex;
@@ -19,6 +19,8 @@ pub(super) struct Sealed {
     pub(super) spans: Vec<Option<Interval>>,
     /// What overlaps the range.
     pub(super) journals: Vec<Together>,
+    /// Times of the range that a host recorded into two stores.
+    pub(super) twice: Vec<(HostIndex, Interval)>,
 }
 
 /// A journal, or several of which segments were merged.
@@ -47,19 +49,21 @@ impl Sealed {
         let rows = snapshot.segments(dataset, Some((asked.start, asked.end)))?;
         let journals = snapshot.journals()?;
         let tail_hosts = snapshot.tails().iter().map(|tail| tail.host().to_owned());
-        let mut hosts: Vec<String> = journals.iter().map(|(host, _)| host.clone()).collect();
+        let mut hosts: Vec<String> = journals.iter().map(|of| of.host.clone()).collect();
         hosts.extend(tail_hosts);
         hosts.sort_unstable();
         hosts.dedup();
 
         let mut spans = vec![None; hosts.len()];
-        let mut of_hosts: Vec<Vec<JournalSpan>> = vec![Vec::new(); hosts.len()];
-        for (host, journal) in journals {
+        // A host may have recorded into several stores, each of which counts its journals.
+        let mut recorders: BTreeMap<(HostIndex, StoreIndex), Recorder> = BTreeMap::new();
+        for SealedJournal { store, host, span } in journals {
             let host = super::index_of(&hosts, &host);
-            let extent = Interval::new(journal.start, journal.end);
-            let span: &mut Option<Interval> = &mut spans[host];
-            *span = Some(span.map_or(extent, |span| span.hull(extent)));
-            of_hosts[host].push(journal);
+            let extent = extent(&span);
+            let of_host: &mut Option<Interval> = &mut spans[host];
+            *of_host = Some(of_host.map_or(extent, |span| span.hull(extent)));
+            let recorder = recorders.entry((host, store)).or_default();
+            recorder.journals.push(span);
         }
         let left_out = [Dataset::Health, dataset].map(|of| snapshot.left_out(of));
         let [left_out_health, left_out_rows] = left_out;
@@ -69,15 +73,17 @@ impl Sealed {
             .chain(health.into_iter().map(|segment| (segment, Kind::Health)))
             .chain(left_out_health?.into_iter().map(|s| (s, Kind::LeftOut)))
             .chain(left_out_rows?.into_iter().map(|s| (s, Kind::LeftOut)));
-        let mut segments: Vec<Vec<(Segment, Kind)>> = hosts.iter().map(|_| Vec::new()).collect();
         for (segment, kind) in all {
             // Of a journal that the catalog does not know it has none.
-            if let Ok(host) = hosts.binary_search(&segment.host) {
-                segments[host].push((segment, kind));
+            if let Ok(host) = hosts.binary_search(&segment.host)
+                && let Some(recorder) = recorders.get_mut(&(host, segment.store))
+            {
+                recorder.segments.push((segment, kind));
             }
         }
+        let twice = twice(&recorders, asked);
         let mut in_range = Vec::new();
-        for (host, (journals, segments)) in of_hosts.into_iter().zip(segments).enumerate() {
+        for ((host, _), Recorder { journals, segments }) in recorders {
             let together = together(host, journals, segments).into_iter();
             in_range.extend(together.filter(|of| !of.extent().intersect(asked).is_empty()));
         }
@@ -85,8 +91,49 @@ impl Sealed {
             hosts,
             spans,
             journals: in_range,
+            twice,
         })
     }
+}
+
+/// By host, from the first to the last time of which there are journals in two stores.
+fn twice(
+    recorders: &BTreeMap<(HostIndex, StoreIndex), Recorder>,
+    asked: Interval,
+) -> Vec<(HostIndex, Interval)> {
+    let journals = recorders.iter().flat_map(|((host, store), recorder)| {
+        let extents = recorder.journals.iter().map(extent);
+        let in_range = extents.map(|extent| extent.intersect(asked));
+        in_range.map(|extent| (*host, extent, *store))
+    });
+    let mut journals: Vec<_> = journals.filter(|(_, time, _)| !time.is_empty()).collect();
+    journals.sort_unstable();
+    let mut found: Vec<(HostIndex, Interval)> = Vec::new();
+    for of_host in journals.chunk_by(|a, b| a.0 == b.0) {
+        // How far each store reaches.
+        let mut reach: BTreeMap<StoreIndex, UtcMs> = BTreeMap::new();
+        for (host, time, store) in of_host {
+            let others = reach.iter().filter(|(other, _)| *other != store);
+            let end = others.map(|(_, end)| *end).max().unwrap_or(time.start);
+            let both = time.intersect(Interval::new(time.start, end));
+            if !both.is_empty() {
+                match found.last_mut().filter(|(last, _)| last == host) {
+                    Some((_, known)) => *known = known.hull(both),
+                    None => found.push((*host, both)),
+                }
+            }
+            let own = reach.entry(*store).or_insert(time.end);
+            *own = (*own).max(time.end);
+        }
+    }
+    found
+}
+
+/// What a host recorded into a store.
+#[derive(Default)]
+struct Recorder {
+    journals: Vec<JournalSpan>,
+    segments: Vec<(Segment, Kind)>,
 }
 
 #[derive(Clone, Copy)]
@@ -245,11 +292,33 @@ impl Together {
                 granularity,
                 rows: Stored::in_range(&stored.rows, part),
                 health: Stored::in_range(&stored.health, part),
+                coarse_health: self.health(part, granularity),
                 finest,
                 finest_rows,
                 finest_health,
             }
         };
         parts.map(journal).collect()
+    }
+
+    /// A part that one granularity answers, parted among its health rows and those of coarser ones.
+    fn health(&self, part: Interval, granularity: Granularity) -> Vec<HealthPart> {
+        let coarser = self.granularities.keys().filter(|g| **g >= granularity);
+        let levels: Vec<_> = coarser.map(|g| self.level(*g)).collect();
+        let mut parts = tile(part, &levels);
+        let is_within = |(time, _): &(Interval, usize)| time.intersect(part) == *time;
+        if !parts.iter().all(is_within) {
+            // Not all of it is there in this granularity.
+            parts = vec![(part, 0)];
+        }
+        let health = |(part, place): (Interval, usize)| {
+            let granularity = levels[place].granularity;
+            HealthPart {
+                bounds: Bounds::exactly(part),
+                granularity,
+                segments: Stored::in_range(&self.granularities[&granularity].health, part),
+            }
+        };
+        parts.into_iter().map(health).collect()
     }
 }

@@ -3,11 +3,11 @@
 use trackiops_schemas::rollup::Direction;
 
 use super::Figures;
-use super::record::per_second;
 use super::table::{Cell, NONE, Table, Times, left, printable, right};
 use super::units::{bytes, bytes_per_second, latency, rate};
 use crate::answer::{Answer, AnswerRow};
-use crate::group::{By, Of};
+use crate::columns::per_second;
+use crate::group::{Level, Of};
 use crate::times::Zone;
 
 pub(super) fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
@@ -19,10 +19,39 @@ pub(super) fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
     }
 }
 
+/// A direction that a table has columns of.
+#[derive(Clone, Copy)]
+struct Shown {
+    prefix: &'static str,
+    get: fn(&AnswerRow) -> &Direction,
+}
+
+impl Shown {
+    fn of(rows: &[AnswerRow]) -> Vec<Self> {
+        let read = Self {
+            prefix: "r",
+            get: |row| &row.row.read,
+        };
+        let write = Self {
+            prefix: "w",
+            get: |row| &row.row.write,
+        };
+        let both = [read, write];
+        let is_there = |shown: &Self| rows.iter().any(|row| (shown.get)(row).requests > 0);
+        let there: Vec<_> = both.into_iter().filter(is_there).collect();
+        match there.is_empty() {
+            true => both.into(),
+            false => there,
+        }
+    }
+}
+
 /// Which columns a table has.
 struct Shape {
     figures: Figures,
     times: Times,
+    /// Reading, writing: what there is nothing of is left out.
+    directions: Vec<Shown>,
     host: bool,
     tenant: bool,
     mount: bool,
@@ -39,15 +68,19 @@ impl Shape {
         Self {
             figures,
             times: Times::of(answer, zone, |row| row.time),
-            host: answer.by != By::Host && differ(|a, b| a.host == b.host),
-            tenant: answer.by == By::Tenant,
-            mount: matches!(answer.by, By::Dir { .. }) && differ(|a, b| a.mount() == b.mount()),
-            of: differ(|a, b| a.of == b.of && a.path() == b.path()).then_some(match answer.by {
-                By::File | By::Tenant | By::Name => "file",
-                By::Dir { .. } => "directory",
-                By::Mount => "mount",
-                By::Host => "host",
-            }),
+            directions: Shown::of(rows),
+            host: answer.by.level != Level::Host && differ(|a, b| a.host == b.host),
+            tenant: answer.by.tenants,
+            mount: matches!(answer.by.level, Level::Dir { .. })
+                && differ(|a, b| a.mount() == b.mount()),
+            of: differ(|a, b| a.of == b.of && a.path() == b.path()).then_some(
+                match answer.by.level {
+                    Level::File | Level::Name => "file",
+                    Level::Dir { .. } => "directory",
+                    Level::Mount => "mount",
+                    Level::Host => "host",
+                },
+            ),
             errors: rows
                 .iter()
                 .any(|r| r.row.read.errors + r.row.write.errors > 0),
@@ -58,7 +91,7 @@ impl Shape {
     fn title(&self, answer: &Answer) -> Vec<String> {
         let mut parts = Vec::new();
         if let (None, Some(row)) = (self.of, answer.rows.first()) {
-            parts.push(name(row));
+            parts.push(printable(&row.name()));
             if let Some(file) = row.file.as_ref().filter(|file| file.path.is_some()) {
                 parts.push(format!("{}:{}", file.dev, file.fileid));
             }
@@ -77,7 +110,8 @@ impl Shape {
         if self.host {
             cells.push(left("host"));
         }
-        for direction in ["r", "w"] {
+        for Shown { prefix, .. } in &self.directions {
+            let direction = prefix;
             if !self.times.shown {
                 cells.push(right(format!("{direction}-bytes")));
             }
@@ -107,7 +141,8 @@ impl Shape {
         if self.host {
             cells.push(left(&*row.host));
         }
-        for direction in [&row.row.read, &row.row.write] {
+        for Shown { get, .. } in &self.directions {
+            let direction = get(row);
             if !self.times.shown {
                 cells.push(figure(direction.requests, Some(bytes(direction.bytes))));
             }
@@ -125,7 +160,7 @@ impl Shape {
             cells.push(left(row.mount().map_or(NONE.into(), printable)));
         }
         if self.of.is_some() {
-            cells.push(left(name(row)));
+            cells.push(left(printable(&row.name())));
         }
         cells
     }
@@ -158,18 +193,4 @@ impl Shape {
 fn figure(requests: u64, text: Option<String>) -> Cell {
     let text = text.filter(|_| requests > 0);
     right(text.unwrap_or_else(|| NONE.into()))
-}
-
-/// What a row is of. A file without a name has what `--file` takes in its place.
-fn name(row: &AnswerRow) -> String {
-    match &row.of {
-        Of::File(_) => row
-            .file
-            .as_ref()
-            .map_or(NONE.into(), |f| printable(&f.name())),
-        Of::Name(_, name) => printable(name),
-        Of::Dir(_, dir) => dir.as_deref().map_or("(no name)".into(), printable),
-        Of::Mount(mount) => mount.as_deref().map_or(NONE.into(), printable),
-        Of::Host(_) => printable(&row.host),
-    }
 }

@@ -3,29 +3,40 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
+use trackiops_schemas::time::UtcMs;
 use trackiops_store::MountSeen;
 
 use crate::answer::{Answer, AnswerRow};
+use crate::columns::{Columns, Record};
 use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::scan::Detail;
+use crate::step::Step;
 use crate::times::Zone;
 use crate::volume::Volume;
 
-use record::Record;
+pub use explain::explain;
+use look::Style;
 use table::Table;
 pub(crate) use table::printable;
 
+mod arrow;
+mod chosen;
 mod csv;
+mod explain;
 mod files;
 mod json;
 mod listing;
+pub mod look;
 mod mounts;
 mod operations;
-pub mod record;
 pub mod table;
+mod text;
 pub mod units;
 mod volume;
+
+/// More windows than this are not drawn.
+const MAX_COURSE: usize = 1_000_000;
 
 /// The way an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +47,10 @@ pub enum Format {
     Csv,
     /// One object per line.
     Json,
+    /// Parquet, for other programs.
+    Parquet,
+    /// An Arrow IPC file, also known as Feather 2.
+    Arrow,
 }
 
 /// What a table tells of each direction.
@@ -53,14 +68,24 @@ impl Format {
     pub fn detail(self) -> Detail {
         match self {
             Self::Table(figures) => Detail::Figures(figures),
-            Self::Csv | Self::Json => Detail::Full,
+            Self::Csv | Self::Json | Self::Parquet | Self::Arrow => Detail::Full,
         }
+    }
+
+    /// Whether it is for people.
+    pub fn is_table(self) -> bool {
+        matches!(self, Self::Table(_))
+    }
+
+    /// Whether it is nothing for a terminal.
+    pub fn is_binary(self) -> bool {
+        matches!(self, Self::Parquet | Self::Arrow)
     }
 }
 
 /// No such format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a format: write table, csv or json")]
+#[error("`{0}` is not a format: write table, csv, json, parquet or arrow")]
 pub struct FormatError(String);
 
 impl FromStr for Format {
@@ -71,32 +96,116 @@ impl FromStr for Format {
             "table" => Ok(Self::Table(Figures::Rates)),
             "csv" => Ok(Self::Csv),
             "json" => Ok(Self::Json),
+            "parquet" => Ok(Self::Parquet),
+            "arrow" => Ok(Self::Arrow),
             _ => Err(FormatError(text.into())),
         }
     }
 }
 
-/// Writes an answer. Tables show times of `zone`; CSV and JSON are in UTC always.
+/// Writes an answer with its usual columns. Tables are for people, in some style; other formats are in UTC always.
 pub fn write<R: Render>(
     answer: &Answer<R>,
     format: Format,
-    zone: Zone,
-    out: &mut dyn Write,
+    style: impl Into<Style>,
+    out: &mut (dyn Write + Send),
 ) -> io::Result<()> {
+    let style = style.into();
     match format {
-        Format::Table(figures) => R::table(answer, figures, zone).write(out),
-        Format::Csv => csv::write(answer, out),
-        Format::Json => json::write(answer, out),
+        Format::Table(figures) => {
+            let table = R::table(answer, figures, style.zone);
+            draw(table, answer, &style).write(style.look, out)
+        }
+        _ => write_columns(answer, &Columns::usual(), format, style, out),
     }
+}
+
+/// Writes some columns of an answer.
+pub fn write_columns<R: Render>(
+    answer: &Answer<R>,
+    columns: &Columns<R>,
+    format: Format,
+    style: impl Into<Style>,
+    out: &mut (dyn Write + Send),
+) -> io::Result<()> {
+    let style = style.into();
+    match format {
+        Format::Table(_) => {
+            let table = chosen::table(answer, columns, style.zone);
+            draw(table, answer, &style).write(style.look, out)
+        }
+        Format::Csv => csv::write(answer, columns, out),
+        Format::Json => json::write(answer, columns, out),
+        Format::Parquet => arrow::parquet(answer, columns, out),
+        Format::Arrow => arrow::ipc(answer, columns, out),
+    }
+}
+
+/// Adds bars to a table, and to one of windows the course of their sums above it.
+fn draw<R: Render>(mut table: Table, answer: &Answer<R>, style: &Style) -> Table {
+    let look = style.look;
+    let name = style.bars.as_deref().or(R::BARS);
+    let column = name.and_then(|name| Columns::<R>::number(name).ok());
+    let (true, Some(column)) = (look.drawings, column) else {
+        return table;
+    };
+    let value = |row: &R| column.value(row).number();
+    let short = column.short_names().into_iter().next();
+    let name = short.unwrap_or_else(|| column.name.clone());
+    if let Some(course) = course(answer, value) {
+        table
+            .title
+            .push(format!("{name} {}", look.sparkline(&course)));
+    }
+    let values: Vec<_> = answer.rows.iter().map(value).collect();
+    table.add_bars(&name, &values, look);
+    table
+}
+
+/// The sum of each window from the first to the last, those without any rows included.
+fn course<R: Render>(answer: &Answer<R>, value: impl Fn(&R) -> Option<f64>) -> Option<Vec<f64>> {
+    let Step::Windows(step) = answer.step else {
+        return None;
+    };
+    let time = |row: &R| R::time(row).map(|time| time.0);
+    let first = answer.rows.iter().filter_map(time).min()?;
+    let last = answer.rows.iter().filter_map(time).max()?;
+    let place = |time: i64| usize::try_from((time - first) / step.ms()).ok();
+    let mut course = vec![0.0; place(last)?.min(MAX_COURSE) + 1];
+    for row in &answer.rows {
+        if let Some(sum) = course.get_mut(place(time(row)?)?) {
+            *sum += value(row).unwrap_or(0.0);
+        }
+    }
+    (course.len() > 1).then_some(course)
+}
+
+/// Lists the columns that rows have: names, short names, units.
+pub fn list_columns<R: Record>(out: &mut dyn Write) -> io::Result<()> {
+    chosen::list::<R>().write(look::Look::default(), out)
 }
 
 /// A row of an answer, as it is written.
 pub trait Render: Record + Sized {
+    /// The column that bars are drawn of, where there is one.
+    const BARS: Option<&'static str> = None;
+
+    /// Start of its window, if it is of one.
+    fn time(_: &Self) -> Option<UtcMs> {
+        None
+    }
+
     /// The answer for people. `figures` is for files and what they are added up to.
     fn table(answer: &Answer<Self>, figures: Figures, zone: Zone) -> Table;
 }
 
 impl Render for AnswerRow {
+    const BARS: Option<&'static str> = Some("bytes");
+
+    fn time(row: &Self) -> Option<UtcMs> {
+        Some(row.time)
+    }
+
     fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
         files::table(answer, figures, zone)
     }
@@ -115,6 +224,12 @@ impl Render for MountSeen {
 }
 
 impl Render for OperationAnswer {
+    const BARS: Option<&'static str> = Some("requests");
+
+    fn time(row: &Self) -> Option<UtcMs> {
+        Some(row.time)
+    }
+
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
         operations::table(answer, zone)
     }

@@ -1,9 +1,9 @@
 //! What servers were asked to do, for people. The mount stands last, as files do.
 
-use super::record::per_second;
 use super::table::{Cell, NONE, Table, Times, left, printable, right};
-use super::units::{bytes, latency, rate};
+use super::units::{bytes, latency, rate, share};
 use crate::answer::Answer;
+use crate::columns::per_second;
 use crate::operations::OperationAnswer;
 use crate::times::Zone;
 
@@ -23,6 +23,8 @@ struct Shape {
     transport: bool,
     errors: bool,
     mount: bool,
+    tenant: bool,
+    about: bool,
 }
 
 impl Shape {
@@ -37,6 +39,8 @@ impl Shape {
             transport: differ(|a, b| a.transport == b.transport),
             errors: rows.iter().any(|row| row.sums.errors > 0),
             mount: differ(|a, b| a.mount == b.mount),
+            tenant: rows.iter().any(|row| row.tenant.is_some()),
+            about: rows.iter().any(|row| row.about.is_some()),
         }
     }
 
@@ -77,8 +81,14 @@ impl Shape {
         if self.errors {
             cells.push(right("errors"));
         }
+        if self.tenant {
+            cells.push(left("tenant"));
+        }
         if self.mount {
             cells.push(left("mount"));
+        }
+        if self.about {
+            cells.push(left("about"));
         }
         cells
     }
@@ -97,9 +107,9 @@ impl Shape {
         let sums = &row.sums;
         let mean_bytes = |sum| sums.per_request(sum).map(|mean| bytes(mean.round() as u64));
         let mean_time = |ns| row.per_timed(ns).map(|ns| latency(ns / 1000.0));
-        let share = sums.requests as f64 * 100.0 / row.mount_requests.max(1) as f64;
+        let of_mount = sums.requests as f64 / row.mount_requests.max(1) as f64;
         cells.push(right(sums.requests.to_string()));
-        cells.push(right(format!("{share:.1}%")));
+        cells.push(right(share(of_mount)));
         let figures = [
             per_second(sums.requests, row.covered_ms).map(rate),
             mean_bytes(sums.sent_bytes),
@@ -113,8 +123,15 @@ impl Shape {
         if self.errors {
             cells.push(right(sums.errors.to_string()));
         }
+        let text = |text: Option<&str>| left(text.map_or(NONE.into(), printable));
+        if self.tenant {
+            cells.push(text(row.tenant.as_deref()));
+        }
         if self.mount {
-            cells.push(left(row.mount.as_deref().map_or(NONE.into(), printable)));
+            cells.push(text(row.mount.as_deref()));
+        }
+        if self.about {
+            cells.push(text(row.about.as_ref().map(|about| &*about.shown)));
         }
         cells
     }

@@ -1,7 +1,8 @@
-//! A table for people: readable units, local time, no colours, nothing that a pipe would not like.
+//! A table for people: readable units, local time, no colours; drawings only on a terminal, where it has room for them.
 
 use std::io::{self, Write};
 
+use super::look::{BAR_WIDTH, Look};
 use crate::answer::Answer;
 use crate::step::Step;
 use crate::times::{Zone, show, show_offset, show_range};
@@ -37,23 +38,54 @@ pub(super) fn right(text: impl Into<String>) -> Cell {
 }
 
 impl Table {
-    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        if !self.title.is_empty() {
-            writeln!(out, "{}", self.title.join(GAP))?;
+    /// Adds a column of bars, one for each line, before the texts at the end. Without room for it there is none.
+    pub(super) fn add_bars(&mut self, name: &str, values: &[Option<f64>], look: Look) {
+        let most = values.iter().flatten().copied().fold(0.0, f64::max);
+        let room = look.width.unwrap_or(usize::MAX);
+        let is_figure = |cell: &Cell| !cell.left;
+        let figures = self
+            .header
+            .iter()
+            .rposition(is_figure)
+            .map_or(0, |at| at + 1);
+        let needed = self.widths()[..figures].iter().sum::<usize>() + GAP.len() * (figures + 1);
+        if values.len() != self.lines.len() || most <= 0.0 || needed + 2 * BAR_WIDTH > room {
+            return;
         }
-        let lines = || std::iter::once(&self.header).chain(&self.lines);
+        let name: String = name.chars().take(2 * BAR_WIDTH).collect();
+        self.header.insert(figures, left(name));
+        for (line, value) in self.lines.iter_mut().zip(values) {
+            let bar = value.map_or_else(String::new, |value| look.bar(value / most));
+            line.insert(figures, left(bar));
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &Vec<Cell>> {
+        std::iter::once(&self.header).chain(&self.lines)
+    }
+
+    fn widths(&self) -> Vec<usize> {
         let mut widths = vec![0; self.header.len()];
-        for line in lines() {
+        for line in self.lines() {
             for (width, cell) in widths.iter_mut().zip(line) {
                 *width = cell.text.chars().count().max(*width);
             }
         }
-        for line in lines() {
+        widths
+    }
+
+    pub(super) fn write(&self, look: Look, out: &mut dyn Write) -> io::Result<()> {
+        if !self.title.is_empty() {
+            writeln!(out, "{}", self.title.join(GAP))?;
+        }
+        let is_text: Vec<_> = self.header.iter().map(|cell| cell.left).collect();
+        let widths = look.fit(self.widths(), &is_text, GAP.len());
+        for line in self.lines() {
             let cells = line
                 .iter()
                 .zip(&widths)
                 .map(|(cell, width)| match cell.left {
-                    true => format!("{:<width$}", cell.text),
+                    true => format!("{:<width$}", look.cut(&cell.text, *width)),
                     false => format!("{:>width$}", cell.text),
                 });
             let cells: Vec<_> = cells.collect();
@@ -126,6 +158,46 @@ pub(crate) fn printable(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn shown(look: Look) -> String {
+        let mut table = Table {
+            title: vec!["title".into()],
+            header: vec![right("bytes"), left("file")],
+            lines: [("4 KiB", "/mnt/home/db/orders.db"), ("1 KiB", "/a")]
+                .map(|(bytes, file)| vec![right(bytes), left(file)])
+                .into(),
+        };
+        if look.drawings {
+            table.add_bars("bytes", &[Some(4.0), Some(1.0)], look);
+        }
+        let mut out = Vec::new();
+        table.write(look, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_pipe_gets_all_of_it_and_a_terminal_what_fits() {
+        assert_eq!(
+            shown(Look::default()),
+            "title\nbytes  file\n4 KiB  /mnt/home/db/orders.db\n1 KiB  /a\n"
+        );
+        let mut look = Look {
+            width: Some(30),
+            ascii: false,
+            drawings: true,
+        };
+        assert_eq!(
+            shown(look),
+            "title\nbytes  bytes     file\n4 KiB  ████████  …ome/db/orders.db\n1 KiB  ██        /a\n"
+                .replace("…ome/db/orders.db", "…db/orders.db")
+        );
+        look.ascii = true;
+        look.width = Some(20);
+        assert_eq!(
+            shown(look),
+            "title\nbytes  file\n4 KiB  .../orders.db\n1 KiB  /a\n"
+        );
+    }
 
     #[test]
     fn names_cannot_drive_the_terminal() {

@@ -48,6 +48,11 @@ pub fn latency(us: f64) -> String {
     scaled(us, &[(1e6, "s"), (1e3, "ms"), (1.0, "us")])
 }
 
+/// A part of a whole, given from 0 to 1.
+pub fn share(part: f64) -> String {
+    format!("{:.1}%", part * 100.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

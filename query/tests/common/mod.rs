@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, thread};
 
 use trackiops_query::times::Zone;
 use trackiops_query::{
-    Answer, AnswerRow, By, Detail, FileSelector, Outcome, Question, Range, Step, ask,
+    Answer, AnswerRow, By, Detail, Explain, FileSelector, Outcome, Question, Range, Step, ask,
 };
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
@@ -196,13 +198,28 @@ pub fn options(host: &str, granularities: &str, rotate: &str) -> Options {
     }
 }
 
-/// Appends windows without sealing the last journal.
+/// Appends windows without sealing the last journal. Those before it are sealed when it returns: sealing rounds times to us, so
+/// that two questions while it goes on may differ.
 pub fn append(store: &Path, options: Options, windows: &[ClosedWindow]) -> Writer {
     let mut writer = Writer::open(store, options).unwrap();
     for window in windows {
         writer.append(window).unwrap();
     }
-    writer
+    for _ in 0..6000 {
+        if journals(store) <= 1 {
+            return writer;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the journals of {} are not sealed", store.display());
+}
+
+fn journals(store: &Path) -> usize {
+    let names = fs::read_dir(store.join("journal")).unwrap();
+    let names = names.map(|entry| PathBuf::from(entry.unwrap().file_name()));
+    names
+        .filter(|name| name.extension() == Some("tij".as_ref()))
+        .count()
 }
 
 /// A complete recording.
@@ -212,16 +229,21 @@ pub fn record(store: &Path, options: Options, windows: &[ClosedWindow]) {
 
 pub fn question(store: &Path) -> Question {
     Question {
-        store: store.into(),
+        stores: vec![store.into()],
         files: Vec::new(),
         range: Range::default(),
         step: None,
+        mounts: Vec::new(),
+        ops: Vec::new(),
+        conditions: Vec::new(),
+        sort: None,
         top: None,
-        by: By::File,
+        by: By::FILE,
         detail: Detail::Full,
         // Long after everything that tests record.
         now: UtcMs(THREE + 30 * 86_400_000),
         zone: Zone::utc(),
+        explain: Explain::default(),
     }
 }
 
@@ -257,7 +279,7 @@ pub type Sum = (Row, u64, Option<String>, Option<String>);
 pub fn rows(answer: &Answer) -> BTreeMap<Key, Sum> {
     let row = |row: &trackiops_query::AnswerRow| {
         let tenant = row.tenant.as_deref().map(str::to_owned);
-        let apart = tenant.clone().filter(|_| answer.by == By::Tenant);
+        let apart = tenant.clone().filter(|_| answer.by == By::TENANT);
         let path = row.path().map(str::to_owned);
         (
             (row.time.0, row.host.to_string(), key_of(row), apart),
@@ -292,7 +314,7 @@ pub fn straightforward(
                     continue;
                 }
                 let tenant = &row.file.tenant;
-                let apart = tenant.clone().filter(|_| by == By::Tenant);
+                let apart = tenant.clone().filter(|_| by == By::TENANT);
                 let sum = sums
                     .entry((time, host.to_string(), row.file.key, apart))
                     .or_insert_with(|| (Row::default(), 0, None, tenant.clone()));

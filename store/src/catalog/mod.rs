@@ -187,8 +187,8 @@ fn check_format(connection: &Connection, store: &Path, path: &Path) -> Result<u3
     }
 }
 
-/// Opens a catalog for reading. On media where the WAL's shared memory cannot be made, and no WAL
-/// has content that would be missed, the database file is read as it is.
+/// Opens a catalog for reading. On media where the WAL's shared memory cannot be made the database file is read as it is, or
+/// where a WAL has content that would be missed, from a copy of both.
 fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
     let open = |immutable: bool| {
         let uri = uri(path, immutable);
@@ -210,24 +210,48 @@ fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
     File::open(path).map_err(StoreError::io("open", path))?;
     match open(false) {
         Err(e) if cannot_open(&e) && !has_wal(path) => open(true),
+        Err(e) if cannot_open(&e) => return copied(path),
         other => other,
     }
     .map_err(error_at(path))
 }
 
-/// An earlier release's catalog as it would be now, in memory.
-fn upgraded(catalog: &Connection) -> rusqlite::Result<Connection> {
+/// A catalog with what is in its WAL, in memory. SQLite reads a WAL only where it can write beside it.
+fn copied(path: &Path) -> Result<Connection, StoreError> {
+    let scratch = tempfile::Builder::new().prefix("trackiops-").tempdir();
+    let scratch = scratch.map_err(StoreError::io("make a directory in", &std::env::temp_dir()))?;
+    let copy = layout::catalog(scratch.path());
+    for (from, to) in [(path.to_owned(), copy.clone()), (wal(path), wal(&copy))] {
+        std::fs::copy(&from, to).map_err(StoreError::io("copy", &from))?;
+    }
+    let catalog = Connection::open(&copy).map_err(error_at(path))?;
+    in_memory(&catalog).map_err(error_at(path))
+}
+
+/// A copy of a catalog.
+fn in_memory(catalog: &Connection) -> rusqlite::Result<Connection> {
     let mut copy = Connection::open_in_memory()?;
     const ALL_PAGES: i32 = -1;
     Backup::new(catalog, &mut copy)?.step(ALL_PAGES)?;
+    Ok(copy)
+}
+
+/// An earlier release's catalog as it would be now, in memory.
+fn upgraded(catalog: &Connection) -> rusqlite::Result<Connection> {
+    let mut copy = in_memory(catalog)?;
     upgrade::upgrade(&mut copy)?;
     Ok(copy)
 }
 
-fn has_wal(path: &Path) -> bool {
+/// What SQLite writes beside a database.
+fn wal(path: &Path) -> PathBuf {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
-    let length = std::fs::metadata(PathBuf::from(wal)).map(|m| m.len());
+    wal.into()
+}
+
+fn has_wal(path: &Path) -> bool {
+    let length = std::fs::metadata(wal(path)).map(|m| m.len());
     !matches!(length, Ok(0)) && !matches!(&length, Err(e) if e.kind() == io::ErrorKind::NotFound)
 }
 

@@ -11,7 +11,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use super::{check_format, digest, error_at, open_read_only, upgraded};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
-use crate::file_index::FileIndex;
+use crate::file_index::PackedIndex;
 use crate::layout::{self, Dataset};
 use crate::names::{FileHistory, NameSeen, Names, Seen, Trunks};
 use crate::snapshot::Segment;
@@ -89,13 +89,8 @@ impl CatalogView {
             offset: 0,
             why,
         };
-        let files = match row.files {
-            None => FileIndex::default(),
-            Some(blob) => {
-                FileIndex::decode(&blob, row.rows).unwrap_or_else(|_| FileIndex::unknown(row.rows))
-            }
-        };
         Ok(Segment {
+            store: 0,
             path,
             dataset,
             granularity: Granularity::from_ms(row.granularity_ms)
@@ -107,7 +102,7 @@ impl CatalogView {
             end: row.end,
             rows: row.rows,
             bytes: row.bytes,
-            files,
+            files: PackedIndex::new(row.files, row.rows),
         })
     }
 
@@ -208,8 +203,8 @@ impl CatalogView {
         })
     }
 
-    /// Of each mount the directories that its names have in common.
-    pub(crate) fn trunks(&self) -> Result<Trunks, StoreError> {
+    /// Takes into account of each mount the directories that its names have in common.
+    pub(crate) fn trunks(&self, trunks: &mut Trunks) -> Result<(), StoreError> {
         // What the first and the last one have in common, all between them have.
         let ends = self.rows(
             "SELECT mount.name, min(path), max(path) FROM file_name
@@ -218,14 +213,13 @@ impl CatalogView {
             [],
             |row| Ok((row.get(0)?, [row.get(1)?, row.get(2)?])),
         )?;
-        let mut trunks = Trunks::default();
         for (mount, paths) in ends {
             let mount: Option<String> = mount;
             let paths: [String; 2] = paths;
             let mut add = |path: &String| trunks.add(mount.as_deref(), path);
             paths.iter().for_each(&mut add);
         }
-        Ok(trunks)
+        Ok(())
     }
 
     pub(crate) fn files_with_id(&self, dev: Dev, fileid: u64) -> Result<Vec<FileKey>, StoreError> {

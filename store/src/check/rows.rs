@@ -142,7 +142,7 @@ impl Seen {
     }
 
     fn fits(&self, segment: &Segment) -> Result<(), String> {
-        let files = (segment.dataset == Dataset::Rollup).then_some(&segment.files);
+        let files = (segment.dataset == Dataset::Rollup).then(|| segment.files.unpack());
         let wrong = if self.out_of_order {
             "its rows are not in order"
         } else if self.misplaced {
@@ -154,7 +154,7 @@ impl Seen {
             .is_some_and(|span| span != (segment.start, segment.end))
         {
             "it covers another time than the catalog says"
-        } else if files.is_some_and(|files| *files != self.files) {
+        } else if files.is_some_and(|files| files != self.files) {
             "the catalog's index of its files is not what is in it"
         } else {
             return Ok(());

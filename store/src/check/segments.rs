@@ -116,7 +116,7 @@ fn is_segment(store: &Path, segment: &Segment) -> bool {
 }
 
 fn covers(view: &CatalogView, segment: &Segment) -> Covers {
-    let keys: Vec<_> = segment.files.keys().collect();
+    let keys: Vec<_> = segment.files.unpack().keys().collect();
     let mut names = Vec::new();
     for key in keys.iter().take(NAMES) {
         let mut of_file = Vec::new();

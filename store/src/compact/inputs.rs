@@ -15,11 +15,11 @@ use crate::batch::{
 use crate::catalog::Kept;
 use crate::checksum::{self, Checked};
 use crate::error::StoreError;
-use crate::read::{Batches, SegmentReader, damaged};
+use crate::read::{Pieces, SegmentReader, damaged};
 use crate::rebuild::file_of;
 
-/// Rows of a batch: decoded ones are large.
-const BATCH_ROWS: usize = 256;
+/// Rows of a batch: decoded ones are large, and to begin one takes a while.
+const BATCH_ROWS: usize = 1024;
 
 /// Makes rows of a batch.
 type Decode<R> = fn(&RecordBatch, &mut VecDeque<R>) -> Result<(), BatchError>;
@@ -31,7 +31,7 @@ pub(super) struct Inputs<R, K> {
 
 struct Input<R> {
     path: PathBuf,
-    batches: Batches,
+    batches: Pieces,
     decode: Decode<R>,
     rows: VecDeque<R>,
 }
@@ -44,7 +44,7 @@ impl<R> Input<R> {
         if checked == Checked::Damaged {
             return Err(damaged(&path, "it does not match its checksum"));
         }
-        let batches = SegmentReader::open(file, &path)?.batches(BATCH_ROWS)?;
+        let batches = SegmentReader::pieces(&path, file, BATCH_ROWS)?;
         Ok(Self {
             path,
             batches,

@@ -1,7 +1,7 @@
 //! Appending to a journal.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,15 @@ use crate::layout;
 /// Files of a journal after which another one is begun: the writer remembers them, some 400 bytes each, and so does whoever seals it.
 const MOST_FILES: usize = 65_536;
 
+/// Bytes of windows after which those that follow are left for another write.
+const AT_ONCE_BYTES: usize = 1 << 20;
+
 /// An open journal.
 #[derive(Debug)]
 pub(crate) struct JournalWriter {
     file: File,
     path: PathBuf,
+    number: u64,
     /// Length of the file up to its last durable frame.
     durable_bytes: u64,
     definitions: Definitions,
@@ -53,11 +57,37 @@ pub(crate) fn create(
     Ok((file, encoded.len() as u64))
 }
 
-/// Why a window was not appended.
+/// Why no window was appended.
 pub(crate) struct AppendError {
     pub(crate) cause: StoreError,
-    /// Whether the journal ends with its last durable frame, so that it can be appended to again.
-    pub(crate) usable: bool,
+    /// Set unless the journal ends with its last durable frame, and can be appended to again.
+    pub(crate) doubt: Option<Doubt>,
+}
+
+/// What a failed append may have left at the end of a journal. Its windows were not acknowledged and will be written once more, so it
+/// must be gone before they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    journal: u64,
+    durable_bytes: u64,
+}
+
+impl Doubt {
+    /// Cuts the journal to what is durable.
+    pub(crate) fn resolve(&self, store: &Path) -> Result<(), StoreError> {
+        let path = layout::journal(store, self.journal);
+        let file = match OpenOptions::new().write(true).open(&path) {
+            // With all that was in it.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(StoreError::io("open journal", &path))?,
+        };
+        let cut = file.metadata().and_then(|metadata| {
+            // What the kernel could not write may be missing at its end.
+            file.set_len(self.durable_bytes.min(metadata.len()))?;
+            file.sync_all()
+        });
+        cut.map_err(StoreError::io("cut journal", &path))
+    }
 }
 
 impl JournalWriter {
@@ -68,6 +98,7 @@ impl JournalWriter {
         Ok(Self {
             file,
             path,
+            number: header.number,
             durable_bytes,
             definitions: Definitions::default(),
             buffer: Vec::new(),
@@ -79,24 +110,25 @@ impl JournalWriter {
         self.definitions.count() >= MOST_FILES
     }
 
-    /// Appends a window with the definitions it needs, in one write, and makes it durable.
-    pub(crate) fn append(&mut self, window: &ClosedWindow) -> Result<(), AppendError> {
+    /// Appends the first of these windows with the definitions that they need, in one write, and makes them durable.
+    /// Returns how many, at least one.
+    pub(crate) fn append(&mut self, windows: &[ClosedWindow]) -> Result<usize, AppendError> {
         let known = self.definitions.count();
-        match self.try_append(window) {
-            Ok(()) => Ok(()),
+        match self.try_append(windows) {
+            Ok(count) => Ok(count),
             Err(cause) => {
                 self.definitions.keep_first(known);
-                Err(AppendError {
-                    usable: self.cut_to_durable(&cause),
-                    cause,
-                })
+                let doubt = (!self.cut_to_durable(&cause)).then_some(Doubt {
+                    journal: self.number,
+                    durable_bytes: self.durable_bytes,
+                });
+                Err(AppendError { cause, doubt })
             }
         }
     }
 
-    fn try_append(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
-        self.buffer.clear();
-        self.encode(window)?;
+    fn try_append(&mut self, windows: &[ClosedWindow]) -> Result<usize, StoreError> {
+        let count = self.encode_first(windows)?;
         fail::point("append: encoded");
         self.file
             .write_all(&self.buffer)
@@ -115,7 +147,27 @@ impl JournalWriter {
         }
         self.durable_bytes += self.buffer.len() as u64;
         fail::point("append: durable");
-        Ok(())
+        Ok(count)
+    }
+
+    fn encode_first(&mut self, windows: &[ClosedWindow]) -> Result<usize, StoreError> {
+        self.buffer.clear();
+        for (count, window) in windows.iter().enumerate() {
+            let (bytes, known) = (self.buffer.len(), self.definitions.count());
+            if count > 0 && (bytes >= AT_ONCE_BYTES || self.is_full()) {
+                return Ok(count);
+            }
+            match self.encode(window) {
+                // Its error is told when it is the first.
+                Err(_) if count > 0 => {
+                    self.buffer.truncate(bytes);
+                    self.definitions.keep_first(known);
+                    return Ok(count);
+                }
+                encoded => encoded?,
+            }
+        }
+        Ok(windows.len())
     }
 
     fn encode(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
@@ -160,5 +212,40 @@ impl JournalWriter {
         let cut = self.file.set_len(self.durable_bytes);
         let sought = self.file.seek(SeekFrom::Start(self.durable_bytes));
         synced && cut.is_ok() && sought.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::{options, windows};
+    use crate::snapshot::Snapshot;
+    use crate::writer::Writer;
+
+    #[test]
+    fn what_a_failed_append_has_left_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        let options = options("h");
+        let windows = windows(3);
+        let mut writer = Writer::open(&store, options.clone()).unwrap();
+        writer.append(&windows[0]).unwrap();
+        let durable_bytes = std::fs::metadata(layout::journal(&store, 1)).unwrap().len();
+        let finest = options.granularities.finest();
+        assert_eq!(writer.append_first(finest, &windows[1..]).unwrap(), 2);
+        drop(writer);
+        let doubt = Doubt {
+            journal: 1,
+            durable_bytes,
+        };
+        let mut writer = Writer::open_after(&store, options, Some(doubt)).unwrap();
+        assert_eq!(writer.recovery().windows, 1);
+        writer.append_first(finest, &windows[1..]).unwrap();
+        writer.finish().unwrap();
+        let snapshot = Snapshot::open(&store).unwrap();
+        let segments = snapshot.segments(layout::Dataset::Health, None).unwrap();
+        let segments = segments.iter().filter(|s| s.granularity == finest);
+        let rows: u64 = segments.map(|segment| segment.rows).sum();
+        assert_eq!(rows, 3);
     }
 }

@@ -31,17 +31,38 @@ impl<F: PartialEq> Coarsen<F> {
 
     /// Adds a row of the merged stream, closing the open window if the row is not of it.
     pub(crate) fn push(&mut self, merged: Merged<F>, sink: Sink<'_, F>) -> Result<(), StoreError> {
+        match self.row_for(&merged, sink)? {
+            Some(row) => row.merge(&merged.row),
+            None => self.rows.push((merged.file, merged.row)),
+        }
+        Ok(())
+    }
+
+    /// As [`Self::push`], of a row that is needed elsewhere, too.
+    pub(crate) fn add(&mut self, merged: &Merged<F>, sink: Sink<'_, F>) -> Result<(), StoreError>
+    where
+        F: Clone,
+    {
+        match self.row_for(merged, sink)? {
+            Some(row) => row.merge(&merged.row),
+            None => self.rows.push((merged.file.clone(), merged.row.clone())),
+        }
+        Ok(())
+    }
+
+    /// The row of the open window that it is to be added to, if there is one.
+    fn row_for(
+        &mut self,
+        merged: &Merged<F>,
+        sink: Sink<'_, F>,
+    ) -> Result<Option<&mut Row>, StoreError> {
         let window = (merged.key, merged.time.align(self.granularity));
         if self.open != Some(window) {
             self.close(sink)?;
             self.open = Some(window);
         }
         let same = |(file, _): &&mut (F, Row)| *file == merged.file;
-        match self.rows.iter_mut().find(same) {
-            Some((_, row)) => row.merge(&merged.row),
-            None => self.rows.push((merged.file, merged.row)),
-        }
-        Ok(())
+        Ok(self.rows.iter_mut().find(same).map(|(_, row)| row))
     }
 
     /// Hands the rows of the open window to the sink.

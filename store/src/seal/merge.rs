@@ -1,7 +1,7 @@
 //! Merging the windows of a journal, each ordered by file key, into one stream ordered by
 //! (file key, time).
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use trackiops_schemas::identity::FileKey;
@@ -29,80 +29,64 @@ pub(crate) struct Merged<F> {
     pub(crate) row: Row,
 }
 
+/// Rows in the order of their file keys and times.
+pub(super) trait Rows {
+    /// The next one; `None` behind the last.
+    fn next(&mut self) -> Result<Option<Merged<u32>>, StoreError>;
+}
+
 /// The merged stream of a journal.
 pub(super) struct Merge<'a> {
     scan: &'a Scan,
     cursors: Vec<Cursor>,
-    heads: BinaryHeap<Reverse<Head>>,
+    /// The next row of each window. Rows are large: the heap has what they are ordered by.
+    heads: Vec<Option<(u32, Row)>>,
+    order: BinaryHeap<Reverse<Order>>,
 }
 
-/// The next row of one window.
-struct Head {
-    row: Merged<u32>,
-    window: usize,
-}
-
-impl Head {
-    /// The window's number makes the order total, so that sealing again writes the same.
-    fn order(&self) -> (FileKey, UtcMs, usize) {
-        (self.row.key, self.row.time, self.window)
-    }
-}
-
-impl Ord for Head {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order().cmp(&other.order())
-    }
-}
-
-impl PartialOrd for Head {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Head {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Head {}
+/// The window's number makes the order total, so that sealing again writes the same.
+type Order = (FileKey, UtcMs, usize);
 
 impl<'a> Merge<'a> {
     pub(super) fn new(scan: &'a Scan) -> Result<Self, StoreError> {
-        let chunk = READ_BUFFER_BYTES / scan.windows.len().max(1);
+        let windows = scan.windows.len();
+        let chunk = READ_BUFFER_BYTES / windows.max(1);
         let chunk = chunk.clamp(SHORTEST_READ_BYTES, LONGEST_READ_BYTES);
         let cursors = scan.windows.iter().map(|window| Cursor::new(window, chunk));
         let mut merge = Self {
             scan,
             cursors: cursors.collect(),
-            heads: BinaryHeap::new(),
+            heads: (0..windows).map(|_| None).collect(),
+            order: BinaryHeap::with_capacity(windows),
         };
-        for window in 0..scan.windows.len() {
+        for window in 0..windows {
             merge.advance(window)?;
         }
         Ok(merge)
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Merged<u32>>, StoreError> {
-        let Some(Reverse(head)) = self.heads.pop() else {
-            return Ok(None);
-        };
-        self.advance(head.window)?;
-        Ok(Some(head.row))
-    }
-
     fn advance(&mut self, window: usize) -> Result<(), StoreError> {
         if let Some((id, file, row)) = self.cursors[window].next(self.scan)? {
-            let row = Merged {
-                file: id,
-                key: file.key,
-                time: self.scan.windows[window].head.start,
-                row,
-            };
-            self.heads.push(Reverse(Head { row, window }));
+            self.heads[window] = Some((id, row));
+            let time = self.scan.windows[window].head.start;
+            self.order.push(Reverse((file.key, time, window)));
         }
         Ok(())
+    }
+}
+
+impl Rows for Merge<'_> {
+    fn next(&mut self) -> Result<Option<Merged<u32>>, StoreError> {
+        let Some(Reverse((key, time, window))) = self.order.pop() else {
+            return Ok(None);
+        };
+        let head = self.heads[window].take();
+        self.advance(window)?;
+        Ok(head.map(|(file, row)| Merged {
+            file,
+            key,
+            time,
+            row,
+        }))
     }
 }

@@ -14,11 +14,12 @@
 //!
 //! Memory is bounded by the journal's number of windows (a read buffer each, within
 //! [`merge::READ_BUFFER_BYTES`] in all) and of files, and by one Parquet row group for each date,
-//! not by the journal's size. Measured with 4000 files and 900 windows, a journal of 123 MiB: 29 MB.
+//! not by the journal's size (`docs/store.md`).
 
 pub(crate) mod coarsen;
 pub(crate) mod merge;
 mod outputs;
+mod spool;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,398 @@
+//! The columns of files, and of what they are added up to: those on disk, those derived from them, and both for reading and writing
+//! together.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use trackiops_schemas::columns::{self, DIRECTIONS, UNSPLIT};
+use trackiops_schemas::errnos::Errnos;
+use trackiops_schemas::file_ops::{FileOp, FileOps};
+use trackiops_schemas::histogram::Histogram;
+use trackiops_schemas::rollup::Direction;
+
+use super::value::{rounded_us, share};
+use super::{Column, Columns, QUANTILES, Record, Unit, Value, per_second};
+use crate::answer::AnswerRow;
+use crate::needs::Needs;
+
+/// Which requests a column is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Read,
+    Write,
+    /// Both, added up: its columns have no prefix.
+    Both,
+}
+
+impl Side {
+    fn of(self, row: &AnswerRow) -> Cow<'_, Direction> {
+        match self {
+            Self::Read => Cow::Borrowed(&row.row.read),
+            Self::Write => Cow::Borrowed(&row.row.write),
+            Self::Both => {
+                let mut both = row.row.read.clone();
+                both.merge(&row.row.write);
+                Cow::Owned(both)
+            }
+        }
+    }
+
+    fn directions(self) -> &'static [&'static str] {
+        const BOTH: &[&str] = &DIRECTIONS;
+        match self {
+            Self::Read => &BOTH[..1],
+            Self::Write => &BOTH[1..],
+            Self::Both => BOTH,
+        }
+    }
+
+    fn name(self, of: &str) -> String {
+        match self {
+            Self::Both => of.to_owned(),
+            one => format!("{}_{of}", one.directions()[0]),
+        }
+    }
+
+    /// What it takes of what is stored.
+    fn needs(self, stored: &[&str]) -> Vec<String> {
+        let of = |direction: &'static str| {
+            let there = stored
+                .iter()
+                .filter(move |name| columns::has_counter(direction, name));
+            there.map(move |name| format!("{direction}_{name}"))
+        };
+        self.directions().iter().copied().flat_map(of).collect()
+    }
+}
+
+/// A counter of a direction: what it counts, and where it is. Times are in us, rounded as on disk.
+type Counter = (Unit, fn(&Direction) -> u64);
+
+/// In the order of [`columns::DIRECTION_COUNTERS`].
+const COUNTERS: [Counter; columns::DIRECTION_COUNTERS.len()] = [
+    (Unit::Count, |d| d.requests),
+    (Unit::Bytes, |d| d.bytes),
+    (Unit::Microseconds, |d| rounded_us(d.latency_ns_sum)),
+    (Unit::Microseconds, |d| rounded_us(d.latency_ns_max)),
+    (Unit::Microseconds, |d| rounded_us(d.queue_ns_sum)),
+    (Unit::Microseconds, |d| rounded_us(d.rtt_ns_sum)),
+    (Unit::Count, |d| d.errors),
+    (Unit::Count, |d| d.retrans),
+    (Unit::Count, |d| d.short),
+    (Unit::Count, |d| d.sequential),
+    (Unit::Count, |d| d.folded),
+    (Unit::Count, |d| d.untimed),
+    (Unit::Count, |d| d.unsplit),
+    (Unit::Count, |d| d.direct),
+    (Unit::Count, |d| d.stable),
+];
+
+/// A figure derived from the counters of a direction and the covered time, ms.
+struct Derived {
+    name: &'static str,
+    unit: Unit,
+    needs: &'static [&'static str],
+    get: fn(&Direction, u64) -> Option<f64>,
+}
+
+const MEAN: &[&str] = &["requests", "untimed", "latency_us_sum"];
+const PARTS: &[&str] = &[
+    "requests",
+    "untimed",
+    UNSPLIT,
+    "latency_us_sum",
+    "queue_us_sum",
+    "rtt_us_sum",
+];
+
+/// In column order; the percentiles follow the means.
+const RATES_AND_MEANS: [Derived; 6] = [
+    Derived {
+        name: "iops",
+        unit: Unit::PerSecond,
+        needs: &["requests"],
+        get: |d, ms| per_second(d.requests, ms),
+    },
+    Derived {
+        name: "throughput",
+        unit: Unit::BytesPerSecond,
+        needs: &["bytes"],
+        get: |d, ms| per_second(d.bytes, ms),
+    },
+    Derived {
+        name: "latency_us_mean",
+        unit: Unit::Microseconds,
+        needs: MEAN,
+        get: |d, _| d.latency_ns_mean().map(|ns| ns / 1000.0),
+    },
+    Derived {
+        name: "queue_us_mean",
+        unit: Unit::Microseconds,
+        needs: PARTS,
+        get: |d, _| d.parts_ns_mean().map(|[queue, ..]| queue / 1000.0),
+    },
+    Derived {
+        name: "rtt_us_mean",
+        unit: Unit::Microseconds,
+        needs: PARTS,
+        get: |d, _| d.parts_ns_mean().map(|[_, rtt, _]| rtt / 1000.0),
+    },
+    Derived {
+        name: "completion_us_mean",
+        unit: Unit::Microseconds,
+        needs: PARTS,
+        get: |d, _| {
+            d.parts_ns_mean()
+                .map(|[.., completion]| completion / 1000.0)
+        },
+    },
+];
+
+/// Parts of the latency, and of the requests.
+const SHARES: [Derived; 5] = [
+    Derived {
+        name: "queue_share",
+        unit: Unit::Share,
+        needs: PARTS,
+        get: |d, _| part(d, 0),
+    },
+    Derived {
+        name: "rtt_share",
+        unit: Unit::Share,
+        needs: PARTS,
+        get: |d, _| part(d, 1),
+    },
+    Derived {
+        name: "completion_share",
+        unit: Unit::Share,
+        needs: PARTS,
+        get: |d, _| part(d, 2),
+    },
+    Derived {
+        name: "folded_share",
+        unit: Unit::Share,
+        needs: &["requests", "folded"],
+        get: |d, _| share(d.folded, d.requests),
+    },
+    Derived {
+        name: "untimed_share",
+        unit: Unit::Share,
+        needs: &["requests", "untimed"],
+        get: |d, _| share(d.untimed, d.requests),
+    },
+];
+
+/// The share that a part has in the mean latency.
+fn part(direction: &Direction, which: usize) -> Option<f64> {
+    let mean = direction.latency_ns_mean().filter(|mean| *mean > 0.0)?;
+    Some(direction.parts_ns_mean()?[which] / mean)
+}
+
+impl Record for AnswerRow {
+    fn columns() -> Vec<Column<Self>> {
+        let mut all = identity();
+        for side in [Side::Read, Side::Write] {
+            all.extend(counters(side));
+            all.extend(lists(side));
+        }
+        let ops = DataType::List(Arc::new(columns::file_op_item()));
+        all.push(Column::new(
+            columns::FILE_OPS,
+            ops,
+            Unit::None,
+            |row: &Self| operations(&row.row.ops),
+        ));
+        all.extend(derived(Side::Read));
+        all.extend(derived(Side::Write));
+        let both = counters(Side::Both).into_iter().chain(derived(Side::Both));
+        all.extend(both.map(|column| Column {
+            is_usual: false,
+            ..column
+        }));
+        all
+    }
+}
+
+impl Columns<AnswerRow> {
+    /// What they are made of.
+    pub fn needs(&self) -> Needs {
+        let needs = self.iter().map(Column::needs);
+        needs.fold(Needs::default(), Needs::and)
+    }
+}
+
+impl Column<AnswerRow> {
+    /// What it is made of.
+    pub fn needs(&self) -> Needs {
+        Needs::new(self.needs.iter().map(String::as_str))
+    }
+}
+
+fn identity() -> Vec<Column<AnswerRow>> {
+    let count = |name, get: fn(&AnswerRow) -> Option<u64>| {
+        Column::new(
+            name,
+            DataType::UInt64,
+            Unit::None,
+            move |row: &AnswerRow| Value::some_count(get(row)),
+        )
+    };
+    let mut inferred = Column::new(
+        columns::PATH_INFERRED,
+        DataType::Boolean,
+        Unit::None,
+        |row: &AnswerRow| {
+            let inferred = row.file.as_ref().and_then(|file| file.path_inferred);
+            inferred.map_or(Value::Null, Value::Flag)
+        },
+    );
+    inferred.needs.push(columns::PATH.to_owned());
+    vec![
+        Column::time(columns::TIME, |row: &AnswerRow| Value::Time(row.time)),
+        Column::text(columns::HOST, |row: &AnswerRow| Value::text(&*row.host)),
+        Column::text(columns::MOUNT, |row: &AnswerRow| {
+            Value::some_text(row.mount())
+        }),
+        Column::text(columns::PATH, |row: &AnswerRow| {
+            Value::some_text(row.path())
+        }),
+        inferred,
+        count(columns::FILE_KEY, |row| Some(row.file.as_ref()?.key.0)),
+        Column::text(columns::DEV, |row: &AnswerRow| {
+            let dev = row.file.as_ref().map(|file| file.dev.to_string());
+            dev.map_or(Value::Null, Value::text)
+        }),
+        count(columns::FILEID, |row| Some(row.file.as_ref()?.fileid)),
+        Column::text(columns::TENANT, |row: &AnswerRow| {
+            Value::some_text(row.tenant.as_deref())
+        }),
+    ]
+}
+
+fn counters(side: Side) -> Vec<Column<AnswerRow>> {
+    let names = columns::DIRECTION_COUNTERS.into_iter().zip(COUNTERS);
+    let there = names.filter(|(name, _)| !side.needs(&[name]).is_empty());
+    there
+        .map(|(name, (unit, get))| Column {
+            needs: side.needs(&[name]),
+            ..Column::count(&side.name(name), unit, move |row: &AnswerRow| {
+                Value::Count(get(&side.of(row)))
+            })
+        })
+        .collect()
+}
+
+fn lists(side: Side) -> [Column<AnswerRow>; 2] {
+    let errnos = DataType::List(Arc::new(columns::errno_item()));
+    let buckets = DataType::List(Arc::new(columns::histogram_item()));
+    [
+        Column::new(
+            side.name(columns::ERRNOS),
+            errnos,
+            Unit::None,
+            move |row: &AnswerRow| self::errnos(&side.of(row).errnos),
+        ),
+        Column::new(
+            side.name(columns::LATENCY_HIST),
+            buckets,
+            Unit::None,
+            move |row: &AnswerRow| histogram(&side.of(row).latency),
+        ),
+    ]
+}
+
+fn derived(side: Side) -> Vec<Column<AnswerRow>> {
+    let figure = |of: Derived| {
+        let Derived {
+            name,
+            unit,
+            needs,
+            get,
+        } = of;
+        Column {
+            needs: side.needs(needs),
+            ..Column::new(
+                side.name(name),
+                DataType::Float64,
+                unit,
+                move |row: &AnswerRow| Value::some_figure(get(&side.of(row), row.covered_ms), unit),
+            )
+        }
+    };
+    let percentile = |(name, q): (&str, f64)| Column {
+        needs: side.needs(&[columns::LATENCY_HIST]),
+        is_estimate: true,
+        ..Column::new(
+            side.name(&format!("latency_us_{name}")),
+            DataType::Float64,
+            Unit::Microseconds,
+            move |row: &AnswerRow| {
+                let us = side.of(row).latency.quantile_us(q);
+                Value::some_figure(us, Unit::Microseconds)
+            },
+        )
+    };
+    let rates = RATES_AND_MEANS.into_iter().map(figure);
+    let percentiles = QUANTILES.into_iter().map(percentile);
+    let shares = SHARES.into_iter().map(figure);
+    rates.chain(percentiles).chain(shares).collect()
+}
+
+/// `bucket` and `count`.
+pub(super) fn histogram<'r>(histogram: &Histogram) -> Value<'r> {
+    let element =
+        |(bucket, count): &(i16, u64)| vec![Value::Int((*bucket).into()), Value::Count(*count)];
+    Value::List(histogram.buckets().iter().map(element).collect())
+}
+
+/// `errno` and `count`.
+fn errnos<'r>(errnos: &Errnos) -> Value<'r> {
+    let counts = errnos.counts().iter();
+    let element =
+        |(errno, count): &(i32, u64)| vec![Value::Int((*errno).into()), Value::Count(*count)];
+    Value::List(counts.map(element).collect())
+}
+
+/// The fields of [`columns::file_op_fields`].
+fn operations(ops: &FileOps) -> Value<'_> {
+    let element = |op: &FileOp| {
+        let FileOp {
+            op,
+            requests,
+            errors,
+            queue_ns_sum,
+            rtt_ns_sum,
+            latency_ns_sum,
+            latency_ns_max,
+        } = op;
+        let [queue, rtt, latency, max] =
+            [queue_ns_sum, rtt_ns_sum, latency_ns_sum, latency_ns_max].map(|ns| rounded_us(*ns));
+        let counters = [*requests, *errors, queue, rtt, latency, max];
+        let name = Value::text(op.as_str().to_owned());
+        let counters = counters.into_iter().map(Value::Count);
+        [name].into_iter().chain(counters).collect()
+    };
+    Value::List(ops.as_slice().iter().map(element).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stored_column_is_there_with_its_type_and_in_its_order() {
+        let columns = AnswerRow::columns();
+        let schema = columns::rollup_schema();
+        for (field, column) in schema.fields().iter().zip(&columns) {
+            assert_eq!(*field.name(), column.name);
+            assert_eq!(*field.data_type(), column.data_type, "{}", column.name);
+            assert!(column.needs.contains(&column.name));
+        }
+        for column in &columns {
+            for needed in &column.needs {
+                assert!(schema.index_of(needed).is_ok(), "{column:?}: {needed}");
+            }
+        }
+    }
+}

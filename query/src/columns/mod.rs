@@ -1,0 +1,366 @@
+//! The columns of an answer. There is one table of them for each kind of row, from which every machine format is written, and in
+//! which `--columns`, `--sort` and `--where` look.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+
+mod files;
+mod listing;
+mod operations;
+mod value;
+
+pub use value::{Unit, Value, per_second};
+
+/// Percentiles are the geometric middle of a histogram's bucket: the true one is at most this share of it away (2^(1/64) - 1,
+/// schema 5).
+pub const PERCENTILE_ERROR: f64 = 0.011;
+/// Key of a field's metadata in Parquet and Arrow: the unit of its values.
+pub const META_UNIT: &str = "unit";
+/// Key of a field's metadata in Parquet and Arrow: [`PERCENTILE_ERROR`], where it has one.
+pub const META_ERROR: &str = "relative_error";
+/// The shares of requests that percentile columns stand for, with what their names end in.
+pub(crate) const QUANTILES: [(&str, f64); 4] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
+
+/// At most so many names like an unknown one are told.
+const MAX_NEAR: usize = 3;
+
+/// How the value of a row is found.
+type Get<R> = Arc<dyn for<'r> Fn(&'r R) -> Value<'r> + Send + Sync>;
+
+/// A column.
+pub struct Column<R> {
+    /// Its name in every format.
+    pub name: String,
+    /// Its type in Parquet and Arrow.
+    pub data_type: DataType,
+    /// What its numbers count.
+    pub unit: Unit,
+    /// Whether it is estimated, within [`PERCENTILE_ERROR`].
+    pub is_estimate: bool,
+    /// Whether it is there unless columns are chosen.
+    pub is_usual: bool,
+    /// Stored columns that it is made of.
+    pub(crate) needs: Vec<String>,
+    get: Get<R>,
+}
+
+impl<R> Clone for Column<R> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            data_type: self.data_type.clone(),
+            needs: self.needs.clone(),
+            get: Arc::clone(&self.get),
+            ..*self
+        }
+    }
+}
+
+impl<R> std::fmt::Debug for Column<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl<R> Column<R> {
+    /// A usual column that is no estimate and needs what is stored under its own name.
+    fn new(
+        name: impl Into<String>,
+        data_type: DataType,
+        unit: Unit,
+        get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static,
+    ) -> Self {
+        let name = name.into();
+        Self {
+            needs: vec![name.clone()],
+            name,
+            data_type,
+            unit,
+            is_estimate: false,
+            is_usual: true,
+            get: Arc::new(get),
+        }
+    }
+
+    fn text(name: &str, get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static) -> Self {
+        Self::new(name, DataType::Utf8, Unit::None, get)
+    }
+
+    fn count(
+        name: &str,
+        unit: Unit,
+        get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, DataType::Int64, unit, get)
+    }
+
+    fn time(name: &str, get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static) -> Self {
+        Self::new(
+            name,
+            trackiops_schemas::columns::time_type(),
+            Unit::None,
+            get,
+        )
+    }
+
+    /// Its value in a row.
+    pub fn value<'r>(&self, row: &'r R) -> Value<'r> {
+        (self.get)(row)
+    }
+
+    /// Whether its values can be compared.
+    pub fn is_number(&self) -> bool {
+        self.data_type.is_numeric() && self.unit != Unit::None
+    }
+
+    /// What else it may be called.
+    pub fn short_names(&self) -> Vec<String> {
+        short_names(&self.name)
+    }
+
+    fn field(&self) -> Field {
+        let mut metadata = HashMap::new();
+        if let Some(unit) = self.unit.name() {
+            metadata.insert(META_UNIT.to_owned(), unit.to_owned());
+        }
+        if self.is_estimate {
+            metadata.insert(META_ERROR.to_owned(), PERCENTILE_ERROR.to_string());
+        }
+        Field::new(&self.name, self.data_type.clone(), true).with_metadata(metadata)
+    }
+}
+
+/// `read_p99` for `read_latency_us_p99`, `read_queue` for `read_queue_us_mean`, `read_p99.9`, `network` for `rtt`.
+fn short_names(name: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let plain = name
+        .replacen("latency_us_", "", 1)
+        .replacen("execute_us_", "", 1);
+    names.push(plain.clone());
+    names.push(plain.replace("p999", "p99.9"));
+    if let Some(mean) = name.strip_suffix("_us_mean") {
+        names.push(mean.to_owned());
+        names.push(mean.replace("rtt", "network"));
+    }
+    names.push(name.replace("rtt_share", "network_share"));
+    names.dedup();
+    names.retain(|short| short != name);
+    names
+}
+
+/// A name as columns have it: tables write `r-p99`.
+fn normal(text: &str) -> String {
+    let text = text.trim().to_lowercase().replace('-', "_");
+    match (text.strip_prefix("r_"), text.strip_prefix("w_")) {
+        (Some(rest), _) => format!("read_{rest}"),
+        (_, Some(rest)) => format!("write_{rest}"),
+        _ => text,
+    }
+}
+
+/// No such column, or none that will do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ColumnError {
+    /// There is none.
+    #[error("there is no column `{name}`{near}; `--columns help` lists all")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Names that are like it.
+        near: String,
+    },
+    /// It is named twice.
+    #[error("the column `{0}` is named twice; name it once")]
+    Twice(String),
+    /// Its values have no order.
+    #[error("the column `{0}` is no number: rows are compared and sorted by numbers")]
+    NoNumber(String),
+}
+
+/// A row with columns.
+pub trait Record: Sized + 'static {
+    /// All columns, in order.
+    fn columns() -> Vec<Column<Self>>;
+}
+
+/// Columns of an answer, in order.
+#[derive(Clone, Debug)]
+pub struct Columns<R>(Vec<Column<R>>);
+
+impl<R: Record> Columns<R> {
+    /// Those that an answer has unless told otherwise.
+    pub fn usual() -> Self {
+        let mut columns = R::columns();
+        columns.retain(|column| column.is_usual);
+        Self(columns)
+    }
+
+    /// Those of a list with commas.
+    pub fn parse(list: &str) -> Result<Self, ColumnError> {
+        let all = R::columns();
+        let mut chosen: Vec<Column<R>> = Vec::new();
+        for name in list.split(',') {
+            let column = find(&all, name)?;
+            if chosen.iter().any(|other| other.name == column.name) {
+                return Err(ColumnError::Twice(column.name.clone()));
+            }
+            chosen.push(column.clone());
+        }
+        Ok(Self(chosen))
+    }
+
+    /// One that is a number.
+    pub fn number(name: &str) -> Result<Column<R>, ColumnError> {
+        let all = R::columns();
+        let column = find(&all, name)?;
+        match column.is_number() {
+            true => Ok(column.clone()),
+            false => Err(ColumnError::NoNumber(column.name.clone())),
+        }
+    }
+
+    /// Those without some, by their names.
+    pub fn without(mut self, is_left_out: impl Fn(&str) -> bool) -> Self {
+        self.0.retain(|column| !is_left_out(&column.name));
+        self
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> std::slice::Iter<'_, Column<R>> {
+        self.0.iter()
+    }
+
+    /// Their schema in Parquet and Arrow.
+    pub fn schema(&self) -> SchemaRef {
+        let fields: Vec<_> = self.iter().map(Column::field).collect();
+        Arc::new(Schema::new(fields))
+    }
+}
+
+/// The column of that name, long or short.
+fn find<'c, R>(all: &'c [Column<R>], name: &str) -> Result<&'c Column<R>, ColumnError> {
+    let wanted = normal(name);
+    let exact = all.iter().find(|column| column.name == wanted);
+    let short = || {
+        all.iter()
+            .find(|column| column.short_names().contains(&wanted))
+    };
+    exact.or_else(short).ok_or_else(|| ColumnError::Unknown {
+        name: name.trim().to_owned(),
+        near: near(all, &wanted),
+    })
+}
+
+/// `: did you mean a or b?`, or nothing.
+fn near<R>(all: &[Column<R>], wanted: &str) -> String {
+    let allowed = (wanted.chars().count() / 3).clamp(1, 4);
+    let distance = |name: &String| strsim::damerau_levenshtein(name, wanted);
+    let mut near: Vec<_> = all
+        .iter()
+        .filter_map(|column| {
+            let names = [&[column.name.clone()][..], &column.short_names()].concat();
+            let nearest = names.into_iter().min_by_key(distance)?;
+            Some((distance(&nearest), nearest))
+        })
+        .filter(|(distance, _)| *distance <= allowed)
+        .collect();
+    near.sort();
+    near.truncate(MAX_NEAR);
+    let names: Vec<_> = near.into_iter().map(|(_, name)| name).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(": did you mean {}?", names.join(" or ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::AnswerRow;
+    use crate::files::FileActivity;
+    use crate::operations::OperationAnswer;
+    use crate::volume::Volume;
+    use trackiops_store::MountSeen;
+
+    fn found(name: &str) -> String {
+        find(&AnswerRow::columns(), name).unwrap().name.clone()
+    }
+
+    #[test]
+    fn columns_have_short_names() {
+        for (short, name) in [
+            ("read_p99", "read_latency_us_p99"),
+            ("r-p99", "read_latency_us_p99"),
+            ("read_latency_us_p99", "read_latency_us_p99"),
+            ("w-p99.9", "write_latency_us_p999"),
+            ("READ_MEAN", "read_latency_us_mean"),
+            ("write_max", "write_latency_us_max"),
+            ("read_queue", "read_queue_us_mean"),
+            ("read_network", "read_rtt_us_mean"),
+            ("p99", "latency_us_p99"),
+            (" bytes ", "bytes"),
+        ] {
+            assert_eq!(found(short), name);
+        }
+        let execute = Columns::<OperationAnswer>::number("p99").unwrap();
+        assert_eq!(execute.name, "execute_us_p99");
+    }
+
+    #[test]
+    fn an_unknown_column_is_told_with_names_like_it() {
+        let error = Columns::<AnswerRow>::parse("time,read_p9").unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("`read_p9`") && said.contains("read_p99"),
+            "{said}"
+        );
+        let error = Columns::<AnswerRow>::parse("colour")
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("`--columns help`"), "{error}");
+        assert_eq!(
+            Columns::<AnswerRow>::parse("read_p99,r-p99").unwrap_err(),
+            ColumnError::Twice("read_latency_us_p99".into())
+        );
+        assert!(Columns::<AnswerRow>::number("path").is_err());
+        assert!(Columns::<AnswerRow>::number("file_key").is_err());
+    }
+
+    #[test]
+    fn no_name_means_two_columns_and_short_ones_hide_none() {
+        fn check<R: Record>() {
+            let all = R::columns();
+            for column in &all {
+                let found = find(&all, &column.name).unwrap();
+                assert_eq!(found.name, column.name);
+                assert_eq!(
+                    all.iter().filter(|other| other.name == column.name).count(),
+                    1
+                );
+                for short in column.short_names() {
+                    let exact = all.iter().any(|other| other.name == short);
+                    let found = find(&all, &short).unwrap();
+                    assert!(
+                        exact || found.name == column.name,
+                        "{short}: {}",
+                        found.name
+                    );
+                }
+            }
+        }
+        check::<AnswerRow>();
+        check::<OperationAnswer>();
+        check::<FileActivity>();
+        check::<MountSeen>();
+        check::<Volume>();
+    }
+
+    #[test]
+    fn the_bound_is_that_of_the_histogram() {
+        let exact = 2_f64.powf(1.0 / 64.0) - 1.0;
+        assert!(exact <= PERCENTILE_ERROR && PERCENTILE_ERROR < exact * 1.02);
+    }
+}

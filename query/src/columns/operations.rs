@@ -1,0 +1,161 @@
+//! The columns of operations: those on disk, then those derived from them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use trackiops_schemas::columns;
+
+use super::files::histogram;
+use super::value::{rounded_us, share};
+use super::{Column, QUANTILES, Record, Unit, Value, per_second};
+use crate::operations::OperationAnswer;
+
+/// What a counter counts, and where it is.
+type Counter = (Unit, fn(&OperationAnswer) -> u64);
+
+/// In the order of [`columns::OP_COUNTERS`].
+const COUNTERS: [Counter; columns::OP_COUNTERS.len()] = [
+    (Unit::Count, |row| row.sums.requests),
+    (Unit::Count, |row| row.sums.errors),
+    (Unit::Bytes, |row| row.sums.sent_bytes),
+    (Unit::Bytes, |row| row.sums.received_bytes),
+    (Unit::Microseconds, |row| rounded_us(row.sums.queue_ns_sum)),
+    (Unit::Microseconds, |row| rounded_us(row.sums.rtt_ns_sum)),
+    (Unit::Microseconds, |row| {
+        rounded_us(row.sums.execute_ns_sum)
+    }),
+    (Unit::Microseconds, |row| {
+        rounded_us(row.sums.execute_ns_max)
+    }),
+];
+
+type Derived = (&'static str, Unit, fn(&OperationAnswer) -> Option<f64>);
+
+/// In column order; the percentiles follow.
+const RATES_AND_MEANS: [Derived; 7] = [
+    ("iops", Unit::PerSecond, |row| {
+        per_second(row.sums.requests, row.covered_ms)
+    }),
+    ("throughput", Unit::BytesPerSecond, |row| {
+        per_second(row.sums.bytes(), row.covered_ms)
+    }),
+    ("sent_bytes_mean", Unit::Bytes, |row| {
+        row.sums.per_request(row.sums.sent_bytes)
+    }),
+    ("received_bytes_mean", Unit::Bytes, |row| {
+        row.sums.per_request(row.sums.received_bytes)
+    }),
+    ("queue_us_mean", Unit::Microseconds, |row| {
+        row.per_timed(row.sums.queue_ns_sum).map(|ns| ns / 1000.0)
+    }),
+    ("rtt_us_mean", Unit::Microseconds, |row| {
+        row.per_timed(row.sums.rtt_ns_sum).map(|ns| ns / 1000.0)
+    }),
+    ("execute_us_mean", Unit::Microseconds, |row| {
+        row.per_timed(row.sums.execute_ns_sum).map(|ns| ns / 1000.0)
+    }),
+];
+
+/// Of the time that an operation takes, and of all operations of its mount.
+const SHARES: [Derived; 4] = [
+    ("queue_share", Unit::Share, |row| {
+        share(row.sums.queue_ns_sum, row.sums.execute_ns_sum)
+    }),
+    ("rtt_share", Unit::Share, |row| {
+        share(row.sums.rtt_ns_sum, row.sums.execute_ns_sum)
+    }),
+    ("completion_share", Unit::Share, |row| {
+        let sums = &row.sums;
+        let known = sums.queue_ns_sum + sums.rtt_ns_sum;
+        share(
+            sums.execute_ns_sum.saturating_sub(known),
+            sums.execute_ns_sum,
+        )
+    }),
+    ("requests_share", Unit::Share, |row| {
+        share(row.sums.requests, row.mount_requests)
+    }),
+];
+
+impl Record for OperationAnswer {
+    fn columns() -> Vec<Column<Self>> {
+        let mut all = vec![
+            Column::time(columns::TIME, |row: &Self| Value::Time(row.time)),
+            Column::text(columns::HOST, |row: &Self| Value::text(&*row.host)),
+            Column::text(columns::MOUNT, |row: &Self| {
+                Value::some_text(row.mount.as_deref())
+            }),
+            Column::text(columns::OP, |row: &Self| Value::text(&*row.op)),
+            Column::text(columns::TRANSPORT, |row: &Self| {
+                Value::some_text(row.transport.as_deref())
+            }),
+        ];
+        let counters = columns::OP_COUNTERS.into_iter().zip(COUNTERS);
+        all.extend(counters.map(|(name, (unit, get))| {
+            Column::count(name, unit, move |row: &Self| Value::Count(get(row)))
+        }));
+        let buckets = DataType::List(Arc::new(columns::histogram_item()));
+        all.push(Column::new(
+            columns::EXECUTE_HIST,
+            buckets,
+            Unit::None,
+            |row: &Self| histogram(&row.sums.execute),
+        ));
+        all.extend(RATES_AND_MEANS.map(figure));
+        all.extend(QUANTILES.map(|(name, q)| Column {
+            is_estimate: true,
+            ..Column::new(
+                format!("execute_us_{name}"),
+                DataType::Float64,
+                Unit::Microseconds,
+                move |row: &Self| {
+                    Value::some_figure(row.sums.execute.quantile_us(q), Unit::Microseconds)
+                },
+            )
+        }));
+        all.extend(SHARES.map(figure));
+        all.push(Column::text(columns::PATH, |row: &Self| {
+            Value::some_text(row.about.as_ref().and_then(|about| about.path.as_deref()))
+        }));
+        all.push(Column::new(
+            columns::FILE_KEY,
+            DataType::UInt64,
+            Unit::None,
+            |row: &Self| Value::some_count(row.about.as_ref().and_then(|about| Some(about.key?.0))),
+        ));
+        all.push(Column::text(columns::TENANT, |row: &Self| {
+            Value::some_text(row.tenant.as_deref())
+        }));
+        let bytes = Column::count("bytes", Unit::Bytes, |row: &Self| {
+            Value::Count(row.sums.bytes())
+        });
+        all.push(Column {
+            is_usual: false,
+            ..bytes
+        });
+        all
+    }
+}
+
+fn figure((name, unit, get): Derived) -> Column<OperationAnswer> {
+    Column::new(
+        name,
+        DataType::Float64,
+        unit,
+        move |row: &OperationAnswer| Value::some_figure(get(row), unit),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stored_column_is_there_with_its_type_and_in_its_order() {
+        let columns = OperationAnswer::columns();
+        for (field, column) in columns::ops_schema().fields().iter().zip(&columns) {
+            assert_eq!(*field.name(), column.name);
+            assert_eq!(*field.data_type(), column.data_type, "{}", column.name);
+        }
+    }
+}

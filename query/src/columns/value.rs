@@ -1,0 +1,146 @@
+//! Values of columns, and what they count.
+
+use std::borrow::Cow;
+
+use trackiops_schemas::time::UtcMs;
+
+use crate::render::units;
+
+/// What the numbers of a column count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// It has none: text, names, lists.
+    None,
+    /// Things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Things per second.
+    PerSecond,
+    /// Microseconds.
+    Microseconds,
+    /// A part of a whole, from 0 to 1.
+    Share,
+}
+
+impl Unit {
+    /// As machine formats name it.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Count => Some("count"),
+            Self::Bytes => Some("bytes"),
+            Self::BytesPerSecond => Some("bytes/s"),
+            Self::PerSecond => Some("1/s"),
+            Self::Microseconds => Some("us"),
+            Self::Share => Some("share (0 to 1)"),
+        }
+    }
+
+    /// A number as people read it.
+    pub fn show(self, number: f64) -> String {
+        match self {
+            Self::None | Self::Count => format!("{number:.0}"),
+            Self::Bytes => units::bytes(number.round() as u64),
+            Self::BytesPerSecond => units::bytes_per_second(number),
+            Self::PerSecond => units::rate(number),
+            Self::Microseconds => units::latency(number),
+            Self::Share => units::share(number),
+        }
+    }
+}
+
+/// The value of a column in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value<'r> {
+    /// Not known.
+    Null,
+    /// Text.
+    Text(Cow<'r, str>),
+    /// A count.
+    Count(u64),
+    /// A whole number.
+    Int(i64),
+    /// Yes or no.
+    Flag(bool),
+    /// A figure.
+    Figure(f64),
+    /// A point in time.
+    Time(UtcMs),
+    /// A list of the same fields each, as the column's type has them.
+    List(Vec<Vec<Value<'r>>>),
+}
+
+impl<'r> Value<'r> {
+    /// Text that is known.
+    pub(super) fn text(text: impl Into<Cow<'r, str>>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// Text, where it is known.
+    pub(super) fn some_text(text: Option<&'r str>) -> Self {
+        text.map_or(Self::Null, Self::text)
+    }
+
+    /// A count, where it is known.
+    pub(super) fn some_count(count: Option<u64>) -> Self {
+        count.map_or(Self::Null, Self::Count)
+    }
+
+    /// A figure to three decimals, where it is known; of a share six.
+    pub(super) fn some_figure(figure: Option<f64>, unit: Unit) -> Self {
+        let scale = match unit {
+            Unit::Share => 1e6,
+            _ => 1e3,
+        };
+        let rounded = figure.map(|figure| (figure * scale).round() / scale);
+        rounded.map_or(Self::Null, Self::Figure)
+    }
+
+    /// As a number, where it is one.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Count(count) => Some(*count as f64),
+            Self::Int(int) => Some(*int as f64),
+            Self::Figure(figure) => Some(*figure),
+            _ => None,
+        }
+    }
+}
+
+/// As on disk.
+pub(super) fn rounded_us(ns: u64) -> u64 {
+    ns / 1000 + u64::from(ns % 1000 >= 500)
+}
+
+/// A rate over the time that was recorded; not known where none was.
+pub fn per_second(count: u64, covered_ms: u64) -> Option<f64> {
+    (covered_ms > 0).then(|| count as f64 * 1000.0 / covered_ms as f64)
+}
+
+/// The part of a whole; not known where there is none.
+pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_divided_by_time_that_was_not_recorded() {
+        assert_eq!(per_second(5, 0), None);
+        assert_eq!(per_second(5, 500), Some(10.0));
+    }
+
+    #[test]
+    fn sums_are_rounded_as_on_disk() {
+        assert_eq!(
+            [rounded_us(499), rounded_us(500), rounded_us(1499)],
+            [0, 1, 1]
+        );
+        assert_eq!(rounded_us(u64::MAX), u64::MAX / 1000 + 1);
+    }
+}

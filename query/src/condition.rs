@@ -1,0 +1,652 @@
+//! What rows must be like: `read_p99 > 20ms and read_requests >= 100`.
+//!
+//! ```text
+//! any     = all { "or" all }
+//! all     = term { "and" term }
+//! term    = "(" any ")" | column ( ">" | ">=" | "<" | "<=" | "=" | "!=" ) value
+//! value   = number [ unit ]
+//! ```
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use crate::columns::{Column, ColumnError, Columns, Record, Unit};
+
+/// How deep brackets may be.
+const MAX_DEPTH: usize = 32;
+
+/// A condition as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// All of them hold.
+    All(Vec<Condition>),
+    /// One of them holds.
+    Any(Vec<Condition>),
+    /// A column compares to a value.
+    Compare {
+        /// Its name, long or short.
+        column: String,
+        /// How.
+        operator: Operator,
+        /// To what.
+        value: Literal,
+    },
+}
+
+/// How two numbers compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `=` or `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+}
+
+impl Operator {
+    /// Longer ones first.
+    const ALL: [(&'static str, Self); 7] = [
+        (">=", Self::GreaterOrEqual),
+        ("<=", Self::LessOrEqual),
+        ("==", Self::Equal),
+        ("!=", Self::NotEqual),
+        (">", Self::Greater),
+        ("<", Self::Less),
+        ("=", Self::Equal),
+    ];
+
+    fn holds(self, left: f64, right: f64) -> bool {
+        match self {
+            Self::Greater => left > right,
+            Self::GreaterOrEqual => left >= right,
+            Self::Less => left < right,
+            Self::LessOrEqual => left <= right,
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+        }
+    }
+}
+
+/// A number with the unit that is written after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Literal {
+    number: f64,
+    /// One of [`UNITS`]; none is the unit of the column.
+    unit: Option<&'static str>,
+}
+
+/// What a unit measures.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Measures {
+    Time,
+    Bytes,
+    BytesPerSecond,
+    PerSecond,
+    Share,
+}
+
+/// Units, what they measure, and how much one is of what the columns have.
+const UNITS: [(&str, Measures, f64); 23] = [
+    ("ns", Measures::Time, 1e-3),
+    ("us", Measures::Time, 1.0),
+    ("ms", Measures::Time, 1e3),
+    ("s", Measures::Time, 1e6),
+    ("min", Measures::Time, 60e6),
+    ("B", Measures::Bytes, 1.0),
+    ("KiB", Measures::Bytes, 1024.0),
+    ("MiB", Measures::Bytes, 1_048_576.0),
+    ("GiB", Measures::Bytes, 1_073_741_824.0),
+    ("TiB", Measures::Bytes, 1_099_511_627_776.0),
+    ("kB", Measures::Bytes, 1e3),
+    ("MB", Measures::Bytes, 1e6),
+    ("GB", Measures::Bytes, 1e9),
+    ("TB", Measures::Bytes, 1e12),
+    ("B/s", Measures::BytesPerSecond, 1.0),
+    ("KiB/s", Measures::BytesPerSecond, 1024.0),
+    ("MiB/s", Measures::BytesPerSecond, 1_048_576.0),
+    ("GiB/s", Measures::BytesPerSecond, 1_073_741_824.0),
+    ("kB/s", Measures::BytesPerSecond, 1e3),
+    ("MB/s", Measures::BytesPerSecond, 1e6),
+    ("GB/s", Measures::BytesPerSecond, 1e9),
+    ("/s", Measures::PerSecond, 1.0),
+    ("%", Measures::Share, 0.01),
+];
+
+impl Measures {
+    /// Whether it is what a column has. A throughput may be written as bytes: the column says that they are per second.
+    fn fits(self, unit: Unit) -> bool {
+        match unit {
+            Unit::Microseconds => self == Self::Time,
+            Unit::Bytes => self == Self::Bytes,
+            Unit::BytesPerSecond => matches!(self, Self::Bytes | Self::BytesPerSecond),
+            Unit::PerSecond => self == Self::PerSecond,
+            Unit::Share => self == Self::Share,
+            Unit::Count | Unit::None => false,
+        }
+    }
+}
+
+impl Literal {
+    /// The number in the unit of a column; `None` if it measures something else.
+    fn number_in(self, unit: Unit) -> Option<f64> {
+        let Some(written) = self.unit else {
+            return Some(self.number);
+        };
+        let (_, measures, scale) = UNITS.iter().find(|(name, ..)| *name == written)?;
+        measures.fits(unit).then(|| self.number * scale)
+    }
+}
+
+impl Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.number, self.unit.unwrap_or_default())
+    }
+}
+
+impl Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written = Self::ALL
+            .iter()
+            .rev()
+            .find(|(_, operator)| operator == self);
+        f.write_str(written.map_or("", |(text, _)| text))
+    }
+}
+
+impl Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (parts, between) = match self {
+            Self::Compare {
+                column,
+                operator,
+                value,
+            } => return write!(f, "{column} {operator} {value}"),
+            Self::All(parts) => (parts, " and "),
+            Self::Any(parts) => (parts, " or "),
+        };
+        for (i, part) in parts.iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { between })?;
+            match part {
+                Self::Compare { .. } => write!(f, "{part}")?,
+                _ => write!(f, "({part})")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a text is no condition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConditionError {
+    /// Something else should stand there.
+    #[error(
+        "`{text}`: {missing} is missing {place}; write a comparison such as `read_p99 > 20ms`, several with `and`, `or` and brackets"
+    )]
+    Syntax {
+        /// All of it.
+        text: String,
+        /// What should stand there.
+        missing: &'static str,
+        /// Where, in words.
+        place: String,
+    },
+    /// A number has a unit that there is not.
+    #[error(
+        "`{text}`: there is no unit `{unit}`; times are in us, ms, s, bytes in KiB, MiB, GiB or kB, MB, GB, throughput in these with /s, \
+         shares in %"
+    )]
+    Unit {
+        /// All of it.
+        text: String,
+        /// The unit.
+        unit: String,
+    },
+    /// Brackets in brackets in brackets.
+    #[error("`{0}`: there are too many brackets in each other")]
+    TooDeep(String),
+    /// The column is none, or no number.
+    #[error(transparent)]
+    Column(#[from] ColumnError),
+    /// The unit is not that of the column.
+    #[error("`{value}` does not fit {column}, which {has}")]
+    Misfit {
+        /// The value.
+        value: String,
+        /// The column.
+        column: String,
+        /// What the column has.
+        has: &'static str,
+    },
+}
+
+impl FromStr for Condition {
+    type Err = ConditionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parser = Parser { text, at: 0 };
+        let condition = parser.any(0)?;
+        match parser.rest().is_empty() {
+            true => Ok(condition),
+            false => Err(parser.missing("`and` or `or`")),
+        }
+    }
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    /// How much of it is read, bytes.
+    at: usize,
+}
+
+impl<'t> Parser<'t> {
+    /// What is not read yet, from its first word on.
+    fn rest(&self) -> &'t str {
+        self.text[self.at..].trim_start()
+    }
+
+    /// Reads these characters, if they come next.
+    fn take(&mut self, characters: usize) -> &'t str {
+        let rest = self.rest();
+        self.at = self.text.len() - rest.len() + characters;
+        &rest[..characters]
+    }
+
+    fn accept(&mut self, word: &str) -> bool {
+        let comes = self.rest().starts_with(word);
+        if comes {
+            self.take(word.len());
+        }
+        comes
+    }
+
+    /// Reads a word if it comes next, and not merely a longer one that begins like it.
+    fn accept_word(&mut self, word: &str) -> bool {
+        let rest = self.rest();
+        let comes = rest
+            .get(..word.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(word))
+            && !rest[word.len()..].starts_with(in_name);
+        if comes {
+            self.take(word.len());
+        }
+        comes
+    }
+
+    fn missing(&self, missing: &'static str) -> ConditionError {
+        let place = match self.rest() {
+            "" => "at the end".to_owned(),
+            rest => format!("before `{rest}`"),
+        };
+        ConditionError::Syntax {
+            text: self.text.to_owned(),
+            missing,
+            place,
+        }
+    }
+
+    fn any(&mut self, depth: usize) -> Result<Condition, ConditionError> {
+        let mut parts = vec![self.all(depth)?];
+        while self.accept_word("or") || self.accept("||") {
+            parts.push(self.all(depth)?);
+        }
+        Ok(one_or(parts, Condition::Any))
+    }
+
+    fn all(&mut self, depth: usize) -> Result<Condition, ConditionError> {
+        let mut parts = vec![self.term(depth)?];
+        while self.accept_word("and") || self.accept("&&") {
+            parts.push(self.term(depth)?);
+        }
+        Ok(one_or(parts, Condition::All))
+    }
+
+    fn term(&mut self, depth: usize) -> Result<Condition, ConditionError> {
+        if self.accept("(") {
+            if depth == MAX_DEPTH {
+                return Err(ConditionError::TooDeep(self.text.to_owned()));
+            }
+            let inner = self.any(depth + 1)?;
+            return match self.accept(")") {
+                true => Ok(inner),
+                false => Err(self.missing("`)`")),
+            };
+        }
+        let column = self.column()?;
+        let Some(operator) = self.operator() else {
+            return Err(self.missing("one of > >= < <= = !="));
+        };
+        let value = self.literal()?;
+        Ok(Condition::Compare {
+            column,
+            operator,
+            value,
+        })
+    }
+
+    fn column(&mut self) -> Result<String, ConditionError> {
+        let rest = self.rest();
+        let is_name = rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let length = rest.find(|c| !in_name(c)).unwrap_or(rest.len());
+        match is_name {
+            true => Ok(self.take(length).to_owned()),
+            false => Err(self.missing("a column")),
+        }
+    }
+
+    fn operator(&mut self) -> Option<Operator> {
+        let comes = Operator::ALL
+            .into_iter()
+            .find(|(text, _)| self.rest().starts_with(text));
+        comes.map(|(text, operator)| {
+            self.take(text.len());
+            operator
+        })
+    }
+
+    fn literal(&mut self) -> Result<Literal, ConditionError> {
+        let length = number_length(self.rest());
+        let Ok(number) = self.rest()[..length].parse::<f64>() else {
+            return Err(self.missing("a number"));
+        };
+        self.take(length);
+        let rest = self.rest();
+        // What follows is a unit unless it is the next word.
+        let length = rest
+            .find(|c: char| !(c.is_alphanumeric() || matches!(c, '/' | '%' | '\u{b5}')))
+            .unwrap_or(rest.len());
+        let written = &rest[..length];
+        if written.is_empty() || ["and", "or"].contains(&written.to_lowercase().as_str()) {
+            let unit = None;
+            return Ok(Literal { number, unit });
+        }
+        match unit(written) {
+            None => Err(ConditionError::Unit {
+                text: self.text.to_owned(),
+                unit: written.to_owned(),
+            }),
+            unit => {
+                self.take(length);
+                Ok(Literal { number, unit })
+            }
+        }
+    }
+}
+
+/// The unit as it is written here; a capital more or less is no other one.
+fn unit(written: &str) -> Option<&'static str> {
+    let plain = written.replace(['\u{b5}', '\u{3bc}'], "u");
+    let exact = UNITS.iter().find(|(name, ..)| *name == plain);
+    let alike = || {
+        UNITS
+            .iter()
+            .find(|(name, ..)| name.eq_ignore_ascii_case(&plain))
+    };
+    exact.or_else(alike).map(|(name, ..)| *name)
+}
+
+fn one_or(mut parts: Vec<Condition>, many: fn(Vec<Condition>) -> Condition) -> Condition {
+    match parts.len() {
+        1 => parts.remove(0),
+        _ => many(parts),
+    }
+}
+
+fn in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// How much of the text is a number: digits, a point, an exponent.
+fn number_length(text: &str) -> usize {
+    let sign = usize::from(text.starts_with(['-', '+']));
+    let digits = |from: usize| {
+        let rest = &text[from..];
+        from + rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len())
+    };
+    let mut end = digits(sign);
+    if text[end..].starts_with('.') {
+        end = digits(end + 1);
+    }
+    if text[end..].starts_with(['e', 'E']) {
+        let signed = usize::from(text[end + 1..].starts_with(['-', '+']));
+        let exponent = digits(end + 1 + signed);
+        if exponent > end + 1 + signed {
+            end = exponent;
+        }
+    }
+    end
+}
+
+/// A condition on rows of one kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Bound<R> {
+    All(Vec<Bound<R>>),
+    Any(Vec<Bound<R>>),
+    Compare(Column<R>, Operator, f64),
+}
+
+impl<R: Record> Bound<R> {
+    /// Finds the columns of a condition.
+    pub(crate) fn new(condition: &Condition) -> Result<Self, ConditionError> {
+        let parts =
+            |parts: &[Condition]| -> Result<Vec<_>, _> { parts.iter().map(Self::new).collect() };
+        match condition {
+            Condition::All(conditions) => Ok(Self::All(parts(conditions)?)),
+            Condition::Any(conditions) => Ok(Self::Any(parts(conditions)?)),
+            Condition::Compare {
+                column,
+                operator,
+                value,
+            } => {
+                let column = Columns::<R>::number(column)?;
+                let Some(number) = value.number_in(column.unit) else {
+                    return Err(ConditionError::Misfit {
+                        value: value.to_string(),
+                        has: takes(column.unit),
+                        column: column.name,
+                    });
+                };
+                Ok(Self::Compare(column, *operator, number))
+            }
+        }
+    }
+
+    /// Whether it holds for a row. What is not known compares to nothing.
+    pub(crate) fn holds(&self, row: &R) -> bool {
+        match self {
+            Self::All(parts) => parts.iter().all(|part| part.holds(row)),
+            Self::Any(parts) => parts.iter().any(|part| part.holds(row)),
+            Self::Compare(column, operator, right) => {
+                let left = column.value(row).number();
+                left.is_some_and(|left| operator.holds(left, *right))
+            }
+        }
+    }
+
+    /// Hands over the columns that it compares.
+    pub(crate) fn columns<'b>(&'b self, each: &mut dyn FnMut(&'b Column<R>)) {
+        match self {
+            Self::All(parts) | Self::Any(parts) => {
+                parts.iter().for_each(|part| part.columns(each));
+            }
+            Self::Compare(column, ..) => each(column),
+        }
+    }
+}
+
+/// What values a column takes.
+fn takes(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Microseconds => "is a time: write 20ms, 450us or 1.5s",
+        Unit::Bytes => "is bytes: write 64KiB, 10MB or 4096",
+        Unit::BytesPerSecond => "is bytes per second: write 10MiB/s or 1e6",
+        Unit::PerSecond => "is a rate per second: write 100 or 100/s",
+        Unit::Share => "is a share: write 25% or 0.25",
+        Unit::Count | Unit::None => "is a count: write a number alone",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use trackiops_schemas::rollup::Row;
+    use trackiops_schemas::time::UtcMs;
+
+    use crate::answer::AnswerRow;
+    use crate::group::Of;
+
+    /// A row of 10 reads of 4096 bytes, 1 to 10 ms each, in 2 s.
+    fn row() -> AnswerRow {
+        let mut row = Row::default();
+        for ms in 1..=10 {
+            row.read.requests += 1;
+            row.read.bytes += 4096;
+            row.read.latency_ns_sum += ms * 1_000_000;
+            row.read.latency.record(ms * 1_000_000);
+        }
+        AnswerRow {
+            time: UtcMs(0),
+            host: "h".into(),
+            of: Of::Host(0),
+            file: None,
+            tenant: None,
+            row,
+            covered_ms: 2000,
+        }
+    }
+
+    fn bound(text: &str) -> Result<Bound<AnswerRow>, ConditionError> {
+        Bound::new(&text.parse()?)
+    }
+
+    #[test]
+    fn comparisons_hold_or_do_not() {
+        for (text, expected) in [
+            ("read_requests = 10", true),
+            ("read_requests != 10", false),
+            ("read_requests>9 and read_requests<11", true),
+            ("read_mean == 5.5ms", true),
+            ("read_mean > 5 ms", true),
+            ("read_mean >= 5.5e3", true),
+            ("read_p99 > 0.011s", false),
+            ("read_p99 <= 10.2ms AND read_p99 > 9.8ms", true),
+            ("read_throughput >= 20KiB/s", true),
+            ("read_throughput >= 20kib", true),
+            ("read_bytes = 40 KiB", true),
+            ("read_bytes < 41kB", true),
+            ("r-iops <= 5/s", true),
+            ("read_untimed_share < 1%", true),
+            ("read_untimed_share >= 0.5", false),
+            // Nothing was written: no latency is larger or smaller than another.
+            ("write_p99 > 0 or write_p99 <= 0", false),
+            ("write_p99 != 1ms", false),
+            (
+                "write_requests = 0 and (read_errors > 0 or bytes > 1)",
+                true,
+            ),
+            (
+                "write_requests = 0 && read_errors > 0 || requests > 1",
+                true,
+            ),
+            (
+                "write_requests > 0 and read_errors = 0 or requests = 1",
+                false,
+            ),
+        ] {
+            let bound = bound(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(bound.holds(&row()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_condition_is_told_where_and_why() {
+        for (text, words) in [
+            ("", "a column is missing at the end"),
+            ("read_p99", "one of > >= < <= = != is missing at the end"),
+            ("read_p99 >", "a number is missing at the end"),
+            ("read_p99 > ms", "a number is missing before `ms`"),
+            (
+                "read_p99 > 20ms read_p50 > 1ms",
+                "`and` or `or` is missing before `read_p50 > 1ms`",
+            ),
+            ("(read_p99 > 20ms", "`)` is missing at the end"),
+            ("read_p99 > 20ms)", "`and` or `or` is missing before `)`"),
+            (
+                "20ms < read_p99",
+                "a column is missing before `20ms < read_p99`",
+            ),
+            ("read_p99 > 20parsec", "there is no unit `parsec`"),
+            ("read_p99 > 20MiB", "is a time: write 20ms"),
+            ("read_bytes > 20ms", "is bytes"),
+            ("read_requests > 20%", "is a count"),
+            ("read_p98 > 20ms", "did you mean"),
+            ("path = 3", "is no number"),
+        ] {
+            let error = bound(text).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        let deep = format!("{}read_p99 > 1{}", "(".repeat(99), ")".repeat(99));
+        assert_eq!(
+            deep.parse::<Condition>(),
+            Err(ConditionError::TooDeep(deep.clone()))
+        );
+    }
+
+    fn conditions() -> impl Strategy<Value = Condition> {
+        let units: Vec<_> = UNITS.iter().map(|(name, ..)| *name).collect();
+        let value = (
+            0_u32..1_000_000,
+            prop::option::of(prop::sample::select(units)),
+        );
+        let operators: Vec<_> = Operator::ALL
+            .iter()
+            .map(|(_, operator)| *operator)
+            .collect();
+        let compare = ("[a-z_]{1,9}", prop::sample::select(operators), value);
+        let compare =
+            compare.prop_filter("a word", |(column, ..)| column != "and" && column != "or");
+        let compare = compare.prop_map(|(column, operator, (number, unit))| Condition::Compare {
+            column,
+            operator,
+            value: Literal {
+                number: f64::from(number) / 8.0,
+                unit,
+            },
+        });
+        compare.prop_recursive(4, 24, 4, |inner| {
+            let parts = || prop::collection::vec(inner.clone(), 2..4);
+            prop_oneof![
+                parts().prop_map(Condition::All),
+                parts().prop_map(Condition::Any)
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(condition in conditions()) {
+            prop_assert_eq!(condition.to_string().parse(), Ok(condition));
+        }
+
+        #[test]
+        fn no_text_is_too_strange(text in any::<String>()) {
+            let _ = text.parse::<Condition>();
+        }
+
+        #[test]
+        fn no_text_of_its_own_words_is_too_strange(
+            words in prop::collection::vec(prop::sample::select(vec!["(", ")", "and", "or", "p9", ">", "=", "1", "e", ".", "ms", "%", " ", "é"]), 0..12)
+        ) {
+            let _ = words.concat().parse::<Condition>();
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What it took to answer a question: what `--explain` tells.
+//!
+//! Whatever does something notes it here. Nothing is counted, and no clock is read, unless somebody asked.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use trackiops_schemas::time::Granularity;
+use trackiops_store::{Dataset, Snapshot};
+
+use crate::coverage::Interval;
+use crate::error::QueryError;
+use crate::plan::Plan;
+
+/// Collects it, if it is asked for. Clones collect together.
+#[derive(Clone, Debug, Default)]
+pub struct Explain(Option<Arc<Mutex<Explained>>>);
+
+/// A part of the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Opening the journals and the catalog.
+    Open,
+    /// Finding out which files are meant.
+    Find,
+    /// Deciding what to read.
+    Plan,
+    /// Reading segments and adding up their rows.
+    Read,
+    /// Reading and adding up what is not sealed.
+    Journals,
+    /// Finding out what was recorded at all.
+    Coverage,
+    /// Putting the rows in order, and what is to be said beside them.
+    Finish,
+    /// Writing the answer.
+    Write,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Open => "open",
+            Self::Find => "find files",
+            Self::Plan => "plan",
+            Self::Read => "read",
+            Self::Journals => "journals",
+            Self::Coverage => "coverage",
+            Self::Finish => "finish",
+            Self::Write => "write",
+        })
+    }
+}
+
+/// What it took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Explained {
+    /// How long each stage took in all, in the order in which they began first.
+    pub stages: Vec<(Stage, Duration)>,
+    /// What became of the segments with rows.
+    pub segments: Segments,
+    /// Which granularity answers when, by host.
+    pub parts: Vec<Part>,
+    /// What was read of segments with rows, in no order.
+    pub read: Vec<Read>,
+    /// What was read of segments that tell of the recording.
+    pub health: Read,
+    /// Journals that are not sealed.
+    pub journals: u64,
+    /// How often all was done again, because a segment had vanished or could not be read.
+    pub again: u64,
+}
+
+/// What became of the segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    /// Those in the catalog.
+    pub all: u64,
+    /// Those that have nothing of the range.
+    pub outside: u64,
+    /// Those that cannot be read.
+    pub damaged: u64,
+    /// Those that are not needed, as others have the same in the granularity that answers.
+    pub other_granularity: u64,
+    /// Those that have no row of the files.
+    pub without_files: u64,
+    /// Those that were read.
+    pub read: u64,
+}
+
+/// A time, and the granularity that answers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The host.
+    pub host: String,
+    /// When.
+    pub range: Interval,
+    /// What is read.
+    pub granularity: Granularity,
+}
+
+/// What was read of a segment, or of several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    /// The file, if it is one.
+    pub path: PathBuf,
+    /// How many files.
+    pub segments: u64,
+    /// Their length.
+    pub bytes_stored: u64,
+    /// What was read of it, with what says where what is.
+    pub bytes: u64,
+    /// Pages, those of dictionaries included.
+    pub pages: u64,
+    /// Their rows.
+    pub rows_stored: u64,
+    /// Rows that were decoded.
+    pub rows: u64,
+}
+
+impl Read {
+    fn add(&mut self, other: &Self) {
+        self.segments += other.segments;
+        self.bytes_stored += other.bytes_stored;
+        self.bytes += other.bytes;
+        self.pages += other.pages;
+        self.rows_stored += other.rows_stored;
+        self.rows += other.rows;
+    }
+}
+
+impl Explained {
+    /// All that was read of segments with rows.
+    pub fn rows_read(&self) -> Read {
+        let mut all = Read::default();
+        self.read.iter().for_each(|read| all.add(read));
+        all
+    }
+}
+
+/// How many segments of a dataset there are.
+pub(crate) struct Stored {
+    all: u64,
+    damaged: u64,
+    /// Those that can be read and have something of the range.
+    in_range: u64,
+}
+
+impl Stored {
+    pub(crate) fn count(
+        snapshot: &Snapshot,
+        dataset: Dataset,
+        range: Interval,
+    ) -> Result<Self, QueryError> {
+        let damaged = snapshot.left_out(dataset)?.len() as u64;
+        let in_range = snapshot.segments(dataset, Some((range.start, range.end)))?;
+        Ok(Self {
+            all: snapshot.segments(dataset, None)?.len() as u64 + damaged,
+            damaged,
+            in_range: in_range.len() as u64,
+        })
+    }
+}
+
+impl Explain {
+    /// One that collects.
+    pub fn on() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// Whether anybody asked.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// What it took until now; `None` if nobody asked.
+    pub fn explained(&self) -> Option<Explained> {
+        Some(lock(self.0.as_ref()?).clone())
+    }
+
+    /// Does a stage.
+    pub fn time<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
+        let Some(explained) = &self.0 else {
+            return work();
+        };
+        let begun = Instant::now();
+        let done = work();
+        let took = begun.elapsed();
+        let stages = &mut lock(explained).stages;
+        match stages.iter_mut().find(|(known, _)| *known == stage) {
+            Some((_, sum)) => *sum += took,
+            None => stages.push((stage, took)),
+        }
+        done
+    }
+
+    /// Begins anew, as another attempt does.
+    pub(crate) fn again(&self) {
+        self.note(|explained| {
+            *explained = Explained {
+                stages: std::mem::take(&mut explained.stages),
+                again: explained.again + 1,
+                ..Explained::default()
+            };
+        });
+    }
+
+    /// Takes over what a plan will read of what there is.
+    pub(crate) fn plan(&self, plan: &Plan<'_>, stored: Stored) {
+        self.note(|explained| {
+            let planned: u64 = plan.journals.iter().map(|j| j.rows.len() as u64).sum();
+            let segments = &mut explained.segments;
+            segments.all += stored.all;
+            segments.damaged += stored.damaged;
+            segments.outside += stored.all.saturating_sub(stored.damaged + stored.in_range);
+            segments.other_granularity += stored.in_range.saturating_sub(planned);
+            explained.journals = plan.tails.len() as u64;
+            let parts = plan.journals.iter().map(|journal| Part {
+                host: plan.hosts[journal.host].clone(),
+                range: journal.bounds.range(),
+                granularity: journal.granularity,
+            });
+            explained.parts.extend(parts);
+        });
+    }
+
+    /// Some segments have no row of the files.
+    pub(crate) fn without_files(&self) {
+        self.note(|explained| explained.segments.without_files += 1);
+    }
+
+    /// A segment with rows was read.
+    pub(crate) fn rows(&self, read: impl FnOnce() -> Read) {
+        self.note(|explained| {
+            explained.segments.read += 1;
+            explained.read.push(read());
+        });
+    }
+
+    /// A segment that tells of the recording was read.
+    pub(crate) fn health(&self, read: impl FnOnce() -> Read) {
+        self.note(|explained| explained.health.add(&read()));
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Explained)) {
+        if let Some(explained) = &self.0 {
+            note(&mut lock(explained));
+        }
+    }
+}
+
+/// Whoever panicked has left numbers that are whole.
+fn lock(explained: &Mutex<Explained>) -> MutexGuard<'_, Explained> {
+    explained.lock().unwrap_or_else(PoisonError::into_inner)
+}

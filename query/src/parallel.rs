@@ -1,0 +1,93 @@
+//! Parts work among threads.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::error::QueryError;
+
+/// More are of no use where files are read, and each holds a batch of rows and sums of its own.
+const MAX_THREADS: usize = 8;
+/// Less work than that is done before a thread has begun.
+const MIN_ROWS: u64 = 20_000;
+
+/// Does the jobs, each once, in which there are so many rows in all. A thread puts together what its own jobs lead to; of
+/// errors that of the first job counts.
+pub(crate) fn share_out<J: Sync, S: Default + Send>(
+    jobs: &[J],
+    rows: u64,
+    work: impl Fn(&mut S, &J) -> Result<(), QueryError> + Sync,
+) -> Result<Vec<S>, QueryError> {
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = threads.min(MAX_THREADS).min(jobs.len());
+    if threads <= 1 || rows < MIN_ROWS {
+        let mut share = S::default();
+        jobs.iter().try_for_each(|job| work(&mut share, job))?;
+        return Ok(vec![share]);
+    }
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut share = S::default();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(place) else {
+                return Ok(share);
+            };
+            if let Err(error) = work(&mut share, job) {
+                // The others have begun all jobs before this one, and none behind matters.
+                next.store(jobs.len(), Ordering::Relaxed);
+                return Err((place, error));
+            }
+        }
+    };
+    let ended: Vec<Result<S, (usize, QueryError)>> = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
+        let own = run();
+        let others = others.into_iter().map(|thread| match thread.join() {
+            Ok(ended) => ended,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        std::iter::once(own).chain(others).collect()
+    });
+    let mut shares = Vec::with_capacity(ended.len());
+    let mut first: Option<(usize, QueryError)> = None;
+    for ended in ended {
+        match ended {
+            Ok(share) => shares.push(share),
+            Err(error) if first.as_ref().is_none_or(|(place, _)| error.0 < *place) => {
+                first = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+    match first {
+        None => Ok(shares),
+        Some((_, error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_job_is_done_once_and_the_first_error_counts() {
+        for rows in [0, MIN_ROWS] {
+            let jobs: Vec<usize> = (0..1000).collect();
+            let sum = |share: &mut usize, job: &usize| {
+                *share += job;
+                Ok(())
+            };
+            let shares = share_out(&jobs, rows, sum).unwrap();
+            assert_eq!(shares.iter().sum::<usize>(), 499_500);
+            for bad in [0, 500] {
+                let fail = |(): &mut (), job: &usize| match *job >= bad {
+                    true => Err(QueryError::Vanished(job.to_string().into())),
+                    false => Ok(()),
+                };
+                let error = share_out(&jobs, rows, fail).unwrap_err();
+                assert!(error.to_string().contains(&bad.to_string()), "{error}");
+            }
+        }
+    }
+}

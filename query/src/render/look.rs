@@ -1,0 +1,163 @@
+//! What a terminal can show: how wide it is, which characters it has, and what is drawn with them.
+
+use crate::times::Zone;
+
+/// Cells of a bar.
+pub(super) const BAR_WIDTH: usize = 8;
+/// Cells of a sparkline at most.
+pub(super) const SPARKLINE_WIDTH: usize = 60;
+/// A text that is cut keeps so many characters at least.
+const LEAST_WIDTH: usize = 12;
+
+/// Eighths of a cell, from left.
+const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+/// Eighths of a cell, from below.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Heights without these characters.
+const ASCII_HEIGHTS: [char; 8] = ['_', '.', ',', '-', '=', '+', '*', '#'];
+
+/// What a table is written for. Nothing of it is coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Characters in a line; as many as it takes without it.
+    pub width: Option<usize>,
+    /// There are no others than those of ASCII.
+    pub ascii: bool,
+    /// Whether bars and sparklines are drawn.
+    pub drawings: bool,
+}
+
+/// How an answer is shown to people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// The zone of times.
+    pub zone: Zone,
+    /// What the terminal can show.
+    pub look: Look,
+    /// The column that bars are drawn of, in place of the usual one.
+    pub bars: Option<String>,
+}
+
+impl From<Zone> for Style {
+    fn from(zone: Zone) -> Self {
+        Self {
+            zone,
+            look: Look::default(),
+            bars: None,
+        }
+    }
+}
+
+impl Look {
+    /// A bar for a part of the largest value, from 0 to 1. What is there at all is seen.
+    pub(super) fn bar(self, part: f64) -> String {
+        if part.is_nan() || part <= 0.0 {
+            return String::new();
+        }
+        let eighths = ((part.min(1.0) * (8 * BAR_WIDTH) as f64).round() as usize).max(1);
+        match self.ascii {
+            true => "#".repeat(eighths.div_ceil(8)),
+            false => {
+                let mut bar = EIGHTHS[7].to_string().repeat(eighths / 8);
+                bar.extend((!eighths.is_multiple_of(8)).then(|| EIGHTHS[eighths % 8 - 1]));
+                bar
+            }
+        }
+    }
+
+    /// One character for each value, or for the largest of several neighbours where there are too many. What is 0 is blank.
+    pub(super) fn sparkline(self, values: &[f64]) -> String {
+        let neighbours = values.len().div_ceil(SPARKLINE_WIDTH).max(1);
+        let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+        let most = largest(values);
+        let heights = match self.ascii {
+            true => ASCII_HEIGHTS,
+            false => HEIGHTS,
+        };
+        let height = |value: f64| match value {
+            value if value > 0.0 => heights[((value / most * 8.0).ceil() as usize).clamp(1, 8) - 1],
+            _ => ' ',
+        };
+        let cells = values
+            .chunks(neighbours)
+            .map(|values| height(largest(values)));
+        cells.collect()
+    }
+
+    /// Widths of columns such that a line fits, where it can: texts are cut, the longest first, figures never.
+    pub(super) fn fit(self, mut widths: Vec<usize>, is_text: &[bool], gap: usize) -> Vec<usize> {
+        let Some(width) = self.width else {
+            return widths;
+        };
+        loop {
+            let line = widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
+            let texts = (0..widths.len()).filter(|i| is_text[*i] && widths[*i] > LEAST_WIDTH);
+            match texts.max_by_key(|i| widths[*i]) {
+                Some(longest) if line > width => widths[longest] -= 1,
+                _ => return widths,
+            }
+        }
+    }
+
+    /// A text in so many characters. What is cut off is its start: names differ at their ends.
+    pub(super) fn cut(self, text: &str, width: usize) -> String {
+        let length = text.chars().count();
+        if length <= width {
+            return text.to_owned();
+        }
+        let mark = if self.ascii { "..." } else { "…" };
+        let kept = width.saturating_sub(mark.chars().count());
+        let end: String = text.chars().skip(length - kept).collect();
+        format!("{mark}{end}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNICODE: Look = Look {
+        width: Some(40),
+        ascii: false,
+        drawings: true,
+    };
+    const ASCII: Look = Look {
+        ascii: true,
+        ..UNICODE
+    };
+
+    #[test]
+    fn bars_are_as_long_as_their_part() {
+        assert_eq!(UNICODE.bar(1.0), "████████");
+        assert_eq!(UNICODE.bar(0.5), "████");
+        assert_eq!(UNICODE.bar(0.33), "██▋");
+        assert_eq!(UNICODE.bar(1e-9), "▏");
+        assert_eq!([UNICODE.bar(0.0), UNICODE.bar(f64::NAN)], ["", ""]);
+        assert_eq!([ASCII.bar(0.5), ASCII.bar(0.01)], ["####", "#"]);
+    }
+
+    #[test]
+    fn a_sparkline_shows_the_peaks() {
+        assert_eq!(UNICODE.sparkline(&[0.0, 1.0, 4.0, 8.0]), " ▁▄█");
+        assert_eq!(ASCII.sparkline(&[0.0, 1.0, 4.0, 8.0]), " _-#");
+        let mut many = vec![1.0; 600];
+        many[305] = 8.0;
+        let line = UNICODE.sparkline(&many);
+        assert_eq!(line.chars().count(), SPARKLINE_WIDTH);
+        assert_eq!(line.chars().position(|c| c == '█'), Some(30));
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_figures_are_not() {
+        let widths = UNICODE.fit(vec![20, 60], &[false, true], 2);
+        assert_eq!(widths, [20, 18]);
+        assert_eq!(
+            UNICODE.fit(vec![50, 20], &[false, true], 2),
+            [50, LEAST_WIDTH]
+        );
+        assert_eq!(Look::default().fit(vec![500], &[true], 2), [500]);
+        assert_eq!(UNICODE.cut("/mnt/home/db/orders.db", 12), "…b/orders.db");
+        assert_eq!(ASCII.cut("/mnt/home/db/orders.db", 12), "...orders.db");
+        assert_eq!(ASCII.cut("/mnt/é", 6), "/mnt/é");
+    }
+}

@@ -1,0 +1,166 @@
+//! Where an answer goes: to stdout or into a file, which is there in whole or not at all.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use anyhow::{Context, bail};
+
+/// What writes an answer.
+type WriteTo<'a> = &'a mut dyn FnMut(&mut (dyn Write + Send)) -> io::Result<()>;
+
+/// Where an answer goes.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// To stdout.
+    Stdout,
+    /// Into a file.
+    File(PathBuf),
+}
+
+impl Output {
+    /// What `--output` says: `-` is stdout, as is nothing. A directory, or a file in none, is refused before anything is read.
+    pub fn new(path: Option<PathBuf>) -> anyhow::Result<Self> {
+        let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
+            return Ok(Self::Stdout);
+        };
+        if path.is_dir() {
+            bail!(
+                "cannot write {}: it is a directory; name a file in it",
+                path.display()
+            );
+        }
+        let parent = parent(&path);
+        if !parent.is_dir() {
+            bail!(
+                "cannot write {}: there is no directory {}; make it first",
+                path.display(),
+                parent.display()
+            );
+        }
+        Ok(Self::File(path))
+    }
+
+    /// Whether it is a terminal.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::Stdout) && io::stdout().is_terminal()
+    }
+
+    /// What is not written when there is no answer, in words.
+    pub fn untouched(&self) -> Option<String> {
+        match self {
+            Self::Stdout => None,
+            Self::File(path) => Some(format!("{} is not written", path.display())),
+        }
+    }
+
+    /// Writes. A reader of stdout that has seen enough, such as `head`, is no error.
+    pub fn write(
+        &self,
+        mut write: impl FnMut(&mut (dyn Write + Send)) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Stdout => {
+                let mut out = BufWriter::new(io::stdout());
+                match write(&mut out).and_then(|()| out.flush()) {
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+                    written => written.context("cannot write to stdout"),
+                }
+            }
+            Self::File(path) => write_file(path, &mut write)
+                .with_context(|| format!("cannot write {}", path.display())),
+        }
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Under another name first, so that what bears the name is whole. A device or a pipe has to be written as it is.
+fn write_file(path: &Path, write: WriteTo<'_>) -> io::Result<()> {
+    let path = match fs::metadata(path) {
+        Ok(there) if !there.is_file() => {
+            return fill(OpenOptions::new().write(true).open(path)?, write);
+        }
+        // What a link leads to is replaced, not the link.
+        Ok(_) => fs::canonicalize(path)?,
+        Err(_) => path.to_owned(),
+    };
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.partial", process::id()));
+    let partial = parent(&path).join(name);
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&partial)?;
+    let written = fill(file, write).and_then(|()| fs::rename(&partial, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    written
+}
+
+fn fill(file: File, write: WriteTo<'_>) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    write(&mut out)?;
+    let file = out.into_inner().map_err(|error| error.into_error())?;
+    match file.sync_all() {
+        // A pipe or a device has nothing to sync.
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<OsString> {
+        let entries = fs::read_dir(dir).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn a_file_is_whole_or_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("answer.csv");
+        let output = Output::new(Some(path.clone())).unwrap();
+        output.write(|out| out.write_all(b"one")).unwrap();
+        let failed = output.write(|out| {
+            out.write_all(&[b'x'; 100_000])?;
+            Err(io::Error::other("no more"))
+        });
+        assert!(failed.is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(names(dir.path()), ["answer.csv"]);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let output = Output::new(Some(link.clone())).unwrap();
+        output.write(|out| out.write_all(b"two")).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+    }
+
+    #[test]
+    fn what_cannot_be_a_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Output::new(Some(dir.path().to_owned())).is_err());
+        assert!(Output::new(Some(dir.path().join("no/where"))).is_err());
+        assert!(matches!(
+            Output::new(Some("-".into())).unwrap(),
+            Output::Stdout
+        ));
+        let device = Output::new(Some("/dev/null".into())).unwrap();
+        device.write(|out| out.write_all(b"x")).unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+}

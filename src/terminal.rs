@@ -1,0 +1,51 @@
+//! What the terminal is like.
+
+use std::env;
+
+use terminal_size::{Width, terminal_size};
+use trackiops_query::render::look::Look;
+
+use crate::output::Output;
+
+/// What tables are written for. A file or a pipe has all the width that it takes, unless `COLUMNS` says otherwise, and gets no
+/// drawings.
+pub fn look(output: &Output) -> Look {
+    let is_terminal = output.is_terminal();
+    let told = env::var("COLUMNS").ok();
+    let told = told.and_then(|columns| columns.parse().ok());
+    let told = told.filter(|width| *width > 0 && matches!(output, Output::Stdout));
+    let seen = || terminal_size().map(|(Width(width), _)| width.into());
+    let locale = |name| env::var(name).ok();
+    Look {
+        width: told.or_else(|| is_terminal.then(seen).flatten()),
+        ascii: !is_utf8(locale),
+        drawings: is_terminal,
+    }
+}
+
+/// Whether the locale is one of UTF-8: the first of these variables that has anything in it decides.
+fn is_utf8(variable: impl Fn(&'static str) -> Option<String>) -> bool {
+    let mut names = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
+    let locale = names.find_map(|name| variable(name).filter(|value| !value.is_empty()));
+    let locale = locale.unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+#[cfg(test)]
+mod tests {
+
+    #[test]
+    fn the_locale_says_which_characters_there_are() {
+        let is_utf8 = |all: &str, lang: &str| {
+            super::is_utf8(|name| match name {
+                "LC_ALL" => Some(all.to_owned()),
+                "LANG" => Some(lang.to_owned()),
+                _ => None,
+            })
+        };
+        assert!(is_utf8("", "de_DE.UTF-8"));
+        assert!(is_utf8("C.utf8", "C"));
+        assert!(!is_utf8("C", "de_DE.UTF-8"));
+        assert!(!is_utf8("", ""));
+    }
+}

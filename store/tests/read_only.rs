@@ -1,0 +1,140 @@
+//! A store that cannot be written is read, and left as it is.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Content, granularity, options, windows};
+use trackiops_store::{Snapshot, Writer};
+
+const STORE: &str = "READ_ONLY_STORE";
+const WINDOWS: i64 = 5;
+
+fn record(store: &Path) {
+    let mut writer = Writer::open(store, options("h")).unwrap();
+    for window in windows(WINDOWS) {
+        writer.append(&window).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        }
+        found.push(path);
+    }
+    found.sort();
+    found
+}
+
+fn set_mode(store: &Path, mode: u32) {
+    for path in files(store).iter().chain([&store.to_owned()]) {
+        if path.is_dir() {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    }
+}
+
+/// Runs [`reader`] where the store cannot be written: root may write whatever modes say, and gets a mount.
+fn read_as_read_only(store: &Path) {
+    let mut reader = if rustix::process::geteuid().is_root() {
+        let mut command = Command::new("unshare");
+        let script =
+            "mount --bind \"$1\" \"$1\" && mount -o remount,ro,bind \"$1\" && shift && exec \"$@\"";
+        command.args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-ec",
+            script,
+            "sh",
+        ]);
+        command.arg(store).arg(env::current_exe().unwrap());
+        command
+    } else {
+        set_mode(store, 0o555);
+        Command::new(env::current_exe().unwrap())
+    };
+    reader.args(["--exact", "reader", "--ignored", "--nocapture"]);
+    let read = reader.env(STORE, store).output().unwrap();
+    let said = String::from_utf8_lossy(&read.stderr);
+    let told = String::from_utf8_lossy(&read.stdout);
+    if !rustix::process::geteuid().is_root() {
+        set_mode(store, 0o755);
+    }
+    assert!(
+        read.status.success() && told.contains("1 passed"),
+        "{told}{said}"
+    );
+}
+
+#[test]
+#[ignore = "run by the others, where the store cannot be written"]
+fn reader() {
+    let store = PathBuf::from(env::var_os(STORE).unwrap());
+    let probe = fs::write(store.join("probe"), "");
+    assert!(probe.is_err(), "the store can be written");
+    let snapshot = Snapshot::open(&store).unwrap();
+    assert!(snapshot.span().is_some());
+    let content = Content::stored(&store, granularity("1s"));
+    assert_eq!(content, Content::of(&windows(WINDOWS), granularity("1s")));
+}
+
+#[test]
+fn a_store_on_read_only_media_is_read_and_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path());
+    // As after a copy: readers leave empty files beside the catalog where they can.
+    for name in ["catalog.db-wal", "catalog.db-shm"] {
+        let _ = fs::remove_file(dir.path().join(name));
+    }
+    let before = files(dir.path());
+    read_as_read_only(dir.path());
+    assert_eq!(files(dir.path()), before);
+}
+
+#[test]
+fn a_store_that_is_recorded_into_is_read_where_it_is_mounted_read_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    for window in windows(WINDOWS) {
+        writer.append(&window).unwrap();
+    }
+    let before = files(dir.path());
+    read_as_read_only(dir.path());
+    assert_eq!(files(dir.path()), before);
+    writer.finish().unwrap();
+}
+
+#[test]
+fn what_was_not_yet_written_back_to_the_catalog_is_read_from_a_copy_without_shared_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    for window in windows(WINDOWS) {
+        writer.append(&window).unwrap();
+    }
+    // As a backup of a store in use has it.
+    common::copy(dir.path(), copy.path());
+    let _ = fs::remove_file(copy.path().join("catalog.db-shm"));
+    assert!(
+        fs::metadata(copy.path().join("catalog.db-wal"))
+            .unwrap()
+            .len()
+            > 0
+    );
+    let before = files(copy.path());
+    read_as_read_only(copy.path());
+    assert_eq!(files(copy.path()), before);
+}

@@ -1,0 +1,340 @@
+//! Makes a store of what a case says was recorded.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::str::{FromStr, SplitWhitespace};
+use std::sync::Arc;
+
+use trackiops_schemas::file_ops::{FileOp, OpName};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Options, Writer};
+
+/// A host's recording under way.
+struct Recording {
+    host: String,
+    granularities: String,
+    rotate: String,
+    start: UtcMs,
+    mounts: Vec<MountPoint>,
+    windows: BTreeMap<i64, Window>,
+    /// Seconds after the start in which nothing was recorded.
+    gaps: Vec<(i64, i64)>,
+}
+
+#[derive(Default)]
+struct Window {
+    rows: BTreeMap<(String, Option<String>), Row>,
+    ops: Vec<OperationRow>,
+    lost: u64,
+}
+
+/// Fills a store with the recordings of a text; on an error the text of the line and what is wrong.
+pub fn record(text: &str, store: &Path) -> Result<(), String> {
+    let mut recordings: Vec<Recording> = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let wrong = |why: &str| format!("`{line}`: {why}");
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        if first == "recording" {
+            recordings.push(
+                Recording::parse(words)
+                    .ok_or_else(|| wrong("recording HOST GRANULARITIES ROTATION START"))?,
+            );
+            continue;
+        }
+        let recording = recordings.last_mut();
+        let recording = recording.ok_or_else(|| wrong("a recording comes first"))?;
+        let read = match first {
+            "mount" => recording.mount(words),
+            "gap" => recording.gap(words),
+            second => recording.happened(second, words),
+        };
+        read.ok_or_else(|| wrong("see tests/query-cases/README.md"))?;
+    }
+    for recording in recordings {
+        recording.write(store);
+    }
+    Ok(())
+}
+
+impl Recording {
+    fn parse(mut words: SplitWhitespace<'_>) -> Option<Self> {
+        let mut next = || words.next().map(str::to_owned);
+        let (host, granularities, rotate, start) = (next()?, next()?, next()?, next()?);
+        let start = chrono::DateTime::parse_from_rfc3339(&start).ok()?;
+        Some(Self {
+            host,
+            granularities,
+            rotate,
+            start: UtcMs(start.timestamp_millis()),
+            mounts: Vec::new(),
+            windows: BTreeMap::new(),
+            gaps: Vec::new(),
+        })
+    }
+
+    /// `mount MAJOR:MINOR SERVER:/EXPORT PATH`
+    fn mount(&mut self, mut words: SplitWhitespace<'_>) -> Option<()> {
+        let dev = words.next()?.parse().ok()?;
+        let mount = words.next()?.to_owned();
+        self.mounts.push(MountPoint {
+            dev,
+            source: mount.clone(),
+            mount,
+            path: words.next()?.to_owned(),
+            version: Some("4.2".into()),
+            options: "rw".into(),
+            is_foreign: false,
+        });
+        Some(())
+    }
+
+    /// `gap FROM TO`, in seconds
+    fn gap(&mut self, mut words: SplitWhitespace<'_>) -> Option<()> {
+        let mut next = || words.next()?.parse().ok();
+        self.gaps.push((next()?, next()?));
+        Some(())
+    }
+
+    /// `SECOND OP ...`
+    fn happened(&mut self, second: &str, mut words: SplitWhitespace<'_>) -> Option<()> {
+        let second: i64 = second.parse().ok()?;
+        let window = self.windows.entry(second).or_default();
+        match words.next()? {
+            "idle" => {}
+            "lost" => window.lost = words.next()?.parse().ok()?,
+            // An operation of a mount.
+            "op" => window.ops.push(operation(words)?),
+            what => {
+                let path = words.next()?.to_owned();
+                let requests = Requests::parse(words)?;
+                let row = window
+                    .rows
+                    .entry((path, requests.tenant.clone()))
+                    .or_default();
+                match what {
+                    "read" => requests.add(&mut row.read),
+                    "write" => requests.add(&mut row.write),
+                    other => row.ops.add(&FileOp {
+                        op: OpName::new(other),
+                        requests: requests.count,
+                        latency_ns_sum: requests.latencies().sum(),
+                        latency_ns_max: requests.latencies().max().unwrap_or(0),
+                        ..FileOp::default()
+                    }),
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn file(&self, path: &str, tenant: Option<&str>, fileid: u64) -> Arc<FileAttributes> {
+        let mount = self.mounts.iter().find(|mount| {
+            let rest = path.strip_prefix(mount.path.as_str());
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        });
+        let mount = mount.or(self.mounts.first());
+        let id = FileId {
+            dev: mount.map_or(Dev(49), |mount| mount.dev),
+            fileid,
+            handle_hash: 1,
+        };
+        let mount = mount.map(|mount| mount.mount.clone());
+        Arc::new(FileAttributes {
+            key: FileKey::new(mount.as_deref(), id),
+            id,
+            mount,
+            path: (path != "-").then(|| path.to_owned()),
+            path_inferred: false,
+            tenant: tenant.map(Into::into),
+        })
+    }
+
+    fn write(mut self, store: &Path) {
+        let options = Options {
+            host: self.host.clone(),
+            granularities: self.granularities.parse().expect("granularities"),
+            rotate: self.rotate.parse().expect("a rotation"),
+            filter: None,
+            allow_nfs_store: true,
+            keep: Default::default(),
+        };
+        let mut writer = Writer::open(store, options).expect("a store");
+        if !self.mounts.is_empty() {
+            writer.mounted(self.start, &self.mounts).expect("mounts");
+        }
+        let last = self.windows.keys().next_back().copied().unwrap_or(0);
+        let with_ops = self.windows.values().any(|window| !window.ops.is_empty());
+        let mut windows = std::mem::take(&mut self.windows);
+        // Files are numbered in the order of their names.
+        let all = windows.values().flat_map(|window| window.rows.keys());
+        let mut paths: Vec<String> = all.map(|(path, _)| path.clone()).collect();
+        paths.sort();
+        paths.dedup();
+        for second in 0..=last {
+            if self
+                .gaps
+                .iter()
+                .any(|(from, to)| (*from..*to).contains(&second))
+            {
+                continue;
+            }
+            let Window { rows, ops, lost } = windows.remove(&second).unwrap_or_default();
+            let row = |((path, tenant), row): ((String, Option<String>), Row)| {
+                let fileid = paths.iter().position(|known| *known == path).unwrap_or(0) as u64 + 1;
+                let file = self.file(&path, tenant.as_deref(), fileid);
+                FileRow { file, row }
+            };
+            let mut rows: Vec<_> = rows.into_iter().map(row).collect();
+            rows.sort_by_key(|row| row.file.key);
+            let sum = |of: fn(&Direction) -> u64| -> u64 {
+                rows.iter()
+                    .map(|row| of(&row.row.read) + of(&row.row.write))
+                    .sum()
+            };
+            let (seen, folded) = (sum(|d| d.requests), sum(|d| d.folded));
+            let health = Health {
+                covered_ms: 1000,
+                seen: seen + lost,
+                recorded: seen - folded,
+                folded,
+                lost,
+                ops_covered_ms: if with_ops { 1000 } else { 0 },
+                ops_seen: ops.iter().map(|op| op.sums.requests).sum(),
+                ..Health::default()
+            };
+            let window = ClosedWindow {
+                start: UtcMs(self.start.0 + 1000 * second),
+                rows,
+                ops,
+                health,
+            };
+            writer.append(&window).expect("it is written");
+        }
+        writer.finish().expect("it is sealed");
+    }
+}
+
+/// `NAME MOUNT|- TRANSPORT COUNT LATENCY`
+fn operation(mut words: SplitWhitespace<'_>) -> Option<OperationRow> {
+    let operation = Operation {
+        op: words.next()?.to_owned(),
+        mount: words
+            .next()
+            .filter(|mount| *mount != "-")
+            .map(str::to_owned),
+        transport: Some(words.next()?.to_owned()),
+    };
+    let requests = Requests::parse(words)?;
+    let mut sums = OperationSums {
+        requests: requests.count,
+        errors: requests.errors,
+        sent_bytes: 100 * requests.count,
+        received_bytes: 200 * requests.count,
+        ..OperationSums::default()
+    };
+    for ns in requests.latencies() {
+        sums.execute_ns_sum += ns;
+        sums.execute_ns_max = sums.execute_ns_max.max(ns);
+        sums.execute.record(ns);
+    }
+    sums.queue_ns_sum = requests.queue_ns * requests.count;
+    sums.rtt_ns_sum = requests.rtt_ns * requests.count;
+    Some(OperationRow { operation, sums })
+}
+
+/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [tenant=NAME]`
+#[derive(Default)]
+struct Requests {
+    count: u64,
+    bytes: u64,
+    latency_ns: (u64, u64),
+    queue_ns: u64,
+    rtt_ns: u64,
+    errors: u64,
+    retrans: u64,
+    folded: u64,
+    untimed: u64,
+    tenant: Option<String>,
+}
+
+impl Requests {
+    fn parse(words: SplitWhitespace<'_>) -> Option<Self> {
+        let mut requests = Self::default();
+        for (i, word) in words.enumerate() {
+            if i == 0 {
+                requests.count = word.parse().ok()?;
+            } else if let Some(bytes) = word.strip_prefix('x') {
+                requests.bytes = bytes.parse().ok()?;
+            } else if let Some((name, value)) = word.split_once('=') {
+                match name {
+                    "queue" => requests.queue_ns = nanoseconds(value)?,
+                    "rtt" => requests.rtt_ns = nanoseconds(value)?,
+                    "errors" => requests.errors = number(value)?,
+                    "retrans" => requests.retrans = number(value)?,
+                    "folded" => requests.folded = number(value)?,
+                    "untimed" => requests.untimed = number(value)?,
+                    "tenant" => requests.tenant = Some(value.to_owned()),
+                    _ => return None,
+                }
+            } else {
+                let (least, most) = word.split_once("..").unwrap_or((word, word));
+                requests.latency_ns = (nanoseconds(least)?, nanoseconds(most)?);
+            }
+        }
+        Some(requests)
+    }
+
+    /// Of each timed request, evenly from the least to the most.
+    fn latencies(&self) -> impl Iterator<Item = u64> {
+        let (least, most) = self.latency_ns;
+        let timed = self.count - self.untimed;
+        let steps = timed.saturating_sub(1).max(1);
+        (0..timed).map(move |i| least + (most - least) * i / steps)
+    }
+
+    fn add(&self, direction: &mut Direction) {
+        direction.requests += self.count;
+        direction.bytes += self.count * self.bytes;
+        direction.errors += self.errors;
+        if self.errors > 0 {
+            direction.errnos.add(5, self.errors);
+        }
+        direction.retrans += self.retrans;
+        direction.folded += self.folded;
+        direction.untimed += self.untimed;
+        let timed = self.count - self.untimed;
+        direction.queue_ns_sum += self.queue_ns * timed;
+        direction.rtt_ns_sum += self.rtt_ns * timed;
+        if self.rtt_ns == 0 {
+            direction.unsplit += timed;
+        }
+        for (i, ns) in self.latencies().enumerate() {
+            direction.latency_ns_sum += ns;
+            direction.latency_ns_max = direction.latency_ns_max.max(ns);
+            if i as u64 >= self.folded {
+                direction.latency.record(ns);
+            }
+        }
+    }
+}
+
+fn number(text: &str) -> Option<u64> {
+    u64::from_str(text).ok()
+}
+
+/// `450us`, `20ms`, `2s`
+fn nanoseconds(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let scale = match &text[digits..] {
+        "us" => 1000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    Some(number(&text[..digits])? * scale)
+}
