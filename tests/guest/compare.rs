@@ -8,8 +8,10 @@ use crate::run::{Answer, number};
 /// begin at once have no order that two clocks must agree on.
 const COUNTS: [&str; 5] = ["requests", "bytes", "errors", "short", "untimed"];
 
-/// What two answers about everything (`--step all`) differ in, file by file.
-pub fn disagreements(own: &[Answer], other: &[Answer]) -> Vec<String> {
+/// What two answers about everything (`--step all`) differ in, file by file. Each recorder says how many requests at most it
+/// may have missed.
+pub fn disagreements(own: &[Answer], other: &[Answer], missed: [u64; 2]) -> Vec<String> {
+    let mut missed = missed.map(|most| most as f64);
     let (own, other) = (by_key(own), by_key(other));
     let mut found = Vec::new();
     for (key, answer) in &own {
@@ -19,9 +21,15 @@ pub fn disagreements(own: &[Answer], other: &[Answer]) -> Vec<String> {
         };
         for direction in ["read", "write"] {
             let of = |answer: &Answer, what: &str| number(answer, &format!("{direction}_{what}"));
+            let surplus = of(answer, "requests") - of(twin, "requests");
+            let missed = &mut missed[usize::from(surplus > 0.0)];
+            let are_missed = surplus != 0.0 && surplus.abs() <= *missed;
+            if are_missed {
+                *missed -= surplus.abs();
+            }
             for count in COUNTS {
                 let (a, b) = (of(answer, count), of(twin, count));
-                if a != b {
+                if a != b && !(are_missed && (a > b) == (surplus > 0.0)) {
                     found.push(format!("{}: {direction}_{count} {a} and {b}", name(answer)));
                 }
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Output;
 use std::sync::LazyLock;
 
-use trackiops_query::scan;
+use trackiops_query::{Explain, scan};
 use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
@@ -75,7 +75,7 @@ fn health(store: &Path) -> BTreeMap<UtcMs, Health> {
     let segments = snapshot.segments(Dataset::Health, None).expect("segments");
     let mut rows: BTreeMap<UtcMs, Health> = BTreeMap::new();
     for segment in segments.iter().filter(|s| s.granularity.ms() == 1000) {
-        for (time, health) in scan::health(segment).expect("health rows") {
+        for (time, health) in scan::health(segment, &Explain::default()).expect("health rows") {
             rows.entry(time).or_default().merge(&health);
         }
     }

@@ -40,6 +40,7 @@ fn run(kernel: &str, cells: Vec<Cell>) -> (Vec<Outcome>, Vec<String>) {
         let fileid = number(&answer, "fileid") as u64;
         by_fileid.entry(fileid).or_default().push(answer);
     }
+    let mut missed = run.missed("record.err");
     let mut outcomes = Vec::new();
     for cell in cells {
         outcomes.push(match Evidence::read(&run.out, &cell) {
@@ -47,7 +48,7 @@ fn run(kernel: &str, cells: Vec<Cell>) -> (Vec<Outcome>, Vec<String>) {
                 // All exports are directories of one file system, which numbers its files but once.
                 let rows = |fileid| by_fileid.remove(fileid).unwrap_or_default();
                 let answers: Vec<Answer> = evidence.files.values().flat_map(rows).collect();
-                check::outcome(cell, &build, &evidence, &answers)
+                check::outcome(cell, &build, &evidence, &answers, &mut missed)
             }
             Err(why) => Outcome {
                 cell,

@@ -126,7 +126,21 @@ impl Run {
     pub fn disagreements(&self) -> Vec<String> {
         let own = self.query(&["--step", "all"]);
         let other = Self::query_store(&self.out.join("beside"), &["--step", "all"]);
-        compare::disagreements(&own, &other)
+        compare::disagreements(
+            &own,
+            &other,
+            ["record.err", "beside.err"].map(|n| self.missed(n)),
+        )
+    }
+
+    /// How many requests at most the recorder with this standard error says that it has missed.
+    pub fn missed(&self, stderr: &str) -> u64 {
+        let said = self.text(stderr);
+        let missed = said.lines().find_map(|line| {
+            let (_, missed) = line.strip_prefix("stopped: ")?.split_once("up to ")?;
+            missed.split(' ').next()?.parse().ok()
+        });
+        missed.unwrap_or(0)
     }
 
     /// As [`Self::query_output`], about another store.

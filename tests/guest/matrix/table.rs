@@ -42,10 +42,10 @@ pub fn table(outcomes: &[Outcome]) -> String {
             requests(&o.counted),
             bytes(&o.recorded),
             bytes(&o.counted),
-            if o.failures.is_empty() {
-                "equal"
-            } else {
-                "FAILED"
+            match (o.failures.is_empty(), o.recorded == o.counted) {
+                (true, true) => "equal",
+                (true, false) => "missed",
+                (false, _) => "FAILED",
             },
             notes.join("; ")
         );

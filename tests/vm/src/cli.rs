@@ -119,6 +119,10 @@ pub struct Run {
     #[arg(long, value_name = "PATH")]
     pub add: Vec<PathBuf>,
 
+    /// A raw image that the guest may write: /dev/vdd there. What it has written stays, whatever ends the guest
+    #[arg(long, value_name = "FILE")]
+    pub disk: Option<PathBuf>,
+
     /// More words for the kernel's command line, such as lockdown=confidentiality
     #[arg(
         long,

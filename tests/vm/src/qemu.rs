@@ -29,6 +29,8 @@ pub struct Machine {
     pub initrd: PathBuf,
     pub root_image: PathBuf,
     pub modules_image: PathBuf,
+    /// A disk that can be written.
+    pub disk: Option<PathBuf>,
 }
 
 /// A running machine. Dropping it kills QEMU; so does our own death, however sudden.
@@ -60,6 +62,10 @@ impl Machine {
             "payload",
             &format!("/proc/self/fd/{}", payload.as_raw_fd()),
         );
+        // Behind the others, whose names in the guest it must not change.
+        if let Some(image) = &self.disk {
+            command.args(disk_arguments("disk", &image.display().to_string(), ""));
+        }
 
         let (console, console_end) = pipe()?;
         let (complaints, complaints_end) = pipe()?;
@@ -113,7 +119,7 @@ impl Machine {
             arguments.push(value);
         }
         for (id, image) in [("root", &self.root_image), ("modules", &self.modules_image)] {
-            arguments.extend(disk_arguments(id, &image.display().to_string()));
+            arguments.extend(disk_arguments(id, &image.display().to_string(), SHARED));
         }
         arguments
     }
@@ -133,15 +139,18 @@ impl Drop for Running {
 }
 
 fn disk(command: &mut Command, id: &str, file: &str) {
-    command.args(disk_arguments(id, file));
+    command.args(disk_arguments(id, file, SHARED));
 }
 
-/// A read-only disk; several machines may share one image.
-fn disk_arguments(id: &str, file: &str) -> [String; 4] {
+/// Read-only: several machines may have one image.
+const SHARED: &str = ",readonly=on,file.locking=off";
+
+/// A disk with options of its own.
+fn disk_arguments(id: &str, file: &str, options: &str) -> [String; 4] {
     let file = file.replace(',', ",,");
     [
         "-drive".into(),
-        format!("if=none,id={id},file={file},format=raw,readonly=on,file.locking=off"),
+        format!("if=none,id={id},file={file},format=raw{options}"),
         "-device".into(),
         format!("virtio-blk-pci,drive={id}"),
     ]

@@ -76,6 +76,7 @@ pub fn fetch(guest: &Guest) -> Result<Fetched> {
 }
 
 impl Fetched {
+    /// Without a disk of its own.
     fn machine(&self, accel: Accel, cpus: u32, memory_mib: u32, append: &str) -> Result<Machine> {
         Ok(Machine {
             accel,
@@ -86,6 +87,7 @@ impl Fetched {
             initrd: initrd::get(&self.cache, &self.kernel, &self.root.join("busybox"))?,
             root_image: self.root.join("root.img"),
             modules_image: self.kernel.modules_image.clone(),
+            disk: None,
         })
     }
 
@@ -143,7 +145,10 @@ pub fn run(run: &Run) -> Result<u8> {
         timeout_s: run.timeout,
         collect: run.out.is_some(),
     };
-    let machine = fetched.machine(accel, run.cpus(), run.mem, &run.append)?;
+    let machine = Machine {
+        disk: run.disk.clone(),
+        ..fetched.machine(accel, run.cpus(), run.mem, &run.append)?
+    };
     if !run.quiet {
         let what = if run.no_nfs {
             "no NFS".into()
@@ -192,6 +197,10 @@ fn check(run: &Run) -> Result<()> {
         if !path.exists() {
             return Err(Usage(format!("cannot add {}: it does not exist", path.display())).into());
         }
+    }
+    if let Some(disk) = run.disk.as_ref().filter(|disk| !disk.is_file()) {
+        let why = "make one with `truncate -s 1G FILE`";
+        return Err(Usage(format!("--disk {} is no file: {why}", disk.display())).into());
     }
     match &run.out {
         Some(out) if out.exists() && !out.is_dir() => {

@@ -1,0 +1,16 @@
+# soak.sh MINUTES: full load, a rotation every 10 s. Memory and open files of the recorder, every 10 s.
+. /work/lib.sh
+
+start_recorder --rotate 10s --retain 1s=5m,1m=1h
+snapshot before
+fio --name=soak --directory=/mnt/nfs --numjobs=4 --size=16m --bs=16k --rw=randrw --direct=1 --ioengine=psync \
+    --time_based --runtime=$(($1 * 60)) >/dev/null &
+while kill -0 $! 2>/dev/null; do
+    sleep 10
+    echo "$(grep VmRSS "/proc/$RECORDER/status" | tr -dc 0-9) $(ls "/proc/$RECORDER/fd" | wc -l)" >>"$OUT/samples"
+done
+snapshot after
+trackiops query --store "$STORE" --step all --by mount --format json >"$OUT/answer"
+stop_recorder
+trackiops store check "$STORE" >"$OUT/check"
+cp /dev/null "$OUT/done"
