@@ -28,7 +28,7 @@ pub fn alone<M: Memory>(task: u64, header: u64, direction: u32) {
 pub fn first<M: Memory>(task: u64, header: u64, direction: u32) {
     let request = Request::<M>::new(task, header);
     // Without a mark the second program does the work.
-    if marks::leave(request.header) {
+    if marks::leave(request.header, request.start()) {
         request.account(direction);
     }
 }
@@ -40,7 +40,7 @@ pub fn first<M: Memory>(task: u64, header: u64, direction: u32) {
 #[inline(always)]
 pub fn second<M: Memory>(task: u64, header: u64, direction: u32) {
     let request = Request::<M>::new(task, header);
-    if !marks::take(request.header) {
+    if !marks::take(request.header, request.start()) {
         request.account(direction);
     }
 }
@@ -58,6 +58,12 @@ impl<M: Memory> Request<M> {
             task: Address::new(task),
             header: Address::new(header),
         }
+    }
+
+    /// When it started, or 0.
+    #[inline(always)]
+    fn start(self) -> u64 {
+        self.task.field(&DIRECT.task_start).unwrap_or(0)
     }
 
     #[inline(always)]

@@ -19,7 +19,7 @@ use trackiops_schemas::ring::{
 use crate::{
     handle::{self, Slot},
     kernel::{Memory, opaque},
-    marks::{self, Marks},
+    marks::{self, Mark, Marks},
     paths::{Named, NamedKey, Scratch},
     sums::Sums,
 };
@@ -222,7 +222,7 @@ pub static LINK_END: LruHashMap<u32, TaskKey> = LruHashMap::with_max_entries(LIN
 
 /// See [`Marks`]. A global, because its elements are found without a lookup.
 #[unsafe(no_mangle)]
-pub static mut MARKS: Marks = [0; marks::SLOTS];
+pub static mut MARKS: Marks = [Mark::NONE; marks::SLOTS];
 
 /// The only element of an array: on its own address where userspace links programs with it (`collector/src/typed.rs`), by a lookup
 /// elsewhere. For the former a word of the section after whose name the array is stands in its place.

@@ -6,40 +6,65 @@ use crate::{
 };
 
 /// Requests that can be marked at a time, a power of two: in hand between both programs is one for each thread that
-/// the scheduler interrupts there. 32 KiB.
+/// the scheduler interrupts there. 64 KiB.
 pub const SLOTS: usize = 4096;
 
-/// By a hash of their addresses: requests, or 0. As long as its completion goes on no other request has the address.
-///
+/// By a hash of the requests' addresses.
+pub type Marks = [Mark; SLOTS];
+
 /// When the kernel skips the second program the mark stays. The slot is then good for requests at that address only, of
-/// which the next one removes it.
-pub type Marks = [u64; SLOTS];
+/// which the next one that both programs see removes it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Mark {
+    /// The request's address, or 0. As long as its completion goes on no other request has it.
+    request: u64,
+    /// Tells it from the request that had the address before, whose mark may have stayed.
+    time: u64,
+}
+
+impl Mark {
+    pub const NONE: Self = Self {
+        request: 0,
+        time: 0,
+    };
+}
 
 /// Marks the request, which may have a mark already; false if the slot belongs to another one.
+///
+/// `time` is one of its own, the same in both programs.
 #[inline(always)]
-pub fn leave<M: Memory>(request: Address<M>) -> bool {
+pub fn leave<M: Memory>(request: Address<M>, time: u64) -> bool {
+    let mark = slot(request);
     // SAFETY: an element of the array.
-    let before = unsafe { exchange(slot(request), 0, request.0) };
-    before == 0 || before == request.0
+    unsafe {
+        let before = exchange(&raw mut (*mark).request, 0, request.0);
+        let is_left = before == 0 || before == request.0;
+        if is_left {
+            (&raw mut (*mark).time).write_volatile(time);
+        }
+        is_left
+    }
 }
 
 /// Removes the request's mark; false if it has none.
 #[inline(always)]
-pub fn take<M: Memory>(request: Address<M>) -> bool {
-    let slot = slot(request);
-    // SAFETY: as above. Only the request's own thread removes its mark.
+pub fn take<M: Memory>(request: Address<M>, time: u64) -> bool {
+    let mark = slot(request);
+    // SAFETY: as above. Only the request's own thread changes a mark at its address.
     unsafe {
-        let marked = slot.read_volatile() == request.0;
-        if marked {
-            slot.write_volatile(0);
+        if (&raw const (*mark).request).read_volatile() != request.0 {
+            return false;
         }
-        marked
+        let is_its_own = (&raw const (*mark).time).read_volatile() == time;
+        (&raw mut (*mark).request).write_volatile(0);
+        is_its_own
     }
 }
 
 #[inline(always)]
-fn slot<M: Memory>(request: Address<M>) -> *mut u64 {
+fn slot<M: Memory>(request: Address<M>) -> *mut Mark {
     let index = request.hash::<{ SLOTS.ilog2() }>() as usize;
     // SAFETY: the hash has as many bits as there are slots.
-    unsafe { (&raw mut MARKS).cast::<u64>().add(index) }
+    unsafe { (&raw mut MARKS).cast::<Mark>().add(index) }
 }

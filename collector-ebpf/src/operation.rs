@@ -34,7 +34,10 @@ pub fn alone<M: Memory>(argument: impl Fn(usize) -> u64) {
 /// The first of two programs on the tracepoint. See [`crate::direct`].
 #[inline(always)]
 pub fn first<M: Memory>(argument: impl Fn(usize) -> u64) {
-    if marks::leave(Address::<M::Argument>::new(argument(TASK))) {
+    if marks::leave(
+        Address::<M::Argument>::new(argument(TASK)),
+        argument(EXECUTE),
+    ) {
         account::<M>(argument);
     }
 }
@@ -42,7 +45,10 @@ pub fn first<M: Memory>(argument: impl Fn(usize) -> u64) {
 /// The second of two programs on the tracepoint.
 #[inline(always)]
 pub fn second<M: Memory>(argument: impl Fn(usize) -> u64) {
-    if !marks::take(Address::<M::Argument>::new(argument(TASK))) {
+    if !marks::take(
+        Address::<M::Argument>::new(argument(TASK)),
+        argument(EXECUTE),
+    ) {
         account::<M>(argument);
     }
 }
