@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store release aarch64 deny setup python
+.PHONY: help demo test test-long lint unit guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query release aarch64 deny setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -83,6 +83,10 @@ bench-contention: setup
 ## make bench-store  what a synthetic day takes on disk and of a processor: a tenth of it, or FILES=4000
 bench-store: setup
 	@bench/store.sh
+
+## make bench-query  questions to a synthetic day, beside DuckDB and Polars: 100 files, or FILES=400, a tenth, or 4000
+bench-query: setup
+	@bench/query.sh
 
 ## make deny        licences, sources and bans of all dependencies
 deny: setup
