@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use trackiops_query::ask_files;
 
+use crate::progress::watched;
 use crate::question::{self, Form, Selection};
 
 /// What `trackiops files` takes.
@@ -19,6 +20,6 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let output = args.form.output()?;
     let question = args.selection.question()?;
-    let outcome = ask_files(&question)?;
+    let outcome = watched(&question.explain, || ask_files(&question))?;
     question::show(outcome, None, args.form.format, &output, question.zone)
 }

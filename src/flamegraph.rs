@@ -8,6 +8,7 @@ use trackiops_query::Outcome;
 use trackiops_query::flame::{self, Directions, Graph, Measure};
 
 use crate::output::Output;
+use crate::progress::watched;
 use crate::question::{self, Selection};
 
 /// What `trackiops flamegraph` takes.
@@ -43,7 +44,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         measure: args.by,
         directions: args.direction,
     };
-    let answer = match flame::stacks(&question, graph)? {
+    let answer = match watched(&question.explain, || flame::stacks(&question, graph))? {
         Outcome::Found(answer) => answer,
         Outcome::Nothing { why, notes } => return Ok(question::nothing(&why, &notes, zone)),
     };

@@ -5,6 +5,7 @@ mod files;
 mod flamegraph;
 mod mounts;
 mod output;
+mod progress;
 mod query;
 mod question;
 mod record;

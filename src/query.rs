@@ -1,11 +1,13 @@
 //! `trackiops query`: asks a store what files did.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use trackiops_query::answer::{READ, WRITE};
 use trackiops_query::explain::Stage;
+use trackiops_query::render::Plot;
 use trackiops_query::render::look::Style;
 use trackiops_query::times::Zone;
 use trackiops_query::{
@@ -15,6 +17,7 @@ use trackiops_query::{
 };
 
 use crate::output::Output;
+use crate::progress::watched;
 use crate::question::{self, Form, Selection};
 
 /// What `trackiops query` takes.
@@ -58,6 +61,10 @@ pub struct Args {
     columns: Option<String>,
     #[command(flatten)]
     form: Form,
+    /// Also draw it, into an SVG file: over time a chart for each column that is a number (--columns chooses), with a line for each file or
+    /// what else rows stand for; with --step all a bar for each
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// In tables: of what latencies consist, on average: waiting in the client, network and server, the client's
     /// completion. Other formats always tell
     #[arg(long)]
@@ -87,15 +94,22 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let Some(columns) = chosen(&args)? else {
                 return Ok(ExitCode::SUCCESS);
             };
+            let plot = args.plot.clone();
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
-            let columns = of_directions(columns, &question.ops, format)?;
+            let left_out = left_out(&question.ops);
+            let columns = of_directions(columns, left_out, format)?;
+            let drawing = Drawing::new(plot, columns.as_ref(), left_out)?;
             question.detail = match &columns {
                 Some(columns) => Detail::Needs(columns.needs().only_transfers(format.is_table())),
                 None => format.detail(),
             };
-            let outcome = ask(&question)?;
+            if let Some(drawing) = &drawing {
+                question.detail = question.detail.with(drawing.columns.needs());
+            }
+            let outcome = watched(explain, || ask(&question))?;
             explain.time(Stage::Write, || {
+                Drawing::draw(drawing.as_ref(), &outcome, question.zone)?;
                 question::show(outcome, columns.as_ref(), format, &output, style(&question))
             })
         }
@@ -117,12 +131,54 @@ fn ask_about(
     let Some(columns) = chosen(&args)? else {
         return Ok(ExitCode::SUCCESS);
     };
+    let drawing = Drawing::new(args.plot.clone(), columns.as_ref(), &[])?;
     let (mut question, format, output) = question(args, by)?;
     question.explain = explain.clone();
-    let outcome = ask(&question)?;
+    let outcome = watched(explain, || ask(&question))?;
     explain.time(Stage::Write, || {
+        Drawing::draw(drawing.as_ref(), &outcome, question.zone)?;
         question::show(outcome, columns.as_ref(), format, &output, style(&question))
     })
+}
+
+/// What `--plot` asks for.
+struct Drawing<R> {
+    columns: Columns<R>,
+    output: Output,
+}
+
+impl<R: Plot> Drawing<R> {
+    /// Of `chosen`, or of the usual columns without those of a direction that is left out.
+    fn new(
+        plot: Option<PathBuf>,
+        chosen: Option<&Columns<R>>,
+        left_out: &[&str],
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(path) = plot else { return Ok(None) };
+        if path.as_os_str() == "-" {
+            bail!("--plot -: stdout is for the answer; name a file for the picture");
+        }
+        let columns = R::drawn(chosen).context("--plot")?;
+        Ok(Some(Self {
+            columns: columns.without(|name| is_of(name, left_out)),
+            output: Output::new(Some(path)).context("--plot")?,
+        }))
+    }
+
+    fn draw(drawing: Option<&Self>, outcome: &Outcome<R>, zone: Zone) -> anyhow::Result<()> {
+        let Some(Self { columns, output }) = drawing else {
+            return Ok(());
+        };
+        match outcome {
+            Outcome::Found(answer) => output.write(|out| render::plot(answer, columns, zone, out)),
+            Outcome::Nothing { .. } => {
+                if let Some(untouched) = output.untouched() {
+                    eprintln!("{untouched}");
+                }
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Bars are of what rows are sorted by.
@@ -160,25 +216,32 @@ fn chosen<R: Record>(args: &Args) -> anyhow::Result<Option<Option<Columns<R>>>> 
     }
 }
 
-/// Columns without those of a direction that is left out, which would hold zeros.
+/// With what names of columns begin that hold zeros, because `--op` leaves them out.
+fn left_out(ops: &[String]) -> &'static [&'static str] {
+    match ops {
+        [op] if op == READ => &["write_", "ops"],
+        [op] if op == WRITE => &["read_", "ops"],
+        _ => &[],
+    }
+}
+
+fn is_of(name: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| name.starts_with(start))
+}
+
+/// Columns without those that are left out.
 fn of_directions(
     columns: Option<Columns<AnswerRow>>,
-    ops: &[String],
+    left_out: &[&str],
     format: Format,
 ) -> anyhow::Result<Option<Columns<AnswerRow>>> {
-    let left_out = match ops {
-        [op] if op == READ => ["write_", "ops"],
-        [op] if op == WRITE => ["read_", "ops"],
-        _ => return Ok(columns),
-    };
-    let is_left_out = |name: &str| left_out.iter().any(|start| name.starts_with(start));
     match columns {
-        Some(columns) => match columns.iter().find(|column| is_left_out(&column.name)) {
+        Some(columns) => match columns.iter().find(|c| is_of(&c.name, left_out)) {
             Some(column) => bail!("--columns: {} is of what --op leaves out", column.name),
             None => Ok(Some(columns)),
         },
-        None if format.is_table() => Ok(None),
-        None => Ok(Some(Columns::usual().without(is_left_out))),
+        None if format.is_table() || left_out.is_empty() => Ok(None),
+        None => Ok(Some(Columns::usual().without(|name| is_of(name, left_out)))),
     }
 }
 

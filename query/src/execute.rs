@@ -168,6 +168,7 @@ impl<'p> Run<'p> {
     /// are left out; what files they are of is returned, and `again` adds them from the finest granularity.
     fn rows(&mut self, jobs: &[Job<'_>], again: bool) -> Result<Unclear, QueryError> {
         let rows = jobs.iter().map(Job::rows).sum();
+        self.explain.expect(rows);
         let run = &*self;
         let read = |share: &mut Share, job: &Job<'_>| run.segment(share, job, again);
         let shares = share_out(jobs, rows, read)?;

@@ -1,9 +1,10 @@
 //! What it took to answer a question: what `--explain` tells.
 //!
-//! Whatever does something notes it here. Nothing is counted, and no clock is read, unless somebody asked.
+//! Whatever does something notes it here. But for how far reading is nothing is counted, and no clock is read, unless somebody asked.
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,26 @@ use crate::plan::Plan;
 
 /// Collects it, if it is asked for. Clones collect together.
 #[derive(Clone, Debug, Default)]
-pub struct Explain(Option<Arc<Mutex<Explained>>>);
+pub struct Explain {
+    explained: Option<Arc<Mutex<Explained>>>,
+    progress: Arc<Progress>,
+}
+
+/// How far reading is, in rows. Another thread may look at it meanwhile.
+#[derive(Debug, Default)]
+pub struct Progress {
+    read: AtomicU64,
+    expected: AtomicU64,
+}
+
+impl Progress {
+    /// The part that is read, from 0 to 1; `None` while it is not known how much there is to read.
+    pub fn part(&self) -> Option<f64> {
+        let expected = self.expected.load(Relaxed);
+        let part = || self.read.load(Relaxed) as f64 / expected as f64;
+        (expected > 0).then(|| part().min(1.0))
+    }
+}
 
 /// A part of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,22 +187,40 @@ impl Stored {
 impl Explain {
     /// One that collects.
     pub fn on() -> Self {
-        Self(Some(Arc::default()))
+        Self {
+            explained: Some(Arc::default()),
+            ..Self::default()
+        }
+    }
+
+    /// How far reading is.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// So many rows more will be read.
+    pub(crate) fn expect(&self, rows: u64) {
+        self.progress.expected.fetch_add(rows, Relaxed);
+    }
+
+    /// So many more have been.
+    pub(crate) fn advance(&self, rows: usize) {
+        self.progress.read.fetch_add(rows as u64, Relaxed);
     }
 
     /// Whether anybody asked.
     pub fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.explained.is_some()
     }
 
     /// What it took until now; `None` if nobody asked.
     pub fn explained(&self) -> Option<Explained> {
-        Some(lock(self.0.as_ref()?).clone())
+        Some(lock(self.explained.as_ref()?).clone())
     }
 
     /// Does a stage.
     pub fn time<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
-        let Some(explained) = &self.0 else {
+        let Some(explained) = &self.explained else {
             return work();
         };
         let begun = Instant::now();
@@ -198,6 +236,8 @@ impl Explain {
 
     /// Begins anew, as another attempt does.
     pub(crate) fn again(&self) {
+        self.progress.read.store(0, Relaxed);
+        self.progress.expected.store(0, Relaxed);
         self.note(|explained| {
             *explained = Explained {
                 stages: std::mem::take(&mut explained.stages),
@@ -245,7 +285,7 @@ impl Explain {
     }
 
     fn note(&self, note: impl FnOnce(&mut Explained)) {
-        if let Some(explained) = &self.0 {
+        if let Some(explained) = &self.explained {
             note(&mut lock(explained));
         }
     }

@@ -478,6 +478,8 @@ fn execute<'p>(
 ) -> Result<(HashMap<Key, Group>, Account<'p>), QueryError> {
     let mut groups = HashMap::new();
     let mut account = Account::new(plan, explain);
+    let segments = || plan.journals.iter().flat_map(|journal| &journal.rows);
+    explain.expect(segments().map(|segment| segment.rows).sum());
     for journal in &plan.journals {
         for segment in &journal.rows {
             scan::ops(segment, explain, &mut |stored| {

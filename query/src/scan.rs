@@ -60,7 +60,7 @@ impl Columns {
 
 impl Detail {
     /// What columns need beside it.
-    pub(crate) fn with(self, needs: Needs) -> Self {
+    pub fn with(self, needs: Needs) -> Self {
         let all = rollup_schema();
         let names = all.fields().iter().map(|field| field.name().as_str());
         let own = Needs::new(names.filter(|name| self.includes(name)));
@@ -137,6 +137,7 @@ pub fn rollup(
             each(stored.time, file, stored.tenant, stored.row);
         });
         decoded.map_err(|error| damaged(segment, error))?;
+        explain.advance(batch.num_rows());
     }
     explain.rows(|| batches.read());
     Ok(())
@@ -184,6 +185,7 @@ pub fn ops(
     for batch in &mut batches {
         let batch = batch?;
         decode_ops(&batch, &mut *each).map_err(|error| damaged(segment, error))?;
+        explain.advance(batch.num_rows());
     }
     explain.rows(|| batches.read());
     Ok(())

@@ -38,7 +38,7 @@ pub fn disagreements(own: &[Answer], other: &[Answer], missed: [u64; 2]) -> Vec<
             let timed = of(answer, "requests") - of(answer, "untimed");
             let mean = |answer: &Answer| of(answer, "latency_us_sum") / timed.max(1.0);
             let (a, b) = (mean(answer), mean(twin));
-            if timed >= 100.0 && (a - b).abs() > a.max(b) * 0.05 + 50.0 {
+            if !are_missed && timed >= 100.0 && (a - b).abs() > a.max(b) * 0.05 + 50.0 {
                 found.push(format!(
                     "{}: mean {direction} latency {a:.0} and {b:.0} us",
                     name(answer)

@@ -228,6 +228,11 @@ impl<R: Record> Columns<R> {
         self
     }
 
+    /// Those of them that are numbers.
+    pub fn numbers(&self) -> Self {
+        Self(self.iter().filter(|c| c.is_number()).cloned().collect())
+    }
+
     /// Each of them.
     pub fn iter(&self) -> std::slice::Iter<'_, Column<R>> {
         self.0.iter()

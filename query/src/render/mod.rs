@@ -17,6 +17,7 @@ use crate::volume::Volume;
 
 pub use explain::explain;
 use look::Style;
+pub use plot::{Plot, PlotError, plot};
 use table::Table;
 pub(crate) use table::printable;
 
@@ -30,6 +31,7 @@ mod listing;
 pub mod look;
 mod mounts;
 mod operations;
+mod plot;
 pub mod table;
 mod text;
 pub mod units;

@@ -1,0 +1,56 @@
+//! How far a long question is, on stderr, where somebody sits in front of it.
+
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use trackiops_query::Explain;
+
+/// What takes less needs no patience.
+const LONG: Duration = Duration::from_secs(1);
+/// From one look to the next.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Answers a question, and says how far that is when it takes long.
+pub fn watched<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
+    if !io::stderr().is_terminal() {
+        return answer();
+    }
+    thread::scope(|scope| {
+        let (done, is_done) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            let mut wait = LONG;
+            let mut said = 0;
+            while is_done.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                let line = say(explain.progress().part());
+                eprint!("\r{line:<said$}");
+                (said, wait) = (line.len(), LOOK);
+            }
+            if said > 0 {
+                eprint!("\r{:said$}\r", "");
+            }
+        });
+        let answered = answer();
+        drop(done);
+        answered
+    })
+}
+
+fn say(part: Option<f64>) -> String {
+    match part {
+        Some(part) => format!("reading the store: {:.0} %", part * 100.0),
+        None => "looking through the store".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_not_told_as_a_part() {
+        assert_eq!(say(None), "looking through the store");
+        assert_eq!(say(Some(0.426)), "reading the store: 43 %");
+    }
+}
