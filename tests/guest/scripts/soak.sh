@@ -1,7 +1,7 @@
 # soak.sh MINUTES: full load, a rotation every 10 s. Memory and open files of the recorder, every 10 s.
 . /work/lib.sh
 
-start_recorder --rotate 10s --retain 1s=5m,1m=1h
+start_recorder --rotate 10s --retain 1s=5m,1m=3h
 snapshot before
 fio --name=soak --directory=/mnt/nfs --numjobs=4 --size=16m --bs=16k --rw=randrw --direct=1 --ioengine=psync \
     --time_based --runtime=$(($1 * 60)) >/dev/null &
