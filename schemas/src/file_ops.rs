@@ -61,6 +61,27 @@ pub struct FileOp {
 }
 
 impl FileOp {
+    /// In the order of [`crate::columns::FILE_OP_COUNTERS`]; all but the first two are times, ns.
+    pub fn counters(&self) -> [u64; 6] {
+        let Self {
+            op: _,
+            requests,
+            errors,
+            queue_ns_sum,
+            rtt_ns_sum,
+            latency_ns_sum,
+            latency_ns_max,
+        } = *self;
+        [
+            requests,
+            errors,
+            queue_ns_sum,
+            rtt_ns_sum,
+            latency_ns_sum,
+            latency_ns_max,
+        ]
+    }
+
     /// Adds another partial aggregate of the same operation.
     fn merge(&mut self, other: &Self) {
         let Self {

@@ -357,21 +357,13 @@ fn errnos<'r>(errnos: &Errnos) -> Value<'r> {
 /// The fields of [`columns::file_op_fields`].
 fn operations(ops: &FileOps) -> Value<'_> {
     let element = |op: &FileOp| {
-        let FileOp {
-            op,
-            requests,
-            errors,
-            queue_ns_sum,
-            rtt_ns_sum,
-            latency_ns_sum,
-            latency_ns_max,
-        } = op;
-        let [queue, rtt, latency, max] =
-            [queue_ns_sum, rtt_ns_sum, latency_ns_sum, latency_ns_max].map(|ns| rounded_us(*ns));
-        let counters = [*requests, *errors, queue, rtt, latency, max];
-        let name = Value::text(op.as_str().to_owned());
-        let counters = counters.into_iter().map(Value::Count);
-        [name].into_iter().chain(counters).collect()
+        let [requests, errors, times @ ..] = op.counters();
+        let counters = [requests, errors].into_iter().chain(times.map(rounded_us));
+        let name = Value::text(op.op.as_str().to_owned());
+        [name]
+            .into_iter()
+            .chain(counters.map(Value::Count))
+            .collect()
     };
     Value::List(ops.as_slice().iter().map(element).collect())
 }

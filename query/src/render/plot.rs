@@ -218,6 +218,18 @@ impl<'r, R: Plot> Subjects<'r, R> {
                 .collect(),
         }
     }
+
+    /// So many, and what is said of the others.
+    fn first(&self, most: usize) -> (&[(String, Vec<&'r R>)], Option<String>) {
+        let (first, others) = self.list.split_at(self.list.len().min(most));
+        let said = || {
+            format!(
+                "{} more are not drawn: --top or --where chooses",
+                others.len()
+            )
+        };
+        (first, (!others.is_empty()).then(said))
+    }
 }
 
 /// A chart for each column.
@@ -229,10 +241,8 @@ fn courses<'s, R: Plot>(
     zone: Zone,
     to: &'s mut String,
 ) -> Drawn<'s> {
-    let all = subjects.list.len();
-    let drawn = &subjects.list[..all.min(COLOURS.len())];
-    let beyond = all - drawn.len();
-    let legend = drawn.len() as u32 + u32::from(beyond > 0);
+    let (drawn, beyond) = subjects.first(COLOURS.len());
+    let legend = drawn.len() as u32 + u32::from(beyond.is_some());
     let charts = columns.iter().count() as u32;
     let height = MARGIN + LINE_HEIGHT * (1 + legend) + charts * CHART_HEIGHT + MARGIN;
     let root = SVGBackend::with_string(to, (WIDTH, height)).into_drawing_area();
@@ -247,9 +257,8 @@ fn courses<'s, R: Plot>(
         text(&root, name, (x + 32, top))?;
         y += LINE_HEIGHT;
     }
-    if beyond > 0 {
-        let note = format!("{beyond} more are not drawn: --top or --where chooses");
-        text(&root, &note, (MARGIN as i32, y as i32))?;
+    if let Some(beyond) = beyond {
+        text(&root, &beyond, (MARGIN as i32, y as i32))?;
         y += LINE_HEIGHT;
     }
     let marks = time_marks(answer.range.start, answer.range.end, zone);
@@ -362,19 +371,16 @@ fn bars<'s, R: Plot>(
     zone: Zone,
     to: &'s mut String,
 ) -> Drawn<'s> {
-    let all = subjects.list.len();
-    let drawn = &subjects.list[..all.min(MAX_BARS)];
-    let beyond = all - drawn.len();
+    let (drawn, beyond) = subjects.first(MAX_BARS);
     let list = LINE_HEIGHT * (drawn.len() as u32 + 1) + MARGIN;
     let charts = columns.iter().count() as u32;
-    let height = 2 * MARGIN + LINE_HEIGHT * (1 + u32::from(beyond > 0)) + charts * list;
+    let height = 2 * MARGIN + LINE_HEIGHT * (1 + u32::from(beyond.is_some())) + charts * list;
     let root = SVGBackend::with_string(to, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE)?;
     title(&root, answer, zone, "")?;
     let mut y = (MARGIN + LINE_HEIGHT) as i32;
-    if beyond > 0 {
-        let note = format!("{beyond} more are not drawn: --top or --where chooses");
-        text(&root, &note, (MARGIN as i32, y))?;
+    if let Some(beyond) = beyond {
+        text(&root, &beyond, (MARGIN as i32, y))?;
         y += LINE_HEIGHT as i32;
     }
     let left = (MARGIN + NAME_WIDTH) as i32;

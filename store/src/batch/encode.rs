@@ -125,16 +125,7 @@ fn file_ops<'a>(rows: impl Iterator<Item = &'a FileOps> + Clone) -> Result<Array
 
 /// In the order of [`columns::FILE_OP_COUNTERS`].
 fn file_op_counters(op: &FileOp) -> [i64; columns::FILE_OP_COUNTERS.len()] {
-    let FileOp {
-        op: _,
-        requests,
-        errors,
-        queue_ns_sum,
-        rtt_ns_sum,
-        latency_ns_sum,
-        latency_ns_max,
-    } = *op;
-    let times = [queue_ns_sum, rtt_ns_sum, latency_ns_sum, latency_ns_max];
+    let [requests, errors, times @ ..] = op.counters();
     let [queue, rtt, latency, max] = times.map(us_from_ns);
     [signed(requests), signed(errors), queue, rtt, latency, max]
 }

@@ -435,24 +435,10 @@ pub(super) fn capped(counter: u64) -> u64 {
 fn put_file_ops(out: &mut Vec<u8>, ops: &FileOps) {
     put_u64(out, ops.as_slice().len() as u64);
     for op in ops.as_slice() {
-        let FileOp {
-            op,
-            requests,
-            errors,
-            queue_ns_sum,
-            rtt_ns_sum,
-            latency_ns_sum,
-            latency_ns_max,
-        } = op;
-        put_str(out, op.as_str());
-        let counters = [
-            capped(*requests),
-            capped(*errors),
-            *queue_ns_sum,
-            *rtt_ns_sum,
-            *latency_ns_sum,
-            *latency_ns_max,
-        ];
+        put_str(out, op.op.as_str());
+        let mut counters = op.counters();
+        let (counts, _times) = counters.split_at_mut(2);
+        counts.iter_mut().for_each(|count| *count = capped(*count));
         put_counters(out, &counters);
     }
 }
