@@ -31,6 +31,7 @@ pub mod plan;
 pub mod render;
 mod report;
 pub mod scan;
+pub mod sheet;
 pub mod stall;
 mod stat;
 pub mod step;
