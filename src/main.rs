@@ -1,6 +1,8 @@
 //! The command line of TrackIOps.
 
+mod anonymize;
 mod doctor;
+mod export;
 mod files;
 mod flamegraph;
 mod mounts;
@@ -42,6 +44,12 @@ enum Command {
     Flamegraph(flamegraph::Args),
     /// List what was mounted where, from when to when, with which options
     Mounts(mounts::Args),
+    /// Write a range of a store as a file that needs no store: Parquet, Arrow or CSV
+    Export(export::Args),
+    /// Make a key for `export --anonymize`
+    AnonymizeKey(anonymize::KeyArgs),
+    /// Put the names back into what `export --anonymize` wrote, with its key
+    Deanonymize(anonymize::Args),
     /// Look after a store
     Store(store::Args),
     /// Tell what a store takes on disk, or what a recording will take
@@ -56,6 +64,9 @@ fn main() -> ExitCode {
         Command::Files(args) => files::run(args),
         Command::Flamegraph(args) => flamegraph::run(args),
         Command::Mounts(args) => mounts::run(args),
+        Command::Export(args) => export::run(args),
+        Command::AnonymizeKey(args) => anonymize::make_key(args),
+        Command::Deanonymize(args) => anonymize::run(args),
         Command::Store(args) => store::run(args),
         Command::Volume(args) => volume::run(args),
     };

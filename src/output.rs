@@ -82,29 +82,75 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Under another name first, so that what bears the name is whole. A device or a pipe has to be written as it is.
+/// A device or a pipe has to be written as it is.
 fn write_file(path: &Path, write: WriteTo<'_>) -> io::Result<()> {
-    let path = match fs::metadata(path) {
-        Ok(there) if !there.is_file() => {
-            return fill(OpenOptions::new().write(true).open(path)?, write);
-        }
-        // What a link leads to is replaced, not the link.
-        Ok(_) => fs::canonicalize(path)?,
-        Err(_) => path.to_owned(),
-    };
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.partial", process::id()));
-    let partial = parent(&path).join(name);
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&partial)?;
-    let written = fill(file, write).and_then(|()| fs::rename(&partial, &path));
-    if written.is_err() {
-        let _ = fs::remove_file(&partial);
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return fill(OpenOptions::new().write(true).open(path)?, write);
     }
-    written
+    let mut partial = Partial::create(path)?;
+    fill(partial.file()?, write)?;
+    partial.put_in_place()
+}
+
+/// A file under another name first, so that what bears the name is whole; without it being put in place nothing is left of it.
+pub struct Partial {
+    path: PathBuf,
+    partial: PathBuf,
+    is_in_place: bool,
+}
+
+impl Partial {
+    /// Begins a file that is to be at `path`.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let path = match path.exists() {
+            // What a link leads to is replaced, not the link.
+            true => fs::canonicalize(path)?,
+            false => path.to_owned(),
+        };
+        let mut name = OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(format!(".{}.partial", process::id()));
+        let partial = parent(&path).join(name);
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&partial)?;
+        Ok(Self {
+            path,
+            partial,
+            is_in_place: false,
+        })
+    }
+
+    /// To write it.
+    pub fn file(&self) -> io::Result<File> {
+        OpenOptions::new().write(true).open(&self.partial)
+    }
+
+    /// Its name until it is in place.
+    pub fn draft(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Gives it another name, in the same directory, for when it is in place.
+    pub fn rename(&mut self, name: &str) {
+        self.path.set_file_name(name);
+    }
+
+    /// Puts it in place. It was written and synced before.
+    pub fn put_in_place(&mut self) -> io::Result<()> {
+        fs::rename(&self.partial, &self.path)?;
+        self.is_in_place = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.is_in_place {
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
 }
 
 fn fill(file: File, write: WriteTo<'_>) -> io::Result<()> {

@@ -85,6 +85,7 @@ impl Selection {
             now,
             zone,
             explain: Explain::default(),
+            most_rows: None,
         })
     }
 }

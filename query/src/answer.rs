@@ -72,6 +72,8 @@ pub struct Question {
     pub zone: Zone,
     /// Collects what answering takes.
     pub explain: Explain,
+    /// More rows than about that are refused ([`QueryError::TooManyRows`]), before there are many more in memory.
+    pub most_rows: Option<usize>,
 }
 
 /// One file in one window, or what else a row stands for.
@@ -398,7 +400,7 @@ fn journals(snapshot: &Snapshot, question: &Question) -> Vec<Note> {
     notes
 }
 
-fn check(question: &Question) -> Result<(), QueryError> {
+pub(crate) fn check(question: &Question) -> Result<(), QueryError> {
     let Range { since, until } = question.range;
     let shown = |at| show(at, question.zone);
     match (since, until) {
@@ -448,7 +450,15 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         wanted = Some(wanted.unwrap_or_default().only(keys));
     }
     let detail = question.detail.with(needs(question, &terms, plan.step));
-    let mut found = execute(&plan, wanted.as_ref(), detail, &grouping, explain)?;
+    let most_rows = question.most_rows;
+    let mut found = execute(
+        &plan,
+        wanted.as_ref(),
+        detail,
+        &grouping,
+        most_rows,
+        explain,
+    )?;
     let mut groups = mem::take(&mut found.groups);
     keep_ops(&mut groups, &question.ops);
     if let Some(ranks) = &ranks {
@@ -542,7 +552,7 @@ pub(crate) fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Inter
     Ok(Interval::new(start, end))
 }
 
-fn asked(span: Interval, question: &Question) -> Interval {
+pub(crate) fn asked(span: Interval, question: &Question) -> Interval {
     let Range { since, until } = question.range;
     Interval::new(since.unwrap_or(span.start), until.unwrap_or(span.end))
 }
@@ -585,7 +595,7 @@ fn rank(
     }
     let only_transfers = question.detail.is_of_transfers() || !question.ops.is_empty();
     let detail = Detail::Needs(needs.only_transfers(only_transfers));
-    let mut found = execute(&plan, wanted, detail, grouping, &question.explain)?;
+    let mut found = execute(&plan, wanted, detail, grouping, None, &question.explain)?;
     keep_ops(&mut found.groups, &question.ops);
     let mut sums: HashMap<Of, (AnswerRow, bool)> = HashMap::new();
     for row in rows(found.groups, &found.covered, &plan, question) {

@@ -70,6 +70,14 @@ pub enum QueryError {
         /// Granularities that occur in the store.
         stored: Vec<Granularity>,
     },
+    /// More rows than were asked for at once.
+    #[error(
+        "there are too many rows to be held at once; ask for a shorter range, or a longer --step"
+    )]
+    TooManyRows,
+    /// Rows cannot be put into columns.
+    #[error("rows cannot be put into columns: {0}")]
+    Rows(io::Error),
     /// The connection of a file's requests is not recorded.
     #[error(
         "--by transport tells what was done for all files; leave out --file, and what else --by has beside op, mount and host"

@@ -32,12 +32,14 @@ pub struct Found {
     pub hosts: Vec<(Coverage, Option<Interval>)>,
 }
 
-/// Executes a plan for the wanted files, or for all, adding up what `grouping` puts together.
+/// Executes a plan for the wanted files, or for all, adding up what `grouping` puts together. More rows than `most_rows`, in
+/// any thread, are refused.
 pub fn execute(
     plan: &Plan<'_>,
     wanted: Option<&Wanted>,
     detail: Detail,
     grouping: &Grouping,
+    most_rows: Option<usize>,
     explain: &Explain,
 ) -> Result<Found, QueryError> {
     let mut run = Run {
@@ -45,6 +47,7 @@ pub fn execute(
         wanted,
         detail,
         grouping,
+        most_rows: most_rows.unwrap_or(usize::MAX),
         explain,
         merger: Merger::default(),
         account: Account::new(plan, explain),
@@ -82,6 +85,7 @@ struct Run<'p> {
     wanted: Option<&'p Wanted>,
     detail: Detail,
     grouping: &'p Grouping,
+    most_rows: usize,
     explain: &'p Explain,
     merger: Merger,
     account: Account<'p>,
@@ -175,11 +179,20 @@ impl<'p> Run<'p> {
         let mut unclear = Unclear::new();
         for share in shares {
             self.merger.absorb(share.merger);
+            self.check_rows(&self.merger)?;
             for (place, keys) in share.unclear {
                 unclear.entry(place).or_default().extend(keys);
             }
         }
         Ok(unclear)
+    }
+
+    /// That there are not too many rows.
+    fn check_rows(&self, merger: &Merger) -> Result<(), QueryError> {
+        match merger.len() > self.most_rows {
+            true => Err(QueryError::TooManyRows),
+            false => Ok(()),
+        }
     }
 
     fn segment(&self, share: &mut Share, job: &Job<'_>, again: bool) -> Result<(), QueryError> {
@@ -199,7 +212,7 @@ impl<'p> Run<'p> {
         // A segment hands over the same file until the next one.
         let mut last: Option<Placed> = None;
         let each = &mut |time: UtcMs, file: &Arc<File>, tenant: Option<&str>, row| {
-            if !journal.bounds.contains(time) {
+            if !journal.bounds.contains(time) || share.merger.len() > self.most_rows {
                 return;
             }
             let same = last.take().filter(|placed| Arc::ptr_eq(&placed.file, file));
@@ -226,7 +239,8 @@ impl<'p> Run<'p> {
             }
         };
         let ranges = job.ranges.as_deref();
-        scan::rollup(job.segment, ranges, columns, self.explain, each)
+        scan::rollup(job.segment, ranges, columns, self.explain, each)?;
+        self.check_rows(&share.merger)
     }
 
     fn tail(&mut self, tail: &Tail<'_>) -> Result<(), QueryError> {
@@ -241,6 +255,9 @@ impl<'p> Run<'p> {
                 return;
             };
             for row in window.rows {
+                if self.merger.len() > self.most_rows {
+                    return;
+                }
                 let tenant = row.file.tenant.as_deref();
                 let (_, placed) = files.entry(Arc::as_ptr(&row.file)).or_insert_with(|| {
                     let file = Arc::new(File::from(&*row.file));
@@ -259,7 +276,8 @@ impl<'p> Run<'p> {
                 }
             }
         };
-        Ok(tail.tail.windows(&mut each)?)
+        tail.tail.windows(&mut each)?;
+        self.check_rows(&self.merger)
     }
 }
 

@@ -7,14 +7,22 @@
 //! [`ask_operations`] goes the same way with operations ([`mod@operations`]). Which [`columns`] an answer has decides what is
 //! read; [`render`] writes it down.
 
+// Unit tests share helpers with the integration tests, which name the crate.
+#[cfg(test)]
+extern crate self as trackiops_query;
+
 pub mod answer;
 pub mod columns;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
 pub mod condition;
 pub mod coverage;
 pub mod covered;
 pub mod error;
 pub mod execute;
 pub mod explain;
+pub mod export;
 pub mod file;
 pub mod files;
 pub mod flame;
@@ -28,9 +36,11 @@ mod on;
 pub mod operations;
 mod parallel;
 pub mod plan;
+pub mod pseudonym;
 pub mod render;
 mod report;
 pub mod scan;
+pub mod sheet;
 pub mod stall;
 mod stat;
 pub mod step;
@@ -44,6 +54,7 @@ pub use columns::{Columns, Record};
 pub use condition::Condition;
 pub use error::QueryError;
 pub use explain::Explain;
+pub use export::{Export, Exported, Table};
 pub use file::FileSelector;
 pub use files::{FileActivity, ask_files};
 pub use group::{By, Level, Of};

@@ -118,6 +118,16 @@ impl Merger {
         }
     }
 
+    /// How many sums there are.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
     /// Adds what another one has added up.
     pub fn absorb(&mut self, other: Self) {
         if self.groups.is_empty() {

@@ -19,7 +19,6 @@ use crate::answer::{
 };
 use crate::error::QueryError;
 use crate::execute::Account;
-use crate::explain::Explain;
 use crate::group::{By, ByError, Of};
 use crate::merge::HostIndex;
 use crate::on::MountFilter;
@@ -418,7 +417,7 @@ fn ask_once(
         return Ok(nothing(why));
     }
     let plan = plan(snapshot, Dataset::Ops, span, question, question.step)?;
-    let (mut groups, account) = execute(&plan, connections, &question.explain)?;
+    let (mut groups, account) = execute(&plan, connections, question)?;
     let any = !groups.is_empty();
     if let Some(mounts) = &mounts {
         groups.retain(|key, _| mounts.matches(key.mount.as_deref()));
@@ -474,8 +473,10 @@ fn ask_once(
 fn execute<'p>(
     plan: &'p Plan<'p>,
     connections: Connections,
-    explain: &'p Explain,
+    question: &'p Question,
 ) -> Result<(HashMap<Key, Group>, Account<'p>), QueryError> {
+    let explain = &question.explain;
+    let most_rows = question.most_rows.unwrap_or(usize::MAX);
     let mut groups = HashMap::new();
     let mut account = Account::new(plan, explain);
     let segments = || plan.journals.iter().flat_map(|journal| &journal.rows);
@@ -483,7 +484,7 @@ fn execute<'p>(
     for journal in &plan.journals {
         for segment in &journal.rows {
             scan::ops(segment, explain, &mut |stored| {
-                if journal.bounds.contains(stored.time) {
+                if journal.bounds.contains(stored.time) && groups.len() <= most_rows {
                     let key = Key {
                         window: plan.window(stored.time),
                         host: journal.host,
@@ -502,7 +503,7 @@ fn execute<'p>(
             account.window(tail, window.start, window.health);
         })?;
         tail.tail.operations(&mut |start, rows| {
-            if !tail.bounds.contains(start) {
+            if !tail.bounds.contains(start) || groups.len() > most_rows {
                 return;
             }
             for OperationRow { operation, sums } in rows {
@@ -517,7 +518,10 @@ fn execute<'p>(
             }
         })?;
     }
-    Ok((groups, account))
+    match groups.len() > most_rows {
+        true => Err(QueryError::TooManyRows),
+        false => Ok((groups, account)),
+    }
 }
 
 fn add(

@@ -172,6 +172,12 @@ pub fn rfc3339(at: UtcMs) -> String {
     time.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
+/// UTC without characters that a shell or a file system takes for something else: `20261121T030000Z`.
+pub fn file_name(at: UtcMs) -> String {
+    let time = Zone::utc().at(at);
+    time.format("%Y%m%dT%H%M%SZ").to_string()
+}
+
 /// Local date and time of day; milliseconds only where there are some.
 pub fn show(at: UtcMs, zone: Zone) -> String {
     zone.at(at)

@@ -58,6 +58,6 @@ pub use names::{FileHistory, NameSeen, Names, Seen, Trunks, is_below};
 pub use options::{GranularitySet, Keep, Options, OptionsError, Retention};
 pub use rebuild::{Rebuilt, rebuild_catalog};
 pub use recovery::Recovery;
-pub use requests::{Notice, RequestsWriter};
+pub use requests::{EachBatch, Notice, RequestsView, RequestsWriter};
 pub use snapshot::{JournalTail, SealedJournal, Segment, Snapshot, StoreIndex};
 pub use writer::Writer;

@@ -1,6 +1,7 @@
 //! Reading segments whole: what checks them, rebuilds the catalog from them and merges them has in common.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
@@ -9,7 +10,8 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{KeyValue, PageIndexPolicy};
+use parquet::file::metadata::{KeyValue, PageIndexPolicy, RowGroupMetaData};
+use parquet::file::statistics::Statistics;
 
 use crate::error::StoreError;
 
@@ -31,6 +33,26 @@ impl SegmentReader {
     /// What it says of itself.
     pub(crate) fn metadata(&self) -> Option<&Vec<KeyValue>> {
         self.builder.metadata().file_metadata().key_value_metadata()
+    }
+
+    /// Of its row groups those that may have something of a range of a column, as far as it says what they have.
+    pub(crate) fn between(self, column: &str, range: &Range<i64>) -> Self {
+        let overlaps = |group: &RowGroupMetaData| {
+            let mut columns = group.columns().iter();
+            let chunk = columns.find(|chunk| chunk.column_path().string() == column);
+            let ends = chunk.and_then(|chunk| match chunk.statistics()? {
+                Statistics::Int64(values) => values.min_opt().zip(values.max_opt()),
+                _ => None,
+            });
+            ends.is_none_or(|(min, max)| *min < range.end && range.start <= *max)
+        };
+        let groups = self.builder.metadata().row_groups().iter().enumerate();
+        let groups = groups.filter(|(_, group)| overlaps(group));
+        let groups = groups.map(|(place, _)| place).collect();
+        Self {
+            builder: self.builder.with_row_groups(groups),
+            ..self
+        }
     }
 
     /// Its rows, one batch of so many after the other. Between two batches nothing is open: a reader holds a decompressor of

@@ -69,13 +69,15 @@ pub enum Value<'r> {
     Figure(f64),
     /// A point in time.
     Time(UtcMs),
-    /// A list of the same fields each, as the column's type has them.
+    /// A point in time, ns since the epoch.
+    TimeNs(i64),
+    /// A list of the same fields each, as the column's type has them; of what has no fields each is one value.
     List(Vec<Vec<Value<'r>>>),
 }
 
 impl<'r> Value<'r> {
     /// Text that is known.
-    pub(super) fn text(text: impl Into<Cow<'r, str>>) -> Self {
+    pub(crate) fn text(text: impl Into<Cow<'r, str>>) -> Self {
         Self::Text(text.into())
     }
 

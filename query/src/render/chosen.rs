@@ -1,9 +1,9 @@
 //! The columns that somebody chose, for people.
 
 use super::table::{Cell, NONE, Table, Times, left, printable, right};
-use super::text;
 use crate::answer::Answer;
 use crate::columns::{Column, Columns, PERCENTILE_ERROR, Record, Value};
+use crate::sheet::text;
 use crate::times::{Zone, show, show_offset};
 
 pub(super) fn table<R: Record>(answer: &Answer<R>, columns: &Columns<R>, zone: Zone) -> Table {

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::text;
 use crate::answer::Answer;
 use crate::columns::{Columns, Record};
+use crate::sheet::text;
 
 pub(super) fn write<R: Record>(
     answer: &Answer<R>,

@@ -11,6 +11,7 @@ use crate::columns::{Columns, Record};
 use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::scan::Detail;
+use crate::sheet::{Kind, Writer, of_arrow};
 use crate::step::Step;
 use crate::times::Zone;
 use crate::volume::Volume;
@@ -21,9 +22,7 @@ pub use plot::{Plot, PlotError, plot};
 use table::Table;
 pub(crate) use table::printable;
 
-mod arrow;
 mod chosen;
-mod csv;
 mod explain;
 mod files;
 mod json;
@@ -33,10 +32,11 @@ mod mounts;
 mod operations;
 mod plot;
 pub mod table;
-mod text;
 pub mod units;
 mod volume;
 
+/// Rows per batch of Arrow; many enough that what stands before them is little.
+const BATCH_ROWS: usize = 65_536;
 /// More windows than this are not drawn.
 const MAX_COURSE: usize = 1_000_000;
 
@@ -136,11 +136,24 @@ pub fn write_columns<R: Render>(
             let table = chosen::table(answer, columns, style.zone);
             draw(table, answer, &style).write(style.look, out)
         }
-        Format::Csv => csv::write(answer, columns, out),
         Format::Json => json::write(answer, columns, out),
-        Format::Parquet => arrow::parquet(answer, columns, out),
-        Format::Arrow => arrow::ipc(answer, columns, out),
+        Format::Csv => sheet(answer, columns, Kind::Csv, out),
+        Format::Parquet => sheet(answer, columns, Kind::Parquet, out),
+        Format::Arrow => sheet(answer, columns, Kind::Arrow, out),
     }
+}
+
+fn sheet<R: Record>(
+    answer: &Answer<R>,
+    columns: &Columns<R>,
+    kind: Kind,
+    out: &mut (dyn Write + Send),
+) -> io::Result<()> {
+    let mut sheet = Writer::new(kind, &columns.schema(), out)?;
+    for rows in answer.rows.chunks(BATCH_ROWS) {
+        sheet.write(&columns.batch(rows).map_err(of_arrow)?)?;
+    }
+    sheet.finish()?.flush()
 }
 
 /// Adds bars to a table, and to one of windows the course of their sums above it.

@@ -244,6 +244,7 @@ pub fn question(store: &Path) -> Question {
         now: UtcMs(THREE + 30 * 86_400_000),
         zone: Zone::utc(),
         explain: Explain::default(),
+        most_rows: None,
     }
 }
 

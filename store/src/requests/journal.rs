@@ -125,6 +125,11 @@ pub(super) struct BatchFrame {
 }
 
 impl Scan {
+    /// Its file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Scans an open journal. `None` when it ends within its header.
     pub(super) fn new(file: File, path: &Path) -> Result<Option<Self>, StoreError> {
         let read = || StoreError::io("read", path);

@@ -6,6 +6,7 @@
 
 mod budget;
 mod journal;
+mod read;
 mod seal;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,8 @@ use crate::sealer::{Seal, Sealer, Task};
 use crate::writer::Period;
 use budget::Budget;
 use journal::JournalWriter;
+
+pub use read::{EachBatch, RequestsView};
 
 /// A batch that begins so long before the end of the one before was stamped by a clock that was set back. Sealing holds
 /// back what is out of order.

@@ -1,0 +1,121 @@
+//! Rows of files and of operations, piece by piece.
+
+use trackiops_schemas::identity::FileKey;
+use trackiops_schemas::time::Granularity;
+use trackiops_store::Dataset;
+
+use super::pieces::{self, MOST_ROWS, Took};
+use super::{BATCH_ROWS, Export, Exported, Sink, add_damage, ops_columns};
+use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};
+use crate::columns::{Columns, Record};
+use crate::coverage::Interval;
+use crate::error::QueryError;
+use crate::group::By;
+use crate::operations::{Connections, OperationAnswer, ask_operations};
+use crate::plan::Range;
+use crate::scan::Detail;
+use crate::sheet::of_arrow;
+use crate::step::Step;
+
+/// Rows of files. Their order is that of their keys, which are hashes: that of names would tell something of names that are
+/// replaced.
+pub(super) fn files<E: From<QueryError>>(
+    export: &Export,
+    sink: Sink<'_, E>,
+) -> Result<Exported, E> {
+    let order = |row: &AnswerRow| {
+        let key = row.file.as_ref().map_or(FileKey(0), |file| file.key);
+        (row.time, key, row.host.clone(), row.tenant.clone())
+    };
+    let sorted = |question: &Question| {
+        let mut outcome = ask(question)?;
+        if let Outcome::Found(answer) = &mut outcome {
+            answer.rows.sort_by_cached_key(order);
+        }
+        Ok(outcome)
+    };
+    run(export, Dataset::Rollup, &Columns::usual(), sorted, sink)
+}
+
+/// Rows of operations.
+pub(super) fn operations<E: From<QueryError>>(
+    export: &Export,
+    sink: Sink<'_, E>,
+) -> Result<Exported, E> {
+    let ask = |question: &Question| ask_operations(question, Connections::Apart);
+    run::<OperationAnswer, E>(export, Dataset::Ops, &ops_columns(), ask, sink)
+}
+
+/// What is to be told of a range, and how much of it there is.
+pub(super) fn overview<R>(
+    export: &Export,
+    ask: impl Fn(&Question) -> Result<Outcome<R>, QueryError>,
+) -> Result<Outcome<R>, QueryError> {
+    ask(&Question {
+        step: Some(Step::All),
+        by: By::HOST,
+        detail: Detail::Bytes,
+        ..export.question.clone()
+    })
+}
+
+fn run<R: Record, E: From<QueryError>>(
+    export: &Export,
+    dataset: Dataset,
+    columns: &Columns<R>,
+    ask: impl Fn(&Question) -> Result<Outcome<R>, QueryError>,
+    sink: Sink<'_, E>,
+) -> Result<Exported, E> {
+    let (range, mut notes) = match overview(export, &ask)? {
+        Outcome::Nothing { why, notes } => return Ok(Exported::nothing(why, notes)),
+        Outcome::Found(Answer { range, notes, .. }) => (range, notes),
+    };
+    let step = export.step(&export.snapshot()?, dataset)?;
+    let mut rows = 0;
+    pieces::take(range, step, |piece, may_refuse| {
+        let question = piece_of(export, piece, step, may_refuse);
+        let answer = match ask(&question) {
+            Err(QueryError::TooManyRows) => return Ok(Took::TooMany),
+            Err(error) => return Err(error.into()),
+            Ok(Outcome::Nothing { notes: more, .. }) => {
+                add_damage(&mut notes, &more);
+                return Ok(Took::Rows(0));
+            }
+            Ok(Outcome::Found(answer)) => answer,
+        };
+        add_damage(&mut notes, &answer.notes);
+        for rows in answer.rows.chunks(BATCH_ROWS) {
+            let batch = columns.batch(rows);
+            sink(batch.map_err(|error| QueryError::Rows(of_arrow(error)))?)?;
+        }
+        rows += answer.rows.len() as u64;
+        Ok::<_, E>(Took::Rows(answer.rows.len()))
+    })?;
+    if rows == 0 {
+        // What there was is damaged.
+        let what = "rows that can be read".into();
+        let why = Nothing::NoneOf { what, asked: range };
+        return Ok(Exported::nothing(why, notes));
+    }
+    Ok(Exported {
+        rows,
+        granularity: Some(step),
+        range: Some(range),
+        nothing: None,
+        notes,
+    })
+}
+
+fn piece_of(export: &Export, piece: Interval, step: Granularity, may_refuse: bool) -> Question {
+    Question {
+        range: Range {
+            since: Some(piece.start),
+            until: Some(piece.end),
+        },
+        step: Some(Step::Windows(step)),
+        by: By::TENANT,
+        detail: Detail::Full,
+        most_rows: may_refuse.then_some(MOST_ROWS),
+        ..export.question.clone()
+    }
+}

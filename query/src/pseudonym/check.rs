@@ -1,0 +1,176 @@
+//! Whether what is to be handed on holds any name: looked at apart from how it was made.
+
+use std::collections::HashSet;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use arrow::array::RecordBatch;
+
+use super::columns::{TranslateError, apply, is_vocabulary, texts};
+use super::key::Key;
+use super::words::{self, Pseudonyms, Way};
+
+/// Components up to this length are in any text by chance, and too short to say much.
+const SHORT: usize = 2;
+/// The vocabulary of NFS and of device numbers has no longer words.
+const LONGEST_OF_VOCABULARY: usize = 64;
+
+/// What is wrong with rows that are to be handed on.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// A name would be told.
+    #[error("the column {column} would tell the name `{name}`: nothing is written; report this")]
+    Told {
+        /// The column.
+        column: String,
+        /// The name.
+        name: String,
+    },
+    /// It does not come back as what it was.
+    #[error(
+        "what was made of some rows does not lead back to them: nothing is written; report this"
+    )]
+    NoWayBack,
+    /// It does not come back at all.
+    #[error(
+        "what was made of some rows does not lead back to them ({0}): nothing is written; report this"
+    )]
+    Lost(#[from] TranslateError),
+}
+
+/// Compares what goes in with what comes out. Of each component eight bytes are kept.
+pub struct Check {
+    reveal: Pseudonyms,
+    hasher: RandomState,
+    /// Hashes of the components of the originals.
+    originals: HashSet<u64>,
+}
+
+impl Check {
+    /// With the key that is used.
+    pub fn new(key: &Key) -> Self {
+        Self {
+            reveal: Pseudonyms::new(key, Way::Reveal),
+            hasher: RandomState::new(),
+            originals: HashSet::new(),
+        }
+    }
+
+    /// That rows lead back to the ones that they were made of, whose names are noted.
+    pub fn leads_back(
+        &mut self,
+        original: &RecordBatch,
+        hidden: &RecordBatch,
+    ) -> Result<(), CheckError> {
+        let Self {
+            hasher, originals, ..
+        } = self;
+        texts(original, &mut |column, text| {
+            if !is_vocabulary(column) {
+                originals.extend(components(text).map(|name| hasher.hash_one(name)));
+            }
+        });
+        match apply(hidden, &mut self.reveal)? == *original {
+            true => Ok(()),
+            false => Err(CheckError::NoWayBack),
+        }
+    }
+
+    /// That rows as they stand in the file tell none of the names that were noted, and are nothing but what the key has made.
+    pub fn tells_nothing(&mut self, written: &RecordBatch) -> Result<(), CheckError> {
+        let Self {
+            hasher, originals, ..
+        } = self;
+        let mut told = None;
+        texts(written, &mut |column, text| {
+            let name = match is_vocabulary(column) {
+                true => (!is_of_vocabulary(text)).then_some(text),
+                false => components(text).find(|name| originals.contains(&hasher.hash_one(name))),
+            };
+            if let Some(name) = name {
+                told.get_or_insert_with(|| (column.to_owned(), name.to_owned()));
+            }
+        });
+        if let Some((column, name)) = told {
+            return Err(CheckError::Told { column, name });
+        }
+        apply(written, &mut self.reveal)?;
+        Ok(())
+    }
+}
+
+/// The names that a text consists of.
+fn components(text: &str) -> impl Iterator<Item = &str> {
+    let parts = text.split(['/', ':']);
+    parts.filter(|part| part.chars().count() > SHORT && !words::is_no_name(part))
+}
+
+/// Procedures, connections and device numbers.
+fn is_of_vocabulary(text: &str) -> bool {
+    let is_known = |c: char| c.is_ascii_alphanumeric() || "_-:()?. ".contains(c);
+    text.len() <= LONGEST_OF_VOCABULARY && text.chars().all(is_known)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, StringArray};
+
+    use super::*;
+
+    fn batch(columns: &[(&str, &str)]) -> RecordBatch {
+        let columns = columns.iter().map(|(name, text)| {
+            let array: ArrayRef = Arc::new(StringArray::from(vec![*text]));
+            (*name, array)
+        });
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    fn hidden(key: &Key, batch: &RecordBatch) -> RecordBatch {
+        apply(batch, &mut Pseudonyms::new(key, Way::Hide)).unwrap()
+    }
+
+    #[test]
+    fn a_name_that_would_be_told_is_found() {
+        let key = Key::new(&[7; Key::BYTES]);
+        let mut check = Check::new(&key);
+        let plain = batch(&[("path", "/mnt/secret/a"), ("host", "web-1"), ("op", "READ")]);
+        let there = hidden(&key, &plain);
+        check.leads_back(&plain, &there).unwrap();
+        check.tells_nothing(&there).unwrap();
+        let whole = &there.column(0).clone();
+        let token = whole.as_any().downcast_ref::<StringArray>().unwrap();
+        for (column, text) in [
+            (
+                "path",
+                token.value(0).rsplit_once('/').unwrap().0.to_owned() + "/secret",
+            ),
+            ("host", "secret".to_owned()),
+            ("tenant", "7:/secret".to_owned()),
+            ("op", "/mnt/x".to_owned()),
+        ] {
+            let leaking = batch(&[(column, &text)]);
+            let found = check.tells_nothing(&leaking);
+            assert!(matches!(found, Err(CheckError::Told { .. })), "{column}");
+        }
+        // Not one of the names, but nothing that the key has made, either.
+        let foreign = batch(&[("host", "db-7")]);
+        assert!(matches!(
+            check.tells_nothing(&foreign),
+            Err(CheckError::Lost(_))
+        ));
+    }
+
+    #[test]
+    fn what_does_not_lead_back_is_found() {
+        let key = Key::new(&[7; Key::BYTES]);
+        let mut check = Check::new(&key);
+        let (one, other) = (batch(&[("path", "/one")]), batch(&[("path", "/other")]));
+        let result = check.leads_back(&one, &hidden(&key, &other));
+        assert!(matches!(result, Err(CheckError::NoWayBack)));
+        let another = Key::new(&[8; Key::BYTES]);
+        let result = check.leads_back(&one, &hidden(&another, &one));
+        assert!(matches!(result, Err(CheckError::Lost(_))));
+    }
+}

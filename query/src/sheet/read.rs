@@ -1,0 +1,185 @@
+//! Reads back what was written.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow_ipc::reader::FileReader;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+
+use super::{Kind, arrays, text};
+
+/// Rows per batch, of Parquet and CSV.
+const BATCH_ROWS: usize = 8192;
+
+/// A file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system refuses.
+    #[error("cannot read {path}: {source}; check the name and who may read it")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is none of those that are written here, or damaged.
+    #[error("{path} is no whole file of rows: {why}; name one that `trackiops export` wrote")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// A file of rows.
+pub struct Reader {
+    kind: Kind,
+    schema: SchemaRef,
+    path: PathBuf,
+    batches: Batches,
+}
+
+enum Batches {
+    Parquet(ParquetRecordBatchReader),
+    Arrow(FileReader<File>),
+    Csv(csv::Reader<File>),
+}
+
+impl Reader {
+    /// Opens a file, whatever its name is. `known` are the columns that one of CSV may have, which does not tell their types.
+    pub fn open(path: &Path, known: &[SchemaRef]) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let content = |why: String| ReadError::Content {
+            path: path.to_owned(),
+            why,
+        };
+        let mut file = File::open(path).map_err(io)?;
+        let mut magic = Vec::new();
+        file.by_ref().take(6).read_to_end(&mut magic).map_err(io)?;
+        file.rewind().map_err(io)?;
+        let (kind, schema, batches) = match magic.as_slice() {
+            [b'P', b'A', b'R', b'1', ..] => {
+                let builder = ParquetRecordBatchReaderBuilder::try_new(file)
+                    .map_err(|error| content(error.to_string()))?;
+                let schema = Arc::clone(builder.schema());
+                let reader = builder.with_batch_size(BATCH_ROWS).build();
+                let reader = reader.map_err(|error| content(error.to_string()))?;
+                (Kind::Parquet, schema, Batches::Parquet(reader))
+            }
+            b"ARROW1" => {
+                let reader = FileReader::try_new(file, None);
+                let reader = reader.map_err(|error| content(error.to_string()))?;
+                (Kind::Arrow, reader.schema(), Batches::Arrow(reader))
+            }
+            _ => {
+                let mut reader = csv::Reader::from_reader(file);
+                let header = reader.headers();
+                let header = header.map_err(|error| content(error.to_string()))?;
+                let schema = schema_of(header, known).map_err(content)?;
+                (Kind::Csv, schema, Batches::Csv(reader))
+            }
+        };
+        Ok(Self {
+            kind,
+            schema: plain(&schema),
+            path: path.to_owned(),
+            batches,
+        })
+    }
+
+    /// What the file is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn read(&mut self) -> Result<Option<RecordBatch>, String> {
+        let batch = match &mut self.batches {
+            Batches::Parquet(reader) => reader.next().transpose(),
+            Batches::Arrow(reader) => reader.next().transpose(),
+            Batches::Csv(reader) => return of_lines(reader, &self.schema),
+        };
+        let batch = batch.map_err(|error| error.to_string())?;
+        let batch = batch.map(|batch| batch.with_schema(Arc::clone(&self.schema)));
+        batch.transpose().map_err(|error| error.to_string())
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<RecordBatch, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let path = &self.path.clone();
+        let content = |why| ReadError::Content {
+            path: path.clone(),
+            why,
+        };
+        self.read().map_err(content).transpose()
+    }
+}
+
+/// Without what the file says of itself as a whole, which whoever writes another one says anew.
+fn plain(schema: &Schema) -> SchemaRef {
+    Arc::new(Schema::new(schema.fields().clone()))
+}
+
+/// The columns of a header.
+fn schema_of(header: &csv::StringRecord, known: &[SchemaRef]) -> Result<SchemaRef, String> {
+    let fields = |schema: &SchemaRef| {
+        let fields = header.iter().map(|name| schema.field_with_name(name).ok());
+        fields
+            .map(|field| field.cloned())
+            .collect::<Option<Vec<_>>>()
+    };
+    match known.iter().find_map(fields) {
+        Some(fields) => Ok(Arc::new(Schema::new(fields))),
+        None => Err("its first line does not name the columns of an export".into()),
+    }
+}
+
+fn of_lines(
+    reader: &mut csv::Reader<File>,
+    schema: &SchemaRef,
+) -> Result<Option<RecordBatch>, String> {
+    let mut columns = vec![Vec::with_capacity(BATCH_ROWS); schema.fields().len()];
+    let mut rows = 0;
+    let mut record = csv::StringRecord::new();
+    while rows < BATCH_ROWS {
+        let more = reader.read_record(&mut record);
+        if !more.map_err(|error| error.to_string())? {
+            break;
+        }
+        let fields = schema.fields().iter().zip(&record);
+        for ((field, text), values) in fields.zip(&mut columns) {
+            let value = text::parse(field.data_type(), text);
+            let line = record.position().map_or(0, csv::Position::line);
+            values.push(value.ok_or_else(|| {
+                format!(
+                    "line {line}: `{text}` is nothing for the column {}",
+                    field.name()
+                )
+            })?);
+        }
+        rows += 1;
+    }
+    if rows == 0 {
+        return Ok(None);
+    }
+    let fields = schema.fields().iter().zip(columns);
+    let arrays = fields.map(|(field, values)| arrays::array(field.data_type(), values));
+    let arrays = arrays.collect::<Result<_, _>>();
+    let batch = arrays.and_then(|arrays| RecordBatch::try_new(Arc::clone(schema), arrays));
+    batch.map(Some).map_err(|error| error.to_string())
+}

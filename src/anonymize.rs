@@ -1,0 +1,115 @@
+//! `trackiops anonymize-key` and `trackiops deanonymize`: the key of `export --anonymize`, and the way back.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use rustix::rand::{GetRandomFlags, getrandom};
+use trackiops_query::pseudonym::{self, Key, Pseudonyms, Way};
+use trackiops_query::sheet::{Reader, Writer};
+
+use crate::output::{Output, Partial};
+
+/// Nobody but its owner may read a key.
+const KEY_MODE: u32 = 0o600;
+/// Permissions of others.
+const OTHERS: u32 = 0o077;
+
+/// What `trackiops anonymize-key` takes.
+#[derive(clap::Args)]
+pub struct KeyArgs {
+    /// The file to make, readable by its owner alone. Keep it: nothing else leads from tokens back to names
+    file: PathBuf,
+}
+
+/// What `trackiops deanonymize` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The key file with which the export was made
+    #[arg(long, value_name = "KEYFILE")]
+    key: PathBuf,
+    /// What `trackiops export --anonymize` wrote: Parquet, Arrow or CSV, all of its columns or some
+    input: PathBuf,
+    /// The file to write, in the same format
+    #[arg(long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Makes a key file.
+pub fn make_key(args: KeyArgs) -> anyhow::Result<ExitCode> {
+    let shown = args.file.display();
+    if args.file.symlink_metadata().is_ok() {
+        bail!(
+            "{shown} is there already, and a key that is overwritten is lost with all names that it leads to; name another file"
+        );
+    }
+    let mut random = [0; Key::BYTES];
+    let mut filled = 0;
+    while filled < random.len() {
+        filled += getrandom(&mut random[filled..], GetRandomFlags::empty())
+            .context("the system has no random numbers; nothing is written")?;
+    }
+    let write = || -> std::io::Result<()> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(KEY_MODE)
+            .open(&args.file)?;
+        file.write_all(Key::new(&random).to_text().as_bytes())?;
+        file.sync_all()
+    };
+    write().with_context(|| format!("cannot write {shown}; check its directory"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The key of a file that only its owner may read.
+pub fn read_key(path: &Path) -> anyhow::Result<Key> {
+    let shown = path.display();
+    let cannot = || format!("cannot read the key {shown}; `trackiops anonymize-key` makes one");
+    let mut file = File::open(path).with_context(cannot)?;
+    let mode = file.metadata().with_context(cannot)?.permissions().mode();
+    if mode & OTHERS != 0 {
+        bail!(
+            "others than its owner may use the key {shown} (its mode is {:04o}), and whoever has it can undo the anonymization: \
+             chmod 600 {shown}",
+            mode & 0o7777
+        );
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).with_context(cannot)?;
+    Key::parse(&text).with_context(|| format!("the key {shown} cannot be used"))
+}
+
+/// Puts the names back.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let key = read_key(&args.key)?;
+    let Output::File(output) = Output::new(Some(args.output))? else {
+        bail!("--output: name a file; stdout could not be taken back if the key turned out wrong");
+    };
+    let mut reader = Reader::open(&args.input, &pseudonym::known_schemas())?;
+    let cannot = || format!("cannot write {}", output.display());
+    let mut partial = Partial::create(&output).with_context(cannot)?;
+    let out = BufWriter::new(partial.file().with_context(cannot)?);
+    let mut writer = Writer::new(reader.kind(), reader.schema(), out).with_context(cannot)?;
+    let mut pseudonyms = Pseudonyms::new(&key, Way::Reveal);
+    for batch in &mut reader {
+        let batch = pseudonym::apply(&batch?, &mut pseudonyms).with_context(|| {
+            format!(
+                "{} is not what the key {} made: it was made with another key, or is not anonymized; nothing is written",
+                args.input.display(),
+                args.key.display()
+            )
+        })?;
+        writer.write(&batch).with_context(cannot)?;
+    }
+    let finished = || -> std::io::Result<()> {
+        let out = writer.finish()?.into_inner();
+        out.map_err(|error| error.into_error())?.sync_all()?;
+        partial.put_in_place()
+    };
+    finished().with_context(cannot)?;
+    Ok(ExitCode::SUCCESS)
+}

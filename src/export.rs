@@ -1,0 +1,312 @@
+//! `trackiops export`: a range of a store as a file that needs no store.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context, anyhow, bail};
+use arrow::array::RecordBatch;
+use trackiops_query::pseudonym::{self, Check, Key, Pseudonyms, Way};
+use trackiops_query::sheet::{Kind, Reader, Writer};
+use trackiops_query::times::file_name;
+use trackiops_query::{Export, Exported, Format, QueryError, Table};
+use trackiops_schemas::time::Granularity;
+
+use crate::anonymize::read_key;
+use crate::output::{Output, Partial};
+use crate::question::{self, Selection};
+
+const AFTER_HELP: &str = "\
+Rows stand by window, then by key of the file; requests by time of completion. They are made in pieces of the range, so that memory
+does not grow with it: some 65,000 rows are held at once for each processor, or those of one window if it has more. Dense ranges of
+short windows take long, as each piece reads the segments that it overlaps; take a longer --granularity, or some files.
+
+--anonymize encrypts, with AES-256-SIV (RFC 5297), reversibly and so that the same name is the same token everywhere:
+  path, mount, tenant   each component: what stands between slashes, the server before the colon, the directories of the cgroup
+  host                  as one
+  filter, pending_clients (of health)   the filter's words as one; servers and mounts like those of files
+and, with FF1 (NIST SP 800-38G), so that they stay numbers of the same size:
+  file_key              which is a hash of mount and fileid, so that whoever guesses a mount could tell; it still joins
+  fileid                which tells the file to whoever may ask the server
+  uid, also in tenant
+What stays: times and counts, dev (MAJOR:MINOR, a number of the client's), op, transport (tcp-3), pid, xid, numbers of cgroups and RPC
+clients, and `(other)`. Mount options are in no export. What can be told from an anonymized export: how long a component is, how often
+it occurs, how the tree is shaped, and when what was done. Sizes and times may give a well-known file away. Tokens have only letters,
+digits, - and _; one of n bytes is ceil(4 * (n + 16) / 3) characters long, so that of a component of more than 175 bytes the token is
+longer than the 255 that a name on disk may have: it is a text in a column, which is cut nowhere.
+Before the file is put in place it is read again: every token must lead back to its name, and no component of a name may be in it.";
+
+/// What `trackiops export` takes.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    #[command(flatten)]
+    selection: Selection,
+    /// What rows: `rollup`, what each tenant did with each file in each window, with all columns of queries, histograms among them;
+    /// `ops`, operations of mounts; `health`, the recorder's own account; `requests`, what `record --requests` kept
+    #[arg(
+        long,
+        value_name = "rollup|ops|health|requests",
+        default_value = "rollup"
+    )]
+    dataset: Table,
+    /// The same as --dataset requests
+    #[arg(long, conflicts_with = "dataset")]
+    requests: bool,
+    /// Length of the windows, a multiple of a recorded one (1s, 10s, 1m ...); the shortest that all of the range has without it
+    #[arg(long, visible_alias = "step", value_name = "G")]
+    granularity: Option<Granularity>,
+    /// The file, which is there in whole or not at all, or a directory in which it gets a name that says what it has
+    #[arg(long, value_name = "FILE|DIR")]
+    output: PathBuf,
+    /// parquet, csv, or arrow (an IPC file, also known as Feather 2). By what FILE ends in without it, or else parquet
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<FileFormat>,
+    /// Replace all names by tokens that only this key, which `trackiops anonymize-key` makes, leads back to names
+    #[arg(long, value_name = "KEYFILE")]
+    anonymize: Option<PathBuf>,
+}
+
+/// A format of files.
+#[derive(Clone, Copy)]
+struct FileFormat(Kind);
+
+impl FromStr for FileFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(Format::Parquet) => Ok(Self(Kind::Parquet)),
+            Ok(Format::Csv) => Ok(Self(Kind::Csv)),
+            Ok(Format::Arrow) => Ok(Self(Kind::Arrow)),
+            _ => Err(format!(
+                "`{text}` is not a format of exports: write parquet, csv or arrow"
+            )),
+        }
+    }
+}
+
+/// Runs the command. Status 0: there are rows; 1: nothing matched; 3: a part is damaged.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let key = args.anonymize.as_deref().map(read_key).transpose()?;
+    let place = Place::new(&args.output)?;
+    let kind = args.format.map_or_else(|| kind_of(&args.output), |f| f.0);
+    let export = Export {
+        table: match args.requests {
+            true => Table::Requests,
+            false => args.dataset,
+        },
+        granularity: args.granularity,
+        question: args.selection.question()?,
+    };
+    check(&export)?;
+    let zone = export.question.zone;
+    let mut target = Target::create(&place, &export, kind, key)?;
+    let exported = export.run(&mut |batch| target.write(&batch));
+    let exported = exported.map_err(in_words_of_exports)?;
+    if let Some(why) = &exported.nothing {
+        let status = question::nothing(why, &exported.notes, zone);
+        if let Place::File(path) = &place {
+            eprintln!("{} is not written", path.display());
+        }
+        return Ok(status);
+    }
+    let path = target.finish(&place, &export, &exported, kind)?;
+    question::tell(&exported.notes, zone);
+    println!("{}: {} rows", path.display(), exported.rows);
+    Ok(question::status(&exported.notes))
+}
+
+/// Queries have a step, which may be all of the range.
+fn in_words_of_exports(error: anyhow::Error) -> anyhow::Error {
+    let list = |stored: &[Granularity]| {
+        let names: Vec<_> = stored.iter().map(Granularity::to_string).collect();
+        names.join(", ")
+    };
+    match error.downcast_ref() {
+        Some(QueryError::StepNotStored { step, stored }) => anyhow!(
+            "--granularity {step} is not a multiple of what is stored ({}); name a multiple of one of these",
+            list(stored)
+        ),
+        Some(QueryError::StepNotRecorded {
+            step,
+            host,
+            range,
+            stored,
+        }) => anyhow!(
+            "--granularity {step} does not fit what {host} recorded {range}, where only {} is stored; name a multiple of \
+             one of these, or a range without that part",
+            list(stored)
+        ),
+        _ => error,
+    }
+}
+
+/// What does not go together.
+fn check(export: &Export) -> anyhow::Result<()> {
+    let (files, mounts) = (&export.question.files, &export.question.mounts);
+    match export.table {
+        Table::Ops if !files.is_empty() => bail!(
+            "--dataset ops has operations of mounts, which are of no file; leave out --file and --dir, or take rollup, whose \
+             column `ops` has those of files"
+        ),
+        Table::Health if !files.is_empty() || !mounts.is_empty() => bail!(
+            "--dataset health is the recorder's account of all files and mounts; leave out --file, --dir and --mount"
+        ),
+        Table::Requests if export.granularity.is_some() => {
+            bail!("--dataset requests has no windows; leave out --granularity")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn kind_of(output: &Path) -> Kind {
+    match output.extension().and_then(|extension| extension.to_str()) {
+        Some("csv") => Kind::Csv,
+        Some("arrow" | "feather" | "ipc") => Kind::Arrow,
+        _ => Kind::Parquet,
+    }
+}
+
+/// Where to.
+enum Place {
+    File(PathBuf),
+    Dir(PathBuf),
+}
+
+impl Place {
+    fn new(path: &Path) -> anyhow::Result<Self> {
+        if path.is_dir() {
+            return Ok(Self::Dir(path.to_owned()));
+        }
+        match Output::new(Some(path.to_owned()))? {
+            Output::File(path) if path.metadata().is_ok_and(|there| !there.is_file()) => bail!(
+                "cannot write {}: it is neither a file nor a directory; name one",
+                path.display()
+            ),
+            Output::File(path) => Ok(Self::File(path)),
+            Output::Stdout => {
+                bail!("--output: an export is a file that is whole; name one, or a directory")
+            }
+        }
+    }
+
+    /// A name for what is not whole yet.
+    fn draft(&self, export: &Export) -> PathBuf {
+        match self {
+            Self::File(path) => path.clone(),
+            Self::Dir(dir) => dir.join(export.table.name()),
+        }
+    }
+}
+
+/// The file that is being written.
+struct Target {
+    partial: Partial,
+    writer: Writer<BufWriter<File>>,
+    veil: Option<Veil>,
+}
+
+/// What it takes to replace names.
+struct Veil {
+    pseudonyms: Pseudonyms,
+    check: Check,
+}
+
+impl Target {
+    fn create(
+        place: &Place,
+        export: &Export,
+        kind: Kind,
+        key: Option<Key>,
+    ) -> anyhow::Result<Self> {
+        let path = place.draft(export);
+        let create = || -> io::Result<_> {
+            let partial = Partial::create(&path)?;
+            let out = BufWriter::new(partial.file()?);
+            let writer = Writer::new(kind, &export.table.schema(), out)?;
+            Ok((partial, writer))
+        };
+        let (partial, writer) = create().with_context(|| cannot_write(&path))?;
+        let veil = key.map(|key| Veil {
+            pseudonyms: Pseudonyms::new(&key, Way::Hide),
+            check: Check::new(&key),
+        });
+        Ok(Self {
+            partial,
+            writer,
+            veil,
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
+        let hidden = match &mut self.veil {
+            None => None,
+            Some(veil) => {
+                let hidden = pseudonym::apply(batch, &mut veil.pseudonyms)?;
+                veil.check.leads_back(batch, &hidden)?;
+                Some(hidden)
+            }
+        };
+        let written = self.writer.write(hidden.as_ref().unwrap_or(batch));
+        written.with_context(|| cannot_write(self.partial.draft()))
+    }
+
+    /// Completes the file, looks whether it tells any name, and puts it in place.
+    fn finish(
+        self,
+        place: &Place,
+        export: &Export,
+        exported: &Exported,
+        kind: Kind,
+    ) -> anyhow::Result<PathBuf> {
+        let Self {
+            mut partial,
+            writer,
+            veil,
+        } = self;
+        let cannot = || cannot_write(partial.draft());
+        let out = writer.finish().with_context(cannot)?.into_inner();
+        let out = out
+            .map_err(|error| error.into_error())
+            .with_context(cannot)?;
+        out.sync_all().with_context(cannot)?;
+        if let Some(mut veil) = veil {
+            for batch in Reader::open(partial.draft(), &pseudonym::known_schemas())? {
+                veil.check.tells_nothing(&batch?)?;
+            }
+        }
+        let path = match place {
+            Place::File(path) => path.clone(),
+            Place::Dir(dir) => {
+                let name = name(export, exported, kind);
+                partial.rename(&name);
+                dir.join(name)
+            }
+        };
+        let placed = partial.put_in_place();
+        placed.with_context(|| cannot_write(&path))?;
+        Ok(path)
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!(
+        "cannot write {}; check the room there and who may write",
+        path.display()
+    )
+}
+
+/// `rollup-1s-20261121T030000Z-20261121T040000Z.parquet`
+fn name(export: &Export, exported: &Exported, kind: Kind) -> String {
+    let mut name = export.table.name().to_owned();
+    if let Some(granularity) = exported.granularity {
+        name += &format!("-{granularity}");
+    }
+    if let Some(range) = exported.range {
+        name += &format!("-{}-{}", file_name(range.start), file_name(range.end));
+    }
+    format!("{name}.{}", kind.extension())
+}

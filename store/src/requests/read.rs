@@ -1,0 +1,182 @@
+//! The reader's side: the requests of a time, sealed or not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::TimestampNanosecondType;
+use arrow::error::ArrowError;
+use trackiops_schemas::columns::{END_TIME, request_schema};
+use trackiops_schemas::time::UtcMs;
+
+use super::STEP_BACK_NS;
+use super::journal::Scan;
+use crate::batch::{RequestRow, request_batch};
+use crate::error::StoreError;
+use crate::layout;
+use crate::read::{SegmentReader, damaged};
+use crate::snapshot::check_is_store;
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 8192;
+
+/// The single requests of a store, as far as they were written when it was opened.
+pub struct RequestsView {
+    tails: Vec<Scan>,
+    segments: Vec<PathBuf>,
+    damaged: BTreeMap<PathBuf, String>,
+}
+
+/// Takes rows in the order of their completion, as far as they are from one file; tells whether it wants more.
+pub type EachBatch<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<bool, ArrowError>;
+
+impl RequestsView {
+    /// Takes a view. Journals are opened before segments are listed, so that one that is sealed meanwhile is in the view; what
+    /// it was sealed to counts once.
+    pub fn open(store: &Path) -> Result<Self, StoreError> {
+        check_is_store(store)?;
+        let mut view = Self {
+            tails: Vec::new(),
+            segments: Vec::new(),
+            damaged: BTreeMap::new(),
+        };
+        let mut read = BTreeSet::new();
+        for number in layout::requests_journals(store)? {
+            let path = layout::requests_journal(store, number);
+            let scan = match File::open(&path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                file => Scan::new(file.map_err(StoreError::io("open journal", &path))?, &path),
+            };
+            match scan {
+                Ok(Some(scan)) => {
+                    if scan.damaged_bytes > 0 {
+                        let why = format!("{} bytes are no whole batch", scan.damaged_bytes);
+                        view.damaged.insert(path, why);
+                    }
+                    read.insert(number);
+                    view.tails.push(scan);
+                }
+                Ok(None) => {}
+                Err(StoreError::Damaged { why, .. }) => {
+                    view.damaged.insert(path, why.to_owned());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let segments = layout::requests_segments(store)?.into_iter();
+        let segments = segments.filter(|(number, _)| !read.contains(number));
+        view.segments = segments.map(|(_, path)| path).collect();
+        Ok(view)
+    }
+
+    /// No request is earlier; `None` if there is none.
+    pub fn start(&self) -> Option<UtcMs> {
+        let days = self
+            .segments
+            .iter()
+            .filter_map(|path| layout::date_of(path));
+        let days = days.map(|(start, _)| start);
+        let tails = self.tails.iter().flat_map(|scan| &scan.batches);
+        let tails = tails.map(|batch| UtcMs(batch.first_ns.div_euclid(1_000_000)));
+        days.chain(tails).min()
+    }
+
+    /// What of it cannot be read, and why.
+    pub fn damaged(&self) -> &BTreeMap<PathBuf, String> {
+        &self.damaged
+    }
+
+    /// Hands over the requests that completed in a time, ns since the epoch, file by file. What turns out to be damaged is left
+    /// out from then on.
+    pub fn read(&mut self, range: Range<i64>, each: EachBatch<'_>) -> Result<(), StoreError> {
+        for path in &self.segments {
+            if self.damaged.contains_key(path) || !may_overlap(path, &range) {
+                continue;
+            }
+            match segment(path, &range, each) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(StoreError::DamagedSegment { path, why }) => {
+                    self.damaged.insert(path, why);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        for scan in &self.tails {
+            if !tail(scan, &range, each)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// By the day that it is of.
+fn may_overlap(segment: &Path, range: &Range<i64>) -> bool {
+    layout::date_of(segment).is_none_or(|(start, end)| {
+        let ns = |time: UtcMs| time.0.saturating_mul(1_000_000);
+        ns(start) < range.end && range.start < ns(end)
+    })
+}
+
+fn segment(path: &Path, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
+    let file = match File::open(path) {
+        // The oldest are deleted when there is no room for more.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
+        file => file.map_err(StoreError::io("open", path))?,
+    };
+    let reader = SegmentReader::open(file, path)?.between(END_TIME, range);
+    for batch in reader.batches(BATCH_ROWS)? {
+        let batch = batch?;
+        let own = batch.schema();
+        let columns = request_schema();
+        let named = columns
+            .fields()
+            .iter()
+            .map(|field| own.index_of(field.name()));
+        let named: Result<Vec<_>, _> = named.collect();
+        let batch = named
+            .and_then(|places| batch.project(&places)?.with_schema(columns))
+            .map_err(|error| damaged(path, error))?;
+        let ends = batch.column(0).as_primitive::<TimestampNanosecondType>();
+        let from = ends.values().partition_point(|end| *end < range.start);
+        let to = ends.values().partition_point(|end| *end < range.end);
+        if from < to && !each(batch.slice(from, to - from)).map_err(|e| damaged(path, e))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn tail(scan: &Scan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
+    let next = scan.batches.iter().skip(1).map(|batch| batch.first_ns);
+    // The last of a batch is not much later than the first of the next one: else that were in another journal.
+    let over = next.map(|next| next.saturating_add(STEP_BACK_NS));
+    let over = over.chain([i64::MAX]);
+    for (batch, over) in scan.batches.iter().zip(over) {
+        if over < range.start || batch.first_ns >= range.end {
+            continue;
+        }
+        let mut requests = scan.requests(batch)?;
+        requests.retain(|request| range.contains(&request.end_ns));
+        requests.sort_by_key(|request| request.end_ns);
+        let rows = requests.into_iter().filter_map(|request| {
+            let file = scan.definitions.get(request.file as usize)?.as_ref()?;
+            let file = Arc::clone(file);
+            Some(RequestRow { file, request })
+        });
+        let rows: Vec<_> = rows.collect();
+        for rows in rows.chunks(BATCH_ROWS) {
+            let rows = request_batch(&scan.header.host, rows);
+            let wants_more = rows.and_then(&mut *each);
+            if !wants_more.map_err(|error| damaged(scan.path(), error))? {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,629 @@
+//! Exports, and what stands in them for names.
+#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
+
+mod common;
+#[path = "../query/tests/common/mod.rs"]
+mod recordings;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{Int16Type, Int64Type, UInt64Type};
+use recordings::{THREE, options, used_by, windows};
+use tempfile::TempDir;
+use trackiops_query::pseudonym::known_schemas;
+use trackiops_query::sheet::Reader;
+use trackiops_schemas::histogram::Histogram;
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, path_text};
+use trackiops_schemas::pending::{Pending, PendingClient};
+use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::ring::flags;
+use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_store::Writer;
+
+const FORMATS: [&str; 3] = ["parquet", "csv", "arrow"];
+const DATASETS: [&str; 4] = ["rollup", "ops", "health", "requests"];
+/// Of servers, mounts, paths, hosts, cgroups and filters of [`store`].
+const NAMES: [&str; 15] = [
+    "filer.example",
+    "exports",
+    "projects",
+    "secret plan",
+    "new\nline",
+    "odd\\xff",
+    "mnt",
+    "build-host",
+    "system.slice",
+    "db.service",
+    "quarterly.xlsx",
+    "orders.db",
+    "10.0.0.5",
+    "--dir",
+    "tape.example",
+];
+
+struct Store {
+    dir: TempDir,
+}
+
+fn file(fileid: u64, mount: Option<&str>, path: Option<&str>) -> Arc<FileAttributes> {
+    let id = FileId {
+        dev: Dev(49),
+        fileid,
+        handle_hash: fileid as u32,
+    };
+    Arc::new(FileAttributes {
+        key: FileKey::new(mount, id),
+        id,
+        mount: mount.map(Into::into),
+        path: path.map(Into::into),
+        path_inferred: false,
+        tenant: None,
+    })
+}
+
+/// Files with all kinds of names.
+fn files() -> Vec<Arc<FileAttributes>> {
+    let projects = Some("filer.example:/exports/projects");
+    let odd = path_text(b"/mnt/projects/odd\xff");
+    let mut files = vec![
+        used_by(
+            &file(
+                1,
+                projects,
+                Some("/mnt/projects/secret plan/quarterly.xlsx"),
+            ),
+            "1000:/system.slice/db.service",
+        ),
+        used_by(
+            &file(
+                1,
+                projects,
+                Some("/mnt/projects/secret plan/quarterly.xlsx"),
+            ),
+            "0:?77",
+        ),
+        used_by(
+            &file(
+                2,
+                projects,
+                Some("/mnt/projects/secret plan/new\nline, \"quoted\""),
+            ),
+            "0",
+        ),
+        used_by(&file(3, projects, Some(&odd)), "?:/"),
+        file(4, projects, None),
+        file(5, None, Some("/mnt/projects/orders.db")),
+        file(6, Some("[fe80::1]:/"), Some("/é/ü")),
+        file(0, projects, Some("(other)")),
+    ];
+    files.sort_by_key(|file| file.key);
+    files
+}
+
+impl Store {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let files = files();
+        let mut recorded = windows(3, THREE, 1000, 90, 1);
+        let mut numbers = recordings::Numbers(5);
+        for (i, window) in recorded.iter_mut().enumerate() {
+            let sample = windows(i as u64 + 10, THREE, 1000, 1, 40).remove(0);
+            let rows = files
+                .iter()
+                .zip(sample.rows)
+                .filter(|_| numbers.below(3) > 0);
+            window.rows = rows
+                .map(|(file, row)| FileRow {
+                    file: Arc::clone(file),
+                    row: row.row,
+                })
+                .collect();
+            window.ops = vec![
+                operation("READ", Some("filer.example:/exports/projects")),
+                operation("EXCHANGE_ID", None),
+            ];
+            window.health = recordings::health(1000, &window.rows);
+            window.health.ops_covered_ms = 1000;
+            if i == 40 {
+                window.health.pending = Some(Pending {
+                    requests_max: 3,
+                    age_ms_max: 2500,
+                    clients: vec![PendingClient {
+                        client: 1,
+                        server: Some("10.0.0.5".into()),
+                        mounts: vec![
+                            "filer.example:/exports/projects".into(),
+                            "tape.example:/".into(),
+                        ],
+                        requests_max: 3,
+                        age_ms_max: 2500,
+                    }],
+                });
+            }
+        }
+        let store = dir.path().join("store");
+        let options = trackiops_store::Options {
+            filter: Some("--dir /mnt/projects".into()),
+            ..options("build-host.example", "1s,10s,1m", "30s")
+        };
+        let mut writer = Writer::open(&store, options).unwrap();
+        let mut requests = writer.requests(1 << 30, |_| {}).unwrap();
+        for window in &recorded {
+            requests.append(&requests_of(window)).unwrap();
+            writer.append(window).unwrap();
+        }
+        // What is not sealed is exported as well.
+        drop(requests);
+        writer.finish().unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
+            .args(args)
+            .current_dir(self.dir.path())
+            .env("TZ", "UTC0")
+            .output()
+            .unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What is refused, and leaves no file.
+    fn refused(&self, args: &[&str], with: &[&str]) {
+        let output = self.run(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        for part in with {
+            assert!(stderr.contains(part), "{args:?}: {stderr}");
+        }
+        assert!(output.stdout.is_empty());
+        assert!(!self.path("refused").exists());
+        let left = fs::read_dir(self.dir.path()).unwrap();
+        let mut left = left.map(|entry| entry.unwrap().file_name());
+        assert!(!left.any(|name| name.to_string_lossy().contains("partial")));
+    }
+
+    fn key(&self, name: &str) {
+        self.ok(&["anonymize-key", name]);
+    }
+
+    fn export(&self, dataset: &str, output: &str, more: &[&str]) -> RecordBatch {
+        let args = [
+            "export",
+            "--store",
+            "store",
+            "--dataset",
+            dataset,
+            "--output",
+            output,
+        ];
+        self.ok(&[&args, more].concat());
+        self.read(output)
+    }
+
+    fn read(&self, name: &str) -> RecordBatch {
+        let reader = Reader::open(&self.path(name), &known_schemas()).unwrap();
+        let schema = Arc::clone(reader.schema());
+        let batches: Vec<_> = reader.map(Result::unwrap).collect();
+        concat_batches(&schema, &batches).unwrap()
+    }
+}
+
+fn operation(op: &str, mount: Option<&str>) -> trackiops_schemas::ops::OperationRow {
+    use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+    let operation = Operation {
+        op: op.into(),
+        mount: mount.map(Into::into),
+        transport: Some("tcp-3".into()),
+    };
+    let sums = OperationSums {
+        requests: 2,
+        ..OperationSums::default()
+    };
+    OperationRow { operation, sums }
+}
+
+/// One request for each that a window has, spread over it.
+fn requests_of(window: &ClosedWindow) -> RequestBatch {
+    let mut batch = RequestBatch::default();
+    let mut place = 0;
+    for (file, row) in window.rows.iter().enumerate() {
+        batch.files.push(Arc::clone(&row.file));
+        for i in 0..row.row.read.requests {
+            place += 1;
+            batch.requests.push(Request {
+                end_ns: window.start.0 * 1_000_000 + 1_000_000 * place + 1,
+                file: file as u32,
+                flags: flags::UNSPLIT,
+                offset: 4096 * i,
+                asked_bytes: 4096,
+                done_bytes: 4096,
+                latency_ns: 1000 * i,
+                queue_ns: 0,
+                rtt_ns: 0,
+                xid: 7,
+                retransmissions: 0,
+                error: 0,
+                pid: 12,
+                uid: 1000,
+            });
+        }
+    }
+    batch
+}
+
+fn texts<'b>(batch: &'b RecordBatch, column: &str) -> Vec<Option<&'b str>> {
+    let column = batch.column_by_name(column).unwrap();
+    column.as_string::<i32>().iter().collect()
+}
+
+fn numbers(batch: &RecordBatch, column: &str) -> Vec<u64> {
+    let column = batch.column_by_name(column).unwrap();
+    column.as_primitive::<UInt64Type>().values().to_vec()
+}
+
+#[test]
+fn an_export_is_the_query_with_all_columns_in_the_order_of_windows_and_files() {
+    let store = Store::new();
+    let query = "query --store store --step 1s --by tenant --format csv";
+    let query = store.ok(&query.split(' ').collect::<Vec<_>>());
+    let name = "2026-11-21T03:00:00.000Z";
+    for (format, args) in FORMATS
+        .iter()
+        .flat_map(|format| [(format, ["--granularity", "1s"].as_slice()), (format, &[])])
+    {
+        let output = format!("all.{format}");
+        let batch = store.export("rollup", &output, args);
+        if *format == "csv" {
+            // Names have line breaks, so that lines are no rows.
+            let sorted = |text: &str| {
+                let mut records = csv_records(text);
+                records.sort();
+                records
+            };
+            assert_eq!(
+                sorted(&fs::read_to_string(store.path(&output)).unwrap()),
+                sorted(&query)
+            );
+            assert!(query.contains(name));
+        }
+        let times = batch.column_by_name("time").unwrap();
+        let times = times.as_primitive::<arrow::datatypes::TimestampMillisecondType>();
+        let order: Vec<_> = times
+            .values()
+            .iter()
+            .copied()
+            .zip(numbers(&batch, "file_key"))
+            .collect();
+        assert!(order.is_sorted());
+        assert!(order.len() > 300, "{}", order.len());
+        assert_eq!(batch, store.read("all.parquet"));
+    }
+}
+
+fn csv_records(text: &str) -> Vec<Vec<String>> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let records = reader
+        .records()
+        .map(|record| record.unwrap().iter().map(str::to_owned).collect());
+    records.collect()
+}
+
+#[test]
+fn percentiles_of_exported_histograms_are_those_of_the_query() {
+    let store = Store::new();
+    let batch = store.export("rollup", "all.parquet", &[]);
+    let keys = numbers(&batch, "file_key");
+    let lists = batch
+        .column_by_name("read_latency_hist")
+        .unwrap()
+        .as_list::<i32>()
+        .clone();
+    let mut histograms: BTreeMap<u64, Histogram> = BTreeMap::new();
+    for (row, key) in keys.into_iter().enumerate() {
+        let elements = lists.value(row);
+        let buckets = elements
+            .as_struct()
+            .column(0)
+            .as_primitive::<Int16Type>()
+            .clone();
+        let counts = elements
+            .as_struct()
+            .column(1)
+            .as_primitive::<Int64Type>()
+            .clone();
+        let pairs = buckets.values().iter().zip(counts.values());
+        let sum = histograms.entry(key).or_default();
+        pairs.for_each(|(bucket, count)| sum.add(*bucket, *count as u64));
+    }
+    let query = "query --store store --step all --format csv --columns file_key,read_p50,read_p99";
+    let query = store.ok(&query.split(' ').collect::<Vec<_>>());
+    let records = csv_records(&query);
+    assert_eq!(records.len(), histograms.len());
+    let shown =
+        |us: Option<f64>| us.map_or(String::new(), |us| ((us * 1e3).round() / 1e3).to_string());
+    for record in records {
+        let histogram = &histograms[&record[0].parse().unwrap()];
+        let own = [0.5, 0.99].map(|q| shown(histogram.quantile_us(q)));
+        assert_eq!(record[1..], own);
+    }
+}
+
+#[test]
+fn files_mounts_and_ranges_choose_rows() {
+    let store = Store::new();
+    let dir = store.export(
+        "rollup",
+        "a.parquet",
+        &["--dir", "/mnt/projects/secret plan"],
+    );
+    let paths: BTreeSet<_> = texts(&dir, "path").into_iter().collect();
+    assert_eq!(paths.len(), 2);
+    assert!(
+        paths
+            .iter()
+            .all(|path| path.unwrap().contains("secret plan"))
+    );
+    let part = [
+        "--since",
+        "2026-11-21T03:00:10Z",
+        "--until",
+        "2026-11-21T03:00:20Z",
+    ];
+    let part = store.export(
+        "rollup",
+        "a.parquet",
+        &[&part[..], &["--granularity", "10s"]].concat(),
+    );
+    assert_eq!(texts(&part, "host").len(), part.num_rows());
+    let times = part.column_by_name("time").unwrap();
+    let times = times.as_primitive::<arrow::datatypes::TimestampMillisecondType>();
+    assert!(times.values().iter().all(|time| *time == THREE + 10_000));
+    let mounts = store.export("rollup", "a.parquet", &["--mount", "[fe80::1]:/"]);
+    assert_eq!(
+        texts(&mounts, "path").into_iter().collect::<BTreeSet<_>>(),
+        [Some("/é/ü")].into()
+    );
+}
+
+#[test]
+fn every_request_that_was_kept_is_exported_once_and_in_order() {
+    let store = Store::new();
+    let rollup = store.export("rollup", "a.parquet", &[]);
+    let requests = rollup
+        .column_by_name("read_requests")
+        .unwrap()
+        .as_primitive::<Int64Type>();
+    let all = store.export("requests", "r.parquet", &[]);
+    assert_eq!(all.num_rows() as i64, requests.values().iter().sum::<i64>());
+    let ends = all
+        .column(0)
+        .as_primitive::<arrow::datatypes::TimestampNanosecondType>();
+    assert!(ends.values().is_sorted());
+    let some = store.export(
+        "requests",
+        "r.parquet",
+        &[
+            "--file",
+            "/mnt/projects/orders.db",
+            "--since",
+            "2026-11-21T03:00:45Z",
+        ],
+    );
+    assert!(some.num_rows() > 10);
+    assert!(
+        texts(&some, "path")
+            .into_iter()
+            .all(|path| path == Some("/mnt/projects/orders.db"))
+    );
+    let first = some
+        .column(0)
+        .as_primitive::<arrow::datatypes::TimestampNanosecondType>()
+        .value(0);
+    assert!(first >= (THREE + 45_000) * 1_000_000);
+    let same = "export --store store --store store --requests --output same.parquet";
+    store.ok(&same.split(' ').collect::<Vec<_>>());
+    assert_eq!(store.read("same.parquet"), all);
+}
+
+#[test]
+fn what_is_anonymized_tells_no_name_and_comes_back_as_it_was() {
+    let store = Store::new();
+    store.key("key");
+    for (dataset, format) in DATASETS
+        .iter()
+        .flat_map(|dataset| FORMATS.map(|format| (dataset, format)))
+    {
+        let [plain, hidden, back] =
+            ["plain", "hidden", "back"].map(|name| format!("{name}.{format}"));
+        let expected = store.export(dataset, &plain, &[]);
+        let there = store.export(dataset, &hidden, &["--anonymize", "key"]);
+        assert_eq!(there.num_rows(), expected.num_rows());
+        let mut csv = Vec::new();
+        trackiops_query::sheet::Writer::new(
+            trackiops_query::sheet::Kind::Csv,
+            &there.schema(),
+            &mut csv,
+        )
+        .and_then(|mut sheet| {
+            sheet.write(&there)?;
+            sheet.finish().map(drop)
+        })
+        .unwrap();
+        let text = String::from_utf8(csv).unwrap();
+        for name in NAMES {
+            assert!(!text.contains(name), "{dataset}.{format} tells {name}");
+        }
+        if format == "csv" {
+            assert_eq!(text, fs::read_to_string(store.path(&hidden)).unwrap());
+        }
+        store.ok(&["deanonymize", "--key", "key", &hidden, "--output", &back]);
+        assert_eq!(store.read(&back), expected, "{dataset}.{format}");
+        let bytes = |name: &str| fs::read(store.path(name)).unwrap();
+        assert!(
+            format == "parquet" || bytes(&plain) == bytes(&back),
+            "{dataset}.{format}"
+        );
+    }
+}
+
+#[test]
+fn every_name_of_a_plain_export_would_be_found() {
+    // Else the test before could not fail.
+    let store = Store::new();
+    let text: String = DATASETS
+        .iter()
+        .map(|dataset| {
+            store.export(dataset, "all.csv", &[]);
+            fs::read_to_string(store.path("all.csv")).unwrap()
+        })
+        .collect();
+    for name in NAMES {
+        assert!(text.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn trees_and_joins_stay() {
+    let store = Store::new();
+    store.key("key");
+    let plain = store.export("rollup", "plain.parquet", &[]);
+    let hidden = store.export("rollup", "hidden.parquet", &["--anonymize", "key"]);
+    let requests = store.export("requests", "requests.parquet", &["--anonymize", "key"]);
+    // The same file is the same in both, under another number than its own.
+    let keys = |batch: &RecordBatch| {
+        numbers(batch, "file_key")
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(keys(&hidden), keys(&requests));
+    assert!(keys(&hidden).is_disjoint(&keys(&plain)));
+    let ids = |batch: &RecordBatch| {
+        numbers(batch, "fileid")
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(ids(&hidden).len(), ids(&plain).len());
+    assert!(ids(&hidden).is_disjoint(&ids(&plain)));
+    // What is below a directory, and what a directory and a mount have in common.
+    let depth = |batch: &RecordBatch| -> Vec<_> {
+        texts(batch, "path")
+            .into_iter()
+            .map(|path| path.map(|path| path.split('/').count()))
+            .collect()
+    };
+    assert_eq!(depth(&plain), depth(&hidden));
+    let of = |batch: &RecordBatch| -> (String, String) {
+        let place = texts(&plain, "path")
+            .iter()
+            .position(|path| path.is_some_and(|path| path.ends_with("xlsx")))
+            .unwrap();
+        let second = |column: &str| {
+            texts(batch, column)[place]
+                .unwrap()
+                .split('/')
+                .nth(2)
+                .unwrap()
+                .to_owned()
+        };
+        (second("path"), second("mount"))
+    };
+    assert_eq!(of(&plain), ("projects".to_owned(), "projects".to_owned()));
+    let (path, mount) = of(&hidden);
+    assert_eq!(path, mount);
+    assert!(texts(&hidden, "path").contains(&Some("(other)")));
+    // And in another export.
+    let again = store.export("rollup", "again.parquet", &["--anonymize", "key"]);
+    assert_eq!(again, hidden);
+}
+
+#[test]
+fn without_the_right_key_there_is_no_way_back() {
+    let store = Store::new();
+    store.key("key");
+    store.key("other");
+    let mode = fs::metadata(store.path("key"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    assert_ne!(
+        fs::read(store.path("key")).unwrap(),
+        fs::read(store.path("other")).unwrap()
+    );
+    store.refused(&["anonymize-key", "key"], &["key is there already"]);
+    for format in FORMATS {
+        let hidden = format!("hidden.{format}");
+        store.export("rollup", &hidden, &["--anonymize", "key"]);
+        let with = [
+            "was not made by this key",
+            "another key",
+            "nothing is written",
+        ];
+        store.refused(
+            &[
+                "deanonymize",
+                "--key",
+                "other",
+                &hidden,
+                "--output",
+                "refused",
+            ],
+            &with,
+        );
+        let plain = format!("plain.{format}");
+        store.export("rollup", &plain, &[]);
+        store.refused(
+            &["deanonymize", "--key", "key", &plain, "--output", "refused"],
+            &["or is not anonymized"],
+        );
+        let whole = fs::read(store.path(&hidden)).unwrap();
+        fs::write(store.path("half"), &whole[..whole.len() / 2]).unwrap();
+        store.refused(
+            &["deanonymize", "--key", "key", "half", "--output", "refused"],
+            &["half"],
+        );
+    }
+    let export = [
+        "export",
+        "--store",
+        "store",
+        "--output",
+        "refused",
+        "--anonymize",
+    ];
+    for mode in [0o640, 0o604, 0o602] {
+        fs::set_permissions(store.path("key"), fs::Permissions::from_mode(mode)).unwrap();
+        store.refused(
+            &[&export[..], &["key"]].concat(),
+            &["chmod 600 key", &format!("{mode:04o}")],
+        );
+    }
+    fs::write(store.path("none"), "-----BEGIN PRIVATE KEY-----\n").unwrap();
+    fs::set_permissions(store.path("none"), fs::Permissions::from_mode(0o600)).unwrap();
+    store.refused(
+        &[&export[..], &["none"]].concat(),
+        &["none", "no key file of TrackIOps"],
+    );
+    store.refused(
+        &[&export[..], &["missing"]].concat(),
+        &["missing", "anonymize-key"],
+    );
+}
