@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query release aarch64 deny setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query release aarch64 deny setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -48,6 +48,20 @@ guest-kernels: setup python
 vm-archive: setup
 	@echo "==> cargo vm where packages have left the archive, and without one"
 	$(CARGO) test --locked --package trackiops-vm -- --ignored
+
+# Beside their targets above.
+test: notebooks
+test-long: science
+
+notebooks: setup python
+	@echo "==> the recipes of docs/notebooks.md: DuckDB, Polars, pandas"
+	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked --test notebooks -- --ignored recipes_of
+
+## make science     the recipes of docs/notebooks.md with PySpark as well, which needs Java
+science: setup
+	@command -v java >/dev/null || scripts/install.sh default-jre-headless
+	@echo "==> the recipes of docs/notebooks.md, PySpark among them"
+	TRACKIOPS_PYTHON="$$(scripts/python.sh tests/science/requirements.txt)" $(CARGO) test --locked --test notebooks -- --ignored --test-threads=1
 
 ## make matrix      every kernel, NFS version, kind of I/O and mount option; rewrites docs/matrix.md
 matrix: setup

@@ -18,25 +18,31 @@ use crate::anonymize::read_key;
 use crate::output::{Output, Partial};
 use crate::question::{self, Selection};
 
+/// One paragraph a line: they are fitted to the terminal.
 const AFTER_HELP: &str = "\
-Rows stand by window, then by key of the file; requests by time of completion. They are made in pieces of the range, so that memory
-does not grow with it: some 65,000 rows are held at once for each processor, or those of one window if it has more. Dense ranges of
-short windows take long, as each piece reads the segments that it overlaps; take a longer --granularity, or some files.
+Rows stand by window, then by key of the file; requests by time of completion. They are made in pieces of the range, so that \
+memory does not grow with it: some 65,000 rows are held at once for each processor, or those of one window if it has more. Dense \
+ranges of short windows take long, as each piece reads the segments that it overlaps: take a longer --granularity, or some files.
 
---anonymize encrypts, with AES-256-SIV (RFC 5297), reversibly and so that the same name is the same token everywhere:
-  path, mount, tenant   each component: what stands between slashes, the server before the colon, the directories of the cgroup
-  host                  as one
-  filter, pending_clients (of health)   the filter's words as one; servers and mounts like those of files
-and, with FF1 (NIST SP 800-38G), so that they stay numbers of the same size:
-  file_key              which is a hash of mount and fileid, so that whoever guesses a mount could tell; it still joins
-  fileid                which tells the file to whoever may ask the server
-  uid, also in tenant
-What stays: times and counts, dev (MAJOR:MINOR, a number of the client's), op, transport (tcp-3), pid, xid, numbers of cgroups and RPC
-clients, and `(other)`. Mount options are in no export. What can be told from an anonymized export: how long a component is, how often
-it occurs, how the tree is shaped, and when what was done. Sizes and times may give a well-known file away. Tokens have only letters,
-digits, - and _; one of n bytes is ceil(4 * (n + 16) / 3) characters long, so that of a component of more than 175 bytes the token is
-longer than the 255 that a name on disk may have: it is a text in a column, which is cut nowhere.
-Before the file is put in place it is read again: every token must lead back to its name, and no component of a name may be in it.";
+--anonymize encrypts with AES-256-SIV (RFC 5297), reversibly and so that the same name is the same token everywhere:
+* path, mount, tenant: each component, which is what stands between slashes, the server before the colon, the cgroup's directories
+* host: as one
+* filter and pending_clients (of health): the filter as one; servers as one, and mounts like those of files
+and with FF1 (NIST SP 800-38G), so that they stay numbers of the same size and join as before:
+* file_key, a hash of mount and fileid by which a mount could be guessed
+* fileid, which tells the file to whoever may ask the server
+* uid, also in tenant
+
+What stays: times and counts, dev (MAJOR:MINOR, a number of the client's), op, transport (tcp-3), pid, xid, numbers of cgroups and of \
+RPC clients, and `(other)`. Mount options are in no export. What can be told from an anonymized export: how long a component is, how \
+often it occurs, the shape of the tree, what was done when, and which of two hosts or tenants comes first in the alphabet. \
+Sizes and times may give a well-known file away.
+
+Tokens have letters, digits, - and _. That of a component of n bytes has ceil(4 * (n + 16) / 3) characters, so that of more than 175 \
+bytes it is longer than the 255 that a name on disk may have: it is text in a column, and is not cut.
+
+Before the file is put in place it is read again: every token must lead back to its name, and no component of a name that is longer \
+than two characters may be in it.";
 
 /// What `trackiops export` takes.
 #[derive(clap::Args)]

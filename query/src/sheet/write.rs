@@ -13,6 +13,9 @@ use trackiops_schemas::columns::META_WRITER;
 
 use super::{Kind, arrays, of_arrow, of_parquet, text};
 
+/// Rows of a row group of Parquet, which is in memory until it is complete.
+const ROW_GROUP_ROWS: usize = 1 << 16;
+
 /// A file that is being written.
 pub enum Writer<W: Write + Send> {
     /// Parquet.
@@ -32,6 +35,7 @@ impl<W: Write + Send> Writer<W> {
                 let writer = KeyValue::new(META_WRITER.to_owned(), version);
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::ZSTD(Default::default()))
+                    .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
                     .set_key_value_metadata(Some(vec![writer]))
                     .build();
                 let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties));
