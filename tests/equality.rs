@@ -1,0 +1,185 @@
+//! Random requests take the way of a recorder's, through windows, journals and segments, and beside it that of single requests. What
+//! `trackiops query` answers must be what DuckDB computes from the single ones. It needs a Python with DuckDB, which `make` brings
+//! (`make notebooks`): TRACKIOPS_PYTHON is its path. TRACKIOPS_TEST_LONG takes more of them.
+#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
+
+mod common;
+#[path = "../query/tests/common/mod.rs"]
+mod recordings;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use recordings::{Numbers, THREE, file, options, used_by};
+use trackiops_collector::Replay;
+use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
+use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::ring::{RequestRecord, flags};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::Writer;
+
+const FILES: u64 = 30;
+const SECONDS: i64 = 190;
+const NS_PER_MS: i64 = 1_000_000;
+/// More than there are requests of.
+const REQUESTS_BYTES: u64 = 64 << 20;
+const TENANTS: [&str; 3] = ["0:/db.service", "1000:/batch.slice", "?:?7"];
+
+/// A few files have no name, and one has the name of another mount's.
+fn attributes(number: u64) -> Arc<FileAttributes> {
+    let path = match number {
+        n if n % 9 == 8 => None,
+        n if n % 5 == 0 => Some(format!("/mnt/all/shared/f{}", n % 10)),
+        n => Some(format!("/mnt/all/d{}/sub{}/f{n}", n % 3, n % 2)),
+    };
+    file(number + 1, path.as_deref())
+}
+
+/// Requests of a second, in the order of completion; some belong into the one before. Times are whole microseconds, to which rows round
+/// their sums.
+fn second(
+    numbers: &mut Numbers,
+    start_ns: i64,
+    files: &[Arc<FileAttributes>],
+) -> Vec<RequestRecord> {
+    // Some seconds have none.
+    let count = numbers.below(4) * numbers.below(120);
+    let us = |us: u64| us * 1000;
+    let mut records: Vec<_> = (0..count)
+        .map(|_| {
+            let file = &files[(numbers.below(FILES) * numbers.below(FILES) / FILES) as usize];
+            let late = i64::from(numbers.below(50) == 0) * 1000;
+            let at_ms = numbers.below(1000) as i64 - late;
+            let mut bits = 0;
+            let mut maybe = |numbers: &mut Numbers, bit: u32, one_of: u64| {
+                let is_set = numbers.below(one_of) == 0;
+                bits |= if is_set { bit } else { 0 };
+                is_set
+            };
+            match maybe(numbers, flags::WRITE, 2) {
+                true => maybe(numbers, flags::STABLE, 7),
+                false => maybe(numbers, flags::EOF, 5),
+            };
+            maybe(numbers, flags::DIRECT, 4);
+            let untimed = maybe(numbers, flags::UNTIMED, 30);
+            let unsplit = maybe(numbers, flags::UNSPLIT, 20) || untimed;
+            // From a few us to minutes.
+            let magnitude = 4 << numbers.below(26);
+            let latency = if untimed {
+                0
+            } else {
+                us(1 + numbers.below(magnitude))
+            };
+            let queue = if unsplit {
+                0
+            } else {
+                us(numbers.below(latency / 1000 + 1))
+            };
+            let rtt = if unsplit {
+                0
+            } else {
+                us(numbers.below((latency - queue) / 1000 + 1))
+            };
+            let asked = 512 << numbers.below(12);
+            let error = if numbers.below(40) == 0 { -5 } else { 0 };
+            let short = numbers.below(15) == 0;
+            let tenant = numbers.below(TENANTS.len() as u64);
+            RequestRecord {
+                end_ns: (start_ns + at_ms * NS_PER_MS) as u64,
+                latency_ns: latency,
+                fileid: file.id.fileid,
+                offset: 4096 * numbers.below(1 << 20),
+                asked_bytes: asked,
+                done_bytes: if error < 0 {
+                    0
+                } else {
+                    asked >> u32::from(short)
+                },
+                dev: file.id.dev.0,
+                handle_hash: file.id.handle_hash,
+                error,
+                pid: 12,
+                flags: if unsplit { bits | flags::UNSPLIT } else { bits },
+                uid: tenant as u32,
+                cgroup: tenant + 1,
+                queue_ns: queue,
+                rtt_ns: rtt,
+                xid: 0,
+                retransmissions: if unsplit {
+                    0
+                } else {
+                    u32::from(numbers.below(25) == 0)
+                },
+            }
+        })
+        .collect();
+    records.sort_by_key(|record| record.end_ns);
+    records
+}
+
+/// Records a stream into `store`: all but the last journal are sealed.
+fn record(store: &Path, seed: u64) {
+    let mut numbers = Numbers(seed);
+    let files: Vec<_> = (0..FILES).map(attributes).collect();
+    let by_id: HashMap<FileId, Arc<FileAttributes>> =
+        files.iter().map(|f| (f.id, Arc::clone(f))).collect();
+    let used =
+        move |id: FileId, tenant: TenantId| used_by(&by_id[&id], TENANTS[tenant.uid as usize]);
+    let (granularities, rotation) =
+        [("1s,10s,1m", "1m"), ("1s,1m", "45s"), ("1s,5s", "1h")][numbers.below(3) as usize];
+    let options = options("h", granularities, rotation);
+    let mut replay = Replay::new(options.granularities.finest(), used.clone());
+    let mut writer = Writer::open(store, options).unwrap();
+    let mut requests = writer.requests(REQUESTS_BYTES, |_| {}).unwrap();
+    for n in 0..SECONDS {
+        let start = UtcMs(THREE + 1000 * n);
+        let records = second(&mut numbers, start.0 * NS_PER_MS, &files);
+        replay.add(&records);
+        for window in replay.close(UtcMs(start.0 + 1000)) {
+            writer.append(&window).unwrap();
+        }
+        let mut batch = RequestBatch::default();
+        for (place, record) in records.iter().enumerate() {
+            let file = &files[record.fileid as usize - 1];
+            batch
+                .files
+                .push(used_by(file, TENANTS[record.uid as usize]));
+            let request = Request::new(record, record.end_ns.cast_signed(), place as u32);
+            batch.requests.push(request);
+        }
+        requests.append(&batch).unwrap();
+    }
+    requests.finish().unwrap();
+    if seed % 2 == 0 {
+        writer.finish().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "make notebooks: needs a Python with DuckDB"]
+fn every_answer_is_what_is_computed_from_single_requests() {
+    let python = std::env::var("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
+    let streams = if std::env::var_os("TRACKIOPS_TEST_LONG").is_some() {
+        40
+    } else {
+        4
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for seed in 1..=streams {
+        let dir = tempfile::tempdir().unwrap();
+        record(&dir.path().join("store"), seed);
+        let output = common::command(Path::new(&python))
+            .arg(root.join("tests/science/equality.py"))
+            .arg(env!("CARGO_BIN_EXE_trackiops"))
+            .arg(seed.to_string())
+            .current_dir(dir.path())
+            .env("TZ", "UTC")
+            .output()
+            .expect("Python can be started");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "seed {seed}: {said}{errors}");
+        print!("seed {seed}: {said}");
+    }
+}
