@@ -151,7 +151,7 @@ fn record(store: &Path, seed: u64) {
         requests.append(&batch).unwrap();
     }
     requests.finish().unwrap();
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         writer.finish().unwrap();
     }
 }
