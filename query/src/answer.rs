@@ -90,7 +90,7 @@ pub struct AnswerRow {
     /// Who used it; `None` where it is not known or the row is of several.
     pub tenant: Option<Arc<str>>,
     /// Its counters.
-    pub row: Row,
+    pub row: Box<Row>,
     /// How much of the window that host recorded, ms: what rates divide by.
     pub covered_ms: u64,
 }

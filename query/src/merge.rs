@@ -1,8 +1,9 @@
 //! Adds up the partial rows of each file and window.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
+use indexmap::map::Entry;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
 use trackiops_schemas::rollup::Row;
 use trackiops_schemas::time::UtcMs;
@@ -71,8 +72,8 @@ pub struct Group {
     /// Who used it. Unlike a name, which is the file's whichever row has it, a tenant answers for its own
     /// requests only: `None` unless all of the rows have the same.
     pub tenant: Option<Arc<str>>,
-    /// The counters.
-    pub row: Row,
+    /// The counters. In a place of their own, as sums are put in order and handed on.
+    pub row: Box<Row>,
     latest: Age,
 }
 
@@ -80,9 +81,11 @@ pub struct Group {
 pub type Age = (UtcMs, usize);
 
 /// Adds up rows, in whatever order they come.
+///
+/// The sums stay in the order in which they began, which is nearly that of an answer, so that putting them in order takes little.
 #[derive(Debug, Default)]
 pub struct Merger {
-    groups: HashMap<GroupKey, Group>,
+    groups: IndexMap<GroupKey, Group, foldhash::fast::RandomState>,
 }
 
 impl Merger {
@@ -93,20 +96,20 @@ impl Merger {
         age: Age,
         file: &Arc<File>,
         tenant: Option<&str>,
-        row: Row,
+        row: impl Into<Box<Row>> + std::borrow::Borrow<Row>,
     ) {
         match self.groups.entry(key) {
-            std::collections::hash_map::Entry::Vacant(entry) => {
+            Entry::Vacant(entry) => {
                 entry.insert(Group {
                     file: Arc::clone(file),
                     tenant: tenant.map(Into::into),
-                    row,
+                    row: row.into(),
                     latest: age,
                 });
             }
-            std::collections::hash_map::Entry::Occupied(mut entry) => {
+            Entry::Occupied(mut entry) => {
                 let group = entry.get_mut();
-                group.row.merge(&row);
+                group.row.merge(row.borrow());
                 if group.tenant.as_deref() != tenant {
                     group.tenant = None;
                 }
@@ -140,7 +143,7 @@ impl Merger {
         }
     }
 
-    /// The sums, in no order.
+    /// The sums, in the order in which they began.
     pub fn finish(self) -> impl Iterator<Item = (GroupKey, Group)> {
         self.groups.into_iter()
     }
@@ -193,7 +196,7 @@ mod tests {
             assert_eq!(groups.len(), 1);
             assert_eq!(groups[0].1.file.path.as_deref(), Some("/c"));
             assert_eq!(groups[0].1.tenant.as_deref(), Some("0"));
-            assert_eq!(groups[0].1.row, requests(4));
+            assert_eq!(*groups[0].1.row, requests(4));
         }
     }
 

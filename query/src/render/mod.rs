@@ -11,7 +11,7 @@ use crate::columns::{Columns, Record};
 use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::scan::Detail;
-use crate::sheet::{Kind, Writer, of_arrow};
+use crate::sheet::{Kind, Writer};
 use crate::step::Step;
 use crate::times::Zone;
 use crate::volume::Volume;
@@ -151,7 +151,7 @@ fn sheet<R: Record>(
 ) -> io::Result<()> {
     let mut sheet = Writer::new(kind, &columns.schema(), out)?;
     for rows in answer.rows.chunks(BATCH_ROWS) {
-        sheet.write(&columns.batch(rows).map_err(of_arrow)?)?;
+        sheet.write_rows(columns, rows)?;
     }
     sheet.finish()?.flush()
 }

@@ -47,16 +47,31 @@ fn list_json(data_type: &DataType, elements: &[Vec<Value<'_>>]) -> serde_json::R
 
 /// A value as CSV: nothing where it is not known; a list is its JSON.
 pub(crate) fn csv(data_type: &DataType, value: &Value<'_>) -> serde_json::Result<String> {
-    Ok(match value {
-        Value::Null => String::new(),
-        Value::Text(text) => text.to_string(),
-        Value::Figure(figure) => figure.to_string(),
-        Value::Time(time) => rfc3339(*time),
+    let mut text = String::new();
+    put_csv(data_type, value, &mut text)?;
+    Ok(text)
+}
+
+/// Adds that to a text.
+pub(super) fn put_csv(
+    data_type: &DataType,
+    value: &Value<'_>,
+    to: &mut String,
+) -> serde_json::Result<()> {
+    match value {
+        Value::Null => {}
+        Value::Text(text) => to.push_str(text),
+        Value::Count(count) => to.push_str(itoa::Buffer::new().format(*count)),
+        Value::Int(int) => to.push_str(itoa::Buffer::new().format(*int)),
+        Value::Figure(figure) => *to += &figure.to_string(),
+        Value::Time(time) => *to += &rfc3339(*time),
         Value::TimeNs(ns) => {
-            DateTime::from_timestamp_nanos(*ns).to_rfc3339_opts(SecondsFormat::Nanos, true)
+            let time = DateTime::from_timestamp_nanos(*ns);
+            *to += &time.to_rfc3339_opts(SecondsFormat::Nanos, true);
         }
-        other => json(data_type, other)?,
-    })
+        Value::Flag(_) | Value::List(_) => *to += &json(data_type, value)?,
+    }
+    Ok(())
 }
 
 /// The value that [`csv`] wrote; `None` if it writes no such text.

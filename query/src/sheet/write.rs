@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow_ipc::writer::FileWriter;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -12,6 +12,7 @@ use parquet::file::properties::WriterProperties;
 use trackiops_schemas::columns::META_WRITER;
 
 use super::{Kind, arrays, of_arrow, of_parquet, text};
+use crate::columns::{Columns, Record, Value};
 
 /// Rows of a row group of Parquet, which is in memory until it is complete.
 const ROW_GROUP_ROWS: usize = 1 << 16;
@@ -63,6 +64,19 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
+    /// Writes what columns have of some rows.
+    pub fn write_rows<R: Record>(&mut self, columns: &Columns<R>, rows: &[R]) -> io::Result<()> {
+        let Self::Csv(writer) = self else {
+            return self.write(&columns.batch(rows).map_err(of_arrow)?);
+        };
+        // Not by way of a batch, which takes as long again.
+        let mut room = String::new();
+        rows.iter().try_for_each(|row| {
+            let cells = columns.iter().map(|c| Ok((&c.data_type, c.value(row))));
+            line(writer, cells, &mut room)
+        })
+    }
+
     /// Completes the file.
     pub fn finish(self) -> io::Result<W> {
         match self {
@@ -77,15 +91,29 @@ impl<W: Write + Send> Writer<W> {
 }
 
 fn lines<W: Write>(writer: &mut csv::Writer<W>, batch: &RecordBatch) -> io::Result<()> {
+    let mut room = String::new();
     for row in 0..batch.num_rows() {
-        for column in batch.columns() {
+        let cells = batch.columns().iter().map(|column| {
             let value = arrays::value(column, row).map_err(of_arrow)?;
-            let value = text::csv(column.data_type(), &value)?;
-            writer.write_field(value).map_err(of_csv)?;
-        }
-        writer.write_record(None::<&[u8]>).map_err(of_csv)?;
+            Ok((column.data_type(), value))
+        });
+        line(writer, cells, &mut room)?;
     }
     Ok(())
+}
+
+fn line<'v, W: Write>(
+    writer: &mut csv::Writer<W>,
+    cells: impl Iterator<Item = io::Result<(&'v DataType, Value<'v>)>>,
+    room: &mut String,
+) -> io::Result<()> {
+    for cell in cells {
+        let (data_type, value) = cell?;
+        room.clear();
+        text::put_csv(data_type, &value, room)?;
+        writer.write_field(&*room).map_err(of_csv)?;
+    }
+    writer.write_record(None::<&[u8]>).map_err(of_csv)
 }
 
 /// Keeps the kind of an I/O error: a broken pipe is told apart.
