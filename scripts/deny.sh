@@ -10,4 +10,6 @@ if ! command -v cargo-deny >/dev/null; then
     echo "deny: installing cargo-deny into the cache (some minutes)" >&2
     cargo install --quiet --locked cargo-deny --root "$tools"
 fi
+# Of crates that are for other platforms, too, the manifests are looked at.
+cargo fetch --quiet --locked
 cargo deny --offline check licenses bans sources
