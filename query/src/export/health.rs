@@ -11,16 +11,14 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_store::batch::{HealthRow, health_batch};
 use trackiops_store::{Dataset, Snapshot};
 
-use super::pieces::{self, MOST_ROWS, Took};
-use super::{Export, Exported, Sink, add_damage};
-use crate::answer::{Answer, Nothing, Outcome, Question, ask_with, recorded};
+use super::rows::windows;
+use super::{Export, Exported, Sink};
+use crate::answer::{Answer, Outcome, Question, ask_with, recorded};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::group::By;
-use crate::plan::{Range, plan};
+use crate::plan::plan;
 use crate::scan;
-use crate::sheet::of_arrow;
-use crate::step::Step;
 
 /// A window of a host.
 type At = (UtcMs, String);
@@ -33,47 +31,8 @@ pub(super) fn run<E: From<QueryError>>(export: &Export, sink: Sink<'_, E>) -> Re
     };
     let step = export.step(&snapshot, Dataset::Health)?;
     drop(snapshot);
-    let (mut rows, mut notes) = (0, Vec::new());
-    pieces::take(range, step, |piece, may_refuse| {
-        let question = Question {
-            range: Range {
-                since: Some(piece.start),
-                until: Some(piece.end),
-            },
-            step: Some(Step::Windows(step)),
-            most_rows: may_refuse.then_some(MOST_ROWS),
-            ..export.question.clone()
-        };
-        let found = match ask_with(&question, of_piece) {
-            Err(QueryError::TooManyRows) => return Ok(Took::TooMany),
-            Err(error) => return Err(error.into()),
-            Ok(Outcome::Nothing { notes: more, .. }) => {
-                add_damage(&mut notes, &more);
-                return Ok(Took::Rows(0));
-            }
-            Ok(Outcome::Found(answer)) => answer,
-        };
-        add_damage(&mut notes, &found.notes);
-        let taken = found.rows.len();
-        if taken > 0 {
-            let batch = batch(found.rows);
-            sink(batch.map_err(|error| QueryError::Rows(of_arrow(error)))?)?;
-        }
-        rows += taken as u64;
-        Ok::<_, E>(Took::Rows(taken))
-    })?;
-    if rows == 0 {
-        let what = "rows that can be read".into();
-        let why = Nothing::NoneOf { what, asked: range };
-        return Ok(Exported::nothing(why, notes));
-    }
-    Ok(Exported {
-        rows,
-        granularity: Some(step),
-        range: Some(range),
-        nothing: None,
-        notes,
-    })
+    let ask = |question: &Question| ask_with(question, of_piece);
+    windows(export, range, step, Vec::new(), ask, batch, sink)
 }
 
 fn of_piece(snapshot: &Snapshot, question: &Question) -> Result<Outcome<(At, Health)>, QueryError> {
@@ -117,15 +76,16 @@ fn of_piece(snapshot: &Snapshot, question: &Question) -> Result<Outcome<(At, Hea
 }
 
 /// Rows of several hosts, in order.
-fn batch(rows: Vec<(At, Health)>) -> Result<RecordBatch, ArrowError> {
-    let mut batches = Vec::new();
-    let mut rows = rows.into_iter().peekable();
-    while let Some(((time, host), health)) = rows.next() {
-        let mut run = vec![HealthRow { time, health }];
-        while let Some(((time, _), health)) = rows.next_if(|((_, next), _)| *next == host) {
-            run.push(HealthRow { time, health });
-        }
-        batches.push(health_batch(&host, &run)?);
-    }
+fn batch(rows: &[(At, Health)]) -> Result<RecordBatch, ArrowError> {
+    let runs = rows.chunk_by(|((_, host), _), ((_, next), _)| host == next);
+    let batches = runs.map(|run| {
+        let ((_, host), _) = &run[0];
+        let rows = run.iter().map(|((time, _), health)| HealthRow {
+            time: *time,
+            health: health.clone(),
+        });
+        health_batch(host, &rows.collect::<Vec<_>>())
+    });
+    let batches = batches.collect::<Result<Vec<_>, _>>()?;
     concat_batches(&health_schema(), &batches)
 }

@@ -1,5 +1,7 @@
 //! Rows of files and of operations, piece by piece.
 
+use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
 use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::time::Granularity;
 use trackiops_store::Dataset;
@@ -11,6 +13,7 @@ use crate::columns::{Columns, Record};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::group::By;
+use crate::note::Note;
 use crate::operations::{Connections, OperationAnswer, ask_operations};
 use crate::plan::Range;
 use crate::scan::Detail;
@@ -66,11 +69,25 @@ fn run<R: Record, E: From<QueryError>>(
     ask: impl Fn(&Question) -> Result<Outcome<R>, QueryError>,
     sink: Sink<'_, E>,
 ) -> Result<Exported, E> {
-    let (range, mut notes) = match overview(export, &ask)? {
+    let (range, notes) = match overview(export, &ask)? {
         Outcome::Nothing { why, notes } => return Ok(Exported::nothing(why, notes)),
         Outcome::Found(Answer { range, notes, .. }) => (range, notes),
     };
     let step = export.step(&export.snapshot()?, dataset)?;
+    let batch = |rows: &[R]| columns.batch(rows);
+    windows(export, range, step, notes, ask, batch, sink)
+}
+
+/// Asks for a range piece by piece, and hands over what `batch` makes of the rows.
+pub(super) fn windows<R, E: From<QueryError>>(
+    export: &Export,
+    range: Interval,
+    step: Granularity,
+    mut notes: Vec<Note>,
+    ask: impl Fn(&Question) -> Result<Outcome<R>, QueryError>,
+    batch: impl Fn(&[R]) -> Result<RecordBatch, ArrowError>,
+    sink: Sink<'_, E>,
+) -> Result<Exported, E> {
     let mut rows = 0;
     pieces::take(range, step, |piece, may_refuse| {
         let question = piece_of(export, piece, step, may_refuse);
@@ -85,8 +102,7 @@ fn run<R: Record, E: From<QueryError>>(
         };
         add_damage(&mut notes, &answer.notes);
         for rows in answer.rows.chunks(BATCH_ROWS) {
-            let batch = columns.batch(rows);
-            sink(batch.map_err(|error| QueryError::Rows(of_arrow(error)))?)?;
+            sink(batch(rows).map_err(|error| QueryError::Rows(of_arrow(error)))?)?;
         }
         rows += answer.rows.len() as u64;
         Ok::<_, E>(Took::Rows(answer.rows.len()))
