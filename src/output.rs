@@ -8,6 +8,9 @@ use std::process;
 
 use anyhow::{Context, bail};
 
+/// So much is written at a time.
+const BUFFER_BYTES: usize = 1 << 16;
+
 /// What writes an answer.
 type WriteTo<'a> = &'a mut dyn FnMut(&mut (dyn Write + Send)) -> io::Result<()>;
 
@@ -63,7 +66,7 @@ impl Output {
     ) -> anyhow::Result<()> {
         match self {
             Self::Stdout => {
-                let mut out = BufWriter::new(io::stdout());
+                let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());
                 match write(&mut out).and_then(|()| out.flush()) {
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
                     written => written.context("cannot write to stdout"),
@@ -154,7 +157,7 @@ impl Drop for Partial {
 }
 
 fn fill(file: File, write: WriteTo<'_>) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
     write(&mut out)?;
     let file = out.into_inner().map_err(|error| error.into_error())?;
     match file.sync_all() {

@@ -1,5 +1,6 @@
 //! What the commands that ask a store have in common: which files, when, and how their answers reach a terminal.
 
+use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -173,7 +174,10 @@ pub fn show<R: Render>(
                     render::write_columns(&answer, columns, format, style.clone(), out)
                 }
             })?;
-            Ok(status(&answer.notes))
+            let status = status(&answer.notes);
+            // All that is left to do is to exit, which gives back many rows faster than they are dropped.
+            mem::forget(answer);
+            Ok(status)
         }
         Outcome::Nothing { why, notes } => {
             let status = nothing(&why, &notes, zone);

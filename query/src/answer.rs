@@ -22,7 +22,7 @@ use crate::execute::{Found, execute};
 use crate::explain::{Explain, Stage};
 use crate::file::{FileSelector, Wanted, resolve};
 use crate::group::{By, Grouping, Of};
-use crate::merge::{File, Group, GroupKey};
+use crate::merge::{File, Group, GroupKey, Groups};
 use crate::needs::Needs;
 use crate::note::Note;
 use crate::on::MountFilter;
@@ -462,7 +462,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     let mut groups = mem::take(&mut found.groups);
     keep_ops(&mut groups, &question.ops);
     if let Some(ranks) = &ranks {
-        groups.retain(|(key, _)| ranks.contains_key(&key.of));
+        groups.retain(|key, _| ranks.contains_key(&key.of));
     }
     // Without a rank, rows may have been there and not met the conditions.
     let any_asked = ranks.is_none() || question.conditions.is_empty();
@@ -477,13 +477,13 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
 }
 
 /// Of files only their READs, or only their WRITEs, if one of them is asked for.
-fn keep_ops(groups: &mut Vec<(GroupKey, Group)>, ops: &[String]) {
+fn keep_ops(groups: &mut Groups, ops: &[String]) {
     let is_asked = |op: &str| ops.is_empty() || ops.iter().any(|asked| asked == op);
     let (read, write) = (is_asked(READ), is_asked(WRITE));
     if read && write {
         return;
     }
-    for (_, group) in groups.iter_mut() {
+    for group in groups.values_mut() {
         let row = &mut group.row;
         for (is_asked, direction) in [(read, &mut row.read), (write, &mut row.write)] {
             if !is_asked {
@@ -492,7 +492,7 @@ fn keep_ops(groups: &mut Vec<(GroupKey, Group)>, ops: &[String]) {
         }
         row.ops = FileOps::default();
     }
-    groups.retain(|(_, group)| group.row.is_transfer());
+    groups.retain(|_, group| group.row.is_transfer());
 }
 
 /// What it takes to choose and to order rows, beside what is shown of them.
@@ -625,12 +625,7 @@ fn rank(
 }
 
 /// Groups as rows of the answer.
-fn rows(
-    groups: Vec<(GroupKey, Group)>,
-    covered: &Covered,
-    plan: &Plan<'_>,
-    question: &Question,
-) -> Vec<AnswerRow> {
+fn rows(groups: Groups, covered: &Covered, plan: &Plan<'_>, question: &Question) -> Vec<AnswerRow> {
     let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
     let row = |(key, group): (GroupKey, Group)| AnswerRow {
         time: key.window,
@@ -650,7 +645,7 @@ fn total_bytes(row: &Row) -> u64 {
 
 #[allow(clippy::too_many_arguments)] // all that was found out
 fn outcome(
-    groups: Vec<(GroupKey, Group)>,
+    groups: Groups,
     found: Found,
     plan: &Plan<'_>,
     question: &Question,

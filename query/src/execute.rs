@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::pending::STALLED_MS;
-use trackiops_schemas::rollup::{ClosedWindow, Health, Row};
+use trackiops_schemas::rollup::{ClosedWindow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
 
@@ -16,7 +16,7 @@ use crate::error::QueryError;
 use crate::explain::{Explain, Stage};
 use crate::file::{Verdict, Wanted};
 use crate::group::{Grouping, Of};
-use crate::merge::{File, Group, GroupKey, HostIndex, Merger};
+use crate::merge::{File, GroupKey, Groups, HostIndex, Merger};
 use crate::parallel::share_out;
 use crate::plan::{Journal, Plan, Tail};
 use crate::scan::{self, Columns, Detail};
@@ -24,8 +24,8 @@ use crate::scan::{self, Columns, Detail};
 /// What was found.
 #[derive(Debug)]
 pub struct Found {
-    /// The sums, in no order.
-    pub groups: Vec<(GroupKey, Group)>,
+    /// The sums.
+    pub groups: Groups,
     /// How much of each window of the answer each host recorded.
     pub covered: Covered,
     /// Each host's coverage and what it recorded in all.
@@ -62,10 +62,12 @@ pub fn execute(
         tails.try_for_each(|tail| run.tail(tail))
     })?;
     let (covered, hosts) = run.account.finish();
-    let groups = run.merger.finish();
-    let is_shown = |row: &Row| !detail.is_of_transfers() || row.is_transfer();
+    let mut groups = run.merger.finish();
+    if detail.is_of_transfers() {
+        groups.retain(|_, group| group.row.is_transfer());
+    }
     Ok(Found {
-        groups: groups.filter(|(_, group)| is_shown(&group.row)).collect(),
+        groups,
         covered,
         hosts,
     })

@@ -80,12 +80,13 @@ pub struct Group {
 /// How late a row is: when its window closed, and of rows of one window the place of the segment that it is from.
 pub type Age = (UtcMs, usize);
 
+/// Sums, in the order in which they began. It is nearly that of an answer, so that putting them in order takes little.
+pub type Groups = IndexMap<GroupKey, Group, foldhash::fast::RandomState>;
+
 /// Adds up rows, in whatever order they come.
-///
-/// The sums stay in the order in which they began, which is nearly that of an answer, so that putting them in order takes little.
 #[derive(Debug, Default)]
 pub struct Merger {
-    groups: IndexMap<GroupKey, Group, foldhash::fast::RandomState>,
+    groups: Groups,
 }
 
 impl Merger {
@@ -143,9 +144,9 @@ impl Merger {
         }
     }
 
-    /// The sums, in the order in which they began.
-    pub fn finish(self) -> impl Iterator<Item = (GroupKey, Group)> {
-        self.groups.into_iter()
+    /// The sums.
+    pub fn finish(self) -> Groups {
+        self.groups
     }
 }
 
@@ -192,7 +193,7 @@ mod tests {
                 };
                 merger.add(key, (UtcMs(*time), 0), &file(*path), Some("0"), requests(1));
             }
-            let groups: Vec<_> = merger.finish().collect();
+            let groups = merger.finish();
             assert_eq!(groups.len(), 1);
             assert_eq!(groups[0].1.file.path.as_deref(), Some("/c"));
             assert_eq!(groups[0].1.tenant.as_deref(), Some("0"));
@@ -221,7 +222,8 @@ mod tests {
                 }
                 let groups = merger.finish();
                 let mut groups: Vec<_> = groups
-                    .map(|(_, group)| (group.tenant, group.row.read.requests))
+                    .into_values()
+                    .map(|group| (group.tenant, group.row.read.requests))
                     .collect();
                 groups.sort();
                 groups

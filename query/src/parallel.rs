@@ -4,8 +4,6 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::error::QueryError;
-
 /// More are of no use where files are read, and each holds a batch of rows and sums of its own.
 const MAX_THREADS: usize = 8;
 /// Less work than that is done before a thread has begun.
@@ -13,11 +11,11 @@ const MIN_ROWS: u64 = 20_000;
 
 /// Does the jobs, each once, in which there are so many rows in all. A thread puts together what its own jobs lead to; of
 /// errors that of the first job counts.
-pub(crate) fn share_out<J: Sync, S: Default + Send>(
+pub(crate) fn share_out<J: Sync, S: Default + Send, E: Send>(
     jobs: &[J],
     rows: u64,
-    work: impl Fn(&mut S, &J) -> Result<(), QueryError> + Sync,
-) -> Result<Vec<S>, QueryError> {
+    work: impl Fn(&mut S, &J) -> Result<(), E> + Sync,
+) -> Result<Vec<S>, E> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = threads.min(MAX_THREADS).min(jobs.len());
     if threads <= 1 || rows < MIN_ROWS {
@@ -40,7 +38,7 @@ pub(crate) fn share_out<J: Sync, S: Default + Send>(
             }
         }
     };
-    let ended: Vec<Result<S, (usize, QueryError)>> = thread::scope(|scope| {
+    let ended: Vec<Result<S, (usize, E)>> = thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
         let own = run();
         let others = others.into_iter().map(|thread| match thread.join() {
@@ -50,7 +48,7 @@ pub(crate) fn share_out<J: Sync, S: Default + Send>(
         std::iter::once(own).chain(others).collect()
     });
     let mut shares = Vec::with_capacity(ended.len());
-    let mut first: Option<(usize, QueryError)> = None;
+    let mut first: Option<(usize, E)> = None;
     for ended in ended {
         match ended {
             Ok(share) => shares.push(share),
@@ -66,9 +64,27 @@ pub(crate) fn share_out<J: Sync, S: Default + Send>(
     }
 }
 
+/// What each of the jobs leads to, in their order.
+pub(crate) fn in_order<J: Sync, T: Send, E: Send>(
+    jobs: &[J],
+    rows: u64,
+    work: impl Fn(&J) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let jobs: Vec<_> = jobs.iter().enumerate().collect();
+    let work = |done: &mut Vec<_>, (place, job): &(usize, &J)| {
+        done.push((*place, work(job)?));
+        Ok(())
+    };
+    let shares = share_out(&jobs, rows, work)?;
+    let mut done: Vec<_> = shares.into_iter().flatten().collect();
+    done.sort_unstable_by_key(|(place, _)| *place);
+    Ok(done.into_iter().map(|(_, done)| done).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::QueryError;
 
     #[test]
     fn every_job_is_done_once_and_the_first_error_counts() {
@@ -78,8 +94,10 @@ mod tests {
                 *share += job;
                 Ok(())
             };
-            let shares = share_out(&jobs, rows, sum).unwrap();
+            let shares = share_out::<_, _, QueryError>(&jobs, rows, sum).unwrap();
             assert_eq!(shares.iter().sum::<usize>(), 499_500);
+            let same = in_order(&jobs, rows, |job| Ok::<_, QueryError>(*job));
+            assert_eq!(same.unwrap(), jobs);
             for bad in [0, 500] {
                 let fail = |(): &mut (), job: &usize| match *job >= bad {
                     true => Err(QueryError::Vanished(job.to_string().into())),

@@ -181,7 +181,7 @@ pub enum ColumnError {
 }
 
 /// A row with columns.
-pub trait Record: Sized + 'static {
+pub trait Record: Sized + Sync + 'static {
     /// All columns, in order.
     fn columns() -> Vec<Column<Self>>;
 }

@@ -64,7 +64,7 @@ fn cell<R>(column: &Column<R>, value: &Value<'_>, zone: Zone) -> Cell {
         Value::Null => left(NONE),
         Value::Time(time) => left(format!("{}{}", show(*time, zone), show_offset(*time, zone))),
         other => left(printable(
-            &text::csv(&column.data_type, other).unwrap_or_default(),
+            &text::plain(&column.data_type, other).unwrap_or_default(),
         )),
     }
 }

@@ -11,13 +11,13 @@ pub(super) fn write<R: Record>(
     columns: &Columns<R>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    for row in &answer.rows {
+    text::write_lines(&answer.rows, out, |row, line| {
         for (i, column) in columns.iter().enumerate() {
-            let before = if i == 0 { '{' } else { ',' };
+            let before = if i == 0 { "{\"" } else { ",\"" };
             let value = text::json(&column.data_type, &column.value(row))?;
-            write!(out, "{before}\"{}\":{value}", column.name)?;
+            line.extend([before, &column.name, "\":", &value]);
         }
-        out.write_all(b"}\n")?;
-    }
-    Ok(())
+        line.push_str("}\n");
+        Ok(())
+    })
 }

@@ -1,12 +1,20 @@
 //! Values as CSV and JSON write them, and as CSV is read.
 
+use std::io::{self, Write};
+
 use arrow::datatypes::{DataType, TimeUnit};
 use chrono::{DateTime, SecondsFormat};
 use serde_json::Value as Json;
 use trackiops_schemas::time::UtcMs;
 
 use crate::columns::Value;
-use crate::times::rfc3339;
+use crate::parallel::in_order;
+use crate::times::put_rfc3339;
+
+/// So many rows are text before it is written.
+const ROWS_IN_MEMORY: usize = 1 << 16;
+/// So many are made to text at a time.
+const ROWS_OF_A_PIECE: usize = 1 << 12;
 
 /// A value as JSON.
 pub(crate) fn json(data_type: &DataType, value: &Value<'_>) -> serde_json::Result<String> {
@@ -17,7 +25,7 @@ pub(crate) fn json(data_type: &DataType, value: &Value<'_>) -> serde_json::Resul
         Value::Count(count) => count.to_string(),
         Value::Int(int) => int.to_string(),
         Value::Figure(figure) => serde_json::to_string(figure)?,
-        Value::Time(_) | Value::TimeNs(_) => format!("\"{}\"", csv(data_type, value)?),
+        Value::Time(_) | Value::TimeNs(_) => format!("\"{}\"", plain(data_type, value)?),
         Value::List(elements) => list_json(data_type, elements)?,
     })
 }
@@ -45,26 +53,75 @@ fn list_json(data_type: &DataType, elements: &[Vec<Value<'_>>]) -> serde_json::R
     Ok(format!("[{}]", texts.join(",")))
 }
 
-/// A value as CSV: nothing where it is not known; a list is its JSON.
-pub(crate) fn csv(data_type: &DataType, value: &Value<'_>) -> serde_json::Result<String> {
+/// A value as text: nothing where it is not known; a list is its JSON.
+pub(crate) fn plain(data_type: &DataType, value: &Value<'_>) -> serde_json::Result<String> {
     let mut text = String::new();
-    put_csv(data_type, value, &mut text)?;
+    put(data_type, value, &mut text)?;
     Ok(text)
 }
 
-/// Adds that to a text.
-pub(super) fn put_csv(
-    data_type: &DataType,
-    value: &Value<'_>,
-    to: &mut String,
-) -> serde_json::Result<()> {
+/// Writes a text for each of many rows, as `put` adds them to one.
+pub(crate) fn write_lines<R: Sync>(
+    rows: &[R],
+    out: &mut (impl Write + ?Sized),
+    put: impl Fn(&R, &mut String) -> io::Result<()> + Sync,
+) -> io::Result<()> {
+    for rows in rows.chunks(ROWS_IN_MEMORY) {
+        let pieces: Vec<_> = rows.chunks(ROWS_OF_A_PIECE).collect();
+        let texts = in_order(&pieces, rows.len() as u64, |rows| {
+            let mut text = String::new();
+            rows.iter().try_for_each(|row| put(row, &mut text))?;
+            Ok::<_, io::Error>(text)
+        })?;
+        let mut texts = texts.iter();
+        texts.try_for_each(|text| out.write_all(text.as_bytes()))?;
+    }
+    Ok(())
+}
+
+/// Adds a line of CSV.
+pub(super) fn put_line<'v>(
+    cells: impl Iterator<Item = io::Result<(&'v DataType, Value<'v>)>>,
+    text: &mut String,
+) -> io::Result<()> {
+    let begun = text.len();
+    for (place, cell) in cells.enumerate() {
+        if place > 0 {
+            text.push(',');
+        }
+        let (data_type, value) = cell?;
+        put_csv(data_type, &value, text)?;
+    }
+    if text.len() == begun {
+        // An empty line is none.
+        text.push_str("\"\"");
+    }
+    text.push('\n');
+    Ok(())
+}
+
+/// Adds a value to a line of CSV, in quotes where it takes some (RFC 4180).
+fn put_csv(data_type: &DataType, value: &Value<'_>, line: &mut String) -> serde_json::Result<()> {
+    let quoted = |text: &str, line: &mut String| match text.contains([',', '"', '\n', '\r']) {
+        true => line.extend(["\"", &text.replace('"', "\"\""), "\""]),
+        false => line.push_str(text),
+    };
+    match value {
+        Value::Text(text) => quoted(text, line),
+        Value::List(_) => quoted(&plain(data_type, value)?, line),
+        _ => put(data_type, value, line)?,
+    }
+    Ok(())
+}
+
+fn put(data_type: &DataType, value: &Value<'_>, to: &mut String) -> serde_json::Result<()> {
     match value {
         Value::Null => {}
         Value::Text(text) => to.push_str(text),
         Value::Count(count) => to.push_str(itoa::Buffer::new().format(*count)),
         Value::Int(int) => to.push_str(itoa::Buffer::new().format(*int)),
         Value::Figure(figure) => *to += &figure.to_string(),
-        Value::Time(time) => *to += &rfc3339(*time),
+        Value::Time(time) => put_rfc3339(*time, to),
         Value::TimeNs(ns) => {
             let time = DateTime::from_timestamp_nanos(*ns);
             *to += &time.to_rfc3339_opts(SecondsFormat::Nanos, true);
@@ -74,7 +131,7 @@ pub(super) fn put_csv(
     Ok(())
 }
 
-/// The value that [`csv`] wrote; `None` if it writes no such text.
+/// The value that [`plain`] wrote; `None` if it writes no such text.
 pub(crate) fn parse(data_type: &DataType, text: &str) -> Option<Value<'static>> {
     if text.is_empty() {
         return Some(Value::Null);

@@ -24,12 +24,12 @@ pub enum Writer<W: Write + Send> {
     /// Arrow.
     Arrow(Box<FileWriter<W>>),
     /// CSV.
-    Csv(Box<csv::Writer<W>>),
+    Csv(W),
 }
 
 impl<W: Write + Send> Writer<W> {
     /// Begins a file with such columns.
-    pub fn new(kind: Kind, schema: &SchemaRef, out: W) -> io::Result<Self> {
+    pub fn new(kind: Kind, schema: &SchemaRef, mut out: W) -> io::Result<Self> {
         Ok(match kind {
             Kind::Parquet => {
                 let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -47,10 +47,12 @@ impl<W: Write + Send> Writer<W> {
                 Self::Arrow(Box::new(writer))
             }
             Kind::Csv => {
-                let mut writer = csv::Writer::from_writer(out);
-                let header = schema.fields().iter().map(|field| field.name());
-                writer.write_record(header).map_err(of_csv)?;
-                Self::Csv(Box::new(writer))
+                let names = schema.fields().iter().map(|field| field.name());
+                let names = names.map(|name| Ok((&DataType::Utf8, Value::text(name))));
+                let mut header = String::new();
+                text::put_line(names, &mut header)?;
+                out.write_all(header.as_bytes())?;
+                Self::Csv(out)
             }
         })
     }
@@ -60,20 +62,28 @@ impl<W: Write + Send> Writer<W> {
         match self {
             Self::Parquet(writer) => writer.write(batch).map_err(of_parquet),
             Self::Arrow(writer) => writer.write(batch).map_err(of_arrow),
-            Self::Csv(writer) => lines(writer, batch),
+            Self::Csv(out) => {
+                let rows: Vec<_> = (0..batch.num_rows()).collect();
+                text::write_lines(&rows, out, |row, line| {
+                    let cells = batch.columns().iter().map(|column| {
+                        let value = arrays::value(column, *row).map_err(of_arrow)?;
+                        Ok((column.data_type(), value))
+                    });
+                    text::put_line(cells, line)
+                })
+            }
         }
     }
 
     /// Writes what columns have of some rows.
     pub fn write_rows<R: Record>(&mut self, columns: &Columns<R>, rows: &[R]) -> io::Result<()> {
-        let Self::Csv(writer) = self else {
+        let Self::Csv(out) = self else {
             return self.write(&columns.batch(rows).map_err(of_arrow)?);
         };
         // Not by way of a batch, which takes as long again.
-        let mut room = String::new();
-        rows.iter().try_for_each(|row| {
+        text::write_lines(rows, out, |row, line| {
             let cells = columns.iter().map(|c| Ok((&c.data_type, c.value(row))));
-            line(writer, cells, &mut room)
+            text::put_line(cells, line)
         })
     }
 
@@ -85,41 +95,7 @@ impl<W: Write + Send> Writer<W> {
                 writer.finish().map_err(of_arrow)?;
                 writer.into_inner().map_err(of_arrow)
             }
-            Self::Csv(writer) => writer.into_inner().map_err(|error| error.into_error()),
+            Self::Csv(out) => Ok(out),
         }
-    }
-}
-
-fn lines<W: Write>(writer: &mut csv::Writer<W>, batch: &RecordBatch) -> io::Result<()> {
-    let mut room = String::new();
-    for row in 0..batch.num_rows() {
-        let cells = batch.columns().iter().map(|column| {
-            let value = arrays::value(column, row).map_err(of_arrow)?;
-            Ok((column.data_type(), value))
-        });
-        line(writer, cells, &mut room)?;
-    }
-    Ok(())
-}
-
-fn line<'v, W: Write>(
-    writer: &mut csv::Writer<W>,
-    cells: impl Iterator<Item = io::Result<(&'v DataType, Value<'v>)>>,
-    room: &mut String,
-) -> io::Result<()> {
-    for cell in cells {
-        let (data_type, value) = cell?;
-        room.clear();
-        text::put_csv(data_type, &value, room)?;
-        writer.write_field(&*room).map_err(of_csv)?;
-    }
-    writer.write_record(None::<&[u8]>).map_err(of_csv)
-}
-
-/// Keeps the kind of an I/O error: a broken pipe is told apart.
-fn of_csv(error: csv::Error) -> io::Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => error,
-        other => io::Error::other(format!("{other:?}")),
     }
 }
