@@ -1,6 +1,6 @@
 //! For how long of which window each host recorded: what rates divide by.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use trackiops_schemas::time::UtcMs;
 
@@ -11,11 +11,11 @@ use crate::merge::HostIndex;
 #[derive(Debug, Default)]
 pub struct Covered {
     /// Within windows of the answer, by their start, ms.
-    windows: HashMap<(HostIndex, UtcMs), u64>,
+    windows: HashMap<(HostIndex, UtcMs), u64, foldhash::fast::RandomState>,
     /// Times that were recorded from beginning to end, which may hold many windows of the answer.
-    whole: HashMap<HostIndex, Vec<Interval>>,
+    whole: BTreeMap<HostIndex, Vec<Interval>>,
     /// The latest end of these times and of those before.
-    reach: HashMap<HostIndex, Vec<UtcMs>>,
+    reach: BTreeMap<HostIndex, Vec<UtcMs>>,
 }
 
 impl Covered {

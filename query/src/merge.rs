@@ -138,6 +138,7 @@ impl Merger {
             self.groups = other.groups;
             return;
         }
+        self.groups.reserve(other.groups.len());
         for (key, group) in other.groups {
             let tenant = group.tenant.as_deref();
             self.add(key, group.latest, &group.file, tenant, group.row);

@@ -179,7 +179,8 @@ pub(crate) fn put_rfc3339(at: UtcMs, to: &mut String) {
     let Ok(year @ 0..=9999) = u32::try_from(time.year()) else {
         return to.push_str(&time.to_rfc3339_opts(SecondsFormat::Millis, true));
     };
-    // By hand: answers may have a hundred thousand times, and this takes a fifth of what a formatter takes.
+    // By hand: answers may have a hundred thousand times, and this takes a tenth of what a formatter takes.
+    let time = time.naive_utc();
     let mut text = *b"0000-00-00T00:00:00.000Z";
     let mut put = |place: usize, width: usize, mut number: u32| {
         for digit in text[place..place + width].iter_mut().rev() {
@@ -193,8 +194,8 @@ pub(crate) fn put_rfc3339(at: UtcMs, to: &mut String) {
     put(11, 2, time.hour());
     put(14, 2, time.minute());
     put(17, 2, time.second());
-    put(20, 3, time.timestamp_subsec_millis());
-    to.push_str(&String::from_utf8_lossy(&text));
+    put(20, 3, time.nanosecond() / 1_000_000 % 1000);
+    to.push_str(std::str::from_utf8(&text).unwrap_or_default());
 }
 
 /// UTC without characters that a shell or a file system takes for something else: `20261121T030000Z`.
