@@ -11,9 +11,9 @@ use crate::question::{self, Form};
 /// What `trackiops mounts` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The store that `trackiops record` wrote
-    #[arg(long, value_name = "DIR")]
-    store: PathBuf,
+    /// The store that `trackiops record` wrote. May be given several times, for those of several hosts
+    #[arg(long, value_name = "DIR", required = true)]
+    store: Vec<PathBuf>,
     #[command(flatten)]
     form: Form,
 }

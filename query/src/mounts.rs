@@ -1,6 +1,6 @@
 //! Questions about what was mounted where, and when.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use trackiops_store::{MountSeen, Snapshot};
 
@@ -10,14 +10,14 @@ use crate::error::QueryError;
 use crate::group::By;
 use crate::step::Step;
 
-/// All mounts that were seen while the store was recorded, in the order in which they came.
-pub fn ask_mounts(store: &Path) -> Result<Outcome<MountSeen>, QueryError> {
-    let snapshot = Snapshot::open(store)?;
+/// All mounts that were seen while stores were recorded, in the order in which they came.
+pub fn ask_mounts(stores: &[PathBuf]) -> Result<Outcome<MountSeen>, QueryError> {
+    let snapshot = Snapshot::open_all(stores.iter().map(PathBuf::as_path))?;
     let rows = snapshot.mounts()?;
     let times = rows.iter().map(|row| Interval::new(row.seen.0, row.seen.1));
     let Some(range) = times.reduce(Interval::hull) else {
         let why = match snapshot.span() {
-            None => Nothing::EmptyStore(vec![store.to_owned()]),
+            None => Nothing::EmptyStore(stores.to_owned()),
             Some((start, end)) => Nothing::NoneOf {
                 what: "mounts recorded".into(),
                 asked: Interval::new(start, end),

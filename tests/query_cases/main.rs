@@ -58,11 +58,8 @@ fn answer(case: &str, path: &Path) -> String {
         match line.strip_prefix("$ ") {
             Some(command) => {
                 if !recording.is_empty() {
-                    store::record(
-                        &std::mem::take(&mut recording),
-                        &session.dir().join("store"),
-                    )
-                    .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+                    store::record(&std::mem::take(&mut recording), session.dir())
+                        .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
                 }
                 text.push_str(&session.run(command));
             }

@@ -1,4 +1,4 @@
-//! Makes a store of what a case says was recorded.
+//! Makes stores of what a case says was recorded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,6 +19,7 @@ struct Recording {
     granularities: String,
     rotate: String,
     start: UtcMs,
+    store: String,
     mounts: Vec<MountPoint>,
     windows: BTreeMap<i64, Window>,
     /// Seconds after the start in which nothing was recorded.
@@ -32,8 +33,8 @@ struct Window {
     lost: u64,
 }
 
-/// Fills a store with the recordings of a text; on an error the text of the line and what is wrong.
-pub fn record(text: &str, store: &Path) -> Result<(), String> {
+/// Makes the stores of the recordings of a text, in a directory; on an error the text of the line and what is wrong.
+pub fn record(text: &str, dir: &Path) -> Result<(), String> {
     let mut recordings: Vec<Recording> = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let wrong = |why: &str| format!("`{line}`: {why}");
@@ -42,7 +43,7 @@ pub fn record(text: &str, store: &Path) -> Result<(), String> {
         if first == "recording" {
             recordings.push(
                 Recording::parse(words)
-                    .ok_or_else(|| wrong("recording HOST GRANULARITIES ROTATION START"))?,
+                    .ok_or_else(|| wrong("recording HOST GRANULARITIES ROTATION START [STORE]"))?,
             );
             continue;
         }
@@ -56,7 +57,7 @@ pub fn record(text: &str, store: &Path) -> Result<(), String> {
         read.ok_or_else(|| wrong("see tests/query-cases/README.md"))?;
     }
     for recording in recordings {
-        recording.write(store);
+        recording.write(dir);
     }
     Ok(())
 }
@@ -71,6 +72,7 @@ impl Recording {
             granularities,
             rotate,
             start: UtcMs(start.timestamp_millis()),
+            store: next().unwrap_or_else(|| "store".to_owned()),
             mounts: Vec::new(),
             windows: BTreeMap::new(),
             gaps: Vec::new(),
@@ -154,7 +156,7 @@ impl Recording {
         })
     }
 
-    fn write(mut self, store: &Path) {
+    fn write(mut self, dir: &Path) {
         let options = Options {
             host: self.host.clone(),
             granularities: self.granularities.parse().expect("granularities"),
@@ -163,7 +165,7 @@ impl Recording {
             allow_nfs_store: true,
             keep: Default::default(),
         };
-        let mut writer = Writer::open(store, options).expect("a store");
+        let mut writer = Writer::open(&dir.join(&self.store), options).expect("a store");
         if !self.mounts.is_empty() {
             writer.mounted(self.start, &self.mounts).expect("mounts");
         }
