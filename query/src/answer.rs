@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::columns::PATH;
 use trackiops_schemas::file_ops::FileOps;
-use trackiops_schemas::rollup::{Direction, Row};
+use trackiops_schemas::rollup::Direction;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
@@ -30,6 +30,7 @@ use crate::plan::{Plan, Range, plan};
 use crate::report::{folded, notes};
 use crate::scan::Detail;
 use crate::step::Step;
+use crate::sum::Sum;
 use crate::terms::{Sort, Terms, in_words};
 use crate::times::{Zone, show, show_range};
 
@@ -90,7 +91,7 @@ pub struct AnswerRow {
     /// Who used it; `None` where it is not known or the row is of several.
     pub tenant: Option<Arc<str>>,
     /// Its counters.
-    pub row: Box<Row>,
+    pub sum: Sum,
     /// How much of the window that host recorded, ms: what rates divide by.
     pub covered_ms: u64,
 }
@@ -484,15 +485,16 @@ fn keep_ops(groups: &mut Groups, ops: &[String]) {
         return;
     }
     for group in groups.values_mut() {
-        let row = &mut group.row;
-        for (is_asked, direction) in [(read, &mut row.read), (write, &mut row.write)] {
-            if !is_asked {
-                *direction = Direction::default();
+        group.sum.change(|row| {
+            for (is_asked, direction) in [(read, &mut row.read), (write, &mut row.write)] {
+                if !is_asked {
+                    *direction = Direction::default();
+                }
             }
-        }
-        row.ops = FileOps::default();
+            row.ops = FileOps::default();
+        });
     }
-    groups.retain(|_, group| group.row.is_transfer());
+    groups.retain(|_, group| group.sum.is_transfer());
 }
 
 /// What it takes to choose and to order rows, beside what is shown of them.
@@ -605,17 +607,17 @@ fn rank(
                 entry.insert((row, meets));
             }
             Entry::Occupied(mut entry) => {
-                let (sum, any) = entry.get_mut();
-                sum.row.merge(&row.row);
+                let (all, any) = entry.get_mut();
+                all.sum.merge(&row.sum.row());
                 // Of several hosts at the same time.
-                sum.covered_ms = sum.covered_ms.max(row.covered_ms);
+                all.covered_ms = all.covered_ms.max(row.covered_ms);
                 *any |= meets;
             }
         }
     }
     let place = |row: &AnswerRow| match terms.is_sorted() {
         true => terms.place(row),
-        false => -(total_bytes(&row.row) as f64),
+        false => -(row.sum.bytes() as f64),
     };
     let met = sums.into_iter().filter(|(_, (_, meets))| *meets);
     let mut ranked: Vec<_> = met.map(|(of, (row, _))| (place(&row), of)).collect();
@@ -634,13 +636,9 @@ fn rows(groups: Groups, covered: &Covered, plan: &Plan<'_>, question: &Question)
         file: question.by.is_of_files().then_some(group.file),
         of: key.of,
         tenant: group.tenant,
-        row: group.row,
+        sum: group.sum,
     };
     groups.into_iter().map(row).collect()
-}
-
-fn total_bytes(row: &Row) -> u64 {
-    row.read.bytes + row.write.bytes
 }
 
 #[allow(clippy::too_many_arguments)] // all that was found out
@@ -697,7 +695,7 @@ fn sort(rows: &mut [AnswerRow], step: Step, ranks: Option<&Ranks>, terms: &Terms
             // Each of those that rank has its own windows one after the other.
             (_, Step::Windows(_)) if ranks.is_some() => 0.0,
             (true, _) => terms.place(row),
-            (false, Step::All) => -(total_bytes(&row.row) as f64),
+            (false, Step::All) => -(row.sum.bytes() as f64),
             (false, Step::Windows(_)) => 0.0,
         };
         let name = |row: &AnswerRow| match &row.of {

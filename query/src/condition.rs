@@ -519,7 +519,7 @@ mod tests {
             of: Of::Host(0),
             file: None,
             tenant: None,
-            row: row.into(),
+            sum: row.into(),
             covered_ms: 2000,
         }
     }

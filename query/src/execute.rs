@@ -64,7 +64,7 @@ pub fn execute(
     let (covered, hosts) = run.account.finish();
     let mut groups = run.merger.finish();
     if detail.is_of_transfers() {
-        groups.retain(|_, group| group.row.is_transfer());
+        groups.retain(|_, group| group.sum.is_transfer());
     }
     Ok(Found {
         groups,

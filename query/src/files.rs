@@ -51,14 +51,15 @@ fn with_histories(
             seen: (answer.range.start, answer.range.end),
             names: Vec::new(),
         };
+        let (read, write) = (row.sum.read(), row.sum.write());
         Some(FileActivity {
             host: row.host,
             history: history.unwrap_or_else(whole),
             file,
-            read_requests: row.row.read.requests,
-            read_bytes: row.row.read.bytes,
-            write_requests: row.row.write.requests,
-            write_bytes: row.row.write.bytes,
+            read_requests: read.requests,
+            read_bytes: read.bytes,
+            write_requests: write.requests,
+            write_bytes: write.bytes,
         })
     };
     let mut rows: Vec<_> = answer.rows.into_iter().filter_map(activity).collect();

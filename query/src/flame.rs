@@ -172,7 +172,7 @@ fn from_answer(
     let trunks = snapshot.trunks()?;
     let mut sums: BTreeMap<Vec<String>, u64> = BTreeMap::new();
     for row in &answer.rows {
-        for (root, value) in graph.values(&row.row) {
+        for (root, value) in graph.values(&row.sum.row()) {
             let root = root.map(str::to_owned).into_iter();
             let sum = sums.entry(root.chain(frames(row, &trunks)).collect());
             let sum = sum.or_default();

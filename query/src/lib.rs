@@ -44,6 +44,7 @@ pub mod sheet;
 pub mod stall;
 mod stat;
 pub mod step;
+pub mod sum;
 pub mod terms;
 mod tile;
 pub mod times;

@@ -9,6 +9,7 @@ use trackiops_schemas::rollup::Row;
 use trackiops_schemas::time::UtcMs;
 
 use crate::group::Of;
+use crate::sum::Sum;
 
 /// What a row says about its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +73,8 @@ pub struct Group {
     /// Who used it. Unlike a name, which is the file's whichever row has it, a tenant answers for its own
     /// requests only: `None` unless all of the rows have the same.
     pub tenant: Option<Arc<str>>,
-    /// The counters. In a place of their own, as sums are put in order and handed on.
-    pub row: Box<Row>,
+    /// The counters.
+    pub sum: Sum,
     latest: Age,
 }
 
@@ -97,28 +98,18 @@ impl Merger {
         age: Age,
         file: &Arc<File>,
         tenant: Option<&str>,
-        row: impl Into<Box<Row>> + std::borrow::Borrow<Row>,
+        row: Row,
     ) {
         match self.groups.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(Group {
                     file: Arc::clone(file),
                     tenant: tenant.map(Into::into),
-                    row: row.into(),
+                    sum: row.into(),
                     latest: age,
                 });
             }
-            Entry::Occupied(mut entry) => {
-                let group = entry.get_mut();
-                group.row.merge(row.borrow());
-                if group.tenant.as_deref() != tenant {
-                    group.tenant = None;
-                }
-                if is_better(&file.path, age, group) {
-                    group.file = Arc::clone(file);
-                    group.latest = age;
-                }
-            }
+            Entry::Occupied(mut entry) => entry.get_mut().add(age, file, tenant, &row),
         }
     }
 
@@ -140,14 +131,35 @@ impl Merger {
         }
         self.groups.reserve(other.groups.len());
         for (key, group) in other.groups {
-            let tenant = group.tenant.as_deref();
-            self.add(key, group.latest, &group.file, tenant, group.row);
+            match self.groups.entry(key) {
+                Entry::Vacant(entry) => {
+                    entry.insert(group);
+                }
+                Entry::Occupied(mut entry) => {
+                    let tenant = group.tenant.as_deref();
+                    let row = group.sum.row();
+                    entry.get_mut().add(group.latest, &group.file, tenant, &row);
+                }
+            }
         }
     }
 
     /// The sums.
     pub fn finish(self) -> Groups {
         self.groups
+    }
+}
+
+impl Group {
+    fn add(&mut self, age: Age, file: &Arc<File>, tenant: Option<&str>, row: &Row) {
+        self.sum.merge(row);
+        if self.tenant.as_deref() != tenant {
+            self.tenant = None;
+        }
+        if is_better(&file.path, age, self) {
+            self.file = Arc::clone(file);
+            self.latest = age;
+        }
     }
 }
 
@@ -196,9 +208,9 @@ mod tests {
             }
             let groups = merger.finish();
             assert_eq!(groups.len(), 1);
-            assert_eq!(groups[0].1.file.path.as_deref(), Some("/c"));
-            assert_eq!(groups[0].1.tenant.as_deref(), Some("0"));
-            assert_eq!(*groups[0].1.row, requests(4));
+            assert_eq!(groups[0].file.path.as_deref(), Some("/c"));
+            assert_eq!(groups[0].tenant.as_deref(), Some("0"));
+            assert_eq!(*groups[0].sum.row(), requests(4));
         }
     }
 
@@ -224,7 +236,7 @@ mod tests {
                 let groups = merger.finish();
                 let mut groups: Vec<_> = groups
                     .into_values()
-                    .map(|group| (group.tenant, group.row.read.requests))
+                    .map(|group| (group.tenant, group.sum.read().requests))
                     .collect();
                 groups.sort();
                 groups

@@ -320,7 +320,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
         let about = about(row);
         let tenant = row.tenant.clone().filter(|_| answer.by.tenants);
         let window = (row.time, Arc::clone(&row.host), mount.clone());
-        for (op, sums, untimed) in of_row(&row.row) {
+        for (op, sums, untimed) in of_row(&row.sum.row()) {
             *mounts.entry(window.clone()).or_default() += sums.requests;
             let key = (window.clone(), about.clone(), tenant.clone(), op);
             let place = places.entry(key).or_insert(rows.len());

@@ -83,7 +83,7 @@ pub(crate) fn notes(
 /// The requests in the rows of which only sums are known.
 pub(crate) fn folded(plan: &Plan<'_>, rows: &[AnswerRow]) -> Option<Losses> {
     let windows = rows.iter().map(|row| {
-        let [read, write] = [&row.row.read, &row.row.write];
+        let [read, write] = [row.sum.read(), row.sum.write()];
         let window = match plan.step {
             Step::Windows(step) => Interval::new(row.time, row.time.plus(step)),
             Step::All => plan.asked,

@@ -66,7 +66,7 @@ fn asked_for(asked: &Question, measure: Measure) -> [u64; 2] {
         Outcome::Nothing { .. } => Vec::new(),
     };
     rows.iter().fold([0, 0], |sums, row| {
-        let [read, write] = [&row.row.read, &row.row.write].map(|d| match measure {
+        let [read, write] = [row.sum.read(), row.sum.write()].map(|d| match measure {
             Measure::Bytes => d.bytes,
             Measure::Requests => d.requests,
             Measure::Time => d.latency_ns_sum,

@@ -75,8 +75,8 @@ fn segments_of_version_1_are_read_without_what_they_have_not() {
     assert_eq!(before.rows.len(), after.rows.len());
     for (before, after) in before.rows.iter().zip(&after.rows) {
         for (before, after) in [
-            (&before.row.read, &after.row.read),
-            (&before.row.write, &after.row.write),
+            (before.sum.read(), after.sum.read()),
+            (before.sum.write(), after.sum.write()),
         ] {
             assert_eq!(
                 (before.requests, before.bytes, &before.latency),

@@ -118,7 +118,7 @@ fn totals(outcome: &Outcome) -> [u64; 2] {
         return [0, 0];
     };
     answer.rows.iter().fold([0, 0], |[requests, bytes], row| {
-        let [r, w] = [&row.row.read, &row.row.write];
+        let [r, w] = [row.sum.read(), row.sum.write()];
         [
             requests + r.requests + w.requests,
             bytes + r.bytes + w.bytes,
@@ -255,7 +255,7 @@ fn directories_mounts_and_hosts_are_sums_that_leave_nothing_out() {
                         panic!("{row:?}");
                     };
                     let sum: &mut u64 = got.entry((mount.clone(), dir.clone())).or_default();
-                    *sum += row.row.read.bytes + row.row.write.bytes;
+                    *sum += row.sum.bytes();
                 }
                 let mut expected = BTreeMap::new();
                 for window in recorded {
@@ -299,7 +299,7 @@ fn directories_mounts_and_hosts_are_sums_that_leave_nothing_out() {
             asked.by = By::MOUNT;
             for row in found(&asked).rows {
                 let of = |_: i64, file: &FileAttributes| file.mount.as_deref() == row.mount();
-                let got = row.row.read.bytes + row.row.write.bytes;
+                let got = row.sum.bytes();
                 assert_eq!(got, sum(recorded, range, of)[1]);
             }
         }

@@ -144,8 +144,8 @@ fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
         asked.step = Some(step(text));
         let answer = found(&asked);
         let rows = answer.rows.iter().map(|row| {
-            let [read, write] = [&row.row.read, &row.row.write];
-            for d in [read, write] {
+            let [read, write] = [row.sum.read(), row.sum.write()];
+            for d in [&read, &write] {
                 assert_eq!(d.latency.total(), d.requests - d.folded - d.untimed);
             }
             let sums = [read.requests + write.requests, read.folded + write.folded];
@@ -308,7 +308,7 @@ fn a_table_needs_fewer_columns_and_shows_the_same() {
             let format = Format::Table(figures);
             let mut answer = found(&asked);
             // Which a table leaves out.
-            answer.rows.retain(|row| row.row.is_transfer());
+            answer.rows.retain(|row| row.sum.is_transfer());
             render::write(&answer, format, asked.zone, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };

@@ -1,6 +1,7 @@
 //! Names and types of the columns on disk. They are part of the format: the same in Parquet, JSON
 //! and CSV.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
@@ -76,6 +77,9 @@ pub const DIRECTION_COUNTERS: [&str; 15] = [
     "direct",
     "stable",
 ];
+
+/// Which of [`DIRECTION_COUNTERS`] are times: us in columns, ns in memory.
+pub const DIRECTION_TIMES: Range<usize> = 2..6;
 
 /// The column of one direction, one of [`DIRECTION_COUNTERS`], that counts requests of whose latencies the parts are not known: all,
 /// in what version 1 of the format wrote, which does not have it.

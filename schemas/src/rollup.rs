@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::columns::DIRECTION_COUNTERS;
 use crate::errnos::Errnos;
 use crate::file_ops::FileOps;
 use crate::histogram::Histogram;
@@ -53,6 +54,85 @@ pub struct Direction {
 }
 
 impl Direction {
+    /// Its counters, in the order of [`DIRECTION_COUNTERS`], times in ns.
+    pub fn counters(&self) -> [u64; DIRECTION_COUNTERS.len()] {
+        let Self {
+            requests,
+            bytes,
+            latency_ns_sum,
+            latency_ns_max,
+            queue_ns_sum,
+            rtt_ns_sum,
+            errors,
+            retrans,
+            short,
+            sequential,
+            folded,
+            untimed,
+            unsplit,
+            direct,
+            stable,
+            errnos: _,
+            latency: _,
+        } = self;
+        [
+            *requests,
+            *bytes,
+            *latency_ns_sum,
+            *latency_ns_max,
+            *queue_ns_sum,
+            *rtt_ns_sum,
+            *errors,
+            *retrans,
+            *short,
+            *sequential,
+            *folded,
+            *untimed,
+            *unsplit,
+            *direct,
+            *stable,
+        ]
+    }
+
+    /// The direction with these [`Self::counters`], without lists.
+    pub fn of_counters(counters: [u64; DIRECTION_COUNTERS.len()]) -> Self {
+        let [
+            requests,
+            bytes,
+            latency_ns_sum,
+            latency_ns_max,
+            queue_ns_sum,
+            rtt_ns_sum,
+            errors,
+            retrans,
+            short,
+            sequential,
+            folded,
+            untimed,
+            unsplit,
+            direct,
+            stable,
+        ] = counters;
+        Self {
+            requests,
+            bytes,
+            latency_ns_sum,
+            latency_ns_max,
+            queue_ns_sum,
+            rtt_ns_sum,
+            errors,
+            retrans,
+            short,
+            sequential,
+            folded,
+            untimed,
+            unsplit,
+            direct,
+            stable,
+            ..Self::default()
+        }
+    }
+
     /// Adds another partial aggregate.
     pub fn merge(&mut self, other: &Self) {
         let Self {

@@ -165,7 +165,7 @@ impl Recording {
             allow_nfs_store: true,
             keep: Default::default(),
         };
-        let mut writer = Writer::open(&dir.join(&self.store), options).expect("a store");
+        let mut writer = Writer::open(dir.join(&self.store), options).expect("a store");
         if !self.mounts.is_empty() {
             writer.mounted(self.start, &self.mounts).expect("mounts");
         }

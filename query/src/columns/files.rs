@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use trackiops_schemas::columns::{self, DIRECTIONS, UNSPLIT};
 use trackiops_schemas::errnos::Errnos;
-use trackiops_schemas::file_ops::{FileOp, FileOps};
+use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::rollup::Direction;
 
@@ -28,11 +28,11 @@ enum Side {
 impl Side {
     fn of(self, row: &AnswerRow) -> Cow<'_, Direction> {
         match self {
-            Self::Read => Cow::Borrowed(&row.row.read),
-            Self::Write => Cow::Borrowed(&row.row.write),
+            Self::Read => row.sum.read(),
+            Self::Write => row.sum.write(),
             Self::Both => {
-                let mut both = row.row.read.clone();
-                both.merge(&row.row.write);
+                let mut both = row.sum.read().into_owned();
+                both.merge(&row.sum.write());
                 Cow::Owned(both)
             }
         }
@@ -201,7 +201,7 @@ impl Record for AnswerRow {
             columns::FILE_OPS,
             ops,
             Unit::None,
-            |row: &Self| operations(&row.row.ops),
+            |row: &Self| operations(row.sum.ops()),
         ));
         all.extend(derived(Side::Read));
         all.extend(derived(Side::Write));
@@ -355,7 +355,7 @@ fn errnos<'r>(errnos: &Errnos) -> Value<'r> {
 }
 
 /// The fields of [`columns::file_op_fields`].
-fn operations(ops: &FileOps) -> Value<'_> {
+fn operations(ops: &[FileOp]) -> Value<'_> {
     let element = |op: &FileOp| {
         let [requests, errors, times @ ..] = op.counters();
         let counters = [requests, errors].into_iter().chain(times.map(rounded_us));
@@ -365,7 +365,7 @@ fn operations(ops: &FileOps) -> Value<'_> {
             .chain(counters.map(Value::Count))
             .collect()
     };
-    Value::List(ops.as_slice().iter().map(element).collect())
+    Value::List(ops.iter().map(element).collect())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What files did, for people. The file stands last, where a long path pushes no figure out of sight.
 
+use std::borrow::Cow;
+
 use trackiops_schemas::rollup::Direction;
 
 use super::Figures;
@@ -23,18 +25,18 @@ pub(super) fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
 #[derive(Clone, Copy)]
 struct Shown {
     prefix: &'static str,
-    get: fn(&AnswerRow) -> &Direction,
+    get: fn(&AnswerRow) -> Cow<'_, Direction>,
 }
 
 impl Shown {
     fn of(rows: &[AnswerRow]) -> Vec<Self> {
         let read = Self {
             prefix: "r",
-            get: |row| &row.row.read,
+            get: |row| row.sum.read(),
         };
         let write = Self {
             prefix: "w",
-            get: |row| &row.row.write,
+            get: |row| row.sum.write(),
         };
         let both = [read, write];
         let is_there = |shown: &Self| rows.iter().any(|row| (shown.get)(row).requests > 0);
@@ -83,7 +85,7 @@ impl Shape {
             ),
             errors: rows
                 .iter()
-                .any(|r| r.row.read.errors + r.row.write.errors > 0),
+                .any(|r| r.sum.read().errors + r.sum.write().errors > 0),
         }
     }
 
@@ -146,11 +148,11 @@ impl Shape {
             if !self.times.shown {
                 cells.push(figure(direction.requests, Some(bytes(direction.bytes))));
             }
-            cells.extend(self.figures(direction, row.covered_ms));
+            cells.extend(self.figures(&direction, row.covered_ms));
         }
         if self.errors {
             cells.push(right(
-                (row.row.read.errors + row.row.write.errors).to_string(),
+                (row.sum.read().errors + row.sum.write().errors).to_string(),
             ));
         }
         if self.tenant {

@@ -284,7 +284,7 @@ pub fn rows(answer: &Answer) -> BTreeMap<Key, Sum> {
         let path = row.path().map(str::to_owned);
         (
             (row.time.0, row.host.to_string(), key_of(row), apart),
-            ((*row.row).clone(), row.covered_ms, path, tenant),
+            (row.sum.row().into_owned(), row.covered_ms, path, tenant),
         )
     };
     let rows: BTreeMap<_, _> = answer.rows.iter().map(row).collect();

@@ -10,7 +10,9 @@ pub use decode::{
 pub use encode::{HealthRow, OpsRow, RollupRow, health_batch, ops_batch, rollup_batch};
 pub use requests::{RequestRow, request_batch};
 
-use trackiops_schemas::columns::{DIRECTION_COUNTERS, OP_COUNTERS};
+use std::array;
+
+use trackiops_schemas::columns::{DIRECTION_COUNTERS, DIRECTION_TIMES, OP_COUNTERS};
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::rollup::Direction;
 
@@ -18,81 +20,20 @@ use crate::units::{ns_from_us, signed, unsigned, us_from_ns};
 
 /// The integer columns of a direction, in the order of [`DIRECTION_COUNTERS`].
 fn counters(direction: &Direction) -> [i64; DIRECTION_COUNTERS.len()] {
-    let Direction {
-        requests,
-        bytes,
-        latency_ns_sum,
-        latency_ns_max,
-        queue_ns_sum,
-        rtt_ns_sum,
-        errors,
-        retrans,
-        short,
-        sequential,
-        folded,
-        untimed,
-        unsplit,
-        direct,
-        stable,
-        errnos: _,
-        latency: _,
-    } = direction;
-    [
-        signed(*requests),
-        signed(*bytes),
-        us_from_ns(*latency_ns_sum),
-        us_from_ns(*latency_ns_max),
-        us_from_ns(*queue_ns_sum),
-        us_from_ns(*rtt_ns_sum),
-        signed(*errors),
-        signed(*retrans),
-        signed(*short),
-        signed(*sequential),
-        signed(*folded),
-        signed(*untimed),
-        signed(*unsplit),
-        signed(*direct),
-        signed(*stable),
-    ]
+    let counters = direction.counters();
+    array::from_fn(|i| match DIRECTION_TIMES.contains(&i) {
+        true => us_from_ns(counters[i]),
+        false => signed(counters[i]),
+    })
 }
 
 /// The direction that [`counters`] describes, without its lists.
 fn direction(counters: [i64; DIRECTION_COUNTERS.len()]) -> Direction {
-    let [
-        requests,
-        bytes,
-        us_sum,
-        us_max,
-        queue_us_sum,
-        rtt_us_sum,
-        errors,
-        retrans,
-        short,
-        sequential,
-        folded,
-        untimed,
-        unsplit,
-        direct,
-        stable,
-    ] = counters.map(unsigned);
-    Direction {
-        requests,
-        bytes,
-        latency_ns_sum: ns_from_us(us_sum),
-        latency_ns_max: ns_from_us(us_max),
-        queue_ns_sum: ns_from_us(queue_us_sum),
-        rtt_ns_sum: ns_from_us(rtt_us_sum),
-        errors,
-        retrans,
-        short,
-        sequential,
-        folded,
-        untimed,
-        unsplit,
-        direct,
-        stable,
-        ..Direction::default()
-    }
+    let counters = counters.map(unsigned);
+    Direction::of_counters(array::from_fn(|i| match DIRECTION_TIMES.contains(&i) {
+        true => ns_from_us(counters[i]),
+        false => counters[i],
+    }))
 }
 
 /// The integer columns of an operation, in the order of [`OP_COUNTERS`].
