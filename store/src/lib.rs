@@ -30,6 +30,7 @@ mod housekeeping;
 mod journal;
 mod layout;
 mod lock;
+mod memory;
 mod names;
 mod options;
 mod read;

@@ -15,6 +15,14 @@ use parquet::file::statistics::Statistics;
 
 use crate::error::StoreError;
 
+/// So much of a segment is a piece of it, as it is stored: what is merged is in memory as one piece of each segment, and a coarse row, of a
+/// hundred buckets and more, takes ten times as much as a fine one.
+const PIECE_BYTES: u64 = 32 << 10;
+/// Fewer rows are no piece: to begin one takes a while, and so does unpacking the pages again that it shares with others.
+const FEWEST_ROWS: usize = 128;
+/// More rows make it no faster.
+const MOST_ROWS: usize = 1024;
+
 /// An open segment.
 pub(crate) struct SegmentReader {
     path: PathBuf,
@@ -55,17 +63,21 @@ impl SegmentReader {
         }
     }
 
-    /// Its rows, one batch of so many after the other. Between two batches nothing is open: a reader holds a decompressor of
+    /// Its rows, one batch after the other. Between two batches nothing is open: a reader holds a decompressor of
     /// some 100 KB for each column.
-    pub(crate) fn pieces(path: &Path, file: File, rows: usize) -> Result<Pieces, StoreError> {
+    pub(crate) fn pieces(path: &Path, file: File) -> Result<Pieces, StoreError> {
+        let bytes = file.metadata().map_err(StoreError::io("read", path))?.len();
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
         let metadata = ArrowReaderMetadata::load(&file, options);
+        let metadata = metadata.map_err(|error| damaged(path, error))?;
+        let rows = metadata.metadata().file_metadata().num_rows();
+        let rows = PIECE_BYTES * rows.unsigned_abs() / bytes.max(1);
         Ok(Pieces {
-            metadata: metadata.map_err(|error| damaged(path, error))?,
+            metadata,
             path: path.to_owned(),
             file,
             next: 0,
-            rows,
+            rows: (rows as usize).clamp(FEWEST_ROWS, MOST_ROWS),
         })
     }
 

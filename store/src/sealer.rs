@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::error::StoreError;
+use crate::memory;
 
 /// Does what is to be done. Sealing a journal again that failed, or even one that was sealed, does no harm.
 pub(crate) type Seal = Box<dyn FnMut(Task) -> Result<(), StoreError> + Send>;
@@ -145,6 +146,7 @@ impl Worker {
         if let Err(error) = (self.seal)(task) {
             *lock(&self.failure) = Some(error);
         }
+        memory::give_back();
     }
 }
 

@@ -39,6 +39,9 @@ struct Args {
     /// Windows to keep, from fine to coarse
     #[arg(long, default_value = "1s,10s,1m,1h")]
     granularities: GranularitySet,
+    /// How often segments are begun
+    #[arg(long, default_value = "15m")]
+    rotate: Granularity,
     /// Merge segments until there is nothing left to merge, which a recorder has days for
     #[arg(long)]
     compact: bool,
@@ -55,7 +58,7 @@ fn main() -> Result<()> {
     let options = Options {
         host: "synthetic".into(),
         granularities: args.granularities.clone(),
-        rotate: "15m".parse()?,
+        rotate: args.rotate,
         filter: None,
         allow_nfs_store: false,
         keep: Keep::default(),

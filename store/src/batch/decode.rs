@@ -344,7 +344,8 @@ pub fn decode_ops<'a>(
 struct DirectionColumns<'a> {
     /// Whether there is no column that tells what is unsplit, as in version 1 of the format.
     unsplit: bool,
-    counters: [Option<&'a Int64Array>; columns::DIRECTION_COUNTERS.len()],
+    /// Those that are there, each with its place in [`columns::DIRECTION_COUNTERS`].
+    counters: Vec<(usize, &'a Int64Array)>,
     errnos: Option<Lists<'a, Int32Type>>,
     latencies: Option<Lists<'a, Int16Type>>,
 }
@@ -358,9 +359,10 @@ struct Lists<'a, K: ArrowPrimitiveType> {
 
 impl<'a> DirectionColumns<'a> {
     fn new(batch: &'a RecordBatch, name: &str) -> Result<Self, BatchError> {
-        let mut counters = [None; columns::DIRECTION_COUNTERS.len()];
-        for (counter, column_of) in columns::DIRECTION_COUNTERS.iter().zip(&mut counters) {
-            *column_of = column(batch, &format!("{name}_{counter}"))?;
+        let mut counters = Vec::new();
+        for (place, counter) in columns::DIRECTION_COUNTERS.iter().enumerate() {
+            let column: Option<&Int64Array> = column(batch, &format!("{name}_{counter}"))?;
+            counters.extend(column.map(|column| (place, column)));
         }
         let unsplit = format!("{name}_{}", columns::UNSPLIT);
         Ok(Self {
@@ -376,10 +378,11 @@ impl<'a> DirectionColumns<'a> {
     }
 
     fn at(&self, i: usize) -> Direction {
-        let mut direction = direction(
-            self.counters
-                .map(|column| column.map_or(0, |column| column.value(i))),
-        );
+        let mut counters = [0; columns::DIRECTION_COUNTERS.len()];
+        for (place, column) in &self.counters {
+            counters[*place] = column.value(i);
+        }
+        let mut direction = direction(counters);
         if self.unsplit {
             direction.leave_unsplit();
         }

@@ -18,9 +18,6 @@ use crate::error::StoreError;
 use crate::read::{Pieces, SegmentReader, damaged};
 use crate::rebuild::file_of;
 
-/// Rows of a batch: decoded ones are large, and to begin one takes a while.
-const BATCH_ROWS: usize = 1024;
-
 /// Makes rows of a batch.
 type Decode<R> = fn(&RecordBatch, &mut VecDeque<R>) -> Result<(), BatchError>;
 
@@ -44,7 +41,7 @@ impl<R> Input<R> {
         if checked == Checked::Damaged {
             return Err(damaged(&path, "it does not match its checksum"));
         }
-        let batches = SegmentReader::pieces(&path, file, BATCH_ROWS)?;
+        let batches = SegmentReader::pieces(&path, file)?;
         Ok(Self {
             path,
             batches,
