@@ -6,9 +6,9 @@ use std::path::Path;
 
 use arrow::array::AsArray;
 use arrow::datatypes::TimestampNanosecondType;
-use trackiops_schemas::columns::{self, VERSION_OF_CHECKSUMS};
+use trackiops_schemas::columns::{self, DIRECTION_TIMES, VERSION_OF_CHECKSUMS};
 use trackiops_schemas::identity::FileKey;
-use trackiops_schemas::rollup::{Direction, Health, Row};
+use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::totals::Sum;
@@ -174,42 +174,13 @@ fn why(error: StoreError) -> String {
 fn sum_of(row: &Row) -> Sum {
     let mut sum = Sum::default();
     for direction in [&row.read, &row.write] {
-        let Direction {
-            requests,
-            bytes,
-            latency_ns_sum: _,
-            latency_ns_max: _,
-            queue_ns_sum: _,
-            rtt_ns_sum: _,
-            errors,
-            retrans,
-            short,
-            sequential,
-            folded,
-            untimed,
-            unsplit,
-            direct,
-            stable,
-            errnos,
-            latency,
-        } = direction;
-        let errnos: u64 = errnos.counts().iter().map(|(_, count)| count).sum();
-        let counters = [
-            *requests,
-            *bytes,
-            *errors,
-            *retrans,
-            *short,
-            *sequential,
-            *folded,
-            *untimed,
-            *unsplit,
-            *direct,
-            *stable,
-            errnos,
-            latency.total(),
-        ];
-        sum.extend(&counters);
+        let counters = direction.counters().into_iter().enumerate();
+        let exact = counters.filter(|(place, _)| !DIRECTION_TIMES.contains(place));
+        let mut exact: Vec<_> = exact.map(|(_, counter)| counter).collect();
+        let errnos = direction.errnos.counts().iter();
+        exact.push(errnos.map(|(_, count)| count).sum());
+        exact.push(direction.latency.total());
+        sum.extend(&exact);
     }
     let ops = row.ops.as_slice();
     let of =

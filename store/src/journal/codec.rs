@@ -1,7 +1,8 @@
 //! Payloads of journal frames.
 
-use trackiops_schemas::columns::VERSION_OF_STORE_HEALTH;
-use trackiops_schemas::columns::{DIRECTION_COUNTERS, VERSION_OF_TOLD_PATHS};
+use trackiops_schemas::columns::{
+    DIRECTION_COUNTERS, DIRECTION_TIMES, VERSION_OF_STORE_HEALTH, VERSION_OF_TOLD_PATHS,
+};
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
@@ -20,6 +21,9 @@ const BUCKETS: std::ops::RangeInclusive<i64> = -512..=2047;
 
 /// Numbers of a direction: its counters, then the length of its list of errors.
 const COUNTERS: usize = DIRECTION_COUNTERS.len() + 1;
+
+/// The order in which a journal has the counters, by their places in [`DIRECTION_COUNTERS`]. New ones come last: without them a row reads as before.
+const ORDER: [usize; DIRECTION_COUNTERS.len()] = [0, 1, 2, 3, 6, 8, 9, 10, 11, 4, 5, 7, 12, 13, 14];
 
 const READ: u64 = 1;
 const WRITE: u64 = 2;
@@ -268,45 +272,20 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
 }
 
 /// The counters that are not zero, announced by a bit each, then the lists. The bits are a varint, two bytes unless
-/// something seldom happened. New counters come last: without them a row reads as before.
+/// something seldom happened.
 fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
+    let own = direction.counters();
     let Direction {
-        requests,
-        bytes,
-        latency_ns_sum,
-        latency_ns_max,
-        queue_ns_sum,
-        rtt_ns_sum,
-        errors,
-        retrans,
-        short,
-        sequential,
-        folded,
-        untimed,
-        unsplit,
-        direct,
-        stable,
-        errnos,
-        latency,
+        errnos, latency, ..
     } = direction;
-    let counters: [u64; COUNTERS] = [
-        capped(*requests),
-        capped(*bytes),
-        *latency_ns_sum,
-        *latency_ns_max,
-        capped(*errors),
-        capped(*short),
-        capped(*sequential),
-        capped(*folded),
-        capped(*untimed),
-        *queue_ns_sum,
-        *rtt_ns_sum,
-        capped(*retrans),
-        capped(*unsplit),
-        capped(*direct),
-        capped(*stable),
-        errnos.counts().len() as u64,
-    ];
+    let mut counters = [0; COUNTERS];
+    for (counter, place) in counters.iter_mut().zip(ORDER) {
+        *counter = match DIRECTION_TIMES.contains(&place) {
+            true => own[place],
+            false => capped(own[place]),
+        };
+    }
+    counters[ORDER.len()] = errnos.counts().len() as u64;
     put_counters(out, &counters);
     for (errno, count) in errnos.counts() {
         put_i64(out, i64::from(*errno));
@@ -339,48 +318,18 @@ pub(super) fn put_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
 }
 
 fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
-    let [
-        requests,
-        bytes,
-        latency_ns_sum,
-        latency_ns_max,
-        errors,
-        short,
-        sequential,
-        folded,
-        untimed,
-        queue_ns_sum,
-        rtt_ns_sum,
-        retrans,
-        unsplit,
-        direct,
-        stable,
-        errnos,
-    ] = counters::<COUNTERS>(input)?;
-    for counter in [
-        requests, bytes, errors, short, sequential, folded, untimed, retrans, unsplit, direct,
-        stable,
-    ] {
-        in_bounds(counter)?;
+    let [counters @ .., errnos] = counters::<COUNTERS>(input)?;
+    let mut own = [0; DIRECTION_COUNTERS.len()];
+    for (counter, place) in counters.into_iter().zip(ORDER) {
+        if !DIRECTION_TIMES.contains(&place) {
+            in_bounds(counter)?;
+        }
+        own[place] = counter;
     }
     Ok(Direction {
-        requests,
-        bytes,
-        latency_ns_sum,
-        latency_ns_max,
-        queue_ns_sum,
-        rtt_ns_sum,
-        errors,
-        retrans,
-        short,
-        sequential,
-        folded,
-        untimed,
-        unsplit,
-        direct,
-        stable,
         errnos: errno_counts(input, errnos)?,
         latency: histogram(input)?,
+        ..Direction::of_counters(own)
     })
 }
 
