@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
 use trackiops_collector::Replay;
+use trackiops_schemas::ring::RequestRecord;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{GranularitySet, Keep, Options, Writer};
 
@@ -71,7 +72,7 @@ fn main() -> Result<()> {
     };
     let finest: Granularity = args.granularities.finest();
     let mut replay = Replay::new(finest, known);
-    let (mut requests, mut entries, mut most_journal) = (0, 0, 0);
+    let (mut requests, mut entries, mut most_journal, mut most_requests) = (0, 0, 0, 0);
     let (mut generating, mut rolling, mut appending) = Default::default();
     let mut batch = Vec::new();
     let windows = args.hours * 3_600_000 / finest.ms().unsigned_abs();
@@ -79,6 +80,7 @@ fn main() -> Result<()> {
         let elapsed_ms = window * finest.ms().unsigned_abs();
         timed(&mut generating, || day.next(finest.ns(), &mut batch));
         requests += batch.len() as u64;
+        most_requests = most_requests.max(batch.len());
         let until = UtcMs((START_S * 1000 + elapsed_ms).cast_signed());
         let closed = timed(&mut rolling, || {
             replay.add(&batch);
@@ -111,14 +113,13 @@ fn main() -> Result<()> {
         "sealing         {:6.1} ns/entry, all granularities",
         per(sealing, entries)
     );
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     println!(
-        "peak memory     {:6.1} MiB, the requests of a window included",
-        peak_mib()?
+        "peak memory     {:6.1} MiB, {:.1} of it the generated requests of a window",
+        peak_mib()?,
+        mib((most_requests * size_of::<RequestRecord>()) as u64)
     );
-    println!(
-        "journal         {:6.1} MiB at most",
-        most_journal as f64 / f64::from(1 << 20)
-    );
+    println!("journal         {:6.1} MiB at most", mib(most_journal));
     if args.compact {
         compact::compact(&args.store, options)?;
     }
