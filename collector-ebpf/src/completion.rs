@@ -5,14 +5,14 @@ use core::{hint::black_box, ptr};
 use aya_ebpf::{
     bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
     btf_maps::RingBuf,
-    helpers::{bpf_get_smp_processor_id, bpf_ringbuf_query},
+    helpers::bpf_ringbuf_query,
     maps::ring_buf::RingBufEntry,
 };
 use trackiops_schemas::ring::{BOOKS_SLOTS, Books, RequestRecord};
 
 use crate::{
     fold::fold,
-    kernel::{Memory, add, global},
+    kernel::{self, Memory, add, global},
     maps::{self, RING_MASK, RINGS, WAKEUP_BYTES},
 };
 
@@ -20,15 +20,15 @@ use crate::{
 ///
 /// That comes before anything else, so that `recorded + folded + lost <= seen` at every instant.
 pub struct Completion {
-    cpu: u32,
+    /// On which it has completed.
+    pub cpu: u32,
     books: *mut Books,
 }
 
 impl Completion {
     #[inline(always)]
     pub fn seen<M: Memory>() -> Option<Self> {
-        // SAFETY: takes nothing, and every program may call it.
-        let cpu = unsafe { bpf_get_smp_processor_id() };
+        let cpu = kernel::cpu();
         // SAFETY: an element of an array, which exists for as long as the program runs.
         let books = unsafe { &raw mut (*maps::books::<M>()?)[(cpu % BOOKS_SLOTS) as usize] };
         // SAFETY: as above.

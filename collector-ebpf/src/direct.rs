@@ -9,7 +9,7 @@ use crate::{
     completion::Completion,
     filter,
     handle::{self, Handle},
-    kernel::{Address, Memory, Window, global, now_ns},
+    kernel::{self, Address, Memory, Window, global, now_ns},
     maps::{DIRECT, FILTER, PARTS, PATHS},
     marks, paths,
 };
@@ -75,29 +75,30 @@ impl<M: Memory> Request<M> {
             return;
         };
         let end_ns = now_ns();
+        let cpu = completion.cpu;
         if !M::SINCE_6_2 {
-            completion.record(self.record(end_ns, direction));
+            completion.record(self.record(cpu, end_ns, direction));
         } else if let Some(mut room) = completion.room() {
-            let is_made = self.describe(&mut room, end_ns, direction).is_some();
+            let is_made = self.describe(&mut room, cpu, end_ns, direction).is_some();
             completion.recorded(room, is_made);
         } else {
             self.fold(completion, end_ns, direction);
         }
     }
 
-    /// In a function of its own, like the others that are seldom called.
+    /// In a function of its own, like the others that are seldom called. It has no more arguments than can be passed.
     #[inline(never)]
     fn fold(self, completion: Completion, end_ns: u64, direction: u32) {
-        match self.record(end_ns, direction) {
+        match self.record(kernel::cpu(), end_ns, direction) {
             Some(record) => completion.fold(&record),
             None => completion.lost(),
         }
     }
 
     #[inline(always)]
-    fn record(self, end_ns: u64, direction: u32) -> Option<RequestRecord> {
+    fn record(self, cpu: u32, end_ns: u64, direction: u32) -> Option<RequestRecord> {
         let mut record = MaybeUninit::uninit();
-        self.describe(&mut record, end_ns, direction)?;
+        self.describe(&mut record, cpu, end_ns, direction)?;
         // SAFETY: all of it is written.
         Some(unsafe { record.assume_init() })
     }
@@ -107,6 +108,7 @@ impl<M: Memory> Request<M> {
     fn describe(
         self,
         record: &mut MaybeUninit<RequestRecord>,
+        cpu: u32,
         end_ns: u64,
         direction: u32,
     ) -> Option<()> {
@@ -128,14 +130,13 @@ impl<M: Memory> Request<M> {
         } = arguments::<M>(self.header, offsets)?;
         write!(offset, offset);
         write!(asked_bytes, asked_bytes);
-        let Handle { crc, slot } = handle::known(handle)?;
+        let Handle { crc, slot } = handle::known(handle, cpu)?;
         write!(handle_hash, crc);
         if global(&PATHS) != 0
             // Read when it is needed where that takes no more: it would only be kept on the stack.
-            && let context = if M::SINCE_6_2 {
-                self.header.field(&offsets.tree.header_context)?
-            } else {
-                context
+            && let context = match context {
+                Some(context) => context,
+                None => self.header.field(&offsets.tree.header_context)?,
             }
             // Not every kernel's BTF has its type.
             && let Some(entry) = Address::<M>::new(context).field(&offsets.tree.context_entry)
@@ -173,14 +174,19 @@ impl<M: Memory> Request<M> {
         write!(rtt_ns, rtt_ns);
         write!(retransmissions, retransmissions);
         write!(xid, xid);
-        let Origin {
-            inode,
-            status,
-            uid,
+        let mut window = Window::<5>::EMPTY;
+        let header = window.fill(self.header, None)?;
+        // What takes most to read comes first, while there is little to be kept meanwhile. Its type is told by name only in some
+        // kernels' BTF.
+        let request = Address::<M>::new(header.field(&offsets.cgroup.header_request)?);
+        write!(
             cgroup,
-            is_direct,
-        } = origin::<M>(self.header, offsets)?;
-        if is_direct {
+            cgroup::of_request(request, &offsets.cgroup).unwrap_or(0)
+        );
+        // The opener's also when somebody else writes his data back.
+        let cred = Address::<M::Argument>::new(header.field(&offsets.header_cred)?);
+        write!(uid, cred.field(&offsets.cred_uid).unwrap_or(NO_USER));
+        if header.field::<u64>(&offsets.header_direct)? != 0 {
             bits |= flags::DIRECT;
         }
         if direction == flags::WRITE
@@ -188,10 +194,10 @@ impl<M: Memory> Request<M> {
         {
             bits |= flags::STABLE;
         }
+        let status: i32 = header.field(&offsets.header_status)?;
+        let inode = Address::<M::Argument>::new(header.field(&offsets.header_inode)?);
         let failed = status < 0;
         write!(error, if failed { status } else { 0 });
-        write!(uid, uid);
-        write!(cgroup, cgroup);
         let (done_bytes, eof) = result(self.header, offsets)?;
         // On error the count is not a transfer, and `eof` shares its memory with something else.
         if !failed && direction != flags::WRITE && eof {
@@ -275,38 +281,10 @@ pub fn parts<M: Memory>(
     })
 }
 
-struct Origin<M: Memory> {
-    inode: Address<M::Argument>,
-    status: i32,
-    uid: u32,
-    cgroup: u64,
-    is_direct: bool,
-}
-
-#[inline(always)]
-fn origin<M: Memory>(
-    header: Address<M::Argument>,
-    offsets: &'static DirectOffsets,
-) -> Option<Origin<M>> {
-    let mut window = Window::<5>::EMPTY;
-    let view = window.fill(header, None)?;
-    let cred = Address::<M::Argument>::new(view.field(&offsets.header_cred)?);
-    // Whose type is told by name only in some kernels' BTF.
-    let request = Address::<M>::new(view.field(&offsets.cgroup.header_request)?);
-    Some(Origin {
-        inode: Address::new(view.field(&offsets.header_inode)?),
-        status: view.field(&offsets.header_status)?,
-        // The opener's also when somebody else writes his data back.
-        uid: cred.field(&offsets.cred_uid).unwrap_or(NO_USER),
-        cgroup: cgroup::of_request(request, &offsets.cgroup).unwrap_or(0),
-        is_direct: view.field::<u64>(&offsets.header_direct)? != 0,
-    })
-}
-
 struct Arguments<M> {
     handle: Address<M>,
-    /// How it was opened.
-    context: u64,
+    /// How it was opened, where that is read with the others.
+    context: Option<u64>,
     offset: u64,
     asked_bytes: u32,
 }
@@ -320,7 +298,10 @@ fn arguments<M: Memory>(
     let view = window.fill(header, Some(&offsets.arguments_window))?;
     Some(Arguments {
         handle: Address::new(view.field(&offsets.header_handle)?),
-        context: view.field(&offsets.tree.header_context)?,
+        context: match M::SINCE_6_2 {
+            true => None,
+            false => Some(view.field(&offsets.tree.header_context)?),
+        },
         offset: view.field(&offsets.header_offset)?,
         asked_bytes: view.field(&offsets.header_asked)?,
     })

@@ -3,8 +3,8 @@
 use core::{array, ptr};
 
 use crate::{
-    kernel::{Address, Memory, View, Window},
-    maps::HANDLES,
+    kernel::{self, Address, Memory, View, Window},
+    maps::{HANDLES, NEAR_HANDLES},
 };
 
 /// Words of `struct nfs_fh` that are remembered: its size, and handles of up to 46 bytes. That is
@@ -16,7 +16,12 @@ const LONG: usize = 17;
 const SIZE_BITS: u32 = 16;
 const _: () = assert!(SHORT == 6, "`remembered` compares as many");
 /// Handles remembered per CPU; a power of two.
-pub const SLOTS: usize = 128;
+const SLOTS: usize = 128;
+/// CPUs whose handles are found without a lookup, where the kernel follows that.
+pub const NEAR_CPUS: usize = 64;
+
+/// Those of a CPU.
+pub type Slots = [Slot; SLOTS];
 
 /// A handle and its hash.
 ///
@@ -32,6 +37,15 @@ pub struct Slot {
     token: u64,
 }
 
+impl Slot {
+    pub const EMPTY: Self = Self {
+        words: [0; SHORT],
+        version: 0,
+        crc: 0,
+        token: 0,
+    };
+}
+
 /// What is known of a file by its handle.
 pub struct Handle {
     /// The hash of the handle.
@@ -45,14 +59,19 @@ pub struct Handle {
 /// A CRC costs more than all the rest of a record, so the last ones are remembered.
 #[inline(always)]
 pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
-    Some(known(handle)?.crc)
+    Some(known(handle, kernel::cpu())?.crc)
 }
 
-/// The same, with where it is remembered.
+/// The same, with where it is remembered, on this CPU.
 #[inline(always)]
-pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
+pub fn known<M: Memory>(handle: Address<M>, cpu: u32) -> Option<Handle> {
     // Before the handle is read, so that what is read need not be kept meanwhile.
-    let slots = HANDLES.get_ptr_mut(0)?;
+    let slots = if M::SINCE_6_2 && cpu < NEAR_CPUS as u32 {
+        // SAFETY: an element of the array.
+        unsafe { (&raw mut NEAR_HANDLES).cast::<Slots>().add(cpu as usize) }
+    } else {
+        HANDLES.get_ptr_mut(0)?
+    };
     let mut window = Window::<SHORT>::EMPTY;
     let view = window.fill(handle, None)?;
     let first = view.word(0);

@@ -2,7 +2,7 @@
 
 use core::{arch::asm, marker::PhantomData, mem, mem::MaybeUninit, ptr};
 
-use aya_ebpf::helpers::{bpf_ktime_get_ns, generated};
+use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, generated};
 use trackiops_schemas::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE};
 
 use crate::maps::DIRECT;
@@ -408,4 +408,11 @@ pub unsafe fn exchange(word: *mut u64, expected: u64, new: u64) -> u64 {
 pub fn now_ns() -> u64 {
     // SAFETY: takes nothing, and every program may call it.
     unsafe { bpf_ktime_get_ns() }
+}
+
+/// The CPU that this runs on, and stays on.
+#[inline(always)]
+pub fn cpu() -> u32 {
+    // SAFETY: takes nothing, and every program may call it.
+    unsafe { bpf_get_smp_processor_id() }
 }

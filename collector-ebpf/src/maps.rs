@@ -17,7 +17,7 @@ use trackiops_schemas::ring::{
 };
 
 use crate::{
-    handle::{self, Slot},
+    handle::{NEAR_CPUS, Slot, Slots},
     kernel::{Memory, opaque},
     marks::{self, Mark, Marks},
     paths::{Named, NamedKey, Scratch},
@@ -201,7 +201,11 @@ pub static EPOCH: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// File handles met last, per CPU: 8 KiB.
 #[map]
-pub static HANDLES: PerCpuArray<[Slot; handle::SLOTS]> = PerCpuArray::with_max_entries(1, 0);
+pub static HANDLES: PerCpuArray<Slots> = PerCpuArray::with_max_entries(1, 0);
+
+/// The same for the first CPUs. A global, as [`MARKS`].
+#[unsafe(no_mangle)]
+pub static mut NEAR_HANDLES: [Slots; NEAR_CPUS] = [[Slot::EMPTY; _]; _];
 
 /// By [`TaskKey`]: requests in flight.
 #[map]
