@@ -6,7 +6,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use trackiops_schemas::pending::{Pending, STALLED_MS};
 
 use crate::clock::{MonotonicNs, Sample};
@@ -14,8 +13,8 @@ use crate::pending::Waiting;
 
 /// How often the lists are looked at where nothing waits.
 const LOOK_EVERY: Duration = Duration::from_millis(750);
-/// Looks take 1/100 of a CPU at most; where they take longer, they are rarer.
-const SHARE: u32 = 100;
+/// Clients and tasks that are read in this time at most, some 1 % of a CPU; where there are more, looks are rarer.
+const LOOK_AT: usize = 256;
 /// A look is that of now for so long.
 const FRESH: Duration = Duration::from_secs(2);
 /// Looks that may wait for the recorder; more are dropped.
@@ -68,10 +67,9 @@ impl Lookout {
 fn look_out(looks: &SyncSender<Look>) {
     let mut waiting = Waiting::below(Path::new("/"));
     loop {
-        let (at, began) = (Sample::take().now, cpu_time());
+        let at = Sample::take().now;
         let pending = waiting.look(at).ok();
-        let took = cpu_time().saturating_sub(began);
-        let rest = rest(pending.as_ref(), took);
+        let rest = rest(pending.as_ref(), waiting.looked_at());
         if let Err(TrySendError::Disconnected(_)) = looks.try_send(Look { at, pending }) {
             return;
         }
@@ -79,19 +77,15 @@ fn look_out(looks: &SyncSender<Look>) {
     }
 }
 
-/// Until the next look, after one that showed this and took so much of a CPU. What has waited since an earlier look is seen
-/// again as soon as it is stalled: that is to be told within a second.
-fn rest(pending: Option<&Pending>, took: Duration) -> Duration {
-    let rest = match pending.map_or(0, |pending| pending.age_ms_max) {
-        age_ms @ 1..STALLED_MS => LOOK_EVERY.min(Duration::from_millis(STALLED_MS - age_ms)),
-        _ => LOOK_EVERY,
-    };
-    rest.max(took.saturating_mul(SHARE))
-}
-
-/// That this thread has used.
-fn cpu_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+/// Until the next look, after one that showed this, and for which so many clients and tasks were read. What has waited since an
+/// earlier look is seen again as soon as it is stalled: that is to be told within a second.
+fn rest(pending: Option<&Pending>, looked_at: usize) -> Duration {
+    match pending.map_or(0, |pending| pending.age_ms_max) {
+        age_ms @ 1..STALLED_MS if looked_at < LOOK_AT => {
+            LOOK_EVERY.min(Duration::from_millis(STALLED_MS - age_ms))
+        }
+        _ => LOOK_EVERY * u32::try_from(1 + looked_at / LOOK_AT).unwrap_or(u32::MAX),
+    }
 }
 
 #[cfg(test)]
@@ -100,19 +94,18 @@ mod tests {
 
     #[test]
     fn looks_are_as_frequent_as_need_be_and_not_more_than_they_may() {
-        let rest = |age_ms_max, took_us| {
+        let rest = |age_ms_max, looked_at| {
             let pending = Pending {
                 age_ms_max,
                 ..Pending::default()
             };
-            super::rest(Some(&pending), Duration::from_micros(took_us)).as_millis()
+            super::rest(Some(&pending), looked_at).as_millis()
         };
         assert_eq!(rest(0, 100), 750);
         assert_eq!(rest(751, 100), 249);
-        assert_eq!(rest(999, 100), 10, "not more than they may");
+        assert_eq!(rest(999, 100), 1);
         assert_eq!(rest(1000, 100), 750, "it is stalled already");
-        assert_eq!(rest(0, 20_000), 2000);
-        let nobody_can_look = super::rest(None, Duration::ZERO);
-        assert_eq!(nobody_can_look, LOOK_EVERY);
+        assert_eq!(rest(751, 1000), 3000, "not more than they may");
+        assert_eq!(super::rest(None, 0), LOOK_EVERY);
     }
 }

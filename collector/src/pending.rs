@@ -74,6 +74,12 @@ impl Waiting {
             .sort_by(|a, b| (a.client, &a.server).cmp(&(b.client, &b.server)));
         Ok(pending)
     }
+
+    /// Clients and tasks that were read at the last look.
+    pub fn looked_at(&self) -> usize {
+        let tasks = self.clients.values().map(|client| client.tasks.len());
+        self.clients.len() + tasks.sum::<usize>()
+    }
 }
 
 impl Client {
