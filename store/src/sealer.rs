@@ -45,6 +45,7 @@ impl Sealer {
         queued: usize,
         seal: Seal,
     ) -> Result<Self, StoreError> {
+        memory::give_back_large();
         let (queue, journals) = mpsc::sync_channel(queued);
         let failure = Arc::default();
         let worker = Worker {

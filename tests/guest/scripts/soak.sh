@@ -1,4 +1,5 @@
-# soak.sh MINUTES: full load, a rotation every 10 s. Memory and open files of the recorder, every 10 s.
+# soak.sh MINUTES: full load, a rotation every 10 s. Memory and open files of the recorder, every 10 s; then what of the memory is
+# its own, of files, and shared.
 . /work/lib.sh
 
 start_recorder --rotate 10s --retain 1s=5m,1m=3h
@@ -7,7 +8,9 @@ fio --name=soak --directory=/mnt/nfs --numjobs=4 --size=16m --bs=16k --rw=randrw
     --time_based --runtime=$(($1 * 60)) >/dev/null &
 while kill -0 $! 2>/dev/null; do
     sleep 10
-    echo "$(grep VmRSS "/proc/$RECORDER/status" | tr -dc 0-9) $(ls "/proc/$RECORDER/fd" | wc -l)" >>"$OUT/samples"
+    resident=$(awk '/^VmRSS/ { all = $2 } /^Rss/ { kinds = kinds " " $2 } END { print all, kinds }' "/proc/$RECORDER/status")
+    read -r all kinds <<<"$resident"
+    echo "$all $(ls "/proc/$RECORDER/fd" | wc -l) $kinds" >>"$OUT/samples"
 done
 snapshot after
 trackiops query --store "$STORE" --step all --by mount --format json >"$OUT/answer"
