@@ -8,9 +8,9 @@ fio --name=soak --directory=/mnt/nfs --numjobs=4 --size=16m --bs=16k --rw=randrw
     --time_based --runtime=$(($1 * 60)) >/dev/null &
 while kill -0 $! 2>/dev/null; do
     sleep 10
-    resident=$(awk '/^VmRSS/ { all = $2 } /^Rss/ { kinds = kinds " " $2 } END { print all, kinds }' "/proc/$RECORDER/status")
-    read -r all kinds <<<"$resident"
-    echo "$all $(ls "/proc/$RECORDER/fd" | wc -l) $kinds" >>"$OUT/samples"
+    awk -v files="$(ls "/proc/$RECORDER/fd" | wc -l)" \
+        '/^VmRSS/ { all = $2 } /^Rss/ { kinds = kinds " " $2 } END { print all, files kinds }' \
+        "/proc/$RECORDER/status" >>"$OUT/samples"
 done
 snapshot after
 trackiops query --store "$STORE" --step all --by mount --format json >"$OUT/answer"
