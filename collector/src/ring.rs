@@ -23,8 +23,8 @@ const DISCARDED: u32 = 1 << 30;
 pub struct Ring {
     /// A page in which the kernel finds how far it is read.
     consumer: Mapping,
-    /// A page with how far it is written, and then the data twice, one behind the other, so that every
-    /// entry is in one piece.
+    /// A page with how far it is written, and then the data. Behind them the kernel has the data once more, which would put
+    /// every entry in one piece; but it would count as so much more memory of this process.
     producer: Mapping,
     data: NonNull<u8>,
     /// Bytes of the data, minus 1.
@@ -34,6 +34,8 @@ pub struct Ring {
     written: usize,
     /// The record that is at `read`, if there is one by what was last seen.
     head: Option<NonNull<RequestRecord>>,
+    /// Where that is put together when it goes on at the begin of the data. A box, but for being pointed to by `head`.
+    whole: NonNull<RequestRecord>,
 }
 
 impl Ring {
@@ -41,7 +43,7 @@ impl Ring {
     pub fn map(map: impl AsFd, bytes: u32) -> io::Result<Self> {
         let (page, bytes) = (page_size(), bytes as usize);
         let consumer = Mapping::new(&map, page, ProtFlags::READ | ProtFlags::WRITE, 0)?;
-        let producer = Mapping::new(&map, page + 2 * bytes, ProtFlags::READ, page)?;
+        let producer = Mapping::new(&map, page + bytes, ProtFlags::READ, page)?;
         // SAFETY: the mapping is longer than a page.
         let data = unsafe { producer.base.add(page) };
         let read = consumer.position().load(Ordering::Acquire);
@@ -53,6 +55,7 @@ impl Ring {
             read,
             written: read,
             head: None,
+            whole: NonNull::from(Box::leak(Box::default())),
         })
     }
 
@@ -66,7 +69,7 @@ impl Ring {
     /// The oldest record that had arrived at the last [`Self::look`] and was not passed.
     #[inline]
     pub fn head(&self) -> Option<&RequestRecord> {
-        // SAFETY: in the mapping and aligned: `find_head`; the kernel does not write to it before it is
+        // SAFETY: in the mapping or `whole`, and aligned: `find_head`; nobody writes to it before it is
         // passed, for which this borrow has to end.
         self.head.map(|head| unsafe { head.as_ref() })
     }
@@ -85,18 +88,14 @@ impl Ring {
     fn find_head(&mut self) {
         self.head = None;
         while self.read != self.written {
-            // SAFETY: a multiple of 8 that is less than the length of the data, behind which as much is mapped again;
-            // both are aligned to pages, and longer than a record.
-            let (length, entry) = unsafe {
-                let header = self.data.add(self.read & self.mask);
-                let length = header.cast::<AtomicU32>().as_ref();
-                (length, header.add(HEADER_BYTES))
-            };
+            let at = self.read & self.mask;
+            // SAFETY: a multiple of 8 that is less than the length of the data, which is aligned to pages.
+            let length = unsafe { self.data.add(at).cast::<AtomicU32>().as_ref() };
             // The kernel clears the bit when the entry is written.
             let length = length.load(Ordering::Acquire);
             if length == RECORD_BYTES as u32 {
-                let record = entry.cast::<RequestRecord>();
-                // SAFETY: in the mapping and aligned, as above, and not written to any more. It is all integers.
+                let record = self.record((at + HEADER_BYTES) & self.mask);
+                // SAFETY: in the mapping or `whole`, and aligned; not written to any more. It is all integers.
                 if unsafe { record.as_ref() }.flags & !flags::ALL == 0 {
                     self.head = Some(record);
                     return;
@@ -108,11 +107,42 @@ impl Ring {
         }
     }
 
+    /// The record that begins there, a multiple of 8 that is less than the length of the data.
+    #[inline]
+    fn record(&mut self, at: usize) -> NonNull<RequestRecord> {
+        if at + RECORD_BYTES > self.mask + 1 {
+            return self.put_together(at);
+        }
+        // SAFETY: it does not leave the data.
+        unsafe { self.data.add(at).cast() }
+    }
+
+    #[cold]
+    fn put_together(&mut self, at: usize) -> NonNull<RequestRecord> {
+        let first = self.mask + 1 - at;
+        let whole = self.whole.cast::<u8>();
+        // SAFETY: from the end of the data and from its begin, as much as a record has in all. The kernel does not write to it any
+        // more, and `head` is not shown: whoever calls this has the ring for himself.
+        unsafe {
+            self.data.add(at).copy_to_nonoverlapping(whole, first);
+            self.data
+                .copy_to_nonoverlapping(whole.add(first), RECORD_BYTES - first);
+        }
+        self.whole
+    }
+
     fn skip(&mut self, length: usize) {
         let entry = (HEADER_BYTES + length).next_multiple_of(8);
         self.read = self.read.wrapping_add(entry);
         // The kernel writes there only after it has seen this.
         self.consumer.position().store(self.read, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: what `map` made of a box; no reference outlives `self`.
+        drop(unsafe { Box::from_raw(self.whole.as_ptr()) });
     }
 }
 
@@ -173,7 +203,7 @@ pub mod tests {
         pub fn ring(bytes: u32, begin: u64) -> (Self, Ring) {
             let file = File::from(memfd_create("ring", MemfdFlags::CLOEXEC).unwrap());
             let page = page_size() as u64;
-            file.set_len(2 * page + 2 * u64::from(bytes)).unwrap();
+            file.set_len(2 * page + u64::from(bytes)).unwrap();
             let written = begin;
             for position in [0, page] {
                 file.write_all_at(&begin.to_ne_bytes(), position).unwrap();
@@ -191,10 +221,9 @@ pub mod tests {
 
         fn write(&self, at: u64, word: [u8; 8]) {
             let (page, bytes) = (page_size() as u64, u64::from(self.bytes));
-            for copy in [0, bytes] {
-                let at = 2 * page + copy + at % bytes;
-                self.file.write_all_at(&word, at).unwrap();
-            }
+            self.file
+                .write_all_at(&word, 2 * page + at % bytes)
+                .unwrap();
         }
 
         /// Puts an entry of that length into the ring, and returns where.
