@@ -37,6 +37,7 @@ fn counted(phase: &str, name: &str) -> (Seconds, Vec<i64>) {
             seconds.insert(second, count);
         }
     }
+    seconds.retain(|second, _| !over.contains(second));
     (seconds, over)
 }
 
