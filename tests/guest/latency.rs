@@ -132,8 +132,7 @@ fn guest_writers_that_wait_for_a_slot_make_the_queue_longer() {
     );
     let whole: f64 = many.iter().sum();
     assert!(many[0] > whole * 0.8, "{many:?}");
-    // 64 at once do keep a busy server longer, but not as long as they wait for a slot.
-    assert!(many[1] < one[1] * 8.0 + 1_000.0, "{one:?} {many:?}");
+    assert!(many[1] < one[1] * 4.0 + 1_000.0, "{one:?} {many:?}");
 }
 
 #[test]
