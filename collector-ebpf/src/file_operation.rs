@@ -16,7 +16,7 @@ use trackiops_schemas::{
 use crate::{
     handle,
     kernel::{Address, Memory, Window, add, global, raise},
-    maps::{DIRECT, FILE_OP_BEGIN, FILE_OPS, INODE_DISTANCE},
+    maps::{self, DIRECT, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_BEGUN, INODE_DISTANCE},
     operation::{EXECUTE, QUEUE, RTT, TASK},
     window,
 };
@@ -168,6 +168,7 @@ fn sum_of(
         return Some(sum);
     }
     let sum: *mut FileOpValue = sums.entry(key, &FILE_OP_BEGIN)?;
+    maps::count(&FILE_OPS_BEGUN, map);
     // SAFETY: map values. Another CPU may write the same.
     unsafe {
         let from = (&raw const (*of).name).cast::<u64>();

@@ -8,9 +8,9 @@ use aya_ebpf::{
     macros::{btf_map, map},
     maps::{Array, HashMap, LruHashMap, PerCpuArray},
 };
-use trackiops_schemas::file_op_sums::{FileOpKey, FileOpValue};
+use trackiops_schemas::file_op_sums::{FILE_OPS_MAPS, FileOpKey, FileOpValue};
 use trackiops_schemas::offsets::Offsets as _;
-use trackiops_schemas::op_sums::{OP_CELLS, OpKey, OpTable, OpValue};
+use trackiops_schemas::op_sums::{OP_CELLS, OPS_MAPS, OpKey, OpTable, OpValue};
 use trackiops_schemas::ring::{
     BOOKS_SLOTS, Books, DirectOffsets, FOLD_ENTRIES, FilterKey, FoldKey, FoldValue, MAX_RINGS,
     RequestRecord, TracepointOffsets, parts,
@@ -18,7 +18,7 @@ use trackiops_schemas::ring::{
 
 use crate::{
     handle::{NEAR_CPUS, Slot, Slots},
-    kernel::{Memory, opaque},
+    kernel::{Memory, add_at, opaque},
     marks::{self, Mark, Marks},
     paths::{Named, NamedKey, Scratch},
     sums::Sums,
@@ -133,14 +133,24 @@ pub type FoldSums =
 
 /// Where RPCs are added up, by procedure or by window alone. As [`FOLDS`].
 #[btf_map]
-pub static OPS: ArrayOfMaps<OpSums, 2> = ArrayOfMaps::new();
+pub static OPS: ArrayOfMaps<OpSums, OPS_MAPS> = ArrayOfMaps::new();
+
+/// How often a sum was begun in each of [`OPS`]. Looking through a map for a first one would take userspace longer than all else that it does
+/// where nothing happens.
+#[map]
+pub static OPS_BEGUN: Array<u64> = Array::with_max_entries(OPS_MAPS as u32, BPF_F_MMAPABLE);
 
 /// A map of [`OPS`], as small as can be: userspace makes those that are used.
 pub type OpSums = Sums<{ size_of::<OpKey>() }, { size_of::<OpValue>() }, 1>;
 
 /// Where RPCs are added up by the file that they are about. As [`FOLDS`].
 #[btf_map]
-pub static FILE_OPS: ArrayOfMaps<FileOpSums, 3> = ArrayOfMaps::new();
+pub static FILE_OPS: ArrayOfMaps<FileOpSums, FILE_OPS_MAPS> = ArrayOfMaps::new();
+
+/// How often a sum was begun in each of [`FILE_OPS`].
+#[map]
+pub static FILE_OPS_BEGUN: Array<u64> =
+    Array::with_max_entries(FILE_OPS_MAPS as u32, BPF_F_MMAPABLE);
 
 /// A map of [`FILE_OPS`], as small as can be.
 pub type FileOpSums = Sums<{ size_of::<FileOpKey>() }, { size_of::<FileOpValue>() }, 1>;
@@ -223,6 +233,15 @@ pub static LINK_INIT: LruHashMap<u32, Initiated> = LruHashMap::with_max_entries(
 /// a completion follows an end on its own thread, which writes the link anew.
 #[map]
 pub static LINK_END: LruHashMap<u32, TaskKey> = LruHashMap::with_max_entries(LINK_ENTRIES, 0);
+
+/// One more in an element of an array.
+#[inline(always)]
+pub fn count(array: &Array<u64>, index: u32) {
+    if let Some(count) = array.get_ptr_mut(index) {
+        // SAFETY: an element of an array, which exists for as long as the program runs.
+        unsafe { add_at::<0, u64>(count, 1) };
+    }
+}
 
 /// See [`Marks`]. A global, because its elements are found without a lookup.
 #[unsafe(no_mangle)]

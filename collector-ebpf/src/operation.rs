@@ -17,10 +17,10 @@ use trackiops_schemas::{
 use crate::{
     file_operation,
     kernel::{
-        Address, HASH_FACTOR, Memory, Probe, View, Window, add, add_at, count_half, exchange,
-        global, opaque, raise,
+        Address, HASH_FACTOR, Memory, Probe, View, Window, add, count_half, exchange, global,
+        opaque, raise,
     },
-    maps::{self, DIRECT, OP_BEGIN, OP_CELL_TABLE, OPS, OPS_LOST, WINDOW_NS},
+    maps::{self, DIRECT, OP_BEGIN, OP_CELL_TABLE, OPS, OPS_BEGUN, OPS_LOST, WINDOW_NS},
     marks, window,
 };
 
@@ -69,10 +69,7 @@ fn account<M: Memory>(argument: impl Fn(usize) -> u64) {
 /// In a function of its own, like the others that are seldom called.
 #[inline(never)]
 pub fn lost() {
-    if let Some(lost) = OPS_LOST.get_ptr_mut(0) {
-        // SAFETY: an element of an array, which exists for as long as the program runs.
-        unsafe { add_at::<0, u64>(lost, 1) };
-    }
+    maps::count(&OPS_LOST, 0);
 }
 
 /// `None` if there is no room for it, or the kernel refuses to show its memory.
@@ -249,8 +246,11 @@ fn begin<M: Memory>(
             client: 0,
             window: key.window,
         };
-        return NonNull::new(OPS.get(OPS_BY_WINDOW)?.entry(&others, &OP_BEGIN)?);
+        let sum = OPS.get(OPS_BY_WINDOW)?.entry(&others, &OP_BEGIN)?;
+        maps::count(&OPS_BEGUN, OPS_BY_WINDOW);
+        return NonNull::new(sum);
     };
+    maps::count(&OPS_BEGUN, OPS_BY_PROCEDURE);
     describe::<M>(sum, key)?;
     NonNull::new(sum)
 }

@@ -7,10 +7,10 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
 use aya::programs::{ProgramError, RawTracePoint, TracePoint};
 use aya::{Ebpf, EbpfError, EbpfLoader, include_bytes_aligned};
-use trackiops_schemas::file_op_sums::FILE_OPS_MAP;
+use trackiops_schemas::file_op_sums::{FILE_OPS_BEGUN_MAP, FILE_OPS_MAP, FILE_OPS_MAPS};
 use trackiops_schemas::offsets::Offsets as _;
 use trackiops_schemas::op_sums::{
-    OP_CELLS_GLOBAL, OP_TABLE_MAP, OP_TABLE_WORDS, OPS_LOST_MAP, OPS_MAP,
+    OP_CELLS_GLOBAL, OP_TABLE_MAP, OP_TABLE_WORDS, OPS_BEGUN_MAP, OPS_LOST_MAP, OPS_MAP, OPS_MAPS,
 };
 use trackiops_schemas::ring::{
     BOOKS_MAP, Books, CLOCK_MAP, CgroupOffsets, DIRECT_GLOBAL, DIRECT_WORDS, EPOCH_MAP,
@@ -462,6 +462,14 @@ fn array_fd<'p>(programs: &'p Ebpf, name: &'static str) -> Result<&'p MapFd, Eng
     }
 }
 
+fn shared_words(
+    programs: &Ebpf,
+    name: &'static str,
+    count: usize,
+) -> Result<SharedWords, EngineError> {
+    SharedWords::map(array_fd(programs, name)?, count).map_err(EngineError::Shared)
+}
+
 fn paths(programs: &mut Ebpf) -> Result<Paths, EngineError> {
     let ring = programs
         .take_map(PATH_RING_MAP)
@@ -481,22 +489,23 @@ fn operations(
         .take_map(OPS_LOST_MAP)
         .ok_or(EngineError::Object(OPS_LOST_MAP))?;
     let lost = Array::try_from(lost).map_err(map_error(OPS_LOST_MAP))?;
-    let table = SharedWords::map(array_fd(programs, OP_TABLE_MAP)?, OP_TABLE_WORDS)
-        .map_err(EngineError::Shared)?;
+    let table = shared_words(programs, OP_TABLE_MAP, OP_TABLE_WORDS)?;
+    let begun = shared_words(programs, OPS_BEGUN_MAP, OPS_MAPS)?;
     let map = programs
         .take_map(OPS_MAP)
         .ok_or(EngineError::Object(OPS_MAP))?;
     ArrayOfMaps::try_from(map)
-        .and_then(|map| OpSums::create(map, table, lost, granularity, clock))
+        .and_then(|map| OpSums::create(map, table, begun, lost, granularity, clock))
         .map_err(map_error(OPS_MAP))
 }
 
 fn file_operations(programs: &mut Ebpf) -> Result<FileOpSums, EngineError> {
+    let begun = shared_words(programs, FILE_OPS_BEGUN_MAP, FILE_OPS_MAPS)?;
     let map = programs
         .take_map(FILE_OPS_MAP)
         .ok_or(EngineError::Object(FILE_OPS_MAP))?;
     ArrayOfMaps::try_from(map)
-        .and_then(FileOpSums::create)
+        .and_then(|map| FileOpSums::create(map, begun))
         .map_err(map_error(FILE_OPS_MAP))
 }
 

@@ -5,27 +5,33 @@ use std::time::Duration;
 use aya::maps::MapError;
 use trackiops_schemas::file_op_sums::{
     FILE_OP_ENTRIES, FILE_OP_KEY_WORDS, FILE_OP_MOUNT_ENTRIES, FILE_OP_VALUE_WORDS,
-    FILE_OPS_BY_FILE, FILE_OPS_BY_MOUNT, FILE_OPS_OF_COMMITS, FileOpKey, FileOpValue,
+    FILE_OPS_BY_FILE, FILE_OPS_BY_MOUNT, FILE_OPS_MAPS, FILE_OPS_OF_COMMITS, FileOpKey,
+    FileOpValue,
 };
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileId, TenantId};
 
 use crate::clock::MonotonicNs;
 use crate::rollup::RowKey;
-use crate::sums::{Exchanged, InUse};
+use crate::shared::SharedWords;
+use crate::sums::{Begun, Exchanged, InUse};
 
 /// The maps that the programs add to.
 pub struct FileOpSums {
     programs: InUse<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>,
-    sums: [Exchanged<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>; 3],
+    sums: [(u32, Exchanged<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>); FILE_OPS_MAPS],
+    begun: Begun<FILE_OPS_MAPS>,
 }
 
 impl FileOpSums {
-    /// Makes them, and lets the programs use them.
+    /// Makes them, and lets the programs use them. `begun` counts the sums that were begun in each.
     pub fn create(
         mut programs: InUse<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>,
+        begun: SharedWords,
     ) -> Result<Self, MapError> {
-        let mut sums = |index, entries| Exchanged::create(&mut programs, index, entries);
+        let mut sums = |index, entries| {
+            Exchanged::create(&mut programs, index, entries).map(|sums| (index, sums))
+        };
         Ok(Self {
             sums: [
                 sums(FILE_OPS_BY_FILE, FILE_OP_ENTRIES)?,
@@ -33,14 +39,15 @@ impl FileOpSums {
                 sums(FILE_OPS_BY_MOUNT, FILE_OP_MOUNT_ENTRIES)?,
             ],
             programs,
+            begun: Begun::new(begun),
         })
     }
 
     /// Takes everything that was added up so far. Nothing is taken away where there is nothing.
     pub fn take(&mut self) -> Result<Vec<Taken>, MapError> {
         let mut taken = Vec::new();
-        for sums in &mut self.sums {
-            if !sums.is_empty() {
+        for (index, sums) in &mut self.sums {
+            if self.begun.is_new(*index) {
                 sums.take(&mut self.programs, |key, value| {
                     let (key, value) = (FileOpKey::from_words(key), FileOpValue::from_words(value));
                     taken.extend(Taken::of(&key, &value));

@@ -9,13 +9,13 @@ use trackiops_schemas::histogram;
 use trackiops_schemas::op_sums::{
     OP_BUCKET_SHIFT, OP_CELL_BITS, OP_CELLS, OP_END_OCTAVE, OP_ENTRIES, OP_FIRST_OCTAVE,
     OP_HALF_WORDS, OP_KEY_WORDS, OP_PLACES, OP_TAKEN, OP_VALUE_WORDS, OP_WINDOW_ENTRIES,
-    OPS_BY_PROCEDURE, OPS_BY_WINDOW, OpHalf, OpKey, OpTable, OpValue,
+    OPS_BY_PROCEDURE, OPS_BY_WINDOW, OPS_MAPS, OpHalf, OpKey, OpTable, OpValue,
 };
 use trackiops_schemas::time::Granularity;
 
 use crate::clock::Sample;
 use crate::shared::SharedWords;
-use crate::sums::{Exchanged, InUse};
+use crate::sums::{Begun, Exchanged, InUse};
 
 /// Where the programs add up.
 pub struct OpSums {
@@ -23,14 +23,16 @@ pub struct OpSums {
     table: Table,
     by_procedure: Exchanged<OP_KEY_WORDS, OP_VALUE_WORDS>,
     by_window: Exchanged<OP_KEY_WORDS, OP_VALUE_WORDS>,
+    begun: Begun<OPS_MAPS>,
     lost: Array<MapData, u64>,
 }
 
 impl OpSums {
-    /// Makes the maps, and lets the programs use them. `table` is an [`OpTable`].
+    /// Makes the maps, and lets the programs use them. `table` is an [`OpTable`], `begun` counts the sums that were begun in each map.
     pub fn create(
         mut programs: InUse<OP_KEY_WORDS, OP_VALUE_WORDS>,
         table: SharedWords,
+        begun: SharedWords,
         lost: Array<MapData, u64>,
         granularity: Granularity,
         clock: Sample,
@@ -45,6 +47,7 @@ impl OpSums {
                 clock,
             },
             programs,
+            begun: Begun::new(begun),
             lost,
         })
     }
@@ -62,13 +65,14 @@ impl OpSums {
             each(OpKey::from_words(key), OpValue::from_words(&value));
         };
         // Taking a map waits for the programs that still add to what was taken away from them, be it that half.
-        if half.is_some() || !self.by_procedure.is_empty() {
+        let is_new = self.begun.is_new(OPS_BY_PROCEDURE);
+        if half.is_some() || is_new {
             self.by_procedure.take(programs, &mut sum)?;
         }
         if let Some(half) = half {
             self.table.drain(half, &mut sum);
         }
-        if !self.by_window.is_empty() {
+        if self.begun.is_new(OPS_BY_WINDOW) {
             self.by_window.take(programs, &mut sum)?;
         }
         Ok(())

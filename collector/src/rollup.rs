@@ -84,10 +84,13 @@ const MOST: usize = 65_536;
 /// What outlives a window: the recent requests, and where the row is.
 #[derive(Default)]
 struct RowState {
-    history: [History; 2],
+    history: Histories,
     window: u64,
     index: usize,
 }
+
+/// The recent reads and the recent writes. Beside the map: many files are only read, or not even that, and half of the map's places are empty.
+type Histories = [Option<Box<History>>; 2];
 
 /// Requests to be counted.
 pub trait Requests {
@@ -356,12 +359,14 @@ fn tenants_of(window: &OpenWindow) -> Tenants {
 }
 
 #[inline]
-fn count(row: &mut Row, history: &mut [History; 2], record: &RequestRecord) {
+fn count(row: &mut Row, history: &mut Histories, record: &RequestRecord) {
     let write = record.flags & flags::WRITE != 0;
     let direction = if write { &mut row.write } else { &mut row.read };
     direction.requests += 1;
     direction.bytes += u64::from(record.done_bytes);
-    direction.sequential += history[usize::from(write)].judge(record);
+    direction.sequential += history[usize::from(write)]
+        .get_or_insert_default()
+        .judge(record);
     if record.error < 0 {
         direction.errors += 1;
         direction.errnos.add(record.error.saturating_neg(), 1);

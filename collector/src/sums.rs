@@ -1,8 +1,11 @@
 //! Maps that the programs add up in, and that are taken away from them to be read.
 
 use std::mem;
+use std::sync::atomic::Ordering;
 
 use aya::maps::{ArrayOfMaps, HashMap, MapData, MapError};
+
+use crate::shared::SharedWords;
 
 /// A map, its keys and values in words.
 pub type Sums<const KEY: usize, const VALUE: usize> = HashMap<MapData, [u64; KEY], [u64; VALUE]>;
@@ -33,11 +36,6 @@ impl<const KEY: usize, const VALUE: usize> Exchanged<KEY, VALUE> {
         })
     }
 
-    /// Whether nothing was added up since the last look. One system call, unlike taking it.
-    pub fn is_empty(&self) -> bool {
-        self.current.keys().next().is_none()
-    }
-
     /// Takes what was added up so far.
     ///
     /// The kernel changes the programs over and waits for those that are in the middle of adding, before
@@ -56,5 +54,33 @@ impl<const KEY: usize, const VALUE: usize> Exchanged<KEY, VALUE> {
             each(key, value);
         }
         Ok(())
+    }
+}
+
+/// Whether there is anything in maps, told by the programs: the kernel would look through a map that is empty from one end to the other.
+pub struct Begun<const MAPS: usize> {
+    counts: SharedWords,
+    seen: [u64; MAPS],
+}
+
+impl<const MAPS: usize> Begun<MAPS> {
+    /// `counts` is how often the programs began a sum in each of the maps, by index.
+    pub fn new(counts: SharedWords) -> Self {
+        Self {
+            counts,
+            seen: [0; MAPS],
+        }
+    }
+
+    /// Whether a sum was begun in a map since this was last asked. To be asked before the map is taken: what is begun meanwhile is told the next time.
+    pub fn is_new(&mut self, index: u32) -> bool {
+        let index = index as usize;
+        match (self.counts.words().get(index), self.seen.get_mut(index)) {
+            (Some(count), Some(seen)) => {
+                let count = count.load(Ordering::Acquire);
+                mem::replace(seen, count) != count
+            }
+            _ => false,
+        }
     }
 }

@@ -183,6 +183,10 @@ pub const FILE_OPS_BY_FILE: u32 = 0;
 pub const FILE_OPS_OF_COMMITS: u32 = 1;
 /// Element of that array: sums of the files for which there was no room, with 0 for their fileid and handle hash.
 pub const FILE_OPS_BY_MOUNT: u32 = 2;
+/// Elements of that array.
+pub const FILE_OPS_MAPS: usize = 3;
+/// Name of the array that counts, for each of them, how often a sum was begun there; userspace may `mmap` it.
+pub const FILE_OPS_BEGUN_MAP: &str = "FILE_OPS_BEGUN";
 /// Entries of each of the two maps by file: 128 bytes each and 16 for its bucket, 0.6 MiB, twice.
 pub const FILE_OP_ENTRIES: u32 = 4096;
 /// Entries of the map by mount: 0.15 MiB, twice.

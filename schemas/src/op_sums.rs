@@ -266,6 +266,10 @@ pub const OPS_MAP: &str = "OPS";
 pub const OPS_BY_PROCEDURE: u32 = 0;
 /// Element of that array: by window alone, for what has no room there.
 pub const OPS_BY_WINDOW: u32 = 1;
+/// Elements of that array.
+pub const OPS_MAPS: usize = 2;
+/// Name of the array that counts, for each of them, how often a sum was begun there; userspace may `mmap` it.
+pub const OPS_BEGUN_MAP: &str = "OPS_BEGUN";
 /// Entries of the first of them, 3.8 KiB each: 1.9 MiB, twice.
 pub const OP_ENTRIES: u32 = 512;
 /// Entries of the other one, as many windows: 0.2 MiB, twice.
