@@ -84,3 +84,21 @@ impl<const MAPS: usize> Begun<MAPS> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    #[test]
+    fn what_was_begun_is_told_once_and_for_its_map_alone() {
+        let array = memfd_create("begun", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&array, 16).unwrap();
+        let programs = SharedWords::map(&array, 2).unwrap();
+        let mut begun = Begun::<2>::new(SharedWords::map(&array, 2).unwrap());
+        assert!(!begun.is_new(0) && !begun.is_new(1));
+        programs.words()[1].fetch_add(2, Ordering::Relaxed);
+        assert!(!begun.is_new(0) && begun.is_new(1));
+        assert!(!begun.is_new(1));
+    }
+}

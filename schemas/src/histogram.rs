@@ -135,6 +135,14 @@ impl PartialEq for Histogram {
 impl Eq for Histogram {}
 
 impl Histogram {
+    /// Empty, with room for so many buckets.
+    pub fn with_capacity(buckets: usize) -> Self {
+        Self {
+            buckets: Vec::with_capacity(buckets),
+            ..Self::default()
+        }
+    }
+
     /// Counts one request.
     #[inline]
     pub fn record(&mut self, latency_ns: u64) {
@@ -154,7 +162,13 @@ impl Histogram {
 
     #[cold]
     fn search_and_add(&mut self, bucket: i16, count: u64) {
-        let place = match self.buckets.binary_search_by_key(&bucket, |(b, _)| *b) {
+        // One that is read back comes behind all others.
+        let is_last = self.buckets.last().is_none_or(|(last, _)| *last < bucket);
+        let place = match is_last {
+            true => Err(self.buckets.len()),
+            false => self.buckets.binary_search_by_key(&bucket, |(b, _)| *b),
+        };
+        let place = match place {
             Ok(place) => {
                 let total = &mut self.buckets[place].1;
                 *total = total.saturating_add(count);

@@ -10,6 +10,7 @@ use arrow::array::{
 use arrow::datatypes::{Int16Type, Int32Type, Int64Type};
 use trackiops_schemas::columns;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
+use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::pending::{Pending, PendingClient};
@@ -389,8 +390,12 @@ impl<'a> DirectionColumns<'a> {
         for (errno, count) in self.errnos.iter().flat_map(|lists| lists.at(i)) {
             direction.errnos.add(errno, count);
         }
-        for (bucket, count) in self.latencies.iter().flat_map(|lists| lists.at(i)) {
-            direction.latency.add(bucket, count);
+        if let Some(latencies) = &self.latencies {
+            let buckets = latencies.at(i);
+            direction.latency = Histogram::with_capacity(buckets.len());
+            for (bucket, count) in buckets {
+                direction.latency.add(bucket, count);
+            }
         }
         direction
     }
@@ -414,7 +419,7 @@ impl<'a, K: ArrowPrimitiveType> Lists<'a, K> {
         found.map(Some).ok_or(BatchError(name))
     }
 
-    fn at(&self, i: usize) -> impl Iterator<Item = (K::Native, u64)> {
+    fn at(&self, i: usize) -> impl ExactSizeIterator<Item = (K::Native, u64)> {
         elements(self.lists, i).map(|at| (self.keys.value(at), unsigned(self.counts.value(at))))
     }
 }

@@ -360,9 +360,12 @@ pub(super) fn counters<const COUNT: usize>(
 }
 
 pub(super) fn histogram(input: &mut Input<'_>) -> Result<Histogram, DecodeError> {
-    let mut histogram = Histogram::default();
+    let buckets = input.u64()?;
+    // Each takes two bytes at least.
+    let room = buckets.min(input.remaining() as u64 / 2) as usize;
+    let mut histogram = Histogram::with_capacity(room);
     let mut before = 0_i64;
-    for i in 0..input.u64()? {
+    for i in 0..buckets {
         let bucket = before.saturating_add(input.i64()?);
         let ascends = i == 0 || bucket > before;
         match i16::try_from(bucket) {
