@@ -23,6 +23,7 @@ use crate::describe::Description;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout;
+use crate::memory;
 
 /// How many rows of a dataset stand together.
 pub(crate) struct Shape {
@@ -264,6 +265,8 @@ impl<R: SegmentRow> SegmentWriter<R> {
             .map_err(StoreError::io("sync", &self.temporary.path))?
             .len();
         self.temporary.is_complete = true;
+        // Or the next one's would be taken beside what is left of this one's.
+        memory::give_back();
         Ok(Written {
             rows: self.rows,
             bytes,

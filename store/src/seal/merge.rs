@@ -13,7 +13,7 @@ use crate::journal::cursor::Cursor;
 use crate::journal::scan::Scan;
 
 /// Read buffers of all windows together.
-pub(super) const READ_BUFFER_BYTES: usize = 2 << 20;
+pub(super) const READ_BUFFER_BYTES: usize = 1 << 20;
 /// Shorter reads would cost more in system calls than they save in memory.
 const SHORTEST_READ_BYTES: usize = 1 << 10;
 /// Longer reads gain nothing.
