@@ -67,7 +67,10 @@ impl SegmentReader {
     /// some 100 KB for each column.
     pub(crate) fn pieces(path: &Path, file: File) -> Result<Pieces, StoreError> {
         let bytes = file.metadata().map_err(StoreError::io("read", path))?.len();
-        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
+        // Where its pages are. What is in them is not asked for here, and takes as much memory again.
+        let options = ArrowReaderOptions::new()
+            .with_column_index_policy(PageIndexPolicy::Skip)
+            .with_offset_index_policy(PageIndexPolicy::Required);
         let metadata = ArrowReaderMetadata::load(&file, options);
         let metadata = metadata.map_err(|error| damaged(path, error))?;
         let rows = metadata.metadata().file_metadata().num_rows();
