@@ -50,9 +50,8 @@ impl Shape {
     };
 }
 
-/// A page is held unpacked, 8 bytes a value, until it is full, and the compressor that each column has is as large as its pages ask for. Twice this
-/// would save 0.4 % of what windows of 1 s take, 2 % of those of 10 s.
-const PAGE_BYTES: usize = 32 << 10;
+/// A page is held unpacked, 8 bytes a value, until it is full.
+const PAGE_BYTES: usize = 64 << 10;
 /// How often the writer looks whether a page is full.
 const PAGE_CHECK_VALUES: usize = 512;
 const ZSTD_LEVEL: i32 = 3;

@@ -38,8 +38,6 @@ struct Args {
 /// As the store has them (`store/src/segment.rs`).
 const ROW_GROUP_ROWS: usize = 32 << 10;
 const PAGE_ROWS: usize = 2048;
-const PAGE_BYTES: usize = 32 << 10;
-const PAGE_CHECK_VALUES: usize = 512;
 const ZSTD_LEVEL: i32 = 3;
 /// What is tried for all columns together.
 const ZSTD_LEVELS: [i32; 5] = [1, 3, 6, 9, 15];
@@ -288,8 +286,8 @@ impl Segment {
         let mut builder = WriterProperties::builder()
             .set_compression(compression)
             .set_data_page_row_count_limit(PAGE_ROWS)
-            .set_data_page_size_limit(PAGE_BYTES)
-            .set_write_batch_size(PAGE_CHECK_VALUES)
+            .set_data_page_size_limit(64 << 10)
+            .set_write_batch_size(512)
             .set_max_row_group_row_count(Some(ROW_GROUP_ROWS));
         for (path, encoding) in encodings {
             let is_dictionary = *encoding == Encoding::RLE_DICTIONARY;

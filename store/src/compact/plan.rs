@@ -14,8 +14,9 @@ use crate::layout::{self, Dataset};
 
 /// So many are merged at once: each takes some MiB to be read.
 const AT_ONCE: usize = 4;
-/// Larger ones are not merged any more.
-const SMALL_BYTES: u64 = 32 << 20;
+/// Larger ones are not merged any more: to open fewer of them saves little, and merging four of twice this took more memory than all else that is
+/// done beside recording.
+const SMALL_BYTES: u64 = 16 << 20;
 /// A segment has at most about so many windows of a file.
 const SPAN_WINDOWS: i64 = 7200;
 
