@@ -26,7 +26,7 @@ use trackiops_collector::{
 };
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
-use trackiops_store::{GranularitySet, Keep, Options, Retention, Writer};
+use trackiops_store::{GranularitySet, Keep, Notice, Options, Retention, Writer};
 
 /// For how long windows of which length are kept.
 pub const DEFAULT_RETENTION: &str = "1s=2d,10s=14d,1m=90d,1h=forever";
@@ -258,10 +258,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             ..Keep::default()
         },
     };
-    let writer = Writer::open(&args.store, options)?;
-    if let Some(told) = recovered(&writer) {
-        eprintln!("{told}");
-    }
+    let writer = Writer::open_after(&args.store, options, None, tell)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -305,7 +302,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         // What an earlier recording has left of them is sealed in any case.
         let requests = if args.requests || writer.has_unsealed_requests()? {
-            let tell = |notice| eprintln!("{notice}");
             Some(requests::write(writer.requests(args.requests_size, tell)?))
         } else {
             None
@@ -399,14 +395,9 @@ fn host_name() -> String {
         .into_owned()
 }
 
-fn recovered(writer: &Writer) -> Option<String> {
-    let recovery = writer.recovery();
-    (recovery.journals > 0).then(|| {
-        format!(
-            "recovered {} windows that an interrupted recording had left ({} bytes of a torn end cut off)",
-            recovery.windows, recovery.torn_bytes
-        )
-    })
+/// What the store has to say.
+fn tell(notice: Notice) {
+    eprintln!("{notice}");
 }
 
 /// A file left by an earlier recording must not be taken for this one's.

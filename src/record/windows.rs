@@ -241,7 +241,8 @@ impl Writing {
             }
             none => {
                 let doubt = self.doubt.clone();
-                let mut writer = Writer::open_after(&self.store, self.options.clone(), doubt)?;
+                let options = self.options.clone();
+                let mut writer = Writer::open_after(&self.store, options, doubt, super::tell)?;
                 self.doubt = None;
                 if let Some((at, mounts)) = &self.mounted {
                     writer.mounted(*at, mounts)?;

@@ -13,6 +13,7 @@
 #[cfg(test)]
 extern crate self as trackiops_store;
 
+mod aside;
 mod backlog;
 pub mod batch;
 mod catalog;
@@ -32,10 +33,10 @@ mod layout;
 mod lock;
 mod memory;
 mod names;
+mod notice;
 mod options;
 mod read;
 mod rebuild;
-mod recovery;
 mod requests;
 mod retention;
 mod seal;
@@ -56,9 +57,9 @@ pub use journal::scan::Damage;
 pub use journal::write::Doubt;
 pub use layout::Dataset;
 pub use names::{FileHistory, NameSeen, Names, Seen, Trunks, is_below};
+pub use notice::Notice;
 pub use options::{GranularitySet, Keep, Options, OptionsError, Retention};
 pub use rebuild::{Rebuilt, rebuild_catalog};
-pub use recovery::Recovery;
-pub use requests::{EachBatch, Notice, RequestsView, RequestsWriter};
+pub use requests::{EachBatch, RequestsView, RequestsWriter};
 pub use snapshot::{JournalTail, SealedJournal, Segment, Snapshot, StoreIndex};
 pub use writer::Writer;

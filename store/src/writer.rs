@@ -1,5 +1,6 @@
 //! The recorder's side of a store.
 
+use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -17,11 +18,11 @@ use crate::journal::format::Header;
 use crate::journal::write::{AppendError, Doubt, JournalWriter};
 use crate::layout;
 use crate::lock::StoreLock;
+use crate::notice::{Notice, Tell};
 use crate::options::Options;
-use crate::recovery::{Recovery, recover};
-use crate::requests::{Notice, RequestsWriter};
+use crate::requests::RequestsWriter;
 use crate::seal::seal;
-use crate::sealer::{Sealer, Task};
+use crate::sealer::{Seal, Sealer, Task};
 
 /// Journals that may wait to be sealed. As many do only if sealing fails for days.
 const QUEUED_JOURNALS: usize = 1024;
@@ -30,14 +31,14 @@ const QUEUED_JOURNALS: usize = 1024;
 ///
 /// * A window is durable, and visible to readers, when [`Writer::append`] has returned `Ok`.
 /// * A store has one writer at a time; it is locked until the writer is dropped.
-/// * Journals are sealed in a thread of their own, so appending never waits for sealing.
+/// * Journals are sealed in a thread of their own, so appending never waits for sealing, nor does opening a store in which an earlier writer has
+///   left some.
 /// * Dropping the writer, or losing the process, at any point leaves a store that the next
 ///   [`Writer::open`] completes; [`Writer::finish`] leaves nothing to complete.
 #[derive(Debug)]
 pub struct Writer {
     store: PathBuf,
     options: Options,
-    recovery: Recovery,
     journal: Option<OpenJournal>,
     next_number: u64,
     /// Of an append that has failed.
@@ -71,16 +72,17 @@ impl OpenJournal {
 }
 
 impl Writer {
-    /// Opens the store, or creates it, and seals what an earlier writer has left.
+    /// Opens the store, or creates it. What an earlier writer has left is sealed meanwhile.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
-        Self::open_after(path, options, None)
+        Self::open_after(path, options, None, |_| ())
     }
 
-    /// As [`Self::open`], after an earlier writer that has left this [`Self::doubt`].
+    /// As [`Self::open`], after an earlier writer that has left this [`Self::doubt`]. `tell` is told what a person should know.
     pub fn open_after(
         path: impl AsRef<Path>,
         options: Options,
         doubt: Option<Doubt>,
+        tell: impl Fn(Notice) + Send + 'static,
     ) -> Result<Self, StoreError> {
         let store = path.as_ref().to_owned();
         options.validate()?;
@@ -88,28 +90,26 @@ impl Writer {
         if let Some(doubt) = doubt {
             doubt.resolve(&store)?;
         }
-        let mut catalog = Catalog::open(&store)?;
+        let catalog = Catalog::open(&store)?;
         layout::create_dir(&layout::journal_dir(&store))?;
         layout::sync_dir(&store)?;
-        let recovery = recover(&store, &mut catalog)?;
-        let next_number = catalog.last_journal()?.max(recovery.last_journal) + 1;
-        let sealed = store.clone();
-        let mut housekeeping = Housekeeping::new(&store, options.keep.clone());
-        let seal = move |task| match task {
-            Task::Seal(journal) => {
-                let observer = &mut |_| ControlFlow::Continue(());
-                seal(&sealed, &mut catalog, journal, observer).map(|_| ())
-            }
-            Task::AfterSealing => housekeeping.after_sealing(&mut catalog),
-            Task::Idle => housekeeping.idle(&mut catalog),
-        };
+        let left = left(&store)?;
+        let last = catalog.last_journal()?;
+        let next_number = left.last().map_or(last, |left| last.max(*left)) + 1;
+        let housekeeping = Housekeeping::new(&store, options.keep.clone());
+        let seal = sealing(
+            store.clone(),
+            catalog,
+            housekeeping,
+            next_number,
+            Box::new(tell),
+        );
         Ok(Self {
-            sealer: Sealer::start(store.clone(), Vec::new(), QUEUED_JOURNALS, Box::new(seal))?,
+            sealer: Sealer::start(store.clone(), left, QUEUED_JOURNALS, seal)?,
             mounts: MountLog::open(&store, &options.host)?,
             until: UtcMs(i64::MIN),
             store,
             options,
-            recovery,
             journal: None,
             next_number,
             doubt: None,
@@ -121,11 +121,6 @@ impl Writer {
     /// hands it over: nobody else knows that they are not to count.
     pub fn doubt(&self) -> Option<Doubt> {
         self.doubt.clone()
-    }
-
-    /// What opening the store had to complete.
-    pub fn recovery(&self) -> &Recovery {
-        &self.recovery
     }
 
     /// Whether an earlier writer has left requests that are not sealed.
@@ -257,6 +252,45 @@ impl Writer {
         self.mounts.still(self.until)?;
         self.sealer.finish()
     }
+}
+
+/// The journals that an earlier writer has left. One of a later release is left alone, and its store with it.
+fn left(store: &Path) -> Result<Vec<u64>, StoreError> {
+    let journals = layout::journals(store)?;
+    for number in &journals {
+        let path = layout::journal(store, *number);
+        let file = File::open(&path).map_err(StoreError::io("open journal", &path))?;
+        if let Err(error @ StoreError::NewerFormat { .. }) = Header::read(&file, &path) {
+            return Err(error);
+        }
+    }
+    Ok(journals)
+}
+
+/// Seals journals, and keeps the store as its options say. Those below `first_own` are an earlier writer's.
+fn sealing(
+    store: PathBuf,
+    mut catalog: Catalog,
+    mut housekeeping: Housekeeping,
+    first_own: u64,
+    tell: Tell,
+) -> Seal {
+    Box::new(move |task| match task {
+        Task::Seal(number) => {
+            let observer = &mut |_| ControlFlow::Continue(());
+            let outcome = seal(&store, &mut catalog, number, observer)?;
+            if number < first_own && (outcome.windows > 0 || outcome.torn_bytes > 0) {
+                tell(Notice::RecoveredWindows {
+                    windows: outcome.windows,
+                    torn_bytes: outcome.torn_bytes,
+                });
+            }
+            outcome.set_aside.map(Notice::SetAside).map(&tell);
+            Ok(())
+        }
+        Task::AfterSealing => housekeeping.after_sealing(&mut catalog),
+        Task::Idle => housekeeping.idle(&mut catalog),
+    })
 }
 
 /// The time between two rotations.

@@ -11,9 +11,9 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::{T0, granularity, of, options, windows};
+use common::{T0, complete, granularity, of, options, recovered, windows};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, Finding, Report, Snapshot, Writer, check};
+use trackiops_store::{Dataset, Finding, Notice, Report, Snapshot, Writer, check};
 
 /// Two journals of 900 s sealed, one of 20 s not.
 fn recorded(store: &Path) {
@@ -170,12 +170,13 @@ fn a_damaged_journal_is_told_with_the_windows_around_it() {
     assert_eq!((covers.start, covers.end), seconds(2, 3));
     assert_eq!(covers.files, 2);
     // Recording goes on, the rest is kept, and what was damaged as well.
-    let writer = Writer::open(dir.path(), options("h")).unwrap();
-    assert_eq!(writer.recovery().windows, 4);
-    assert_eq!(writer.recovery().set_aside.len(), 1);
-    writer.finish().unwrap();
+    let told = complete(dir.path(), options("h"));
     let aside = only(dir.path());
     assert_eq!(aside.path, dir.path().join("journal/1.tij.damaged"));
+    assert_eq!(
+        told,
+        [recovered(4, 0), Notice::SetAside(aside.path.clone())]
+    );
     fs::remove_file(aside.path).unwrap();
     clean(dir.path());
 }

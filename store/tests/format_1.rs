@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Content, copy, file, reads, window};
+use common::{Content, complete, copy, file, reads, recovered, window};
 use trackiops_schemas::pending::Pending;
 use trackiops_store::{Options, Writer};
 
@@ -33,9 +33,9 @@ fn a_store_of_version_1_is_read_completed_and_continued() {
         allow_nfs_store: true,
         keep: Default::default(),
     };
+    let told = complete(dir.path(), options.clone());
+    assert_eq!(told, [recovered(2, 0)]);
     let mut writer = Writer::open(dir.path(), options).unwrap();
-    assert_eq!(writer.recovery().windows, 2);
-    assert!(writer.recovery().set_aside.is_empty());
     assert_eq!(Content::stored(dir.path(), second), before);
     let later = before.health.keys().max().unwrap().0 + 1000;
     let mut next = window(later, vec![(file(1, 49, None), reads(1))]);

@@ -10,7 +10,9 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{Content, T0, copy, file, granularity, options, reads, used_by, window};
+use common::{
+    Content, T0, copy, file, granularity, open, options, reads, recovered, used_by, window,
+};
 use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{FileAttributes, FileKey};
@@ -150,13 +152,13 @@ fn every_format_is_completed_and_continued() {
         let dir = tempfile::tempdir().unwrap();
         copy(&golden(version), dir.path());
         let mut windows = recorded();
-        let mut writer = Writer::open(dir.path(), recorder()).unwrap();
-        assert_eq!(writer.recovery().windows, 2, "format {version}");
+        let (mut writer, told) = open(dir.path(), recorder());
         let last = windows[windows.len() - 1].start.0;
         windows.push(one(last + 1000, 9));
         writer.append(&windows[windows.len() - 1]).unwrap();
         writer.requests(64 << 20, |_| {}).unwrap().finish().unwrap();
         writer.finish().unwrap();
+        assert_eq!(*told.lock().unwrap(), [recovered(2, 0)], "format {version}");
         for text in ["1s", "10s", "1m", "1h"] {
             let granularity = granularity(text);
             assert_eq!(

@@ -9,11 +9,15 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
-use common::{Content, granularity, journals, options, windows};
+use common::{
+    Content, Told, complete, granularity, journals, open, options, recovered, tell, windows,
+};
 use proptest::prelude::*;
 use trackiops_schemas::rollup::ClosedWindow;
-use trackiops_store::{Snapshot, Writer};
+use trackiops_store::{Notice, Snapshot, Writer};
 
 fn assert_holds(store: &Path, windows: &[ClosedWindow]) {
     for text in ["1s", "10s", "1m", "1h"] {
@@ -42,21 +46,37 @@ fn a_dropped_writer_leaves_a_store_that_the_next_completes() {
     assert_eq!(journals(dir.path()), ["1.tij"]);
     assert_holds(dir.path(), &windows);
 
-    let writer = Writer::open(dir.path(), options("h")).unwrap();
-    let recovery = writer.recovery();
-    assert_eq!(
-        (recovery.journals, recovery.windows, recovery.torn_bytes),
-        (1, 20, 0)
-    );
+    assert_eq!(complete(dir.path(), options("h")), [recovered(20, 0)]);
     assert!(journals(dir.path()).is_empty());
     assert_holds(dir.path(), &windows);
+    assert_eq!(complete(dir.path(), options("h")), []);
+}
+
+#[test]
+fn windows_are_appended_while_what_was_left_is_sealed() {
+    let dir = tempfile::tempdir().unwrap();
+    let windows = windows(20);
+    leave(dir.path(), &windows[..10]);
+    let (go_on, held) = mpsc::channel();
+    let is_told = Told::default();
+    let tell = tell(&is_told);
+    // The thread that seals goes no further than here for now.
+    let hold = move |notice| {
+        held.recv_timeout(Duration::from_secs(60))
+            .expect("nobody waits for it");
+        tell(notice);
+    };
+    let mut writer = Writer::open_after(dir.path(), options("h"), None, hold).unwrap();
+    for window in &windows[10..] {
+        writer.append(window).unwrap();
+    }
+    assert_eq!(*is_told.lock().unwrap(), []);
+    assert_holds(dir.path(), &windows);
+    go_on.send(()).unwrap();
     writer.finish().unwrap();
-    assert!(
-        Writer::open(dir.path(), options("h"))
-            .unwrap()
-            .recovery()
-            .is_clean()
-    );
+    assert_eq!(*is_told.lock().unwrap(), [recovered(10, 0)]);
+    assert!(journals(dir.path()).is_empty());
+    assert_holds(dir.path(), &windows);
 }
 
 #[test]
@@ -102,9 +122,9 @@ fn a_tail_torn_at_any_byte_costs_the_torn_window_alone() {
             let content = Content::stored(store.path(), second);
             assert_eq!(content, Content::of(&windows[..2], second), "cut at {cut}");
         }
-        let writer = Writer::open(store.path(), options("h")).unwrap();
-        assert_eq!(writer.recovery().windows, 2);
-        assert_eq!(writer.recovery().torn_bytes, (cut - kept.len()) as u64);
+        let torn_bytes = (cut - kept.len()) as u64;
+        let told = complete(store.path(), options("h"));
+        assert_eq!(told, [recovered(2, torn_bytes)]);
         let content = Content::stored(store.path(), second);
         assert_eq!(content, Content::of(&windows[..2], second), "cut at {cut}");
     }
@@ -120,12 +140,10 @@ fn damage_in_the_middle_costs_the_damaged_window_alone_and_is_reported() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&journal, bytes).unwrap();
-    let writer = Writer::open(dir.path(), options("h")).unwrap();
-    let recovery = writer.recovery();
-    assert_eq!((recovery.windows, recovery.torn_bytes), (9, 0));
+    let aside = dir.path().join("journal/1.tij.damaged");
     assert_eq!(
-        recovery.set_aside,
-        [dir.path().join("journal/1.tij.damaged")]
+        complete(dir.path(), options("h")),
+        [recovered(9, 0), Notice::SetAside(aside)]
     );
     let kept = Content::stored(dir.path(), granularity("1s"));
     let is_kept = |window: &ClosedWindow| kept.health.contains_key(&window.start);
@@ -142,9 +160,10 @@ fn a_journal_that_ends_within_its_header_is_empty() {
     let bytes = fs::read(&journal).unwrap();
     fs::write(&journal, &bytes[..20]).unwrap();
     assert!(Snapshot::open(dir.path()).unwrap().tails().is_empty());
-    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
-    assert_eq!(writer.recovery().torn_bytes, 20);
+    let (mut writer, told) = open(dir.path(), options("h"));
     writer.append(&windows(1)[0]).unwrap();
+    drop(writer);
+    assert_eq!(*told.lock().unwrap(), [recovered(0, 20)]);
     assert_eq!(journals(dir.path()), ["2.tij"]);
 }
 
@@ -154,10 +173,10 @@ fn a_journal_that_makes_no_sense_is_set_aside_and_the_rest_is_kept() {
     let windows = windows(2);
     leave(dir.path(), &windows);
     fs::write(dir.path().join("journal/9.tij"), b"not a journal at all").unwrap();
-    let writer = Writer::open(dir.path(), options("h")).unwrap();
+    let aside = dir.path().join("journal/9.tij.damaged");
     assert_eq!(
-        writer.recovery().set_aside,
-        [dir.path().join("journal/9.tij.damaged")]
+        complete(dir.path(), options("h")),
+        [recovered(2, 0), Notice::SetAside(aside)]
     );
     assert_holds(dir.path(), &windows);
 }

@@ -218,7 +218,7 @@ impl JournalWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::{options, windows};
+    use crate::common::{Told, options, recovered, tell, windows};
     use crate::snapshot::Snapshot;
     use crate::writer::Writer;
 
@@ -238,10 +238,11 @@ mod tests {
             journal: 1,
             durable_bytes,
         };
-        let mut writer = Writer::open_after(&store, options, Some(doubt)).unwrap();
-        assert_eq!(writer.recovery().windows, 1);
+        let told = Told::default();
+        let mut writer = Writer::open_after(&store, options, Some(doubt), tell(&told)).unwrap();
         writer.append_first(finest, &windows[1..]).unwrap();
         writer.finish().unwrap();
+        assert_eq!(*told.lock().unwrap(), [recovered(1, 0)]);
         let snapshot = Snapshot::open(&store).unwrap();
         let segments = snapshot.segments(layout::Dataset::Health, None).unwrap();
         let segments = segments.iter().filter(|s| s.granularity == finest);

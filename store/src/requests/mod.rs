@@ -11,7 +11,6 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,8 +23,8 @@ use crate::error::StoreError;
 use crate::journal::format::Header;
 use crate::layout;
 use crate::lock::StoreLock;
+use crate::notice::{Notice, Tell};
 use crate::options::Options;
-use crate::recovery::set_aside;
 use crate::sealer::{Seal, Sealer, Task};
 use crate::writer::Period;
 use budget::Budget;
@@ -36,51 +35,6 @@ pub use read::{EachBatch, RequestsView};
 /// A batch that begins so long before the end of the one before was stamped by a clock that was set back. Sealing holds
 /// back what is out of order.
 const STEP_BACK_NS: i64 = 1_000_000_000;
-
-/// What a person should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// An earlier writer had left requests, which are sealed now.
-    Recovered {
-        /// How many.
-        requests: u64,
-        /// Bytes at the end that were no whole batch, and were cut.
-        torn_bytes: u64,
-    },
-    /// A journal is damaged. What of it could be read was sealed; it was renamed to this path and is not read again.
-    SetAside(PathBuf),
-    /// The oldest segments are deleted from now on, because all together would exceed so many bytes. Told once.
-    Full(u64),
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Recovered {
-                requests,
-                torn_bytes,
-            } => write!(
-                f,
-                "recovered {requests} requests, kept one by one, that an interrupted recording had left ({torn_bytes} bytes \
-                 of a torn end cut off)"
-            ),
-            Self::SetAside(path) => write!(
-                f,
-                "a journal of requests is damaged: what of it could be read is kept; it is now {}, and not read again",
-                path.display()
-            ),
-            Self::Full(bytes) => write!(
-                f,
-                "single requests have filled the {} MiB that they may take (--requests-size): the oldest are deleted \
-                 from now on; windows are kept",
-                bytes >> 20
-            ),
-        }
-    }
-}
-
-/// Tells a person.
-pub(crate) type Tell = Box<dyn Fn(Notice) + Send>;
 
 /// Keeps requests one by one, in the store of a [`crate::Writer`].
 ///
@@ -225,24 +179,14 @@ fn sealing(store: PathBuf, budget: Budget, first_own: u64, tell: Tell) -> Seal {
         let Task::Seal(number) = task else {
             return Ok(());
         };
-        match seal::seal(&store, number) {
-            Ok(outcome) => {
-                if number < first_own {
-                    tell(Notice::Recovered {
-                        requests: outcome.requests,
-                        torn_bytes: outcome.torn_bytes,
-                    });
-                }
-                if let Some(path) = outcome.set_aside {
-                    tell(Notice::SetAside(path));
-                }
-            }
-            Err(StoreError::Damaged { .. }) => {
-                let journal = layout::requests_journal(&store, number);
-                tell(Notice::SetAside(set_aside(&store, &journal)?));
-            }
-            Err(error) => return Err(error),
+        let outcome = seal::seal(&store, number)?;
+        if number < first_own && (outcome.requests > 0 || outcome.torn_bytes > 0) {
+            tell(Notice::RecoveredRequests {
+                requests: outcome.requests,
+                torn_bytes: outcome.torn_bytes,
+            });
         }
+        outcome.set_aside.map(Notice::SetAside).map(&tell);
         if budget.enforce(&store)? && !full {
             full = true;
             tell(Notice::Full(budget.most_bytes()));

@@ -15,11 +15,11 @@ use trackiops_schemas::request::Request;
 use trackiops_schemas::time::UtcMs;
 
 use super::journal::Scan;
+use crate::aside::{set_aside, set_unreadable_aside};
 use crate::batch::RequestRow;
 use crate::describe::Description;
 use crate::error::StoreError;
 use crate::layout::{self, Date};
-use crate::recovery::set_aside;
 use crate::segment::{SegmentWriter, Target};
 
 /// What sealing a journal came to.
@@ -27,27 +27,33 @@ use crate::segment::{SegmentWriter, Target};
 pub(super) struct Outcome {
     pub(super) requests: u64,
     pub(super) torn_bytes: u64,
-    /// Parts of the journal were damaged; it was not removed, but renamed to this path.
+    /// The journal, or parts of it, were damaged; it was not removed, but renamed to this path.
     pub(super) set_aside: Option<PathBuf>,
 }
 
 /// Seals a journal that nobody appends to any more; nothing is done when there is none.
 pub(super) fn seal(store: &Path, number: u64) -> Result<Outcome, StoreError> {
-    let path = layout::requests_journal(store, number);
-    let file = match File::open(&path) {
+    let journal = layout::requests_journal(store, number);
+    seal_readable(store, number, &journal).or_else(|error| {
+        Ok(Outcome {
+            set_aside: Some(set_unreadable_aside(store, &journal, error)?),
+            ..Outcome::default()
+        })
+    })
+}
+
+fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, StoreError> {
+    let file = match File::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Outcome::default()),
-        file => file.map_err(StoreError::io("open journal", &path))?,
+        file => file.map_err(StoreError::io("open journal", path))?,
     };
-    let file_bytes = file
-        .metadata()
-        .map_err(StoreError::io("read", &path))?
-        .len();
+    let file_bytes = file.metadata().map_err(StoreError::io("read", path))?.len();
     let mut outcome = Outcome {
         torn_bytes: file_bytes,
         ..Outcome::default()
     };
     let mut damaged = false;
-    if let Some(scan) = Scan::new(file, &path)? {
+    if let Some(scan) = Scan::new(file, path)? {
         outcome.torn_bytes = scan.torn_bytes;
         damaged = scan.damaged_bytes > 0;
         let mut segments = Segments {
@@ -70,10 +76,10 @@ pub(super) fn seal(store: &Path, number: u64) -> Result<Outcome, StoreError> {
         layout::sync_names(store, written.iter())?;
     }
     if damaged {
-        outcome.set_aside = Some(set_aside(store, &path)?);
+        outcome.set_aside = Some(set_aside(store, path)?);
         return Ok(outcome);
     }
-    fs::remove_file(&path).map_err(StoreError::io("remove journal", &path))?;
+    fs::remove_file(path).map_err(StoreError::io("remove journal", path))?;
     layout::sync_dir(&layout::journal_dir(store))?;
     Ok(outcome)
 }

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, TimestampNanosecondType, UInt32Type, UInt64Type};
@@ -13,21 +12,16 @@ use trackiops_schemas::ring::{NO_USER, flags};
 use trackiops_schemas::time::UtcMs;
 
 use super::{Notice, RequestsWriter};
-use crate::common::{T0, file, journals, options, parquet_files, used_by, windows};
+use crate::common::{T0, Told, file, journals, options, parquet_files, tell, used_by, windows};
 use crate::{Writer, layout};
 
 const T0_NS: i64 = T0 * 1_000_000;
 const BUDGET: u64 = 1 << 30;
 
-type Told = Arc<Mutex<Vec<Notice>>>;
-
 fn open(store: &Path, most_bytes: u64) -> (Writer, RequestsWriter, Told) {
     let writer = Writer::open(store, options("h")).unwrap();
     let told = Told::default();
-    let tell = Arc::clone(&told);
-    let requests = writer
-        .requests(most_bytes, move |notice| tell.lock().unwrap().push(notice))
-        .unwrap();
+    let requests = writer.requests(most_bytes, tell(&told)).unwrap();
     (writer, requests, told)
 }
 
@@ -257,7 +251,7 @@ fn a_dropped_writer_leaves_requests_that_the_next_seals_even_if_none_are_kept_an
     let (writer, requests, told) = open(dir.path(), BUDGET);
     requests.finish().unwrap();
     assert!(!writer.has_unsealed_requests().unwrap());
-    let recovered = Notice::Recovered {
+    let recovered = Notice::RecoveredRequests {
         requests: 60,
         torn_bytes: 0,
     };
@@ -290,7 +284,7 @@ fn a_tail_torn_at_any_byte_costs_the_torn_batch_alone() {
             expected(&batches[..1]),
             "cut at {cut}"
         );
-        let recovered = Notice::Recovered {
+        let recovered = Notice::RecoveredRequests {
             requests: 3,
             torn_bytes: (cut - kept.len()) as u64,
         };

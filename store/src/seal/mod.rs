@@ -28,13 +28,13 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use crate::aside::{set_aside, set_unreadable_aside};
 use crate::catalog::{Catalog, Sealed};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::fail;
 use crate::journal::scan::Scan;
 use crate::layout;
-use crate::recovery::set_aside;
 use outputs::Outputs;
 
 /// A step of sealing that has just been taken.
@@ -70,12 +70,27 @@ pub(crate) type Observer<'a> = &'a mut dyn FnMut(Step) -> ControlFlow<()>;
 pub(crate) struct Outcome {
     pub(crate) windows: u64,
     pub(crate) torn_bytes: u64,
-    /// Parts of the journal are damaged; it was not removed, but renamed to this path.
+    /// The journal, or parts of it, are damaged; it was not removed, but renamed to this path.
     pub(crate) set_aside: Option<PathBuf>,
 }
 
 /// Seals a journal that nobody appends to any more.
 pub(crate) fn seal(
+    store: &Path,
+    catalog: &mut Catalog,
+    number: u64,
+    observer: Observer<'_>,
+) -> Result<Outcome, StoreError> {
+    seal_readable(store, catalog, number, observer).or_else(|error| {
+        let journal = layout::journal(store, number);
+        Ok(Outcome {
+            set_aside: Some(set_unreadable_aside(store, &journal, error)?),
+            ..Outcome::default()
+        })
+    })
+}
+
+fn seal_readable(
     store: &Path,
     catalog: &mut Catalog,
     number: u64,

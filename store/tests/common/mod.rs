@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
@@ -12,7 +12,7 @@ use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::batch::{decode_health, decode_ops, decode_rows};
-use trackiops_store::{Dataset, Options, Segment, Snapshot};
+use trackiops_store::{Dataset, Notice, Options, Segment, Snapshot, Writer};
 
 /// 2026-11-21T03:52:00Z.
 pub const T0: i64 = 1_795_233_120_000;
@@ -25,6 +25,35 @@ pub fn options(host: &str) -> Options {
         filter: None,
         allow_nfs_store: false,
         keep: Default::default(),
+    }
+}
+
+/// What was told of a store.
+pub type Told = Arc<Mutex<Vec<Notice>>>;
+
+pub fn tell(told: &Told) -> impl Fn(Notice) + Send + 'static {
+    let told = Arc::clone(told);
+    move |notice| told.lock().unwrap().push(notice)
+}
+
+/// Opens a store for writing, which tells of what was left in it once that is sealed.
+pub fn open(store: &Path, options: Options) -> (Writer, Told) {
+    let told = Told::default();
+    let writer = Writer::open_after(store, options, None, tell(&told)).unwrap();
+    (writer, told)
+}
+
+/// Has what was left in a store completed: what was told of it.
+pub fn complete(store: &Path, options: Options) -> Vec<Notice> {
+    let (writer, told) = open(store, options);
+    writer.finish().unwrap();
+    told.lock().unwrap().clone()
+}
+
+pub fn recovered(windows: u64, torn_bytes: u64) -> Notice {
+    Notice::RecoveredWindows {
+        windows,
+        torn_bytes,
     }
 }
 

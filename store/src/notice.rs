@@ -1,0 +1,64 @@
+//! What the threads beside recording have to say.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What a person should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An earlier writer had left windows in a journal, which are sealed now.
+    RecoveredWindows {
+        /// How many.
+        windows: u64,
+        /// Bytes at the end that were no whole frame, and were cut. They were never reported durable, unless the medium has
+        /// damaged them since.
+        torn_bytes: u64,
+    },
+    /// An earlier writer had left requests, kept one by one, in a journal, which are sealed now.
+    RecoveredRequests {
+        /// How many.
+        requests: u64,
+        /// Bytes at the end that were no whole batch, and were cut.
+        torn_bytes: u64,
+    },
+    /// A journal is damaged. What of it could be read was sealed; it was renamed to this path and is not read again.
+    SetAside(PathBuf),
+    /// The oldest segments of requests are deleted from now on, because all together would exceed so many bytes. Told once.
+    Full(u64),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RecoveredWindows {
+                windows,
+                torn_bytes,
+            } => write!(
+                f,
+                "recovered {windows} windows that an interrupted recording had left ({torn_bytes} bytes of a torn end cut off)"
+            ),
+            Self::RecoveredRequests {
+                requests,
+                torn_bytes,
+            } => write!(
+                f,
+                "recovered {requests} requests, kept one by one, that an interrupted recording had left ({torn_bytes} bytes \
+                 of a torn end cut off)"
+            ),
+            Self::SetAside(path) => write!(
+                f,
+                "a journal is damaged: what of it could be read is kept; it is now {}, and not read again",
+                path.display()
+            ),
+            Self::Full(bytes) => write!(
+                f,
+                "single requests have filled the {} MiB that they may take (--requests-size): the oldest are deleted \
+                 from now on; windows are kept",
+                bytes >> 20
+            ),
+        }
+    }
+}
+
+/// Tells a person.
+pub(crate) type Tell = Box<dyn Fn(Notice) + Send>;
