@@ -10,6 +10,7 @@ use trackiops_collector::{
 use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ring::CgroupOffsets;
 
+use crate::output::Output;
 use crate::record::facts;
 
 /// Arguments of `trackiops doctor`.
@@ -23,19 +24,25 @@ pub struct Args {
 /// Prints what was found out. Fails, after that, where nothing can be recorded.
 pub fn run(args: Args) -> Result<ExitCode> {
     let facts = facts(args.btf.as_deref())?;
-    println!("Linux {}", facts.release);
-    for (name, state) in states(&facts) {
-        println!("  {name:<18} {state}");
-    }
-    println!("engines");
-    for (name, choice) in [
-        ("direct", Choice::Direct),
-        ("tracepoint", Choice::Tracepoint),
-    ] {
-        println!("  {name:<18} {}", verdict(&plan(&facts, choice)));
-    }
-    let plan = plan(&facts, Choice::Auto)?;
-    println!("`trackiops record` uses the {} engine", engine(&plan));
+    let auto = plan(&facts, Choice::Auto);
+    Output::Stdout.write(|out| {
+        writeln!(out, "Linux {}", facts.release)?;
+        for (name, state) in states(&facts) {
+            writeln!(out, "  {name:<18} {state}")?;
+        }
+        writeln!(out, "engines")?;
+        for (name, choice) in [
+            ("direct", Choice::Direct),
+            ("tracepoint", Choice::Tracepoint),
+        ] {
+            writeln!(out, "  {name:<18} {}", verdict(&plan(&facts, choice)))?;
+        }
+        match &auto {
+            Ok(plan) => writeln!(out, "`trackiops record` uses the {} engine", engine(plan)),
+            Err(_) => Ok(()),
+        }
+    })?;
+    auto?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,7 +15,7 @@ use trackiops_query::{Export, Exported, Format, QueryError, Table};
 use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;
-use crate::output::{Output, Partial};
+use crate::output::{Output, Partial, say};
 use crate::question::{self, Selection};
 
 /// One paragraph a line: they are fitted to the terminal.
@@ -115,13 +115,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(why) = &exported.nothing {
         let status = question::nothing(why, &exported.notes, zone);
         if let Place::File(path) = &place {
-            eprintln!("{} is not written", path.display());
+            say(format_args!("{} is not written", path.display()));
         }
         return Ok(status);
     }
     let path = target.finish(&place, &export, &exported, kind)?;
     question::tell(&exported.notes, zone);
-    println!("{}: {} rows", path.display(), exported.rows);
+    Output::Stdout.write(|out| writeln!(out, "{}: {} rows", path.display(), exported.rows))?;
     Ok(question::status(&exported.notes))
 }
 

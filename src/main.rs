@@ -1,5 +1,8 @@
 //! The command line of TrackIOps.
 
+// These panic where nobody reads, or a disk is full: see `output`.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod anonymize;
 mod doctor;
 mod export;
@@ -18,6 +21,8 @@ mod volume;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::output::say;
 
 /// Exit status of an error; 1 means that a query matched nothing.
 const ERROR: u8 = 2;
@@ -71,7 +76,7 @@ fn main() -> ExitCode {
         Command::Volume(args) => volume::run(args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("trackiops: {}", describe(&error));
+        say(format_args!("trackiops: {}", describe(&error)));
         ExitCode::from(ERROR)
     })
 }

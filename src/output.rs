@@ -1,6 +1,7 @@
 //! Where an answer goes: to stdout or into a file, which is there in whole or not at all.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,17 @@ pub enum Output {
     Stdout,
     /// Into a file.
     File(PathBuf),
+}
+
+/// Tells a person, on stderr. That nobody can be told, as where the disk of a log is full, ends nothing.
+pub fn say(line: impl Display) {
+    write_stderr(format_args!("{line}\n"));
+}
+
+/// As [`say`], as it is.
+pub fn write_stderr(text: impl Display) {
+    // At once, so that lines of several threads stay lines.
+    let _ = io::stderr().write_all(text.to_string().as_bytes());
 }
 
 impl Output {

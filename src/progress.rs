@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use trackiops_query::Explain;
 
+use crate::output::write_stderr;
+
 /// What takes less needs no patience.
 const LONG: Duration = Duration::from_secs(1);
 /// From one look to the next.
@@ -23,12 +25,12 @@ pub fn watched<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
             let mut wait = LONG;
             let mut said = 0;
             while is_done.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                let line = say(explain.progress().part());
-                eprint!("\r{line:<said$}");
+                let line = told(explain.progress().part());
+                write_stderr(format_args!("\r{line:<said$}"));
                 (said, wait) = (line.len(), LOOK);
             }
             if said > 0 {
-                eprint!("\r{:said$}\r", "");
+                write_stderr(format_args!("\r{:said$}\r", ""));
             }
         });
         let answered = answer();
@@ -37,7 +39,7 @@ pub fn watched<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
     })
 }
 
-fn say(part: Option<f64>) -> String {
+fn told(part: Option<f64>) -> String {
     match part {
         Some(part) => format!("reading the store: {:.0} %", part * 100.0),
         None => "looking through the store".to_owned(),
@@ -50,7 +52,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_told_as_a_part() {
-        assert_eq!(say(None), "looking through the store");
-        assert_eq!(say(Some(0.426)), "reading the store: 43 %");
+        assert_eq!(told(None), "looking through the store");
+        assert_eq!(told(Some(0.426)), "reading the store: 43 %");
     }
 }

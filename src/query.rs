@@ -16,7 +16,7 @@ use trackiops_query::{
     ask_operations, ask_operations_by, render,
 };
 
-use crate::output::Output;
+use crate::output::{Output, say, write_stderr};
 use crate::progress::watched;
 use crate::question::{self, Form, Selection};
 
@@ -83,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let answered = answer(args, &explain)?;
     if let Some(explained) = explain.explained() {
-        eprint!("{}", render::explain(&explained, Zone::Local));
+        write_stderr(render::explain(&explained, Zone::Local));
     }
     Ok(answered)
 }
@@ -173,7 +173,7 @@ impl<R: Plot> Drawing<R> {
             Outcome::Found(answer) => output.write(|out| render::plot(answer, columns, zone, out)),
             Outcome::Nothing { .. } => {
                 if let Some(untouched) = output.untouched() {
-                    eprintln!("{untouched}");
+                    say(untouched);
                 }
                 Ok(())
             }

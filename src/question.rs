@@ -15,7 +15,7 @@ use trackiops_query::{
 };
 use trackiops_schemas::time::UtcMs;
 
-use crate::output::Output;
+use crate::output::{Output, say};
 use crate::terminal;
 
 /// Exit status when nothing matched.
@@ -57,11 +57,11 @@ impl Selection {
             let moment = times::parse(text, now, zone).with_context(|| option.to_owned())?;
             if moment.local {
                 let note = Note::LocalTimes { at: moment.at };
-                eprintln!(
+                say(format_args!(
                     "{option} {}: {}",
                     times::show(moment.at, zone),
                     note.show(zone)
-                );
+                ));
             }
             Ok(Some(moment.at))
         };
@@ -101,14 +101,14 @@ fn now() -> UtcMs {
 /// Says what else there is to know.
 pub fn tell(notes: &[Note], zone: Zone) {
     for note in notes {
-        eprintln!("{}", note.show(zone));
+        say(note.show(zone));
     }
 }
 
 /// Says why there is nothing.
 pub fn nothing(why: &Nothing, notes: &[Note], zone: Zone) -> ExitCode {
     tell(notes, zone);
-    eprintln!("trackiops: {}", why.show(zone));
+    say(format_args!("trackiops: {}", why.show(zone)));
     match is_damaged(notes) {
         true => ExitCode::from(DAMAGED),
         false => ExitCode::from(NOTHING),
@@ -182,7 +182,7 @@ pub fn show<R: Render>(
         Outcome::Nothing { why, notes } => {
             let status = nothing(&why, &notes, zone);
             if let Some(untouched) = output.untouched() {
-                eprintln!("{untouched}");
+                say(untouched);
             }
             Ok(status)
         }

@@ -26,7 +26,9 @@ use trackiops_collector::{
 };
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
-use trackiops_store::{GranularitySet, Keep, Notice, Options, Retention, Writer};
+use trackiops_store::{GranularitySet, Keep, Options, Retention, Writer};
+
+use crate::output::say;
 
 /// For how long windows of which length are kept.
 pub const DEFAULT_RETENTION: &str = "1s=2d,10s=14d,1m=90d,1h=forever";
@@ -258,7 +260,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             ..Keep::default()
         },
     };
-    let writer = Writer::open_after(&args.store, options, None, tell)?;
+    let writer = Writer::open_after(&args.store, options, None, say)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -268,11 +270,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let plan = match known {
             Some(plan) => plan,
             None => {
-                eprintln!("waiting for the NFS client to be loaded");
+                say("waiting for the NFS client to be loaded");
                 tokio::select! {
                     () = stop.signalled() => {
                         writer.finish()?;
-                        eprintln!("stopped: the NFS client was not loaded");
+                        say("stopped: the NFS client was not loaded");
                         return Ok(ExitCode::SUCCESS);
                     }
                     () = nfs_client_loaded() => plan(&facts(btf)?, args.engine.into())?,
@@ -280,11 +282,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
             }
         };
         if let Some(why) = &plan.fallback {
-            eprintln!("using the tracepoint engine: {why}");
+            say(format_args!("using the tracepoint engine: {why}"));
         }
         let narrows = settings.filter.narrows();
         if narrows && !args.no_ops && plan.has_operations() {
-            eprintln!(
+            say(
                 "operations are not recorded: they are added up without their files, users and processes, by which the filter chooses"
             );
         }
@@ -295,14 +297,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
         };
         let mut recorder = Recorder::start(&plan, &settings)?;
         if let Some(why) = recorder.refused() {
-            eprintln!(
+            say(format_args!(
                 "the kernel has refused the programs that load from its memory ({why}): those that call it for each read are used \
                  instead, at some twice the cost; see whether its compiler is on: sysctl net.core.bpf_jit_enable"
-            );
+            ));
         }
         // What an earlier recording has left of them is sealed in any case.
         let requests = if args.requests || writer.has_unsealed_requests()? {
-            Some(requests::write(writer.requests(args.requests_size, tell)?))
+            Some(requests::write(writer.requests(args.requests_size, say)?))
         } else {
             None
         };
@@ -332,7 +334,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             waiting.mounted(at, mounts);
             Ok(())
         };
-        let stalled = |stall: &_| eprintln!("{}", status::stall(stall));
+        let stalled = |stall: &_| say(status::stall(stall));
         let totals = recorder
                   .run(sink, mounted, stalled, stop.wait(args.duration))
             .await;
@@ -346,19 +348,19 @@ pub fn run(args: Args) -> Result<ExitCode> {
         stored?;
         let totals = totals?;
         let (seen, lost) = (totals.books.seen, totals.books.lost);
-        eprintln!(
+        say(format_args!(
             "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}{}",
             totals.read,
             status::folded(totals.folded),
             status::missed(totals.missed),
             status::left_out(kept.unwritten())
-        );
+        ));
         if totals.unbalanced > 0 {
-            eprintln!(
+            say(format_args!(
                 "warning: {} times the kernel had counted more requests as recorded, folded or lost than as \
                  seen: the numbers above are wrong; please report this with `trackiops doctor`",
                 totals.unbalanced
-            );
+            ));
         }
         requests.context("single requests were not kept to the end")?;
         Ok(ExitCode::SUCCESS)
@@ -395,11 +397,6 @@ fn host_name() -> String {
         .into_owned()
 }
 
-/// What the store has to say.
-fn tell(notice: Notice) {
-    eprintln!("{notice}");
-}
-
 /// A file left by an earlier recording must not be taken for this one's.
 fn clear_ready_file(file: &Path) -> Result<()> {
     match fs::remove_file(file) {
@@ -412,12 +409,14 @@ fn clear_ready_file(file: &Path) -> Result<()> {
 
 fn announce(filter: &Filter, ready_file: Option<&Path>) -> Result<()> {
     if filter.is_empty() {
-        eprintln!("recording");
+        say("recording");
     } else {
-        eprintln!("recording only {filter}");
+        say(format_args!("recording only {filter}"));
     }
     for absent in filter.absent_mounts() {
-        eprintln!("`{absent}` is not mounted: nothing of it is recorded until it is");
+        say(format_args!(
+            "`{absent}` is not mounted: nothing of it is recorded until it is"
+        ));
     }
     if let Some(file) = ready_file {
         fs::write(file, format!("{}\n", std::process::id()))
@@ -500,7 +499,11 @@ impl Show {
             let left_out = self.kept.left_out();
             let new = left_out - mem::replace(&mut self.left_out_shown, left_out);
             let waiting = status::waiting(waiting);
-            eprintln!("{}{}{waiting}", status::line(window), status::left_out(new));
+            say(format_args!(
+                "{}{}{waiting}",
+                status::line(window),
+                status::left_out(new)
+            ));
         }
         let Some(Stdout::Paper) = self.stdout else {
             return Ok(());

@@ -8,6 +8,8 @@ use trackiops_query::render::units;
 use trackiops_query::times::{Zone, show_range};
 use trackiops_store::{Covers, Finding, Report};
 
+use crate::output::Output;
+
 /// Exit status where something is damaged.
 const DAMAGED: u8 = 1;
 /// Where the documentation has the store.
@@ -52,10 +54,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn check(store: &Path) -> anyhow::Result<ExitCode> {
     let report = trackiops_store::check(store)?;
-    for finding in &report.findings {
-        println!("{}", told(finding, Zone::Local));
-    }
-    println!("{}", summary(&report));
+    Output::Stdout.write(|out| {
+        for finding in &report.findings {
+            writeln!(out, "{}", told(finding, Zone::Local))?;
+        }
+        writeln!(out, "{}", summary(&report))
+    })?;
     Ok(match report.findings.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(DAMAGED),
@@ -64,17 +68,21 @@ fn check(store: &Path) -> anyhow::Result<ExitCode> {
 
 fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
     let rebuilt = trackiops_store::rebuild_catalog(store)?;
-    for (path, why) in &rebuilt.left_out {
-        println!(
-            "{} is left out: {why}\n    restore it from a copy and run this again, or move it away",
-            path.display()
-        );
-    }
-    println!(
-        "the catalog knows {} of {}",
-        count(rebuilt.segments, "segment"),
-        count(rebuilt.journals, "journal")
-    );
+    Output::Stdout.write(|out| {
+        for (path, why) in &rebuilt.left_out {
+            writeln!(
+                out,
+                "{} is left out: {why}\n    restore it from a copy and run this again, or move it away",
+                path.display()
+            )?;
+        }
+        writeln!(
+            out,
+            "the catalog knows {} of {}",
+            count(rebuilt.segments, "segment"),
+            count(rebuilt.journals, "journal")
+        )
+    })?;
     Ok(match rebuilt.left_out.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(DAMAGED),

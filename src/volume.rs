@@ -9,6 +9,7 @@ use trackiops_query::times::Zone;
 use trackiops_query::{Outcome, Volume, ask_volume, plan_volume};
 use trackiops_store::{GranularitySet, Retention};
 
+use crate::output::say;
 use crate::question::{self, Form};
 
 /// What `trackiops volume` takes.
@@ -55,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ => bail!("there is nothing to tell about: name a --store, or --plan with --files"),
     };
     if let Outcome::Found(answer) = &outcome {
-        eprintln!("{}", summary(&answer.rows, args.plan, args.store_size));
+        say(summary(&answer.rows, args.plan, args.store_size));
     }
     question::show(outcome, None, args.form.format, &output, Zone::Local)
 }

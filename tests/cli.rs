@@ -3,8 +3,9 @@
 
 mod common;
 
+use std::fs::File;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
@@ -328,6 +329,44 @@ fn help_and_version_are_answers() {
         &["--version"],
     ] {
         assert_eq!(trackiops(args).status.code(), Some(0), "{args:?}");
+    }
+}
+
+/// A pipe that nobody reads, and a file on a full disk.
+fn unwritable() -> [Stdio; 2] {
+    let (_, pipe) = std::io::pipe().expect("a pipe");
+    let full = File::options().write(true).open("/dev/full");
+    [pipe.into(), full.expect("it can be opened").into()]
+}
+
+#[test]
+fn what_cannot_be_told_ends_nothing_early() {
+    let dir = tempfile::tempdir().expect("a directory");
+    small_store(dir.path());
+    let store = dir.path().to_str().expect("a readable name");
+    let status = |args: &[&str], stdout: Stdio, stderr: Stdio| {
+        let mut command = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+        command.args(args).stdout(stdout).stderr(stderr);
+        command.status().expect("it can be started").code()
+    };
+    let explained = ["query", "--store", store, "--explain"];
+    let nothing = ["query", "--store", store, "--file", "/nothing"];
+    let refused = ["query", "--store", store, "--since", "nonsense"];
+    for (args, expected) in [(&explained[..], 0), (&nothing, 1), (&refused, 2)] {
+        for stderr in unwritable() {
+            let status = status(args, Stdio::null(), stderr);
+            assert_eq!(status, Some(expected), "{args:?}");
+        }
+    }
+    // An answer that is not written is none, unless nobody wants more of it.
+    for args in [&["store", "check", store][..], &["query", "--store", store]] {
+        let [pipe, full] = unwritable();
+        assert_eq!(status(args, pipe, Stdio::null()), Some(0), "{args:?}");
+        assert_eq!(status(args, full, Stdio::null()), Some(2), "{args:?}");
+    }
+    for stdout in unwritable() {
+        let status = status(&["doctor"], stdout, Stdio::null());
+        assert!(matches!(status, Some(0 | 2)), "{status:?}");
     }
 }
 

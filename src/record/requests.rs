@@ -11,6 +11,8 @@ use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{RequestsWriter, StoreError};
 
+use crate::output::say;
+
 /// Requests that may wait for the disk: 18 MiB, or 2.6 seconds of 100,000 requests/s.
 const WAITING_REQUESTS: u64 = 256 << 10;
 /// How often the writer gets its turn when there are no requests.
@@ -62,9 +64,7 @@ impl Queue {
         let accepted = counts.accepted.load(Ordering::Relaxed) + requests;
         if accepted - counts.written.load(Ordering::Relaxed) > WAITING_REQUESTS {
             if none_left_out {
-                eprintln!(
-                    "the disk is too slow for --requests: some are left out, windows are complete"
-                );
+                say("the disk is too slow for --requests: some are left out, windows are complete");
             }
         } else if self.batches.send(batch).is_ok() {
             counts.accepted.store(accepted, Ordering::Relaxed);
@@ -89,7 +89,9 @@ pub fn write(writer: RequestsWriter) -> (Queue, JoinHandle<Result<(), StoreError
         let written = write_all(writer, &received, &counts);
         counts.has_ended.store(true, Ordering::Relaxed);
         written.inspect_err(|error| {
-            eprintln!("requests are no longer kept one by one, windows are complete: {error}");
+            say(format_args!(
+                "requests are no longer kept one by one, windows are complete: {error}"
+            ));
         })
     });
     (queue, thread)

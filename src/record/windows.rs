@@ -14,6 +14,8 @@ use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Backlog, Doubt, Options, StoreError, Writer};
 
+use crate::output::say;
+
 /// What windows that wait may take: some minutes of thousands of files.
 const WAITING_BYTES: usize = 24 << 20;
 /// Changes of what is mounted that may wait. Of more the oldest are left out.
@@ -169,7 +171,7 @@ impl Writing {
                 Ok(count) => *count,
                 // It never can be written.
                 Err(error @ (StoreError::Unaligned { .. } | StoreError::WindowTooLarge(_))) => {
-                    eprintln!("a window is left out: {error}");
+                    say(format_args!("a window is left out: {error}"));
                     1
                 }
                 Err(_) => 0,
@@ -242,7 +244,7 @@ impl Writing {
             none => {
                 let doubt = self.doubt.clone();
                 let options = self.options.clone();
-                let mut writer = Writer::open_after(&self.store, options, doubt, super::tell)?;
+                let mut writer = Writer::open_after(&self.store, options, doubt, say)?;
                 self.doubt = None;
                 if let Some((at, mounts)) = &self.mounted {
                     writer.mounted(*at, mounts)?;
@@ -271,7 +273,9 @@ impl Writing {
             n => format!(", {n} of these are lost"),
         };
         let waited = std::mem::take(&mut self.waited);
-        eprintln!("the store is written again: {waited} windows had waited{coarser}{lost}");
+        say(format_args!(
+            "the store is written again: {waited} windows had waited{coarser}{lost}"
+        ));
     }
 
     /// Tells of the first failure, and waits before the next attempt.
@@ -279,9 +283,9 @@ impl Writing {
         self.shared.failures.fetch_add(1, Ordering::Relaxed);
         if !self.has_failed {
             self.has_failed = true;
-            eprintln!(
+            say(format_args!(
                 "the store cannot be written, recording goes on and windows wait in memory: {error}"
-            );
+            ));
         }
         let state = self.shared.lock();
         let is_over = |state: &State| state.has_ended;
@@ -291,7 +295,9 @@ impl Writing {
                 .get_or_insert_with(|| Instant::now() + LAST_TRIES);
             if Instant::now() >= deadline {
                 let lost = state.backlog.len();
-                eprintln!("{lost} windows that waited in memory are lost");
+                say(format_args!(
+                    "{lost} windows that waited in memory are lost"
+                ));
                 return Err(error);
             }
             drop(state);
