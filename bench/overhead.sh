@@ -8,14 +8,13 @@
 # IDLE=0                          guest's seconds to look at an idle recorder (60); 0: do not
 # NFS="3 4.0"                     versions of NFS (3)
 # TRACKIOPS_BIN=path              measure this binary instead of building the release
-# TRACKIOPS_WRITE_DOCS=1          rewrite docs/overhead.md; NFS is 3 and 4.2 then
+# TRACKIOPS_WRITE_DOCS=1          rewrite docs/overhead.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 contenders=${CONTENDERS:-none direct requests whole records tracepoint paper bpftrace}
 nfs=${NFS:-3}
 [ $# -gt 0 ] || set -- 6.12 newest
-[ "${TRACKIOPS_WRITE_DOCS:-}" != 1 ] || nfs=${NFS:-3 4.2}
 TRACKIOPS_BIN=${TRACKIOPS_BIN:-$(scripts/release.sh)}
 export TRACKIOPS_BIN
 results=$(mktemp -d)

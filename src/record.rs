@@ -82,8 +82,6 @@ pub struct Args {
     /// Room on disk for them: the oldest are deleted when it is used up
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_requests_size)]
     requests_size: u64,
-    #[command(flatten)]
-    filter: FilterArgs,
     /// Wait until the NFS client is loaded, instead of failing where it is not
     #[arg(long)]
     wait: bool,
@@ -96,12 +94,15 @@ pub struct Args {
     /// Allow a store on NFS, whose own traffic is then recorded, and whose server may hold up the recorder
     #[arg(long)]
     allow_nfs_store: bool,
+    // The last, as what follows would be under its heading.
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 /// What is to be recorded. Without any of these everything is.
 #[derive(clap::Args)]
 #[command(
-    next_help_heading = "Filters; of different ones a request must pass each, mounts, directories and files being one"
+    next_help_heading = "Filters (the same one twice: or; different ones: and; --mount, --dir and --file are one)"
 )]
 struct FilterArgs {
     /// Only what is mounted here or from there; may be given several times, as all of these

@@ -50,6 +50,8 @@ impl Shape {
     };
 }
 
+/// A row group is held packed until it is full. Of coarse rows, which have long histograms, fewer stand together.
+const ROW_GROUP_BYTES: usize = 4 << 20;
 /// A page is held unpacked, 8 bytes a value, until it is full.
 const PAGE_BYTES: usize = 64 << 10;
 /// How often the writer looks whether a page is full.
@@ -301,6 +303,7 @@ fn properties<R: SegmentRow>(
         .set_data_page_size_limit(PAGE_BYTES)
         .set_write_batch_size(PAGE_CHECK_VALUES)
         .set_max_row_group_row_count(Some(R::SHAPE.row_group_rows))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
         .set_sorting_columns(Some(sorting.collect()))
         .set_key_value_metadata(Some(description.metadata()))
         .set_created_by(format!("trackiops {WRITER}"));
