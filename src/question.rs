@@ -108,10 +108,16 @@ pub fn tell(notes: &[Note], zone: Zone) {
 /// Says why there is nothing.
 pub fn nothing(why: &Nothing, notes: &[Note], zone: Zone) -> ExitCode {
     tell(notes, zone);
-    say(format_args!("trackiops: {}", why.show(zone)));
+    let why = why.show(zone);
     match is_damaged(notes) {
-        true => ExitCode::from(DAMAGED),
-        false => ExitCode::from(NOTHING),
+        true => {
+            say(format_args!("trackiops: as far as it can be read, {why}"));
+            ExitCode::from(DAMAGED)
+        }
+        false => {
+            say(format_args!("trackiops: {why}"));
+            ExitCode::from(NOTHING)
+        }
     }
 }
 

@@ -21,6 +21,9 @@ pub enum StoreError {
         /// What was found instead.
         why: &'static str,
     },
+    /// There is all of a store but its catalog.
+    #[error("{path} has lost its catalog: `trackiops store rebuild-catalog {path}` makes it anew from the segments", path = .0.display())]
+    NoCatalog(PathBuf),
     /// Written by a later release.
     #[error(
         "{path} has format version {found}, this program knows versions up to {supported}; use a newer trackiops",

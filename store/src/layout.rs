@@ -237,6 +237,12 @@ pub(crate) fn date_of(segment: &Path) -> Option<(UtcMs, UtcMs)> {
     Some((start, UtcMs(start.0.saturating_add(DAY_MS))))
 }
 
+/// Whether the directory of a segment is that of rows of a time.
+pub(crate) fn is_of_date(segment: &Path, time: UtcMs) -> bool {
+    let date = segment.parent().and_then(Path::file_name);
+    date.is_some_and(|date| date == format!("date={}", Date::of(time).name()).as_str())
+}
+
 /// Journals that were found damaged and are kept, of windows and of requests.
 pub(crate) fn set_aside(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut aside = entries(&journal_dir(store))?;

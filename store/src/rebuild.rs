@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trackiops_schemas::columns::{self, VERSION_OF_CHECKSUMS};
+use trackiops_schemas::columns::{self, FORMAT_VERSION, VERSION_OF_CHECKSUMS};
 use trackiops_schemas::identity::{FileAttributes, FileId};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
@@ -41,12 +41,16 @@ pub struct Rebuilt {
 /// Makes the catalog of a store anew, while nobody records into it. Queries may be at work meanwhile.
 pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     let _lock = StoreLock::of_files(store)?;
+    let old = CatalogView::open(store);
+    if let Err(error @ StoreError::NewerFormat { .. }) = old {
+        return Err(error);
+    }
     let path = layout::new_catalog(store);
     remove(std::iter::once(&path).chain(&layout::beside_catalog(&path)))?;
     let mut catalog = Catalog::at(path.clone(), store)?;
     let rebuilt = fill(store, &mut catalog)?;
     // No segment says what was mounted where: as far as the old one can be read.
-    if let Ok(mounts) = CatalogView::open(store).and_then(|old| old.mounts()) {
+    if let Ok(mounts) = old.and_then(|old| old.mounts()) {
         catalog.restore_mounts(&mounts)?;
     }
     catalog.close()?;
@@ -78,6 +82,10 @@ fn fill(store: &Path, catalog: &mut Catalog) -> Result<Rebuilt, StoreError> {
         match Found::new(store, path) {
             Ok(segment) => found.push(segment),
             Err(StoreError::DamagedSegment { path, why }) => rebuilt.left_out.push((path, why)),
+            Err(StoreError::Io { path, source, .. }) => {
+                let why = format!("it cannot be read: {source}");
+                rebuilt.left_out.push((path, why));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -138,6 +146,10 @@ impl Found {
         let metadata = reader.metadata();
         let version = describe::version(metadata);
         let version = version.ok_or_else(|| damaged(&path, "it is no segment of this program"))?;
+        if version > FORMAT_VERSION {
+            let why = format!("it has format version {version}, of a later release");
+            return Err(damaged(&path, why));
+        }
         let described = (version >= VERSION_OF_CHECKSUMS).then(|| {
             let value = |key| describe::value(metadata, key);
             let journals = value(columns::META_JOURNALS).and_then(describe::journals)?;
@@ -161,6 +173,11 @@ impl Found {
         };
         let ends = journals.first().zip(journals.last());
         let ends = ends.ok_or_else(|| damaged(&path, "it is of no journal"))?;
+        let last = UtcMs(end.0.saturating_sub(granularity.ms()));
+        if !layout::is_of_date(&path, start) || !layout::is_of_date(&path, last) {
+            let why = "its rows are not of the date of its directory: is it a copy?";
+            return Err(damaged(&path, why));
+        }
         Ok(Self {
             entry: SegmentEntry {
                 dataset,

@@ -426,9 +426,10 @@ pub(crate) fn check_is_store(store: &Path) -> Result<(), StoreError> {
         Err(e) => Err(StoreError::io("open", store)(e)),
         Ok(metadata) if !metadata.is_dir() => Err(not_a_store("it is not a directory")),
         Ok(_) => match layout::catalog(store).metadata() {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                Err(not_a_store("it holds no catalog.db"))
-            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => match layout::has_files(store)? {
+                true => Err(StoreError::NoCatalog(store.to_owned())),
+                false => Err(not_a_store("it holds no catalog.db")),
+            },
             _ => Ok(()),
         },
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use common::{T0, complete, granularity, of, options, recovered, windows};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, Finding, Notice, Report, Snapshot, Writer, check};
+use trackiops_store::{Dataset, Finding, Notice, Report, Snapshot, Writer, check, rebuild_catalog};
 
 /// Two journals of 900 s sealed, one of 20 s not.
 fn recorded(store: &Path) {
@@ -218,4 +218,83 @@ fn fine_and_coarse_that_disagree_are_told() {
     );
     let covers = sums.covers.clone().unwrap();
     assert_eq!((covers.start, covers.end), seconds(10, 20));
+}
+
+#[test]
+fn a_schema_that_is_not_a_catalogs_is_told() {
+    for (from, to) in [("last_journal", "last_jour~al"), ("NOT NULL", "NOT NUML")] {
+        let dir = tempfile::tempdir().unwrap();
+        recorded(dir.path());
+        change(
+            dir.path(),
+            &format!(
+                "PRAGMA writable_schema = ON;
+                 UPDATE sqlite_schema SET sql = replace(sql, '{from}', '\"{to}\"') WHERE name = 'segment';
+                 PRAGMA writable_schema = OFF;"
+            ),
+        );
+        let found = check(dir.path()).unwrap().findings;
+        let catalog = dir.path().join("catalog.db");
+        assert!(
+            found.iter().any(|found| found.path == catalog),
+            "{to}: {found:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_journal_whose_version_is_damaged_keeps_nobody_from_the_rest() {
+    for journal in ["3.tij", "requests-1.tij"] {
+        let dir = tempfile::tempdir().unwrap();
+        recorded(dir.path());
+        let path = dir.path().join("journal").join(journal);
+        if journal.starts_with("requests") {
+            fs::copy(dir.path().join("journal/3.tij"), &path).unwrap();
+        }
+        flip(&path, 5);
+        let found = only(dir.path());
+        assert_eq!(found.path, path);
+        assert!(found.why.contains("checksum"), "{}", found.why);
+        assert!(Snapshot::open(dir.path()).is_ok());
+        let writer = Writer::open(dir.path(), options("h")).unwrap();
+        writer.requests(1 << 30, |_| {}).unwrap().finish().unwrap();
+        writer.finish().unwrap();
+        let aside = only(dir.path()).path;
+        assert_eq!(aside.with_extension(""), path);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_at_all_keeps_nobody_from_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let segment = a_segment(dir.path());
+    let before = clean(dir.path()).segments;
+    fs::remove_file(&segment).unwrap();
+    // Nobody can open what leads to itself, not even root.
+    std::os::unix::fs::symlink(&segment, &segment).unwrap();
+    let found = only(dir.path());
+    assert_eq!(found.path, segment);
+    assert!(found.why.contains("cannot be read"), "{}", found.why);
+    assert!(check(dir.path()).unwrap().segments >= before - 1);
+    let rebuilt = rebuild_catalog(dir.path()).unwrap();
+    assert_eq!(rebuilt.left_out.len(), 1);
+    assert_eq!(rebuilt.left_out[0].0, segment);
+}
+
+#[test]
+fn without_a_catalog_segments_are_still_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let segment = a_segment(dir.path());
+    flip(&segment, 400);
+    fs::remove_file(dir.path().join("catalog.db")).unwrap();
+    let found = check(dir.path()).unwrap().findings;
+    let paths: Vec<_> = found.iter().map(|found| &found.path).collect();
+    assert_eq!(paths, [&dir.path().join("catalog.db"), &segment]);
+    let refused = Snapshot::open(dir.path()).expect_err("it has no catalog");
+    assert!(
+        refused.to_string().contains("store rebuild-catalog"),
+        "{refused}"
+    );
 }

@@ -164,3 +164,35 @@ fn what_is_no_store_is_not_given_a_catalog() {
     assert!(matches!(missing, Err(StoreError::Missing(_))));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn copies_of_segments_count_once() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    rebuild_catalog(dir.path()).unwrap();
+    let before = said(dir.path());
+    let second = dir.path().join("rollup/granularity=1s");
+    let date = second.join("date=2026-11-21");
+    for copy in ["date=2026-11-21.bak", "date=2026-11-22"] {
+        let copy = second.join(copy);
+        fs::create_dir(&copy).unwrap();
+        for segment in fs::read_dir(&date).unwrap() {
+            let segment = segment.unwrap();
+            fs::copy(segment.path(), copy.join(segment.file_name())).unwrap();
+        }
+    }
+    let copies = 2 * fs::read_dir(&date).unwrap().count();
+    assert_eq!(rebuild_catalog(dir.path()).unwrap().left_out.len(), copies);
+    assert_eq!(said(dir.path()), before);
+}
+
+#[test]
+fn the_catalog_of_a_later_release_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let catalog = rusqlite::Connection::open(dir.path().join("catalog.db")).unwrap();
+    catalog.pragma_update(None, "user_version", 7).unwrap();
+    drop(catalog);
+    let refused = rebuild_catalog(dir.path()).expect_err("it knows better");
+    assert!(matches!(refused, StoreError::NewerFormat { found: 7, .. }));
+}

@@ -73,6 +73,10 @@ fn a_journal_of_a_later_release_is_left_alone() {
     let journal = dir.path().join("journal/1.tij");
     let mut bytes = fs::read(&journal).unwrap();
     bytes[4] = 7;
+    let fields = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
+    let checksum = crc32c::crc32c(&bytes[16..16 + fields]);
+    let checksum = crc32c::crc32c_append(checksum, &7_u32.to_le_bytes());
+    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
     fs::write(&journal, &bytes).unwrap();
     assert!(matches!(
         refused(dir.path()),

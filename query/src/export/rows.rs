@@ -109,7 +109,7 @@ pub(super) fn windows<R, E: From<QueryError>>(
     })?;
     if rows == 0 {
         // What there was is damaged.
-        let what = "rows that can be read".into();
+        let what = "rows".into();
         let why = Nothing::NoneOf { what, asked: range };
         return Ok(Exported::nothing(why, notes));
     }

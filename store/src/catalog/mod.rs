@@ -6,6 +6,7 @@ mod digest;
 mod keep;
 pub(crate) mod mounts;
 mod read;
+mod schema;
 mod upgrade;
 mod write;
 

@@ -8,7 +8,7 @@ use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::{check_format, digest, error_at, open_read_only, upgraded};
+use super::{check_format, digest, error_at, open_read_only, schema, upgraded};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
@@ -42,13 +42,18 @@ impl CatalogView {
         })
     }
 
-    /// What is wrong with the catalog in itself, in words: pages that SQLite finds damaged, and tables that are not what was
-    /// written.
+    /// What is wrong with the catalog in itself, in words: pages that SQLite finds damaged, a schema that is not a catalog's, and
+    /// tables that are not what was written.
     pub(crate) fn damage(&self) -> Result<Vec<String>, StoreError> {
         let mut damage = self.rows("PRAGMA integrity_check(10)", params![], |row| {
             row.get::<_, String>(0)
         })?;
         damage.retain(|line| line != "ok");
+        let changed = schema::changed(&self.connection).map_err(error_at(&self.path))?;
+        if !changed.is_empty() {
+            damage.extend(changed);
+            return Ok(damage);
+        }
         let changed = digest::changed(&self.connection).map_err(error_at(&self.path))?;
         let changed = changed.into_iter();
         damage.extend(changed.map(|table| format!("its table {table} is not what was written")));

@@ -17,7 +17,11 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<Option<CatalogV
             return Err(error);
         }
         Err(error) if layout::has_files(store)? => {
-            report.find(&path, without_next_step(&error), None, REBUILD);
+            let why = match path.exists() {
+                true => without_next_step(&error),
+                false => "it is missing".to_owned(),
+            };
+            report.find(&path, why, None, REBUILD);
             return Ok(None);
         }
         Err(error) => return Err(error),
@@ -34,7 +38,7 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<Option<CatalogV
 }
 
 /// What an error says is wrong.
-fn without_next_step(error: &StoreError) -> String {
+pub(super) fn without_next_step(error: &StoreError) -> String {
     match error {
         StoreError::Catalog { source, .. } => source.to_string(),
         StoreError::NotAStore { why, .. } => (*why).to_owned(),

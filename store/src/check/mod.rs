@@ -9,11 +9,14 @@ mod rows;
 mod segments;
 mod totals;
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::time::UtcMs;
 
 use crate::catalog::CatalogView;
+use crate::checksum::{self, Checked};
 use crate::error::StoreError;
 use crate::layout;
 use crate::snapshot::check_is_store;
@@ -107,6 +110,30 @@ impl Report {
             next,
         });
     }
+}
+
+/// A segment whose checksum, if it has one, is right; or what is wrong with it. One of which not even the bytes are to be had must not keep the
+/// others from being checked.
+fn verified(
+    file: io::Result<File>,
+    bytes: Option<u64>,
+    report: &mut Report,
+) -> Result<(File, Checked), String> {
+    let cannot_be_read = |error: io::Error| format!("it cannot be read: {error}");
+    let file = file.map_err(cannot_be_read)?;
+    let found = file.metadata().map_err(cannot_be_read)?.len();
+    report.segments += 1;
+    report.bytes += found;
+    if let Some(expected) = bytes.filter(|bytes| *bytes != found) {
+        return Err(format!("it has {found} bytes, the catalog says {expected}"));
+    }
+    let checked = checksum::check(&file).map_err(cannot_be_read)?;
+    match checked {
+        Checked::Damaged => return Err("it does not match its checksum".into()),
+        Checked::Intact => {}
+        Checked::NoChecksum => report.without_checksum += 1,
+    }
+    Ok((file, checked))
 }
 
 /// Opens the catalog once more; `None` where it cannot be read, which was told before.

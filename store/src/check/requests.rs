@@ -4,11 +4,14 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::{RESTORE, Report, journals, of_date, rows};
-use crate::checksum::{self, Checked};
+use super::{Report, journals, of_date, rows, verified};
 use crate::error::StoreError;
 use crate::layout;
 use crate::requests::journal_damage;
+
+/// What to do about a segment of requests that is not what was written.
+const RESTORE_REQUESTS: &str =
+    "restore it from a copy, or move it out of the store; windows have all of its requests as sums";
 
 pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError> {
     for number in layout::requests_journals(store)? {
@@ -34,24 +37,12 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError>
         let file = match File::open(&path) {
             // Deleted by its budget meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            file => file.map_err(StoreError::io("open", &path))?,
+            file => file,
         };
-        let covers = of_date(&path);
-        report.segments += 1;
-        let read = || StoreError::io("read", &path);
-        report.bytes += file.metadata().map_err(read())?.len();
-        match checksum::check(&file).map_err(read())? {
-            Checked::Damaged => {
-                let why = "it does not match its checksum";
-                report.find(&path, why, covers, RESTORE);
-                continue;
-            }
-            Checked::Intact => {}
-            Checked::NoChecksum => report.without_checksum += 1,
-        }
-        match rows::requests(file, &path) {
+        let rows = verified(file, None, report).and_then(|(file, _)| rows::requests(file, &path));
+        match rows {
             Ok(rows) => report.rows += rows,
-            Err(why) => report.find(&path, why, covers, RESTORE),
+            Err(why) => report.find(&path, why, of_date(&path), RESTORE_REQUESTS),
         }
     }
     Ok(())

@@ -5,17 +5,19 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use super::catalog::without_next_step;
 use super::totals::Totals;
-use super::{Covers, RESTORE, Report, fresh, of_date, rows};
+use super::{Covers, REBUILD, RESTORE, Report, fresh, of_date, rows, verified};
 use crate::catalog::CatalogView;
-use crate::checksum::{self, Checked};
+use crate::checksum::Checked;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
 use crate::snapshot::Segment;
 
 /// What to do about a segment that the catalog does not know.
-const TAKE_IN: &str =
-    "`trackiops store rebuild-catalog` takes it in; if it is not of this store, move it away";
+const TAKE_IN: &str = "`trackiops store rebuild-catalog` takes it in; if it is a copy, or not of this store, move it away";
+/// What to do about one that it would not know either.
+const MOVE_AWAY: &str = "restore it from a copy, or move it away";
 /// So many names of files are told.
 const NAMES: usize = 3;
 
@@ -24,42 +26,57 @@ pub(super) fn check(
     view: Option<&CatalogView>,
     report: &mut Report,
 ) -> Result<(), StoreError> {
+    let Some(view) = view else {
+        return by_themselves(store, report);
+    };
     let mut known = HashSet::new();
-    if let Some(view) = view {
-        let mut totals = Totals::default();
-        let mut granularities: BTreeMap<_, Vec<(u64, u64)>> = BTreeMap::new();
-        for dataset in Dataset::ALL {
-            let segments = match view.segments(dataset, None) {
-                Ok(segments) => segments,
-                // Which is told as damage to the catalog.
-                Err(StoreError::Damaged { .. } | StoreError::Catalog { .. }) => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            for segment in segments {
-                let of = (segment.host.clone(), segment.granularity);
-                if dataset == Dataset::Health {
-                    let journals = (segment.journal, segment.last_journal);
-                    granularities.entry(of).or_default().push(journals);
-                }
-                if !one(store, view, &segment, &mut totals, report)? {
-                    let series = (dataset, segment.host, segment.granularity);
-                    totals.miss(series, segment.start, segment.end);
-                }
-                let relative = segment.path.strip_prefix(store).unwrap_or(&segment.path);
-                known.insert(relative.to_string_lossy().into_owned());
+    let mut totals = Totals::default();
+    let mut granularities: BTreeMap<_, Vec<(u64, u64)>> = BTreeMap::new();
+    for dataset in Dataset::ALL {
+        let segments = match view.segments(dataset, None) {
+            Ok(segments) => segments,
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Catalog { .. })) => {
+                let why = format!("its segments cannot be read: {}", without_next_step(&error));
+                report.find(&layout::catalog(store), why, None, REBUILD);
+                return Ok(());
             }
+            Err(error) => return Err(error),
+        };
+        for segment in segments {
+            let of = (segment.host.clone(), segment.granularity);
+            if dataset == Dataset::Health {
+                let journals = (segment.journal, segment.last_journal);
+                granularities.entry(of).or_default().push(journals);
+            }
+            if !one(store, view, &segment, &mut totals, report)? {
+                let series = (dataset, segment.host, segment.granularity);
+                totals.miss(series, segment.start, segment.end);
+            }
+            let relative = segment.path.strip_prefix(store).unwrap_or(&segment.path);
+            known.insert(relative.to_string_lossy().into_owned());
         }
-        totals.miss_expired(
-            &view.journals().unwrap_or_default(),
-            |host, granularity, number| {
-                let of = granularities.get(&(host.to_owned(), granularity));
-                let mut ranges = of.into_iter().flatten();
-                ranges.any(|(first, last)| (*first..=*last).contains(&number))
-            },
-        );
-        totals.compare(store, report);
     }
+    totals.miss_expired(
+        &view.journals().unwrap_or_default(),
+        |host, granularity, number| {
+            let of = granularities.get(&(host.to_owned(), granularity));
+            let mut ranges = of.into_iter().flatten();
+            ranges.any(|(first, last)| (*first..=*last).contains(&number))
+        },
+    );
+    totals.compare(store, report);
     strays(store, known, report)
+}
+
+/// Without a catalog there is only what each says of itself.
+fn by_themselves(store: &Path, report: &mut Report) -> Result<(), StoreError> {
+    for relative in layout::segment_files(store)? {
+        let path = store.join(relative);
+        if let Err(why) = verified(File::open(&path), None, report) {
+            report.find(&path, why, of_date(&path), RESTORE);
+        }
+    }
+    Ok(())
 }
 
 /// Checks a segment. Whether it could be read.
@@ -79,25 +96,13 @@ fn one(
             }
             return Ok(false);
         }
-        file => file.map_err(StoreError::io("open segment", path))?,
+        file => file,
     };
-    let read = || StoreError::io("read segment", path);
-    let bytes = file.metadata().map_err(read())?.len();
-    report.segments += 1;
-    report.bytes += bytes;
-    let checked = checksum::check(&file).map_err(read())?;
-    let found = if bytes != segment.bytes {
-        let expected = segment.bytes;
-        Err(format!("it has {bytes} bytes, the catalog says {expected}"))
-    } else if checked == Checked::Damaged {
-        Err("it does not match its checksum".into())
-    } else {
-        rows::of_segment(file, segment, checked == Checked::Intact)
-    };
+    let found = verified(file, Some(segment.bytes), report)
+        .and_then(|(file, checked)| rows::of_segment(file, segment, checked == Checked::Intact));
     match found {
         Ok(found) => {
             report.rows += found.rows;
-            report.without_checksum += u64::from(checked == Checked::NoChecksum);
             let series = (segment.dataset, segment.host.clone(), segment.granularity);
             totals.add(series, found.sums);
             Ok(true)
@@ -156,12 +161,12 @@ fn strays(store: &Path, mut known: HashSet<String>, report: &mut Report) -> Resu
         let number = layout::number_of(&path);
         let is_being_sealed = number.is_some_and(|number| unsealed.contains(&number));
         if !known.contains(&file) && !is_being_sealed && path.exists() {
-            report.find(
-                &path,
-                "the catalog does not know it",
-                of_date(&path),
-                TAKE_IN,
-            );
+            let unknown = "the catalog does not know it";
+            let (why, next) = match verified(File::open(&path), None, report) {
+                Ok(_) => (unknown.to_owned(), TAKE_IN),
+                Err(why) => (format!("{unknown}, and {why}"), MOVE_AWAY),
+            };
+            report.find(&path, why, of_date(&path), next);
         }
     }
     Ok(())

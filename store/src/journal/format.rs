@@ -115,13 +115,6 @@ impl Header {
             return Ok(None);
         }
         let [version, length, crc] = [4, 8, 12].map(|at| u32_at(&fixed, at));
-        if version > FORMAT_VERSION {
-            return Err(StoreError::NewerFormat {
-                path: path.to_owned(),
-                found: version,
-                supported: FORMAT_VERSION,
-            });
-        }
         if length > MAX_FIELDS_BYTES {
             return Err(damaged(8, "its header is too long"));
         }
@@ -139,6 +132,14 @@ impl Header {
         }
         if checksum_of(version, &fields) != crc {
             return Err(damaged(12, "its header does not match its checksum"));
+        }
+        // Not before: a flipped bit makes a later version as well.
+        if version > FORMAT_VERSION {
+            return Err(StoreError::NewerFormat {
+                path: path.to_owned(),
+                found: version,
+                supported: FORMAT_VERSION,
+            });
         }
         let header = Self::decode(version, &fields)
             .map_err(|error| damaged(FIXED_HEADER_BYTES, error.why()))?;
