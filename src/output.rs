@@ -55,6 +55,7 @@ impl Output {
                 parent.display()
             );
         }
+        refuse_in_store(&path)?;
         Ok(Self::File(path))
     }
 
@@ -88,6 +89,25 @@ impl Output {
                 .with_context(|| format!("cannot write {}", path.display())),
         }
     }
+}
+
+/// What would replace a file of a store, or be taken for one.
+fn refuse_in_store(path: &Path) -> anyhow::Result<()> {
+    let dir = fs::canonicalize(parent(path)).unwrap_or_default();
+    let path = dir.join(path.file_name().unwrap_or_default());
+    let is_store = |dir: &&Path| dir.join("catalog.db").is_file() && dir.join("journal").is_dir();
+    let Some(store) = dir.ancestors().find(is_store) else {
+        return Ok(());
+    };
+    let is_its_own = dir != store || path.to_string_lossy().contains("/catalog.db");
+    if is_its_own {
+        bail!(
+            "cannot write {}: it would be among the files of the store {}; name one elsewhere",
+            path.display(),
+            store.display()
+        );
+    }
+    Ok(())
 }
 
 fn parent(path: &Path) -> &Path {

@@ -25,7 +25,12 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "plan")]
     files: Option<u64>,
     /// Window lengths, for the plan
-    #[arg(long, value_name = "LENGTHS", default_value = "1s,10s,1m,1h")]
+    #[arg(
+        long,
+        value_name = "LENGTHS",
+        default_value = "1s,10s,1m,1h",
+        requires = "plan"
+    )]
     granularity: GranularitySet,
     /// For how long windows of which length are kept, as `record --retain`
     #[arg(long, value_name = "AGES", default_value = crate::record::DEFAULT_RETENTION)]

@@ -340,6 +340,27 @@ fn unwritable() -> [Stdio; 2] {
 }
 
 #[test]
+fn no_file_of_a_store_is_replaced() {
+    let dir = tempfile::tempdir().expect("a directory");
+    small_store(dir.path());
+    let store = dir.path().to_str().expect("a readable name");
+    let catalog = format!("{store}/catalog.db");
+    let below = format!("{store}/rollup/x.csv");
+    for output in [&catalog, &below] {
+        let export = ["export", "--store", store, "--output", output];
+        assert_fails_with(&export, &["among the files of the store"]);
+    }
+    assert_fails_with(
+        &["query", "--store", store, "--output", &catalog],
+        &["among the files of the store"],
+    );
+    assert_fails_with(
+        &["volume", "--store", store, "--granularity", "1m"],
+        &["--plan"],
+    );
+}
+
+#[test]
 fn what_cannot_be_told_ends_nothing_early() {
     let dir = tempfile::tempdir().expect("a directory");
     small_store(dir.path());

@@ -14,7 +14,7 @@ pub enum StoreError {
     #[error("there is no store at {path}: no such directory; check the path, or record into it first", path = .0.display())]
     Missing(PathBuf),
     /// Something else lives there.
-    #[error("{path} is not a TrackIOps store: {why}; name an empty directory, a new one, or a store", path = .path.display())]
+    #[error("{path} is not a TrackIOps store: {why}; name a store, or to record an empty directory or a new one", path = .path.display())]
     NotAStore {
         /// The directory.
         path: PathBuf,

@@ -85,8 +85,9 @@ const REBUILD: &str = "`trackiops store rebuild-catalog` makes the catalog anew 
 /// Reads all of a store. An error says that it could not be checked.
 pub fn check(store: &Path) -> Result<Report, StoreError> {
     let mut report = Report::default();
-    if let Err(error @ (StoreError::Missing(_) | StoreError::Io { .. })) = check_is_store(store) {
-        return Err(error);
+    match check_is_store(store) {
+        Ok(()) | Err(StoreError::NoCatalog(_)) => {}
+        Err(error) => return Err(error),
     }
     let view = catalog::check(store, &mut report)?;
     journals::check(store, view.as_ref(), &mut report)?;
