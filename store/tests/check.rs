@@ -182,6 +182,23 @@ fn a_damaged_journal_is_told_with_the_windows_around_it() {
 }
 
 #[test]
+fn a_journal_whose_first_window_is_damaged_is_told_with_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    let journal = dir.path().join("journal/1.tij");
+    let all = windows(3);
+    writer.append(&all[0]).unwrap();
+    let end = fs::metadata(&journal).unwrap().len();
+    all[1..]
+        .iter()
+        .for_each(|window| writer.append(window).unwrap());
+    drop(writer);
+    flip(&journal, end - 10);
+    let covers = only(dir.path()).covers.unwrap();
+    assert_eq!((covers.start, covers.end), seconds(0, 1));
+}
+
+#[test]
 fn fine_and_coarse_that_disagree_are_told() {
     let dir = tempfile::tempdir().unwrap();
     recorded(dir.path());

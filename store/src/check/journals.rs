@@ -101,9 +101,13 @@ fn scan_found(path: &Path, scan: &Scan, report: &mut Report) {
             before,
         } = damage;
         let why = format!("{bytes} bytes at byte {offset} do not match their checksum");
+        // At least one window, which is the one before the first that is whole where it begins the journal.
         let start = after.map(|after| after.plus(granularity));
-        let ends = (start.or(*before), before.or(start));
-        let covers = ends.0.zip(ends.1).map(|(start, end)| covers(start, end));
+        let start = start.or(before.map(|before| UtcMs(before.0.saturating_sub(granularity.ms()))));
+        let covers = start.map(|start| {
+            let least = start.plus(granularity);
+            covers(start, before.map_or(least, |before| before.max(least)))
+        });
         report.find(path, why, covers, RECORD);
     }
     if scan.torn_bytes > 0 {
