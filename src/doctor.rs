@@ -10,7 +10,7 @@ use trackiops_collector::{
 use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ring::CgroupOffsets;
 
-use crate::output::Output;
+use crate::output::{Output, print};
 use crate::record::facts;
 
 /// Arguments of `trackiops doctor`.
@@ -26,16 +26,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let facts = facts(args.btf.as_deref())?;
     let auto = plan(&facts, Choice::Auto);
     Output::Stdout.write(|out| {
-        writeln!(out, "Linux {}", facts.release)?;
+        print(format_args!("Linux {}", facts.release), 0, out)?;
         for (name, state) in states(&facts) {
-            writeln!(out, "  {name:<18} {state}")?;
+            print(format_args!("  {name:<18} {state}"), 21, out)?;
         }
         writeln!(out, "engines")?;
         for (name, choice) in [
             ("direct", Choice::Direct),
             ("tracepoint", Choice::Tracepoint),
         ] {
-            writeln!(out, "  {name:<18} {}", verdict(&plan(&facts, choice)))?;
+            let verdict = verdict(&plan(&facts, choice));
+            print(format_args!("  {name:<18} {verdict}"), 21, out)?;
         }
         match &auto {
             Ok(plan) => writeln!(out, "`trackiops record` uses the {} engine", engine(plan)),

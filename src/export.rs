@@ -15,7 +15,7 @@ use trackiops_query::{Export, Exported, Format, QueryError, Table};
 use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;
-use crate::output::{Output, Partial, say};
+use crate::output::{Output, Partial, print, say};
 use crate::question::{self, Selection};
 
 /// One paragraph a line: they are fitted to the terminal.
@@ -121,7 +121,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let path = target.finish(&place, &export, &exported, kind)?;
     question::tell(&exported.notes, zone);
-    Output::Stdout.write(|out| writeln!(out, "{}: {} rows", path.display(), exported.rows))?;
+    let told = format!("{}: {} rows", path.display(), exported.rows);
+    Output::Stdout.write(|out| print(&told, 4, out))?;
     Ok(question::status(&exported.notes))
 }
 

@@ -62,7 +62,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
+    let result = match cli.command {
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Query(args) => query::run(args),
@@ -79,6 +80,15 @@ fn main() -> ExitCode {
         say(format_args!("trackiops: {}", describe(&error)));
         ExitCode::from(ERROR)
     })
+}
+
+/// Ends with what clap says. It quotes arguments, and a script may have taken those from names.
+fn refuse(error: &clap::Error) -> ! {
+    if error.use_stderr() {
+        error.to_string().lines().for_each(say);
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 /// The error with those of its causes that it does not name itself.

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use anyhow::{Context, bail};
+use trackiops_query::render::visible::{visible, wrap};
+
+use crate::terminal;
 
 /// So much is written at a time.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -24,9 +27,10 @@ pub enum Output {
     File(PathBuf),
 }
 
-/// Tells a person, on stderr. That nobody can be told, as where the disk of a log is full, ends nothing.
+/// Tells a person, on stderr, a line: names in it cannot begin another one, nor drive a terminal. That nobody can be told, as where the
+/// disk of a log is full, ends nothing.
 pub fn say(line: impl Display) {
-    write_stderr(format_args!("{line}\n"));
+    write_stderr(format_args!("{}\n", visible(&line.to_string())));
 }
 
 /// As [`say`], as it is.
@@ -89,6 +93,12 @@ impl Output {
                 .with_context(|| format!("cannot write {}", path.display())),
         }
     }
+}
+
+/// Prints a line for a person on stdout, in several where the terminal is not as wide: those after the first are indented.
+pub fn print(line: impl Display, indent: usize, out: &mut dyn Write) -> io::Result<()> {
+    let width = terminal::look(&Output::Stdout).width;
+    writeln!(out, "{}", wrap(&visible(&line.to_string()), width, indent))
 }
 
 /// What would replace a file of a store, or be taken for one.

@@ -19,6 +19,7 @@ use trackiops_query::{
 use crate::output::{Output, say, write_stderr};
 use crate::progress::watched;
 use crate::question::{self, Form, Selection};
+use crate::terminal;
 
 /// What `trackiops query` takes.
 #[derive(clap::Args)]
@@ -83,7 +84,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let answered = answer(args, &explain)?;
     if let Some(explained) = explain.explained() {
-        write_stderr(render::explain(&explained, Zone::Local));
+        let width = terminal::stderr_width();
+        write_stderr(render::explain(&explained, Zone::Local, width));
     }
     Ok(answered)
 }
@@ -209,7 +211,8 @@ fn chosen<R: Record>(args: &Args) -> anyhow::Result<Option<Option<Columns<R>>>> 
     match args.columns.as_deref() {
         None => Ok(Some(None)),
         Some("help") => {
-            Output::Stdout.write(|out| render::list_columns::<R>(out))?;
+            let look = terminal::look(&Output::Stdout);
+            Output::Stdout.write(|out| render::list_columns::<R>(look, out))?;
             Ok(None)
         }
         Some(list) => Ok(Some(Some(Columns::parse(list).context("--columns")?))),

@@ -8,7 +8,7 @@ use trackiops_query::render::units;
 use trackiops_query::times::{Zone, show_range};
 use trackiops_store::{Covers, Finding, Report};
 
-use crate::output::Output;
+use crate::output::{Output, print};
 
 /// Exit status where something is damaged.
 const DAMAGED: u8 = 1;
@@ -56,9 +56,11 @@ fn check(store: &Path) -> anyhow::Result<ExitCode> {
     let report = trackiops_store::check(store)?;
     Output::Stdout.write(|out| {
         for finding in &report.findings {
-            writeln!(out, "{}", told(finding, Zone::Local))?;
+            for line in told(finding, Zone::Local) {
+                print(line, 4, out)?;
+            }
         }
-        writeln!(out, "{}", summary(&report))
+        print(summary(&report), 4, out)
     })?;
     Ok(match report.findings.is_empty() {
         true => ExitCode::SUCCESS,
@@ -70,17 +72,20 @@ fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
     let rebuilt = trackiops_store::rebuild_catalog(store)?;
     Output::Stdout.write(|out| {
         for (path, why) in &rebuilt.left_out {
-            writeln!(
+            print(
+                format_args!("{} is left out: {why}", path.display()),
+                4,
                 out,
-                "{} is left out: {why}\n    restore it from a copy and run this again, or move it away",
-                path.display()
             )?;
+            let next = "    restore it from a copy and run this again, or move it away";
+            print(next, 4, out)?;
         }
-        writeln!(
+        let segments = count(rebuilt.segments, "segment");
+        let journals = count(rebuilt.journals, "journal");
+        print(
+            format_args!("the catalog knows {segments} of {journals}"),
+            4,
             out,
-            "the catalog knows {} of {}",
-            count(rebuilt.segments, "segment"),
-            count(rebuilt.journals, "journal")
         )
     })?;
     Ok(match rebuilt.left_out.is_empty() {
@@ -96,18 +101,21 @@ fn count(n: u64, what: &str) -> String {
     }
 }
 
-fn told(finding: &Finding, zone: Zone) -> String {
+/// In lines.
+fn told(finding: &Finding, zone: Zone) -> Vec<String> {
     let Finding {
         path,
         why,
         covers,
         next,
     } = finding;
-    let covers = covers.as_ref().map_or(String::new(), |covers| {
+    let mut lines = vec![format!("{}: {why}", path.display())];
+    lines.extend(covers.as_ref().map(|covers| {
         let range = show_range(covers.start, covers.end, zone);
-        format!("\n    covers {range}{}", files(covers))
-    });
-    format!("{}: {why}{covers}\n    {next}", path.display())
+        format!("    covers {range}{}", files(covers))
+    }));
+    lines.push(format!("    {next}"));
+    lines
 }
 
 fn files(covers: &Covers) -> String {

@@ -1,8 +1,9 @@
 //! What the terminal is like.
 
 use std::env;
+use std::io::{self, IsTerminal};
 
-use terminal_size::{Width, terminal_size};
+use terminal_size::{Width, terminal_size, terminal_size_of};
 use trackiops_query::render::look::Look;
 
 use crate::output::Output;
@@ -11,16 +12,30 @@ use crate::output::Output;
 /// drawings.
 pub fn look(output: &Output) -> Look {
     let is_terminal = output.is_terminal();
-    let told = env::var("COLUMNS").ok();
-    let told = told.and_then(|columns| columns.parse().ok());
-    let told = told.filter(|width| *width > 0 && matches!(output, Output::Stdout));
+    let told = columns().filter(|_| matches!(output, Output::Stdout));
     let seen = || terminal_size().map(|(Width(width), _)| width.into());
     let locale = |name| env::var(name).ok();
     Look {
         width: told.or_else(|| is_terminal.then(seen).flatten()),
         ascii: !is_utf8(locale),
-        drawings: is_terminal,
+        is_terminal,
     }
+}
+
+/// Cells in a line on stderr, where it is a terminal.
+pub fn stderr_width() -> Option<usize> {
+    let stderr = io::stderr();
+    let seen = || terminal_size_of(&stderr).map(|(Width(width), _)| width.into());
+    stderr
+        .is_terminal()
+        .then(|| columns().or_else(seen))
+        .flatten()
+}
+
+/// What `COLUMNS` says.
+fn columns() -> Option<usize> {
+    let columns = env::var("COLUMNS").ok()?.parse().ok();
+    columns.filter(|width| *width > 0)
 }
 
 /// Whether the locale is one of UTF-8: the first of these variables that has anything in it decides.

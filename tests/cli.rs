@@ -201,7 +201,7 @@ fn files_are_asked_for_by_names_patterns_and_directories() {
     assert_eq!(sums(&["host"]).len(), 1);
     let files = rows(&["files"]).join("\n");
     assert!(files.contains("  named /mnt/a/one"), "{files}");
-    assert!(files.contains("/mnt/b/x\\ty"), "{files}");
+    assert!(files.contains("/mnt/b/x\\u{9}y"), "{files}");
     assert_eq!(
         rows(&[
             "files", "--file", "**/two", "--dir", "/mnt/b", "--format", "csv"
@@ -293,7 +293,7 @@ fn a_flame_graph_is_folded_stacks_or_an_svg() {
     assert_eq!(status, Some(0));
     assert_eq!(
         out,
-        "srv:/e;/mnt;a;one 4096\nsrv:/e;/mnt;a;two 4096\nsrv:/e;/mnt;b;x\\ty 16384\n"
+        "srv:/e;/mnt;a;one 4096\nsrv:/e;/mnt;a;two 4096\nsrv:/e;/mnt;b;x\\u{9}y 16384\n"
     );
     let (out, ..) = ask(
         dir.path(),

@@ -16,7 +16,7 @@ use trackiops_store::{Snapshot, Trunks, is_below};
 use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask_whole};
 use crate::error::QueryError;
 use crate::group::{By, Of};
-use crate::render::printable;
+use crate::render::visible::visible;
 use crate::times::{Zone, show_offset, show_range};
 
 /// What stands for a mount that is not known.
@@ -234,7 +234,7 @@ fn frames(row: &AnswerRow, trunks: &Trunks) -> Vec<String> {
 
 /// A name as a frame, which a semicolon would end.
 fn frame(name: &str) -> String {
-    printable(name).replace(';', "\\u{3b}")
+    visible(name).replace(';', "\\u{3b}")
 }
 
 /// Writes folded stacks: frames between semicolons, a space, the value. A name that ends in a number has a no-break space
@@ -300,7 +300,7 @@ mod tests {
                 value: 7,
             })
         };
-        assert_eq!(shown("a;b\n"), "srv:/e;a\\u{3b}b\\n 7");
+        assert_eq!(shown("a;b\n"), "srv:/e;a\\u{3b}b\\u{a} 7");
         assert_eq!(shown("part 3"), "srv:/e;part\u{a0}3 7");
         assert_eq!(shown("part 3 1.5 "), "srv:/e;part\u{a0}3\u{a0}1.5\u{a0} 7");
         assert_eq!(shown("a b3"), "srv:/e;a b3 7");

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use trackiops_store::{Names, Snapshot};
 
 use crate::error::QueryError;
-use crate::render::printable;
 
 /// At most so many are told.
 const MAX_NEAR: usize = 3;
@@ -31,7 +30,7 @@ pub(crate) fn hint(snapshot: &Snapshot, name: &str) -> Result<String, QueryError
             "it is a directory: --dir {name} asks for all below it"
         ));
     }
-    let near: Vec<_> = near.iter().map(|(_, path)| printable(path)).collect();
+    let near: Vec<_> = near.into_iter().map(|(_, path)| path).collect();
     Ok(match near.is_empty() {
         true => "`trackiops files` lists the names that were".into(),
         false => format!("did you mean {}?", near.join(" or ")),

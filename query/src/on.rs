@@ -6,7 +6,6 @@ use glob::Pattern;
 use trackiops_store::Snapshot;
 
 use crate::error::QueryError;
-use crate::render::printable;
 
 /// The mounts that are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,9 +58,9 @@ impl MountFilter {
     pub(crate) fn hint(snapshot: &Snapshot, asked: &[String]) -> Result<String, QueryError> {
         let mut known = BTreeSet::new();
         for seen in snapshot.mounts()? {
-            known.insert(printable(&seen.mount.mount));
+            known.insert(seen.mount.mount);
         }
-        let asked = printable(&asked.join(", "));
+        let asked = asked.join(", ");
         let known: Vec<_> = known.into_iter().collect();
         Ok(match known.len() {
             0 => format!("nothing was recorded on {asked}; `trackiops files` tells what was"),

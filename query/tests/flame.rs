@@ -142,7 +142,7 @@ fn stacks_are_mounts_directories_and_files_by_the_name_of_their_time() {
     assert_eq!(
         stacks,
         [
-            "srv:/even;/mnt;<b>&\"quoted\"';\\n\\u{1b}[2J",
+            "srv:/even;/mnt;<b>&\"quoted\"';\\u{a}\\u{1b}[2J",
             "srv:/even;/mnt;a",
             "srv:/even;/mnt;a;b;c;d",
             "srv:/even;/mnt;a new name",

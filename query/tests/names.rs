@@ -395,7 +395,10 @@ fn files_are_listed_with_all_their_names_and_when_these_held() {
         };
         let (table, csv, json) = (written("table"), written("csv"), written("json"));
         assert!(table.contains("  named /mnt/tmp/one.new\n"), "{table}");
-        assert!(table.contains("/mnt/logs/two\\nlines \u{e9}\n"), "{table}");
+        assert!(
+            table.contains("/mnt/logs/two\\u{a}lines \u{e9}\n"),
+            "{table}"
+        );
         assert_eq!(table.lines().count(), 2 + 6 + 8, "{table}");
         let mut reader = csv::Reader::from_reader(csv.as_bytes());
         let header = reader.headers().unwrap().clone();
@@ -423,7 +426,7 @@ fn what_has_no_name_and_names_with_control_characters_are_shown_as_such() {
             String::from_utf8(out).unwrap()
         };
         let files = table(By::FILE);
-        for name in ["/mnt/logs/two\\nlines \u{e9}", "0:49:6", OTHERS] {
+        for name in ["/mnt/logs/two\\u{a}lines \u{e9}", "0:49:6", OTHERS] {
             assert!(
                 files.lines().any(|line| line.ends_with(name)),
                 "{name} in {files}"

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
+use crate::render::visible::visible;
+
 mod files;
 mod listing;
 mod operations;
@@ -226,6 +228,21 @@ impl<R: Record> Columns<R> {
     pub fn without(mut self, is_left_out: impl Fn(&str) -> bool) -> Self {
         self.0.retain(|column| !is_left_out(&column.name));
         self
+    }
+
+    /// The same with texts as people see them.
+    pub(crate) fn visible(&self) -> Self {
+        let of = |column: &Column<R>| {
+            let get = Arc::clone(&column.get);
+            Column {
+                get: Arc::new(move |row| match get(row) {
+                    Value::Text(text) => Value::text(visible(&text).into_owned()),
+                    other => other,
+                }),
+                ..column.clone()
+            }
+        };
+        Self(self.iter().map(of).collect())
     }
 
     /// Those of them that are numbers.

@@ -1,6 +1,8 @@
 //! The columns that somebody chose, for people.
 
-use super::table::{Cell, NONE, Table, Times, left, printable, right};
+use arrow::datatypes::DataType;
+
+use super::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
 use crate::answer::Answer;
 use crate::columns::{Column, Columns, PERCENTILE_ERROR, Record, Value};
 use crate::sheet::text;
@@ -11,9 +13,10 @@ pub(super) fn table<R: Record>(answer: &Answer<R>, columns: &Columns<R>, zone: Z
     let header = |column: &Column<R>| {
         let short = column.short_names().into_iter().next();
         let name = short.unwrap_or_else(|| column.name.clone());
-        match column.is_number() {
-            true => right(name),
-            false => left(name),
+        match (column.is_number(), &column.data_type) {
+            (true, _) => right(name),
+            (false, DataType::Timestamp(..)) => whole(name),
+            _ => left(name),
         }
     };
     let line = |row: &R| {
@@ -24,6 +27,7 @@ pub(super) fn table<R: Record>(answer: &Answer<R>, columns: &Columns<R>, zone: Z
         title: times.title(answer).into_iter().collect(),
         header: columns.iter().map(header).collect(),
         lines: answer.rows.iter().map(line).collect(),
+        is_chosen: true,
     }
 }
 
@@ -48,10 +52,14 @@ pub(super) fn list<R: Record>() -> Table {
     };
     Table {
         title: Vec::new(),
-        header: ["column", "or", "unit", "in csv, json, parquet, arrow"]
-            .map(left)
-            .into(),
+        header: vec![
+            whole("column").weighs(NAME),
+            left("or").weighs(KEY),
+            whole("unit").weighs(ESSENTIAL),
+            whole("in csv, json, parquet, arrow").weighs(50),
+        ],
         lines: R::columns().into_iter().map(line).collect(),
+        is_chosen: false,
     }
 }
 
@@ -62,9 +70,7 @@ fn cell<R>(column: &Column<R>, value: &Value<'_>, zone: Zone) -> Cell {
     match value {
         Value::Null if column.is_number() => right(NONE),
         Value::Null => left(NONE),
-        Value::Time(time) => left(format!("{}{}", show(*time, zone), show_offset(*time, zone))),
-        other => left(printable(
-            &text::plain(&column.data_type, other).unwrap_or_default(),
-        )),
+        Value::Time(time) => whole(format!("{}{}", show(*time, zone), show_offset(*time, zone))),
+        other => left(text::plain(&column.data_type, other).unwrap_or_default()),
     }
 }

@@ -7,12 +7,13 @@ use crate::explain::{Explained, Part, Read, Segments};
 use crate::times::{Zone, show_range};
 
 use super::units::bytes;
+use super::visible::{visible, wrap};
 
 /// More segments than this, or parts of the range, are only counted.
 const MAX_LINES: usize = 24;
 
-/// As text of several lines.
-pub fn explain(explained: &Explained, zone: Zone) -> String {
+/// As text of lines that have so many cells each, or as many as they take.
+pub fn explain(explained: &Explained, zone: Zone, width: Option<usize>) -> String {
     let Explained {
         stages,
         segments,
@@ -78,7 +79,9 @@ pub fn explain(explained: &Explained, zone: Zone) -> String {
     ));
     let mut text = String::new();
     for (name, line) in lines {
-        let _ = writeln!(text, "explain: {name:<9} {line}");
+        let line = format!("explain: {name:<9} {line}");
+        let line = wrap(&visible(&line), width, 19);
+        let _ = writeln!(text, "{line}");
     }
     text
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use trackiops_schemas::rollup::Direction;
 
 use super::Figures;
-use super::table::{Cell, NONE, Table, Times, left, printable, right};
+use super::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right};
 use super::units::{bytes, bytes_per_second, latency, rate};
 use crate::answer::{Answer, AnswerRow};
 use crate::columns::per_second;
@@ -18,6 +18,7 @@ pub(super) fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
         title: shape.title(answer),
         header: shape.header(answer),
         lines: answer.rows.iter().map(|row| shape.line(row)).collect(),
+        is_chosen: false,
     }
 }
 
@@ -93,12 +94,12 @@ impl Shape {
     fn title(&self, answer: &Answer) -> Vec<String> {
         let mut parts = Vec::new();
         if let (None, Some(row)) = (self.of, answer.rows.first()) {
-            parts.push(printable(&row.name()));
+            parts.push(row.name());
             if let Some(file) = row.file.as_ref().filter(|file| file.path.is_some()) {
                 parts.push(format!("{}:{}", file.dev, file.fileid));
             }
             if !matches!(row.of, Of::Mount(_)) {
-                parts.extend(row.mount().map(printable));
+                parts.extend(row.mount().map(str::to_owned));
             }
         }
         parts.extend(self.times.title(answer));
@@ -110,31 +111,42 @@ impl Shape {
         let first = first.map_or(answer.range.start, |row| row.time);
         let mut cells: Vec<_> = self.times.header(first).into_iter().collect();
         if self.host {
-            cells.push(left("host"));
+            cells.push(left("host").weighs(KEY + 1));
         }
         for Shown { prefix, .. } in &self.directions {
             let direction = prefix;
             if !self.times.shown {
-                cells.push(right(format!("{direction}-bytes")));
+                cells.push(right(format!("{direction}-bytes")).weighs(ESSENTIAL + 9));
             }
             let figures = match self.figures {
-                Figures::Rates => ["iops", "throughput", "mean", "p99"].as_slice(),
-                Figures::Parts => ["iops", "mean", "queue", "network", "completion"].as_slice(),
+                Figures::Rates => vec![
+                    ("iops", 60),
+                    ("throughput", if self.times.shown { 70 } else { 40 }),
+                    ("mean", 50),
+                    ("p99", ESSENTIAL + 8),
+                ],
+                Figures::Parts => vec![
+                    ("iops", 40),
+                    ("mean", ESSENTIAL + 7),
+                    ("queue", ESSENTIAL + 5),
+                    ("network", ESSENTIAL + 6),
+                    ("completion", ESSENTIAL + 4),
+                ],
             };
-            for figure in figures {
-                cells.push(right(format!("{direction}-{figure}")));
+            for (figure, weight) in figures {
+                cells.push(right(format!("{direction}-{figure}")).weighs(weight));
             }
         }
         if self.errors {
-            cells.push(right("errors"));
+            cells.push(right("errors").weighs(80));
         }
         if self.tenant {
-            cells.push(left("tenant"));
+            cells.push(left("tenant").weighs(KEY + 3));
         }
         if self.mount {
-            cells.push(left("mount"));
+            cells.push(left("mount").weighs(75));
         }
-        cells.extend(self.of.map(left));
+        cells.extend(self.of.map(|of| left(of).weighs(NAME)));
         cells
     }
 
@@ -156,13 +168,13 @@ impl Shape {
             ));
         }
         if self.tenant {
-            cells.push(left(row.tenant.as_deref().map_or(NONE.into(), printable)));
+            cells.push(left(row.tenant.as_deref().unwrap_or(NONE)));
         }
         if self.mount {
-            cells.push(left(row.mount().map_or(NONE.into(), printable)));
+            cells.push(left(row.mount().unwrap_or(NONE)));
         }
         if self.of.is_some() {
-            cells.push(left(printable(&row.name())));
+            cells.push(left(row.name()));
         }
         cells
     }

@@ -3,7 +3,7 @@
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Seen;
 
-use super::table::{Cell, Table, Times, left, printable, right};
+use super::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
 use super::units::bytes;
 use crate::answer::Answer;
 use crate::files::FileActivity;
@@ -23,6 +23,7 @@ pub(super) fn table(answer: &Answer<FileActivity>, zone: Zone) -> Table {
             .iter()
             .flat_map(|row| shape.lines(row))
             .collect(),
+        is_chosen: false,
     }
 }
 
@@ -56,20 +57,26 @@ impl Shape {
     }
 
     fn header(&self) -> Vec<Cell> {
-        let figures = ["r-requests", "r-bytes", "w-requests", "w-bytes"];
-        let mut cells: Vec<_> = figures.map(right).into();
-        cells.extend(["first seen", "last seen"].map(|text| match &self.offset {
-            Some(offset) => left(format!("{text} ({offset})")),
-            None => left(text),
-        }));
-        cells.push(left("number"));
+        let mut cells = Vec::new();
+        for direction in ["r", "w"] {
+            cells.push(right(format!("{direction}-requests")).weighs(80));
+            cells.push(right(format!("{direction}-bytes")).weighs(ESSENTIAL + 9));
+        }
+        for (text, weight) in [("first seen", 70), ("last seen", ESSENTIAL + 8)] {
+            let header = match &self.offset {
+                Some(offset) => whole(format!("{text} ({offset})")),
+                None => whole(text),
+            };
+            cells.push(header.weighs(weight));
+        }
+        cells.push(whole("number").weighs(60));
         if self.host {
-            cells.push(left("host"));
+            cells.push(left("host").weighs(KEY + 1));
         }
         if self.mount {
-            cells.push(left("mount"));
+            cells.push(left("mount").weighs(75));
         }
-        cells.push(left("file"));
+        cells.push(left("file").weighs(NAME));
         cells
     }
 
@@ -82,15 +89,15 @@ impl Shape {
             right(bytes(row.write_bytes)),
         ];
         cells.extend(self.seen(row.history.seen));
-        cells.push(left(format!("{}:{}", file.dev, file.fileid)));
+        cells.push(whole(format!("{}:{}", file.dev, file.fileid)));
         if self.host {
-            cells.push(left(printable(&row.host)));
+            cells.push(left(&row.host));
         }
         if self.mount {
-            cells.push(left(file.mount.as_deref().map_or("-".into(), printable)));
+            cells.push(left(file.mount.as_deref().unwrap_or(NONE)));
         }
         let columns = cells.len();
-        cells.push(left(printable(&file.name())));
+        cells.push(left(file.name()));
         let mut lines = vec![cells];
         let names = &row.history.names;
         let is_all = names.len() == 1 && file.path.as_ref() == names.first().map(|(n, _)| n);
@@ -98,7 +105,7 @@ impl Shape {
             let mut cells: Vec<_> = (0..4).map(|_| right("")).collect();
             cells.extend(self.seen(*seen));
             cells.resize_with(columns, || left(""));
-            cells.push(left(format!("{NAMED}{}", printable(name))));
+            cells.push(left(format!("{NAMED}{}", name)));
             lines.push(cells);
         }
         lines
@@ -110,7 +117,7 @@ impl Shape {
                 Some(_) => String::new(),
                 None => show_offset(at, self.zone),
             };
-            left(show(at, self.zone) + &offset)
+            whole(show(at, self.zone) + &offset)
         };
         [shown(first), shown(last)]
     }

@@ -1,13 +1,12 @@
 //! What a terminal can show: how wide it is, which characters it has, and what is drawn with them.
 
+use super::visible::{tail, width};
 use crate::times::Zone;
 
 /// Cells of a bar.
 pub(super) const BAR_WIDTH: usize = 8;
 /// Cells of a sparkline at most.
 pub(super) const SPARKLINE_WIDTH: usize = 60;
-/// A text that is cut keeps so many characters at least.
-const LEAST_WIDTH: usize = 12;
 
 /// Eighths of a cell, from left.
 const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
@@ -19,12 +18,12 @@ const ASCII_HEIGHTS: [char; 8] = ['_', '.', ',', '-', '=', '+', '*', '#'];
 /// What a table is written for. Nothing of it is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Characters in a line; as many as it takes without it.
+    /// Cells in a line; as many as it takes without it.
     pub width: Option<usize>,
     /// There are no others than those of ASCII.
     pub ascii: bool,
-    /// Whether bars and sparklines are drawn.
-    pub drawings: bool,
+    /// Whether it is a terminal: bars and sparklines are drawn, and no format has hidden characters.
+    pub is_terminal: bool,
 }
 
 /// How an answer is shown to people.
@@ -65,9 +64,9 @@ impl Look {
         }
     }
 
-    /// One character for each value, or for the largest of several neighbours where there are too many. What is 0 is blank.
-    pub(super) fn sparkline(self, values: &[f64]) -> String {
-        let neighbours = values.len().div_ceil(SPARKLINE_WIDTH).max(1);
+    /// One of at most so many cells for each value, or for the largest of several neighbours. What is 0 is blank.
+    pub(super) fn sparkline(self, values: &[f64], most: usize) -> String {
+        let neighbours = values.len().div_ceil(most.clamp(1, SPARKLINE_WIDTH)).max(1);
         let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         let most = largest(values);
         let heights = match self.ascii {
@@ -84,31 +83,18 @@ impl Look {
         cells.collect()
     }
 
-    /// Widths of columns such that a line fits, where it can: texts are cut, the longest first, figures never.
-    pub(super) fn fit(self, mut widths: Vec<usize>, is_text: &[bool], gap: usize) -> Vec<usize> {
-        let Some(width) = self.width else {
-            return widths;
-        };
-        loop {
-            let line = widths.iter().sum::<usize>() + gap * widths.len().saturating_sub(1);
-            let texts = (0..widths.len()).filter(|i| is_text[*i] && widths[*i] > LEAST_WIDTH);
-            match texts.max_by_key(|i| widths[*i]) {
-                Some(longest) if line > width => widths[longest] -= 1,
-                _ => return widths,
-            }
-        }
-    }
-
-    /// A text in so many characters. What is cut off is its start: names differ at their ends.
-    pub(super) fn cut(self, text: &str, width: usize) -> String {
-        let length = text.chars().count();
-        if length <= width {
+    /// A visible text in so many cells. What is cut off is its start: names differ at their ends.
+    pub(super) fn cut(self, text: &str, most: usize) -> String {
+        if width(text) <= most {
             return text.to_owned();
         }
-        let mark = if self.ascii { "..." } else { "…" };
-        let kept = width.saturating_sub(mark.chars().count());
-        let end: String = text.chars().skip(length - kept).collect();
-        format!("{mark}{end}")
+        let mark = match self.ascii {
+            true if most > 3 => "...",
+            true => "",
+            false if most > 0 => "…",
+            false => "",
+        };
+        format!("{mark}{}", tail(text, most - mark.chars().count()))
     }
 }
 
@@ -119,7 +105,7 @@ mod tests {
     const UNICODE: Look = Look {
         width: Some(40),
         ascii: false,
-        drawings: true,
+        is_terminal: true,
     };
     const ASCII: Look = Look {
         ascii: true,
@@ -138,26 +124,24 @@ mod tests {
 
     #[test]
     fn a_sparkline_shows_the_peaks() {
-        assert_eq!(UNICODE.sparkline(&[0.0, 1.0, 4.0, 8.0]), " ▁▄█");
-        assert_eq!(ASCII.sparkline(&[0.0, 1.0, 4.0, 8.0]), " _-#");
+        assert_eq!(UNICODE.sparkline(&[0.0, 1.0, 4.0, 8.0], 9), " ▁▄█");
+        assert_eq!(ASCII.sparkline(&[0.0, 1.0, 4.0, 8.0], 9), " _-#");
         let mut many = vec![1.0; 600];
         many[305] = 8.0;
-        let line = UNICODE.sparkline(&many);
+        let line = UNICODE.sparkline(&many, 1000);
         assert_eq!(line.chars().count(), SPARKLINE_WIDTH);
         assert_eq!(line.chars().position(|c| c == '█'), Some(30));
+        assert_eq!(UNICODE.sparkline(&many, 7).chars().count(), 7);
     }
 
     #[test]
-    fn long_texts_are_cut_and_figures_are_not() {
-        let widths = UNICODE.fit(vec![20, 60], &[false, true], 2);
-        assert_eq!(widths, [20, 18]);
-        assert_eq!(
-            UNICODE.fit(vec![50, 20], &[false, true], 2),
-            [50, LEAST_WIDTH]
-        );
-        assert_eq!(Look::default().fit(vec![500], &[true], 2), [500]);
+    fn a_cut_text_keeps_its_end() {
         assert_eq!(UNICODE.cut("/mnt/home/db/orders.db", 12), "…b/orders.db");
         assert_eq!(ASCII.cut("/mnt/home/db/orders.db", 12), "...orders.db");
         assert_eq!(ASCII.cut("/mnt/é", 6), "/mnt/é");
+        assert_eq!(UNICODE.cut("/データ", 6), "…ータ");
+        assert_eq!(UNICODE.cut("/データ", 7), "/データ");
+        assert_eq!([UNICODE.cut("/a", 0), UNICODE.cut("/a", 1)], ["", "…"]);
+        assert_eq!([ASCII.cut("/abc", 0), ASCII.cut("/abc", 3)], ["", "abc"]);
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::MountSeen;
 
-use crate::answer::{Answer, AnswerRow};
+use crate::answer::{Answer, AnswerRow, READ, WRITE};
 use crate::columns::{Columns, Record};
 use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
@@ -17,10 +17,9 @@ use crate::times::Zone;
 use crate::volume::Volume;
 
 pub use explain::explain;
-use look::Style;
+use look::{Look, Style};
 pub use plot::{Plot, PlotError, plot};
 use table::Table;
-pub(crate) use table::printable;
 
 mod chosen;
 mod explain;
@@ -33,12 +32,17 @@ mod operations;
 mod plot;
 pub mod table;
 pub mod units;
+pub mod visible;
 mod volume;
 
 /// Rows per batch of Arrow; many enough that what stands before them is little.
 const BATCH_ROWS: usize = 65_536;
 /// More windows than this are not drawn.
 const MAX_COURSE: usize = 1_000_000;
+
+/// How to see the columns that a table has no room for, of rows whose columns can be chosen.
+const CHOOSES_COLUMNS: &str =
+    "use a wider terminal, --columns NAME,... or --format csv to see them";
 
 /// The way an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +120,7 @@ pub fn write<R: Render>(
     match format {
         Format::Table(figures) => {
             let table = R::table(answer, figures, style.zone);
-            draw(table, answer, &style).write(style.look, out)
+            draw(table, answer, &style).write(style.look, R::ELSEWHERE, out)
         }
         _ => write_columns(answer, &Columns::usual(), format, style, out),
     }
@@ -134,9 +138,10 @@ pub fn write_columns<R: Render>(
     match format {
         Format::Table(_) => {
             let table = chosen::table(answer, columns, style.zone);
-            draw(table, answer, &style).write(style.look, out)
+            draw(table, answer, &style).write(style.look, R::ELSEWHERE, out)
         }
         Format::Json => json::write(answer, columns, out),
+        Format::Csv if style.look.is_terminal => sheet(answer, &columns.visible(), Kind::Csv, out),
         Format::Csv => sheet(answer, columns, Kind::Csv, out),
         Format::Parquet => sheet(answer, columns, Kind::Parquet, out),
         Format::Arrow => sheet(answer, columns, Kind::Arrow, out),
@@ -156,21 +161,27 @@ fn sheet<R: Record>(
     sheet.finish()?.flush()
 }
 
-/// Adds bars to a table, and to one of windows the course of their sums above it.
+/// Keeps what rows are sorted by, and adds bars to a table, and to one of windows the course of their sums above it.
 fn draw<R: Render>(mut table: Table, answer: &Answer<R>, style: &Style) -> Table {
     let look = style.look;
-    let name = style.bars.as_deref().or(R::BARS);
-    let column = name.and_then(|name| Columns::<R>::number(name).ok());
-    let (true, Some(column)) = (look.drawings, column) else {
+    let column = |name: &str| Columns::<R>::number(name).ok();
+    if let Some(sorted) = style.bars.as_deref().and_then(column) {
+        let sides = [READ, WRITE].map(|side| format!("{}_{}", side.to_lowercase(), sorted.name));
+        table.sorted_by(|header| {
+            column(header).is_some_and(|c| c.name == sorted.name || sides.contains(&c.name))
+        });
+    }
+    let drawn = style.bars.as_deref().or(R::BARS).and_then(column);
+    let (true, Some(column)) = (look.is_terminal, drawn) else {
         return table;
     };
     let value = |row: &R| column.value(row).number();
     let short = column.short_names().into_iter().next();
     let name = short.unwrap_or_else(|| column.name.clone());
     if let Some(course) = course(answer, value) {
-        table
-            .title
-            .push(format!("{name} {}", look.sparkline(&course)));
+        let room = look.width.unwrap_or(usize::MAX);
+        let course = look.sparkline(&course, room.saturating_sub(name.len() + 1));
+        table.title.push(format!("{name} {course}"));
     }
     let values: Vec<_> = answer.rows.iter().map(value).collect();
     table.add_bars(&name, &values, look);
@@ -196,14 +207,16 @@ fn course<R: Render>(answer: &Answer<R>, value: impl Fn(&R) -> Option<f64>) -> O
 }
 
 /// Lists the columns that rows have: names, short names, units.
-pub fn list_columns<R: Record>(out: &mut dyn Write) -> io::Result<()> {
-    chosen::list::<R>().write(look::Look::default(), out)
+pub fn list_columns<R: Record>(look: Look, out: &mut dyn Write) -> io::Result<()> {
+    chosen::list::<R>().write(look, "use a wider terminal to see it", out)
 }
 
 /// A row of an answer, as it is written.
 pub trait Render: Record + Sized {
     /// The column that bars are drawn of, where there is one.
     const BARS: Option<&'static str> = None;
+    /// How to see the columns that a table has no room for.
+    const ELSEWHERE: &'static str = "use a wider terminal or --format csv to see all";
 
     /// Start of its window, if it is of one.
     fn time(_: &Self) -> Option<UtcMs> {
@@ -216,6 +229,7 @@ pub trait Render: Record + Sized {
 
 impl Render for AnswerRow {
     const BARS: Option<&'static str> = Some("bytes");
+    const ELSEWHERE: &'static str = CHOOSES_COLUMNS;
 
     fn time(row: &Self) -> Option<UtcMs> {
         Some(row.time)
@@ -240,6 +254,7 @@ impl Render for MountSeen {
 
 impl Render for OperationAnswer {
     const BARS: Option<&'static str> = Some("requests");
+    const ELSEWHERE: &'static str = CHOOSES_COLUMNS;
 
     fn time(row: &Self) -> Option<UtcMs> {
         Some(row.time)

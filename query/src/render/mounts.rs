@@ -2,7 +2,7 @@
 
 use trackiops_store::MountSeen;
 
-use super::table::{NONE, Table, Times, left, printable};
+use super::table::{ESSENTIAL, KEY, NAME, NONE, Table, Times, left, whole};
 use crate::answer::Answer;
 use crate::times::{Zone, show, show_offset};
 
@@ -15,11 +15,21 @@ pub(super) fn table(answer: &Answer<MountSeen>, zone: Zone) -> Table {
         .rows
         .windows(2)
         .all(|rows| rows[0].host == rows[1].host);
-    let mut header = Vec::from(["first seen", "last seen", "device", "nfs"].map(left));
+    let mut header = vec![
+        whole("first seen").weighs(60),
+        whole("last seen").weighs(70),
+        whole("device").weighs(65),
+        whole("nfs").weighs(80),
+    ];
     if !is_one_host {
-        header.push(left("host"));
+        header.push(left("host").weighs(KEY));
     }
-    header.extend(["mounted at", "namespace", "source", "options"].map(left));
+    header.extend([
+        left("mounted at").weighs(NAME),
+        whole("namespace").weighs(40),
+        left("source").weighs(ESSENTIAL),
+        left("options").weighs(50),
+    ]);
     let line = |row: &MountSeen| {
         let mount = &row.mount;
         let time = |at| {
@@ -27,22 +37,22 @@ pub(super) fn table(answer: &Answer<MountSeen>, zone: Zone) -> Table {
                 1 => String::new(),
                 _ => show_offset(at, zone),
             };
-            left(show(at, zone) + &offset)
+            whole(show(at, zone) + &offset)
         };
         let mut cells = vec![
             time(row.seen.0),
             time(row.seen.1),
-            left(mount.dev.to_string()),
-            left(mount.version.as_deref().unwrap_or(NONE)),
+            whole(mount.dev.to_string()),
+            whole(mount.version.as_deref().unwrap_or(NONE)),
         ];
         if !is_one_host {
-            cells.push(left(printable(&row.host)));
+            cells.push(left(&row.host));
         }
         cells.extend([
-            left(printable(&mount.path)),
-            left(if mount.is_foreign { "other" } else { "own" }),
-            left(printable(&mount.source)),
-            left(printable(&mount.options)),
+            left(&mount.path),
+            whole(if mount.is_foreign { "other" } else { "own" }),
+            left(&mount.source),
+            left(&mount.options),
         ]);
         cells
     };
@@ -50,5 +60,6 @@ pub(super) fn table(answer: &Answer<MountSeen>, zone: Zone) -> Table {
         title: times.title(answer).into_iter().collect(),
         header,
         lines: answer.rows.iter().map(line).collect(),
+        is_chosen: false,
     }
 }

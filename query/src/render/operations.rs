@@ -1,6 +1,6 @@
 //! What servers were asked to do, for people. The mount stands last, as files do.
 
-use super::table::{Cell, NONE, Table, Times, left, printable, right};
+use super::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
 use super::units::{bytes, latency, rate, share};
 use crate::answer::Answer;
 use crate::columns::per_second;
@@ -13,6 +13,7 @@ pub(super) fn table(answer: &Answer<OperationAnswer>, zone: Zone) -> Table {
         title: shape.title(answer),
         header: shape.header(answer),
         lines: answer.rows.iter().map(|row| shape.line(row)).collect(),
+        is_chosen: false,
     }
 }
 
@@ -50,7 +51,7 @@ impl Shape {
         let mount = first
             .filter(|_| !self.mount)
             .and_then(|row| row.mount.as_deref());
-        let mount = mount.map(printable);
+        let mount = mount.map(str::to_owned);
         mount.into_iter().chain(self.times.title(answer)).collect()
     }
 
@@ -59,36 +60,36 @@ impl Shape {
         let first = first.map_or(answer.range.start, |row| row.time);
         let mut cells: Vec<_> = self.times.header(first).into_iter().collect();
         if self.host {
-            cells.push(left("host"));
+            cells.push(left("host").weighs(KEY + 1));
         }
-        cells.push(left("op"));
+        cells.push(left("op").weighs(KEY + 8));
         if self.transport {
-            cells.push(left("transport"));
+            cells.push(left("transport").weighs(KEY + 2));
         }
-        for figure in [
-            "requests",
-            "share",
-            "iops",
-            "sent/op",
-            "received/op",
-            "queue",
-            "rtt",
-            "execute",
-            "p99",
+        for (figure, weight) in [
+            ("requests", ESSENTIAL + 9),
+            ("share", 60),
+            ("iops", 70),
+            ("sent/op", 30),
+            ("received/op", 30),
+            ("queue", 50),
+            ("rtt", 75),
+            ("execute", ESSENTIAL + 7),
+            ("p99", ESSENTIAL + 8),
         ] {
-            cells.push(right(figure));
+            cells.push(right(figure).weighs(weight));
         }
         if self.errors {
-            cells.push(right("errors"));
+            cells.push(right("errors").weighs(80));
         }
         if self.tenant {
-            cells.push(left("tenant"));
+            cells.push(left("tenant").weighs(KEY + 3));
         }
         if self.mount {
-            cells.push(left("mount"));
+            cells.push(left("mount").weighs(KEY));
         }
         if self.about {
-            cells.push(left("about"));
+            cells.push(left("about").weighs(NAME));
         }
         cells
     }
@@ -98,11 +99,9 @@ impl Shape {
         if self.host {
             cells.push(left(&*row.host));
         }
-        cells.push(left(printable(&row.op)));
+        cells.push(whole(&row.op));
         if self.transport {
-            cells.push(left(
-                row.transport.as_deref().map_or(NONE.into(), printable),
-            ));
+            cells.push(left(row.transport.as_deref().unwrap_or(NONE)));
         }
         let sums = &row.sums;
         let mean_bytes = |sum| sums.per_request(sum).map(|mean| bytes(mean.round() as u64));
@@ -123,7 +122,7 @@ impl Shape {
         if self.errors {
             cells.push(right(sums.errors.to_string()));
         }
-        let text = |text: Option<&str>| left(text.map_or(NONE.into(), printable));
+        let text = |text: Option<&str>| left(text.unwrap_or(NONE));
         if self.tenant {
             cells.push(text(row.tenant.as_deref()));
         }

@@ -10,7 +10,7 @@ use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::prelude::*;
 use trackiops_schemas::time::UtcMs;
 
-use super::table::printable;
+use super::visible::{visible, width};
 use super::{Render, look::Look};
 use crate::answer::{Answer, AnswerRow};
 use crate::columns::{Column, Columns, Unit};
@@ -31,8 +31,8 @@ const NUMBER_WIDTH: u32 = 100;
 
 const FONT: &str = "sans-serif";
 const TEXT_SIZE: u32 = 13;
-/// More of a name than that does not fit.
-const NAME_CHARS: usize = 72;
+/// More of a name than that does not fit, in cells of a terminal.
+const NAME_CELLS: usize = 72;
 
 /// More lines in one chart cannot be told apart.
 const COLOURS: [RGBColor; 10] = [
@@ -208,8 +208,8 @@ impl<'r, R: Plot> Subjects<'r, R> {
                 *i == 0 || is_told[*i] && !name.is_empty() && **name != names[0]
             });
             let told = told.map(|(_, name)| name);
-            let told: Vec<_> = told.map(|name| printable(name)).collect();
-            Look::default().cut(&told.join("  "), NAME_CHARS)
+            let told: Vec<_> = told.map(|name| visible(name)).collect();
+            abridged(&told, NAME_CELLS)
         };
         Self {
             list: list
@@ -230,6 +230,22 @@ impl<'r, R: Plot> Subjects<'r, R> {
         };
         (first, (!others.is_empty()).then(said))
     }
+}
+
+/// Names beside each other in so many cells: the longest are cut.
+fn abridged(names: &[Cow<'_, str>], most: usize) -> String {
+    const GAP: &str = "  ";
+    let mut widths: Vec<_> = names.iter().map(|name| width(name)).collect();
+    let room = most.saturating_sub(GAP.len() * names.len().saturating_sub(1));
+    while widths.iter().sum::<usize>() > room {
+        let Some(longest) = widths.iter_mut().max() else {
+            break;
+        };
+        *longest -= 1;
+    }
+    let names = names.iter().zip(widths);
+    let cut = names.map(|(name, width)| Look::default().cut(name, width));
+    cut.collect::<Vec<_>>().join(GAP)
 }
 
 /// A chart for each column.
@@ -505,6 +521,13 @@ impl Ranged for Axis {
 mod tests {
     use super::*;
     use chrono::FixedOffset;
+
+    #[test]
+    fn each_name_keeps_its_end() {
+        let names = ["/mnt/nfs/db/orders.db", "0:/a", "/資料/資料"].map(Cow::from);
+        assert_eq!(abridged(&names, 99), names.join("  "));
+        assert_eq!(abridged(&names, 24), "…ders.db  0:/a  …料/資料");
+    }
 
     #[test]
     fn marks_of_values_are_round_and_reach_the_largest() {

@@ -1,27 +1,27 @@
 //! What a store takes, for people.
 
-use super::table::{NONE, Table, left, right};
+use super::table::{ESSENTIAL, KEY, NAME, NONE, Table, right, whole};
 use super::units;
 use crate::answer::Answer;
 use crate::volume::Volume;
 
 pub(super) fn table(answer: &Answer<Volume>) -> Table {
     let header = [
-        left("rows"),
-        left("windows"),
-        right("files"),
-        right("entries"),
-        right("on disk"),
-        right("per entry"),
-        right("40 B entries"),
-        right("a day"),
-        right("at most"),
+        whole("rows").weighs(NAME),
+        whole("windows").weighs(KEY),
+        right("files").weighs(50),
+        right("entries").weighs(90),
+        right("on disk").weighs(ESSENTIAL + 2),
+        right("per entry").weighs(80),
+        right("40 B entries").weighs(40),
+        right("a day").weighs(ESSENTIAL + 1),
+        right("at most").weighs(ESSENTIAL),
     ];
     let line = |row: &Volume| {
         let some = |text: Option<String>| right(text.unwrap_or_else(|| NONE.to_owned()));
         vec![
-            left(row.dataset),
-            left(row.granularity.to_string()),
+            whole(row.dataset),
+            whole(row.granularity.to_string()),
             some((row.segments > 0).then(|| row.segments.to_string())),
             right(row.entries.to_string()),
             right(units::bytes(row.bytes)),
@@ -35,5 +35,6 @@ pub(super) fn table(answer: &Answer<Volume>) -> Table {
         title: Vec::new(),
         header: header.into(),
         lines: answer.rows.iter().map(line).collect(),
+        is_chosen: false,
     }
 }
