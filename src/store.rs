@@ -136,20 +136,15 @@ fn summary(report: &Report) -> String {
         findings,
         journals,
         segments,
-        without_checksum,
         rows,
         bytes,
     } = report;
-    let older = match without_checksum {
-        0 => String::new(),
-        n => format!(" ({n} of an earlier format, without checksums)"),
-    };
     let found = match findings.len() as u64 {
         0 => "nothing is damaged".to_owned(),
         n => count(n, "problem"),
     };
     format!(
-        "checked the catalog, {}, {}{older}, {}, {}: {found}",
+        "checked the catalog, {}, {}, {}, {}: {found}",
         count(*journals, "journal"),
         count(*segments, "segment"),
         count(*rows, "row"),

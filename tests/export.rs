@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
-use arrow::datatypes::{Int16Type, Int64Type, UInt64Type};
+use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use recordings::{THREE, options, used_by, windows};
 use tempfile::TempDir;
 use trackiops_query::pseudonym::known_schemas;
@@ -274,9 +274,9 @@ fn texts<'b>(batch: &'b RecordBatch, column: &str) -> Vec<Option<&'b str>> {
     column.as_string::<i32>().iter().collect()
 }
 
-fn numbers(batch: &RecordBatch, column: &str) -> Vec<u64> {
+fn numbers(batch: &RecordBatch, column: &str) -> Vec<i64> {
     let column = batch.column_by_name(column).unwrap();
-    column.as_primitive::<UInt64Type>().values().to_vec()
+    column.as_primitive::<Int64Type>().values().to_vec()
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn an_export_is_the_query_with_all_columns_in_the_order_of_windows_and_files() {
             assert!(query.contains(name));
         }
         let times = batch.column_by_name("time").unwrap();
-        let times = times.as_primitive::<arrow::datatypes::TimestampMillisecondType>();
+        let times = times.as_primitive::<TimestampMicrosecondType>();
         let order: Vec<_> = times
             .values()
             .iter()
@@ -336,13 +336,13 @@ fn percentiles_of_exported_histograms_are_those_of_the_query() {
         .unwrap()
         .as_list::<i32>()
         .clone();
-    let mut histograms: BTreeMap<u64, Histogram> = BTreeMap::new();
+    let mut histograms: BTreeMap<i64, Histogram> = BTreeMap::new();
     for (row, key) in keys.into_iter().enumerate() {
         let elements = lists.value(row);
         let buckets = elements
             .as_struct()
             .column(0)
-            .as_primitive::<Int16Type>()
+            .as_primitive::<Int32Type>()
             .clone();
         let counts = elements
             .as_struct()
@@ -394,8 +394,13 @@ fn files_mounts_and_ranges_choose_rows() {
     );
     assert_eq!(texts(&part, "host").len(), part.num_rows());
     let times = part.column_by_name("time").unwrap();
-    let times = times.as_primitive::<arrow::datatypes::TimestampMillisecondType>();
-    assert!(times.values().iter().all(|time| *time == THREE + 10_000));
+    let times = times.as_primitive::<TimestampMicrosecondType>();
+    assert!(
+        times
+            .values()
+            .iter()
+            .all(|time| *time == (THREE + 10_000) * 1000)
+    );
     let mounts = store.export("rollup", "a.parquet", &["--mount", "[fe80::1]:/"]);
     assert_eq!(
         texts(&mounts, "path").into_iter().collect::<BTreeSet<_>>(),
@@ -413,10 +418,7 @@ fn every_request_that_was_kept_is_exported_once_and_in_order() {
         .as_primitive::<Int64Type>();
     let all = store.export("requests", "r.parquet", &[]);
     assert_eq!(all.num_rows() as i64, requests.values().iter().sum::<i64>());
-    let ends = all
-        .column(0)
-        .as_primitive::<arrow::datatypes::TimestampNanosecondType>();
-    assert!(ends.values().is_sorted());
+    assert!(numbers(&all, "end_time_ns").is_sorted());
     let some = store.export(
         "requests",
         "r.parquet",
@@ -433,10 +435,7 @@ fn every_request_that_was_kept_is_exported_once_and_in_order() {
             .into_iter()
             .all(|path| path == Some("/mnt/projects/orders.db"))
     );
-    let first = some
-        .column(0)
-        .as_primitive::<arrow::datatypes::TimestampNanosecondType>()
-        .value(0);
+    let first = numbers(&some, "end_time_ns")[0];
     assert!(first >= (THREE + 45_000) * 1_000_000);
     let same = "export --store store --store store --requests --output same.parquet";
     store.ok(&same.split(' ').collect::<Vec<_>>());

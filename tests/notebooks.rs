@@ -6,10 +6,15 @@ mod common;
 #[path = "../query/tests/common/mod.rs"]
 mod recordings;
 
+use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use recordings::{THREE, file, options, record, used_by, windows};
+use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
+use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::rollup::FileRow;
+use trackiops_store::Writer;
 
 const PATHS: [&str; 8] = [
     "/mnt/nfs/db/orders.db",
@@ -48,16 +53,27 @@ fn store(dir: &Path) {
 }
 
 fn run(engines: &[&str]) {
-    let python = std::env::var("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
     let dir = tempfile::tempdir().unwrap();
     store(dir.path());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let notebooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/notebooks.md");
+    python(
+        dir.path(),
+        "run.py",
+        &[notebooks.to_str().unwrap()],
+        engines,
+    );
+}
+
+/// Runs a script of `tests/science` in a directory.
+fn python(dir: &Path, script: &str, args: &[&str], engines: &[&str]) {
+    let python = std::env::var("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/science");
     let output = common::command(Path::new(&python))
-        .arg(root.join("tests/science/run.py"))
+        .arg(scripts.join(script))
         .arg(env!("CARGO_BIN_EXE_trackiops"))
-        .arg(root.join("docs/notebooks.md"))
+        .args(args)
         .args(engines)
-        .current_dir(dir.path())
+        .current_dir(dir)
         .env("TZ", "UTC")
         .output()
         .expect("Python can be started");
@@ -67,6 +83,84 @@ fn run(engines: &[&str]) {
     );
     assert!(output.status.success(), "{said}{errors}");
     print!("{said}");
+}
+
+/// Numbers of more than 63 bits and of 32, and times that are no whole milliseconds, as they are recorded; and what columns have of them.
+fn extremes(dir: &Path) {
+    let files = [(i64::MIN, u64::MAX), (-5, 1 << 63), (i64::MAX, 34_866_518)];
+    let files = files.map(|(key, fileid)| {
+        let plain = file(1, Some("/mnt/a"));
+        Arc::new(FileAttributes {
+            key: FileKey(key),
+            id: FileId { fileid, ..plain.id },
+            ..(*plain).clone()
+        })
+    });
+    let mut window = windows(3, THREE, 1000, 1, 1).remove(0);
+    let row = window.rows.remove(0).row;
+    let rows = files.iter().map(|file| FileRow {
+        file: Arc::clone(file),
+        row: row.clone(),
+    });
+    window.rows = rows.collect();
+    let start_ns = THREE * 1_000_000;
+    let requests: Vec<_> = (0..files.len())
+        .map(|place| Request {
+            end_ns: start_ns + 123_456_789 + place as i64,
+            file: place as u32,
+            flags: 0,
+            offset: 0,
+            asked_bytes: 4096,
+            done_bytes: 4096,
+            latency_ns: 1_234_567,
+            queue_ns: 1,
+            rtt_ns: 2,
+            xid: u32::MAX,
+            retransmissions: 0,
+            error: -5,
+            pid: 4_194_304,
+            uid: 4_294_967_294,
+        })
+        .collect();
+    let rollup = files.iter().map(|file| {
+        serde_json::json!({
+            "time": THREE * 1000,
+            "file_key": file.key.0,
+            "fileid": file.id.fileid.cast_signed(),
+            "read_requests": row.read.requests,
+        })
+    });
+    let single = requests.iter().zip(&files).map(|(request, file)| {
+        serde_json::json!({
+            "end_time": request.end_ns / 1000,
+            "end_time_ns": request.end_ns,
+            "file_key": file.key.0,
+            "fileid": file.id.fileid.cast_signed(),
+            "uid": 4_294_967_294_u32,
+            "pid": 4_194_304,
+            "xid": u32::MAX,
+            "latency_ns": 1_234_567,
+            "errno": 5,
+        })
+    });
+    let expected = serde_json::json!({
+        "rollup": rollup.collect::<Vec<_>>(),
+        "requests": single.collect::<Vec<_>>(),
+    });
+    fs::write(dir.join("expected.json"), expected.to_string()).unwrap();
+    let mut writer = Writer::open(&dir.join("store"), options("h", "1s,10s", "1m")).unwrap();
+    let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
+    writer.append(&window).unwrap();
+    let files = files.into();
+    kept.append(&RequestBatch { files, requests }).unwrap();
+    kept.finish().unwrap();
+    writer.finish().unwrap();
+}
+
+fn compare_extremes(engines: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    extremes(dir.path());
+    python(dir.path(), "values.py", &[], engines);
 }
 
 #[test]
@@ -79,4 +173,16 @@ fn recipes_of_duckdb_polars_and_pandas_answer_as_the_query_does() {
 #[ignore = "make science: needs a Python with PySpark, and Java"]
 fn spark_recipes_answer_as_the_query_does() {
     run(&["PySpark"]);
+}
+
+#[test]
+#[ignore = "make notebooks: needs a Python with DuckDB, Polars and pandas"]
+fn duckdb_polars_and_pandas_read_the_values_that_were_recorded() {
+    compare_extremes(&["DuckDB", "Polars", "pandas"]);
+}
+
+#[test]
+#[ignore = "make science: needs a Python with PySpark, and Java"]
+fn spark_and_clickhouse_read_the_values_that_were_recorded() {
+    compare_extremes(&["PySpark", "ClickHouse"]);
 }

@@ -105,8 +105,8 @@ impl Taken {
                 errors,
                 queue_ns_sum,
                 rtt_ns_sum,
-                latency_ns_sum,
-                latency_ns_max,
+                execute_ns_sum: latency_ns_sum,
+                execute_ns_max: latency_ns_max,
             },
         })
     }

@@ -209,7 +209,7 @@ pub fn cells() -> [u64; OP_CELLS] {
 }
 
 /// The bucket that the programs know as the first.
-pub fn first_bucket() -> i16 {
+pub fn first_bucket() -> i32 {
     histogram::bucket_of(1 << OP_FIRST_OCTAVE)
 }
 
@@ -236,7 +236,7 @@ mod tests {
             let known = ns.clamp(1 << OP_FIRST_OCTAVE, (1 << OP_END_OCTAVE) - 1);
             let bucket = bucket_of(&cells(), ns);
             prop_assert!(bucket < OP_BUCKETS);
-            prop_assert_eq!(bucket as i16 + first_bucket(), histogram::bucket_of(known));
+            prop_assert_eq!(bucket as i32 + first_bucket(), histogram::bucket_of(known));
         }
     }
 

@@ -128,7 +128,7 @@ impl Measures {
             Unit::BytesPerSecond => matches!(self, Self::Bytes | Self::BytesPerSecond),
             Unit::PerSecond => self == Self::PerSecond,
             Unit::Share => self == Self::Share,
-            Unit::Count | Unit::None => false,
+            Unit::Count | Unit::Milliseconds | Unit::Nanoseconds | Unit::None => false,
         }
     }
 }
@@ -490,7 +490,9 @@ fn takes(unit: Unit) -> &'static str {
         Unit::BytesPerSecond => "is bytes per second: write 10MiB/s or 1e6",
         Unit::PerSecond => "is a rate per second: write 100 or 100/s",
         Unit::Share => "is a share: write 25% or 0.25",
-        Unit::Count | Unit::None => "is a count: write a number alone",
+        Unit::Count | Unit::Milliseconds | Unit::Nanoseconds | Unit::None => {
+            "is a count: write a number alone"
+        }
     }
 }
 

@@ -392,8 +392,8 @@ fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, u64)> {
             errors: op.errors,
             queue_ns_sum: op.queue_ns_sum,
             rtt_ns_sum: op.rtt_ns_sum,
-            execute_ns_sum: op.latency_ns_sum,
-            execute_ns_max: op.latency_ns_max,
+            execute_ns_sum: op.execute_ns_sum,
+            execute_ns_max: op.execute_ns_max,
             ..OperationSums::default()
         };
         (op.op, sums, 0)

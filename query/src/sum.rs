@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use trackiops_schemas::columns::DIRECTION_COUNTERS;
 use trackiops_schemas::file_ops::{FileOp, FileOps};
 use trackiops_schemas::rollup::{Direction, Row};
 
-const COUNTERS: usize = DIRECTION_COUNTERS.len();
+const COUNTERS: usize = Direction::COUNT;
+const _: () = assert!(2 * COUNTERS <= u64::BITS as usize);
 
 /// The counters of a row of an answer, in as little memory as they take.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Sum(Kept);
 #[derive(Clone, Debug)]
 enum Kept {
     /// Of counters of READ, then of WRITE, those that are not zero, and a bit for each of them. There are no lists.
-    Few { which: u32, counters: Box<[u64]> },
+    Few { which: u64, counters: Box<[u64]> },
     /// All of it.
     Whole(Box<Row>),
 }
@@ -33,7 +33,7 @@ impl From<Row> for Sum {
         all[COUNTERS..].copy_from_slice(&write.counters());
         let bits = all.iter().enumerate();
         let which = bits.fold(0, |which, (i, counter)| {
-            which | u32::from(*counter != 0) << i
+            which | u64::from(*counter != 0) << i
         });
         let mut counters = Vec::with_capacity(which.count_ones() as usize);
         counters.extend(ones(which).map(|i| all[i]));
@@ -115,7 +115,7 @@ impl Sum {
 }
 
 /// The places of the bits that are 1, from the lowest on.
-fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = bits.trailing_zeros();
         (bits != 0).then(|| {
@@ -133,10 +133,10 @@ mod tests {
 
     fn direction() -> impl Strategy<Value = Direction> {
         let counter = prop_oneof![Just(0), Just(1), 0..=u64::from(u32::MAX)];
-        let counters = prop::array::uniform15(counter);
+        let counters = prop::collection::vec(counter, COUNTERS);
         let latencies = prop::collection::vec(1_u64..1 << 40, 0..3);
         (counters, latencies).prop_map(|(counters, latencies)| {
-            let mut direction = Direction::of_counters(counters);
+            let mut direction = Direction::of_counters(counters.try_into().unwrap());
             latencies
                 .into_iter()
                 .for_each(|ns| direction.latency.record(ns));

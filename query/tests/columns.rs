@@ -7,15 +7,16 @@ use std::fs::File;
 use std::io::{Cursor, Write};
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
+use arrow::datatypes::{Float64Type, Int64Type};
 use common::*;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
-use trackiops_query::columns::{Column, META_ERROR, META_UNIT};
+use trackiops_query::columns::{Column, META_ERROR};
 use trackiops_query::times::Zone;
 use trackiops_query::{
     Answer, AnswerRow, Columns, Detail, Format, Outcome, Question, Record, Step, ask, render,
 };
+use trackiops_schemas::unit::META_UNIT;
 
 fn written(answer: &Answer, columns: &Columns<AnswerRow>, format: Format) -> Vec<u8> {
     let mut out = Vec::new();
@@ -64,8 +65,8 @@ fn parquet_arrow_and_json_hold_the_same() {
                 let same = |is_null: bool, name: &str| assert_eq!(is_null, row[name].is_null());
                 let bytes = column("read_bytes").as_primitive::<Int64Type>();
                 assert_eq!(bytes.value(i), row["read_bytes"].as_i64().unwrap());
-                let key = column("file_key").as_primitive::<UInt64Type>();
-                assert_eq!(key.value(i), row["file_key"].as_u64().unwrap());
+                let key = column("file_key").as_primitive::<Int64Type>();
+                assert_eq!(key.value(i), row["file_key"].as_i64().unwrap());
                 let p99 = column("read_latency_us_p99").as_primitive::<Float64Type>();
                 same(p99.is_null(i), "read_latency_us_p99");
                 if p99.is_valid(i) {

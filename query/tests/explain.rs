@@ -54,7 +54,8 @@ fn of_a_segment_the_rows_of_the_file_and_what_is_asked_of_them_are_read() {
     let totals = explained(|asked| asked.detail = Detail::Totals).rows_read();
     assert_eq!(totals.rows, full.rows);
     assert!(totals.pages * 3 < full.pages, "{totals:?} {full:?}");
-    assert!(totals.bytes * 2 < full.bytes, "{totals:?} {full:?}");
+    // Both read the footers.
+    assert!(totals.bytes * 3 < full.bytes * 2, "{totals:?} {full:?}");
 }
 
 #[test]

@@ -124,8 +124,8 @@ fn a_changed_byte_is_found_wherever_it_is() {
                         assert!(found.covers.is_some(), "{what}: {found:?}");
                     }
                 }
-                // The number of a later format: who knows?
-                Err(StoreError::NewerFormat { .. }) => assert!(bit / 8 < 8, "{what}"),
+                // The number of another format: who knows?
+                Err(StoreError::OtherFormat { .. }) => assert!(bit / 8 < 8, "{what}"),
                 Err(error) => panic!("{what}: {error}"),
             }
             if bit / 8 >= 8 {

@@ -73,8 +73,8 @@ fn small() -> Vec<ClosedWindow> {
             errors: 1,
             queue_ns_sum: 40_000,
             rtt_ns_sum: 2_900_000,
-            latency_ns_sum: 3_000_000,
-            latency_ns_max: 2_000_000,
+            execute_ns_sum: 3_000_000,
+            execute_ns_max: 2_000_000,
         });
     }
     vec![

@@ -1,26 +1,19 @@
 //! Names and types of the columns on disk. They are part of the format: the same in Parquet, JSON
 //! and CSV.
 
-use std::ops::Range;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
-/// Version of the format of everything on disk. A store of a newer version is not opened.
-///
-/// Version 2 adds rows of operations, more counters to rows of files and of health, to the latter what was pending, and to paths
-/// where they are from; in what version 1 wrote that is not known.
-///
-/// Version 3 adds to rows of health what was kept from the store, to segments what they are and a checksum, and to the catalog what it takes to merge and to expire them.
-pub const FORMAT_VERSION: u32 = 3;
-/// The first of them whose segments have [`META_CRC32C`] and describe themselves.
-pub const VERSION_OF_CHECKSUMS: u32 = 3;
-/// The first of them whose rows of health tell what was kept from the store.
-pub const VERSION_OF_STORE_HEALTH: u32 = 3;
-/// The first of them that tells the parts of latencies.
-pub const VERSION_OF_PARTS: u32 = 2;
-/// The first of them in which the kernel has told paths.
-pub const VERSION_OF_TOLD_PATHS: u32 = 2;
+use crate::file_ops::FileOp;
+use crate::histogram;
+use crate::ops::OperationSums;
+use crate::rollup::{Direction, Health};
+use crate::unit::Unit;
+
+/// Version of the format of everything on disk. What has another one is not opened.
+pub const FORMAT_VERSION: u32 = 1;
 /// Parquet key-value metadata: [`FORMAT_VERSION`] of the file.
 pub const META_FORMAT: &str = "trackiops.format";
 /// Parquet key-value metadata: version of the program that wrote the file.
@@ -36,6 +29,9 @@ pub const META_HOST: &str = "trackiops.host";
 pub const META_JOURNALS: &str = "trackiops.journals";
 /// Parquet key-value metadata: CRC32C of the file in which the eight hexadecimal digits of this value are zeros.
 pub const META_CRC32C: &str = "trackiops.crc32c";
+
+/// Key of a histogram column's metadata, and of the file's: what the number of a bucket means, [`histogram::mapping`].
+pub const META_HISTOGRAM: &str = "trackiops.histogram";
 
 /// Start of the window, UTC.
 pub const TIME: &str = "time";
@@ -59,48 +55,17 @@ pub const TENANT: &str = "tenant";
 /// The two directions, in column order.
 pub const DIRECTIONS: [&str; 2] = ["read", "write"];
 
-/// Integer columns of one direction, without the `read_` or `write_` before them, in column order.
-pub const DIRECTION_COUNTERS: [&str; 15] = [
-    "requests",
-    "bytes",
-    "latency_us_sum",
-    "latency_us_max",
-    "queue_us_sum",
-    "rtt_us_sum",
-    "errors",
-    "retrans",
-    "short",
-    "sequential",
-    "folded",
-    "untimed",
-    UNSPLIT,
-    "direct",
-    "stable",
-];
-
-/// Which of [`DIRECTION_COUNTERS`] are times: us in columns, ns in memory.
-pub const DIRECTION_TIMES: Range<usize> = 2..6;
-
-/// The column of one direction, one of [`DIRECTION_COUNTERS`], that counts requests of whose latencies the parts are not known: all,
-/// in what version 1 of the format wrote, which does not have it.
+/// The column of one direction that counts requests of whose latencies the parts are not known.
 pub const UNSPLIT: &str = "unsplit";
 
-/// Whether there is such a column: reading knows nothing of stable storage.
-pub fn has_counter(direction: &str, counter: &str) -> bool {
-    (direction, counter) != ("read", "stable")
+/// Whether a direction has a column of that name, which is without the direction: reading knows nothing of stable storage.
+pub fn has_counter(direction: &str, name: &str) -> bool {
+    let mut counters = Direction::COUNTERS.iter();
+    counters.all(|counter| counter.name != name || counter.is_of(direction))
 }
 
 /// The column of a row of files that has its operations beside READ and WRITE: a list, each with its [`OP`].
 pub const FILE_OPS: &str = "ops";
-/// Integers within an element of [`FILE_OPS`], in order.
-pub const FILE_OP_COUNTERS: [&str; 6] = [
-    "requests",
-    "errors",
-    "queue_us_sum",
-    "rtt_us_sum",
-    "latency_us_sum",
-    "latency_us_max",
-];
 
 /// The column of one direction that counts errors by errno, without the direction before it.
 pub const ERRNOS: &str = "errors_by_errno";
@@ -112,22 +77,6 @@ pub const LATENCY_HIST: &str = "latency_hist";
 pub const HIST_BUCKET: &str = "bucket";
 /// Number of requests within an element of a histogram or of [`ERRNOS`].
 pub const COUNT: &str = "count";
-
-/// Columns of the health rows after `time` and `host`, in column order.
-pub const HEALTH_COUNTERS: [&str; 12] = [
-    "covered_ms",
-    "seen",
-    "recorded",
-    "folded",
-    "lost",
-    "missed",
-    "clock_steps",
-    "ops_covered_ms",
-    "ops_seen",
-    "ops_missed",
-    "requests_dropped",
-    "store_failures",
-];
 
 /// Column of the health rows: most requests that were pending at a look; null where nobody could look.
 pub const PENDING_REQUESTS_MAX: &str = "pending_requests_max";
@@ -152,22 +101,13 @@ pub const AGE_MS_MAX: &str = "age_ms_max";
 pub const OP: &str = "op";
 /// Column of the rows of operations: the connection; null where not known.
 pub const TRANSPORT: &str = "transport";
-/// Integer columns of the rows of operations, in column order.
-pub const OP_COUNTERS: [&str; 8] = [
-    "requests",
-    "errors",
-    "sent_bytes",
-    "received_bytes",
-    "queue_us_sum",
-    "rtt_us_sum",
-    "execute_us_sum",
-    "execute_us_max",
-];
 /// Column of the rows of operations: the histogram.
 pub const EXECUTE_HIST: &str = "execute_hist";
 
-/// Column of the requests: when the request completed.
+/// Column of the requests: when the request completed, in whole us.
 pub const END_TIME: &str = "end_time";
+/// Column of the requests: when it completed, ns since the epoch. Rows are ordered by it.
+pub const END_TIME_NS: &str = "end_time_ns";
 /// Column of the requests: the user on whose behalf it was made; null where not known.
 pub const UID: &str = "uid";
 /// Column of the requests: the process that initiated it; null where not known.
@@ -195,139 +135,177 @@ pub const STABLE: &str = "stable";
 /// Column of the requests: id of the RPC as on the wire; null where not known.
 pub const XID: &str = "xid";
 
-/// The type of `time`.
+/// The type of every point in time: no engine reads finer or coarser ones as well.
 pub fn time_type() -> DataType {
-    DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// A column of numbers that are never null.
+fn number(name: &str, unit: Unit) -> Field {
+    unit.of(Field::new(name, DataType::Int64, false))
+}
+
+/// A column of numbers that are null where they are not known.
+fn optional(name: &str, unit: Unit) -> Field {
+    unit.of(Field::new(name, DataType::Int64, true))
+}
+
+fn text(name: &str) -> Field {
+    Field::new(name, DataType::Utf8, false)
+}
+
+fn optional_text(name: &str) -> Field {
+    Field::new(name, DataType::Utf8, true)
+}
+
+fn flag(name: &str) -> Field {
+    Field::new(name, DataType::Boolean, false)
+}
+
+fn optional_flag(name: &str) -> Field {
+    Field::new(name, DataType::Boolean, true)
+}
+
+fn list(name: &str, item: Field) -> Field {
+    Field::new(name, DataType::List(Arc::new(item)), false)
 }
 
 /// The element of a histogram.
 pub fn histogram_item() -> Field {
-    counted(HIST_BUCKET, DataType::Int16)
+    counted(HIST_BUCKET)
+}
+
+/// A histogram.
+pub fn histogram_field(name: &str) -> Field {
+    let mapping = (META_HISTOGRAM.to_owned(), histogram::mapping());
+    list(name, histogram_item()).with_metadata(HashMap::from([mapping]))
+}
+
+/// [`META_HISTOGRAM`] for readers that know nothing of the metadata of fields: of a file with histograms, what its own metadata says of them.
+pub fn histogram_metadata(schema: &Schema) -> Option<(&'static str, String)> {
+    let mut metadata = schema.fields().iter().map(|field| field.metadata());
+    let mapping = metadata.find_map(|metadata| metadata.get(META_HISTOGRAM))?;
+    Some((META_HISTOGRAM, mapping.clone()))
 }
 
 /// The element of [`ERRNOS`].
 pub fn errno_item() -> Field {
-    counted(ERRNO, DataType::Int32)
+    counted(ERRNO)
 }
 
 /// The element of a list of counts: what is counted, and how often there was one.
-fn counted(what: &str, is: DataType) -> Field {
-    let fields = Fields::from(vec![
-        Field::new(what, is, false),
-        Field::new(COUNT, DataType::Int64, false),
-    ]);
-    Field::new("element", DataType::Struct(fields), false)
+fn counted(what: &str) -> Field {
+    let fields = vec![
+        Field::new(what, DataType::Int32, false),
+        number(COUNT, Unit::Count),
+    ];
+    element(DataType::Struct(fields.into()))
+}
+
+/// An element of a list.
+fn element(is: DataType) -> Field {
+    Field::new("element", is, false)
 }
 
 /// Fields of an element of [`FILE_OPS`].
 pub fn file_op_fields() -> Fields {
-    let counters = FILE_OP_COUNTERS.map(|name| Field::new(name, DataType::Int64, false));
-    let name = Field::new(OP, DataType::Utf8, false);
-    [name].into_iter().chain(counters).collect()
+    let counters = FileOp::COUNTERS.iter().map(|counter| counter.field(""));
+    [text(OP)].into_iter().chain(counters).collect()
 }
 
 /// The element of [`FILE_OPS`].
 pub fn file_op_item() -> Field {
-    Field::new("element", DataType::Struct(file_op_fields()), false)
+    element(DataType::Struct(file_op_fields()))
 }
 
 /// Fields of an element of [`PENDING_CLIENTS`].
 pub fn pending_client_fields() -> Fields {
     Fields::from(vec![
-        Field::new(CLIENT, DataType::Int64, false),
-        Field::new(SERVER, DataType::Utf8, true),
-        Field::new(MOUNTS, DataType::List(Arc::new(mount_item())), false),
-        Field::new(REQUESTS_MAX, DataType::Int64, false),
-        Field::new(AGE_MS_MAX, DataType::Int64, false),
+        number(CLIENT, Unit::None),
+        optional_text(SERVER),
+        list(MOUNTS, mount_item()),
+        number(REQUESTS_MAX, Unit::Count),
+        number(AGE_MS_MAX, Unit::Milliseconds),
     ])
 }
 
 /// The element of [`PENDING_CLIENTS`].
 pub fn pending_client_item() -> Field {
-    let fields = DataType::Struct(pending_client_fields());
-    Field::new("element", fields, false)
+    element(DataType::Struct(pending_client_fields()))
 }
 
 /// The element of [`MOUNTS`].
 pub fn mount_item() -> Field {
-    Field::new("element", DataType::Utf8, false)
+    element(DataType::Utf8)
 }
 
-/// Schema of a rollup segment. Counters are signed because Spark and pandas have no unsigned sums.
+/// Columns that tell of which file a row is, and who used it.
+fn file_fields() -> [Field; 8] {
+    [
+        text(HOST),
+        optional_text(MOUNT),
+        optional_text(PATH),
+        optional_flag(PATH_INFERRED),
+        number(FILE_KEY, Unit::None),
+        text(DEV),
+        number(FILEID, Unit::None),
+        optional_text(TENANT),
+    ]
+}
+
+/// Schema of a rollup segment. Everything is signed: half of the engines have no unsigned numbers.
 pub fn rollup_schema() -> SchemaRef {
-    let mut fields = vec![
-        Field::new(TIME, time_type(), false),
-        Field::new(HOST, DataType::Utf8, false),
-        Field::new(MOUNT, DataType::Utf8, true),
-        Field::new(PATH, DataType::Utf8, true),
-        Field::new(PATH_INFERRED, DataType::Boolean, true),
-        Field::new(FILE_KEY, DataType::UInt64, false),
-        Field::new(DEV, DataType::Utf8, false),
-        Field::new(FILEID, DataType::UInt64, false),
-        Field::new(TENANT, DataType::Utf8, true),
-    ];
+    let mut fields = vec![Field::new(TIME, time_type(), false)];
+    fields.extend(file_fields());
     for direction in DIRECTIONS {
-        let mut add =
-            |name: &str, is| fields.push(Field::new(format!("{direction}_{name}"), is, false));
-        for counter in DIRECTION_COUNTERS {
-            if has_counter(direction, counter) {
-                add(counter, DataType::Int64);
-            }
-        }
-        add(ERRNOS, DataType::List(Arc::new(errno_item())));
-        add(LATENCY_HIST, DataType::List(Arc::new(histogram_item())));
+        let prefix = format!("{direction}_");
+        let counters = Direction::COUNTERS.iter();
+        let counters = counters.filter(|counter| counter.is_of(direction));
+        fields.extend(counters.map(|counter| counter.field(&prefix)));
+        fields.push(list(&format!("{prefix}{ERRNOS}"), errno_item()));
+        fields.push(histogram_field(&format!("{prefix}{LATENCY_HIST}")));
     }
-    let ops = DataType::List(Arc::new(file_op_item()));
-    fields.push(Field::new(FILE_OPS, ops, false));
+    fields.push(list(FILE_OPS, file_op_item()));
     Arc::new(Schema::new(fields))
 }
 
 /// Schema of a segment of requests; the error is [`ERRNO`], null where there was none.
 pub fn request_schema() -> SchemaRef {
-    let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
-    Arc::new(Schema::new(vec![
-        Field::new(END_TIME, time, false),
-        Field::new(HOST, DataType::Utf8, false),
-        Field::new(MOUNT, DataType::Utf8, true),
-        Field::new(PATH, DataType::Utf8, true),
-        Field::new(PATH_INFERRED, DataType::Boolean, true),
-        Field::new(FILE_KEY, DataType::UInt64, false),
-        Field::new(DEV, DataType::Utf8, false),
-        Field::new(FILEID, DataType::UInt64, false),
-        Field::new(TENANT, DataType::Utf8, true),
-        Field::new(UID, DataType::UInt32, true),
-        Field::new(PID, DataType::UInt32, true),
-        Field::new(OP, DataType::Utf8, false),
-        Field::new(OFFSET_BYTES, DataType::Int64, false),
-        Field::new(ASKED_BYTES, DataType::Int64, false),
-        Field::new(DONE_BYTES, DataType::Int64, false),
-        Field::new(LATENCY_NS, DataType::Int64, true),
-        Field::new(QUEUE_NS, DataType::Int64, true),
-        Field::new(RTT_NS, DataType::Int64, true),
-        Field::new(RETRANS, DataType::Int64, true),
-        Field::new(EOF, DataType::Boolean, true),
-        Field::new(DIRECT, DataType::Boolean, false),
-        Field::new(STABLE, DataType::Boolean, true),
+    let mut fields = vec![
+        Field::new(END_TIME, time_type(), false),
+        number(END_TIME_NS, Unit::Nanoseconds),
+    ];
+    fields.extend(file_fields());
+    fields.extend([
+        optional(UID, Unit::None),
+        optional(PID, Unit::None),
+        text(OP),
+        number(OFFSET_BYTES, Unit::Bytes),
+        number(ASKED_BYTES, Unit::Bytes),
+        number(DONE_BYTES, Unit::Bytes),
+        optional(LATENCY_NS, Unit::Nanoseconds),
+        optional(QUEUE_NS, Unit::Nanoseconds),
+        optional(RTT_NS, Unit::Nanoseconds),
+        optional(RETRANS, Unit::Count),
+        optional_flag(EOF),
+        flag(DIRECT),
+        optional_flag(STABLE),
         Field::new(ERRNO, DataType::Int32, true),
-        Field::new(XID, DataType::UInt32, true),
-    ]))
+        optional(XID, Unit::None),
+    ]);
+    Arc::new(Schema::new(fields))
 }
 
 /// Schema of a health segment.
 pub fn health_schema() -> SchemaRef {
-    let mut fields = vec![
-        Field::new(TIME, time_type(), false),
-        Field::new(HOST, DataType::Utf8, false),
-    ];
-    for counter in HEALTH_COUNTERS {
-        fields.push(Field::new(counter, DataType::Int64, false));
-    }
-    for counter in [PENDING_REQUESTS_MAX, PENDING_AGE_MS_MAX] {
-        fields.push(Field::new(counter, DataType::Int64, true));
-    }
-    let clients = DataType::List(Arc::new(pending_client_item()));
-    fields.push(Field::new(PENDING_CLIENTS, clients, true));
-    fields.push(Field::new(FILTER, DataType::Utf8, true));
+    let mut fields = vec![Field::new(TIME, time_type(), false), text(HOST)];
+    fields.extend(Health::COUNTERS.iter().map(|counter| counter.field("")));
+    fields.extend([
+        optional(PENDING_REQUESTS_MAX, Unit::Count),
+        optional(PENDING_AGE_MS_MAX, Unit::Milliseconds),
+        list(PENDING_CLIENTS, pending_client_item()).with_nullable(true),
+        optional_text(FILTER),
+    ]);
     Arc::new(Schema::new(fields))
 }
 
@@ -335,15 +313,83 @@ pub fn health_schema() -> SchemaRef {
 pub fn ops_schema() -> SchemaRef {
     let mut fields = vec![
         Field::new(TIME, time_type(), false),
-        Field::new(HOST, DataType::Utf8, false),
-        Field::new(MOUNT, DataType::Utf8, true),
-        Field::new(OP, DataType::Utf8, false),
-        Field::new(TRANSPORT, DataType::Utf8, true),
+        text(HOST),
+        optional_text(MOUNT),
+        text(OP),
+        optional_text(TRANSPORT),
     ];
-    for counter in OP_COUNTERS {
-        fields.push(Field::new(counter, DataType::Int64, false));
-    }
-    let list = DataType::List(Arc::new(histogram_item()));
-    fields.push(Field::new(EXECUTE_HIST, list, false));
+    let counters = OperationSums::COUNTERS.iter();
+    fields.extend(counters.map(|counter| counter.field("")));
+    fields.push(histogram_field(EXECUTE_HIST));
     Arc::new(Schema::new(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schemas() -> [SchemaRef; 4] {
+        [
+            rollup_schema(),
+            ops_schema(),
+            health_schema(),
+            request_schema(),
+        ]
+    }
+
+    /// Numbers that name something rather than count or measure it.
+    const NAMES: [&str; 9] = [
+        FILE_KEY,
+        FILEID,
+        UID,
+        PID,
+        XID,
+        ERRNO,
+        CLIENT,
+        HIST_BUCKET,
+        TIME,
+    ];
+
+    fn check_unit(field: &Field) {
+        match field.data_type() {
+            DataType::List(item) => match item.data_type() {
+                DataType::Struct(fields) => fields.iter().for_each(|field| check_unit(field)),
+                _ => check_unit(item),
+            },
+            numbers if numbers.is_numeric() => {
+                let is_known = Unit::in_metadata(field) != Unit::None;
+                assert_eq!(is_known, !NAMES.contains(&field.name().as_str()), "{field}");
+            }
+            _ => assert_eq!(Unit::in_metadata(field), Unit::None, "{field}"),
+        }
+    }
+
+    #[test]
+    fn every_number_that_counts_or_measures_has_its_unit() {
+        for schema in schemas() {
+            schema.fields().iter().for_each(|field| check_unit(field));
+        }
+    }
+
+    #[test]
+    fn every_histogram_says_what_its_buckets_are() {
+        for schema in schemas() {
+            let histograms = schema.fields().iter();
+            let histograms = histograms.filter(|field| field.name().ends_with("_hist"));
+            let mut count = 0;
+            for field in histograms {
+                assert_eq!(field.metadata()[META_HISTOGRAM], histogram::mapping());
+                count += 1;
+            }
+            assert_eq!(histogram_metadata(&schema).is_some(), count > 0);
+        }
+    }
+
+    #[test]
+    fn reading_has_no_column_of_stable_storage() {
+        let schema = rollup_schema();
+        assert!(schema.index_of("read_stable").is_err() && !has_counter("read", "stable"));
+        assert!(schema.index_of("write_stable").is_ok() && has_counter("write", "stable"));
+        assert!(has_counter("read", "requests") && has_counter("read", LATENCY_HIST));
+    }
 }

@@ -3,11 +3,10 @@
 /// `PRAGMA application_id` of a catalog: "TIOP".
 pub const APPLICATION_ID: i32 = 0x5449_4F50;
 
-/// Creates the tables of the present format. Times are ms since the Unix epoch, UTC; `PRAGMA user_version`
+/// Creates the tables. Times are ms since the Unix epoch, UTC; `PRAGMA user_version`
 /// holds [`crate::columns::FORMAT_VERSION`].
 ///
-/// Unsigned 64-bit values (`file_key`, `fileid`) are stored as the signed integer of the same bits,
-/// SQLite's only integer.
+/// `file_key` and `fileid` are the signed numbers that segments have.
 pub const CREATE: &str = "
 CREATE TABLE host (
   id    INTEGER PRIMARY KEY,
@@ -88,45 +87,6 @@ CREATE TABLE removed (
   at_ms  INTEGER NOT NULL
 ) WITHOUT ROWID;
 -- Of each other table the number of its rows, and the exclusive or of their hashes.
-CREATE TABLE digest (
-  name  TEXT PRIMARY KEY,
-  rows  INTEGER NOT NULL,
-  hash  INTEGER NOT NULL
-) WITHOUT ROWID;
-";
-
-/// Makes of the tables of formats 1 and 2 those of format 3, but for the content of `file.dev` and of `digest`.
-pub const UPGRADE_TO_3: &str = "
-ALTER TABLE file ADD COLUMN dev INTEGER;
-ALTER TABLE segment ADD COLUMN last_journal INTEGER NOT NULL DEFAULT 0;
-UPDATE segment SET last_journal = journal;
-CREATE INDEX segment_journal ON segment (journal);
-ALTER TABLE sealed_journal ADD COLUMN host INTEGER REFERENCES host(id);
-ALTER TABLE sealed_journal ADD COLUMN start_ms INTEGER;
-ALTER TABLE sealed_journal ADD COLUMN end_ms INTEGER;
-UPDATE sealed_journal SET (host, start_ms, end_ms) = (
-  SELECT host, min(start_ms), max(end_ms) FROM segment
-  WHERE segment.journal = sealed_journal.journal AND granularity_ms = (
-    SELECT min(granularity_ms) FROM segment WHERE segment.journal = sealed_journal.journal
-  )
-);
-CREATE TABLE mount_point (
-  id        INTEGER PRIMARY KEY,
-  host      INTEGER NOT NULL REFERENCES host(id),
-  dev       INTEGER NOT NULL,
-  mount     INTEGER NOT NULL REFERENCES mount(id),
-  source    TEXT NOT NULL,
-  path      TEXT NOT NULL,
-  version   TEXT,
-  options   TEXT NOT NULL,
-  foreign_namespace INTEGER NOT NULL,
-  first_ms  INTEGER NOT NULL,
-  last_ms   INTEGER NOT NULL
-);
-CREATE TABLE removed (
-  path   TEXT PRIMARY KEY,
-  at_ms  INTEGER NOT NULL
-) WITHOUT ROWID;
 CREATE TABLE digest (
   name  TEXT PRIMARY KEY,
   rows  INTEGER NOT NULL,

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::counters::counters;
+
 /// A procedure as the kernel calls it (`GETATTR`). The longest name has 20 bytes; of a longer one the first 24 are kept.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpName([u8; OpName::BYTES]);
@@ -41,64 +43,26 @@ impl fmt::Debug for OpName {
     }
 }
 
-/// The counters of one operation of a file: of each attempt, as in the kernel's own statistics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileOp {
-    /// The procedure.
-    pub op: OpName,
-    /// RPCs that completed, failed ones included.
-    pub requests: u64,
-    /// Those that ended with an error.
-    pub errors: u64,
-    /// Sum of the times until they were sent, ns.
-    pub queue_ns_sum: u64,
-    /// Sum of the times from there to the answer, ns.
-    pub rtt_ns_sum: u64,
-    /// Sum of the times from start to completion, ns.
-    pub latency_ns_sum: u64,
-    /// The longest of these, ns.
-    pub latency_ns_max: u64,
-}
-
-impl FileOp {
-    /// In the order of [`crate::columns::FILE_OP_COUNTERS`]; all but the first two are times, ns.
-    pub fn counters(&self) -> [u64; 6] {
-        let Self {
-            op: _,
-            requests,
-            errors,
-            queue_ns_sum,
-            rtt_ns_sum,
-            latency_ns_sum,
-            latency_ns_max,
-        } = *self;
-        [
-            requests,
-            errors,
-            queue_ns_sum,
-            rtt_ns_sum,
-            latency_ns_sum,
-            latency_ns_max,
-        ]
+counters! {
+    /// The counters of one operation of a file: of each attempt, as in the kernel's own statistics.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct FileOp {
+        /// RPCs that completed, failed ones included.
+        requests: "requests", Count, sum;
+        /// Those that ended with an error.
+        errors: "errors", Count, sum;
+        /// Sum of the times until they were sent, ns.
+        queue_ns_sum: "queue_us_sum", Microseconds, saturating_sum;
+        /// Sum of the times from there to the answer, ns.
+        rtt_ns_sum: "rtt_us_sum", Microseconds, saturating_sum;
+        /// Sum of the times from start to completion, ns.
+        execute_ns_sum: "execute_us_sum", Microseconds, saturating_sum;
+        /// The longest of these, ns.
+        execute_ns_max: "execute_us_max", Microseconds, max;
     }
-
-    /// Adds another partial aggregate of the same operation.
-    fn merge(&mut self, other: &Self) {
-        let Self {
-            op: _,
-            requests,
-            errors,
-            queue_ns_sum,
-            rtt_ns_sum,
-            latency_ns_sum,
-            latency_ns_max,
-        } = other;
-        self.requests += requests;
-        self.errors += errors;
-        self.queue_ns_sum = self.queue_ns_sum.saturating_add(*queue_ns_sum);
-        self.rtt_ns_sum = self.rtt_ns_sum.saturating_add(*rtt_ns_sum);
-        self.latency_ns_sum = self.latency_ns_sum.saturating_add(*latency_ns_sum);
-        self.latency_ns_max = self.latency_ns_max.max(*latency_ns_max);
+    and {
+        /// The procedure.
+        op: OpName,
     }
 }
 
@@ -110,7 +74,7 @@ impl FileOps {
     /// Adds a partial aggregate.
     pub fn add(&mut self, other: &FileOp) {
         match self.0.binary_search_by_key(&other.op, |known| known.op) {
-            Ok(at) => self.0[at].merge(other),
+            Ok(at) => self.0[at].merge_counters(other),
             Err(at) => self.0.insert(at, *other),
         }
     }
@@ -143,12 +107,12 @@ impl FromIterator<FileOp> for FileOps {
 mod tests {
     use super::*;
 
-    fn op(name: &str, requests: u64, latency_ns: u64) -> FileOp {
+    fn op(name: &str, requests: u64, execute_ns: u64) -> FileOp {
         FileOp {
             op: OpName::new(name),
             requests,
-            latency_ns_sum: requests * latency_ns,
-            latency_ns_max: latency_ns,
+            execute_ns_sum: requests * execute_ns,
+            execute_ns_max: execute_ns,
             ..FileOp::default()
         }
     }
@@ -165,13 +129,13 @@ mod tests {
         );
         let told = ops.as_slice().iter();
         let told: Vec<_> = told
-            .map(|op| (op.op.as_str(), op.requests, op.latency_ns_max))
+            .map(|op| (op.op.as_str(), op.requests, op.execute_ns_max))
             .collect();
         assert_eq!(
             told,
             [("ACCESS", 1, 1), ("GETATTR", 5, 7), ("LOOKUP", 1, 5)]
         );
-        assert_eq!(ops.as_slice()[1].latency_ns_sum, 20);
+        assert_eq!(ops.as_slice()[1].execute_ns_sum, 20);
     }
 
     #[test]

@@ -9,21 +9,27 @@ use std::sync::LazyLock;
 
 use crate::op_sums::OP_CELL_BITS;
 
-/// Buckets per power of two: 2^5 for schema 5.
-const BUCKETS_PER_OCTAVE: f64 = 32.0;
+/// OpenTelemetry's scale and Prometheus' schema, by which a bucket ends `2^(2^-5)` times as high as it begins.
+pub const SCALE: i32 = 5;
+/// What OpenTelemetry adds to the number of a bucket here.
+pub const OPENTELEMETRY_OFFSET: i32 = 0;
+/// What Prometheus adds to it: it numbers buckets by their upper bounds.
+pub const PROMETHEUS_OFFSET: i32 = 1;
+/// Buckets per power of two.
+const BUCKETS_PER_OCTAVE: f64 = (1 << SCALE) as f64;
 
 /// A sparse histogram of latencies, ordered by bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    buckets: Vec<(i16, u64)>,
+    buckets: Vec<(i32, u64)>,
     /// Where to look first: the bucket that was counted in last, minus its place. Where no bucket between
     /// two is empty, it is the same for both.
-    shift: i16,
+    shift: i32,
 }
 
 /// The bucket of a latency. 0 ns counts as 1 ns, the clock's resolution.
 #[inline]
-pub fn bucket_of(latency_ns: u64) -> i16 {
+pub fn bucket_of(latency_ns: u64) -> i32 {
     static TABLE: LazyLock<BucketTable> = LazyLock::new(BucketTable::new);
     TABLE.bucket_of(latency_ns.max(1))
 }
@@ -31,17 +37,17 @@ pub fn bucket_of(latency_ns: u64) -> i16 {
 /// Cells of latencies, each narrower than a bucket, from `1 << first` to `1 << end` ns, `1 << OP_CELL_BITS` to a
 /// power of two: for each the bucket of its first latency, and the last latency of the cell that is in it, ns. The rest of the
 /// cell is in the next bucket.
-pub fn cells(first: u32, end: u32) -> impl Iterator<Item = (i16, u64)> {
+pub fn cells(first: u32, end: u32) -> impl Iterator<Item = (i32, u64)> {
     let table = BucketTable::new();
     let range = (first as usize) << CELL_BITS..(end as usize) << CELL_BITS;
     range.map(move |index| (table.cells[index].bucket, table.cells[index].last_ns))
 }
 
 /// [`bucket_of`] by its definition.
-fn defined_bucket_of(latency_ns: u64) -> i16 {
+fn defined_bucket_of(latency_ns: u64) -> i32 {
     let us = latency_ns as f64 / 1000.0;
     // 1 ns is bucket -319 and u64::MAX ns is bucket 1730, so the cast cannot saturate.
-    ((us.log2() * BUCKETS_PER_OCTAVE).ceil() - 1.0) as i16
+    ((us.log2() * BUCKETS_PER_OCTAVE).ceil() - 1.0) as i32
 }
 
 /// Highest bits of a latency, below the leading one, by which the table is looked up.
@@ -59,7 +65,7 @@ struct BucketTable {
 
 struct Cell {
     /// The bucket of the cell's first latencies.
-    bucket: i16,
+    bucket: i32,
     /// The last latency of the cell that is in it, ns.
     last_ns: u64,
 }
@@ -96,14 +102,14 @@ impl BucketTable {
     }
 
     #[inline]
-    fn bucket_of(&self, latency_ns: u64) -> i16 {
+    fn bucket_of(&self, latency_ns: u64) -> i32 {
         let octave = latency_ns.ilog2();
         // Without the leading bit.
         let below = (latency_ns << (63 - octave)) << 1;
         let part = below >> (64 - CELL_BITS);
         let index = (octave << CELL_BITS) as usize + part as usize;
         let cell = &self.cells[index];
-        cell.bucket + i16::from(latency_ns > cell.last_ns)
+        cell.bucket + i32::from(latency_ns > cell.last_ns)
     }
 }
 
@@ -115,13 +121,20 @@ fn scale(part: u64, octave: u64) -> u64 {
     }
 }
 
+/// What a bucket's number means, as files say it: JSON.
+pub fn mapping() -> String {
+    format!(
+        r#"{{"unit":"us","bucket":"(2^(i/32), 2^((i+1)/32)]","opentelemetry":{{"scale":{SCALE},"index_offset":{OPENTELEMETRY_OFFSET}}},"prometheus":{{"schema":{SCALE},"index_offset":{PROMETHEUS_OFFSET}}}}}"#
+    )
+}
+
 /// The upper, inclusive bound of a bucket, us.
-pub fn upper_bound_us(bucket: i16) -> f64 {
+pub fn upper_bound_us(bucket: i32) -> f64 {
     ((f64::from(bucket) + 1.0) / BUCKETS_PER_OCTAVE).exp2()
 }
 
 /// The geometric middle of a bucket, us: the value that stands for everything in it.
-pub fn middle_us(bucket: i16) -> f64 {
+pub fn middle_us(bucket: i32) -> f64 {
     ((f64::from(bucket) + 0.5) / BUCKETS_PER_OCTAVE).exp2()
 }
 
@@ -151,9 +164,9 @@ impl Histogram {
 
     /// Adds `count` requests to a bucket.
     #[inline]
-    pub fn add(&mut self, bucket: i16, count: u64) {
+    pub fn add(&mut self, bucket: i32, count: u64) {
         // A place before the first is beyond the last.
-        let place = usize::from(bucket.wrapping_sub(self.shift).cast_unsigned());
+        let place = bucket.wrapping_sub(self.shift).cast_unsigned() as usize;
         match self.buckets.get_mut(place) {
             Some((at, total)) if *at == bucket => *total = total.saturating_add(count),
             _ => self.search_and_add(bucket, count),
@@ -161,7 +174,7 @@ impl Histogram {
     }
 
     #[cold]
-    fn search_and_add(&mut self, bucket: i16, count: u64) {
+    fn search_and_add(&mut self, bucket: i32, count: u64) {
         // One that is read back comes behind all others.
         let is_last = self.buckets.last().is_none_or(|(last, _)| *last < bucket);
         let place = match is_last {
@@ -180,7 +193,7 @@ impl Histogram {
             }
         };
         // There are fewer than 2^12 buckets, so the place fits.
-        self.shift = bucket.wrapping_sub(place as i16);
+        self.shift = bucket.wrapping_sub(place as i32);
     }
 
     /// Adds another histogram to this one.
@@ -211,7 +224,7 @@ impl Histogram {
     }
 
     /// The occupied buckets, ascending, with their counts.
-    pub fn buckets(&self) -> &[(i16, u64)] {
+    pub fn buckets(&self) -> &[(i32, u64)] {
         &self.buckets
     }
 
@@ -272,6 +285,61 @@ mod tests {
         assert!(bucket_of(u64::MAX) > bucket_of(u64::MAX / 2));
     }
 
+    /// That a bucket of the other kind holds a value, by its bounds.
+    fn holds(lower: f64, us: f64, upper: f64) -> bool {
+        const ROUNDING: f64 = 1e-9;
+        lower < us * (1.0 + ROUNDING) && us <= upper * (1.0 + ROUNDING)
+    }
+
+    proptest! {
+        /// OpenTelemetry, "Metrics Data Model", Exponential Scale and Exponential Buckets: `base = 2 ** (2 ** (-scale))`, and bucket
+        /// `index` is of values greater than `base ** index` and less than or equal to `base ** (index + 1)`.
+        #[test]
+        fn buckets_are_those_of_opentelemetry(ns: u64, octaves in 0..64_u32) {
+            let ns = (ns >> octaves).max(1);
+            let base = 2_f64.powf(2_f64.powi(-SCALE));
+            let index = bucket_of(ns) + OPENTELEMETRY_OFFSET;
+            let us = ns as f64 / 1000.0;
+            prop_assert!(holds(base.powi(index), us, base.powi(index + 1)), "{ns} ns in {index}");
+        }
+
+        /// Prometheus, "Native Histograms", Standard exponential schemas: the upper, inclusive bound of the positive bucket `i` is
+        /// `(2 ** (2 ** -n)) ** i` for schema `n`, and the lower, exclusive one that of the bucket before.
+        #[test]
+        fn buckets_are_those_of_prometheus(ns: u64, octaves in 0..64_u32) {
+            let ns = (ns >> octaves).max(1);
+            let base = 2_f64.powf(2_f64.powi(-SCALE));
+            let index = bucket_of(ns) + PROMETHEUS_OFFSET;
+            let us = ns as f64 / 1000.0;
+            prop_assert!(holds(base.powi(index - 1), us, base.powi(index)), "{ns} ns in {index}");
+        }
+    }
+
+    /// Both have a bucket of its own for zero, and for what is near enough to it (`zero_count`, `zero_threshold`). Nothing belongs there: 0 ns
+    /// counts as the 1 ns that the clock can tell, which is an ordinary bucket, as are the bounds of buckets.
+    #[test]
+    fn nothing_is_in_a_bucket_of_zero() {
+        let mut histogram = Histogram::default();
+        histogram.record(0);
+        assert_eq!(histogram.buckets(), [(-319, 1)]);
+        assert!(upper_bound_us(-320) < 0.001 && 0.001 <= upper_bound_us(-319));
+        // 1 us is the upper bound of OpenTelemetry's bucket -1 and of Prometheus' bucket 0.
+        let one = bucket_of(1000);
+        assert_eq!(
+            (one + OPENTELEMETRY_OFFSET, one + PROMETHEUS_OFFSET),
+            (-1, 0)
+        );
+        assert_eq!(upper_bound_us(one), 1.0);
+    }
+
+    #[test]
+    fn files_say_what_a_bucket_is() {
+        assert_eq!(
+            mapping(),
+            r#"{"unit":"us","bucket":"(2^(i/32), 2^((i+1)/32)]","opentelemetry":{"scale":5,"index_offset":0},"prometheus":{"schema":5,"index_offset":1}}"#
+        );
+    }
+
     proptest! {
         #[test]
         fn the_middle_is_within_its_stated_error(ns in 1_u64..u64::MAX / 2) {
@@ -298,7 +366,7 @@ mod tests {
         }
 
         #[test]
-        fn buckets_are_ascending_and_hold_what_was_added(added in prop::collection::vec((-9_i16..9, 1_u64..9), 0..60)) {
+        fn buckets_are_ascending_and_hold_what_was_added(added in prop::collection::vec((-9_i32..9, 1_u64..9), 0..60)) {
             let mut h = Histogram::default();
             let mut plain = BTreeMap::new();
             for (bucket, count) in added {

@@ -84,9 +84,10 @@ pub fn path_text(path: &[u8]) -> String {
     text
 }
 
-/// A file on disk: the same on every host that mounts the export, and after every reboot.
+/// A file on disk: the same on every host that mounts the export, and after every reboot. 64 bits, signed as the columns that hold it,
+/// so that rows are in the same order here, in segments and in SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileKey(pub u64);
+pub struct FileKey(pub i64);
 
 impl FileKey {
     /// The key of a file: XXH3-64 over `mount`, a zero byte, and fileid and handle hash in
@@ -103,7 +104,7 @@ impl FileKey {
         text.push(0);
         text.extend_from_slice(&file.fileid.to_le_bytes());
         text.extend_from_slice(&file.handle_hash.to_le_bytes());
-        Self(xxh3_64(&text))
+        Self(xxh3_64(&text).cast_signed())
     }
 }
 

@@ -9,6 +9,7 @@
 //! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
 //! * [`identity`]: what a file is, in memory and on disk; [`mount`]: where it can be found;
+//! * [`counters`] and [`unit`]: the tables of counters that rows, columns and the journal are made of, and what they count;
 //! * [`columns`]: names and Arrow types of what is on disk;
 //! * [`ddl`]: the SQLite catalog's tables.
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -21,6 +22,8 @@ pub mod ring;
 
 #[cfg(feature = "std")]
 pub mod columns;
+#[cfg(feature = "std")]
+pub mod counters;
 #[cfg(feature = "std")]
 pub mod ddl;
 #[cfg(feature = "std")]
@@ -43,3 +46,5 @@ pub mod request;
 pub mod rollup;
 #[cfg(feature = "std")]
 pub mod time;
+#[cfg(feature = "std")]
+pub mod unit;

@@ -1,6 +1,7 @@
 //! Rows of operations: what the NFS client had its servers do, procedure by procedure. Mergeable partial aggregates, as
 //! [`crate::rollup`] has them of files.
 
+use crate::counters::counters;
 use crate::histogram::Histogram;
 
 /// What stands for the operation in rows of operations that could not be told apart for lack of room.
@@ -19,53 +20,39 @@ pub struct Operation {
     pub transport: Option<String>,
 }
 
-/// The counters of an operation in a window: those of its statistics in `/proc/self/mountstats`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OperationSums {
-    /// RPCs that completed, each attempt of one that was repeated.
-    pub requests: u64,
-    /// Those that ended with an error.
-    pub errors: u64,
-    /// Bytes sent, repeated transmissions included.
-    pub sent_bytes: u64,
-    /// Bytes received.
-    pub received_bytes: u64,
-    /// Sum of the times until they were sent, ns.
-    pub queue_ns_sum: u64,
-    /// Sum of the times from there to the answer, ns.
-    pub rtt_ns_sum: u64,
-    /// Sum of the times from start to completion, ns.
-    pub execute_ns_sum: u64,
-    /// The longest of these, ns.
-    pub execute_ns_max: u64,
-    /// These times. Less than 4 us counts as 4 us, more than 18 minutes as 18 minutes. Its total is `requests`,
-    /// except of [`OTHER_OPERATIONS`], for which there may not have been room even for that.
-    pub execute: Histogram,
+counters! {
+    /// The counters of an operation in a window: those of its statistics in `/proc/self/mountstats`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct OperationSums {
+        /// RPCs that completed, each attempt of one that was repeated.
+        requests: "requests", Count, sum;
+        /// Those that ended with an error.
+        errors: "errors", Count, sum;
+        /// Bytes sent, repeated transmissions included.
+        sent_bytes: "sent_bytes", Bytes, sum;
+        /// Bytes received.
+        received_bytes: "received_bytes", Bytes, sum;
+        /// Sum of the times until they were sent, ns.
+        queue_ns_sum: "queue_us_sum", Microseconds, saturating_sum;
+        /// Sum of the times from there to the answer, ns.
+        rtt_ns_sum: "rtt_us_sum", Microseconds, saturating_sum;
+        /// Sum of the times from start to completion, ns.
+        execute_ns_sum: "execute_us_sum", Microseconds, saturating_sum;
+        /// The longest of these, ns.
+        execute_ns_max: "execute_us_max", Microseconds, max;
+    }
+    and {
+        /// These times. Less than 4 us counts as 4 us, more than 18 minutes as 18 minutes. Its total is `requests`,
+        /// except of [`OTHER_OPERATIONS`], for which there may not have been room even for that.
+        execute: Histogram,
+    }
 }
 
 impl OperationSums {
     /// Adds another partial aggregate.
     pub fn merge(&mut self, other: &Self) {
-        let Self {
-            requests,
-            errors,
-            sent_bytes,
-            received_bytes,
-            queue_ns_sum,
-            rtt_ns_sum,
-            execute_ns_sum,
-            execute_ns_max,
-            execute,
-        } = other;
-        self.requests += requests;
-        self.errors += errors;
-        self.sent_bytes += sent_bytes;
-        self.received_bytes += received_bytes;
-        self.queue_ns_sum = self.queue_ns_sum.saturating_add(*queue_ns_sum);
-        self.rtt_ns_sum = self.rtt_ns_sum.saturating_add(*rtt_ns_sum);
-        self.execute_ns_sum = self.execute_ns_sum.saturating_add(*execute_ns_sum);
-        self.execute_ns_max = self.execute_ns_max.max(*execute_ns_max);
-        self.execute.merge(execute);
+        self.merge_counters(other);
+        self.execute.merge(&other.execute);
     }
 
     /// The share of a sum that falls to each request; `None` without one.

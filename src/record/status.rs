@@ -100,7 +100,7 @@ mod tests {
             handle_hash: 1,
         };
         let file = FileAttributes {
-            key: FileKey(fileid),
+            key: FileKey(fileid.cast_signed()),
             id,
             mount: None,
             path: None,

@@ -60,8 +60,19 @@ pub(crate) enum Checked {
     Intact,
     /// It is not.
     Damaged,
-    /// It has no checksum: it was written before there were any, or its metadata is damaged.
+    /// It has no checksum: its metadata is damaged.
     NoChecksum,
+}
+
+impl Checked {
+    /// That it is intact, or what is wrong.
+    pub(crate) fn intact(self) -> Result<(), &'static str> {
+        match self {
+            Self::Intact => Ok(()),
+            Self::Damaged => Err("it does not match its checksum"),
+            Self::NoChecksum => Err("its checksum is missing"),
+        }
+    }
 }
 
 /// Reads a segment's file from its start to its end.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use parquet::file::metadata::KeyValue;
 use trackiops_schemas::columns;
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -35,7 +36,7 @@ pub(crate) struct Description {
 
 impl Description {
     /// The metadata of a new segment, in which the checksum is still to be entered.
-    pub(crate) fn metadata(&self) -> Vec<KeyValue> {
+    pub(crate) fn metadata(&self, schema: &Schema) -> Vec<KeyValue> {
         let pair = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
         let mut metadata = vec![
             pair(columns::META_FORMAT, columns::FORMAT_VERSION.to_string()),
@@ -51,6 +52,8 @@ impl Description {
             let journals: Vec<_> = self.journals.iter().map(encode).collect();
             metadata.push(pair(columns::META_JOURNALS, journals.join(",")));
         }
+        let histogram = columns::histogram_metadata(schema);
+        metadata.extend(histogram.map(|(key, mapping)| pair(key, mapping)));
         metadata.push(pair(columns::META_CRC32C, checksum::UNKNOWN.to_owned()));
         metadata
     }
@@ -82,9 +85,17 @@ pub(crate) fn value<'m>(metadata: Option<&'m Vec<KeyValue>>, key: &str) -> Optio
     pair.value.as_deref()
 }
 
-/// The version of the format that a segment's metadata tell.
-pub(crate) fn version(metadata: Option<&Vec<KeyValue>>) -> Option<u32> {
-    value(metadata, columns::META_FORMAT)?.parse().ok()
+/// That a segment is of this format, by its metadata; or why it is not.
+pub fn check_format(metadata: Option<&Vec<KeyValue>>) -> Result<(), String> {
+    let version =
+        value(metadata, columns::META_FORMAT).ok_or("it is no segment of this program")?;
+    match version == columns::FORMAT_VERSION.to_string() {
+        true => Ok(()),
+        false => Err(format!(
+            "it has format version {version}, this trackiops reads version {}",
+            columns::FORMAT_VERSION
+        )),
+    }
 }
 
 #[cfg(test)]

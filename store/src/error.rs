@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::options::OptionsError;
@@ -24,18 +25,17 @@ pub enum StoreError {
     /// There is all of a store but its catalog.
     #[error("{path} has lost its catalog: `trackiops store rebuild-catalog {path}` makes it anew from the segments", path = .0.display())]
     NoCatalog(PathBuf),
-    /// Written by a later release.
+    /// Written in another format.
     #[error(
-        "{path} has format version {found}, this program knows versions up to {supported}; use a newer trackiops",
+        "{path} has format version {found}, this trackiops reads and writes version {FORMAT_VERSION}; \
+         use the trackiops that wrote it, or record into another directory",
         path = .path.display()
     )]
-    NewerFormat {
+    OtherFormat {
         /// The store or the file in it.
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The newest version that is understood here.
-        supported: u32,
     },
     /// One store has one writer.
     #[error("another recorder is at work on {path}; stop it, or name another store", path = .0.display())]

@@ -115,12 +115,12 @@ impl FileIndex {
         self.runs.iter().map(|(key, _)| *key)
     }
 
-    /// Varints of the difference between keys and of the number of rows, compressed.
+    /// Varints of the difference between keys, of the first one from the lowest that there may be, and of the number of rows, compressed.
     pub(crate) fn encode(&self) -> std::io::Result<Vec<u8>> {
         let mut plain = Vec::new();
-        let mut before = (0, 0);
+        let mut before = (i64::MIN, 0);
         for (key, end) in &self.runs {
-            put_u64(&mut plain, key.0 - before.0);
+            put_u64(&mut plain, key.0.abs_diff(before.0));
             put_u64(&mut plain, end - before.1);
             before = (key.0, *end);
         }
@@ -137,12 +137,12 @@ impl FileIndex {
             .map_err(|_| DecodeError::Malformed("a file index does not unpack"))?;
         let mut input = Input::new(&plain);
         let mut index = Self::default();
-        let mut before = (0_u64, 0_u64);
+        let mut before = (i64::MIN, 0_u64);
         while input.remaining() > 0 {
             let (key, end) = (input.u64()?, input.u64()?);
             before = before
                 .0
-                .checked_add(key)
+                .checked_add_unsigned(key)
                 .zip(before.1.checked_add(end))
                 .ok_or(DecodeError::Malformed("a file index overflows"))?;
             index.runs.push((FileKey(before.0), before.1));
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn index(keys: &[u64]) -> FileIndex {
+    fn index(keys: &[i64]) -> FileIndex {
         let mut index = FileIndex::default();
         keys.iter().for_each(|key| index.push(FileKey(*key)));
         index
@@ -173,16 +173,25 @@ mod tests {
     fn neighbouring_files_are_one_range() {
         let index = index(&[1, 1, 2, 5, 5, 5, 9]);
         let rows =
-            |keys: &[u64]| index.rows_of(&keys.iter().map(|key| FileKey(*key)).collect::<Vec<_>>());
+            |keys: &[i64]| index.rows_of(&keys.iter().map(|key| FileKey(*key)).collect::<Vec<_>>());
         assert_eq!(rows(&[1, 2]), vec![0..3]);
         assert_eq!(rows(&[1, 5, 7]), vec![0..2, 3..6]);
         assert_eq!(rows(&[0, 3, 10]), vec![]);
         assert_eq!(rows(&[9, 9]), vec![6..7]);
     }
 
+    #[test]
+    fn negative_keys_come_first_and_are_as_far_apart_as_any() {
+        let keys = [i64::MIN, -1, 0, i64::MAX];
+        let index = index(&keys);
+        assert_eq!(index.rows_of(&[FileKey(-1), FileKey(0)]), vec![1..3]);
+        let blob = index.encode().unwrap();
+        assert_eq!(FileIndex::decode(&blob, 4), Ok(index));
+    }
+
     proptest! {
         #[test]
-        fn an_index_reads_back(mut keys: Vec<u64>) {
+        fn an_index_reads_back(mut keys: Vec<i64>) {
             keys.sort_unstable();
             let index = index(&keys);
             let rows = keys.len() as u64;

@@ -13,6 +13,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, PageIndexPolicy, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 
+use crate::describe::check_format;
 use crate::error::StoreError;
 
 /// So much of a segment is a piece of it, as it is stored: what is merged is in memory as one piece of each segment, and a coarse row, of a
@@ -32,8 +33,11 @@ pub(crate) struct SegmentReader {
 impl SegmentReader {
     pub(crate) fn open(file: File, path: &Path) -> Result<Self, StoreError> {
         let builder = ParquetRecordBatchReaderBuilder::try_new(file);
+        let builder = builder.map_err(|error| damaged(path, error))?;
+        let metadata = builder.metadata().file_metadata();
+        check_format(metadata.key_value_metadata()).map_err(|why| damaged(path, why))?;
         Ok(Self {
-            builder: builder.map_err(|error| damaged(path, error))?,
+            builder,
             path: path.to_owned(),
         })
     }
@@ -73,6 +77,8 @@ impl SegmentReader {
             .with_offset_index_policy(PageIndexPolicy::Required);
         let metadata = ArrowReaderMetadata::load(&file, options);
         let metadata = metadata.map_err(|error| damaged(path, error))?;
+        let own = metadata.metadata().file_metadata().key_value_metadata();
+        check_format(own).map_err(|why| damaged(path, why))?;
         let rows = metadata.metadata().file_metadata().num_rows();
         let rows = PIECE_BYTES * rows.unsigned_abs() / bytes.max(1);
         Ok(Pieces {

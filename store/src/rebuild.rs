@@ -10,13 +10,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trackiops_schemas::columns::{self, FORMAT_VERSION, VERSION_OF_CHECKSUMS};
+use parquet::file::metadata::KeyValue;
+use trackiops_schemas::columns;
 use trackiops_schemas::identity::{FileAttributes, FileId};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::batch::{StoredRow, decode_health, decode_ops, decode_rows};
 use crate::catalog::{Catalog, CatalogView, FileSeen, Restored, SegmentEntry};
-use crate::checksum::{self, Checked};
+use crate::checksum;
 use crate::describe::{self, JournalSpan};
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
@@ -42,7 +43,7 @@ pub struct Rebuilt {
 pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     let _lock = StoreLock::of_files(store)?;
     let old = CatalogView::open(store);
-    if let Err(error @ StoreError::NewerFormat { .. }) = old {
+    if let Err(error @ StoreError::OtherFormat { .. }) = old {
         return Err(error);
     }
     let path = layout::new_catalog(store);
@@ -89,7 +90,6 @@ fn fill(store: &Path, catalog: &mut Catalog) -> Result<Rebuilt, StoreError> {
             Err(error) => return Err(error),
         }
     }
-    place_undescribed(&mut found);
     let unsealed = unsealed(store, &found)?;
     let (merged, mut found) = without_merged(found);
     // Sealing had not come to its end: it will be done again, over the same names.
@@ -125,52 +125,25 @@ struct Found {
     journals: Vec<JournalSpan>,
     entry: SegmentEntry,
     date: Option<(UtcMs, UtcMs)>,
-    /// Whether it is of an earlier format, whose segments do not say when their journals were.
-    is_undescribed: bool,
 }
 
 impl Found {
     fn new(store: &Path, relative: String) -> Result<Self, StoreError> {
         let path = store.join(&relative);
         let no_segment = || damaged(&path, "its path is not that of a segment");
-        let (dataset, granularity, number) =
-            layout::parse_segment(&relative).ok_or_else(no_segment)?;
+        let (dataset, granularity, _) = layout::parse_segment(&relative).ok_or_else(no_segment)?;
         let file = File::open(&path).map_err(StoreError::io("open segment", &path))?;
         let read = || StoreError::io("read segment", &path);
         let bytes = file.metadata().map_err(read())?.len();
         let checked = checksum::check(&file).map_err(read())?;
-        if checked == Checked::Damaged {
-            return Err(damaged(&path, "it does not match its checksum"));
-        }
+        checked.intact().map_err(|why| damaged(&path, why))?;
         let reader = SegmentReader::open(file, &path)?;
         let metadata = reader.metadata();
-        let version = describe::version(metadata);
-        let version = version.ok_or_else(|| damaged(&path, "it is no segment of this program"))?;
-        if version > FORMAT_VERSION {
-            let why = format!("it has format version {version}, of a later release");
-            return Err(damaged(&path, why));
-        }
-        let described = (version >= VERSION_OF_CHECKSUMS).then(|| {
-            let value = |key| describe::value(metadata, key);
-            let journals = value(columns::META_JOURNALS).and_then(describe::journals)?;
-            let same = value(columns::META_DATASET)? == dataset.name()
-                && value(columns::META_GRANULARITY)? == granularity.to_string();
-            let host = value(columns::META_HOST)?.to_owned();
-            (same && checked == Checked::Intact).then_some((host, journals))
-        });
+        let described = described(metadata, dataset, granularity);
+        let (host, journals) =
+            described.ok_or_else(|| damaged(&path, "what it says of itself is damaged"))?;
         let rows = Rows::read(reader, dataset, granularity, &path)?;
         let (start, end) = rows.span.ok_or_else(|| damaged(&path, "it has no rows"))?;
-        let is_undescribed = described.is_none();
-        let (host, journals) = match described {
-            Some(described) => {
-                described.ok_or_else(|| damaged(&path, "what it says of itself is damaged"))?
-            }
-            // Of one journal, which was where the rows of its finest granularity are.
-            None => {
-                let span = JournalSpan { number, start, end };
-                (rows.host, vec![span])
-            }
-        };
         let ends = journals.first().zip(journals.last());
         let ends = ends.ok_or_else(|| damaged(&path, "it is of no journal"))?;
         let last = UtcMs(end.0.saturating_sub(granularity.ms()));
@@ -193,7 +166,6 @@ impl Found {
             date: layout::date_of(&path),
             host,
             journals,
-            is_undescribed,
         })
     }
 
@@ -212,10 +184,23 @@ impl Found {
     }
 }
 
+/// The host and the journals that a segment's metadata name, if they are those of a segment of this kind.
+fn described(
+    metadata: Option<&Vec<KeyValue>>,
+    dataset: Dataset,
+    granularity: Granularity,
+) -> Option<(String, Vec<JournalSpan>)> {
+    let value = |key| describe::value(metadata, key);
+    let journals = describe::journals(value(columns::META_JOURNALS)?)?;
+    let same = value(columns::META_DATASET)? == dataset.name()
+        && value(columns::META_GRANULARITY)? == granularity.to_string();
+    let host = value(columns::META_HOST)?.to_owned();
+    same.then_some((host, journals))
+}
+
 /// What the rows of a segment came to.
 #[derive(Default)]
 struct Rows {
-    host: String,
     rows: u64,
     span: Option<Seen>,
     files: FileIndex,
@@ -235,13 +220,13 @@ impl Rows {
             match dataset {
                 Dataset::Rollup => decode_rows(&batch, |stored| {
                     rows.files.push_checked(stored.file_key, &mut out_of_order);
-                    rows.row(stored.time, stored.host, granularity);
+                    rows.row(stored.time, granularity);
                 }),
                 Dataset::Health => decode_health(&batch, |stored| {
-                    rows.row(stored.time, stored.host, granularity);
+                    rows.row(stored.time, granularity);
                 }),
                 Dataset::Ops => decode_ops(&batch, |stored| {
-                    rows.row(stored.time, stored.host, granularity);
+                    rows.row(stored.time, granularity);
                 }),
             }
             .map_err(|error| damaged(path, error))?;
@@ -252,38 +237,10 @@ impl Rows {
         }
     }
 
-    fn row(&mut self, time: UtcMs, host: &str, granularity: Granularity) {
-        if self.rows == 0 {
-            host.clone_into(&mut self.host);
-        }
+    fn row(&mut self, time: UtcMs, granularity: Granularity) {
         self.rows += 1;
         let seen = (time, time.plus(granularity));
         self.span = Some(self.span.map_or(seen, |span| hull(span, seen)));
-    }
-}
-
-/// Of earlier formats: a journal was where the windows of its finest granularity are.
-fn place_undescribed(found: &mut [Found]) {
-    let mut spans: BTreeMap<(String, u64), (Granularity, Seen)> = BTreeMap::new();
-    for segment in found.iter().filter(|segment| segment.is_undescribed) {
-        let entry = &segment.entry;
-        let own = (entry.granularity, (entry.start, entry.end));
-        let span = spans
-            .entry((segment.host.clone(), entry.journals.0))
-            .or_insert(own);
-        if own.0 < span.0 {
-            *span = own;
-        } else if own.0 == span.0 {
-            span.1 = hull(span.1, own.1);
-        }
-    }
-    for segment in found.iter_mut().filter(|segment| segment.is_undescribed) {
-        for journal in &mut segment.journals {
-            let span = spans.get(&(segment.host.clone(), journal.number));
-            if let Some((_, (start, end))) = span {
-                (journal.start, journal.end) = (*start, *end);
-            }
-        }
     }
 }
 

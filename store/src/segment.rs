@@ -14,6 +14,7 @@ use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use trackiops_schemas::columns;
+use trackiops_schemas::rollup::Direction;
 
 use crate::batch::{
     HealthRow, OpsRow, RequestRow, RollupRow, health_batch, ops_batch, request_batch, rollup_batch,
@@ -113,13 +114,13 @@ pub(crate) trait SegmentRow: Sized {
     /// Columns in which differences pack better than a dictionary.
     fn packed() -> Vec<String> {
         // Times step evenly, and sums of times seldom repeat: `make bench-encodings`.
-        let times = [
-            "latency_us_sum",
-            "latency_us_max",
-            "queue_us_sum",
-            "rtt_us_sum",
-        ];
-        let of = |direction| times.map(|time| format!("{direction}_{time}"));
+        let times = Direction::COUNTERS
+            .iter()
+            .filter(|counter| counter.is_time());
+        let of = |direction| {
+            let times = times.clone();
+            times.map(move |time| format!("{direction}_{}", time.name))
+        };
         let times = columns::DIRECTIONS.into_iter().flat_map(of);
         [columns::TIME.to_owned()]
             .into_iter()
@@ -173,7 +174,7 @@ impl SegmentRow for OpsRow {
 }
 
 impl SegmentRow for RequestRow {
-    const ORDER: &'static [&'static str] = &[columns::END_TIME];
+    const ORDER: &'static [&'static str] = &[columns::END_TIME_NS];
     const SHAPE: Shape = Shape::REQUESTS;
 
     fn schema() -> SchemaRef {
@@ -190,6 +191,7 @@ impl SegmentRow for RequestRow {
         // XIDs count up.
         let packed = [
             columns::END_TIME,
+            columns::END_TIME_NS,
             columns::OFFSET_BYTES,
             columns::LATENCY_NS,
             columns::QUEUE_NS,
@@ -305,7 +307,7 @@ fn properties<R: SegmentRow>(
         .set_max_row_group_row_count(Some(R::SHAPE.row_group_rows))
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
         .set_sorting_columns(Some(sorting.collect()))
-        .set_key_value_metadata(Some(description.metadata()))
+        .set_key_value_metadata(Some(description.metadata(schema)))
         .set_created_by(format!("trackiops {WRITER}"));
     for name in R::packed() {
         let column = ColumnPath::from(name);

@@ -254,13 +254,13 @@ impl Writer {
     }
 }
 
-/// The journals that an earlier writer has left. One of a later release is left alone, and its store with it.
+/// The journals that an earlier writer has left. One of another format is left alone, and its store with it.
 fn left(store: &Path) -> Result<Vec<u64>, StoreError> {
     let journals = layout::journals(store)?;
     for number in &journals {
         let path = layout::journal(store, *number);
         let file = File::open(&path).map_err(StoreError::io("open journal", &path))?;
-        if let Err(error @ StoreError::NewerFormat { .. }) = Header::read(&file, &path) {
+        if let Err(error @ StoreError::OtherFormat { .. }) = Header::read(&file, &path) {
             return Err(error);
         }
     }

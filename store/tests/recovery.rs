@@ -201,7 +201,7 @@ proptest! {
                 content[at] ^= with;
             }
         }
-        // The version alone may refuse: what a later release wrote is neither read nor set aside.
+        // The version alone may refuse: what is of another format is neither read nor set aside.
         if content.len() >= 8 {
             content[4..8].copy_from_slice(&1_u32.to_le_bytes());
         }

@@ -12,9 +12,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use common::{options, windows};
-use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Snapshot, StoreError, Writer};
+use trackiops_store::{Snapshot, StoreError, Writer, check};
 
 fn refused(path: &Path) -> StoreError {
     Writer::open(path, options("h")).expect_err("refused")
@@ -39,50 +38,56 @@ fn a_second_writer_is_refused_until_the_first_is_gone() {
 }
 
 #[test]
-fn a_store_of_a_later_release_is_neither_written_nor_read() {
+fn a_store_of_another_format_is_neither_written_nor_read() {
     let dir = tempfile::tempdir().unwrap();
     Writer::open(dir.path(), options("h"))
         .unwrap()
         .finish()
         .unwrap();
-    let catalog = rusqlite::Connection::open(dir.path().join("catalog.db")).unwrap();
-    catalog.pragma_update(None, "user_version", 7).unwrap();
-    drop(catalog);
-    for error in [
-        refused(dir.path()),
-        Snapshot::open(dir.path()).expect_err("refused"),
-    ] {
-        assert!(matches!(
-            error,
-            StoreError::NewerFormat {
-                found: 7,
-                supported: FORMAT_VERSION,
-                ..
-            }
-        ));
-        assert_says(&error, dir.path(), "format version 7");
+    for version in [0, 2, 3, 7] {
+        let catalog = rusqlite::Connection::open(dir.path().join("catalog.db")).unwrap();
+        catalog
+            .pragma_update(None, "user_version", version)
+            .unwrap();
+        drop(catalog);
+        for error in [
+            refused(dir.path()),
+            Snapshot::open(dir.path()).expect_err("refused"),
+            check(dir.path()).expect_err("refused"),
+        ] {
+            assert!(
+                matches!(error, StoreError::OtherFormat { found, .. } if found == version),
+                "{error:?}"
+            );
+            let words =
+                format!("format version {version}, this trackiops reads and writes version 1");
+            assert_says(&error, dir.path(), &words);
+        }
     }
 }
 
 #[test]
-fn a_journal_of_a_later_release_is_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
-    writer.append(&windows(1)[0]).unwrap();
-    drop(writer);
-    let journal = dir.path().join("journal/1.tij");
-    let mut bytes = fs::read(&journal).unwrap();
-    bytes[4] = 7;
-    let fields = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
-    let checksum = crc32c::crc32c(&bytes[16..16 + fields]);
-    let checksum = crc32c::crc32c_append(checksum, &7_u32.to_le_bytes());
-    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-    fs::write(&journal, &bytes).unwrap();
-    assert!(matches!(
-        refused(dir.path()),
-        StoreError::NewerFormat { found: 7, .. }
-    ));
-    assert_eq!(fs::read(&journal).unwrap(), bytes);
+fn a_journal_of_another_format_is_left_alone() {
+    for version in [0_u32, 2, 3, 7] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+        writer.append(&windows(1)[0]).unwrap();
+        drop(writer);
+        let journal = dir.path().join("journal/1.tij");
+        let mut bytes = fs::read(&journal).unwrap();
+        bytes[4..8].copy_from_slice(&version.to_le_bytes());
+        let fields = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
+        let checksum = crc32c::crc32c(&bytes[16..16 + fields]);
+        let checksum = crc32c::crc32c_append(checksum, &version.to_le_bytes());
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        fs::write(&journal, &bytes).unwrap();
+        let error = refused(dir.path());
+        assert!(
+            matches!(error, StoreError::OtherFormat { found, .. } if found == version),
+            "{error:?}"
+        );
+        assert_eq!(fs::read(&journal).unwrap(), bytes);
+    }
 }
 
 #[test]

@@ -137,8 +137,8 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                     errors: n / 2,
                     queue_ns_sum: n * 1000,
                     rtt_ns_sum: n * 4000,
-                    latency_ns_sum: n * 7000,
-                    latency_ns_max: n * 5000,
+                    execute_ns_sum: n * 7000,
+                    execute_ns_max: n * 5000,
                 })
                 .collect(),
         },

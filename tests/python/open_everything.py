@@ -31,7 +31,7 @@ for path, dataset, granularity_ms, start_ms, end_ms, rows, size in segments:
     assert table.num_rows == rows > 0, f"{path}: {table.num_rows} rows, catalog {rows}"
     counted = duckdb.sql(f"SELECT count(*) FROM read_parquet('{file}', hive_partitioning = false)").fetchall()[0][0]
     assert counted == rows, f"{path}: DuckDB sees {counted} rows, catalog {rows}"
-    times = table.column("time").cast("int64").to_pylist()
+    times = [us // 1000 for us in table.column("time").cast("int64").to_pylist()]
     assert min(times) == start_ms and max(times) + granularity_ms == end_ms, f"{path}: times outside the catalog's"
     assert all(t % granularity_ms == 0 for t in times), f"{path}: windows are not aligned"
     dates = {t.date().isoformat() for t in table.column("time").to_pylist()}
@@ -49,7 +49,7 @@ for path, dataset, granularity_ms, start_ms, end_ms, rows, size in segments:
             WHERE op <> '(other)' AND coalesce(list_sum([b.count FOR b IN execute_hist]), 0) <> requests""")
         assert odd.fetchall() == [(0,)], f"{path}: histograms do not hold every operation"
     metadata = pq.read_metadata(file).metadata
-    assert metadata[b"trackiops.format"] == b"3" and b"trackiops.writer" in metadata, f"{path}: no format version"
+    assert metadata[b"trackiops.format"] == b"1" and b"trackiops.writer" in metadata, f"{path}: no format version"
 
 finest = min(s[2] for s in segments if s[1] == "rollup")
 label = next(s[0] for s in segments if s[1] == "rollup" and s[2] == finest).split("/")[1]

@@ -23,12 +23,12 @@ rollup = f"read_parquet({[str(store / path) for (path,) in segments]})"
 files = sorted((store / "requests").rglob("*.parquet"))
 for file in files:
     table = pq.read_table(file, partitioning=None)
-    ends = table.column("end_time").cast("int64").to_pylist()
+    ends = table.column("end_time_ns").to_pylist()
     assert ends == sorted(ends), f"{file}: not ordered by time"
     date = datetime.date.fromisoformat(file.parent.name.removeprefix("date="))
     days = {end // 86_400_000_000_000 for end in ends}
     assert days == {(date - datetime.date(1970, 1, 1)).days}, f"{file}: rows of other dates"
-    assert pq.read_metadata(file).metadata[b"trackiops.format"] == b"3", f"{file}: no format version"
+    assert pq.read_metadata(file).metadata[b"trackiops.format"] == b"1", f"{file}: no format version"
 
 # What a rollup counts, counted from single requests. Latencies are there in us, rounded by row.
 COUNTS = {
@@ -72,7 +72,7 @@ for column in ["xid", "pid", "uid", "tenant", "latency_ns", "queue_ns", "rtt_ns"
 parts = f"SELECT count(*) FROM {requests} WHERE queue_ns + rtt_ns > latency_ns"
 twice = f"SELECT count(*) - count(DISTINCT xid) FROM {requests}"
 rows = duckdb.sql(f"""SELECT op, offset_bytes, asked_bytes, done_bytes, direct FROM {requests}
-    WHERE fileid = {fileid} ORDER BY end_time""").fetchall()
+    WHERE fileid = {fileid} ORDER BY end_time_ns""").fetchall()
 print(
     json.dumps(
         {

@@ -124,8 +124,8 @@ impl Recording {
                     other => row.ops.add(&FileOp {
                         op: OpName::new(other),
                         requests: requests.count,
-                        latency_ns_sum: requests.latencies().sum(),
-                        latency_ns_max: requests.latencies().max().unwrap_or(0),
+                        execute_ns_sum: requests.latencies().sum(),
+                        execute_ns_max: requests.latencies().max().unwrap_or(0),
                         ..FileOp::default()
                     }),
                 }

@@ -100,7 +100,7 @@ class Question:
 
     def computed(self, db):
         seconds = STEPS[self.step]
-        window = f"epoch_ns(end_time) // {seconds * 10**9} * {seconds}" if seconds else "0"
+        window = f"end_time_ns // {seconds * 10**9} * {seconds}" if seconds else "0"
         values = []
         for d in self.directions:
             values += [f"coalesce({of(what, d)}, 0)" for what in SUMS.values()]
@@ -111,8 +111,8 @@ class Question:
         keys = ", ".join(BY[self.by])
         rows = db.sql(f"""
             SELECT {window} AS time, {keys}, {', '.join(values)} FROM requests
-            WHERE ({self.files}) AND op IN ('{only}') AND epoch_ns(end_time) >= {self.since * 10**9}
-                AND epoch_ns(end_time) < {self.until * 10**9}
+            WHERE ({self.files}) AND op IN ('{only}') AND end_time_ns >= {self.since * 10**9}
+                AND end_time_ns < {self.until * 10**9}
             GROUP BY ALL {f'HAVING {self.having[1]}' if self.having else ''}
         """).fetchall()
         count = len(BY[self.by])

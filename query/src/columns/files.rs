@@ -11,7 +11,7 @@ use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::rollup::Direction;
 
-use super::value::{rounded_us, share};
+use super::value::share;
 use super::{Column, Columns, QUANTILES, Record, Unit, Value, per_second};
 use crate::answer::AnswerRow;
 use crate::needs::Needs;
@@ -65,28 +65,6 @@ impl Side {
         self.directions().iter().copied().flat_map(of).collect()
     }
 }
-
-/// A counter of a direction: what it counts, and where it is. Times are in us, rounded as on disk.
-type Counter = (Unit, fn(&Direction) -> u64);
-
-/// In the order of [`columns::DIRECTION_COUNTERS`].
-const COUNTERS: [Counter; columns::DIRECTION_COUNTERS.len()] = [
-    (Unit::Count, |d| d.requests),
-    (Unit::Bytes, |d| d.bytes),
-    (Unit::Microseconds, |d| rounded_us(d.latency_ns_sum)),
-    (Unit::Microseconds, |d| rounded_us(d.latency_ns_max)),
-    (Unit::Microseconds, |d| rounded_us(d.queue_ns_sum)),
-    (Unit::Microseconds, |d| rounded_us(d.rtt_ns_sum)),
-    (Unit::Count, |d| d.errors),
-    (Unit::Count, |d| d.retrans),
-    (Unit::Count, |d| d.short),
-    (Unit::Count, |d| d.sequential),
-    (Unit::Count, |d| d.folded),
-    (Unit::Count, |d| d.untimed),
-    (Unit::Count, |d| d.unsplit),
-    (Unit::Count, |d| d.direct),
-    (Unit::Count, |d| d.stable),
-];
 
 /// A figure derived from the counters of a direction and the covered time, ms.
 struct Derived {
@@ -230,13 +208,10 @@ impl Column<AnswerRow> {
 }
 
 fn identity() -> Vec<Column<AnswerRow>> {
-    let count = |name, get: fn(&AnswerRow) -> Option<u64>| {
-        Column::new(
-            name,
-            DataType::UInt64,
-            Unit::None,
-            move |row: &AnswerRow| Value::some_count(get(row)),
-        )
+    let id = |name, get: fn(&AnswerRow) -> Option<i64>| {
+        Column::new(name, DataType::Int64, Unit::None, move |row: &AnswerRow| {
+            get(row).map_or(Value::Null, Value::Int)
+        })
     };
     let mut inferred = Column::new(
         columns::PATH_INFERRED,
@@ -258,12 +233,14 @@ fn identity() -> Vec<Column<AnswerRow>> {
             Value::some_text(row.path())
         }),
         inferred,
-        count(columns::FILE_KEY, |row| Some(row.file.as_ref()?.key.0)),
+        id(columns::FILE_KEY, |row| Some(row.file.as_ref()?.key.0)),
         Column::text(columns::DEV, |row: &AnswerRow| {
             let dev = row.file.as_ref().map(|file| file.dev.to_string());
             dev.map_or(Value::Null, Value::text)
         }),
-        count(columns::FILEID, |row| Some(row.file.as_ref()?.fileid)),
+        id(columns::FILEID, |row| {
+            Some(row.file.as_ref()?.fileid.cast_signed())
+        }),
         Column::text(columns::TENANT, |row: &AnswerRow| {
             Value::some_text(row.tenant.as_deref())
         }),
@@ -271,13 +248,13 @@ fn identity() -> Vec<Column<AnswerRow>> {
 }
 
 fn counters(side: Side) -> Vec<Column<AnswerRow>> {
-    let names = columns::DIRECTION_COUNTERS.into_iter().zip(COUNTERS);
-    let there = names.filter(|(name, _)| !side.needs(&[name]).is_empty());
+    let counters = Direction::COUNTERS.iter();
+    let there = counters.filter(|counter| !side.needs(&[counter.name]).is_empty());
     there
-        .map(|(name, (unit, get))| Column {
-            needs: side.needs(&[name]),
-            ..Column::count(&side.name(name), unit, move |row: &AnswerRow| {
-                Value::Count(get(&side.of(row)))
+        .map(|counter| Column {
+            needs: side.needs(&[counter.name]),
+            ..Column::stored(&counter.field(&side.name("")), move |row: &AnswerRow| {
+                Value::Count(counter.stored((counter.get)(&side.of(row))))
             })
         })
         .collect()
@@ -285,7 +262,7 @@ fn counters(side: Side) -> Vec<Column<AnswerRow>> {
 
 fn lists(side: Side) -> [Column<AnswerRow>; 2] {
     let errnos = DataType::List(Arc::new(columns::errno_item()));
-    let buckets = DataType::List(Arc::new(columns::histogram_item()));
+    let buckets = columns::histogram_field(&side.name(columns::LATENCY_HIST));
     [
         Column::new(
             side.name(columns::ERRNOS),
@@ -293,12 +270,9 @@ fn lists(side: Side) -> [Column<AnswerRow>; 2] {
             Unit::None,
             move |row: &AnswerRow| self::errnos(&side.of(row).errnos),
         ),
-        Column::new(
-            side.name(columns::LATENCY_HIST),
-            buckets,
-            Unit::None,
-            move |row: &AnswerRow| histogram(&side.of(row).latency),
-        ),
+        Column::stored(&buckets, move |row: &AnswerRow| {
+            histogram(&side.of(row).latency)
+        }),
     ]
 }
 
@@ -342,7 +316,7 @@ fn derived(side: Side) -> Vec<Column<AnswerRow>> {
 /// `bucket` and `count`.
 pub(super) fn histogram<'r>(histogram: &Histogram) -> Value<'r> {
     let element =
-        |(bucket, count): &(i16, u64)| vec![Value::Int((*bucket).into()), Value::Count(*count)];
+        |(bucket, count): &(i32, u64)| vec![Value::Int((*bucket).into()), Value::Count(*count)];
     Value::List(histogram.buckets().iter().map(element).collect())
 }
 
@@ -357,8 +331,8 @@ fn errnos<'r>(errnos: &Errnos) -> Value<'r> {
 /// The fields of [`columns::file_op_fields`].
 fn operations(ops: &[FileOp]) -> Value<'_> {
     let element = |op: &FileOp| {
-        let [requests, errors, times @ ..] = op.counters();
-        let counters = [requests, errors].into_iter().chain(times.map(rounded_us));
+        let counters = FileOp::COUNTERS.iter();
+        let counters = counters.map(|counter| counter.stored((counter.get)(op)));
         let name = Value::text(op.op.as_str().to_owned());
         [name]
             .into_iter()

@@ -17,9 +17,9 @@ const LAST_SEEN: &str = "last_seen";
 
 impl Record for FileActivity {
     fn columns() -> Vec<Column<Self>> {
-        let id = |name, get: fn(&Self) -> u64| {
-            Column::new(name, DataType::UInt64, Unit::None, move |row: &Self| {
-                Value::Count(get(row))
+        let id = |name, get: fn(&Self) -> i64| {
+            Column::new(name, DataType::Int64, Unit::None, move |row: &Self| {
+                Value::Int(get(row))
             })
         };
         let [read, write] = DIRECTIONS;
@@ -38,7 +38,7 @@ impl Record for FileActivity {
             }),
             id(FILE_KEY, |row| row.file.key.0),
             Column::text(DEV, |row: &Self| Value::text(row.file.dev.to_string())),
-            id(FILEID, |row| row.file.fileid),
+            id(FILEID, |row| row.file.fileid.cast_signed()),
             Column::time(FIRST_SEEN, |row: &Self| Value::Time(row.history.seen.0)),
             Column::time(LAST_SEEN, |row: &Self| Value::Time(row.history.seen.1)),
             Column::new("names", names_type(), Unit::None, |row: &Self| {

@@ -13,13 +13,12 @@ mod listing;
 mod operations;
 mod value;
 
-pub use value::{Unit, Value, per_second};
+pub use trackiops_schemas::unit::Unit;
+pub use value::{Value, per_second};
 
 /// Percentiles are the geometric middle of a histogram's bucket: the true one is at most this share of it away (2^(1/64) - 1,
 /// schema 5).
 pub const PERCENTILE_ERROR: f64 = 0.011;
-/// Key of a field's metadata in Parquet and Arrow: the unit of its values.
-pub const META_UNIT: &str = "unit";
 /// Key of a field's metadata in Parquet and Arrow: [`PERCENTILE_ERROR`], where it has one.
 pub const META_ERROR: &str = "relative_error";
 /// The shares of requests that percentile columns stand for, with what their names end in.
@@ -44,6 +43,8 @@ pub struct Column<R> {
     pub is_estimate: bool,
     /// Whether it is there unless columns are chosen.
     pub is_usual: bool,
+    /// What else its field says of it in Parquet and Arrow.
+    metadata: HashMap<String, String>,
     /// Stored columns that it is made of.
     pub(crate) needs: Vec<String>,
     get: Get<R>,
@@ -54,6 +55,7 @@ impl<R> Clone for Column<R> {
         Self {
             name: self.name.clone(),
             data_type: self.data_type.clone(),
+            metadata: self.metadata.clone(),
             needs: self.needs.clone(),
             get: Arc::clone(&self.get),
             ..*self
@@ -81,9 +83,22 @@ impl<R> Column<R> {
             name,
             data_type,
             unit,
+            metadata: HashMap::new(),
             is_estimate: false,
             is_usual: true,
             get: Arc::new(get),
+        }
+    }
+
+    /// As [`Self::new`], of a column that segments have.
+    fn stored(
+        field: &Field,
+        get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static,
+    ) -> Self {
+        let (data_type, unit) = (field.data_type().clone(), Unit::in_metadata(field));
+        Self {
+            metadata: field.metadata().clone().into(),
+            ..Self::new(field.name(), data_type, unit, get)
         }
     }
 
@@ -124,14 +139,12 @@ impl<R> Column<R> {
     }
 
     fn field(&self) -> Field {
-        let mut metadata = HashMap::new();
-        if let Some(unit) = self.unit.name() {
-            metadata.insert(META_UNIT.to_owned(), unit.to_owned());
-        }
+        let mut metadata = self.metadata.clone();
         if self.is_estimate {
             metadata.insert(META_ERROR.to_owned(), PERCENTILE_ERROR.to_string());
         }
-        Field::new(&self.name, self.data_type.clone(), true).with_metadata(metadata)
+        let field = Field::new(&self.name, self.data_type.clone(), true);
+        self.unit.of(field.with_metadata(metadata))
     }
 }
 

@@ -1,33 +1,13 @@
 //! The columns of operations: those on disk, then those derived from them.
 
-use std::sync::Arc;
-
 use arrow::datatypes::DataType;
 use trackiops_schemas::columns;
+use trackiops_schemas::ops::OperationSums;
 
 use super::files::histogram;
-use super::value::{rounded_us, share};
+use super::value::share;
 use super::{Column, QUANTILES, Record, Unit, Value, per_second};
 use crate::operations::OperationAnswer;
-
-/// What a counter counts, and where it is.
-type Counter = (Unit, fn(&OperationAnswer) -> u64);
-
-/// In the order of [`columns::OP_COUNTERS`].
-const COUNTERS: [Counter; columns::OP_COUNTERS.len()] = [
-    (Unit::Count, |row| row.sums.requests),
-    (Unit::Count, |row| row.sums.errors),
-    (Unit::Bytes, |row| row.sums.sent_bytes),
-    (Unit::Bytes, |row| row.sums.received_bytes),
-    (Unit::Microseconds, |row| rounded_us(row.sums.queue_ns_sum)),
-    (Unit::Microseconds, |row| rounded_us(row.sums.rtt_ns_sum)),
-    (Unit::Microseconds, |row| {
-        rounded_us(row.sums.execute_ns_sum)
-    }),
-    (Unit::Microseconds, |row| {
-        rounded_us(row.sums.execute_ns_max)
-    }),
-];
 
 type Derived = (&'static str, Unit, fn(&OperationAnswer) -> Option<f64>);
 
@@ -90,17 +70,15 @@ impl Record for OperationAnswer {
                 Value::some_text(row.transport.as_deref())
             }),
         ];
-        let counters = columns::OP_COUNTERS.into_iter().zip(COUNTERS);
-        all.extend(counters.map(|(name, (unit, get))| {
-            Column::count(name, unit, move |row: &Self| Value::Count(get(row)))
+        all.extend(OperationSums::COUNTERS.iter().map(|counter| {
+            Column::stored(&counter.field(""), move |row: &Self| {
+                Value::Count(counter.stored((counter.get)(&row.sums)))
+            })
         }));
-        let buckets = DataType::List(Arc::new(columns::histogram_item()));
-        all.push(Column::new(
-            columns::EXECUTE_HIST,
-            buckets,
-            Unit::None,
-            |row: &Self| histogram(&row.sums.execute),
-        ));
+        let execute = columns::histogram_field(columns::EXECUTE_HIST);
+        all.push(Column::stored(&execute, |row: &Self| {
+            histogram(&row.sums.execute)
+        }));
         all.extend(RATES_AND_MEANS.map(figure));
         all.extend(QUANTILES.map(|(name, q)| Column {
             is_estimate: true,
@@ -119,9 +97,12 @@ impl Record for OperationAnswer {
         }));
         all.push(Column::new(
             columns::FILE_KEY,
-            DataType::UInt64,
+            DataType::Int64,
             Unit::None,
-            |row: &Self| Value::some_count(row.about.as_ref().and_then(|about| Some(about.key?.0))),
+            |row: &Self| {
+                let key = row.about.as_ref().and_then(|about| Some(about.key?.0));
+                key.map_or(Value::Null, Value::Int)
+            },
         ));
         all.push(Column::text(columns::TENANT, |row: &Self| {
             Value::some_text(row.tenant.as_deref())

@@ -3,54 +3,7 @@
 use std::borrow::Cow;
 
 use trackiops_schemas::time::UtcMs;
-
-use crate::render::units;
-
-/// What the numbers of a column count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// It has none: text, names, lists.
-    None,
-    /// Things.
-    Count,
-    /// Bytes.
-    Bytes,
-    /// Bytes per second.
-    BytesPerSecond,
-    /// Things per second.
-    PerSecond,
-    /// Microseconds.
-    Microseconds,
-    /// A part of a whole, from 0 to 1.
-    Share,
-}
-
-impl Unit {
-    /// As machine formats name it.
-    pub fn name(self) -> Option<&'static str> {
-        match self {
-            Self::None => None,
-            Self::Count => Some("count"),
-            Self::Bytes => Some("bytes"),
-            Self::BytesPerSecond => Some("bytes/s"),
-            Self::PerSecond => Some("1/s"),
-            Self::Microseconds => Some("us"),
-            Self::Share => Some("share (0 to 1)"),
-        }
-    }
-
-    /// A number as people read it.
-    pub fn show(self, number: f64) -> String {
-        match self {
-            Self::None | Self::Count => format!("{number:.0}"),
-            Self::Bytes => units::bytes(number.round() as u64),
-            Self::BytesPerSecond => units::bytes_per_second(number),
-            Self::PerSecond => units::rate(number),
-            Self::Microseconds => units::latency(number),
-            Self::Share => units::share(number),
-        }
-    }
-}
+use trackiops_schemas::unit::Unit;
 
 /// The value of a column in a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,8 +22,8 @@ pub enum Value<'r> {
     Figure(f64),
     /// A point in time.
     Time(UtcMs),
-    /// A point in time, ns since the epoch.
-    TimeNs(i64),
+    /// A point in time that is no window's, us since the epoch.
+    TimeUs(i64),
     /// A list of the same fields each, as the column's type has them; of what has no fields each is one value.
     List(Vec<Vec<Value<'r>>>),
 }
@@ -112,11 +65,6 @@ impl<'r> Value<'r> {
     }
 }
 
-/// As on disk.
-pub(super) fn rounded_us(ns: u64) -> u64 {
-    ns / 1000 + u64::from(ns % 1000 >= 500)
-}
-
 /// A rate over the time that was recorded; not known where none was.
 pub fn per_second(count: u64, covered_ms: u64) -> Option<f64> {
     (covered_ms > 0).then(|| count as f64 * 1000.0 / covered_ms as f64)
@@ -135,14 +83,5 @@ mod tests {
     fn nothing_is_divided_by_time_that_was_not_recorded() {
         assert_eq!(per_second(5, 0), None);
         assert_eq!(per_second(5, 500), Some(10.0));
-    }
-
-    #[test]
-    fn sums_are_rounded_as_on_disk() {
-        assert_eq!(
-            [rounded_us(499), rounded_us(500), rounded_us(1499)],
-            [0, 1, 1]
-        );
-        assert_eq!(rounded_us(u64::MAX), u64::MAX / 1000 + 1);
     }
 }

@@ -5,12 +5,12 @@ use std::os::unix::fs::MetadataExt;
 
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::{concat_batches, filter_record_batch, take_record_batch};
-use arrow::datatypes::{TimestampNanosecondType, UInt64Type};
+use arrow::datatypes::Int64Type;
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{DEV, FILE_KEY, FILEID, MOUNT, PATH, request_schema};
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::time::{Granularity, UtcMs};
-use trackiops_store::RequestsView;
+use trackiops_store::{RequestsView, ends_ns};
 
 use super::pieces::{self, MOST_ROWS, Took};
 use super::rows::overview;
@@ -126,9 +126,9 @@ fn of_piece(
 /// By time of completion.
 fn in_order(batches: &[RecordBatch]) -> Result<RecordBatch, ArrowError> {
     let all = concat_batches(&request_schema(), batches)?;
-    let ends = all.column(0).as_primitive::<TimestampNanosecondType>();
+    let ends = ends_ns(&all);
     let mut places: Vec<u32> = (0..).take(ends.len()).collect();
-    places.sort_by_key(|place| ends.value(*place as usize));
+    places.sort_by_key(|place| ends[*place as usize]);
     take_record_batch(&all, &UInt32Array::from(places))
 }
 
@@ -156,8 +156,8 @@ impl Chosen {
         }
         let column = |name| batch.column_by_name(name).map(|array| array.as_ref());
         let text = |name| column(name).and_then(|array: &dyn Array| array.as_string_opt::<i32>());
-        let number = |name| column(name).and_then(|array| array.as_primitive_opt::<UInt64Type>());
-        let ends = batch.column(0).as_primitive::<TimestampNanosecondType>();
+        let number = |name| column(name).and_then(|array| array.as_primitive_opt::<Int64Type>());
+        let ends = ends_ns(batch);
         let some = |array: Option<&StringArray>, row| {
             let array = array.filter(|array| array.is_valid(row))?;
             Some(array.value(row).to_owned())
@@ -168,14 +168,14 @@ impl Chosen {
                 dev: some(text(DEV), row)
                     .and_then(|dev| dev.parse().ok())
                     .unwrap_or(Dev(0)),
-                fileid: number(FILEID).map_or(0, |ids| ids.value(row)),
+                fileid: number(FILEID).map_or(0, |ids| ids.value(row).cast_unsigned()),
                 mount: some(text(MOUNT), row),
                 path: some(text(PATH), row),
                 path_inferred: None,
             };
             let mounts = self.mounts.as_ref();
             let on = mounts.is_none_or(|mounts| mounts.matches(file.mount.as_deref()));
-            let at = UtcMs(ends.value(row).div_euclid(1_000_000));
+            let at = UtcMs(ends[row].div_euclid(1_000_000));
             on && self
                 .wanted
                 .as_ref()

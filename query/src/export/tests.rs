@@ -1,7 +1,7 @@
 //! Exports of more rows than are held at once.
 
 use arrow::array::AsArray;
-use arrow::datatypes::{Int64Type, TimestampMillisecondType};
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
 use super::pieces::MOST_ROWS;
 use super::{Export, Table};
@@ -35,7 +35,7 @@ fn pieces_of_an_export_are_the_whole_and_no_batch_is_of_more_than_a_piece() {
                 .values()
                 .iter()
                 .sum::<i64>();
-            let time = batch.column(0).as_primitive::<TimestampMillisecondType>();
+            let time = batch.column(0).as_primitive::<TimestampMicrosecondType>();
             times.extend_from_slice(time.values());
             Ok(())
         })

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, StructArray, UInt32Array,
-    UInt64Array,
+    Array, ArrayRef, AsArray, Int64Array, ListArray, RecordBatch, StringArray, StructArray,
 };
-use arrow::datatypes::{DataType, SchemaRef, UInt32Type, UInt64Type};
+use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{
     DEV, FILE_KEY, FILEID, FILTER, HOST, MOUNT, MOUNTS, OP, PATH, SERVER, TENANT, TRANSPORT, UID,
@@ -124,15 +123,19 @@ fn translate(
     let role = role(name, array.data_type());
     let role = role.ok_or_else(|| TranslateError::NoRule(name.to_owned()))?;
     Ok(match (role, array.data_type()) {
-        (Role::User, DataType::UInt32) => {
-            let users = array.as_primitive::<UInt32Type>().iter();
-            let users = users.map(|uid| uid.map(|uid| with.uid(uid)));
-            Arc::new(users.collect::<UInt32Array>())
+        (Role::User, DataType::Int64) => {
+            let users = array.as_primitive::<Int64Type>().iter();
+            let users = users.map(|uid| uid.map(|uid| of_user(uid, with)).transpose());
+            let users = users.collect::<Result<Int64Array, _>>();
+            Arc::new(users.map_err(|unknown| TranslateError::Unknown {
+                column: name.to_owned(),
+                unknown,
+            })?)
         }
-        (Role::Id(column), DataType::UInt64) => {
-            let ids = array.as_primitive::<UInt64Type>().iter();
-            let ids = ids.map(|id| id.map(|id| with.id(column, id)));
-            Arc::new(ids.collect::<UInt64Array>())
+        (Role::Id(column), DataType::Int64) => {
+            let ids = array.as_primitive::<Int64Type>().iter();
+            let ids = ids.map(|id| id.map(|id| with.id(column, id.cast_unsigned()).cast_signed()));
+            Arc::new(ids.collect::<Int64Array>())
         }
         (role, DataType::Utf8) if role != Role::Plain => {
             let mut texts = Vec::with_capacity(array.len());
@@ -155,6 +158,12 @@ fn translate(
         }
         _ => Arc::clone(array),
     })
+}
+
+/// Users have 32 bits, whatever the column has.
+fn of_user(uid: i64, with: &mut Pseudonyms) -> Result<i64, Unknown> {
+    let uid = u32::try_from(uid).map_err(|_| Unknown(uid.to_string()))?;
+    Ok(with.uid(uid).into())
 }
 
 /// Whether a column's text is of a fixed vocabulary.

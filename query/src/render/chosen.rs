@@ -3,6 +3,7 @@
 use arrow::datatypes::DataType;
 
 use super::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
+use super::units;
 use crate::answer::Answer;
 use crate::columns::{Column, Columns, PERCENTILE_ERROR, Record, Value};
 use crate::sheet::text;
@@ -65,7 +66,7 @@ pub(super) fn list<R: Record>() -> Table {
 
 fn cell<R>(column: &Column<R>, value: &Value<'_>, zone: Zone) -> Cell {
     if let Some(number) = value.number().filter(|_| column.is_number()) {
-        return right(column.unit.show(number));
+        return right(units::show(column.unit, number));
     }
     match value {
         Value::Null if column.is_number() => right(NONE),

@@ -10,6 +10,7 @@ use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::prelude::*;
 use trackiops_schemas::time::UtcMs;
 
+use super::units;
 use super::visible::{visible, width};
 use super::{Render, look::Look};
 use crate::answer::{Answer, AnswerRow};
@@ -332,7 +333,7 @@ fn chart<'s, R: Plot>(
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .x_label_formatter(&|at| clock(*at))
-        .y_label_formatter(&|value| column.unit.show(*value))
+        .y_label_formatter(&|value| units::show(column.unit, *value))
         .label_style((FONT, TEXT_SIZE - 1))
         .draw()?;
     for (line, colour) in lines.iter().zip(COLOURS) {
@@ -419,7 +420,7 @@ fn bars<'s, R: Plot>(
             };
             let corners = [(left, y), (left + length, y + LINE_HEIGHT as i32 - 6)];
             root.draw(&Rectangle::new(corners, colour.filled()))?;
-            let number = value.map_or("-".into(), |value| column.unit.show(value));
+            let number = value.map_or("-".into(), |value| units::show(column.unit, value));
             text(&root, &number, (left + length + 6, y))?;
             y += LINE_HEIGHT as i32;
         }

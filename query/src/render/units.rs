@@ -1,5 +1,21 @@
 //! Figures in units that people read.
 
+use trackiops_schemas::unit::Unit;
+
+/// A number of a unit.
+pub fn show(unit: Unit, number: f64) -> String {
+    match unit {
+        Unit::None | Unit::Count => format!("{number:.0}"),
+        Unit::Bytes => bytes(number.round() as u64),
+        Unit::BytesPerSecond => bytes_per_second(number),
+        Unit::PerSecond => rate(number),
+        Unit::Milliseconds => latency(number * 1e3),
+        Unit::Microseconds => latency(number),
+        Unit::Nanoseconds => latency(number / 1e3),
+        Unit::Share => share(number),
+    }
+}
+
 /// Three significant digits, or all digits of the whole part where it has more.
 fn three_digits(value: f64) -> String {
     match value {

@@ -19,13 +19,12 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
-    ColumnChunkMask, FileMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions,
+    ColumnChunkMask, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions,
     ParquetMetaDataReader, ParquetStatisticsPolicy,
 };
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::schema::types::SchemaDescriptor;
-use trackiops_schemas::columns::{FORMAT_VERSION, META_FORMAT};
-use trackiops_store::Segment;
+use trackiops_store::{Segment, check_format};
 
 use super::damaged;
 use crate::error::QueryError;
@@ -129,14 +128,13 @@ fn columns(
     needs: impl Fn(&str) -> bool,
 ) -> Result<ProjectionMask, QueryError> {
     let metadata = metadata.file_metadata();
+    check_format(metadata.key_value_metadata()).map_err(|why| damaged(segment, why))?;
     let stored: &SchemaDescriptor = metadata.schema_descr();
     let fields = stored.root_schema().get_fields();
     let mut wanted = Vec::new();
     for field in schema.fields().iter().filter(|field| needs(field.name())) {
         match fields.iter().position(|own| own.name() == field.name()) {
             Some(index) => wanted.push(index),
-            // Written before the column was there: what it holds is not known.
-            None if is_older(metadata) => {}
             None => {
                 return Err(damaged(
                     segment,
@@ -146,14 +144,6 @@ fn columns(
         }
     }
     Ok(ProjectionMask::roots(stored, wanted))
-}
-
-/// Whether an earlier version of the format was written.
-fn is_older(metadata: &FileMetaData) -> bool {
-    let mut pairs = metadata.key_value_metadata().into_iter().flatten();
-    let version = pairs.find(|pair| pair.key == META_FORMAT);
-    let version = version.and_then(|pair| pair.value.as_deref()?.parse::<u32>().ok());
-    version.is_some_and(|version| version < FORMAT_VERSION)
 }
 
 /// The row groups that have something of ascending ranges of rows, and what of their rows that is.

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Float64Array, ListArray,
-    PrimitiveArray, StringArray, StructArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    PrimitiveArray, StringArray, StructArray, TimestampMicrosecondArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
-    DataType, Float64Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMillisecondType,
-    TimestampNanosecondType, UInt32Type, UInt64Type,
+    DataType, Float64Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
 };
 use arrow::error::ArrowError;
-use trackiops_schemas::time::UtcMs;
 
 use crate::columns::Value;
 
@@ -37,25 +35,15 @@ pub(super) fn array(data_type: &DataType, values: Vec<Value<'_>>) -> Result<Arra
                 .collect::<BooleanArray>(),
         ),
         DataType::Float64 => Arc::new(values.map(Value::number).collect::<Float64Array>()),
-        DataType::Int16 => integers::<Int16Type>(values),
         DataType::Int32 => integers::<Int32Type>(values),
         DataType::Int64 => integers::<Int64Type>(values),
-        DataType::UInt32 => integers::<UInt32Type>(values),
-        DataType::UInt64 => integers::<UInt64Type>(values),
-        DataType::Timestamp(TimeUnit::Millisecond, zone) => {
+        DataType::Timestamp(TimeUnit::Microsecond, zone) => {
             let times = values.map(|value| match value {
-                Value::Time(time) => Some(time.0),
+                Value::Time(time) => time.0.checked_mul(1000),
+                Value::TimeUs(us) => Some(*us),
                 _ => None,
             });
-            let times: TimestampMillisecondArray = times.collect();
-            Arc::new(times.with_timezone_opt(zone.clone()))
-        }
-        DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
-            let times = values.map(|value| match value {
-                Value::TimeNs(ns) => Some(*ns),
-                _ => None,
-            });
-            let times: TimestampNanosecondArray = times.collect();
+            let times: TimestampMicrosecondArray = times.collect();
             Arc::new(times.with_timezone_opt(zone.clone()))
         }
         DataType::List(item) => lists(item, values)?,
@@ -121,16 +109,10 @@ pub(super) fn value(array: &dyn Array, at: usize) -> Result<Value<'_>, ArrowErro
         DataType::Utf8 => Value::text(array.as_string::<i32>().value(at)),
         DataType::Boolean => Value::Flag(array.as_boolean().value(at)),
         DataType::Float64 => Value::Figure(number::<Float64Type>(array, at)),
-        DataType::Int16 => Value::Int(number::<Int16Type>(array, at).into()),
         DataType::Int32 => Value::Int(number::<Int32Type>(array, at).into()),
         DataType::Int64 => Value::Int(number::<Int64Type>(array, at)),
-        DataType::UInt32 => Value::Count(number::<UInt32Type>(array, at).into()),
-        DataType::UInt64 => Value::Count(number::<UInt64Type>(array, at)),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => {
-            Value::Time(UtcMs(number::<TimestampMillisecondType>(array, at)))
-        }
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-            Value::TimeNs(number::<TimestampNanosecondType>(array, at))
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            Value::TimeUs(number::<TimestampMicrosecondType>(array, at))
         }
         DataType::List(_) => {
             let list = array.as_list::<i32>();

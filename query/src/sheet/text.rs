@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 use std::mem;
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::DataType;
 use chrono::{DateTime, SecondsFormat};
 use serde_json::Value as Json;
-use trackiops_schemas::time::UtcMs;
 
 use crate::columns::Value;
 use crate::parallel::in_order;
@@ -27,7 +26,7 @@ pub(crate) fn json(data_type: &DataType, value: &Value<'_>) -> serde_json::Resul
         Value::Count(count) => count.to_string(),
         Value::Int(int) => int.to_string(),
         Value::Figure(figure) => serde_json::to_string(figure)?,
-        Value::Time(_) | Value::TimeNs(_) => format!("\"{}\"", plain(data_type, value)?),
+        Value::Time(_) | Value::TimeUs(_) => format!("\"{}\"", plain(data_type, value)?),
         Value::List(elements) => list_json(data_type, elements)?,
     })
 }
@@ -143,9 +142,9 @@ fn put(data_type: &DataType, value: &Value<'_>, to: &mut String) -> serde_json::
         Value::Int(int) => to.push_str(itoa::Buffer::new().format(*int)),
         Value::Figure(figure) => *to += &figure.to_string(),
         Value::Time(time) => put_rfc3339(*time, to),
-        Value::TimeNs(ns) => {
-            let time = DateTime::from_timestamp_nanos(*ns);
-            *to += &time.to_rfc3339_opts(SecondsFormat::Nanos, true);
+        Value::TimeUs(us) => {
+            let time = DateTime::from_timestamp_micros(*us).unwrap_or_default();
+            *to += &time.to_rfc3339_opts(SecondsFormat::Micros, true);
         }
         Value::Flag(_) | Value::List(_) => *to += &json(data_type, value)?,
     }
@@ -161,14 +160,9 @@ pub(crate) fn parse(data_type: &DataType, text: &str) -> Option<Value<'static>> 
         DataType::Utf8 => Value::text(text.to_owned()),
         DataType::Boolean => Value::Flag(text.parse().ok()?),
         DataType::Float64 => Value::Figure(text.parse().ok()?),
-        DataType::Int16 | DataType::Int32 | DataType::Int64 => Value::Int(text.parse().ok()?),
-        DataType::UInt32 | DataType::UInt64 => Value::Count(text.parse().ok()?),
-        DataType::Timestamp(unit, _) => {
-            let time = DateTime::parse_from_rfc3339(text).ok()?;
-            match unit {
-                TimeUnit::Nanosecond => Value::TimeNs(time.timestamp_nanos_opt()?),
-                _ => Value::Time(UtcMs(time.timestamp_millis())),
-            }
+        DataType::Int32 | DataType::Int64 => Value::Int(text.parse().ok()?),
+        DataType::Timestamp(..) => {
+            Value::TimeUs(DateTime::parse_from_rfc3339(text).ok()?.timestamp_micros())
         }
         DataType::List(_) => of_json(data_type, &serde_json::from_str(text).ok()?)?,
         _ => return None,
@@ -180,7 +174,6 @@ fn of_json(data_type: &DataType, value: &Json) -> Option<Value<'static>> {
     Some(match (data_type, value) {
         (_, Json::Null) => Value::Null,
         (DataType::Utf8, Json::String(text)) => Value::text(text.clone()),
-        (DataType::UInt32 | DataType::UInt64, number) => Value::Count(number.as_u64()?),
         (DataType::List(item), Json::Array(elements)) => {
             let element = |element: &Json| match item.data_type() {
                 DataType::Struct(fields) => fields

@@ -9,7 +9,8 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use trackiops_schemas::columns::META_WRITER;
+use trackiops_schemas::columns::{END_TIME, META_WRITER, histogram_metadata};
+use trackiops_schemas::time::UtcMs;
 
 use super::{Kind, arrays, of_arrow, of_parquet, text};
 use crate::columns::{Columns, Record, Value};
@@ -33,11 +34,14 @@ impl<W: Write + Send> Writer<W> {
         Ok(match kind {
             Kind::Parquet => {
                 let version = env!("CARGO_PKG_VERSION").to_owned();
-                let writer = KeyValue::new(META_WRITER.to_owned(), version);
+                let mut metadata = vec![KeyValue::new(META_WRITER.to_owned(), version)];
+                let histogram = histogram_metadata(schema);
+                metadata
+                    .extend(histogram.map(|(key, mapping)| KeyValue::new(key.to_owned(), mapping)));
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::ZSTD(Default::default()))
                     .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-                    .set_key_value_metadata(Some(vec![writer]))
+                    .set_key_value_metadata(Some(metadata))
                     .build();
                 let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties));
                 Self::Parquet(Box::new(writer.map_err(of_parquet)?))
@@ -63,11 +67,19 @@ impl<W: Write + Send> Writer<W> {
             Self::Parquet(writer) => writer.write(batch).map_err(of_parquet),
             Self::Arrow(writer) => writer.write(batch).map_err(of_arrow),
             Self::Csv(out) => {
+                let schema = batch.schema();
                 let rows: Vec<_> = (0..batch.num_rows()).collect();
                 text::write_lines(&rows, out, |row, line| {
-                    let cells = batch.columns().iter().map(|column| {
-                        let value = arrays::value(column, *row).map_err(of_arrow)?;
-                        Ok((column.data_type(), value))
+                    let fields = schema.fields().iter().zip(batch.columns());
+                    let cells = fields.map(|(field, column)| {
+                        let value = match arrays::value(column, *row).map_err(of_arrow)? {
+                            // Windows begin at whole ms, and are written so everywhere.
+                            Value::TimeUs(us) if field.name() != END_TIME => {
+                                Value::Time(UtcMs(us.div_euclid(1000)))
+                            }
+                            value => value,
+                        };
+                        Ok((field.data_type(), value))
                     });
                     text::put_line(cells, line)
                 })

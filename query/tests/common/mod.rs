@@ -149,7 +149,7 @@ fn generate(
                             .then(|| FileOp {
                                 op: OpName::new("COMMIT"),
                                 requests: fileid % 3,
-                                latency_ns_sum: fileid % 3 * 700_000,
+                                execute_ns_sum: fileid % 3 * 700_000,
                                 ..FileOp::default()
                             })
                             .into_iter()

@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrowPrimitiveType, AsArray, BooleanArray, Int64Array, ListArray, PrimitiveArray,
-    RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array,
+    Array, AsArray, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
 };
-use arrow::datatypes::{Int16Type, Int32Type, Int64Type};
+use arrow::datatypes::{Int32Type, Int64Type};
 use trackiops_schemas::columns;
+use trackiops_schemas::counters::Counter;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileKey};
@@ -17,8 +18,8 @@ use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-use super::{direction, op_sums};
-use crate::units::{ns_from_us, unsigned};
+use super::of_stored;
+use crate::units::{time_of, unsigned};
 
 /// A row of a rollup segment. What the batch has no column for is empty, zero or `None`, so a
 /// query may leave out what it does not need.
@@ -32,7 +33,7 @@ pub struct StoredRow<'a> {
     pub mount: Option<&'a str>,
     /// The file's name when the window closed, where known.
     pub path: Option<&'a str>,
-    /// Whether that was found by looking at who has the file open; not known of what version 1 of the format wrote.
+    /// Whether that was found by looking at who has the file open; `None` without a name.
     pub path_inferred: Option<bool>,
     /// The file on disk.
     pub file_key: FileKey,
@@ -86,14 +87,14 @@ pub fn decode_rows<'a>(
     batch: &'a RecordBatch,
     mut each: impl FnMut(StoredRow<'a>),
 ) -> Result<(), BatchError> {
-    let times: Option<&TimestampMillisecondArray> = column(batch, columns::TIME)?;
+    let times: Option<&TimestampMicrosecondArray> = column(batch, columns::TIME)?;
     let hosts: Option<&StringArray> = column(batch, columns::HOST)?;
     let mounts: Option<&StringArray> = column(batch, columns::MOUNT)?;
     let paths: Option<&StringArray> = column(batch, columns::PATH)?;
     let inferred: Option<&BooleanArray> = column(batch, columns::PATH_INFERRED)?;
-    let keys: Option<&UInt64Array> = column(batch, columns::FILE_KEY)?;
+    let keys: Option<&Int64Array> = column(batch, columns::FILE_KEY)?;
     let devs: Option<&StringArray> = column(batch, columns::DEV)?;
-    let fileids: Option<&UInt64Array> = column(batch, columns::FILEID)?;
+    let fileids: Option<&Int64Array> = column(batch, columns::FILEID)?;
     let tenants: Option<&StringArray> = column(batch, columns::TENANT)?;
     let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
     let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;
@@ -106,14 +107,14 @@ pub fn decode_rows<'a>(
             last_dev = (dev, parsed.map_err(|_| BatchError(columns::DEV.into()))?);
         }
         each(StoredRow {
-            time: UtcMs(times.map_or(0, |times| times.value(i))),
+            time: time_of(times.map_or(0, |times| times.value(i))),
             host: text(hosts, i).unwrap_or_default(),
             mount: text(mounts, i),
             path: text(paths, i),
             path_inferred: inferred.filter(|of| of.is_valid(i)).map(|of| of.value(i)),
             file_key: FileKey(keys.map_or(0, |keys| keys.value(i))),
             dev: last_dev.1,
-            fileid: fileids.map_or(0, |fileids| fileids.value(i)),
+            fileid: fileids.map_or(0, |fileids| fileids.value(i).cast_unsigned()),
             tenant: text(tenants, i),
             row: Row {
                 read: read.at(i),
@@ -130,47 +131,19 @@ pub fn decode_health<'a>(
     batch: &'a RecordBatch,
     mut each: impl FnMut(StoredHealth<'a>),
 ) -> Result<(), BatchError> {
-    let times: Option<&TimestampMillisecondArray> = column(batch, columns::TIME)?;
+    let times: Option<&TimestampMicrosecondArray> = column(batch, columns::TIME)?;
     let hosts: Option<&StringArray> = column(batch, columns::HOST)?;
-    let mut counters: [Option<&Int64Array>; columns::HEALTH_COUNTERS.len()] = Default::default();
-    for (name, counter) in columns::HEALTH_COUNTERS.iter().zip(&mut counters) {
-        *counter = column(batch, name)?;
-    }
+    let counters = Counters::new(batch, "", &Health::COUNTERS)?;
     let pending = PendingColumns::new(batch)?;
     let filters: Option<&StringArray> = column(batch, columns::FILTER)?;
     for i in 0..batch.num_rows() {
-        let [
-            covered_ms,
-            seen,
-            recorded,
-            folded,
-            lost,
-            missed,
-            clock_steps,
-            ops_covered_ms,
-            ops_seen,
-            ops_missed,
-            requests_dropped,
-            store_failures,
-        ] = counters.map(|column| column.map_or(0, |column| unsigned(column.value(i))));
         each(StoredHealth {
-            time: UtcMs(times.map_or(0, |times| times.value(i))),
+            time: time_of(times.map_or(0, |times| times.value(i))),
             host: text(hosts, i).unwrap_or_default(),
             health: Health {
-                covered_ms,
-                seen,
-                recorded,
-                folded,
-                lost,
-                missed,
-                clock_steps,
-                ops_covered_ms,
-                ops_seen,
-                ops_missed,
-                requests_dropped,
-                store_failures,
                 pending: pending.as_ref().and_then(|pending| pending.at(i)),
                 filter: text(filters, i).map(Arc::from),
+                ..Health::of_counters(counters.at(i))
             },
         });
     }
@@ -181,11 +154,11 @@ pub fn decode_health<'a>(
 struct FileOpColumns<'a> {
     lists: &'a ListArray,
     names: &'a StringArray,
-    counters: [&'a Int64Array; columns::FILE_OP_COUNTERS.len()],
+    counters: [&'a Int64Array; FileOp::COUNT],
 }
 
 impl<'a> FileOpColumns<'a> {
-    /// `None` where it is not there, as in version 1 of the format.
+    /// `None` where it is not there.
     fn new(batch: &'a RecordBatch) -> Result<Option<Self>, BatchError> {
         let Some(lists) = column::<ListArray>(batch, columns::FILE_OPS)? else {
             return Ok(None);
@@ -198,30 +171,24 @@ impl<'a> FileOpColumns<'a> {
 
     fn of_elements(lists: &'a ListArray) -> Option<Self> {
         let elements = lists.values().as_struct_opt()?;
-        let [requests, errors, queue, rtt, latency, max] = columns::FILE_OP_COUNTERS.map(|name| {
-            elements
-                .column_by_name(name)?
-                .as_primitive_opt::<Int64Type>()
+        let counters = FileOp::COUNTERS.iter().map(|counter| {
+            let column = elements.column_by_name(counter.name)?;
+            column.as_primitive_opt::<Int64Type>()
         });
+        let counters: Vec<_> = counters.collect::<Option<_>>()?;
         Some(Self {
             lists,
             names: elements.column_by_name(columns::OP)?.as_string_opt()?,
-            counters: [requests?, errors?, queue?, rtt?, latency?, max?],
+            counters: counters.try_into().ok()?,
         })
     }
 
     fn at(&self, i: usize) -> FileOps {
         let op = |at| {
-            let [requests, errors, queue, rtt, latency, max] =
-                self.counters.map(|counter| unsigned(counter.value(at)));
+            let stored = self.counters.map(|counter| counter.value(at));
             FileOp {
                 op: OpName::new(self.names.value(at)),
-                requests,
-                errors,
-                queue_ns_sum: ns_from_us(queue),
-                rtt_ns_sum: ns_from_us(rtt),
-                latency_ns_sum: ns_from_us(latency),
-                latency_ns_max: ns_from_us(max),
+                ..FileOp::of_counters(of_stored(&FileOp::COUNTERS, stored))
             }
         };
         elements(self.lists, i).map(op).collect()
@@ -242,7 +209,7 @@ struct PendingColumns<'a> {
 }
 
 impl<'a> PendingColumns<'a> {
-    /// `None` where version 1 of the format was written.
+    /// `None` where not all of them are there.
     fn new(batch: &'a RecordBatch) -> Result<Option<Self>, BatchError> {
         let number = |name| column::<Int64Array>(batch, name);
         let lists: Option<&ListArray> = column(batch, columns::PENDING_CLIENTS)?;
@@ -310,27 +277,21 @@ pub fn decode_ops<'a>(
     batch: &'a RecordBatch,
     mut each: impl FnMut(StoredOps<'a>),
 ) -> Result<(), BatchError> {
-    let times: Option<&TimestampMillisecondArray> = column(batch, columns::TIME)?;
+    let times: Option<&TimestampMicrosecondArray> = column(batch, columns::TIME)?;
     let hosts: Option<&StringArray> = column(batch, columns::HOST)?;
     let mounts: Option<&StringArray> = column(batch, columns::MOUNT)?;
     let ops: Option<&StringArray> = column(batch, columns::OP)?;
     let transports: Option<&StringArray> = column(batch, columns::TRANSPORT)?;
-    let mut counters: [Option<&Int64Array>; columns::OP_COUNTERS.len()] = Default::default();
-    for (name, counter) in columns::OP_COUNTERS.iter().zip(&mut counters) {
-        *counter = column(batch, name)?;
-    }
-    let histograms: Option<Lists<'_, Int16Type>> = Lists::of(
-        batch,
-        columns::EXECUTE_HIST.to_owned(),
-        columns::HIST_BUCKET,
-    )?;
+    let counters = Counters::new(batch, "", &OperationSums::COUNTERS)?;
+    let histograms = columns::EXECUTE_HIST.to_owned();
+    let histograms = Lists::of(batch, histograms, columns::HIST_BUCKET)?;
     for i in 0..batch.num_rows() {
-        let mut sums = op_sums(counters.map(|column| column.map_or(0, |column| column.value(i))));
+        let mut sums = OperationSums::of_counters(counters.at(i));
         for (bucket, count) in histograms.iter().flat_map(|lists| lists.at(i)) {
             sums.execute.add(bucket, count);
         }
         each(StoredOps {
-            time: UtcMs(times.map_or(0, |times| times.value(i))),
+            time: time_of(times.map_or(0, |times| times.value(i))),
             host: text(hosts, i).unwrap_or_default(),
             mount: text(mounts, i),
             op: text(ops, i).unwrap_or_default(),
@@ -341,52 +302,70 @@ pub fn decode_ops<'a>(
     Ok(())
 }
 
+/// The columns of the counters of rows of a type, as far as they are there; the others are zero.
+struct Counters<'a, R: 'static, const COUNT: usize> {
+    table: &'static [Counter<R>; COUNT],
+    /// Those that are there, each with its place in the table.
+    columns: Vec<(usize, &'a Int64Array)>,
+}
+
+impl<'a, R, const COUNT: usize> Counters<'a, R, COUNT> {
+    fn new(
+        batch: &'a RecordBatch,
+        prefix: &str,
+        table: &'static [Counter<R>; COUNT],
+    ) -> Result<Self, BatchError> {
+        let mut columns = Vec::new();
+        for (place, counter) in table.iter().enumerate() {
+            let column = column(batch, &format!("{prefix}{}", counter.name))?;
+            columns.extend(column.map(|column| (place, column)));
+        }
+        Ok(Self { table, columns })
+    }
+
+    fn at(&self, i: usize) -> [u64; COUNT] {
+        let mut stored = [0; COUNT];
+        for (place, column) in &self.columns {
+            stored[*place] = column.value(i);
+        }
+        of_stored(self.table, stored)
+    }
+}
+
 /// The columns of one direction.
 struct DirectionColumns<'a> {
-    /// Whether there is no column that tells what is unsplit, as in version 1 of the format.
-    unsplit: bool,
-    /// Those that are there, each with its place in [`columns::DIRECTION_COUNTERS`].
-    counters: Vec<(usize, &'a Int64Array)>,
-    errnos: Option<Lists<'a, Int32Type>>,
-    latencies: Option<Lists<'a, Int16Type>>,
+    counters: Counters<'a, Direction, { Direction::COUNT }>,
+    errnos: Option<Lists<'a>>,
+    latencies: Option<Lists<'a>>,
 }
 
 /// Lists of what is counted, and how often there was one.
-struct Lists<'a, K: ArrowPrimitiveType> {
+struct Lists<'a> {
     lists: &'a ListArray,
-    keys: &'a PrimitiveArray<K>,
+    keys: &'a Int32Array,
     counts: &'a Int64Array,
 }
 
 impl<'a> DirectionColumns<'a> {
     fn new(batch: &'a RecordBatch, name: &str) -> Result<Self, BatchError> {
-        let mut counters = Vec::new();
-        for (place, counter) in columns::DIRECTION_COUNTERS.iter().enumerate() {
-            let column: Option<&Int64Array> = column(batch, &format!("{name}_{counter}"))?;
-            counters.extend(column.map(|column| (place, column)));
-        }
-        let unsplit = format!("{name}_{}", columns::UNSPLIT);
+        let prefix = format!("{name}_");
         Ok(Self {
-            unsplit: batch.column_by_name(&unsplit).is_none(),
-            counters,
-            errnos: Lists::of(batch, format!("{name}_{}", columns::ERRNOS), columns::ERRNO)?,
+            counters: Counters::new(batch, &prefix, &Direction::COUNTERS)?,
+            errnos: Lists::of(
+                batch,
+                format!("{prefix}{}", columns::ERRNOS),
+                columns::ERRNO,
+            )?,
             latencies: Lists::of(
                 batch,
-                format!("{name}_{}", columns::LATENCY_HIST),
+                format!("{prefix}{}", columns::LATENCY_HIST),
                 columns::HIST_BUCKET,
             )?,
         })
     }
 
     fn at(&self, i: usize) -> Direction {
-        let mut counters = [0; columns::DIRECTION_COUNTERS.len()];
-        for (place, column) in &self.counters {
-            counters[*place] = column.value(i);
-        }
-        let mut direction = direction(counters);
-        if self.unsplit {
-            direction.leave_unsplit();
-        }
+        let mut direction = Direction::of_counters(self.counters.at(i));
         for (errno, count) in self.errnos.iter().flat_map(|lists| lists.at(i)) {
             direction.errnos.add(errno, count);
         }
@@ -401,7 +380,7 @@ impl<'a> DirectionColumns<'a> {
     }
 }
 
-impl<'a, K: ArrowPrimitiveType> Lists<'a, K> {
+impl<'a> Lists<'a> {
     /// Those of a column, if it is there; `key` is what they count.
     fn of(batch: &'a RecordBatch, name: String, key: &str) -> Result<Option<Self>, BatchError> {
         let Some(lists) = column::<ListArray>(batch, &name)? else {
@@ -410,7 +389,9 @@ impl<'a, K: ArrowPrimitiveType> Lists<'a, K> {
         let found = lists.values().as_struct_opt().and_then(|elements| {
             Some(Self {
                 lists,
-                keys: elements.column_by_name(key)?.as_primitive_opt()?,
+                keys: elements
+                    .column_by_name(key)?
+                    .as_primitive_opt::<Int32Type>()?,
                 counts: elements
                     .column_by_name(columns::COUNT)?
                     .as_primitive_opt::<Int64Type>()?,
@@ -419,7 +400,7 @@ impl<'a, K: ArrowPrimitiveType> Lists<'a, K> {
         found.map(Some).ok_or(BatchError(name))
     }
 
-    fn at(&self, i: usize) -> impl ExactSizeIterator<Item = (K::Native, u64)> {
+    fn at(&self, i: usize) -> impl ExactSizeIterator<Item = (i32, u64)> {
         elements(self.lists, i).map(|at| (self.keys.value(at), unsigned(self.counts.value(at))))
     }
 }

@@ -3,22 +3,23 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, BooleanArray, Int64Array, ListArray, PrimitiveArray, RecordBatch,
-    StringArray, StructArray, TimestampMillisecondArray, UInt64Array,
+    ArrayRef, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
+    StructArray, TimestampMicrosecondArray,
 };
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, Int16Type, Int32Type};
+use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns;
+use trackiops_schemas::counters::Counter;
 use trackiops_schemas::file_ops::{FileOp, FileOps};
 use trackiops_schemas::identity::FileAttributes;
-use trackiops_schemas::ops::OperationRow;
+use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-use super::{counters, op_counters};
-use crate::units::{signed, us_from_ns};
+use super::stored;
+use crate::units::{signed, us_of};
 
 /// A row with its window and its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,14 +67,12 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
                 .collect::<StringArray>(),
         ),
         path_inferred(files()),
-        Arc::new(UInt64Array::from_iter_values(
-            files().map(|file| file.key.0),
-        )),
+        Arc::new(Int64Array::from_iter_values(files().map(|file| file.key.0))),
         Arc::new(StringArray::from_iter_values(
             files().map(|file| file.id.dev.to_string()),
         )),
-        Arc::new(UInt64Array::from_iter_values(
-            files().map(|file| file.id.fileid),
+        Arc::new(Int64Array::from_iter_values(
+            files().map(|file| file.id.fileid.cast_signed()),
         )),
         Arc::new(
             files()
@@ -83,17 +82,13 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
     ];
     let directions: [fn(&RollupRow) -> &Direction; 2] = [|row| &row.row.read, |row| &row.row.write];
     for (name, direction) in columns::DIRECTIONS.into_iter().zip(directions) {
-        let counters: Vec<_> = rows.iter().map(|row| counters(direction(row))).collect();
-        for (i, counter) in columns::DIRECTION_COUNTERS.into_iter().enumerate() {
-            if columns::has_counter(name, counter) {
-                let column = counters.iter().map(|counters| counters[i]);
-                arrays.push(Arc::new(Int64Array::from_iter_values(column)));
-            }
-        }
+        let table = Direction::COUNTERS.iter();
+        let table = table.filter(|counter| counter.is_of(name));
+        arrays.extend(counters(table, rows.iter().map(direction)));
         let errnos = rows.iter().map(|row| direction(row).errnos.counts());
-        arrays.push(lists::<Int32Type>(columns::errno_item(), errnos)?);
+        arrays.push(lists(columns::errno_item(), errnos)?);
         let latencies = rows.iter().map(|row| direction(row).latency.buckets());
-        arrays.push(lists::<Int16Type>(columns::histogram_item(), latencies)?);
+        arrays.push(lists(columns::histogram_item(), latencies)?);
     }
     arrays.push(file_ops(rows.iter().map(|row| &row.row.ops))?);
     RecordBatch::try_new(columns::rollup_schema(), arrays)
@@ -107,13 +102,9 @@ pub(super) fn path_inferred<'f>(files: impl Iterator<Item = &'f FileAttributes>)
 
 fn file_ops<'a>(rows: impl Iterator<Item = &'a FileOps> + Clone) -> Result<ArrayRef, ArrowError> {
     let ops = || rows.clone().flat_map(FileOps::as_slice);
-    let counters: Vec<_> = ops().map(file_op_counters).collect();
     let names = StringArray::from_iter_values(ops().map(|op| op.op.as_str()));
     let mut fields: Vec<ArrayRef> = vec![Arc::new(names)];
-    for i in 0..columns::FILE_OP_COUNTERS.len() {
-        let column = counters.iter().map(|counters| counters[i]);
-        fields.push(Arc::new(Int64Array::from_iter_values(column)));
-    }
+    fields.extend(counters(FileOp::COUNTERS.iter(), ops()));
     let elements = StructArray::try_new(columns::file_op_fields(), fields, None)?;
     Ok(Arc::new(ListArray::try_new(
         Arc::new(columns::file_op_item()),
@@ -123,25 +114,14 @@ fn file_ops<'a>(rows: impl Iterator<Item = &'a FileOps> + Clone) -> Result<Array
     )?))
 }
 
-/// In the order of [`columns::FILE_OP_COUNTERS`].
-fn file_op_counters(op: &FileOp) -> [i64; columns::FILE_OP_COUNTERS.len()] {
-    let [requests, errors, times @ ..] = op.counters();
-    let [queue, rtt, latency, max] = times.map(us_from_ns);
-    [signed(requests), signed(errors), queue, rtt, latency, max]
-}
-
 /// Health rows of one host as a batch of [`columns::health_schema`].
 pub fn health_batch(host: &str, rows: &[HealthRow]) -> Result<RecordBatch, ArrowError> {
     let mut arrays = vec![
         times(rows.iter().map(|row| row.time)),
         hosts(host, rows.len()),
     ];
-    for i in 0..columns::HEALTH_COUNTERS.len() {
-        let column = rows
-            .iter()
-            .map(|row| signed(health_counters(&row.health)[i]));
-        arrays.push(Arc::new(Int64Array::from_iter_values(column)));
-    }
+    let health = rows.iter().map(|row| &row.health);
+    arrays.extend(counters(Health::COUNTERS.iter(), health));
     let pending = || rows.iter().map(|row| row.health.pending.as_ref());
     let maxima: [fn(&Pending) -> u64; 2] = [|p| p.requests_max, |p| p.age_ms_max];
     for max in maxima {
@@ -167,12 +147,10 @@ pub fn ops_batch(host: &str, rows: &[OpsRow]) -> Result<RecordBatch, ArrowError>
         Arc::new(StringArray::from_iter_values(ops)),
         Arc::new(transports.collect::<StringArray>()),
     ];
-    for i in 0..columns::OP_COUNTERS.len() {
-        let column = rows.iter().map(|row| op_counters(&row.row.sums)[i]);
-        arrays.push(Arc::new(Int64Array::from_iter_values(column)));
-    }
+    let sums = rows.iter().map(|row| &row.row.sums);
+    arrays.extend(counters(OperationSums::COUNTERS.iter(), sums));
     let execute = rows.iter().map(|row| row.row.sums.execute.buckets());
-    arrays.push(lists::<Int16Type>(columns::histogram_item(), execute)?);
+    arrays.push(lists(columns::histogram_item(), execute)?);
     RecordBatch::try_new(columns::ops_schema(), arrays)
 }
 
@@ -213,42 +191,22 @@ fn pending_clients<'a>(
     )?))
 }
 
-/// In the order of [`columns::HEALTH_COUNTERS`].
-fn health_counters(health: &Health) -> [u64; columns::HEALTH_COUNTERS.len()] {
-    let Health {
-        covered_ms,
-        seen,
-        recorded,
-        folded,
-        lost,
-        missed,
-        clock_steps,
-        ops_covered_ms,
-        ops_seen,
-        ops_missed,
-        requests_dropped,
-        store_failures,
-        pending: _,
-        filter: _,
-    } = health;
-    [
-        *covered_ms,
-        *seen,
-        *recorded,
-        *folded,
-        *lost,
-        *missed,
-        *clock_steps,
-        *ops_covered_ms,
-        *ops_seen,
-        *ops_missed,
-        *requests_dropped,
-        *store_failures,
-    ]
+/// The columns of some counters.
+fn counters<'t, 'r, R: 'r>(
+    table: impl Iterator<Item = &'t Counter<R>>,
+    rows: impl Iterator<Item = &'r R> + Clone,
+) -> impl Iterator<Item = ArrayRef>
+where
+    R: 't,
+{
+    table.map(move |counter| {
+        let column = rows.clone().map(|row| stored(counter, row));
+        Arc::new(Int64Array::from_iter_values(column)) as ArrayRef
+    })
 }
 
 fn times(times: impl Iterator<Item = UtcMs>) -> ArrayRef {
-    let array = TimestampMillisecondArray::from_iter_values(times.map(|time| time.0));
+    let array = TimestampMicrosecondArray::from_iter_values(times.map(us_of));
     Arc::new(array.with_timezone("UTC"))
 }
 
@@ -260,9 +218,9 @@ pub(super) fn hosts(host: &str, rows: usize) -> ArrayRef {
 }
 
 /// Lists of what is counted, and how often there was one.
-fn lists<'a, K: ArrowPrimitiveType>(
+fn lists<'a>(
     item: Field,
-    rows: impl Iterator<Item = &'a [(K::Native, u64)]>,
+    rows: impl Iterator<Item = &'a [(i32, u64)]>,
 ) -> Result<ArrayRef, ArrowError> {
     let (mut keys, mut counts, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
@@ -278,7 +236,7 @@ fn lists<'a, K: ArrowPrimitiveType>(
         ));
     };
     let columns: Vec<ArrayRef> = vec![
-        Arc::new(PrimitiveArray::<K>::from_iter_values(keys)),
+        Arc::new(Int32Array::from(keys)),
         Arc::new(Int64Array::from(counts)),
     ];
     let elements = StructArray::try_new(fields.clone(), columns, None)?;

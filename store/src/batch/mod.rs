@@ -10,80 +10,25 @@ pub use decode::{
 pub use encode::{HealthRow, OpsRow, RollupRow, health_batch, ops_batch, rollup_batch};
 pub use requests::{RequestRow, request_batch};
 
-use std::array;
+use trackiops_schemas::counters::Counter;
 
-use trackiops_schemas::columns::{DIRECTION_COUNTERS, DIRECTION_TIMES, OP_COUNTERS};
-use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::rollup::Direction;
+use crate::units::{signed, unsigned};
 
-use crate::units::{ns_from_us, signed, unsigned, us_from_ns};
-
-/// The integer columns of a direction, in the order of [`DIRECTION_COUNTERS`].
-fn counters(direction: &Direction) -> [i64; DIRECTION_COUNTERS.len()] {
-    let counters = direction.counters();
-    array::from_fn(|i| match DIRECTION_TIMES.contains(&i) {
-        true => us_from_ns(counters[i]),
-        false => signed(counters[i]),
-    })
+/// A counter as its column holds it.
+fn stored<R>(counter: &Counter<R>, row: &R) -> i64 {
+    signed(counter.stored((counter.get)(row)))
 }
 
-/// The direction that [`counters`] describes, without its lists.
-fn direction(counters: [i64; DIRECTION_COUNTERS.len()]) -> Direction {
-    let counters = counters.map(unsigned);
-    Direction::of_counters(array::from_fn(|i| match DIRECTION_TIMES.contains(&i) {
-        true => ns_from_us(counters[i]),
-        false => counters[i],
-    }))
-}
-
-/// The integer columns of an operation, in the order of [`OP_COUNTERS`].
-fn op_counters(sums: &OperationSums) -> [i64; OP_COUNTERS.len()] {
-    let OperationSums {
-        requests,
-        errors,
-        sent_bytes,
-        received_bytes,
-        queue_ns_sum,
-        rtt_ns_sum,
-        execute_ns_sum,
-        execute_ns_max,
-        execute: _,
-    } = sums;
-    [
-        signed(*requests),
-        signed(*errors),
-        signed(*sent_bytes),
-        signed(*received_bytes),
-        us_from_ns(*queue_ns_sum),
-        us_from_ns(*rtt_ns_sum),
-        us_from_ns(*execute_ns_sum),
-        us_from_ns(*execute_ns_max),
-    ]
-}
-
-/// The operation that [`op_counters`] describes, without its histogram.
-fn op_sums(counters: [i64; OP_COUNTERS.len()]) -> OperationSums {
-    let [
-        requests,
-        errors,
-        sent_bytes,
-        received_bytes,
-        queue_us,
-        rtt_us,
-        execute_us,
-        max_us,
-    ] = counters.map(unsigned);
-    OperationSums {
-        requests,
-        errors,
-        sent_bytes,
-        received_bytes,
-        queue_ns_sum: ns_from_us(queue_us),
-        rtt_ns_sum: ns_from_us(rtt_us),
-        execute_ns_sum: ns_from_us(execute_us),
-        execute_ns_max: ns_from_us(max_us),
-        ..OperationSums::default()
+/// Counters that their columns hold.
+fn of_stored<R, const COUNT: usize>(
+    table: &[Counter<R>; COUNT],
+    stored: [i64; COUNT],
+) -> [u64; COUNT] {
+    let mut counters = stored.map(unsigned);
+    for (value, counter) in counters.iter_mut().zip(table) {
+        *value = counter.of_stored(*value);
     }
+    counters
 }
 
 #[cfg(test)]
@@ -91,9 +36,8 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::RecordBatch;
-    use trackiops_schemas::columns::HEALTH_COUNTERS;
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
-    use trackiops_schemas::ops::{Operation, OperationRow};
+    use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
     use trackiops_schemas::pending::{Pending, PendingClient};
     use trackiops_schemas::rollup::{Health, Row};
     use trackiops_schemas::time::UtcMs;
@@ -228,7 +172,9 @@ mod tests {
     #[test]
     fn operations_read_back_from_their_columns() {
         let row = |time, mount: Option<&str>, transport: Option<&str>| {
-            let mut sums = op_sums([5, 1, 700, 90, 2000, 3000, 9000, 4000]);
+            let counters = [5, 1, 700, 90, 2000, 3000, 9000, 4000];
+            let counters = of_stored(&OperationSums::COUNTERS, counters);
+            let mut sums = OperationSums::of_counters(counters);
             sums.execute.record(4_000_000);
             sums.execute.record(2_000_000);
             let operation = Operation {
@@ -276,7 +222,7 @@ mod tests {
     fn what_was_pending_is_unknown_where_it_was_not_written() {
         let mut rows = health_rows();
         let batch = health_batch("h", &rows).unwrap();
-        let columns_before = 2 + HEALTH_COUNTERS.len();
+        let columns_before = 2 + Health::COUNT;
         let before = batch
             .project(&(0..columns_before).collect::<Vec<_>>())
             .unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray,
-    TimestampNanosecondArray, UInt32Array, UInt64Array,
+    TimestampMicrosecondArray,
 };
 use arrow::error::ArrowError;
 use trackiops_schemas::columns;
@@ -40,30 +40,31 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
         Arc::new(column.collect::<Int64Array>())
     };
     let id = |of: fn(&Request) -> Option<u32>| -> ArrayRef {
-        Arc::new(requests().map(of).collect::<UInt32Array>())
+        let column = requests().map(|request| of(request).map(i64::from));
+        Arc::new(column.collect::<Int64Array>())
     };
     let flag = |of: fn(&Request) -> Option<bool>| -> ArrayRef {
         Arc::new(requests().map(of).collect::<BooleanArray>())
     };
-    let ends = TimestampNanosecondArray::from_iter_values(requests().map(|request| request.end_ns));
+    let ends_ns = || requests().map(|request| request.end_ns);
+    let ends = TimestampMicrosecondArray::from_iter_values(ends_ns().map(|ns| ns.div_euclid(1000)));
     let operation = |request: &Request| match request.is(flags::WRITE) {
         true => "WRITE",
         false => "READ",
     };
     let arrays: Vec<ArrayRef> = vec![
         Arc::new(ends.with_timezone("UTC")),
+        Arc::new(Int64Array::from_iter_values(ends_ns())),
         hosts(host, rows.len()),
         text(|file| file.mount.as_deref()),
         text(|file| file.path.as_deref()),
         path_inferred(files()),
-        Arc::new(UInt64Array::from_iter_values(
-            files().map(|file| file.key.0),
-        )),
+        Arc::new(Int64Array::from_iter_values(files().map(|file| file.key.0))),
         Arc::new(StringArray::from_iter_values(
             files().map(|file| file.id.dev.to_string()),
         )),
-        Arc::new(UInt64Array::from_iter_values(
-            files().map(|file| file.id.fileid),
+        Arc::new(Int64Array::from_iter_values(
+            files().map(|file| file.id.fileid.cast_signed()),
         )),
         text(|file| file.tenant.as_deref()),
         id(Request::uid),

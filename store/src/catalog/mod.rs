@@ -7,7 +7,6 @@ mod keep;
 pub(crate) mod mounts;
 mod read;
 mod schema;
-mod upgrade;
 mod write;
 
 use std::fs::File;
@@ -103,9 +102,7 @@ impl Catalog {
             catalog.create().map_err(&error)?;
             layout::sync_dir(store)?;
         }
-        if check_format(&catalog.connection, store, &catalog.path)? < FORMAT_VERSION {
-            upgrade::upgrade(&mut catalog.connection).map_err(&error)?;
-        }
+        check_format(&catalog.connection, store, &catalog.path)?;
         digest::watch(&catalog.connection).map_err(&error)?;
         Ok(catalog)
     }
@@ -172,15 +169,14 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i32, u32)> {
     Ok((application_id, version.cast_unsigned()))
 }
 
-/// The version of a catalog. Refuses other programs' databases and later releases' catalogs.
-fn check_format(connection: &Connection, store: &Path, path: &Path) -> Result<u32, StoreError> {
+/// Refuses other programs' databases, and catalogs of another format.
+fn check_format(connection: &Connection, store: &Path, path: &Path) -> Result<(), StoreError> {
     match marks(connection).map_err(error_at(path))? {
-        (ddl::APPLICATION_ID, found) if found > FORMAT_VERSION => Err(StoreError::NewerFormat {
+        (ddl::APPLICATION_ID, FORMAT_VERSION) => Ok(()),
+        (ddl::APPLICATION_ID, found) => Err(StoreError::OtherFormat {
             path: store.to_owned(),
             found,
-            supported: FORMAT_VERSION,
         }),
-        (ddl::APPLICATION_ID, found) => Ok(found),
         _ => Err(not_a_store(
             path,
             "its catalog.db is not a TrackIOps catalog",
@@ -234,13 +230,6 @@ fn in_memory(catalog: &Connection) -> rusqlite::Result<Connection> {
     let mut copy = Connection::open_in_memory()?;
     const ALL_PAGES: i32 = -1;
     Backup::new(catalog, &mut copy)?.step(ALL_PAGES)?;
-    Ok(copy)
-}
-
-/// An earlier release's catalog as it would be now, in memory.
-fn upgraded(catalog: &Connection) -> rusqlite::Result<Connection> {
-    let mut copy = in_memory(catalog)?;
-    upgrade::upgrade(&mut copy)?;
     Ok(copy)
 }
 

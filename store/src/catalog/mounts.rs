@@ -133,7 +133,7 @@ fn insert(
 }
 
 impl CatalogView {
-    /// All mounts that were ever seen, in the order in which they came; of stores of earlier formats none is known.
+    /// All mounts that were ever seen, in the order in which they came.
     pub(crate) fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
         self.rows(
             "SELECT host.name, dev, mount.name, source, path, version, options, foreign_namespace, first_ms, last_ms

@@ -4,11 +4,10 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Row, params};
-use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::{check_format, digest, error_at, open_read_only, schema, upgraded};
+use super::{check_format, digest, error_at, open_read_only, schema};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
@@ -27,10 +26,8 @@ pub(crate) struct CatalogView {
 impl CatalogView {
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
         let path = layout::catalog(store);
-        let mut connection = open_read_only(&path)?;
-        if check_format(&connection, store, &path)? < FORMAT_VERSION {
-            connection = upgraded(&connection).map_err(error_at(&path))?;
-        }
+        let connection = open_read_only(&path)?;
+        check_format(&connection, store, &path)?;
         // A deferred transaction takes its view with its first statement.
         connection
             .execute_batch("BEGIN; SELECT count(*) FROM sealed_journal;")
@@ -181,14 +178,14 @@ impl CatalogView {
 
     /// What is known of a file.
     pub(crate) fn history(&self, file: FileKey) -> Result<Option<FileHistory>, StoreError> {
-        let file = file.0.cast_signed();
+        let file = file.0;
         let known = "SELECT first_ms, last_ms FROM file WHERE file_key = ?1";
         let Some(known) = self.rows(known, [file], |row| seen(row, 0))?.pop() else {
             return Ok(None);
         };
         let mut history = FileHistory::new(known);
         let mut names = Vec::new();
-        self.names_of(FileKey(file.cast_unsigned()), &mut names)?;
+        self.names_of(FileKey(file), &mut names)?;
         for NameSeen { path, seen, .. } in names {
             history.add(Some(&path), seen.unwrap_or(known));
         }
@@ -202,7 +199,7 @@ impl CatalogView {
         names: &mut Vec<NameSeen>,
     ) -> Result<(), StoreError> {
         let sql = format!("{NAME_COLUMNS} WHERE file_key = ?1");
-        self.each(&sql, [file.0.cast_signed()], |row| {
+        self.each(&sql, [file.0], |row| {
             names.push(name(row)?);
             Ok(())
         })
@@ -315,5 +312,5 @@ fn seen(row: &Row<'_>, column: usize) -> rusqlite::Result<Seen> {
 }
 
 fn key(row: &Row<'_>, column: usize) -> rusqlite::Result<FileKey> {
-    Ok(FileKey(row.get::<_, i64>(column)?.cast_unsigned()))
+    row.get(column).map(FileKey)
 }

@@ -178,7 +178,7 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
     let mount = mount
         .map(|name| named(transaction, "mount", name))
         .transpose()?;
-    let key = file.key.0.cast_signed();
+    let key = file.key.0;
     transaction
         .prepare_cached(
             "INSERT INTO file (file_key, mount, dev, fileid, first_ms, last_ms)

@@ -12,8 +12,8 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<Option<CatalogV
     let path = layout::catalog(store);
     let view = match CatalogView::open(store) {
         Ok(view) => view,
-        // A later release knows better; and who may not read it cannot check it.
-        Err(error @ (StoreError::NewerFormat { .. } | StoreError::Io { .. })) if path.exists() => {
+        // Another format cannot be checked here; and who may not read it cannot check it.
+        Err(error @ (StoreError::OtherFormat { .. } | StoreError::Io { .. })) if path.exists() => {
             return Err(error);
         }
         Err(error) if layout::has_files(store)? => {

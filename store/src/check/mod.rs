@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use trackiops_schemas::time::UtcMs;
 
 use crate::catalog::CatalogView;
-use crate::checksum::{self, Checked};
+use crate::checksum;
 use crate::error::StoreError;
 use crate::layout;
 use crate::snapshot::check_is_store;
@@ -30,8 +30,6 @@ pub struct Report {
     pub journals: u64,
     /// Segments that were read, of windows and of requests.
     pub segments: u64,
-    /// Of these, those without a checksum: earlier formats had none. Their rows were read all the same.
-    pub without_checksum: u64,
     /// Rows in them.
     pub rows: u64,
     /// Bytes of all files that were read.
@@ -113,13 +111,13 @@ impl Report {
     }
 }
 
-/// A segment whose checksum, if it has one, is right; or what is wrong with it. One of which not even the bytes are to be had must not keep the
+/// A segment whose checksum is right; or what is wrong with it. One of which not even the bytes are to be had must not keep the
 /// others from being checked.
 fn verified(
     file: io::Result<File>,
     bytes: Option<u64>,
     report: &mut Report,
-) -> Result<(File, Checked), String> {
+) -> Result<File, String> {
     let cannot_be_read = |error: io::Error| format!("it cannot be read: {error}");
     let file = file.map_err(cannot_be_read)?;
     let found = file.metadata().map_err(cannot_be_read)?.len();
@@ -129,12 +127,8 @@ fn verified(
         return Err(format!("it has {found} bytes, the catalog says {expected}"));
     }
     let checked = checksum::check(&file).map_err(cannot_be_read)?;
-    match checked {
-        Checked::Damaged => return Err("it does not match its checksum".into()),
-        Checked::Intact => {}
-        Checked::NoChecksum => report.without_checksum += 1,
-    }
-    Ok((file, checked))
+    checked.intact()?;
+    Ok(file)
 }
 
 /// Opens the catalog once more; `None` where it cannot be read, which was told before.

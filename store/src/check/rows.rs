@@ -5,10 +5,13 @@ use std::fs::File;
 use std::path::Path;
 
 use arrow::array::AsArray;
-use arrow::datatypes::TimestampNanosecondType;
-use trackiops_schemas::columns::{self, DIRECTION_TIMES, VERSION_OF_CHECKSUMS};
+use arrow::datatypes::Int64Type;
+use trackiops_schemas::columns;
+use trackiops_schemas::counters::Counter;
+use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::identity::FileKey;
-use trackiops_schemas::rollup::{Health, Row};
+use trackiops_schemas::ops::OperationSums;
+use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::totals::Sum;
@@ -30,13 +33,9 @@ pub(super) struct Rows {
 }
 
 /// Goes through the rows of a segment. The error says in what they are not as the catalog has it, or not in order.
-pub(super) fn of_segment(
-    file: File,
-    segment: &Segment,
-    has_checksum: bool,
-) -> Result<Rows, String> {
+pub(super) fn of_segment(file: File, segment: &Segment) -> Result<Rows, String> {
     let reader = SegmentReader::open(file, &segment.path).map_err(why)?;
-    describes(&reader, segment, has_checksum)?;
+    describes(&reader, segment)?;
     let mut seen = Seen::default();
     for batch in reader.batches(BATCH_ROWS).map_err(why)? {
         let batch = batch.map_err(why)?;
@@ -49,17 +48,16 @@ pub(super) fn of_segment(
             }),
             Dataset::Health => decode_health(&batch, |stored| {
                 let order = (FileKey(0), stored.time);
-                seen.row(order, stored.host, segment, sum_of_health(&stored.health));
+                seen.row(
+                    order,
+                    stored.host,
+                    segment,
+                    Sum::of(&counts(&Health::COUNTERS, &stored.health)),
+                );
             }),
             Dataset::Ops => decode_ops(&batch, |stored| {
-                let sums = &stored.sums;
-                let sum = Sum::of(&[
-                    sums.requests,
-                    sums.errors,
-                    sums.sent_bytes,
-                    sums.received_bytes,
-                    sums.execute.total(),
-                ]);
+                let mut sum = Sum::of(&counts(&OperationSums::COUNTERS, &stored.sums));
+                sum.extend(&[stored.sums.execute.total()]);
                 seen.row((FileKey(0), stored.time), stored.host, segment, sum);
             }),
         }
@@ -78,8 +76,8 @@ pub(super) fn requests(file: File, path: &Path) -> Result<u64, String> {
     let reader = SegmentReader::open(file, path).map_err(why)?;
     for batch in reader.batches(BATCH_ROWS).map_err(why)? {
         let batch = batch.map_err(why)?;
-        let times = batch.column_by_name(columns::END_TIME);
-        let times = times.and_then(|times| times.as_primitive_opt::<TimestampNanosecondType>());
+        let times = batch.column_by_name(columns::END_TIME_NS);
+        let times = times.and_then(|times| times.as_primitive_opt::<Int64Type>());
         let times = times.ok_or("its times are of another type")?;
         for i in 0..times.len() {
             if times.value(i) < last {
@@ -93,15 +91,8 @@ pub(super) fn requests(file: File, path: &Path) -> Result<u64, String> {
 }
 
 /// What a segment says of itself must be what the catalog says of it.
-fn describes(reader: &SegmentReader, segment: &Segment, has_checksum: bool) -> Result<(), String> {
+fn describes(reader: &SegmentReader, segment: &Segment) -> Result<(), String> {
     let metadata = reader.metadata();
-    let version = describe::version(metadata).ok_or("it does not say of which format it is")?;
-    if version < VERSION_OF_CHECKSUMS {
-        return Ok(());
-    }
-    if !has_checksum {
-        return Err("its checksum is missing".into());
-    }
     let journals = describe::value(metadata, columns::META_JOURNALS);
     let journals = journals.and_then(describe::journals).unwrap_or_default();
     let ends = journals.first().zip(journals.last());
@@ -170,54 +161,27 @@ fn why(error: StoreError) -> String {
     }
 }
 
-/// What adds up exactly: times are rounded in each row.
+/// The counters of a row that add up exactly: times are rounded in each row.
+fn counts<R>(table: &[Counter<R>], row: &R) -> Vec<u64> {
+    let counts = table.iter().filter(|counter| !counter.is_time());
+    counts.map(|counter| (counter.get)(row)).collect()
+}
+
 fn sum_of(row: &Row) -> Sum {
     let mut sum = Sum::default();
     for direction in [&row.read, &row.write] {
-        let counters = direction.counters().into_iter().enumerate();
-        let exact = counters.filter(|(place, _)| !DIRECTION_TIMES.contains(place));
-        let mut exact: Vec<_> = exact.map(|(_, counter)| counter).collect();
+        let mut exact = counts(&Direction::COUNTERS, direction);
         let errnos = direction.errnos.counts().iter();
         exact.push(errnos.map(|(_, count)| count).sum());
         exact.push(direction.latency.total());
         sum.extend(&exact);
     }
-    let ops = row.ops.as_slice();
-    let of =
-        |counter: fn(&trackiops_schemas::file_ops::FileOp) -> u64| ops.iter().map(counter).sum();
-    sum.extend(&[of(|op| op.requests), of(|op| op.errors)]);
+    let mut ops = vec![0; FileOp::COUNT];
+    for op in row.ops.as_slice() {
+        for (sum, count) in ops.iter_mut().zip(counts(&FileOp::COUNTERS, op)) {
+            *sum += count;
+        }
+    }
+    sum.extend(&ops);
     sum
-}
-
-fn sum_of_health(health: &Health) -> Sum {
-    let Health {
-        covered_ms,
-        seen,
-        recorded,
-        folded,
-        lost,
-        missed,
-        clock_steps,
-        ops_covered_ms,
-        ops_seen,
-        ops_missed,
-        requests_dropped,
-        store_failures,
-        pending: _,
-        filter: _,
-    } = health;
-    Sum::of(&[
-        *covered_ms,
-        *seen,
-        *recorded,
-        *folded,
-        *lost,
-        *missed,
-        *clock_steps,
-        *ops_covered_ms,
-        *ops_seen,
-        *ops_missed,
-        *requests_dropped,
-        *store_failures,
-    ])
 }

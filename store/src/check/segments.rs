@@ -9,7 +9,6 @@ use super::catalog::without_next_step;
 use super::totals::Totals;
 use super::{Covers, REBUILD, RESTORE, Report, fresh, of_date, rows, verified};
 use crate::catalog::CatalogView;
-use crate::checksum::Checked;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
 use crate::snapshot::Segment;
@@ -99,7 +98,7 @@ fn one(
         file => file,
     };
     let found = verified(file, Some(segment.bytes), report)
-        .and_then(|(file, checked)| rows::of_segment(file, segment, checked == Checked::Intact));
+        .and_then(|file| rows::of_segment(file, segment));
     match found {
         Ok(found) => {
             report.rows += found.rows;

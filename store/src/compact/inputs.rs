@@ -13,7 +13,7 @@ use crate::batch::{
     BatchError, HealthRow, OpsRow, RollupRow, decode_health, decode_ops, decode_rows,
 };
 use crate::catalog::Kept;
-use crate::checksum::{self, Checked};
+use crate::checksum;
 use crate::error::StoreError;
 use crate::read::{Pieces, SegmentReader, damaged};
 use crate::rebuild::file_of;
@@ -38,9 +38,7 @@ impl<R> Input<R> {
         let file = File::open(&path).map_err(StoreError::io("open segment", &path))?;
         // What is merged gets a new checksum: damage must not be covered up by it.
         let checked = checksum::check(&file).map_err(StoreError::io("read segment", &path))?;
-        if checked == Checked::Damaged {
-            return Err(damaged(&path, "it does not match its checksum"));
-        }
+        checked.intact().map_err(|why| damaged(&path, why))?;
         let batches = SegmentReader::pieces(&path, file)?;
         Ok(Self {
             path,

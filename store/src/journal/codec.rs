@@ -1,12 +1,10 @@
 //! Payloads of journal frames.
 
-use trackiops_schemas::columns::{
-    DIRECTION_COUNTERS, DIRECTION_TIMES, VERSION_OF_STORE_HEALTH, VERSION_OF_TOLD_PATHS,
-};
+use trackiops_schemas::counters::Counter;
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -20,10 +18,7 @@ const MAX_COUNTER: u64 = 1 << 52;
 const BUCKETS: std::ops::RangeInclusive<i64> = -512..=2047;
 
 /// Numbers of a direction: its counters, then the length of its list of errors.
-const COUNTERS: usize = DIRECTION_COUNTERS.len() + 1;
-
-/// The order in which a journal has the counters, by their places in [`DIRECTION_COUNTERS`]. New ones come last: without them a row reads as before.
-const ORDER: [usize; DIRECTION_COUNTERS.len()] = [0, 1, 2, 3, 6, 8, 9, 10, 11, 4, 5, 7, 12, 13, 14];
+const COUNTERS: usize = Direction::COUNT + 1;
 
 const READ: u64 = 1;
 const WRITE: u64 = 2;
@@ -37,8 +32,8 @@ pub(crate) struct WindowHead {
     pub(crate) rows: u64,
 }
 
-/// Longest encoding of a [`WindowHead`]: 11 numbers of at most 10 bytes.
-pub(crate) const MAX_HEAD_BYTES: usize = 11 * 10;
+/// Longest encoding of a [`WindowHead`]: its start, which counters there are, these, and the number of rows, of at most 10 bytes each.
+pub(crate) const MAX_HEAD_BYTES: usize = (3 + Health::COUNT) * 10;
 
 /// Bound of the clients in a [`Pending`]: a hundred of them, or some fifty with their mounts. Beyond it those that waited
 /// for the shortest time are left out.
@@ -69,17 +64,13 @@ pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
     out.push(u8::from(*path_inferred));
 }
 
-/// Of a journal of that version of the format.
-pub(crate) fn definition(
-    input: &mut Input<'_>,
-    version: u32,
-) -> Result<FileAttributes, DecodeError> {
+pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, DecodeError> {
     let mut key = [0; 8];
     for byte in &mut key {
         *byte = input.byte()?;
     }
-    let mut file = FileAttributes {
-        key: FileKey(u64::from_le_bytes(key)),
+    Ok(FileAttributes {
+        key: FileKey(i64::from_le_bytes(key)),
         id: FileId {
             dev: Dev(input.u32()?),
             fileid: input.u64()?,
@@ -87,75 +78,22 @@ pub(crate) fn definition(
         },
         mount: input.optional_str()?.map(str::to_owned),
         path: input.optional_str()?.map(str::to_owned),
-        path_inferred: false,
         tenant: input.optional_str()?.map(str::to_owned),
-    };
-    // Before that all were.
-    file.path_inferred = if version < VERSION_OF_TOLD_PATHS {
-        file.path.as_deref().is_some_and(|path| path != OTHERS)
-    } else {
-        input.byte()? != 0
-    };
-    Ok(file)
+        path_inferred: input.byte()? != 0,
+    })
 }
 
+/// What was pending is in a frame of its own kind, before the head, and the filter in the journal's header.
 pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
-    let Health {
-        covered_ms,
-        seen,
-        recorded,
-        folded,
-        lost,
-        missed,
-        clock_steps,
-        // In the frame of the operations.
-        ops_covered_ms: _,
-        ops_seen: _,
-        ops_missed: _,
-        requests_dropped,
-        store_failures,
-        // In a frame of its own kind, before the head.
-        pending: _,
-        // In the journal's header.
-        filter: _,
-    } = &window.health;
     put_i64(out, window.start.0);
-    for counter in [
-        covered_ms,
-        seen,
-        recorded,
-        folded,
-        lost,
-        missed,
-        clock_steps,
-        requests_dropped,
-        store_failures,
-    ] {
-        put_u64(out, (*counter).min(MAX_COUNTER));
-    }
+    put_row_counters(out, &Health::COUNTERS, window.health.counters());
     put_u64(out, window.rows.len() as u64);
 }
 
-/// Of a journal of that version of the format.
-pub(crate) fn window_head(input: &mut Input<'_>, version: u32) -> Result<WindowHead, DecodeError> {
-    let start = UtcMs(input.i64()?);
-    let mut health = Health {
-        covered_ms: counter(input)?,
-        seen: counter(input)?,
-        recorded: counter(input)?,
-        folded: counter(input)?,
-        lost: counter(input)?,
-        missed: counter(input)?,
-        clock_steps: counter(input)?,
-        ..Health::default()
-    };
-    if version >= VERSION_OF_STORE_HEALTH {
-        health.requests_dropped = counter(input)?;
-        health.store_failures = counter(input)?;
-    }
+pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeError> {
     Ok(WindowHead {
-        start,
-        health,
+        start: UtcMs(input.i64()?),
+        health: Health::of_counters(row_counters(input, &Health::COUNTERS)?),
         rows: input.u64()?,
     })
 }
@@ -274,18 +212,13 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
 /// The counters that are not zero, announced by a bit each, then the lists. The bits are a varint, two bytes unless
 /// something seldom happened.
 fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
-    let own = direction.counters();
     let Direction {
         errnos, latency, ..
     } = direction;
     let mut counters = [0; COUNTERS];
-    for (counter, place) in counters.iter_mut().zip(ORDER) {
-        *counter = match DIRECTION_TIMES.contains(&place) {
-            true => own[place],
-            false => capped(own[place]),
-        };
-    }
-    counters[ORDER.len()] = errnos.counts().len() as u64;
+    let own = capped_counts(&Direction::COUNTERS, direction.counters());
+    counters[..Direction::COUNT].copy_from_slice(&own);
+    counters[Direction::COUNT] = errnos.counts().len() as u64;
     put_counters(out, &counters);
     for (errno, count) in errnos.counts() {
         put_i64(out, i64::from(*errno));
@@ -294,8 +227,46 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
     put_histogram(out, latency);
 }
 
+/// The counters of a table.
+pub(super) fn put_row_counters<R, const COUNT: usize>(
+    out: &mut Vec<u8>,
+    table: &[Counter<R>; COUNT],
+    counters: [u64; COUNT],
+) {
+    put_counters(out, &capped_counts(table, counters));
+}
+
+/// What [`put_row_counters`] wrote.
+pub(super) fn row_counters<R, const COUNT: usize>(
+    input: &mut Input<'_>,
+    table: &[Counter<R>; COUNT],
+) -> Result<[u64; COUNT], DecodeError> {
+    let counters = counters(input)?;
+    counts_in_bounds(table, &counters)?;
+    Ok(counters)
+}
+
+/// As they are written: counts within what is read. Times are of any size, and add up to the largest number at most.
+fn capped_counts<R, const COUNT: usize>(
+    table: &[Counter<R>; COUNT],
+    mut counters: [u64; COUNT],
+) -> [u64; COUNT] {
+    for (value, counter) in counters.iter_mut().zip(table) {
+        if !counter.is_time() {
+            *value = capped(*value);
+        }
+    }
+    counters
+}
+
+fn counts_in_bounds<R>(table: &[Counter<R>], counters: &[u64]) -> Result<(), DecodeError> {
+    let counts = counters.iter().zip(table);
+    let mut counts = counts.filter(|(_, counter)| !counter.is_time());
+    counts.try_for_each(|(value, _)| in_bounds(*value).map(|_| ()))
+}
+
 /// Those that are not zero, announced by a bit each.
-pub(super) fn put_counters(out: &mut Vec<u8>, counters: &[u64]) {
+fn put_counters(out: &mut Vec<u8>, counters: &[u64]) {
     let mut present = 0;
     for (i, counter) in counters.iter().enumerate() {
         present |= u64::from(*counter != 0) << i;
@@ -318,14 +289,8 @@ pub(super) fn put_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
 }
 
 fn direction(input: &mut Input<'_>) -> Result<Direction, DecodeError> {
-    let [counters @ .., errnos] = counters::<COUNTERS>(input)?;
-    let mut own = [0; DIRECTION_COUNTERS.len()];
-    for (counter, place) in counters.into_iter().zip(ORDER) {
-        if !DIRECTION_TIMES.contains(&place) {
-            in_bounds(counter)?;
-        }
-        own[place] = counter;
-    }
+    let [own @ .., errnos] = counters::<COUNTERS>(input)?;
+    counts_in_bounds(&Direction::COUNTERS, &own)?;
     Ok(Direction {
         errnos: errno_counts(input, errnos)?,
         latency: histogram(input)?,
@@ -343,9 +308,7 @@ fn errno_counts(input: &mut Input<'_>, length: u64) -> Result<Errnos, DecodeErro
     Ok(errnos)
 }
 
-pub(super) fn counters<const COUNT: usize>(
-    input: &mut Input<'_>,
-) -> Result<[u64; COUNT], DecodeError> {
+fn counters<const COUNT: usize>(input: &mut Input<'_>) -> Result<[u64; COUNT], DecodeError> {
     let present = input.u64()?;
     let mut counters = [0; COUNT];
     if present >> COUNT != 0 {
@@ -368,7 +331,7 @@ pub(super) fn histogram(input: &mut Input<'_>) -> Result<Histogram, DecodeError>
     for i in 0..buckets {
         let bucket = before.saturating_add(input.i64()?);
         let ascends = i == 0 || bucket > before;
-        match i16::try_from(bucket) {
+        match i32::try_from(bucket) {
             Ok(number) if ascends && BUCKETS.contains(&bucket) => {
                 histogram.add(number, counter(input)?);
             }
@@ -388,10 +351,7 @@ fn put_file_ops(out: &mut Vec<u8>, ops: &FileOps) {
     put_u64(out, ops.as_slice().len() as u64);
     for op in ops.as_slice() {
         put_str(out, op.op.as_str());
-        let mut counters = op.counters();
-        let (counts, _times) = counters.split_at_mut(2);
-        counts.iter_mut().for_each(|count| *count = capped(*count));
-        put_counters(out, &counters);
+        put_row_counters(out, &FileOp::COUNTERS, op.counters());
     }
 }
 
@@ -399,22 +359,10 @@ fn file_ops(input: &mut Input<'_>) -> Result<FileOps, DecodeError> {
     let mut ops = FileOps::default();
     for _ in 0..input.u64()? {
         let op = OpName::new(input.str()?);
-        let [
-            requests,
-            errors,
-            queue_ns_sum,
-            rtt_ns_sum,
-            latency_ns_sum,
-            latency_ns_max,
-        ] = counters(input)?;
+        let counters = row_counters(input, &FileOp::COUNTERS)?;
         let op = FileOp {
             op,
-            requests: in_bounds(requests)?,
-            errors: in_bounds(errors)?,
-            queue_ns_sum,
-            rtt_ns_sum,
-            latency_ns_sum,
-            latency_ns_max,
+            ..FileOp::of_counters(counters)
         };
         // Once each.
         if ops.as_slice().last().is_some_and(|last| last.op >= op.op) {
@@ -445,10 +393,8 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = definition(&mut Input::new(&bytes), 1);
-            let _ = definition(&mut Input::new(&bytes), 2);
-            let _ = window_head(&mut Input::new(&bytes), 2);
-            let _ = window_head(&mut Input::new(&bytes), 3);
+            let _ = definition(&mut Input::new(&bytes));
+            let _ = window_head(&mut Input::new(&bytes));
             let _ = pending(&mut Input::new(&bytes));
             if let (Ok((_, mut a)), Ok((_, b))) = (row(&mut Input::new(&bytes)), row(&mut Input::new(&bytes))) {
                 a.merge(&b);
@@ -490,24 +436,13 @@ mod tests {
             start: UtcMs(i64::MIN),
             rows: Vec::new(),
             ops: Vec::new(),
-            health: Health {
-                covered_ms: largest,
-                seen: largest,
-                recorded: largest,
-                folded: largest,
-                lost: largest,
-                missed: largest,
-                clock_steps: largest,
-                requests_dropped: largest,
-                store_failures: largest,
-                ..Health::default()
-            },
+            health: Health::of_counters([largest; Health::COUNT]),
         };
         let mut out = Vec::new();
         put_window_head(&mut out, &window);
         // The number of rows, here a byte, may be as long as any.
         assert!(out.len() - 1 + 10 <= MAX_HEAD_BYTES);
-        let head = window_head(&mut Input::new(&out), 3).unwrap();
+        let head = window_head(&mut Input::new(&out)).unwrap();
         assert_eq!((head.start, head.health), (window.start, window.health));
     }
 

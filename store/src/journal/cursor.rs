@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use trackiops_schemas::columns;
 use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 
@@ -55,11 +54,7 @@ impl Cursor {
             }
             let mut input = Input::new(&self.buffer[self.used..]);
             match codec::row(&mut input) {
-                Ok((id, mut row)) => {
-                    if scan.header.version < columns::VERSION_OF_PARTS {
-                        row.read.leave_unsplit();
-                        row.write.leave_unsplit();
-                    }
+                Ok((id, row)) => {
                     self.used = self.buffer.len() - input.remaining();
                     self.rows_left -= 1;
                     match scan.file(id) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use trackiops_schemas::columns::{FORMAT_VERSION, VERSION_OF_CHECKSUMS};
+use trackiops_schemas::columns::FORMAT_VERSION;
 
 use super::frames::next_frame;
 use crate::error::StoreError;
@@ -30,9 +30,9 @@ pub(crate) enum Kind {
     Definitions = 1,
     /// A window head, then its rows.
     Window = 2,
-    /// What was pending, then as [`Self::Window`]. From version 2 of the format on.
+    /// What was pending, then as [`Self::Window`].
     PendingWindow = 3,
-    /// Operations of the window in the next frame, where they are recorded. From version 2 of the format on.
+    /// Operations of the window in the next frame, where they are recorded.
     Operations = 4,
 }
 
@@ -58,14 +58,12 @@ impl From<Kind> for u8 {
 /// What a journal says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Of the format.
-    pub(crate) version: u32,
     pub(crate) granularities: GranularitySet,
     pub(crate) host: String,
     pub(crate) number: u64,
     /// Version of the program that wrote it.
     pub(crate) writer: String,
-    /// Of all its windows. From version 2 of the format on.
+    /// Of all its windows.
     pub(crate) filter: Option<Arc<str>>,
 }
 
@@ -73,7 +71,6 @@ impl Header {
     /// Of a journal that this program begins.
     pub(crate) fn new(options: &Options, number: u64) -> Self {
         Self {
-            version: FORMAT_VERSION,
             granularities: options.granularities.clone(),
             host: options.host.clone(),
             number,
@@ -90,9 +87,9 @@ impl Header {
         put_str(&mut fields, &self.writer);
         put_optional_str(&mut fields, self.filter.as_deref());
         let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&(fields.len() as u32).to_le_bytes());
-        out.extend_from_slice(&checksum_of(self.version, &fields).to_le_bytes());
+        out.extend_from_slice(&checksum_of(FORMAT_VERSION, &fields).to_le_bytes());
         out.extend_from_slice(&fields);
         out
     }
@@ -133,44 +130,35 @@ impl Header {
         if checksum_of(version, &fields) != crc {
             return Err(damaged(12, "its header does not match its checksum"));
         }
-        // Not before: a flipped bit makes a later version as well.
-        if version > FORMAT_VERSION {
-            return Err(StoreError::NewerFormat {
+        // Not before: a flipped bit makes another version as well.
+        if version != FORMAT_VERSION {
+            return Err(StoreError::OtherFormat {
                 path: path.to_owned(),
                 found: version,
-                supported: FORMAT_VERSION,
             });
         }
-        let header = Self::decode(version, &fields)
-            .map_err(|error| damaged(FIXED_HEADER_BYTES, error.why()))?;
+        let header =
+            Self::decode(&fields).map_err(|error| damaged(FIXED_HEADER_BYTES, error.why()))?;
         Ok(Some((header, start + u64::from(length))))
     }
 
-    fn decode(version: u32, fields: &[u8]) -> Result<Self, DecodeError> {
+    fn decode(fields: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Input::new(fields);
         let granularities = input.str()?.parse();
         Ok(Self {
-            version,
             granularities: granularities
                 .map_err(|_| DecodeError::Malformed("its granularities are not a list"))?,
             host: input.str()?.to_owned(),
             number: input.u64()?,
             writer: input.str()?.to_owned(),
-            filter: match version {
-                1 => None,
-                _ => input.optional_str()?.map(Arc::from),
-            },
+            filter: input.optional_str()?.map(Arc::from),
         })
     }
 }
 
-/// The checksum of a header: of its fields, and from version 3 of the format on of that number after them.
+/// The checksum of a header: of its fields, then the version.
 fn checksum_of(version: u32, fields: &[u8]) -> u32 {
-    let crc = crc32c::crc32c(fields);
-    if version < VERSION_OF_CHECKSUMS {
-        return crc;
-    }
-    crc32c::crc32c_append(crc, &version.to_le_bytes())
+    crc32c::crc32c_append(crc32c::crc32c(fields), &version.to_le_bytes())
 }
 
 /// Appends a frame to `out`; `payload` appends its payload.

@@ -12,7 +12,7 @@ use trackiops_schemas::time::UtcMs;
 use super::codec::{self, MAX_HEAD_BYTES, MAX_PENDING_BYTES, WindowHead};
 use super::format::{Frame, Header, Kind, read_at};
 use super::frames::{Piece, piece_at};
-use super::ops::{self, MAX_OPS_HEAD_BYTES, OpsHead};
+use super::ops;
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
 
@@ -26,22 +26,14 @@ pub(crate) struct WindowFrame {
     /// Where its rows begin and end in the file.
     pub(crate) rows_at: u64,
     pub(crate) end: u64,
-    ops: Option<OpsFrame>,
-}
-
-/// The place of a window's operations in a journal.
-#[derive(Clone, Copy, Debug)]
-struct OpsFrame {
-    head: OpsHead,
-    /// Where the rows begin and end in the file.
-    rows_at: u64,
-    end: u64,
+    /// Where its operations begin and end, if there are any.
+    ops: Option<(u64, u64)>,
 }
 
 impl WindowFrame {
     /// Whether there are operations.
     pub(crate) fn has_ops(&self) -> bool {
-        self.ops.is_some_and(|ops| ops.head.rows > 0)
+        self.ops.is_some()
     }
 }
 
@@ -128,7 +120,7 @@ impl Scan {
     fn take(
         &mut self,
         frame: Frame,
-        ops: &mut Option<OpsFrame>,
+        ops: &mut Option<(u64, u64)>,
     ) -> io::Result<Result<(), DecodeError>> {
         let file = &self.file;
         // No longer than the file, whose checksum was just read.
@@ -145,21 +137,18 @@ impl Scan {
                 Ok(self.take_definitions(&mut Input::new(&payload)))
             }
             Some(Kind::Operations) => {
-                let payload = payload(MAX_OPS_HEAD_BYTES)?;
-                Ok(ops_frame(&frame, &payload).map(|found| *ops = Some(found)))
+                *ops = Some((frame.payload, frame.end));
+                Ok(Ok(()))
             }
             Some(Kind::Window) => {
                 let payload = payload(MAX_HEAD_BYTES)?;
-                let version = self.header.version;
-                let head = |input: &mut Input<'_>| codec::window_head(input, version);
-                Ok(self.take_window(frame, &payload, ops.take(), head))
+                Ok(self.take_window(frame, &payload, ops.take(), codec::window_head))
             }
             Some(Kind::PendingWindow) => {
                 let payload = payload(MAX_PENDING_BYTES + MAX_HEAD_BYTES)?;
-                let version = self.header.version;
                 let head = |input: &mut Input<'_>| {
                     let pending = codec::pending(input)?;
-                    let mut head = codec::window_head(input, version)?;
+                    let mut head = codec::window_head(input)?;
                     head.health.pending = Some(pending);
                     Ok(head)
                 };
@@ -172,19 +161,22 @@ impl Scan {
         &mut self,
         frame: Frame,
         payload: &[u8],
-        ops: Option<OpsFrame>,
+        ops: Option<(u64, u64)>,
         head: impl FnOnce(&mut Input<'_>) -> Result<WindowHead, DecodeError>,
     ) -> Result<(), DecodeError> {
         let mut input = Input::new(payload);
         let mut head = head(&mut input)?;
         head.health.filter = self.header.filter.clone();
-        if let Some(ops) = &ops {
-            ops.head.tell(&mut head.health);
-        }
         let read = payload.len() - input.remaining();
         let not_told = self.damage.iter_mut().rev();
         for damage in not_told.take_while(|damage| damage.before.is_none()) {
             damage.before = Some(head.start);
+            if ops.is_none() {
+                // The operations may have been there: then nothing is known of them.
+                head.health.ops_covered_ms = 0;
+                head.health.ops_seen = 0;
+                head.health.ops_missed = 0;
+            }
         }
         self.windows.push(WindowFrame {
             head,
@@ -197,15 +189,15 @@ impl Scan {
 
     /// Reads the operations of a window, as many as there are.
     pub(crate) fn ops(&self, window: &WindowFrame) -> Result<Vec<OperationRow>, StoreError> {
-        let Some(OpsFrame { head, rows_at, end }) = window.ops else {
+        let Some((start, end)) = window.ops else {
             return Ok(Vec::new());
         };
         // No longer than the file, whose checksum was read.
-        let mut payload = vec![0; usize::try_from(end - rows_at).unwrap_or(0)];
-        read_at(&self.file, &mut payload, rows_at).map_err(StoreError::io("read", &self.path))?;
-        ops::ops(&mut Input::new(&payload), head.rows).map_err(|error| StoreError::Damaged {
+        let mut payload = vec![0; usize::try_from(end - start).unwrap_or(0)];
+        read_at(&self.file, &mut payload, start).map_err(StoreError::io("read", &self.path))?;
+        ops::ops(&mut Input::new(&payload)).map_err(|error| StoreError::Damaged {
             path: self.path.clone(),
-            offset: rows_at,
+            offset: start,
             why: error.why(),
         })
     }
@@ -244,20 +236,9 @@ impl Scan {
             _ => return Err(DecodeError::Malformed("file definitions are missing")),
         }
         while input.remaining() > 0 {
-            let file = codec::definition(input, self.header.version)?;
+            let file = codec::definition(input)?;
             self.definitions.push(Some(Arc::new(file)));
         }
         Ok(())
     }
-}
-
-fn ops_frame(frame: &Frame, payload: &[u8]) -> Result<OpsFrame, DecodeError> {
-    let mut input = Input::new(payload);
-    let head = OpsHead::read(&mut input)?;
-    let read = payload.len() - input.remaining();
-    Ok(OpsFrame {
-        head,
-        rows_at: frame.payload + read as u64,
-        end: frame.end,
-    })
 }

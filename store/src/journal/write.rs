@@ -10,7 +10,7 @@ use trackiops_schemas::rollup::{ClosedWindow, FileRow};
 use super::codec::{put_pending, put_row, put_window_head};
 use super::definitions::Definitions;
 use super::format::{Header, Kind, put_frame};
-use super::ops::{OpsHead, put_ops};
+use super::ops::put_ops;
 use crate::error::StoreError;
 use crate::fail;
 use crate::layout;
@@ -175,9 +175,8 @@ impl JournalWriter {
         rows.sort_by_key(|row| row.file.key);
         let files = rows.iter().map(|row| &row.file);
         let ids = self.definitions.ids(files, &mut self.buffer)?;
-        if let Some(head) = OpsHead::of(window) {
+        if !window.ops.is_empty() {
             put_frame(&mut self.buffer, Kind::Operations, |out| {
-                head.put(out);
                 put_ops(out, &window.ops);
             })?;
         }

@@ -181,7 +181,7 @@ impl Scan {
             }
             kind if kind == u8::from(Kind::Definitions) => {
                 let payload = self.read(frame.payload, frame.end)?;
-                let (first, new) = definitions(&payload, self.header.version).map_err(damaged)?;
+                let (first, new) = definitions(&payload).map_err(damaged)?;
                 let missing = first.checked_sub(self.definitions.len());
                 match missing {
                     Some(0) => {}
@@ -236,15 +236,12 @@ impl Scan {
 }
 
 /// The local id of the first of these definitions, and the definitions.
-fn definitions(
-    payload: &[u8],
-    version: u32,
-) -> Result<(usize, Vec<Arc<FileAttributes>>), DecodeError> {
+fn definitions(payload: &[u8]) -> Result<(usize, Vec<Arc<FileAttributes>>), DecodeError> {
     let mut input = Input::new(payload);
     let first = usize::try_from(input.u64()?).unwrap_or(usize::MAX);
     let mut new = Vec::new();
     while input.remaining() > 0 {
-        new.push(Arc::new(definition(&mut input, version)?));
+        new.push(Arc::new(definition(&mut input)?));
     }
     Ok((first, new))
 }
@@ -399,7 +396,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = requests(&mut Input::new(&bytes), 3);
-            let _ = definitions(&bytes, 2);
+            let _ = definitions(&bytes);
         }
     }
 }

@@ -30,7 +30,7 @@ use crate::writer::Period;
 use budget::Budget;
 use journal::JournalWriter;
 
-pub use read::{EachBatch, RequestsView};
+pub use read::{EachBatch, RequestsView, ends_ns};
 
 /// A batch that begins so long before the end of the one before was stamped by a clock that was set back. Sealing holds
 /// back what is out of order.

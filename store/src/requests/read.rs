@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::TimestampNanosecondType;
+use arrow::datatypes::Int64Type;
 use arrow::error::ArrowError;
-use trackiops_schemas::columns::{END_TIME, request_schema};
+use trackiops_schemas::columns::{END_TIME_NS, request_schema};
 use trackiops_schemas::time::UtcMs;
 
 use super::STEP_BACK_NS;
@@ -129,7 +129,7 @@ fn segment(path: &Path, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
         file => file.map_err(StoreError::io("open", path))?,
     };
-    let reader = SegmentReader::open(file, path)?.between(END_TIME, range);
+    let reader = SegmentReader::open(file, path)?.between(END_TIME_NS, range);
     for batch in reader.batches(BATCH_ROWS)? {
         let batch = batch?;
         let own = batch.schema();
@@ -142,14 +142,21 @@ fn segment(path: &Path, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool,
         let batch = named
             .and_then(|places| batch.project(&places)?.with_schema(columns))
             .map_err(|error| damaged(path, error))?;
-        let ends = batch.column(0).as_primitive::<TimestampNanosecondType>();
-        let from = ends.values().partition_point(|end| *end < range.start);
-        let to = ends.values().partition_point(|end| *end < range.end);
+        let ends = ends_ns(&batch);
+        let from = ends.partition_point(|end| *end < range.start);
+        let to = ends.partition_point(|end| *end < range.end);
         if from < to && !each(batch.slice(from, to - from)).map_err(|e| damaged(path, e))? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// When the requests of a batch of [`request_schema`] completed, ns.
+pub fn ends_ns(batch: &RecordBatch) -> &[i64] {
+    let ends = batch.column_by_name(END_TIME_NS);
+    let ends = ends.and_then(|ends| ends.as_primitive_opt::<Int64Type>());
+    ends.map_or(&[], |ends| ends.values())
 }
 
 fn tail(scan: &Scan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use arrow::array::{AsArray, RecordBatch};
-use arrow::datatypes::{Int32Type, Int64Type, TimestampNanosecondType, UInt32Type, UInt64Type};
+use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::columns;
 use trackiops_schemas::request::{Request, RequestBatch};
@@ -82,7 +82,11 @@ fn request_files(store: &Path) -> Vec<String> {
 /// End and offset of each stored request, in the order of the files.
 fn ends_and_offsets(store: &Path) -> Vec<(i64, i64)> {
     let of = |batch: &RecordBatch| {
-        let ends = batch[columns::END_TIME].as_primitive::<TimestampNanosecondType>();
+        let ends = batch[columns::END_TIME_NS].as_primitive::<Int64Type>();
+        let times = batch[columns::END_TIME].as_primitive::<TimestampMicrosecondType>();
+        for (ns, us) in ends.values().iter().zip(times.values()) {
+            assert_eq!(ns.div_euclid(1000), *us);
+        }
         let offsets = batch[columns::OFFSET_BYTES].as_primitive::<Int64Type>();
         let pairs = ends.values().iter().zip(offsets.values());
         pairs
@@ -145,12 +149,12 @@ fn a_request_is_stored_with_all_that_is_known_and_null_for_the_rest() {
     assert_eq!(texts(columns::TENANT), [some("1000:/a.service"), None]);
     assert_eq!(texts(columns::OP), [some("WRITE"), some("READ")]);
     let keys: Vec<_> = stored[columns::FILE_KEY]
-        .as_primitive::<UInt64Type>()
+        .as_primitive::<Int64Type>()
         .values()
         .to_vec();
     assert_eq!(keys, [batch.files[0].key.0, batch.files[1].key.0]);
     let fileids: Vec<_> = stored[columns::FILEID]
-        .as_primitive::<UInt64Type>()
+        .as_primitive::<Int64Type>()
         .values()
         .to_vec();
     assert_eq!(fileids, [1, 2]);
@@ -167,15 +171,9 @@ fn a_request_is_stored_with_all_that_is_known_and_null_for_the_rest() {
     assert_eq!(longs(columns::QUEUE_NS), [Some(1000), None]);
     assert_eq!(longs(columns::RTT_NS), [Some(250_000), None]);
     assert_eq!(longs(columns::RETRANS), [Some(1), None]);
-    let words = |name: &str| {
-        stored[name]
-            .as_primitive::<UInt32Type>()
-            .iter()
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(words(columns::UID), [Some(1000), None]);
-    assert_eq!(words(columns::PID), [Some(7), None]);
-    assert_eq!(words(columns::XID), [Some(0x1234), None]);
+    assert_eq!(longs(columns::UID), [Some(1000), None]);
+    assert_eq!(longs(columns::PID), [Some(7), None]);
+    assert_eq!(longs(columns::XID), [Some(0x1234), None]);
     let bits = |name: &str| stored[name].as_boolean().iter().collect::<Vec<_>>();
     assert_eq!(bits(columns::EOF), [None, Some(true)]);
     assert_eq!(bits(columns::DIRECT), [Some(false), Some(true)]);

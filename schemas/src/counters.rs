@@ -1,0 +1,135 @@
+//! One table of counters for each kind of row. The row's fields, their merging, its columns, its place in the journal, its batches and the
+//! checks of a store follow from it.
+
+use arrow::datatypes::{DataType, Field};
+
+use crate::unit::{Unit, ns_from_us, us_from_ns};
+
+/// A counter of rows of the type `R`.
+#[derive(Debug)]
+pub struct Counter<R> {
+    /// Its column; for a direction, without the direction before it.
+    pub name: &'static str,
+    /// What the column counts. A counter in microseconds holds nanoseconds in memory.
+    pub unit: Unit,
+    /// Its value in a row.
+    pub get: fn(&R) -> u64,
+    /// The directions that have it; all do if there is none.
+    pub(crate) only: &'static [&'static str],
+}
+
+impl<R> Counter<R> {
+    /// Whether it holds nanoseconds in memory. Columns round them row by row, so that they do not add up exactly.
+    pub fn is_time(&self) -> bool {
+        self.unit == Unit::Microseconds
+    }
+
+    /// Whether a direction has it.
+    pub fn is_of(&self, direction: &str) -> bool {
+        self.only.is_empty() || self.only.contains(&direction)
+    }
+
+    /// A value as its column holds it.
+    #[inline]
+    pub fn stored(&self, value: u64) -> u64 {
+        match self.is_time() {
+            true => us_from_ns(value),
+            false => value,
+        }
+    }
+
+    /// The value that a column holds.
+    #[inline]
+    pub fn of_stored(&self, value: u64) -> u64 {
+        match self.is_time() {
+            true => ns_from_us(value),
+            false => value,
+        }
+    }
+
+    /// Its column, with what stands before its name.
+    pub fn field(&self, prefix: &str) -> Field {
+        self.unit.of(Field::new(
+            format!("{prefix}{}", self.name),
+            DataType::Int64,
+            false,
+        ))
+    }
+}
+
+/// Two values add up.
+#[inline]
+pub(crate) fn sum(a: u64, b: u64) -> u64 {
+    a + b
+}
+
+/// Two values add up, to the largest number at most: a file's damage may hold any number of nanoseconds.
+#[inline]
+pub(crate) fn saturating_sum(a: u64, b: u64) -> u64 {
+    a.saturating_add(b)
+}
+
+/// The larger one stays.
+#[inline]
+pub(crate) fn max(a: u64, b: u64) -> u64 {
+    a.max(b)
+}
+
+/// Makes the struct of a row from its table of counters: `field: "column", unit, merge;`, with `only "direction"` for those that one
+/// direction has alone. What else a row holds stands behind the table.
+macro_rules! counters {
+    (
+        $(#[$attribute:meta])*
+        pub struct $row:ident {
+            $(
+                $(#[$document:meta])*
+                $field:ident: $column:literal, $unit:ident, $merge:ident $(, only $only:literal)?;
+            )*
+        }
+        and {
+            $( $(#[$other_document:meta])* $other:ident: $type:ty, )*
+        }
+    ) => {
+        $(#[$attribute])*
+        pub struct $row {
+            $( $(#[$document])* pub $field: u64, )*
+            $( $(#[$other_document])* pub $other: $type, )*
+        }
+
+        impl $row {
+            /// How many counters it has.
+            pub const COUNT: usize = [$($column),*].len();
+
+            /// Its counters, in the order of columns and of the journal.
+            pub const COUNTERS: [$crate::counters::Counter<Self>; Self::COUNT] = [
+                $($crate::counters::Counter {
+                    name: $column,
+                    unit: $crate::unit::Unit::$unit,
+                    get: |row| row.$field,
+                    only: &[$($only)?],
+                },)*
+            ];
+
+            /// The values of [`Self::COUNTERS`].
+            #[inline]
+            pub fn counters(&self) -> [u64; Self::COUNT] {
+                [$(self.$field),*]
+            }
+
+            /// The row with these values of [`Self::COUNTERS`], and nothing else.
+            #[inline]
+            pub fn of_counters(counters: [u64; Self::COUNT]) -> Self {
+                let [$($field),*] = counters;
+                Self { $($field,)* $($other: Default::default(),)* }
+            }
+
+            /// Adds the counters of another partial aggregate.
+            #[inline]
+            fn merge_counters(&mut self, other: &Self) {
+                $(self.$field = $crate::counters::$merge(self.$field, other.$field);)*
+            }
+        }
+    };
+}
+
+pub(crate) use counters;

@@ -1,0 +1,110 @@
+//! What the numbers of columns count.
+
+use arrow::datatypes::Field;
+
+/// Key of a field's metadata in Parquet and Arrow: [`Unit::name`] of its values.
+pub const META_UNIT: &str = "unit";
+
+/// What the numbers of a column count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// It has none: text, names, numbers that stand for something, lists.
+    None,
+    /// Things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Things per second.
+    PerSecond,
+    /// Milliseconds.
+    Milliseconds,
+    /// Microseconds.
+    Microseconds,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// A part of a whole, from 0 to 1.
+    Share,
+}
+
+impl Unit {
+    /// All that have a name.
+    const NAMED: [Self; 8] = [
+        Self::Count,
+        Self::Bytes,
+        Self::BytesPerSecond,
+        Self::PerSecond,
+        Self::Milliseconds,
+        Self::Microseconds,
+        Self::Nanoseconds,
+        Self::Share,
+    ];
+
+    /// As files name it.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Count => Some("count"),
+            Self::Bytes => Some("bytes"),
+            Self::BytesPerSecond => Some("bytes/s"),
+            Self::PerSecond => Some("1/s"),
+            Self::Milliseconds => Some("ms"),
+            Self::Microseconds => Some("us"),
+            Self::Nanoseconds => Some("ns"),
+            Self::Share => Some("share (0 to 1)"),
+        }
+    }
+
+    /// The field, with this unit in its metadata.
+    pub fn of(self, field: Field) -> Field {
+        let mut metadata = field.metadata().clone();
+        if let Some(name) = self.name() {
+            metadata.insert(META_UNIT.to_owned(), name.to_owned());
+        }
+        field.with_metadata(metadata)
+    }
+
+    /// The unit that a field's metadata names.
+    pub fn in_metadata(field: &Field) -> Self {
+        let name = field.metadata().get(META_UNIT);
+        let mut named = Self::NAMED.into_iter();
+        let unit = name.and_then(|name| named.find(|unit| unit.name() == Some(name)));
+        unit.unwrap_or(Self::None)
+    }
+}
+
+const NS_PER_US: u64 = 1000;
+
+/// Nearest whole number of microseconds.
+pub fn us_from_ns(ns: u64) -> u64 {
+    ns / NS_PER_US + u64::from(ns % NS_PER_US >= NS_PER_US / 2)
+}
+
+/// Nanoseconds of whole microseconds.
+pub fn ns_from_us(us: u64) -> u64 {
+    us.saturating_mul(NS_PER_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::DataType;
+
+    use super::*;
+
+    #[test]
+    fn nanoseconds_are_rounded_to_the_nearest_microsecond() {
+        assert_eq!([499, 500, 1499].map(us_from_ns), [0, 1, 1]);
+        // It fits a signed column.
+        assert!(i64::try_from(us_from_ns(u64::MAX)).is_ok());
+        assert_eq!(ns_from_us(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_unit_is_found_in_the_metadata_again() {
+        for unit in Unit::NAMED.into_iter().chain([Unit::None]) {
+            let field = unit.of(Field::new("x", DataType::Int64, false));
+            assert_eq!(Unit::in_metadata(&field), unit);
+        }
+    }
+}

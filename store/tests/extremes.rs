@@ -1,0 +1,148 @@
+//! Keys and numbers of files use all of their 64 bits; the columns that hold them are signed, and so is every order.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use common::{Content, T0, file, granularity, of, options, reads, window};
+use parquet::file::statistics::Statistics;
+use trackiops_schemas::columns::{FILE_KEY, FILEID};
+use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_store::{Dataset, Names, Snapshot, Writer, check, rebuild_catalog};
+
+/// From the lowest to the highest.
+const KEYS: [i64; 6] = [i64::MIN, -7, -1, 0, 1, i64::MAX];
+const FILEIDS: [u64; 6] = [1 << 63, 34_866_518, u64::MAX, 2, 7, (1 << 63) - 1];
+
+fn files() -> Vec<Arc<FileAttributes>> {
+    let of = |(key, fileid): (i64, u64)| {
+        let plain = file(1, 49, Some(&format!("/mnt/{fileid}")));
+        Arc::new(FileAttributes {
+            key: FileKey(key),
+            id: FileId { fileid, ..plain.id },
+            ..(*plain).clone()
+        })
+    };
+    KEYS.into_iter().zip(FILEIDS).map(of).collect()
+}
+
+/// Of two rotations, so that segments are merged, too.
+fn windows() -> Vec<ClosedWindow> {
+    let rows = || files().into_iter().map(|file| (file, reads(3))).collect();
+    [0, 1, 20, 21]
+        .map(|second| window(T0 + second * 1000, rows()))
+        .into()
+}
+
+#[test]
+fn keys_are_in_the_order_of_signed_numbers_everywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options("h");
+    options.rotate = granularity("10s");
+    let mut writer = Writer::open(dir.path(), options.clone()).unwrap();
+    for window in windows() {
+        writer.append(&window).unwrap();
+    }
+    // The journal is read in its order.
+    let second = granularity("1s");
+    assert_eq!(
+        Content::stored(dir.path(), second),
+        Content::of(&windows(), second)
+    );
+    writer.finish().unwrap();
+    for _ in ["sealed", "rebuilt"] {
+        for text in ["1s", "10s", "1m"] {
+            let granularity = granularity(text);
+            let expected = Content::of(&windows(), granularity);
+            assert_eq!(Content::stored(dir.path(), granularity), expected, "{text}");
+        }
+        assert_eq!(check(dir.path()).unwrap().findings, []);
+        let snapshot = Snapshot::open(dir.path()).unwrap();
+        for segment in of(&snapshot, Dataset::Rollup, second) {
+            let files = segment.files.unpack();
+            assert!(files.keys().eq(KEYS.map(FileKey)));
+            // Each has two windows.
+            let some = [FileKey(-7), FileKey(-1), FileKey(i64::MAX)];
+            assert_eq!(files.rows_of(&some), [2..6, 10..12]);
+        }
+        for (key, fileid) in KEYS.into_iter().zip(FILEIDS) {
+            let found = snapshot.files_with_id(files()[0].id.dev, fileid).unwrap();
+            assert_eq!(found, [FileKey(key)]);
+            let mut named = Vec::new();
+            let each = &mut |name: trackiops_store::NameSeen| named.push(name.key);
+            let path = format!("/mnt/{fileid}");
+            snapshot.names(Names::Exactly(&path), each).unwrap();
+            assert_eq!(named, [FileKey(key)]);
+        }
+        rebuild_catalog(dir.path()).unwrap();
+    }
+}
+
+#[test]
+fn columns_and_their_statistics_have_the_signed_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    common::complete(dir.path(), options("h"));
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    writer.append(&windows()[0]).unwrap();
+    writer.finish().unwrap();
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let segment = &of(&snapshot, Dataset::Rollup, granularity("1s"))[0];
+    let reader = common::reader(segment);
+    let group = reader.metadata().row_group(0);
+    let statistics = |name: &str| {
+        let mut columns = group.columns().iter();
+        let column = columns.find(|column| column.column_path().string() == name);
+        match column.unwrap().statistics() {
+            Some(Statistics::Int64(values)) => {
+                (*values.min_opt().unwrap(), *values.max_opt().unwrap())
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(statistics(FILE_KEY), (i64::MIN, i64::MAX));
+    assert_eq!(statistics(FILEID), (i64::MIN, i64::MAX));
+    let batch = reader.build().unwrap().next().unwrap().unwrap();
+    let column = |name: &str| {
+        let column = batch.column_by_name(name).unwrap();
+        column.as_primitive::<Int64Type>().values().to_vec()
+    };
+    assert_eq!(column(FILE_KEY), KEYS);
+    assert_eq!(column(FILEID), FILEIDS.map(u64::cast_signed));
+}
+
+/// Where a value of eight bytes or one of the metadata begins, by what stands before it: the key, the head of a field, a length.
+fn place(bytes: &[u8], before: &[u8]) -> usize {
+    let found = bytes
+        .windows(before.len())
+        .rposition(|window| window == before);
+    found.unwrap() + before.len()
+}
+
+#[test]
+fn a_segment_of_another_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    writer.append(&windows()[0]).unwrap();
+    writer.finish().unwrap();
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let path = of(&snapshot, Dataset::Rollup, granularity("1s"))[0]
+        .path
+        .clone();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let version = place(&bytes, b"trackiops.format\x18\x01");
+    bytes[version] = b'3';
+    let digits = place(&bytes, b"trackiops.crc32c\x18\x08");
+    bytes[digits..digits + 8].fill(b'0');
+    let checksum = format!("{:08x}", crc32c::crc32c(&bytes));
+    bytes[digits..digits + 8].copy_from_slice(checksum.as_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let why = "it has format version 3, this trackiops reads version 1";
+    let findings = check(dir.path()).unwrap().findings;
+    assert_eq!((&findings[0].path, &*findings[0].why), (&path, why));
+    let left_out = rebuild_catalog(dir.path()).unwrap().left_out;
+    assert_eq!(left_out, [(path, why.to_owned())]);
+}
