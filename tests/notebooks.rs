@@ -148,7 +148,7 @@ fn extremes(dir: &Path) {
         "requests": single.collect::<Vec<_>>(),
     });
     fs::write(dir.join("expected.json"), expected.to_string()).unwrap();
-    let mut writer = Writer::open(&dir.join("store"), options("h", "1s,10s", "1m")).unwrap();
+    let mut writer = Writer::open(dir.join("store"), options("h", "1s,10s", "1m")).unwrap();
     let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
     writer.append(&window).unwrap();
     let files = files.into();

@@ -192,13 +192,10 @@ fn pending_clients<'a>(
 }
 
 /// The columns of some counters.
-fn counters<'t, 'r, R: 'r>(
-    table: impl Iterator<Item = &'t Counter<R>>,
+fn counters<'r, R: 'static>(
+    table: impl Iterator<Item = &'static Counter<R>>,
     rows: impl Iterator<Item = &'r R> + Clone,
-) -> impl Iterator<Item = ArrayRef>
-where
-    R: 't,
-{
+) -> impl Iterator<Item = ArrayRef> {
     table.map(move |counter| {
         let column = rows.clone().map(|row| stored(counter, row));
         Arc::new(Int64Array::from_iter_values(column)) as ArrayRef
