@@ -25,18 +25,18 @@ memory does not grow with it: some 65,000 rows are held at once for each process
 ranges of short windows take long, as each piece reads the segments that it overlaps: take a longer --granularity, or some files.
 
 --anonymize encrypts with AES-256-SIV (RFC 5297), reversibly and so that the same name is the same token everywhere:
-* path, mount, tenant: each component, which is what stands between slashes, the server before the colon, the cgroup's directories
-* host: as one
+* path, mount, cgroup: each component, which is what stands between slashes, and the server before the colon
+* host, user: as one
 * filter and pending_clients (of health): the filter as one; servers as one, and mounts like those of files
 and with FF1 (NIST SP 800-38G), so that they stay numbers of the same size and join as before:
 * file_key, a hash of mount and fileid by which a mount could be guessed
 * fileid, which tells the file to whoever may ask the server
-* uid, also in tenant
+* uid
 
-What stays: times and counts, dev (MAJOR:MINOR, a number of the client's), op, transport (tcp-3), pid, xid, numbers of cgroups and of \
+What stays: times and counts, dev (MAJOR:MINOR, a number of the client's), op, transport (tcp-3), pid, xid, numbers of cgroups (?12345) and of \
 RPC clients, and `(other)`. Mount options are in no export. What can be told from an anonymized export: how long a component is, how \
-often it occurs, the shape of the tree, what was done when, and which of two hosts or tenants comes first in the alphabet. \
-Sizes and times may give a well-known file away.
+often it occurs, the shape of the tree, what was done when, and which of two hosts or cgroups comes first in the alphabet, and which of two \
+uids is smaller. Sizes and times may give a well-known file away.
 
 Tokens have letters, digits, - and _. That of a component of n bytes has ceil(4 * (n + 16) / 3) characters, so that of more than 175 \
 bytes it is longer than the 255 that a name on disk may have: it is text in a column, and is not cut.

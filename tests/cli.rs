@@ -112,7 +112,7 @@ fn small_store(store: &Path) {
             mount: Some("srv:/e".into()),
             path: Some(path.into()),
             path_inferred: false,
-            tenant: None,
+            tenant: Default::default(),
         };
         let mut row = Row::default();
         row.read.requests = 1;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use recordings::{Numbers, THREE, file, options, used_by};
+use recordings::{Numbers, THREE, file, named, options, used_by};
 use trackiops_collector::Replay;
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
 use trackiops_schemas::request::{Request, RequestBatch};
@@ -25,6 +25,17 @@ const NS_PER_MS: i64 = 1_000_000;
 /// More than there are requests of.
 const REQUESTS_BYTES: u64 = 64 << 20;
 const TENANTS: [&str; 3] = ["0:/db.service", "1000:/batch.slice", "?:?7"];
+/// Of the second of them.
+const USER: &str = "alice";
+
+/// The file as one of [`TENANTS`] uses it.
+fn used(file: &FileAttributes, tenant: u32) -> Arc<FileAttributes> {
+    let file = used_by(file, TENANTS[tenant as usize]);
+    match tenant {
+        1 => named(&file, USER),
+        _ => file,
+    }
+}
 
 /// A few files have no name, and one has the name of another mount's.
 fn attributes(number: u64) -> Arc<FileAttributes> {
@@ -124,12 +135,11 @@ fn record(store: &Path, seed: u64) {
     let files: Vec<_> = (0..FILES).map(attributes).collect();
     let by_id: HashMap<FileId, Arc<FileAttributes>> =
         files.iter().map(|f| (f.id, Arc::clone(f))).collect();
-    let used =
-        move |id: FileId, tenant: TenantId| used_by(&by_id[&id], TENANTS[tenant.uid as usize]);
+    let of = move |id: FileId, tenant: TenantId| used(&by_id[&id], tenant.uid);
     let (granularities, rotation) =
         [("1s,10s,1m", "1m"), ("1s,1m", "45s"), ("1s,5s", "1h")][numbers.below(3) as usize];
     let options = options("h", granularities, rotation);
-    let mut replay = Replay::new(options.granularities.finest(), used.clone());
+    let mut replay = Replay::new(options.granularities.finest(), of);
     let mut writer = Writer::open(store, options).unwrap();
     let mut requests = writer.requests(REQUESTS_BYTES, |_| {}).unwrap();
     for n in 0..SECONDS {
@@ -142,9 +152,7 @@ fn record(store: &Path, seed: u64) {
         let mut batch = RequestBatch::default();
         for (place, record) in records.iter().enumerate() {
             let file = &files[record.fileid as usize - 1];
-            batch
-                .files
-                .push(used_by(file, TENANTS[record.uid as usize]));
+            batch.files.push(used(file, record.uid));
             let request = Request::new(record, record.end_ns.cast_signed(), place as u32);
             batch.requests.push(request);
         }

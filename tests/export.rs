@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
-use recordings::{THREE, options, used_by, windows};
+use recordings::{THREE, named, options, used_by, windows};
 use tempfile::TempDir;
 use trackiops_query::pseudonym::known_schemas;
 use trackiops_query::sheet::Reader;
@@ -29,8 +29,8 @@ use trackiops_store::Writer;
 
 const FORMATS: [&str; 3] = ["parquet", "csv", "arrow"];
 const DATASETS: [&str; 4] = ["rollup", "ops", "health", "requests"];
-/// Of servers, mounts, paths, hosts, cgroups and filters of [`store`].
-const NAMES: [&str; 15] = [
+/// Of servers, mounts, paths, hosts, users, cgroups and filters of [`store`].
+const NAMES: [&str; 16] = [
     "filer.example",
     "exports",
     "projects",
@@ -46,6 +46,7 @@ const NAMES: [&str; 15] = [
     "10.0.0.5",
     "--dir",
     "tape.example",
+    "alice",
 ];
 
 struct Store {
@@ -64,7 +65,7 @@ fn file(fileid: u64, mount: Option<&str>, path: Option<&str>) -> Arc<FileAttribu
         mount: mount.map(Into::into),
         path: path.map(Into::into),
         path_inferred: false,
-        tenant: None,
+        tenant: Default::default(),
     })
 }
 
@@ -73,13 +74,16 @@ fn files() -> Vec<Arc<FileAttributes>> {
     let projects = Some("filer.example:/exports/projects");
     let odd = path_text(b"/mnt/projects/odd\xff");
     let mut files = vec![
-        used_by(
-            &file(
-                1,
-                projects,
-                Some("/mnt/projects/secret plan/quarterly.xlsx"),
+        named(
+            &used_by(
+                &file(
+                    1,
+                    projects,
+                    Some("/mnt/projects/secret plan/quarterly.xlsx"),
+                ),
+                "1000:/system.slice/db.service",
             ),
-            "1000:/system.slice/db.service",
+            "alice",
         ),
         used_by(
             &file(
@@ -262,7 +266,6 @@ fn requests_of(window: &ClosedWindow) -> RequestBatch {
                 retransmissions: 0,
                 error: 0,
                 pid: 12,
-                uid: 1000,
             });
         }
     }

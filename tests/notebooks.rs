@@ -41,7 +41,7 @@ fn store(dir: &Path) {
         }
         window
             .rows
-            .sort_by_key(|row: &FileRow| (row.file.key, row.file.tenant.clone()));
+            .sort_by_key(|row: &FileRow| (row.file.key, row.file.tenant.to_string()));
     }
     recorded.drain(70..83);
     recorded[100].health.covered_ms = 300;
@@ -89,7 +89,7 @@ fn python(dir: &Path, script: &str, args: &[&str], engines: &[&str]) {
 fn extremes(dir: &Path) {
     let files = [(i64::MIN, u64::MAX), (-5, 1 << 63), (i64::MAX, 34_866_518)];
     let files = files.map(|(key, fileid)| {
-        let plain = file(1, Some("/mnt/a"));
+        let plain = used_by(&file(1, Some("/mnt/a")), "4294967294:/a.service");
         Arc::new(FileAttributes {
             key: FileKey(key),
             id: FileId { fileid, ..plain.id },
@@ -119,7 +119,6 @@ fn extremes(dir: &Path) {
             retransmissions: 0,
             error: -5,
             pid: 4_194_304,
-            uid: 4_294_967_294,
         })
         .collect();
     let rollup = files.iter().map(|file| {
@@ -127,6 +126,8 @@ fn extremes(dir: &Path) {
             "time": THREE * 1000,
             "file_key": file.key.0,
             "fileid": file.id.fileid.cast_signed(),
+            "uid": 4_294_967_294_u32,
+            "cgroup": "/a.service",
             "read_requests": row.read.requests,
         })
     });

@@ -137,7 +137,7 @@ mod tests {
         };
         let fileids: Vec<_> = batch.files.iter().map(|file| file.id.fileid).collect();
         assert_eq!((counted, fileids), (4, vec![1, 2]));
-        assert_eq!(batch.files[0].tenant.as_deref(), Some("1000"));
+        assert_eq!(batch.files[0].tenant.uid, Some(1000));
         let requests = batch.requests.iter();
         let requests: Vec<_> = requests
             .map(|r| (r.file, r.end_ns - 5_000_000_000, r.offset, r.xid))

@@ -40,6 +40,7 @@ mod stalls;
 mod sums;
 mod tenants;
 mod typed;
+mod users;
 mod wanted;
 
 pub use btf::{BtfError, Cast, Event, Member, Members};

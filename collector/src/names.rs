@@ -9,7 +9,9 @@ use std::time::Duration;
 use ahash::AHashMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS, path_text};
+use trackiops_schemas::identity::{
+    Dev, FileAttributes, FileId, FileKey, OTHERS, Tenant, path_text,
+};
 use trackiops_schemas::mount::MountPoint;
 
 use crate::clock::{MonotonicNs, due};
@@ -276,7 +278,12 @@ impl Names {
         let mounts = &self.mounts;
         let path = is_others(file).then(|| OTHERS.to_owned());
         self.known.entry(row, || Known {
-            attributes: Arc::new(attributes(file, mounts.source(file.dev), path, None)),
+            attributes: Arc::new(attributes(
+                file,
+                mounts.source(file.dev),
+                path,
+                Tenant::default(),
+            )),
             place: None,
             checked: now,
             tries_left: FULL_SCAN_TRIES,
@@ -287,7 +294,7 @@ impl Names {
     pub fn attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
         let RowKey { file, tenant } = row;
         self.look_for_mount(file, now);
-        let tenant = self.tenants.name(tenant);
+        let tenant = self.tenants.tenant(tenant);
         let place = self.paths.as_mut().and_then(|paths| paths.get(file));
         let source = self.mounts.source_of(file.dev, place.as_deref());
         // Compared by where it stands: each place is kept once.
@@ -302,7 +309,7 @@ impl Names {
             known.place = place;
         }
         let known = self.known(row, now);
-        if known.attributes.mount != source || known.attributes.tenant != tenant {
+        if known.attributes.mount != source || *known.attributes.tenant != tenant {
             // Another mount behind the same device number means another file: its name is not known.
             let path = known.attributes.path.clone().filter(|_| {
                 known.attributes.mount.is_none()
@@ -342,7 +349,7 @@ fn attributes(
     id: FileId,
     mount: Option<&str>,
     path: Option<String>,
-    tenant: Option<String>,
+    tenant: Tenant,
 ) -> FileAttributes {
     FileAttributes {
         key: FileKey::new(mount, id),
@@ -350,7 +357,7 @@ fn attributes(
         mount: mount.map(str::to_owned),
         path,
         path_inferred: false,
-        tenant,
+        tenant: tenant.into(),
     }
 }
 

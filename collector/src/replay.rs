@@ -98,7 +98,7 @@ mod tests {
                 mount: None,
                 path: None,
                 path_inferred: false,
-                tenant: None,
+                tenant: Default::default(),
             })
         });
         let request = |end_ns, fileid| RequestRecord {

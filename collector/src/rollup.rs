@@ -776,7 +776,7 @@ mod tests {
                 mount,
                 path: None,
                 path_inferred: false,
-                tenant: None,
+                tenant: Default::default(),
             })
         };
         rollup.settle(|file| file.dev == Dev(50), attributes);

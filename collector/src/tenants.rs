@@ -1,36 +1,40 @@
-//! Who used a file: users, and cgroups by name.
+//! Who used a file: users and cgroups, both by number and name.
 
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::AHashMap;
-use trackiops_schemas::identity::TenantId;
+use trackiops_schemas::identity::{Tenant, TenantId};
 use trackiops_schemas::ring::NO_USER;
 
 use crate::clock::{MonotonicNs, due};
 use crate::mountinfo::cgroup_root;
+use crate::users::Users;
 
 /// At most this often are all cgroups looked through for those that were not there before.
 const WALK: Duration = Duration::from_millis(500);
 
-/// Names of the cgroups that were seen to exist.
+/// Names of the users, and of the cgroups that were seen to exist.
 pub struct Tenants {
+    users: Users,
     /// Where the hierarchy with the memory controller is mounted.
     root: Option<PathBuf>,
     /// By id. `None` for one that was looked for and is gone.
-    names: AHashMap<u64, Option<String>>,
+    names: AHashMap<u64, Option<Arc<str>>>,
     /// Those to look for.
     unknown: HashSet<u64>,
     walked: Option<MonotonicNs>,
 }
 
 impl Tenants {
-    /// Knows no cgroup.
+    /// Knows no user and no cgroup.
     pub fn new() -> Self {
         Self {
+            users: Users::new(),
             root: cgroup_root(),
             names: AHashMap::new(),
             unknown: HashSet::new(),
@@ -38,8 +42,9 @@ impl Tenants {
         }
     }
 
-    /// Looks for cgroups that are not known yet: while they are in use they exist.
+    /// Looks for users and cgroups that are not known yet: while cgroups are in use they exist.
     pub fn observe(&mut self, seen: impl Iterator<Item = TenantId>, now: MonotonicNs) {
+        self.users.refresh(now);
         let names = &self.names;
         let cgroups = seen.map(|tenant| tenant.cgroup);
         self.unknown
@@ -59,31 +64,30 @@ impl Tenants {
     }
 
     /// As a row has it.
-    pub fn name(&self, tenant: TenantId) -> Option<String> {
-        let TenantId { uid, cgroup } = tenant;
-        let user = if uid == NO_USER {
-            "?".to_owned()
-        } else {
-            uid.to_string()
-        };
-        match (cgroup, self.names.get(&cgroup)) {
-            (0, _) if uid == NO_USER => None,
-            (0, _) => Some(user),
-            (_, Some(Some(path))) => Some(format!("{user}:{path}")),
-            (id, _) => Some(format!("{user}:?{id}")),
+    pub fn tenant(&self, id: TenantId) -> Tenant {
+        let TenantId { uid, cgroup } = id;
+        let uid = (uid != NO_USER).then_some(uid);
+        Tenant {
+            uid,
+            user: uid.and_then(|uid| self.users.name(uid)),
+            cgroup: match (cgroup, self.names.get(&cgroup)) {
+                (0, _) => None,
+                (_, Some(Some(path))) => Some(Arc::clone(path)),
+                (id, _) => Some(format!("?{id}").into()),
+            },
         }
     }
 }
 
 /// The cgroups from `directory` on by their id, which is their inode number.
-fn walk(root: &Path, directory: &Path, names: &mut AHashMap<u64, Option<String>>) {
+fn walk(root: &Path, directory: &Path, names: &mut AHashMap<u64, Option<Arc<str>>>) {
     let Ok(metadata) = fs::symlink_metadata(directory) else {
         return;
     };
     let below = directory.strip_prefix(root).unwrap_or(directory);
     names.insert(
         metadata.ino(),
-        Some(format!("/{}", below.to_string_lossy())),
+        Some(format!("/{}", below.to_string_lossy()).into()),
     );
     let Ok(entries) = fs::read_dir(directory) else {
         return;
@@ -105,28 +109,33 @@ mod tests {
         let service = directory.path().join("system.slice/db.service");
         fs::create_dir_all(&service).unwrap();
         let cgroup = fs::metadata(&service).unwrap().ino();
+        let passwd = directory.path().join("passwd");
+        fs::write(&passwd, "alice:x:1000:1000::/home/alice:/bin/sh\n").unwrap();
         let mut tenants = Tenants {
+            users: Users::of(passwd),
             root: Some(directory.path().to_owned()),
             names: AHashMap::new(),
             unknown: HashSet::new(),
             walked: None,
         };
-        let tenant = |uid, cgroup| TenantId { uid, cgroup };
-        tenants.observe(
-            [tenant(1000, cgroup), tenant(0, 1)].into_iter(),
-            MonotonicNs(0),
-        );
-        let name = |uid, cgroup| tenants.name(tenant(uid, cgroup));
+        let id = |uid, cgroup| TenantId { uid, cgroup };
+        tenants.observe([id(1000, cgroup), id(0, 1)].into_iter(), MonotonicNs(0));
+        let tenant = |uid, cgroup| tenants.tenant(id(uid, cgroup));
+        let alice = tenant(1000, cgroup);
+        assert_eq!(alice.to_string(), "1000:/system.slice/db.service");
         assert_eq!(
-            name(1000, cgroup).as_deref(),
-            Some("1000:/system.slice/db.service")
+            alice.named().as_deref(),
+            Some("alice:/system.slice/db.service")
         );
-        assert_eq!(name(0, 1).as_deref(), Some("0:?1"));
-        assert_eq!(name(7, 0).as_deref(), Some("7"));
-        assert_eq!(name(NO_USER, 0), None);
-        assert_eq!(
-            name(NO_USER, cgroup).as_deref(),
-            Some("?:/system.slice/db.service")
-        );
+        for (uid, cgroup, text) in [
+            (0, 1, "0:?1"),
+            (7, 0, "7"),
+            (NO_USER, 0, "?"),
+            (NO_USER, cgroup, "?:/system.slice/db.service"),
+        ] {
+            let tenant = tenant(uid, cgroup);
+            assert_eq!((tenant.to_string().as_str(), tenant.user), (text, None));
+        }
+        assert!(!tenant(NO_USER, 0).is_known());
     }
 }

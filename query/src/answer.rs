@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::columns::PATH;
 use trackiops_schemas::file_ops::FileOps;
+use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::rollup::Direction;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
@@ -88,8 +89,8 @@ pub struct AnswerRow {
     pub of: Of,
     /// The file, if it is of one.
     pub file: Option<Arc<File>>,
-    /// Who used it; `None` where it is not known or the row is of several.
-    pub tenant: Option<Arc<str>>,
+    /// Who used it, without what is not known or differs between several.
+    pub tenant: Arc<Tenant>,
     /// Its counters.
     pub sum: Sum,
     /// How much of the window that host recorded, ms: what rates divide by.
@@ -708,6 +709,6 @@ fn sort(rows: &mut [AnswerRow], step: Step, ranks: Option<&Ranks>, terms: &Terms
             .then_with(|| place(a).total_cmp(&place(b)))
             .then_with(|| a.time.cmp(&b.time))
             .then_with(|| name(a).cmp(&name(b)))
-            .then_with(|| (&a.of, &a.host, &a.tenant).cmp(&(&b.of, &b.host, &b.tenant)))
+            .then_with(|| (&a.of, &a.host, a.tenant.id()).cmp(&(&b.of, &b.host, b.tenant.id())))
     });
 }

@@ -520,7 +520,7 @@ mod tests {
             host: "h".into(),
             of: Of::Host(0),
             file: None,
-            tenant: None,
+            tenant: Default::default(),
             sum: row.into(),
             covered_ms: 2000,
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use trackiops_schemas::identity::{FileAttributes, FileKey};
+use trackiops_schemas::identity::{FileAttributes, FileKey, Tenant};
 use trackiops_schemas::pending::STALLED_MS;
 use trackiops_schemas::rollup::{ClosedWindow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -213,7 +213,7 @@ impl<'p> Run<'p> {
         let journal = job.journal;
         // A segment hands over the same file until the next one.
         let mut last: Option<Placed> = None;
-        let each = &mut |time: UtcMs, file: &Arc<File>, tenant: Option<&str>, row| {
+        let each = &mut |time: UtcMs, file: &Arc<File>, tenant: &Arc<Tenant>, row| {
             if !journal.bounds.contains(time) || share.merger.len() > self.most_rows {
                 return;
             }
@@ -260,7 +260,7 @@ impl<'p> Run<'p> {
                 if self.merger.len() > self.most_rows {
                     return;
                 }
-                let tenant = row.file.tenant.as_deref();
+                let tenant = &row.file.tenant;
                 let (_, placed) = files.entry(Arc::as_ptr(&row.file)).or_insert_with(|| {
                     let file = Arc::new(File::from(&*row.file));
                     let placed = Placed::new(&file, host, self.grouping, self.wanted);

@@ -1,9 +1,11 @@
 //! What rows are added up to: files, directories, mounts, hosts.
 
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use trackiops_schemas::identity::FileKey;
+use trackiops_schemas::identity::{FileKey, Tenant};
 use trackiops_store::{Snapshot, Trunks, is_below};
 
 use crate::error::QueryError;
@@ -99,8 +101,8 @@ impl By {
     }
 
     /// The tenant as far as it tells rows apart.
-    pub fn tenant(self, tenant: Option<&str>) -> Option<Arc<str>> {
-        tenant.filter(|_| self.tenants).map(Into::into)
+    pub fn tenant(self, tenant: &Arc<Tenant>) -> Option<ByTenant> {
+        self.tenants.then(|| ByTenant(Arc::clone(tenant)))
     }
 
     /// Whether rows are told apart by their names and mounts.
@@ -127,6 +129,36 @@ pub enum Of {
     Mount(Option<Arc<str>>),
     /// A host.
     Host(HostIndex),
+}
+
+/// A tenant that tells rows apart: its uid and cgroup do, and the name of its user does not.
+#[derive(Clone, Debug)]
+pub struct ByTenant(pub Arc<Tenant>);
+
+impl PartialEq for ByTenant {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id() == other.0.id()
+    }
+}
+
+impl Eq for ByTenant {}
+
+impl PartialOrd for ByTenant {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByTenant {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.id().cmp(&other.0.id())
+    }
+}
+
+impl Hash for ByTenant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id().hash(state);
+    }
 }
 
 /// What is needed to find out to what a row belongs.

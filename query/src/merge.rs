@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use indexmap::map::Entry;
-use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileKey, Tenant};
 use trackiops_schemas::rollup::Row;
 use trackiops_schemas::time::UtcMs;
 
-use crate::group::Of;
+use crate::group::{ByTenant, Of};
 use crate::sum::Sum;
 
 /// What a row says about its file.
@@ -62,7 +62,7 @@ pub struct GroupKey {
     /// The file, or what else a row is of.
     pub of: Of,
     /// Who used it, where rows are told apart by that: see [`crate::By::tenant`].
-    pub tenant: Option<Arc<str>>,
+    pub tenant: Option<ByTenant>,
 }
 
 /// The sum of a group's rows.
@@ -71,11 +71,13 @@ pub struct Group {
     /// The file as the latest of the rows has it; any of them where a row is of several.
     pub file: Arc<File>,
     /// Who used it. Unlike a name, which is the file's whichever row has it, a tenant answers for its own
-    /// requests only: `None` unless all of the rows have the same.
-    pub tenant: Option<Arc<str>>,
+    /// requests only: it has a uid if all of the rows have the same, and so with the cgroup. The user's name is the latest of that uid.
+    pub tenant: Arc<Tenant>,
     /// The counters.
     pub sum: Sum,
     latest: Age,
+    /// How late the row is that has the user's name.
+    named: Age,
 }
 
 /// How late a row is: when its window closed, and of rows of one window the place of the segment that it is from.
@@ -97,19 +99,25 @@ impl Merger {
         key: GroupKey,
         age: Age,
         file: &Arc<File>,
-        tenant: Option<&str>,
+        tenant: &Arc<Tenant>,
         row: Row,
     ) {
         match self.groups.entry(key) {
             Entry::Vacant(entry) => {
                 entry.insert(Group {
                     file: Arc::clone(file),
-                    tenant: tenant.map(Into::into),
+                    tenant: Arc::clone(tenant),
                     sum: row.into(),
                     latest: age,
+                    named: age,
                 });
             }
-            Entry::Occupied(mut entry) => entry.get_mut().add(age, file, tenant, &row),
+            Entry::Occupied(mut entry) => {
+                let group = entry.get_mut();
+                group.sum.merge(&row);
+                group.add_file(age, file);
+                group.add_tenant(age, tenant);
+            }
         }
     }
 
@@ -136,9 +144,10 @@ impl Merger {
                     entry.insert(group);
                 }
                 Entry::Occupied(mut entry) => {
-                    let tenant = group.tenant.as_deref();
-                    let row = group.sum.row();
-                    entry.get_mut().add(group.latest, &group.file, tenant, &row);
+                    let known = entry.get_mut();
+                    known.sum.merge(&group.sum.row());
+                    known.add_file(group.latest, &group.file);
+                    known.add_tenant(group.named, &group.tenant);
                 }
             }
         }
@@ -151,11 +160,30 @@ impl Merger {
 }
 
 impl Group {
-    fn add(&mut self, age: Age, file: &Arc<File>, tenant: Option<&str>, row: &Row) {
-        self.sum.merge(row);
-        if self.tenant.as_deref() != tenant {
-            self.tenant = None;
+    /// What was used by both has of uid and cgroup what both have.
+    fn add_tenant(&mut self, age: Age, tenant: &Arc<Tenant>) {
+        if self.tenant == *tenant {
+            self.named = self.named.max(age);
+            return;
         }
+        let own = &self.tenant;
+        let uid = own.uid.filter(|_| own.uid == tenant.uid);
+        let is_later = (tenant.user.is_some(), age) >= (own.user.is_some(), self.named);
+        let latest = if is_later { tenant } else { own };
+        let joined = Tenant {
+            uid,
+            user: latest.user.clone().filter(|_| uid.is_some()),
+            cgroup: own.cgroup.clone().filter(|_| own.cgroup == tenant.cgroup),
+        };
+        if is_later {
+            self.named = age;
+        }
+        if joined != **own {
+            self.tenant = Arc::new(joined);
+        }
+    }
+
+    fn add_file(&mut self, age: Age, file: &Arc<File>) {
         if is_better(&file.path, age, self) {
             self.file = Arc::clone(file);
             self.latest = age;
@@ -204,52 +232,85 @@ mod tests {
                     of: Of::File(FileKey(7)),
                     tenant: None,
                 };
-                merger.add(key, (UtcMs(*time), 0), &file(*path), Some("0"), requests(1));
+                let tenant = tenant("0", None);
+                merger.add(key, (UtcMs(*time), 0), &file(*path), &tenant, requests(1));
             }
             let groups = merger.finish();
             assert_eq!(groups.len(), 1);
             assert_eq!(groups[0].file.path.as_deref(), Some("/c"));
-            assert_eq!(groups[0].tenant.as_deref(), Some("0"));
+            assert_eq!(groups[0].tenant, tenant("0", None));
             assert_eq!(*groups[0].sum.row(), requests(4));
         }
     }
 
+    fn tenant(packed: &str, user: Option<&str>) -> Arc<Tenant> {
+        Arc::new(Tenant {
+            user: user.map(Into::into),
+            ..packed.parse().unwrap()
+        })
+    }
+
+    /// What rows of these tenants, one a second, add up to: each sum's tenant with the number of its rows.
+    fn added_up(by: By, tenants: &[(usize, &Arc<Tenant>)]) -> Vec<(Arc<Tenant>, u64)> {
+        let mut mergers = [Merger::default(), Merger::default()];
+        for (i, (time, tenant)) in tenants.iter().enumerate() {
+            let key = GroupKey {
+                window: UtcMs(0),
+                host: 0,
+                of: Of::File(FileKey(7)),
+                tenant: by.tenant(tenant),
+            };
+            let age = (UtcMs(1000 * *time as i64), 0);
+            mergers[i % 2].add(key, age, &file(None), tenant, requests(1));
+        }
+        let [mut merger, other] = mergers;
+        merger.absorb(other);
+        let groups = merger.finish().into_values();
+        let mut groups: Vec<_> = groups
+            .map(|group| (group.tenant, group.sum.read().requests))
+            .collect();
+        groups.sort_by_key(|(tenant, _)| tenant.to_string());
+        groups
+    }
+
+    /// In whatever order they come.
+    fn check(by: By, tenants: &[Arc<Tenant>], expected: &[(Arc<Tenant>, u64)]) {
+        let mut order: Vec<_> = tenants.iter().enumerate().collect();
+        for _ in 0..order.len() {
+            order.rotate_left(1);
+            assert_eq!(added_up(by, &order), expected, "{order:?}");
+            let backwards: Vec<_> = order.iter().rev().copied().collect();
+            assert_eq!(added_up(by, &backwards), expected, "{backwards:?}");
+        }
+    }
+
     #[test]
-    fn a_row_of_several_tenants_is_nobodys() {
-        for tenants in [
-            [Some("0"), Some("0"), Some("1000")],
-            [Some("0"), Some("1000"), Some("0")],
-            [None, Some("0"), Some("0")],
-            [Some("0"), None, Some("0")],
-        ] {
-            let add_up = |by: By| {
-                let mut merger = Merger::default();
-                for tenant in tenants {
-                    let key = GroupKey {
-                        window: UtcMs(0),
-                        host: 0,
-                        of: Of::File(FileKey(7)),
-                        tenant: by.tenant(tenant),
-                    };
-                    merger.add(key, (UtcMs(1000), 0), &file(None), tenant, requests(1));
-                }
-                let groups = merger.finish();
-                let mut groups: Vec<_> = groups
-                    .into_values()
-                    .map(|group| (group.tenant, group.sum.read().requests))
-                    .collect();
-                groups.sort();
-                groups
-            };
-            assert_eq!(add_up(By::FILE), [(None, 3)], "{tenants:?}");
-            let mut apart: Vec<_> = tenants.map(|tenant| tenant.map(Arc::from)).to_vec();
-            apart.sort();
-            apart.dedup();
-            let of = |tenant: &Option<Arc<str>>| {
-                tenants.iter().filter(|t| **t == tenant.as_deref()).count() as u64
-            };
-            let apart: Vec<_> = apart.into_iter().map(|t| (t.clone(), of(&t))).collect();
-            assert_eq!(add_up(By::TENANT), apart, "{tenants:?}");
+    fn a_row_of_several_tenants_has_what_they_have_in_common() {
+        let [root, alice] = [("0:/a", Some("root")), ("1000:/a", Some("alice"))]
+            .map(|(packed, user)| tenant(packed, user));
+        let tenants = [root.clone(), alice.clone(), root.clone()];
+        check(By::FILE, &tenants, &[(tenant("?:/a", None), 3)]);
+        check(
+            By::TENANT,
+            &tenants,
+            &[(root.clone(), 2), (alice.clone(), 1)],
+        );
+        let elsewhere = tenant("1000:/b", Some("alice"));
+        let tenants = [elsewhere.clone(), alice.clone(), elsewhere.clone()];
+        check(By::FILE, &tenants, &[(tenant("1000", Some("alice")), 3)]);
+        check(By::TENANT, &tenants, &[(alice.clone(), 1), (elsewhere, 2)]);
+        let unknown = Arc::<Tenant>::default();
+        let tenants = [unknown.clone(), alice.clone(), alice.clone()];
+        check(By::FILE, &tenants, &[(unknown.clone(), 3)]);
+        check(By::TENANT, &tenants, &[(alice, 2), (unknown, 1)]);
+    }
+
+    #[test]
+    fn a_user_who_was_renamed_is_one_tenant_with_the_last_known_name() {
+        let named = [None, Some("alice"), Some("bob"), None];
+        let tenants = named.map(|user| tenant("1000:/a", user));
+        for by in [By::FILE, By::TENANT] {
+            check(by, &tenants, &[(tenants[2].clone(), 4)]);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use trackiops_schemas::file_ops::OpName;
-use trackiops_schemas::identity::FileKey;
+use trackiops_schemas::identity::{FileKey, Tenant};
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
@@ -19,7 +19,7 @@ use crate::answer::{
 };
 use crate::error::QueryError;
 use crate::execute::Account;
-use crate::group::{By, ByError, Of};
+use crate::group::{By, ByError, ByTenant, Of};
 use crate::merge::HostIndex;
 use crate::on::MountFilter;
 use crate::plan::{Plan, plan};
@@ -90,7 +90,7 @@ pub struct OperationAnswer {
     /// The file or directory that it was about, where rows are told apart by that.
     pub about: Option<About>,
     /// Who did it, where rows are told apart by that.
-    pub tenant: Option<Arc<str>>,
+    pub tenant: Arc<Tenant>,
     /// Its counters.
     pub sums: OperationSums,
     /// Those of the requests of which no time is known: READs and WRITEs of a file alone have any.
@@ -237,7 +237,7 @@ type Which = (
     Arc<str>,
     Option<Arc<str>>,
     Option<About>,
-    Option<Arc<str>>,
+    ByTenant,
 );
 
 /// Of several connections that are not told apart, one window may have one and another several.
@@ -252,7 +252,7 @@ fn which(row: &OperationAnswer, connections: Connections) -> Which {
         Arc::clone(&row.op),
         transport,
         row.about.clone(),
-        row.tenant.clone(),
+        ByTenant(Arc::clone(&row.tenant)),
     )
 }
 
@@ -315,14 +315,20 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
     let mut places: HashMap<_, usize> = HashMap::new();
     let mut mounts: HashMap<_, u64> = HashMap::new();
     let mut rows: Vec<OperationAnswer> = Vec::new();
+    let nobody = Arc::default();
     for row in &answer.rows {
         let mount: Option<Arc<str>> = row.mount().map(Into::into);
         let about = about(row);
-        let tenant = row.tenant.clone().filter(|_| answer.by.tenants);
+        let tenant = if answer.by.tenants {
+            &row.tenant
+        } else {
+            &nobody
+        };
         let window = (row.time, Arc::clone(&row.host), mount.clone());
         for (op, sums, untimed) in of_row(&row.sum.row()) {
             *mounts.entry(window.clone()).or_default() += sums.requests;
-            let key = (window.clone(), about.clone(), tenant.clone(), op);
+            let by_tenant = ByTenant(Arc::clone(tenant));
+            let key = (window.clone(), about.clone(), by_tenant, op);
             let place = places.entry(key).or_insert(rows.len());
             if *place == rows.len() {
                 rows.push(OperationAnswer {
@@ -332,7 +338,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
                     op: op.as_str().into(),
                     transport: None,
                     about: about.clone(),
-                    tenant: tenant.clone(),
+                    tenant: Arc::clone(tenant),
                     sums: OperationSums::default(),
                     untimed: 0,
                     mount_requests: 0,
@@ -354,7 +360,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
     };
     let key = |row: &OperationAnswer| {
         let host_and_mount = (Arc::clone(&row.host), row.mount.clone());
-        let about = (row.about.clone(), row.tenant.clone());
+        let about = (row.about.clone(), ByTenant(Arc::clone(&row.tenant)));
         (
             row.time,
             host_and_mount,
@@ -454,7 +460,7 @@ fn ask_once(
         op: key.op,
         transport: group.transport,
         about: None,
-        tenant: None,
+        tenant: Arc::default(),
         sums: group.sums,
         untimed: 0,
     };

@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::{
-    DEV, ERRNOS, FILE_KEY, FILE_OPS, FILEID, LATENCY_HIST, MOUNT, PATH, PATH_INFERRED, TENANT,
-    TIME, UNSPLIT, health_schema, ops_schema, rollup_schema,
+    CGROUP, DEV, ERRNOS, FILE_KEY, FILE_OPS, FILEID, LATENCY_HIST, MOUNT, PATH, PATH_INFERRED,
+    TIME, UID, UNSPLIT, USER, health_schema, ops_schema, rollup_schema,
 };
+use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::rollup::{Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Segment;
@@ -51,7 +52,7 @@ impl Columns {
     fn include(self, column: &str) -> bool {
         match column {
             TIME | FILE_KEY | DEV | FILEID => true,
-            TENANT if self.by.tenants => true,
+            UID | USER | CGROUP if self.by.tenants => true,
             MOUNT | PATH if self.by.needs_names() || self.by_name => true,
             _ => self.detail.includes(column),
         }
@@ -102,7 +103,7 @@ impl Detail {
                     Figures::Rates => parts.as_slice(),
                     Figures::Parts => rates.as_slice(),
                 };
-                !matches!(column, FILE_OPS | PATH_INFERRED | TENANT)
+                !matches!(column, FILE_OPS | PATH_INFERRED | UID | USER | CGROUP)
                     && !plain
                         .is_some_and(|plain| seldom.contains(&plain) || without.contains(&plain))
             }
@@ -115,8 +116,8 @@ impl Detail {
     }
 }
 
-/// Takes a row with its window's start, its file, and its tenant, if that is needed and known.
-pub type EachRow<'a> = &'a mut dyn FnMut(UtcMs, &Arc<File>, Option<&str>, Row);
+/// Takes a row with its window's start, its file, and what is needed and known of its tenant.
+pub type EachRow<'a> = &'a mut dyn FnMut(UtcMs, &Arc<File>, &Arc<Tenant>, Row);
 
 /// Hands over the rows of a rollup segment, those of `ranges` or all.
 pub fn rollup(
@@ -128,13 +129,17 @@ pub fn rollup(
 ) -> Result<(), QueryError> {
     let needs = |column: &str| columns.include(column);
     let mut last: Option<Arc<File>> = None;
+    let mut tenant: Arc<Tenant> = Arc::default();
     let mut batches = pages::open(segment, &rollup_schema(), needs, ranges)?;
     for batch in &mut batches {
         let batch = batch?;
         let decoded = decode_rows(&batch, |stored| {
             let file = last.take().filter(|file| is_about(file, &stored));
             let file = last.insert(file.unwrap_or_else(|| Arc::new(file_of(&stored))));
-            each(stored.time, file, stored.tenant, stored.row);
+            if stored.tenant != *tenant {
+                tenant = Arc::new(stored.tenant.into());
+            }
+            each(stored.time, file, &tenant, stored.row);
         });
         decoded.map_err(|error| damaged(segment, error))?;
         explain.advance(batch.num_rows());

@@ -24,6 +24,7 @@ use trackiops_schemas::time::UtcMs;
 fn small() -> Vec<ClosedWindow> {
     let quoted = file(2, Some("/mnt/a \"quoted\", long name"));
     let [quoted, other] = ["0:/db.service", "1000:?4711"].map(|tenant| used_by(&quoted, tenant));
+    let quoted = named(&quoted, "root");
     let nameless = file(3, None);
     let row = |reads: u64, writes: u64| {
         let mut row = Row::default();

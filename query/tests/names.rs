@@ -90,7 +90,7 @@ fn others() -> Arc<FileAttributes> {
         mount: Some("srv:/even".into()),
         path: Some(OTHERS.into()),
         path_inferred: false,
-        tenant: None,
+        tenant: Default::default(),
     })
 }
 

@@ -149,7 +149,7 @@ fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
                 assert_eq!(d.latency.total(), d.requests - d.folded - d.untimed);
             }
             let sums = [read.requests + write.requests, read.folded + write.folded];
-            (row.tenant.as_deref().map(str::to_owned), sums)
+            (row.tenant.named(), sums)
         });
         let mut rows: Vec<_> = rows.collect();
         rows.sort();
@@ -158,8 +158,7 @@ fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
     let one_user = |tenant: &str| {
         let rows = recorded.iter().flat_map(|window| &window.rows);
         let rows = rows.filter(|row| {
-            row.file.path.as_deref() == Some("/mnt/f2")
-                && row.file.tenant.as_deref() == Some(tenant)
+            row.file.path.as_deref() == Some("/mnt/f2") && row.file.tenant.to_string() == tenant
         });
         rows.fold(
             [0, 0],
@@ -176,7 +175,11 @@ fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
         )
     };
     let [service, scope] = ["0:/a.service", "1000:/user.slice/b.scope"];
-    let apart = [service, scope].map(|tenant| (Some(tenant.to_owned()), one_user(tenant)));
+    let apart = [
+        ("0:/a.service", one_user(service)),
+        ("bob:/user.slice/b.scope", one_user(scope)),
+    ];
+    let apart = apart.map(|(tenant, sums)| (Some(tenant.to_owned()), sums));
     assert!(
         apart.iter().all(|(_, [_, folded])| *folded > 0),
         "{apart:?}"

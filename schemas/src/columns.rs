@@ -49,8 +49,12 @@ pub const FILE_KEY: &str = "file_key";
 pub const DEV: &str = "dev";
 /// NFS fileid.
 pub const FILEID: &str = "fileid";
-/// [`crate::identity::FileAttributes::tenant`].
-pub const TENANT: &str = "tenant";
+/// The user who used the file on the host: [`crate::identity::Tenant::uid`]; null where not known.
+pub const UID: &str = "uid";
+/// The user's name when it was recorded; null where not known.
+pub const USER: &str = "user";
+/// The cgroup that used the file: [`crate::identity::Tenant::cgroup`]; null where not known.
+pub const CGROUP: &str = "cgroup";
 
 /// The two directions, in column order.
 pub const DIRECTIONS: [&str; 2] = ["read", "write"];
@@ -108,8 +112,6 @@ pub const EXECUTE_HIST: &str = "execute_hist";
 pub const END_TIME: &str = "end_time";
 /// Column of the requests: when it completed, ns since the epoch. Rows are ordered by it.
 pub const END_TIME_NS: &str = "end_time_ns";
-/// Column of the requests: the user on whose behalf it was made; null where not known.
-pub const UID: &str = "uid";
 /// Column of the requests: the process that initiated it; null where not known.
 pub const PID: &str = "pid";
 /// Column of the requests: offset of the first byte asked for.
@@ -240,7 +242,7 @@ pub fn mount_item() -> Field {
 }
 
 /// Columns that tell of which file a row is, and who used it.
-fn file_fields() -> [Field; 8] {
+fn file_fields() -> [Field; 10] {
     [
         text(HOST),
         optional_text(MOUNT),
@@ -249,7 +251,9 @@ fn file_fields() -> [Field; 8] {
         number(FILE_KEY, Unit::None),
         text(DEV),
         number(FILEID, Unit::None),
-        optional_text(TENANT),
+        optional(UID, Unit::None),
+        optional_text(USER),
+        optional_text(CGROUP),
     ]
 }
 
@@ -277,7 +281,6 @@ pub fn request_schema() -> SchemaRef {
     ];
     fields.extend(file_fields());
     fields.extend([
-        optional(UID, Unit::None),
         optional(PID, Unit::None),
         text(OP),
         number(OFFSET_BYTES, Unit::Bytes),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -108,13 +109,87 @@ impl FileKey {
     }
 }
 
-/// On whose behalf a request was made, on this host.
+/// On whose behalf a request was made, as the kernel of this host numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantId {
     /// The user who opened the file (`fsuid`).
     pub uid: u32,
     /// The cgroup (v2) whose memory the data is in; 0 where not known.
     pub cgroup: u64,
+}
+
+/// Who used a file: a user and a cgroup. [`Self::id`] tells tenants apart; the user's name is an attribute, as a path is one of a
+/// file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tenant {
+    /// The user, where known.
+    pub uid: Option<u32>,
+    /// The user's name when it was recorded, where known; never without `uid`.
+    pub user: Option<Arc<str>>,
+    /// Path of the cgroup, such as `/system.slice/db.service`; `?id` for one that was gone before its path was looked up. `None`
+    /// where the cgroup is not known.
+    pub cgroup: Option<Arc<str>>,
+}
+
+impl Tenant {
+    /// What tells it from other tenants of its host.
+    pub fn id(&self) -> (Option<u32>, Option<&str>) {
+        (self.uid, self.cgroup.as_deref())
+    }
+
+    /// Whether anything is known about it.
+    pub fn is_known(&self) -> bool {
+        self.id() != (None, None)
+    }
+
+    /// As text, with the user's name in place of the uid where it is known. `None` where nothing is known.
+    pub fn named(&self) -> Option<String> {
+        match (&self.user, &self.cgroup) {
+            (None, _) => self.is_known().then(|| self.to_string()),
+            (Some(user), None) => Some(user.to_string()),
+            (Some(user), Some(cgroup)) => Some(format!("{user}:{cgroup}")),
+        }
+    }
+}
+
+/// `uid:/cgroup/path`, `uid:?id` or `uid`; `?` stands for a user who is not known.
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.uid {
+            Some(uid) => write!(f, "{uid}")?,
+            None => f.write_str("?")?,
+        }
+        match &self.cgroup {
+            Some(cgroup) => write!(f, ":{cgroup}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The text is no tenant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a tenant: write uid:/cgroup/path or uid, such as 1000:/user.slice")]
+pub struct TenantError(String);
+
+/// What [`Tenant`] writes; the user's name is not in it.
+impl FromStr for Tenant {
+    type Err = TenantError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (user, cgroup) = match text.split_once(':') {
+            Some((user, cgroup)) => (user, Some(cgroup)),
+            None => (text, None),
+        };
+        let uid = match user {
+            "?" => Ok(None),
+            uid => uid.parse().map(Some),
+        };
+        Ok(Self {
+            uid: uid.map_err(|_| TenantError(text.into()))?,
+            user: None,
+            cgroup: cgroup.map(Into::into),
+        })
+    }
 }
 
 /// Everything about a file and its user that a row carries beside its counters.
@@ -130,9 +205,25 @@ pub struct FileAttributes {
     pub path: Option<String>,
     /// Whether the name was found by looking at who has it open, rather than told by the kernel.
     pub path_inferred: bool,
-    /// Who used it: `uid:/cgroup/path`, `uid:?id` for a cgroup that was gone before its path was
-    /// looked up, or `uid` where the cgroup is not known; `?` stands for a user who is not known.
-    pub tenant: Option<String>,
+    /// Who used it, as far as that is known.
+    pub tenant: Arc<Tenant>,
+}
+
+impl FileAttributes {
+    /// Whether rows of both add up: they differ in the name of the user at most.
+    pub fn adds_up_with(&self, other: &Self) -> bool {
+        let Self {
+            key,
+            id,
+            mount,
+            path,
+            path_inferred,
+            tenant,
+        } = self;
+        (*key, *id, *path_inferred) == (other.key, other.id, other.path_inferred)
+            && tenant.id() == other.tenant.id()
+            && (mount, path) == (&other.mount, &other.path)
+    }
 }
 
 #[cfg(test)]
@@ -171,6 +262,55 @@ mod tests {
     fn every_path_can_be_written() {
         assert_eq!(path_text(b"/a\nb\\c/\xc3\xa9"), "/a\nb\\c/\u{e9}");
         assert_eq!(path_text(b"/a\xff\xfe/b\\c"), "/a\\xff\\xfe/b\\\\c");
+    }
+
+    #[test]
+    fn tenants_read_back_as_they_are_written() {
+        for text in ["1000:/user.slice", "1000:?77", "0", "?:/a:b", "?:?7", "?"] {
+            let tenant: Tenant = text.parse().unwrap();
+            assert_eq!(tenant.to_string(), text);
+            let known = (text != "?").then(|| text.to_owned());
+            assert_eq!(
+                (tenant.is_known(), tenant.named()),
+                (known.is_some(), known)
+            );
+        }
+        for text in ["", ":/a", "alice:/a", "-1", "4294967296"] {
+            assert!(text.parse::<Tenant>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_shown_and_tells_no_tenants_apart() {
+        let plain: Tenant = "1000:/user.slice".parse().unwrap();
+        let named = Tenant {
+            user: Some("alice".into()),
+            ..plain.clone()
+        };
+        assert_eq!(named.id(), plain.id());
+        assert_ne!(named, plain);
+        assert_eq!(named.to_string(), "1000:/user.slice");
+        assert_eq!(named.named().as_deref(), Some("alice:/user.slice"));
+        let used_by = |tenant: &str, user: Option<&str>| FileAttributes {
+            key: FileKey(7),
+            id: file("0:49"),
+            mount: None,
+            path: None,
+            path_inferred: false,
+            tenant: Arc::new(Tenant {
+                user: user.map(Into::into),
+                ..tenant.parse().unwrap()
+            }),
+        };
+        let unnamed = used_by("7:/a", None);
+        assert!(unnamed.adds_up_with(&used_by("7:/a", Some("bob"))));
+        assert!(!unnamed.adds_up_with(&used_by("7:/b", None)));
+        assert!(!unnamed.adds_up_with(&used_by("8:/a", None)));
+        let path = Some("/mnt/a".to_owned());
+        assert!(!unnamed.adds_up_with(&FileAttributes {
+            path,
+            ..unnamed.clone()
+        }));
     }
 
     #[test]

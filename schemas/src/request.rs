@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::identity::FileAttributes;
-use crate::ring::{NO_USER, RequestRecord, flags};
+use crate::ring::{RequestRecord, flags};
 
 /// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// When it completed: UTC in ns since the epoch.
     pub end_ns: i64,
-    /// Its file and tenant: a place in a list that whoever has the request has, too.
+    /// Its file and tenant, whose user made it: a place in a list that whoever has the request has, too.
     pub file: u32,
     /// Bits of [`flags`].
     pub flags: u32,
@@ -34,8 +34,6 @@ pub struct Request {
     pub error: i32,
     /// As in [`RequestRecord`]; 0 when not known.
     pub pid: u32,
-    /// As in [`RequestRecord`]; [`NO_USER`] when not known.
-    pub uid: u32,
 }
 
 impl Request {
@@ -55,7 +53,6 @@ impl Request {
             retransmissions: record.retransmissions,
             error: record.error,
             pid: record.pid,
-            uid: record.uid,
         }
     }
 
@@ -93,11 +90,6 @@ impl Request {
     /// Process that initiated it, where it is known.
     pub fn pid(&self) -> Option<u32> {
         (self.pid != 0).then_some(self.pid)
-    }
-
-    /// User on whose behalf it was made, where it is known.
-    pub fn uid(&self) -> Option<u32> {
-        (self.uid != NO_USER).then_some(self.uid)
     }
 }
 

@@ -68,7 +68,7 @@ mod tests {
             mount: None,
             path: None,
             path_inferred: false,
-            tenant: Some(tenant.into()),
+            tenant: Arc::new(tenant.parse().unwrap()),
         };
         let row = |requests: u64| {
             let read = Direction {

@@ -88,7 +88,7 @@ pub fn waiting(windows: usize) -> String {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+    use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
     use trackiops_schemas::pending::PendingClient;
     use trackiops_schemas::rollup::{Health, Row};
     use trackiops_schemas::time::UtcMs;
@@ -105,7 +105,10 @@ mod tests {
             mount: None,
             path: None,
             path_inferred: false,
-            tenant: Some(uid.to_string()),
+            tenant: Arc::new(Tenant {
+                uid: Some(uid),
+                ..Tenant::default()
+            }),
         };
         let mut row = Row::default();
         row.read.requests = 50;

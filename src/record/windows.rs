@@ -343,7 +343,7 @@ mod tests {
                 mount: Some("srv:/e".into()),
                 path: Some(format!("/mnt/{fileid}")),
                 path_inferred: false,
-                tenant: None,
+                tenant: Default::default(),
             };
             let mut row = Row::default();
             row.read.requests = 1;

@@ -346,11 +346,12 @@ impl Finer {
     }
 }
 
-fn is_of(file: &FileAttributes, stored: &StoredRow<'_>) -> bool {
+/// Whether a row is of that file and tenant.
+pub(crate) fn is_of(file: &FileAttributes, stored: &StoredRow<'_>) -> bool {
     (file.key, file.id.dev, file.id.fileid) == (stored.file_key, stored.dev, stored.fileid)
         && file.path.as_deref() == stored.path
         && file.mount.as_deref() == stored.mount
-        && file.tenant.as_deref() == stored.tenant
+        && stored.tenant == *file.tenant
         && file.path_inferred == stored.path_inferred.unwrap_or(false)
 }
 
@@ -366,6 +367,6 @@ pub(crate) fn file_of(stored: &StoredRow<'_>) -> FileAttributes {
         mount: stored.mount.map(str::to_owned),
         path: stored.path.map(str::to_owned),
         path_inferred: stored.path_inferred.unwrap_or(false),
-        tenant: stored.tenant.map(str::to_owned),
+        tenant: Arc::new(stored.tenant.into()),
     }
 }

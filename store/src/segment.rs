@@ -309,6 +309,11 @@ fn properties<R: SegmentRow>(
         .set_sorting_columns(Some(sorting.collect()))
         .set_key_value_metadata(Some(description.metadata(schema)))
         .set_created_by(format!("trackiops {WRITER}"));
+    // Nobody looks for pages by who used a file.
+    for name in [columns::UID, columns::USER, columns::CGROUP] {
+        let column = ColumnPath::from(name);
+        builder = builder.set_column_statistics_enabled(column, EnabledStatistics::Chunk);
+    }
     for name in R::packed() {
         let column = ColumnPath::from(name);
         builder = builder

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{
-    Content, T0, copy, file, granularity, open, options, reads, recovered, used_by, window,
+    Content, T0, copy, file, granularity, named, open, options, reads, recovered, used_by, window,
 };
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::columns::{
@@ -73,7 +73,10 @@ fn one(start_ms: i64, i: u64) -> ClosedWindow {
     });
     let rows = vec![
         (file(1, 49, Some("/mnt/a")), reads(2 + i)),
-        (used_by(&renamed, "1000:/user.slice"), written),
+        (
+            named(&used_by(&renamed, "1000:/user.slice"), "alice"),
+            written,
+        ),
         (used_by(&renamed, "0:/a.service"), reads(4)),
         (Arc::new(unknown), reads(2)),
     ];

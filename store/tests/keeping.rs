@@ -9,7 +9,10 @@ mod common;
 
 use std::path::Path;
 
-use common::{Content, T0, granularity, of, options, parquet_files, windows};
+use common::{
+    Content, T0, file, granularity, named, of, options, parquet_files, reads, used_by, window,
+    windows,
+};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Keep, Options, Snapshot, Writer, check, rebuild_catalog};
 
@@ -88,6 +91,32 @@ fn small_segments_become_one_and_say_the_same() {
     assert_eq!(check(dir.path()).unwrap().findings, []);
     rebuild_catalog(dir.path()).unwrap();
     assert_eq!(journals_of(dir.path(), "1s").len(), 4);
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+}
+
+#[test]
+fn merged_rows_of_a_renamed_user_are_one_with_the_last_known_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), keeping(at_t0())).unwrap();
+    let file = used_by(&file(1, 49, Some("/mnt/a")), "1000:/a.service");
+    for i in 0..40 {
+        // A journal for each.
+        let file = match i / 10 {
+            1 => named(&file, "alice"),
+            2 => named(&file, "bob"),
+            _ => file.clone(),
+        };
+        let window = window(T0 + i * 1000, vec![(file, reads(2))]);
+        writer.append(&window).unwrap();
+    }
+    writer.finish().unwrap();
+    settle(dir.path(), &later());
+    assert_eq!(journals_of(dir.path(), "1h"), [(1, 4)]);
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let hours = of(&snapshot, Dataset::Rollup, granularity("1h"));
+    let rows = common::rows(&hours[0]).into_iter();
+    let rows: Vec<_> = rows.map(|(id, row)| (id.user, row.read.requests)).collect();
+    assert_eq!(rows, [(Some("bob".to_owned()), 80)]);
     assert_eq!(check(dir.path()).unwrap().findings, []);
 }
 

@@ -10,8 +10,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{
-    Content, T0, file, granularity, journals, of, options, parquet_files, reads, rows, used_by,
-    window,
+    Content, T0, file, granularity, journals, named, of, options, parquet_files, reads, rows,
+    used_by, window,
 };
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::PageIndexPolicy;
@@ -38,6 +38,7 @@ fn a_file() -> impl Strategy<Value = Arc<FileAttributes>> {
     let parts = (1_u64..6, 49_u32..51, path, tenant, unknown_mount);
     parts.prop_map(|(fileid, dev, path, tenant, unknown)| {
         let file = match (file(fileid, dev, path), tenant) {
+            (file, Some("1000")) => named(&used_by(&file, "1000"), "alice"),
             (file, Some(tenant)) => used_by(&file, tenant),
             (file, None) => file,
         };
@@ -356,10 +357,59 @@ fn two_users_of_a_file_are_two_rows_of_each_window() {
         let stored = rows(&segment);
         let stored: Vec<_> = stored
             .iter()
-            .map(|(id, row)| (id.tenant.as_deref(), row.read.requests))
+            .map(|(id, row)| (id.uid, id.cgroup.as_deref(), row.read.requests))
             .collect();
-        let both = [Some("0:/a.service"), Some("1000:?77")].map(|tenant| (tenant, requests));
+        let both = [(0, "/a.service"), (1000, "?77")];
+        let both = both.map(|(uid, cgroup)| (Some(uid), Some(cgroup), requests));
         assert_eq!(stored, both.repeat(windows), "{granularity}");
+    }
+}
+
+/// Ten windows in which a user gets a name, another one, and then none.
+fn renamed() -> Vec<ClosedWindow> {
+    let file = used_by(&file(1, 49, Some("/mnt/a")), "1000:/a.service");
+    let window = |i: i64| {
+        let file = match i {
+            3..6 => named(&file, "alice"),
+            6..9 => named(&file, "bob"),
+            _ => file.clone(),
+        };
+        common::window(T0 + i * 1000, vec![(file, common::reads(2))])
+    };
+    (0..10).map(window).collect()
+}
+
+/// User and requests of each row of a granularity.
+fn users(store: &std::path::Path, granularity: &str) -> Vec<(Option<String>, u64)> {
+    let snapshot = Snapshot::open(store).unwrap();
+    let segments = of(&snapshot, Dataset::Rollup, common::granularity(granularity));
+    let rows = segments.iter().flat_map(rows);
+    rows.map(|(id, row)| (id.user, row.read.requests)).collect()
+}
+
+#[test]
+fn a_user_who_is_renamed_has_one_row_in_a_coarse_window_with_the_last_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    for window in renamed() {
+        writer.append(&window).unwrap();
+    }
+    writer.finish().unwrap();
+    let [alice, bob] = ["alice", "bob"].map(|name| Some(name.to_owned()));
+    let by_second = [
+        vec![None; 3],
+        vec![alice; 3],
+        vec![bob.clone(); 3],
+        vec![None],
+    ];
+    let by_second: Vec<_> = by_second
+        .concat()
+        .into_iter()
+        .map(|user| (user, 2))
+        .collect();
+    assert_eq!(users(dir.path(), "1s"), by_second);
+    for coarse in ["10s", "1m", "1h"] {
+        assert_eq!(users(dir.path(), coarse), [(bob.clone(), 20)], "{coarse}");
     }
 }
 

@@ -330,10 +330,9 @@ fn guest_each_file_has_the_metadata_that_it_was_asked_for() {
         let id = known["fileid"].as_str().expect("a fileid");
         let tenants = Run::query_all(&store, &["--step", "all", "--by", "tenant"]);
         for (uid, ops) in known["users"].as_object().expect("users") {
-            let is_of = |row: &&Answer| {
-                let user = text(row, "tenant").split(':').next();
-                number(row, "fileid").to_string() == id && user == Some(uid)
-            };
+            let uid: u32 = uid.parse().expect("a uid");
+            let is_of =
+                |row: &&Answer| number(row, "fileid").to_string() == id && row["uid"] == uid;
             let told = file_counts(tenants.iter().filter(is_of));
             for (op, count) in ops.as_object().expect("operations") {
                 let requests = told.get(op).map(|sums| sums[0]);

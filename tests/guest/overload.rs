@@ -13,11 +13,11 @@ static RUN: LazyLock<Run> = LazyLock::new(|| {
     Run::script("overload", &["--add", bursts])
 });
 
-/// Who worked on a file of that name, and the direction.
-const TENANTS: [(&str, &str, &str); 3] = [
-    ("ann", "1001:/ann", "read"),
-    ("bob", "1002:/bob", "write"),
-    ("cleo", "1003:/cleo", "write"),
+/// Who worked on a file of that name in a cgroup of that name, and the direction.
+const TENANTS: [(&str, u32, &str); 3] = [
+    ("ann", 1001, "read"),
+    ("bob", 1002, "write"),
+    ("cleo", 1003, "write"),
 ];
 
 /// Requests and bytes by second.
@@ -41,8 +41,8 @@ fn counted(phase: &str, name: &str) -> (Seconds, Vec<i64>) {
     (seconds, over)
 }
 
-/// What a store says of a file, by second; panics where somebody else than `tenant` used it.
-fn recorded(answers: &[Answer], fileid: u64, tenant: &str, direction: &str) -> Seconds {
+/// What a store says of a file, by second; panics where somebody else than the tenant of that name used it.
+fn recorded(answers: &[Answer], fileid: u64, name: &str, uid: u32, direction: &str) -> Seconds {
     let mut seconds = Seconds::new();
     for answer in answers
         .iter()
@@ -51,7 +51,8 @@ fn recorded(answers: &[Answer], fileid: u64, tenant: &str, direction: &str) -> S
         let counts = ["requests", "bytes"]
             .map(|column| number(answer, &format!("{direction}_{column}")) as u64);
         if counts[0] > 0 {
-            assert_eq!(answer["tenant"], tenant, "{answer:?}");
+            assert_eq!(answer["uid"], uid, "{answer:?}");
+            assert_eq!(answer["cgroup"], format!("/{name}"), "{answer:?}");
             let time = answer["time"].as_str().expect("a time");
             let second = chrono::DateTime::parse_from_rfc3339(time).expect("RFC 3339");
             seconds.insert(second.timestamp(), counts);
@@ -65,12 +66,13 @@ fn recorded(answers: &[Answer], fileid: u64, tenant: &str, direction: &str) -> S
 fn guest_a_recorder_that_was_stopped_has_every_request_in_its_second_and_with_its_tenant() {
     let answers = RUN.query(&["--by", "tenant", "--step", "1s"]);
     let files = RUN.files();
-    for (name, tenant, direction) in TENANTS {
+    for (name, uid, direction) in TENANTS {
         let (counted, over) = counted("stopped", name);
         let mut recorded = recorded(
             &answers,
             files[&format!("/mnt/nfs/{name}.bin")],
-            tenant,
+            name,
+            uid,
             direction,
         );
         recorded.retain(|second, _| !over.contains(second));
@@ -136,12 +138,13 @@ fn guest_a_recorder_that_was_killed_misses_its_last_window_and_the_time_until_it
     let second = |name: &str| RUN.text(name).trim().parse::<i64>().expect("a number");
     let dead = second("killed")..=second("restarted");
     let files = RUN.files();
-    for (name, tenant, direction) in TENANTS {
+    for (name, uid, direction) in TENANTS {
         let (mut counted, over) = counted("killed", name);
         let mut recorded = recorded(
             &answers,
             files[&format!("/mnt/nfs/{name}.bin")],
-            tenant,
+            name,
+            uid,
             direction,
         );
         recorded.retain(|second, _| !over.contains(second) && !dead.contains(second));

@@ -89,7 +89,7 @@ fn guest_all_is_known_of_single_requests() {
     for column in [
         "xid",
         "uid",
-        "tenant",
+        "cgroup",
         "latency_ns",
         "queue_ns",
         "rtt_ns",

@@ -39,7 +39,8 @@ for path, dataset, granularity_ms, start_ms, end_ms, rows, size in segments:
     if dataset == "rollup":
         keys = list(zip(table.column("file_key").to_pylist(), times))
         assert keys == sorted(keys), f"{path}: not sorted by (file_key, time)"
-        assert str(table.schema.field("tenant").type) == "string", f"{path}: tenants are no texts"
+        types = {name: str(table.schema.field(name).type) for name in ["uid", "user", "cgroup"]}
+        assert types == {"uid": "int64", "user": "string", "cgroup": "string"}, f"{path}: tenants are {types}"
         for d in ["read", "write"]:
             odd = duckdb.sql(f"""SELECT count(*) FROM read_parquet('{file}', hive_partitioning = false)
                 WHERE coalesce(list_sum([b.count FOR b IN {d}_latency_hist]), 0) <> {d}_requests - {d}_folded - {d}_untimed""")

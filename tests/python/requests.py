@@ -67,7 +67,7 @@ for direction in ["read", "write"]:
     ).fetchall()[0]
 
 known = {}
-for column in ["xid", "pid", "uid", "tenant", "latency_ns", "queue_ns", "rtt_ns", "path", "mount"]:
+for column in ["xid", "pid", "uid", "cgroup", "latency_ns", "queue_ns", "rtt_ns", "path", "mount"]:
     known[column] = duckdb.sql(f"SELECT count({column}) FROM {requests}").fetchall()[0][0]
 parts = f"SELECT count(*) FROM {requests} WHERE queue_ns + rtt_ns > latency_ns"
 twice = f"SELECT count(*) - count(DISTINCT xid) FROM {requests}"

@@ -6,7 +6,7 @@ use std::str::{FromStr, SplitWhitespace};
 use std::sync::Arc;
 
 use trackiops_schemas::file_ops::{FileOp, OpName};
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
@@ -26,9 +26,12 @@ struct Recording {
     gaps: Vec<(i64, i64)>,
 }
 
+/// A file's name, its tenant and the tenant's user.
+type Used = (String, Option<String>, Option<String>);
+
 #[derive(Default)]
 struct Window {
-    rows: BTreeMap<(String, Option<String>), Row>,
+    rows: BTreeMap<Used, Row>,
     ops: Vec<OperationRow>,
     lost: u64,
 }
@@ -116,7 +119,7 @@ impl Recording {
                 let requests = Requests::parse(words)?;
                 let row = window
                     .rows
-                    .entry((path, requests.tenant.clone()))
+                    .entry((path, requests.tenant.clone(), requests.user.clone()))
                     .or_default();
                 match what {
                     "read" => requests.add(&mut row.read),
@@ -134,7 +137,7 @@ impl Recording {
         Some(())
     }
 
-    fn file(&self, path: &str, tenant: Option<&str>, fileid: u64) -> Arc<FileAttributes> {
+    fn file(&self, path: &str, tenant: Tenant, fileid: u64) -> Arc<FileAttributes> {
         let mount = self.mounts.iter().find(|mount| {
             let rest = path.strip_prefix(mount.path.as_str());
             rest.is_some_and(|rest| rest.starts_with('/'))
@@ -152,7 +155,7 @@ impl Recording {
             mount,
             path: (path != "-").then(|| path.to_owned()),
             path_inferred: false,
-            tenant: tenant.map(Into::into),
+            tenant: tenant.into(),
         })
     }
 
@@ -174,7 +177,7 @@ impl Recording {
         let mut windows = std::mem::take(&mut self.windows);
         // Files are numbered in the order of their names.
         let all = windows.values().flat_map(|window| window.rows.keys());
-        let mut paths: Vec<String> = all.map(|(path, _)| path.clone()).collect();
+        let mut paths: Vec<String> = all.map(|(path, ..)| path.clone()).collect();
         paths.sort();
         paths.dedup();
         for second in 0..=last {
@@ -186,9 +189,13 @@ impl Recording {
                 continue;
             }
             let Window { rows, ops, lost } = windows.remove(&second).unwrap_or_default();
-            let row = |((path, tenant), row): ((String, Option<String>), Row)| {
+            let row = |((path, tenant, user), row): (Used, Row)| {
+                let tenant = tenant.map_or_else(Tenant::default, |packed| Tenant {
+                    user: user.map(Into::into),
+                    ..packed.parse().expect("a tenant")
+                });
                 let fileid = paths.iter().position(|known| *known == path).unwrap_or(0) as u64 + 1;
-                let file = self.file(&path, tenant.as_deref(), fileid);
+                let file = self.file(&path, tenant, fileid);
                 FileRow { file, row }
             };
             let mut rows: Vec<_> = rows.into_iter().map(row).collect();
@@ -249,7 +256,7 @@ fn operation(mut words: SplitWhitespace<'_>) -> Option<OperationRow> {
     Some(OperationRow { operation, sums })
 }
 
-/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [tenant=NAME]`
+/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [tenant=UID:CGROUP] [user=NAME]`
 #[derive(Default)]
 struct Requests {
     count: u64,
@@ -262,6 +269,7 @@ struct Requests {
     folded: u64,
     untimed: u64,
     tenant: Option<String>,
+    user: Option<String>,
 }
 
 impl Requests {
@@ -281,6 +289,7 @@ impl Requests {
                     "folded" => requests.folded = number(value)?,
                     "untimed" => requests.untimed = number(value)?,
                     "tenant" => requests.tenant = Some(value.to_owned()),
+                    "user" => requests.user = Some(value.to_owned()),
                     _ => return None,
                 }
             } else {

@@ -8,7 +8,9 @@ in a directory that has `store`. Counts and sums must be equal, percentiles with
 import csv
 import datetime
 import io
+import pathlib
 import random
+import sqlite3
 import subprocess
 import sys
 
@@ -37,7 +39,7 @@ SUMS = {
 }
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 # What rows stand for: the columns that tell them apart.
-BY = {"file": ["file_key"], "tenant": ["file_key", "tenant"], "mount": ["mount"], "host": ["host"]}
+BY = {"file": ["file_key"], "file,tenant": ["file_key", "uid", "cgroup"], "mount": ["mount"], "host": ["host"]}
 # What is asked for, in the words of either.
 FILES = [
     ([], "true"),
@@ -123,6 +125,26 @@ class Question:
         return found
 
 
+def compare_tenants(program, db):
+    """Tenants of files over what is sealed, by the names of the store's own columns."""
+    columns = ["file_key", "uid", "cgroup", "user", "read_requests", "write_bytes"]
+    args = ["--step", "all", "--by", "file,tenant", "--format", "csv", "--columns", ",".join(columns)]
+    done = trackiops(program, "query", "--store", "store", *args)
+    assert done.returncode == 0, done.stderr
+    asked = sorted(csv.reader(io.StringIO(done.stdout)))[:-1]
+    # What was merged stays for a while.
+    removed = {path for (path,) in sqlite3.connect("store/catalog.db").execute("SELECT path FROM removed")}
+    files = [str(path) for path in pathlib.Path("store").glob("rollup/granularity=1s/**/*.parquet")]
+    files = [path for path in files if path.removeprefix("store/") not in removed]
+    rows = db.sql(f"""
+        SELECT file_key, uid, cgroup, any_value("user"), sum(read_requests)::BIGINT, sum(write_bytes)::BIGINT
+        FROM read_parquet({files}) GROUP BY file_key, uid, cgroup
+    """).fetchall()
+    computed = sorted(["" if part is None else str(part) for part in row] for row in rows)
+    assert asked == computed, f"tenants differ: {[pair for pair in zip(asked, computed) if pair[0] != pair[1]][:5]}"
+    assert {row[3] for row in asked} == {"", "alice"}, "users have no names"
+
+
 def of(what, direction):
     """An aggregate of one direction's requests."""
     is_own = f"op = '{direction.upper()}'"
@@ -158,6 +180,8 @@ def main():
     db = duckdb.connect()
     db.sql("SET TimeZone = 'UTC'")
     db.sql("CREATE TABLE requests AS FROM 'requests.parquet'")
+    if not list(pathlib.Path("store/journal").glob("*.tij")):
+        compare_tenants(program, db)
     numbers, rows, empty = random.Random(seed), 0, 0
     for _ in range(QUESTIONS):
         question = Question(numbers)

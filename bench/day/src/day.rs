@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Exp1, StandardNormal};
 use rand_pcg::Pcg64Mcg;
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, TenantId};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::ring::{RequestRecord, flags};
 
 const RATE_MEDIAN: f64 = 20.0;
@@ -170,10 +170,6 @@ fn attributes(index: usize, record: &RequestRecord) -> Arc<FileAttributes> {
         handle_hash: record.handle_hash,
     };
     let mount = format!("filer:/vol{volume}");
-    let tenant = TenantId {
-        uid: record.uid,
-        cgroup: record.cgroup,
-    };
     Arc::new(FileAttributes {
         key: FileKey::new(Some(&mount), id),
         id,
@@ -183,7 +179,11 @@ fn attributes(index: usize, record: &RequestRecord) -> Arc<FileAttributes> {
             directory / 5
         )),
         path_inferred: false,
-        tenant: Some(format!("{}:/batch/job-{}", tenant.uid, tenant.cgroup)),
+        tenant: Arc::new(Tenant {
+            uid: Some(record.uid),
+            user: Some(format!("user-{}", record.uid).into()),
+            cgroup: Some(format!("/batch/job-{}", record.cgroup).into()),
+        }),
     })
 }
 

@@ -11,6 +11,7 @@ use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::rollup::Direction;
 
+use super::tenants::tenants;
 use super::value::share;
 use super::{Column, Columns, QUANTILES, Record, Unit, Value, per_second};
 use crate::answer::AnswerRow;
@@ -169,7 +170,9 @@ fn part(direction: &Direction, which: usize) -> Option<f64> {
 
 impl Record for AnswerRow {
     fn columns() -> Vec<Column<Self>> {
+        let (stored, packed) = tenants(|row: &Self| &row.tenant);
         let mut all = identity();
+        all.extend(stored);
         for side in [Side::Read, Side::Write] {
             all.extend(counters(side));
             all.extend(lists(side));
@@ -188,6 +191,7 @@ impl Record for AnswerRow {
             is_usual: false,
             ..column
         }));
+        all.push(packed);
         all
     }
 }
@@ -240,9 +244,6 @@ fn identity() -> Vec<Column<AnswerRow>> {
         }),
         id(columns::FILEID, |row| {
             Some(row.file.as_ref()?.fileid.cast_signed())
-        }),
-        Column::text(columns::TENANT, |row: &AnswerRow| {
-            Value::some_text(row.tenant.as_deref())
         }),
     ]
 }

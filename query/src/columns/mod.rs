@@ -11,6 +11,7 @@ use crate::render::visible::visible;
 mod files;
 mod listing;
 mod operations;
+mod tenants;
 mod value;
 
 pub use trackiops_schemas::unit::Unit;

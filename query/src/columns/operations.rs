@@ -5,6 +5,7 @@ use trackiops_schemas::columns;
 use trackiops_schemas::ops::OperationSums;
 
 use super::files::histogram;
+use super::tenants::tenants;
 use super::value::share;
 use super::{Column, QUANTILES, Record, Unit, Value, per_second};
 use crate::operations::OperationAnswer;
@@ -104,9 +105,9 @@ impl Record for OperationAnswer {
                 key.map_or(Value::Null, Value::Int)
             },
         ));
-        all.push(Column::text(columns::TENANT, |row: &Self| {
-            Value::some_text(row.tenant.as_deref())
-        }));
+        let (stored, packed) = tenants(|row: &Self| &row.tenant);
+        all.extend(stored);
+        all.push(packed);
         let bytes = Column::count("bytes", Unit::Bytes, |row: &Self| {
             Value::Count(row.sums.bytes())
         });

@@ -1,5 +1,7 @@
 //! Rows of files and of operations, piece by piece.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use trackiops_schemas::identity::FileKey;
@@ -12,7 +14,7 @@ use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};
 use crate::columns::{Columns, Record};
 use crate::coverage::Interval;
 use crate::error::QueryError;
-use crate::group::By;
+use crate::group::{By, ByTenant};
 use crate::note::Note;
 use crate::operations::{Connections, OperationAnswer, ask_operations};
 use crate::plan::Range;
@@ -28,7 +30,12 @@ pub(super) fn files<E: From<QueryError>>(
 ) -> Result<Exported, E> {
     let order = |row: &AnswerRow| {
         let key = row.file.as_ref().map_or(FileKey(0), |file| file.key);
-        (row.time, key, row.host.clone(), row.tenant.clone())
+        (
+            row.time,
+            key,
+            row.host.clone(),
+            ByTenant(Arc::clone(&row.tenant)),
+        )
     };
     let sorted = |question: &Question| {
         let mut outcome = ask(question)?;

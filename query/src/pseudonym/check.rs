@@ -147,7 +147,8 @@ mod tests {
                 token.value(0).rsplit_once('/').unwrap().0.to_owned() + "/secret",
             ),
             ("host", "secret".to_owned()),
-            ("tenant", "7:/secret".to_owned()),
+            ("cgroup", "/secret".to_owned()),
+            ("user", "secret".to_owned()),
             ("op", "/mnt/x".to_owned()),
         ] {
             let leaking = batch(&[(column, &text)]);

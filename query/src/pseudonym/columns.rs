@@ -8,8 +8,8 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{
-    DEV, FILE_KEY, FILEID, FILTER, HOST, MOUNT, MOUNTS, OP, PATH, SERVER, TENANT, TRANSPORT, UID,
-    health_schema, request_schema,
+    CGROUP, DEV, FILE_KEY, FILEID, FILTER, HOST, MOUNT, MOUNTS, OP, PATH, SERVER, TRANSPORT, UID,
+    USER, health_schema, request_schema,
 };
 
 use super::words::{Pseudonyms, Unknown};
@@ -26,10 +26,10 @@ enum Role {
     Path,
     /// `server:/export`.
     Mount,
-    /// Who used a file.
-    Tenant,
-    /// A user.
-    User,
+    /// A path, or the number of a cgroup whose path is not known.
+    Cgroup,
+    /// The number of a user.
+    Uid,
     /// A number that would tell a name to whoever guesses it: keys of files are hashes of `server:/export` and fileid, and fileids
     /// tell files to whoever may ask the server.
     Id(&'static str),
@@ -40,11 +40,11 @@ enum Role {
 /// What becomes of the column of a name, also within a list. `None` for text of which that is not known here.
 fn role(name: &str, data_type: &DataType) -> Option<Role> {
     Some(match name {
-        HOST | SERVER | FILTER => Role::Word,
+        HOST | SERVER | FILTER | USER => Role::Word,
         PATH => Role::Path,
         MOUNT | MOUNTS => Role::Mount,
-        TENANT => Role::Tenant,
-        UID => Role::User,
+        CGROUP => Role::Cgroup,
+        UID => Role::Uid,
         FILE_KEY => Role::Id(FILE_KEY),
         FILEID => Role::Id(FILEID),
         DEV | OP | TRANSPORT => Role::Plain,
@@ -122,15 +122,21 @@ fn translate(
     }
     let role = role(name, array.data_type());
     let role = role.ok_or_else(|| TranslateError::NoRule(name.to_owned()))?;
+    let unknown = |unknown| TranslateError::Unknown {
+        column: name.to_owned(),
+        unknown,
+    };
     Ok(match (role, array.data_type()) {
-        (Role::User, DataType::Int64) => {
-            let users = array.as_primitive::<Int64Type>().iter();
-            let users = users.map(|uid| uid.map(|uid| of_user(uid, with)).transpose());
-            let users = users.collect::<Result<Int64Array, _>>();
-            Arc::new(users.map_err(|unknown| TranslateError::Unknown {
-                column: name.to_owned(),
-                unknown,
-            })?)
+        (Role::Uid, DataType::Int64) => {
+            let uids = array.as_primitive::<Int64Type>();
+            // A null may have a number behind it, of another row: that is replaced and comes back, too.
+            let made = (0..uids.len()).map(|row| match u32::try_from(uids.value(row)) {
+                Ok(uid) => Ok(with.uid(uid).into()),
+                Err(_) if uids.is_null(row) => Ok(0),
+                Err(_) => Err(unknown(Unknown(uids.value(row).to_string()))),
+            });
+            let made = made.collect::<Result<Vec<i64>, _>>()?;
+            Arc::new(Int64Array::try_new(made.into(), uids.nulls().cloned())?)
         }
         (Role::Id(column), DataType::Int64) => {
             let ids = array.as_primitive::<Int64Type>().iter();
@@ -143,27 +149,15 @@ fn translate(
                 let made = text.map(|text| match role {
                     Role::Path => with.path(text),
                     Role::Mount => with.mount(text),
-                    Role::Tenant => with.tenant(text),
+                    Role::Cgroup => with.cgroup(text),
                     _ => with.word(text),
                 });
-                texts.push(
-                    made.transpose()
-                        .map_err(|unknown| TranslateError::Unknown {
-                            column: name.to_owned(),
-                            unknown,
-                        })?,
-                );
+                texts.push(made.transpose().map_err(unknown)?);
             }
             Arc::new(StringArray::from(texts))
         }
         _ => Arc::clone(array),
     })
-}
-
-/// Users have 32 bits, whatever the column has.
-fn of_user(uid: i64, with: &mut Pseudonyms) -> Result<i64, Unknown> {
-    let uid = u32::try_from(uid).map_err(|_| Unknown(uid.to_string()))?;
-    Ok(with.uid(uid).into())
 }
 
 /// Whether a column's text is of a fixed vocabulary.
@@ -199,6 +193,8 @@ fn texts_of(name: &str, array: &ArrayRef, each: &mut dyn FnMut(&str, &str)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pseudonym::key::Key;
+    use crate::pseudonym::words::Way;
 
     /// The text of a column has a rule, also within lists.
     fn check(name: &str, data_type: &DataType) {
@@ -211,6 +207,31 @@ mod tests {
             }
             data_type => assert!(role(name, data_type).is_some(), "{name} has no rule"),
         }
+    }
+
+    #[test]
+    fn uids_and_users_come_back_and_nulls_stay() {
+        let key = Key::new(&[7; Key::BYTES]);
+        let batch = |uids: Vec<Option<i64>>, users: Vec<Option<&str>>| {
+            let uids: ArrayRef = Arc::new(Int64Array::from(uids));
+            let users: ArrayRef = Arc::new(StringArray::from(users));
+            RecordBatch::try_from_iter([(UID, uids), (USER, users)]).unwrap()
+        };
+        let mut hide = Pseudonyms::new(&key, Way::Hide);
+        let plain = batch(
+            vec![Some(1000), None, Some(0), Some(1000)],
+            vec![Some("alice"), None, Some("root"), Some("alice")],
+        );
+        let hidden = apply(&plain, &mut hide).unwrap();
+        let uids = hidden[UID].as_primitive::<Int64Type>();
+        assert_eq!(uids.nulls(), plain[UID].nulls());
+        assert!(uids.value(0) == uids.value(3) && uids.value(0) != 1000);
+        let users = hidden[USER].as_string::<i32>();
+        assert!(users.value(0) == users.value(3) && users.value(0) != "alice");
+        let back = apply(&hidden, &mut Pseudonyms::new(&key, Way::Reveal)).unwrap();
+        assert_eq!(back, plain);
+        let error = apply(&batch(vec![Some(1 << 32)], vec![None]), &mut hide).unwrap_err();
+        assert!(error.to_string().contains("4294967296"), "{error}");
     }
 
     #[test]

@@ -108,25 +108,15 @@ impl Pseudonyms {
         }
     }
 
-    /// `uid:/cgroup`, `uid:?id`, `uid`, with `?` for a user who is not known.
-    pub fn tenant(&mut self, tenant: &str) -> Result<String, Unknown> {
-        let (user, cgroup) = match tenant.split_once(':') {
-            Some((user, cgroup)) => (user, Some(cgroup)),
-            None => (tenant, None),
-        };
-        let user = match user.parse::<u32>() {
-            Ok(uid) => self.uid(uid).to_string(),
-            Err(_) if user == "?" => user.to_owned(),
-            Err(_) => self.word(user)?,
-        };
-        Ok(match cgroup {
-            None => user,
-            Some(gone) if is_id(gone) => format!("{user}:{gone}"),
-            Some(path) => format!("{user}:{}", self.path(path)?),
-        })
+    /// The path of a cgroup. The number of one that was gone stays.
+    pub fn cgroup(&mut self, cgroup: &str) -> Result<String, Unknown> {
+        match is_id(cgroup) {
+            true => Ok(cgroup.to_owned()),
+            false => self.path(cgroup),
+        }
     }
 
-    /// A user.
+    /// The number of a user.
     pub fn uid(&mut self, uid: u32) -> u32 {
         let made = self.number("uid", uid.into(), size_of::<u32>());
         u32::try_from(made).unwrap_or(u32::MAX)
@@ -198,9 +188,8 @@ mod tests {
         assert_eq!(path.split('/').nth(2), Some(home.as_str()));
         let mount = hide.mount("[fe80::1]:/home").unwrap();
         assert_eq!(mount.split_once(":/").unwrap().1, home);
-        let tenant = hide.tenant("1000:/home").unwrap();
-        assert_eq!(tenant.split_once(":/").unwrap().1, home);
-        assert!(!path.contains("home") && !tenant.starts_with("1000"));
+        assert_eq!(hide.cgroup("/home").unwrap(), format!("/{home}"));
+        assert!(!path.contains("home"));
         // A key file is for good: what it makes never changes.
         assert_eq!(home, "of8NMpRBMKOLeDLKpuK_EK5ub1U");
     }
@@ -211,7 +200,8 @@ mod tests {
         assert_eq!(hide.path(OTHERS).unwrap(), OTHERS);
         assert_eq!(reveal.path(OTHERS).unwrap(), OTHERS);
         assert_eq!(hide.path("/").unwrap(), "/");
-        assert_eq!(hide.tenant("?:?77").unwrap(), "?:?77");
+        assert_eq!(hide.cgroup("?77").unwrap(), "?77");
+        assert_eq!(reveal.cgroup("?77").unwrap(), "?77");
     }
 
     #[test]
@@ -254,12 +244,10 @@ mod tests {
         }
 
         #[test]
-        fn every_tenant_comes_back(uid: u32, cgroup in "(:/\\PC{0,12})|(:\\?[0-9]{1,9})|") {
+        fn every_cgroup_comes_back(cgroup in "(/\\PC{0,12})|(\\?[0-9]{1,9})|(\\?\\PC{0,3})|") {
             let (mut hide, mut reveal) = pair(3);
-            for tenant in [format!("{uid}{cgroup}"), format!("?{cgroup}")] {
-                let there = hide.tenant(&tenant).unwrap();
-                prop_assert_eq!(reveal.tenant(&there), Ok(tenant));
-            }
+            let there = hide.cgroup(&cgroup).unwrap();
+            prop_assert_eq!(reveal.cgroup(&there), Ok(cgroup));
         }
     }
 }

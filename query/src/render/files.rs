@@ -168,7 +168,8 @@ impl Shape {
             ));
         }
         if self.tenant {
-            cells.push(left(row.tenant.as_deref().unwrap_or(NONE)));
+            let tenant = row.tenant.named();
+            cells.push(left(tenant.as_deref().unwrap_or(NONE)));
         }
         if self.mount {
             cells.push(left(row.mount().unwrap_or(NONE)));

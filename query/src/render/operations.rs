@@ -40,7 +40,7 @@ impl Shape {
             transport: differ(|a, b| a.transport == b.transport),
             errors: rows.iter().any(|row| row.sums.errors > 0),
             mount: differ(|a, b| a.mount == b.mount),
-            tenant: rows.iter().any(|row| row.tenant.is_some()),
+            tenant: rows.iter().any(|row| row.tenant.is_known()),
             about: rows.iter().any(|row| row.about.is_some()),
         }
     }
@@ -124,7 +124,7 @@ impl Shape {
         }
         let text = |text: Option<&str>| left(text.unwrap_or(NONE));
         if self.tenant {
-            cells.push(text(row.tenant.as_deref()));
+            cells.push(text(row.tenant.named().as_deref()));
         }
         if self.mount {
             cells.push(text(row.mount.as_deref()));

@@ -123,10 +123,9 @@ impl Plot for AnswerRow {
     ];
 
     fn names(&self) -> Vec<Cow<'_, str>> {
-        let tenant = self.tenant.as_deref().unwrap_or_default();
         vec![
             self.name().into(),
-            tenant.into(),
+            self.tenant.named().unwrap_or_default().into(),
             self.mount().unwrap_or_default().into(),
             (&*self.host).into(),
         ]
@@ -143,7 +142,7 @@ impl Plot for OperationAnswer {
         vec![
             (&*self.op).into(),
             about.map_or(Cow::Borrowed(""), |about| (&*about.shown).into()),
-            or_nothing(&self.tenant).into(),
+            self.tenant.named().unwrap_or_default().into(),
             or_nothing(&self.transport).into(),
             or_nothing(&self.mount).into(),
             (&*self.host).into(),

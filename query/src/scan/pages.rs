@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,7 +48,11 @@ impl Iterator for Batches<'_> {
     type Item = Result<RecordBatch, QueryError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.reader.next()?;
+        // Parquet's reader panics on some pages that are damaged: of a wrong encoding, or outside of their column.
+        let Ok(batch) = catch_unwind(AssertUnwindSafe(|| self.reader.next())) else {
+            return Some(Err(damaged(self.segment, "its pages cannot be decoded")));
+        };
+        let batch = batch?;
         if let Ok(batch) = &batch {
             self.rows += batch.num_rows() as u64;
         }

@@ -13,7 +13,7 @@ use trackiops_query::{
     Answer, AnswerRow, By, Detail, Explain, FileSelector, Outcome, Question, Range, Step, ask,
 };
 use trackiops_schemas::file_ops::{FileOp, OpName};
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
@@ -51,14 +51,27 @@ pub fn file(fileid: u64, path: Option<&str>) -> Arc<FileAttributes> {
         mount: Some(mount.into()),
         path: path.map(Into::into),
         path_inferred: false,
-        tenant: None,
+        tenant: Default::default(),
     })
 }
 
-/// The file as somebody uses it.
+/// The file as somebody uses it: `uid:/cgroup`.
 pub fn used_by(file: &FileAttributes, tenant: &str) -> Arc<FileAttributes> {
+    let tenant: Tenant = tenant.parse().unwrap();
     Arc::new(FileAttributes {
-        tenant: Some(tenant.into()),
+        tenant: tenant.into(),
+        ..file.clone()
+    })
+}
+
+/// The file with the name of its user.
+pub fn named(file: &FileAttributes, user: &str) -> Arc<FileAttributes> {
+    let tenant = Tenant {
+        user: Some(user.into()),
+        ..(*file.tenant).clone()
+    };
+    Arc::new(FileAttributes {
+        tenant: tenant.into(),
         ..file.clone()
     })
 }
@@ -140,8 +153,15 @@ fn generate(
             };
             for tenant in tenants {
                 let file = file(fileid, path.as_deref());
+                let file = tenant.map_or(file.clone(), |tenant| used_by(&file, tenant));
+                // One user gets a name and then another one, and one never has any.
+                let user = match tenant.map(|tenant| tenant.starts_with("1000")) {
+                    Some(true) if i >= count / 2 => Some("bob"),
+                    Some(true) if i >= count / 4 => Some("alice"),
+                    _ => None,
+                };
                 rows.push(FileRow {
-                    file: tenant.map_or(file.clone(), |tenant| used_by(&file, tenant)),
+                    file: user.map_or(file.clone(), |user| named(&file, user)),
                     row: Row {
                         read: direction(&mut numbers, folding),
                         write: direction(&mut numbers, folding),
@@ -275,12 +295,12 @@ pub fn key_of(row: &AnswerRow) -> FileKey {
 /// What a row of an answer is about; the tenant where rows are told apart by that.
 pub type Key = (i64, String, FileKey, Option<String>);
 /// The row without what it is about: its counters, covered time, name and tenant.
-pub type Sum = (Row, u64, Option<String>, Option<String>);
+pub type Sum = (Row, u64, Option<String>, Tenant);
 
 pub fn rows(answer: &Answer) -> BTreeMap<Key, Sum> {
     let row = |row: &trackiops_query::AnswerRow| {
-        let tenant = row.tenant.as_deref().map(str::to_owned);
-        let apart = tenant.clone().filter(|_| answer.by == By::TENANT);
+        let tenant = Tenant::clone(&row.tenant);
+        let apart = (answer.by == By::TENANT).then(|| tenant.to_string());
         let path = row.path().map(str::to_owned);
         (
             (row.time.0, row.host.to_string(), key_of(row), apart),
@@ -314,15 +334,21 @@ pub fn straightforward(
                 if only.is_some_and(|only| only != row.file.key) {
                     continue;
                 }
-                let tenant = &row.file.tenant;
-                let apart = tenant.clone().filter(|_| by == By::TENANT);
+                let tenant = &*row.file.tenant;
+                let apart = (by == By::TENANT).then(|| tenant.to_string());
                 let sum = sums
                     .entry((time, host.to_string(), row.file.key, apart))
                     .or_insert_with(|| (Row::default(), 0, None, tenant.clone()));
                 sum.0.merge(&row.row);
                 sum.2 = row.file.path.clone();
-                if sum.3 != *tenant {
-                    sum.3 = None;
+                let known = &mut sum.3;
+                if known.uid != tenant.uid {
+                    (known.uid, known.user) = (None, None);
+                } else if tenant.user.is_some() {
+                    known.user = tenant.user.clone();
+                }
+                if known.cgroup != tenant.cgroup {
+                    known.cgroup = None;
                 }
             }
         }

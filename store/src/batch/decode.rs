@@ -12,7 +12,7 @@ use trackiops_schemas::columns;
 use trackiops_schemas::counters::Counter;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::identity::{Dev, FileKey, Tenant};
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
@@ -41,10 +41,37 @@ pub struct StoredRow<'a> {
     pub dev: Dev,
     /// NFS fileid.
     pub fileid: u64,
-    /// Who used it, where known.
-    pub tenant: Option<&'a str>,
+    /// Who used it, as far as that is known.
+    pub tenant: StoredTenant<'a>,
     /// The counters, in ns, to the microsecond.
     pub row: Row,
+}
+
+/// A [`Tenant`] as it is in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredTenant<'a> {
+    /// As [`Tenant::uid`].
+    pub uid: Option<u32>,
+    /// As [`Tenant::user`].
+    pub user: Option<&'a str>,
+    /// As [`Tenant::cgroup`].
+    pub cgroup: Option<&'a str>,
+}
+
+impl PartialEq<Tenant> for StoredTenant<'_> {
+    fn eq(&self, other: &Tenant) -> bool {
+        (self.uid, self.cgroup) == other.id() && self.user == other.user.as_deref()
+    }
+}
+
+impl From<StoredTenant<'_>> for Tenant {
+    fn from(stored: StoredTenant<'_>) -> Self {
+        Self {
+            uid: stored.uid,
+            user: stored.user.map(Into::into),
+            cgroup: stored.cgroup.map(Into::into),
+        }
+    }
 }
 
 /// A row of a health segment.
@@ -95,7 +122,9 @@ pub fn decode_rows<'a>(
     let keys: Option<&Int64Array> = column(batch, columns::FILE_KEY)?;
     let devs: Option<&StringArray> = column(batch, columns::DEV)?;
     let fileids: Option<&Int64Array> = column(batch, columns::FILEID)?;
-    let tenants: Option<&StringArray> = column(batch, columns::TENANT)?;
+    let uids: Option<&Int64Array> = column(batch, columns::UID)?;
+    let users: Option<&StringArray> = column(batch, columns::USER)?;
+    let cgroups: Option<&StringArray> = column(batch, columns::CGROUP)?;
     let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
     let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;
     let ops = FileOpColumns::new(batch)?;
@@ -115,7 +144,11 @@ pub fn decode_rows<'a>(
             file_key: FileKey(keys.map_or(0, |keys| keys.value(i))),
             dev: last_dev.1,
             fileid: fileids.map_or(0, |fileids| fileids.value(i).cast_unsigned()),
-            tenant: text(tenants, i),
+            tenant: StoredTenant {
+                uid: uids.and_then(|uids| uid(uids, i)),
+                user: text(users, i),
+                cgroup: text(cgroups, i),
+            },
             row: Row {
                 read: read.at(i),
                 write: write.at(i),
@@ -417,6 +450,11 @@ fn column<'a, A: Array + 'static>(
             array => Ok(array),
         },
     }
+}
+
+fn uid(array: &Int64Array, i: usize) -> Option<u32> {
+    let known = array.is_valid(i).then(|| array.value(i));
+    known.and_then(|uid| uid.try_into().ok())
 }
 
 fn text(array: Option<&StringArray>, i: usize) -> Option<&str> {

@@ -74,12 +74,8 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
         Arc::new(Int64Array::from_iter_values(
             files().map(|file| file.id.fileid.cast_signed()),
         )),
-        Arc::new(
-            files()
-                .map(|file| file.tenant.as_deref())
-                .collect::<StringArray>(),
-        ),
     ];
+    arrays.extend(tenants(files()));
     let directions: [fn(&RollupRow) -> &Direction; 2] = [|row| &row.row.read, |row| &row.row.write];
     for (name, direction) in columns::DIRECTIONS.into_iter().zip(directions) {
         let table = Direction::COUNTERS.iter();
@@ -92,6 +88,21 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
     }
     arrays.push(file_ops(rows.iter().map(|row| &row.row.ops))?);
     RecordBatch::try_new(columns::rollup_schema(), arrays)
+}
+
+/// The columns [`columns::UID`], [`columns::USER`] and [`columns::CGROUP`].
+pub(super) fn tenants<'f>(
+    files: impl Iterator<Item = &'f FileAttributes> + Clone,
+) -> [ArrayRef; 3] {
+    let tenants = || files.clone().map(|file| &*file.tenant);
+    let uids = tenants().map(|tenant| tenant.uid.map(i64::from));
+    let users = tenants().map(|tenant| tenant.user.as_deref());
+    let cgroups = tenants().map(|tenant| tenant.cgroup.as_deref());
+    [
+        Arc::new(uids.collect::<Int64Array>()),
+        Arc::new(users.collect::<StringArray>()),
+        Arc::new(cgroups.collect::<StringArray>()),
+    ]
 }
 
 /// The column [`columns::PATH_INFERRED`].

@@ -5,7 +5,8 @@ mod encode;
 mod requests;
 
 pub use decode::{
-    BatchError, StoredHealth, StoredOps, StoredRow, decode_health, decode_ops, decode_rows,
+    BatchError, StoredHealth, StoredOps, StoredRow, StoredTenant, decode_health, decode_ops,
+    decode_rows,
 };
 pub use encode::{HealthRow, OpsRow, RollupRow, health_batch, ops_batch, rollup_batch};
 pub use requests::{RequestRow, request_batch};
@@ -36,7 +37,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::RecordBatch;
-    use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+    use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
     use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
     use trackiops_schemas::pending::{Pending, PendingClient};
     use trackiops_schemas::rollup::{Health, Row};
@@ -57,7 +58,11 @@ mod tests {
                 mount: mount.map(str::to_owned),
                 path: mount.map(|_| format!("/mnt/{fileid}")),
                 path_inferred: mount.is_some(),
-                tenant: mount.map(|_| "1000:/user.slice".to_owned()),
+                tenant: Arc::new(Tenant {
+                    uid: mount.map(|_| 1000),
+                    user: mount.map(|_| "alice".into()),
+                    cgroup: mount.map(|_| "/user.slice".into()),
+                }),
             })
         };
         let mut row = Row::default();
@@ -97,7 +102,8 @@ mod tests {
             assert_eq!(stored.path, file.path.as_deref());
             let inferred = file.path.as_ref().map(|_| file.path_inferred);
             assert_eq!(stored.path_inferred, inferred);
-            assert_eq!(stored.tenant, file.tenant.as_deref());
+            assert_eq!(stored.tenant, *file.tenant);
+            assert_eq!(Tenant::from(stored.tenant), *file.tenant);
             assert_eq!(stored.file_key, file.key);
             assert_eq!((stored.dev, stored.fileid), (file.id.dev, file.id.fileid));
             assert_eq!(stored.row, *row);

@@ -12,7 +12,7 @@ use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::request::Request;
 use trackiops_schemas::ring::flags;
 
-use super::encode::{hosts, path_inferred};
+use super::encode::{hosts, path_inferred, tenants};
 use crate::units::signed;
 
 /// A request with its file.
@@ -52,6 +52,7 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
         true => "WRITE",
         false => "READ",
     };
+    let [uids, users, cgroups] = tenants(files());
     let arrays: Vec<ArrayRef> = vec![
         Arc::new(ends.with_timezone("UTC")),
         Arc::new(Int64Array::from_iter_values(ends_ns())),
@@ -66,8 +67,9 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
         Arc::new(Int64Array::from_iter_values(
             files().map(|file| file.id.fileid.cast_signed()),
         )),
-        text(|file| file.tenant.as_deref()),
-        id(Request::uid),
+        uids,
+        users,
+        cgroups,
         id(Request::pid),
         Arc::new(StringArray::from_iter_values(requests().map(operation))),
         number(|request| request.offset),

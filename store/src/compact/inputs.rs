@@ -16,7 +16,7 @@ use crate::catalog::Kept;
 use crate::checksum;
 use crate::error::StoreError;
 use crate::read::{Pieces, SegmentReader, damaged};
-use crate::rebuild::file_of;
+use crate::rebuild::{file_of, is_of};
 
 /// Makes rows of a batch.
 type Decode<R> = fn(&RecordBatch, &mut VecDeque<R>) -> Result<(), BatchError>;
@@ -117,9 +117,8 @@ impl Inputs<OpsRow, trackiops_schemas::time::UtcMs> {
 fn rollup(batch: &RecordBatch, rows: &mut VecDeque<RollupRow>) -> Result<(), BatchError> {
     let mut last: Option<Arc<FileAttributes>> = None;
     decode_rows(batch, |stored| {
-        let file = file_of(&stored);
-        let same = last.take().filter(|last| **last == file);
-        let file = Arc::clone(last.insert(same.unwrap_or_else(|| Arc::new(file))));
+        let same = last.take().filter(|last| is_of(last, &stored));
+        let file = Arc::clone(last.insert(same.unwrap_or_else(|| Arc::new(file_of(&stored)))));
         rows.push_back(RollupRow {
             time: stored.time,
             file,

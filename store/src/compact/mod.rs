@@ -18,6 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::UtcMs;
@@ -28,7 +29,7 @@ use crate::describe::{Description, JournalSpan};
 use crate::error::StoreError;
 use crate::fail;
 use crate::layout::{self, Dataset, Date};
-use crate::seal::coarsen::Coarsen;
+use crate::seal::coarsen::{Attributes, Coarsen};
 use crate::seal::merge::Merged;
 use crate::segment::{SegmentRow, SegmentWriter, Target};
 use inputs::Inputs;
@@ -168,7 +169,7 @@ impl<'g> Output<'g> {
             })
         };
         let mut rows = Inputs::rollup(store, &self.inputs)?;
-        let mut open = Coarsen::new(self.entry.granularity);
+        let mut open = Coarsen::new(self.entry.granularity, &OwnAttributes);
         while let Some(RollupRow { time, file, row }) = rows.next()? {
             let key = file.key;
             let row = Merged {
@@ -222,6 +223,15 @@ impl<'g> Output<'g> {
         }
         close(open)?;
         finish(writer, self.entry)
+    }
+}
+
+/// Of files that are in memory themselves.
+struct OwnAttributes;
+
+impl Attributes<Arc<FileAttributes>> for OwnAttributes {
+    fn of<'a>(&'a self, file: &'a Arc<FileAttributes>) -> Option<&'a FileAttributes> {
+        Some(file)
     }
 }
 

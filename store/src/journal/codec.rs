@@ -4,7 +4,7 @@ use trackiops_schemas::counters::Counter;
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
@@ -60,8 +60,30 @@ pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
     put_u64(out, u64::from(*handle_hash));
     put_optional_str(out, mount.as_deref());
     put_optional_str(out, path.as_deref());
-    put_optional_str(out, tenant.as_deref());
+    put_tenant(out, tenant);
     out.push(u8::from(*path_inferred));
+}
+
+fn put_tenant(out: &mut Vec<u8>, tenant: &Tenant) {
+    let Tenant { uid, user, cgroup } = tenant;
+    // One more, so that 0 is none.
+    put_u64(out, uid.map_or(0, |uid| u64::from(uid) + 1));
+    put_optional_str(out, user.as_deref());
+    put_optional_str(out, cgroup.as_deref());
+}
+
+fn tenant(input: &mut Input<'_>) -> Result<Tenant, DecodeError> {
+    let uid = match input.u64()? {
+        0 => None,
+        more => Some(
+            u32::try_from(more - 1).map_err(|_| DecodeError::Malformed("a user has no number"))?,
+        ),
+    };
+    Ok(Tenant {
+        uid,
+        user: input.optional_str()?.map(Into::into),
+        cgroup: input.optional_str()?.map(Into::into),
+    })
 }
 
 pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, DecodeError> {
@@ -78,7 +100,7 @@ pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, Decode
         },
         mount: input.optional_str()?.map(str::to_owned),
         path: input.optional_str()?.map(str::to_owned),
-        tenant: input.optional_str()?.map(str::to_owned),
+        tenant: tenant(input)?.into(),
         path_inferred: input.byte()? != 0,
     })
 }
@@ -387,10 +409,49 @@ pub(super) fn in_bounds(counter: u64) -> Result<u64, DecodeError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use proptest::prelude::*;
 
+    /// Any attributes.
+    fn attributes() -> impl Strategy<Value = FileAttributes> {
+        let ids = (any::<i64>(), any::<u32>(), any::<u64>(), any::<u32>());
+        let names = any::<(Option<String>, Option<String>, bool)>();
+        let tenant = any::<(Option<u32>, Option<String>, Option<String>)>();
+        (ids, names, tenant).prop_map(|(ids, names, tenant)| {
+            let (key, dev, fileid, handle_hash) = ids;
+            let (mount, path, path_inferred) = names;
+            let (uid, user, cgroup) = tenant;
+            FileAttributes {
+                key: FileKey(key),
+                id: FileId {
+                    dev: Dev(dev),
+                    fileid,
+                    handle_hash,
+                },
+                mount,
+                path,
+                path_inferred,
+                tenant: Arc::new(Tenant {
+                    uid,
+                    user: user.map(Into::into),
+                    cgroup: cgroup.map(Into::into),
+                }),
+            }
+        })
+    }
+
     proptest! {
+        #[test]
+        fn a_definition_reads_back(expected in attributes()) {
+            let mut out = Vec::new();
+            put_definition(&mut out, &expected);
+            let mut input = Input::new(&out);
+            prop_assert_eq!(definition(&mut input), Ok(expected));
+            prop_assert_eq!(input.remaining(), 0);
+        }
+
         #[test]
         fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = definition(&mut Input::new(&bytes));

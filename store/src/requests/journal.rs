@@ -267,7 +267,6 @@ fn put_requests(out: &mut Vec<u8>, requests: &[Request], ids: &[u32]) {
             retransmissions,
             error,
             pid,
-            uid,
         } = *request;
         put_i64(out, end_ns.wrapping_sub(before_ns));
         put_u64(out, u64::from(ids[file as usize]));
@@ -283,8 +282,6 @@ fn put_requests(out: &mut Vec<u8>, requests: &[Request], ids: &[u32]) {
         put_u64(out, u64::from(retransmissions));
         put_i64(out, i64::from(error));
         put_u64(out, u64::from(pid));
-        // One more, so that the largest one, which stands for nobody, is short.
-        put_u64(out, u64::from(uid.wrapping_add(1)));
         before_ns = end_ns;
     }
 }
@@ -338,7 +335,6 @@ fn request(input: &mut Input<'_>, before_ns: i64) -> Result<Request, DecodeError
         error: i32::try_from(input.i64()?)
             .map_err(|_| DecodeError::Malformed("an error has no errno"))?,
         pid: input.u32()?,
-        uid: input.u32()?.wrapping_sub(1),
     })
 }
 
@@ -349,7 +345,7 @@ mod tests {
 
     /// Any request of the files 0 to 2.
     fn request() -> impl Strategy<Value = Request> {
-        let words = prop::array::uniform8(any::<u32>());
+        let words = prop::array::uniform7(any::<u32>());
         let longs = prop::array::uniform4(any::<u64>());
         (any::<i64>(), any::<i32>(), words, longs).prop_map(|(end_ns, error, words, longs)| {
             let [
@@ -360,7 +356,6 @@ mod tests {
                 xid,
                 retransmissions,
                 pid,
-                uid,
             ] = words;
             let [offset, latency_ns, queue_ns, rtt_ns] = longs;
             Request {
@@ -377,7 +372,6 @@ mod tests {
                 retransmissions,
                 error,
                 pid,
-                uid,
             }
         })
     }

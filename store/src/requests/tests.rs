@@ -8,11 +8,13 @@ use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::columns;
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::{NO_USER, flags};
+use trackiops_schemas::ring::flags;
 use trackiops_schemas::time::UtcMs;
 
 use super::{Notice, RequestsWriter};
-use crate::common::{T0, Told, file, journals, options, parquet_files, tell, used_by, windows};
+use crate::common::{
+    T0, Told, file, journals, named, options, parquet_files, tell, used_by, windows,
+};
 use crate::{Writer, layout};
 
 const T0_NS: i64 = T0 * 1_000_000;
@@ -40,7 +42,6 @@ fn write(end_ns: i64, file: u32, offset: u64) -> Request {
         retransmissions: 1,
         error: 0,
         pid: 7,
-        uid: 1000,
     }
 }
 
@@ -55,7 +56,10 @@ fn batch(start_ns: i64, count: u64) -> RequestBatch {
     };
     RequestBatch {
         files: vec![
-            used_by(&file(1, 49, Some("/mnt/a")), "1000:/a.service"),
+            named(
+                &used_by(&file(1, 49, Some("/mnt/a")), "1000:/a.service"),
+                "alice",
+            ),
             file(2, 49, None),
         ],
         requests: (0..count).map(one).collect(),
@@ -118,7 +122,6 @@ fn a_request_is_stored_with_all_that_is_known_and_null_for_the_rest() {
         retransmissions: 0,
         error: -116,
         pid: 0,
-        uid: NO_USER,
         ..write(T0_NS + 1, 1, 1 << 40)
     });
     requests.append(&batch).unwrap();
@@ -146,7 +149,8 @@ fn a_request_is_stored_with_all_that_is_known_and_null_for_the_rest() {
     );
     assert_eq!(texts(columns::PATH), [some("/mnt/a"), None]);
     assert_eq!(texts(columns::DEV), [some("0:49"), some("0:49")]);
-    assert_eq!(texts(columns::TENANT), [some("1000:/a.service"), None]);
+    assert_eq!(texts(columns::USER), [some("alice"), None]);
+    assert_eq!(texts(columns::CGROUP), [some("/a.service"), None]);
     assert_eq!(texts(columns::OP), [some("WRITE"), some("READ")]);
     let keys: Vec<_> = stored[columns::FILE_KEY]
         .as_primitive::<Int64Type>()
@@ -164,6 +168,7 @@ fn a_request_is_stored_with_all_that_is_known_and_null_for_the_rest() {
             .iter()
             .collect::<Vec<_>>()
     };
+    assert_eq!(longs(columns::UID), [Some(1000), None]);
     assert_eq!(longs(columns::OFFSET_BYTES), [Some(0), Some(1 << 40)]);
     assert_eq!(longs(columns::ASKED_BYTES), [Some(4096), Some(4096)]);
     assert_eq!(longs(columns::DONE_BYTES), [Some(4096), Some(0)]);

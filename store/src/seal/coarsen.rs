@@ -1,6 +1,6 @@
 //! Adding the rows of fine windows up to rows of coarser ones.
 
-use trackiops_schemas::identity::FileKey;
+use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::rollup::Row;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
@@ -10,20 +10,27 @@ use crate::error::StoreError;
 /// Takes the rows of closed windows.
 pub(crate) type Sink<'a, F> = &'a mut dyn FnMut(Merged<F>) -> Result<(), StoreError>;
 
+/// Knows what is known of that which stands for a file.
+pub(crate) trait Attributes<F> {
+    fn of<'a>(&'a self, file: &'a F) -> Option<&'a FileAttributes>;
+}
+
 /// The open window of one granularity. Rows come ordered by (file key, time), so there is one open
 /// window at a time. It holds a row for each set of attributes that the file has in it, in order
 /// of appearance: a rename, a second mount or another tenant makes a second partial row, not a wrong
-/// name.
-pub(crate) struct Coarsen<F> {
+/// name. Another name of the same user makes none: a row has the last that is known.
+pub(crate) struct Coarsen<'a, F> {
     granularity: Granularity,
+    attributes: &'a dyn Attributes<F>,
     open: Option<(FileKey, UtcMs)>,
     rows: Vec<(F, Row)>,
 }
 
-impl<F: PartialEq> Coarsen<F> {
-    pub(crate) fn new(granularity: Granularity) -> Self {
+impl<'a, F: Clone + PartialEq> Coarsen<'a, F> {
+    pub(crate) fn new(granularity: Granularity, attributes: &'a dyn Attributes<F>) -> Self {
         Self {
             granularity,
+            attributes,
             open: None,
             rows: Vec::new(),
         }
@@ -39,10 +46,7 @@ impl<F: PartialEq> Coarsen<F> {
     }
 
     /// As [`Self::push`], of a row that is needed elsewhere, too.
-    pub(crate) fn add(&mut self, merged: &Merged<F>, sink: Sink<'_, F>) -> Result<(), StoreError>
-    where
-        F: Clone,
-    {
+    pub(crate) fn add(&mut self, merged: &Merged<F>, sink: Sink<'_, F>) -> Result<(), StoreError> {
         match self.row_for(merged, sink)? {
             Some(row) => row.merge(&merged.row),
             None => self.rows.push((merged.file.clone(), merged.row.clone())),
@@ -61,8 +65,22 @@ impl<F: PartialEq> Coarsen<F> {
             self.close(sink)?;
             self.open = Some(window);
         }
-        let same = |(file, _): &&mut (F, Row)| *file == merged.file;
-        Ok(self.rows.iter_mut().find(same).map(|(_, row)| row))
+        let Self {
+            attributes, rows, ..
+        } = self;
+        for (file, row) in rows {
+            if *file == merged.file {
+                return Ok(Some(row));
+            }
+            let known = attributes.of(file).zip(attributes.of(&merged.file));
+            if let Some((_, new)) = known.filter(|(old, new)| old.adds_up_with(new)) {
+                if new.tenant.user.is_some() {
+                    *file = merged.file.clone();
+                }
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
     }
 
     /// Hands the rows of the open window to the sink.

@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::coarsen::Coarsen;
+use super::coarsen::{Attributes, Coarsen};
 use super::merge::{Merge, Merged, Rows};
 use super::spool::{Spool, SpooledRows};
 use crate::batch::{HealthRow, OpsRow, RollupRow};
@@ -38,12 +39,12 @@ struct Output<R> {
 }
 
 /// Adds rows up to those of the next granularity.
-struct Coarser {
-    open: Coarsen<u32>,
+struct Coarser<'a> {
+    open: Coarsen<'a, u32>,
     spool: Spool,
 }
 
-impl Coarser {
+impl Coarser<'_> {
     fn add(&mut self, row: &Merged<u32>) -> Result<(), StoreError> {
         self.open.add(row, &mut |closed| self.spool.push(&closed))
     }
@@ -76,7 +77,7 @@ impl<'a> Outputs<'a> {
         for (i, granularity) in granularities.iter().enumerate() {
             let mut coarser = match granularities.get(i + 1) {
                 Some(coarser) => Some(Coarser {
-                    open: Coarsen::new(*coarser),
+                    open: Coarsen::new(*coarser, scan),
                     spool: Spool::create(self.store, self.span.number)?,
                 }),
                 None => None,
@@ -96,7 +97,7 @@ impl<'a> Outputs<'a> {
         &mut self,
         granularity: Granularity,
         rows: &mut dyn Rows,
-        mut coarser: Option<&mut Coarser>,
+        mut coarser: Option<&mut Coarser<'_>>,
     ) -> Result<Vec<SegmentEntry>, StoreError> {
         let scan = self.scan;
         let finest = scan.header.granularities.finest();
@@ -122,7 +123,7 @@ impl<'a> Outputs<'a> {
             };
             push(&mut dates, closed.time, row)
         };
-        let mut open = Coarsen::new(granularity);
+        let mut open = Coarsen::new(granularity, scan);
         while let Some(row) = rows.next()? {
             open.push(row, &mut sink)?;
         }
@@ -225,6 +226,12 @@ impl<'a> Outputs<'a> {
             })
         };
         self.scan.files().filter_map(seen).collect()
+    }
+}
+
+impl Attributes<u32> for Scan {
+    fn of<'a>(&'a self, file: &'a u32) -> Option<&'a FileAttributes> {
+        self.file(*file).map(Arc::as_ref)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -74,14 +74,27 @@ pub fn file(fileid: u64, dev: u32, path: Option<&str>) -> Arc<FileAttributes> {
         mount: mount.map(str::to_owned),
         path: path.map(str::to_owned),
         path_inferred: fileid % 2 == 1 && path.is_some(),
-        tenant: None,
+        tenant: Default::default(),
     })
 }
 
-/// The file as somebody uses it.
+/// The file as somebody uses it: `uid:/cgroup`.
 pub fn used_by(file: &FileAttributes, tenant: &str) -> Arc<FileAttributes> {
+    let tenant: Tenant = tenant.parse().unwrap();
     Arc::new(FileAttributes {
-        tenant: Some(tenant.to_owned()),
+        tenant: tenant.into(),
+        ..file.clone()
+    })
+}
+
+/// The file with the name of its user.
+pub fn named(file: &FileAttributes, user: &str) -> Arc<FileAttributes> {
+    let tenant = Tenant {
+        user: Some(user.into()),
+        ..(*file.tenant).clone()
+    };
+    Arc::new(FileAttributes {
+        tenant: tenant.into(),
         ..file.clone()
     })
 }
@@ -144,7 +157,9 @@ pub struct RowId {
     pub fileid: u64,
     pub mount: Option<String>,
     pub path: Option<String>,
-    pub tenant: Option<String>,
+    pub uid: Option<u32>,
+    pub user: Option<String>,
+    pub cgroup: Option<String>,
 }
 
 /// Rows and health added up by window of one granularity.
@@ -176,7 +191,9 @@ impl Content {
                 fileid: file.id.fileid,
                 mount: file.mount.clone(),
                 path: file.path.clone(),
-                tenant: file.tenant.clone(),
+                uid: file.tenant.uid,
+                user: file.tenant.user.as_deref().map(str::to_owned),
+                cgroup: file.tenant.cgroup.as_deref().map(str::to_owned),
             };
             self.rows.entry(id).or_default().merge(row);
         }
@@ -258,7 +275,9 @@ pub fn rows(segment: &Segment) -> Vec<(RowId, Row)> {
                 fileid: stored.fileid,
                 mount: stored.mount.map(str::to_owned),
                 path: stored.path.map(str::to_owned),
-                tenant: stored.tenant.map(str::to_owned),
+                uid: stored.tenant.uid,
+                user: stored.tenant.user.map(str::to_owned),
+                cgroup: stored.tenant.cgroup.map(str::to_owned),
             };
             rows.push((id, stored.row));
         })

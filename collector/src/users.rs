@@ -1,0 +1,221 @@
+//! Names of users, as `/etc/passwd` has them.
+//!
+//! The file is read here, and never the C library's databases (NSS): their modules may ask a server, such as one of LDAP, and
+//! wait for a network that hangs just when the recorder is needed; and the recorder is linked statically, which NSS does
+//! not support. Users whom only a server knows have a number and no name.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ahash::AHashMap;
+
+use crate::clock::{MonotonicNs, due};
+
+/// Where it is in the recorder's mount namespace.
+const PASSWD: &str = "/etc/passwd";
+/// At most this often is it looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// No more of it is read, which bounds the time and the memory that names take: some ten thousand users.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Names of users by number.
+pub struct Users {
+    path: PathBuf,
+    names: AHashMap<u32, Arc<str>>,
+    looked: Option<MonotonicNs>,
+    /// The file that was read.
+    read: Option<Version>,
+}
+
+/// Differs between two contents of a file. Its ctime is there for those who set the mtime back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Version {
+    inode: (u64, u64),
+    bytes: u64,
+    mtime: (i64, i64),
+    ctime: (i64, i64),
+}
+
+impl From<&Metadata> for Version {
+    fn from(of: &Metadata) -> Self {
+        Self {
+            inode: (of.dev(), of.ino()),
+            bytes: of.len(),
+            mtime: (of.mtime(), of.mtime_nsec()),
+            ctime: (of.ctime(), of.ctime_nsec()),
+        }
+    }
+}
+
+impl Users {
+    /// Knows no user.
+    pub fn new() -> Self {
+        Self::of(PASSWD.into())
+    }
+
+    /// As [`Self::new`], with the names of another file.
+    pub fn of(path: PathBuf) -> Self {
+        Self {
+            path,
+            names: AHashMap::new(),
+            looked: None,
+            read: None,
+        }
+    }
+
+    /// Reads the names, if they may have changed. While the file cannot be read those that are known stay.
+    pub fn refresh(&mut self, now: MonotonicNs) {
+        if due(&mut self.looked, now, LOOK) {
+            let _ = self.read();
+        }
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        // To open a FIFO would be to wait.
+        if !fs::metadata(&self.path)?.is_file() {
+            return Ok(());
+        }
+        let file = File::open(&self.path)?;
+        // Taken before its content: what changes meanwhile is read at the next look.
+        let version = Version::from(&file.metadata()?);
+        if self.read == Some(version) {
+            return Ok(());
+        }
+        let mut passwd = Vec::new();
+        file.take(MOST_BYTES).read_to_end(&mut passwd)?;
+        if passwd.len() as u64 == MOST_BYTES {
+            // The last line may be cut off.
+            let end = passwd.iter().rposition(|byte| *byte == b'\n');
+            passwd.truncate(end.unwrap_or(0));
+        }
+        self.names = names(&passwd);
+        self.read = Some(version);
+        Ok(())
+    }
+
+    /// The user's name, where known.
+    pub fn name(&self, uid: u32) -> Option<Arc<str>> {
+        self.names.get(&uid).cloned()
+    }
+}
+
+/// Of several users with the same number the first counts, as for getpwuid(3).
+fn names(passwd: &[u8]) -> AHashMap<u32, Arc<str>> {
+    let mut names = AHashMap::new();
+    let lines = passwd.split(|byte| *byte == b'\n');
+    for (uid, name) in lines.filter_map(|line| user(str::from_utf8(line).ok()?)) {
+        names.entry(uid).or_insert_with(|| name.into());
+    }
+    names
+}
+
+/// The user of a line of passwd(5), if it is one.
+fn user(line: &str) -> Option<(u32, &str)> {
+    let mut fields = line.trim_start().split(':');
+    let (name, _password) = (fields.next()?, fields.next()?);
+    let number = |text: &str| {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| is_number)
+    };
+    let uid: u32 = number(fields.next()?)?;
+    number(fields.next()?)?;
+    // `+` and `-` refer to NIS, and a name of digits would be taken for the number of somebody else.
+    let is_name = !name.starts_with(['+', '-', '#'])
+        && !name.chars().any(char::is_control)
+        && !name.bytes().all(|byte| byte.is_ascii_digit());
+    is_name.then_some((uid, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Long enough for another look.
+    const AWHILE: u64 = 1_000_000_001;
+
+    fn name(users: &Users, uid: u32) -> Option<String> {
+        users.name(uid).map(|name| name.to_string())
+    }
+
+    #[test]
+    fn users_have_the_names_of_passwd() {
+        let text = b"# comment:x:5:5::/:/bin/sh\n\
+            root:x:0:0:root:/root:/bin/sh\n\
+            toor:x:0:0::/root:/bin/sh\n\
+            \n\
+            alice:x:1000:1000:Alice,,,:/home/alice:/bin/sh\n\
+            4711:x:1001:1001::/:/bin/sh\n\
+            :x:1002:1002::/:/bin/sh\n\
+            +bob:x:1003:1003::/:/bin/sh\n\
+            +::::::\n\
+            -carol:x:1004:1004::/:/bin/sh\n\
+            dave:x:+1005:1005::/:/bin/sh\n\
+            erin:x:-6:6::/:/bin/sh\n\
+            frank:x:4294967296:1::/:/bin/sh\n\
+            grace:x:1006\n\
+            heidi:x::1007::/:/bin/sh\n\
+            \xff\xfe:x:1008:1008::/:/bin/sh\n\
+            iv\x07n:x:1009:1009::/:/bin/sh\n\
+            \tj\xc3\xbcrgen:x:1010:1010::/:/bin/sh\n\
+            last:x:65534:65534";
+        let mut known: Vec<_> = names(text)
+            .into_iter()
+            .map(|(uid, name)| (uid, name.to_string()))
+            .collect();
+        known.sort();
+        let expected = [
+            (0, "root"),
+            (1000, "alice"),
+            (1010, "j\u{fc}rgen"),
+            (65534, "last"),
+        ];
+        assert_eq!(known, expected.map(|(uid, name)| (uid, name.to_owned())));
+    }
+
+    #[test]
+    fn names_are_read_again_when_the_file_has_changed_and_kept_while_it_is_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("passwd");
+        let replace = |text: &str| {
+            let new = directory.path().join("passwd.new");
+            fs::write(&new, text).unwrap();
+            fs::rename(&new, &path).unwrap();
+        };
+        let mut users = Users::of(path.clone());
+        users.refresh(MonotonicNs(0));
+        assert_eq!(name(&users, 7), None, "there is no file");
+        replace("alice:x:7:7::/:/bin/sh\n");
+        users.refresh(MonotonicNs(AWHILE / 2));
+        assert_eq!(name(&users, 7), None, "looked at a moment ago");
+        users.refresh(MonotonicNs(AWHILE));
+        assert_eq!(name(&users, 7).as_deref(), Some("alice"));
+        replace("bob:x:7:7::/:/bin/sh\n");
+        users.refresh(MonotonicNs(2 * AWHILE));
+        assert_eq!(name(&users, 7).as_deref(), Some("bob"));
+        fs::remove_file(&path).unwrap();
+        users.refresh(MonotonicNs(3 * AWHILE));
+        assert_eq!(name(&users, 7).as_deref(), Some("bob"));
+        fs::create_dir(&path).unwrap();
+        users.refresh(MonotonicNs(4 * AWHILE));
+        assert_eq!(name(&users, 7).as_deref(), Some("bob"));
+    }
+
+    #[test]
+    fn of_an_endless_file_the_beginning_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("passwd");
+        let line = |uid: u64| format!("user-{uid}:x:{uid}:{uid}::/home/user-{uid}:/bin/sh\n");
+        let text: String = (0..40_000).map(line).collect();
+        assert!(text.len() as u64 > MOST_BYTES);
+        fs::write(&path, &text).unwrap();
+        let mut users = Users::of(path);
+        users.refresh(MonotonicNs(0));
+        let whole = text[..MOST_BYTES as usize].matches('\n').count();
+        assert_eq!(users.names.len(), whole, "no line that is cut off");
+        assert_eq!(name(&users, 0).as_deref(), Some("user-0"));
+    }
+}
