@@ -12,6 +12,7 @@ use trackiops_query::pseudonym::{self, Key, Pseudonyms, Way};
 use trackiops_query::sheet::{Reader, Writer};
 
 use crate::output::{Output, Partial};
+use crate::suffix::{EXPORTS, format_of};
 
 /// Nobody but its owner may read a key.
 const KEY_MODE: u32 = 0o600;
@@ -86,10 +87,13 @@ pub fn read_key(path: &Path) -> anyhow::Result<Key> {
 /// Puts the names back.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let key = read_key(&args.key)?;
-    let Output::File(output) = Output::new(Some(args.output))? else {
+    let Output::File(output) = Output::new(Some(args.output.clone()))? else {
         bail!("--output: name a file; stdout could not be taken back if the key turned out wrong");
     };
     let mut reader = Reader::open(&args.input, &pseudonym::known_schemas())?;
+    let kind = reader.kind();
+    let what = format!("{}, which is {}", args.input.display(), kind.extension());
+    format_of(Some(&args.output), EXPORTS, Some((kind, &what)), kind)?;
     let cannot = || format!("cannot write {}", output.display());
     let mut partial = Partial::create(&output).with_context(cannot)?;
     let out = BufWriter::new(partial.file().with_context(cannot)?);

@@ -17,6 +17,7 @@ use trackiops_schemas::time::Granularity;
 use crate::anonymize::read_key;
 use crate::output::{Output, Partial, print, say};
 use crate::question::{self, Selection};
+use crate::suffix::{EXPORTS, format_of};
 
 /// One paragraph a line: they are fitted to the terminal.
 const AFTER_HELP: &str = "\
@@ -64,10 +65,11 @@ pub struct Args {
     /// Length of the windows, a multiple of a recorded one (1s, 10s, 1m ...); the shortest that all of the range has without it
     #[arg(long, visible_alias = "step", value_name = "G")]
     granularity: Option<Granularity>,
-    /// The file, which is there in whole or not at all, or a directory in which it gets a name that says what it has
+    /// Write to FILE, which is replaced atomically: .parquet, .csv or .arrow (.feather, .ipc). In DIR the file gets a name that
+    /// says what it has
     #[arg(long, value_name = "FILE|DIR")]
     output: PathBuf,
-    /// parquet, csv, or arrow (an IPC file, also known as Feather 2). By what FILE ends in without it, or else parquet
+    /// parquet, csv, or arrow (an IPC file, also known as Feather 2) [default: what the ending of FILE says, else parquet]
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
     /// Replace all names by tokens that only this key, which `trackiops anonymize-key` makes, leads back to names
@@ -98,7 +100,12 @@ impl FromStr for FileFormat {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let key = args.anonymize.as_deref().map(read_key).transpose()?;
     let place = Place::new(&args.output)?;
-    let kind = args.format.map_or_else(|| kind_of(&args.output), |f| f.0);
+    let asked = args.format.map(|FileFormat(kind)| {
+        let option = format!("--format {}", kind.extension());
+        (kind, option)
+    });
+    let asked = asked.as_ref().map(|(kind, option)| (*kind, &**option));
+    let kind = format_of(Some(&args.output), EXPORTS, asked, Kind::Parquet)?;
     let export = Export {
         table: match args.requests {
             true => Table::Requests,
@@ -166,14 +173,6 @@ fn check(export: &Export) -> anyhow::Result<()> {
             bail!("--dataset requests has no windows; leave out --granularity")
         }
         _ => Ok(()),
-    }
-}
-
-fn kind_of(output: &Path) -> Kind {
-    match output.extension().and_then(|extension| extension.to_str()) {
-        Some("csv") => Kind::Csv,
-        Some("arrow" | "feather" | "ipc") => Kind::Arrow,
-        _ => Kind::Parquet,
     }
 }
 

@@ -18,8 +18,8 @@ pub struct Args {
 
 /// Runs the command. Status 0: there are files; 1: nothing matched.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let output = args.form.output()?;
+    let (format, output) = args.form.choose()?;
     let question = args.selection.question()?;
     let outcome = watched(&question.explain, || ask_files(&question))?;
-    question::show(outcome, None, args.form.format, &output, question.zone)
+    question::show(outcome, None, format, &output, question.zone)
 }

@@ -10,6 +10,7 @@ use trackiops_query::flame::{self, Directions, Graph, Measure};
 use crate::output::Output;
 use crate::progress::watched;
 use crate::question::{self, Selection};
+use crate::suffix::{GRAPHS, format_of};
 
 /// What `trackiops flamegraph` takes.
 #[derive(clap::Args)]
@@ -25,15 +26,17 @@ pub struct Args {
     /// Folded stacks, a line each, as other tools take them, in place of an SVG
     #[arg(long)]
     folded: bool,
-    /// Into a file, which is there in whole or not at all; `-` is stdout, as without it
+    /// Write to FILE, which is replaced atomically: .svg, or .folded as with --folded. `-` is stdout, the default
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 /// Runs the command. Status 0: it is drawn; 1: nothing matched.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let output = Output::new(args.output)?;
-    if !args.folded && output.is_terminal() {
+    let output = Output::new(args.output.clone())?;
+    let asked = args.folded.then_some((true, "--folded"));
+    let folded = format_of(args.output.as_deref(), GRAPHS, asked, false)?;
+    if !folded && output.is_terminal() {
         anyhow::bail!(
             "an SVG is nothing for a terminal: give --output FILE.svg, or --folded for text"
         );
@@ -51,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     question::tell(&answer.notes, zone);
     // Drawn before anything is written, so that no half of a picture is left.
     let mut drawn = Vec::new();
-    match args.folded {
+    match folded {
         true => flame::folded(&answer, &mut drawn),
         false => flame::svg(&answer, graph, zone, &mut drawn),
     }

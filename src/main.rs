@@ -15,6 +15,7 @@ mod query;
 mod question;
 mod record;
 mod store;
+mod suffix;
 mod terminal;
 mod volume;
 

@@ -20,7 +20,7 @@ pub struct Args {
 
 /// Runs the command. Status 0: there were mounts; 1: none.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let output = args.form.output()?;
+    let (format, output) = args.form.choose()?;
     let outcome = ask_mounts(&args.store)?;
-    question::show(outcome, None, args.form.format, &output, Zone::Local)
+    question::show(outcome, None, format, &output, Zone::Local)
 }

@@ -19,6 +19,7 @@ use trackiops_query::{
 use crate::output::{Output, say, write_stderr};
 use crate::progress::watched;
 use crate::question::{self, Form, Selection};
+use crate::suffix::{PLOTS, format_of};
 use crate::terminal;
 
 /// What `trackiops query` takes.
@@ -34,21 +35,21 @@ pub struct Args {
     /// most bytes (operations: requests), in that order
     #[arg(long, value_name = "N")]
     top: Option<NonZeroUsize>,
-    /// Sort by a column that is a number, largest first; `COLUMN:asc` for smallest first. What is not known comes last. See
-    /// --columns for names
+    /// Sort by a column that is a number, largest first; `COLUMN:asc` for smallest first. Unknown values come last. The table
+    /// shows that column. See --columns for names
     #[arg(long, value_name = "COLUMN[:asc]")]
     sort: Option<Sort>,
     /// Only rows with such values: a column, one of > >= < <= = !=, a number with or without unit (20ms, 10MiB/s, 5%);
     /// `and`, `or`, brackets. May be given several times: all must hold. What is not known meets no comparison
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<Condition>,
-    /// Only these operations, with commas between them. `read` and `write` are of files; with any other one (`getattr`, `commit`
-    /// ...) rows are operations, as with --by op
+    /// Only these operations, separated by commas. With `read` or `write` alone rows stay files and show that direction; with any
+    /// other one (`getattr`, `commit` ...) each row is an operation, as with --by op. `read` includes READ_PLUS of NFS 4.2
     #[arg(long, value_name = "OP,...", value_delimiter = ',')]
     op: Vec<String>,
-    /// What a row stands for: `file`, which is usual; `dir` for all files below a directory (see --depth); `mount`, `host` for
-    /// all files of one; `tenant` for what each user and cgroup did with a file; `op` for every operation of the NFS protocol;
-    /// `transport` for operations over each connection. Several with commas: `dir,tenant`, `file,op` ...
+    /// What a row stands for: `file`, the default; `dir` for all files below a directory (see --depth); `mount`, `host` and
+    /// `tenant` (user and cgroup) for all files of one; `op` for an operation of the NFS protocol; `transport` for operations over
+    /// each connection. Combine them with commas: `file,tenant`, `dir,tenant`, `file,op` ...
     #[arg(long, value_name = "file|dir|mount|tenant|host|op|transport,...")]
     by: Option<Subject>,
     /// With --by dir: how many directories deep, counted from --dir, or without it from the directory that all names of
@@ -62,8 +63,8 @@ pub struct Args {
     columns: Option<String>,
     #[command(flatten)]
     form: Form,
-    /// Also draw it, into an SVG file: over time a chart for each column that is a number (--columns chooses), with a line for each file or
-    /// what else rows stand for; with --step all a bar for each
+    /// Also draw it, into an SVG file (.svg): over time a chart for each column that is a number (--columns chooses), with a line
+    /// for each file or what else rows stand for, and none where nothing was done; with --step all a bar for each
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// In tables: of what latencies consist, on average: waiting in the client, network and server, the client's
@@ -103,7 +104,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let columns = of_directions(columns, left_out, format)?;
             let drawing = Drawing::new(plot, columns.as_ref(), left_out)?;
             question.detail = match &columns {
-                Some(columns) => Detail::Needs(columns.needs().only_transfers(format.is_table())),
+                Some(columns) => Detail::Needs(columns.needs().only_transfers(true)),
                 None => format.detail(),
             };
             if let Some(drawing) = &drawing {
@@ -161,9 +162,11 @@ impl<R: Plot> Drawing<R> {
             bail!("--plot -: stdout is for the answer; name a file for the picture");
         }
         let columns = R::drawn(chosen).context("--plot")?;
+        let output = Output::new(Some(path.clone())).context("--plot")?;
+        format_of(Some(&path), PLOTS, None, ()).context("--plot")?;
         Ok(Some(Self {
             columns: columns.without(|name| is_of(name, left_out)),
-            output: Output::new(Some(path)).context("--plot")?,
+            output,
         }))
     }
 
@@ -183,27 +186,28 @@ impl<R: Plot> Drawing<R> {
     }
 }
 
-/// Bars are of what rows are sorted by.
+/// Tables show what rows are sorted by.
 fn style(question: &Question) -> Style {
     Style {
-        bars: question.sort.as_ref().map(|sort| sort.column.clone()),
+        sorted_by: question.sort.as_ref().map(|sort| sort.column.clone()),
         ..question.zone.into()
     }
 }
 
 /// What rows stand for: operations where one is asked for that files do not have in whole.
 fn subject(args: &Args) -> Subject {
-    let of_files = |op: &String| {
-        [READ, WRITE]
-            .iter()
-            .any(|known| op.eq_ignore_ascii_case(known))
-    };
+    let of_files = |op: &String| [READ, WRITE].contains(&&*op_name(op));
     match (args.by, args.op.iter().all(of_files)) {
         (None, true) => Subject::Files(By::FILE),
         (None, false) => Subject::Operations(Connections::Together),
         (Some(Subject::Files(by)), false) => Subject::OperationsBy(by),
         (Some(subject), _) => subject,
     }
+}
+
+/// An operation as the protocol calls it.
+fn op_name(op: &str) -> String {
+    op.trim().to_uppercase()
 }
 
 /// The columns that are asked for, if any are; `None` if they are only listed, which is done here.
@@ -250,11 +254,11 @@ fn of_directions(
 
 /// What is asked, and how and where to it is answered.
 fn question(args: Args, mut by: By) -> anyhow::Result<(Question, Format, Output)> {
-    let format = match args.form.format {
+    let (format, output) = args.form.choose()?;
+    let format = match format {
         Format::Table(_) if args.parts => Format::Table(Figures::Parts),
         format => format,
     };
-    let output = args.form.output()?;
     let step = args.step.as_deref().map(str::parse::<Step>).transpose();
     if let Some(depth) = args.depth {
         match by.level {
@@ -262,7 +266,7 @@ fn question(args: Args, mut by: By) -> anyhow::Result<(Question, Format, Output)
             _ => bail!("--depth says how deep directories are: take --by dir"),
         }
     }
-    let mut ops: Vec<_> = args.op.iter().map(|op| op.trim().to_uppercase()).collect();
+    let mut ops: Vec<_> = args.op.iter().map(|op| op_name(op)).collect();
     ops.sort();
     ops.dedup();
     let question = Question {

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use trackiops_query::note::Note;
 use trackiops_query::render::look::Style;
-use trackiops_query::render::{self, Render};
+use trackiops_query::render::{self, Figures, Render};
 use trackiops_query::times::{self, Zone};
 use trackiops_query::{
     By, Columns, Detail, Explain, FileSelector, Format, Nothing, Outcome, Question, Range, Step,
@@ -16,7 +16,7 @@ use trackiops_query::{
 use trackiops_schemas::time::UtcMs;
 
 use crate::output::{Output, say};
-use crate::terminal;
+use crate::{suffix, terminal};
 
 /// Exit status when nothing matched.
 const NOTHING: u8 = 1;
@@ -56,11 +56,11 @@ impl Selection {
             let Some(text) = text else { return Ok(None) };
             let moment = times::parse(text, now, zone).with_context(|| option.to_owned())?;
             if moment.local {
-                let note = Note::LocalTimes { at: moment.at };
+                // With its offset, and not as the note of the answer: each note is said once.
                 say(format_args!(
-                    "{option} {}: {}",
+                    "{option} {}{}",
                     times::show(moment.at, zone),
-                    note.show(zone)
+                    times::show_offset(moment.at, zone)
                 ));
             }
             Ok(Some(moment.at))
@@ -100,9 +100,19 @@ fn now() -> UtcMs {
 
 /// Says what else there is to know.
 pub fn tell(notes: &[Note], zone: Zone) {
+    lines(notes, zone).iter().for_each(say);
+}
+
+/// Notes in words, each once: several parts of an answer may lead to the same one.
+fn lines(notes: &[Note], zone: Zone) -> Vec<String> {
+    let mut lines = Vec::new();
     for note in notes {
-        say(note.show(zone));
+        let line = note.show(zone);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
     }
+    lines
 }
 
 /// Says why there is nothing.
@@ -137,24 +147,33 @@ fn is_damaged(notes: &[Note]) -> bool {
 /// How an answer is written, and where to.
 #[derive(clap::Args)]
 pub struct Form {
-    /// table, csv, json (one object per line), parquet, or arrow (an IPC file, also known as Feather 2)
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub format: Format,
-    /// Into a file, which is there in whole or not at all; `-` is stdout
+    /// table, csv, json (one object per line), parquet, or arrow (an IPC file, also known as Feather 2) [default: what the
+    /// ending of --output says, else table]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Write to FILE, which is replaced atomically. Its ending chooses the format: .parquet, .csv, .json (.jsonl, .ndjson),
+    /// .arrow (.feather, .ipc), .txt for a table. `-` is stdout
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 impl Form {
-    /// Where to, if the format is something for that.
-    pub fn output(&self) -> anyhow::Result<Output> {
+    /// How, and where to, if the format is something for that.
+    pub fn choose(&self) -> anyhow::Result<(Format, Output)> {
         let output = Output::new(self.output.clone())?;
-        if self.format.is_binary() && output.is_terminal() {
+        let option = self.format.map(|f| (f, format!("--format {}", f.name())));
+        let format = suffix::format_of(
+            self.output.as_deref(),
+            suffix::ANSWERS,
+            option.as_ref().map(|(format, option)| (*format, &**option)),
+            Format::Table(Figures::Rates),
+        )?;
+        if format.is_binary() && output.is_terminal() {
             bail!(
-                "Parquet and Arrow are nothing for a terminal: give --output FILE, or pipe it to where it is read"
+                "refusing to write Parquet or Arrow to a terminal; use --output FILE, or pipe it to a program that reads it"
             );
         }
-        Ok(output)
+        Ok((format, output))
     }
 }
 
@@ -192,5 +211,19 @@ pub fn show<R: Render>(
             }
             Ok(status)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_said_once() {
+        let missing = || Note::NoSuchFile("no file /mnt/a".into());
+        let other = Note::NoSuchFile("no file /mnt/b".into());
+        let notes = [missing(), other, missing()];
+        let said = lines(&notes, Zone::utc());
+        assert_eq!(said, ["no file /mnt/a", "no file /mnt/b"]);
     }
 }

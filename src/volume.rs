@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use trackiops_query::render::units;
 use trackiops_query::times::Zone;
-use trackiops_query::{Outcome, Volume, ask_volume, plan_volume};
+use trackiops_query::{Outcome, Volume, ask_volume, plan_volume, sizes};
+use trackiops_schemas::time::Granularity;
 use trackiops_store::{GranularitySet, Retention};
 
 use crate::output::say;
@@ -15,7 +16,8 @@ use crate::question::{self, Form};
 /// What `trackiops volume` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The store that `trackiops record` wrote; for a plan one whose entries are alike
+    /// The store that `trackiops record` wrote. With --plan: one whose entries are alike, with at least an hour and 10,000 entries
+    /// sealed; without it a plan goes by the synthetic day
     #[arg(long, value_name = "DIR", required_unless_present = "plan")]
     store: Option<PathBuf>,
     /// Tell what a day of recording will take, before recording
@@ -44,17 +46,18 @@ pub struct Args {
 
 /// Runs the command. Status 0: there is something; 1: nothing was recorded.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let output = args.form.output()?;
+    let (format, output) = args.form.choose()?;
     let recorded = match &args.store {
         Some(store) => Some(ask_volume(store, &args.retain)?),
         None => None,
     };
     let outcome = match (recorded, args.plan, args.files) {
         (recorded, true, Some(files)) => {
-            let like = match recorded {
-                Some(Outcome::Found(answer)) => answer.rows,
-                _ => Vec::new(),
-            };
+            let like = recorded.map(sizes).transpose()?;
+            if let Some(like) = &like {
+                tell_unlike(&args.granularity, like);
+            }
+            let like = like.unwrap_or_default();
             plan_volume(files, &args.granularity, &args.retain, &like)
         }
         (Some(recorded), ..) => recorded,
@@ -63,7 +66,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Outcome::Found(answer) = &outcome {
         say(summary(&answer.rows, args.plan, args.store_size));
     }
-    question::show(outcome, None, args.form.format, &output, Zone::Local)
+    question::show(outcome, None, format, &output, Zone::Local)
+}
+
+/// Says which entries the store tells nothing of.
+fn tell_unlike(planned: &GranularitySet, like: &[Volume]) {
+    let is_unlike = |length: &&Granularity| like.iter().all(|row| row.granularity != **length);
+    let unlike = planned.as_slice().iter().filter(is_unlike);
+    let unlike: Vec<_> = unlike.map(Granularity::to_string).collect();
+    if !unlike.is_empty() {
+        say(format_args!(
+            "the store has too few entries of {}: theirs are as large as on the synthetic day",
+            unlike.join(", ")
+        ));
+    }
 }
 
 /// All together, and when the room is used up.

@@ -22,7 +22,7 @@ use crate::error::QueryError;
 use crate::execute::{Found, execute};
 use crate::explain::{Explain, Stage};
 use crate::file::{FileSelector, Wanted, resolve};
-use crate::group::{By, Grouping, Of};
+use crate::group::{By, ByTenant, Grouping, Of};
 use crate::merge::{File, Group, GroupKey, Groups};
 use crate::needs::Needs;
 use crate::note::Note;
@@ -435,17 +435,17 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         Grouping::new(snapshot, question.by, &question.files, mounts)
     })?;
     let mut wanted = selection.wanted;
-    let ranks = match question.top {
-        None => None,
+    let (ranks, mut only_metadata) = match question.top {
+        None => (None, 0),
         Some(top) => {
             let wanted = wanted.as_ref();
-            Some(rank(
-                snapshot, span, question, &terms, wanted, &grouping, top,
-            )?)
+            let (ranks, only_metadata) =
+                rank(snapshot, span, question, &terms, wanted, &grouping, top)?;
+            (Some(ranks), only_metadata)
         }
     };
     if let Some(ranks) = ranks.as_ref().filter(|_| question.by.is_of_files()) {
-        let keys = ranks.keys().filter_map(|of| match of {
+        let keys = ranks.keys().filter_map(|(of, _)| match of {
             Of::File(key) => Some(*key),
             _ => None,
         });
@@ -464,15 +464,23 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     let mut groups = mem::take(&mut found.groups);
     keep_ops(&mut groups, &question.ops);
     if let Some(ranks) = &ranks {
-        groups.retain(|key, _| ranks.contains_key(&key.of));
+        groups.retain(|key, _| ranks.contains_key(&(key.of.clone(), key.tenant.clone())));
     }
     // Without a rank, rows may have been there and not met the conditions.
     let any_asked = ranks.is_none() || question.conditions.is_empty();
-    if groups.is_empty() && any_asked && !question.mounts.is_empty() {
+    if ranks.is_none() {
+        only_metadata = found.only_metadata;
+    }
+    if groups.is_empty() && only_metadata == 0 && any_asked && !question.mounts.is_empty() {
         let hint = MountFilter::hint(snapshot, &question.mounts)?;
         return Ok(nothing(Nothing::NoMount(hint)));
     }
-    let told = selection.notes;
+    let mut told = selection.notes;
+    // Who asks for one direction does not ask for what had neither.
+    if only_metadata > 0 && question.ops.is_empty() {
+        let (count, by) = (only_metadata, question.by);
+        told.push(Note::OnlyMetadata { count, by });
+    }
     Ok(explain.time(Stage::Finish, || {
         outcome(groups, found, &plan, question, &terms, span, ranks, told)
     }))
@@ -572,11 +580,16 @@ pub(crate) fn within(span: Interval, question: &Question) -> Result<(), Nothing>
     Err(Nothing::NotRecorded { asked, span })
 }
 
-/// Each file's place among those with the most bytes in the range, or that of what else a row stands for.
-type Ranks = HashMap<Of, usize>;
+/// The place of each file, or of what else a row stands for, among those with the most bytes in the range.
+type Ranks = HashMap<(Of, Option<ByTenant>), usize>;
+
+/// What takes a rank.
+fn ranked(row: &AnswerRow, by: By) -> (Of, Option<ByTenant>) {
+    (row.of.clone(), by.tenant(&row.tenant))
+}
 
 /// Ranks what rows stand for. Needs few columns of the coarsest granularities. Where there is one row for the whole range, only
-/// what has a row that meets the conditions takes a rank.
+/// what has a row that meets the conditions takes a rank. Also returns how many of them were neither read nor written.
 fn rank(
     snapshot: &Snapshot,
     span: Interval,
@@ -585,7 +598,7 @@ fn rank(
     wanted: Option<&Wanted>,
     grouping: &Grouping,
     top: NonZeroUsize,
-) -> Result<Ranks, QueryError> {
+) -> Result<(Ranks, usize), QueryError> {
     let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
     let conditions = question.step == Some(Step::All);
     let mut needs = match terms.sorted_by() {
@@ -600,10 +613,10 @@ fn rank(
     let detail = Detail::Needs(needs.only_transfers(only_transfers));
     let mut found = execute(&plan, wanted, detail, grouping, None, &question.explain)?;
     keep_ops(&mut found.groups, &question.ops);
-    let mut sums: HashMap<Of, (AnswerRow, bool)> = HashMap::new();
+    let mut sums: HashMap<_, (AnswerRow, bool)> = HashMap::new();
     for row in rows(found.groups, &found.covered, &plan, question) {
         let meets = !conditions || terms.hold(&row);
-        match sums.entry(row.of.clone()) {
+        match sums.entry(ranked(&row, question.by)) {
             Entry::Vacant(entry) => {
                 entry.insert((row, meets));
             }
@@ -624,7 +637,8 @@ fn rank(
     let mut ranked: Vec<_> = met.map(|(of, (row, _))| (place(&row), of)).collect();
     ranked.sort_unstable_by(|(x, a), (y, b)| x.total_cmp(y).then_with(|| a.cmp(b)));
     let ranked = ranked.into_iter().take(top.get()).enumerate();
-    Ok(ranked.map(|(rank, (_, of))| (of, rank)).collect())
+    let ranks = ranked.map(|(rank, (_, of))| (of, rank)).collect();
+    Ok((ranks, found.only_metadata))
 }
 
 /// Groups as rows of the answer.
@@ -658,7 +672,7 @@ fn outcome(
     let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
     let mut rows = rows(groups, &covered, plan, question);
     rows.retain(|row| terms.hold(row));
-    sort(&mut rows, plan.step, ranks.as_ref(), terms);
+    sort(&mut rows, plan.step, question.by, ranks.as_ref(), terms);
     let folded = folded(plan, &rows);
     let notes = notes(told, hosts, plan, question, rows.is_empty(), folded);
     if rows.is_empty() {
@@ -689,9 +703,15 @@ fn outcome(
 
 /// By what is asked for; else by time and name; with `--top` by rank first; one row per file, or what else a row stands for,
 /// by bytes.
-fn sort(rows: &mut [AnswerRow], step: Step, ranks: Option<&Ranks>, terms: &Terms<AnswerRow>) {
+fn sort(
+    rows: &mut [AnswerRow],
+    step: Step,
+    by: By,
+    ranks: Option<&Ranks>,
+    terms: &Terms<AnswerRow>,
+) {
     rows.sort_by(|a, b| {
-        let rank = |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&row.of));
+        let rank = |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&ranked(row, by)));
         let place = |row: &AnswerRow| match (terms.is_sorted(), step) {
             // Each of those that rank has its own windows one after the other.
             (_, Step::Windows(_)) if ranks.is_some() => 0.0,

@@ -70,6 +70,21 @@ pub enum QueryError {
         /// Granularities that occur in the store.
         stored: Vec<Granularity>,
     },
+    /// What was recorded does not tell how large entries are.
+    #[error(
+        "cannot plan by the store: it has {entries} sealed entries of its shortest windows, from {has}, and a plan needs \
+         {least_entries}, from {needed}; record longer, or leave out --store to plan by the synthetic day"
+    )]
+    TooLittleToPlan {
+        /// For how long it has recorded, as shown to people.
+        has: String,
+        /// Entries of the finest granularity.
+        entries: u64,
+        /// As long as is needed, as shown to people.
+        needed: String,
+        /// As many as are needed.
+        least_entries: u64,
+    },
     /// More rows than were asked for at once.
     #[error(
         "there are too many rows to be held at once; ask for a shorter range, or a longer --step"

@@ -1,6 +1,6 @@
 //! Reads what a plan names and adds it up.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub struct Found {
     pub covered: Covered,
     /// Each host's coverage and what it recorded in all.
     pub hosts: Vec<(Coverage, Option<Interval>)>,
+    /// How many files, or what else rows stand for, are left out because they were neither read nor written.
+    pub only_metadata: usize,
 }
 
 /// Executes a plan for the wanted files, or for all, adding up what `grouping` puts together. More rows than `most_rows`, in
@@ -63,14 +65,34 @@ pub fn execute(
     })?;
     let (covered, hosts) = run.account.finish();
     let mut groups = run.merger.finish();
-    if detail.is_of_transfers() {
-        groups.retain(|_, group| group.sum.is_transfer());
-    }
+    let only_metadata = match detail.is_of_transfers() {
+        true => keep_transfers(&mut groups),
+        false => 0,
+    };
     Ok(Found {
         groups,
         covered,
         hosts,
+        only_metadata,
     })
+}
+
+/// Leaves windows in which something was read or written. How many files, or what else rows stand for, have none left.
+fn keep_transfers(groups: &mut Groups) -> usize {
+    let mut without = HashSet::new();
+    groups.retain(|key, group| {
+        let is_transfer = group.sum.is_transfer();
+        if !is_transfer {
+            without.insert((key.of.clone(), key.tenant.clone()));
+        }
+        is_transfer
+    });
+    if !without.is_empty() {
+        for key in groups.keys() {
+            without.remove(&(key.of.clone(), key.tenant.clone()));
+        }
+    }
+    without.len()
 }
 
 /// What was recorded of the range.

@@ -262,7 +262,12 @@ impl Explain {
                 range: journal.bounds.range(),
                 granularity: journal.granularity,
             });
-            explained.parts.extend(parts);
+            for part in parts {
+                // Several journals have something of a coarse window, and --top plans twice.
+                if !explained.parts.contains(&part) {
+                    explained.parts.push(part);
+                }
+            }
         });
     }
 

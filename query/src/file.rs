@@ -230,7 +230,11 @@ pub fn resolve(
 ) -> Result<Resolved, QueryError> {
     let mut resolved = Resolved::default();
     let (mut keys, mut which) = (Vec::new(), Which::default());
-    for selector in selectors {
+    for (i, selector) in selectors.iter().enumerate() {
+        // What is asked for twice is found, or missed, once.
+        if selectors[..i].contains(selector) {
+            continue;
+        }
         let found = match (selector, selector.names()) {
             (FileSelector::Id(dev, fileid), _) => by_id(snapshot, *dev, *fileid)?,
             (_, None) => Found::default(),

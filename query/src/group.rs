@@ -50,7 +50,8 @@ pub enum Level {
 )]
 pub struct ByError(pub(crate) String);
 
-/// One or several with commas between them. Of file, dir, mount and host the finest says it all, as a file has one of each.
+/// One or several with commas between them. Of file, dir, mount and host the finest says it all, as a file has one of each;
+/// `tenant` alone is a tenant, whatever it did on a host.
 impl FromStr for By {
     type Err = ByError;
 
@@ -70,7 +71,7 @@ impl FromStr for By {
             };
             level = Some(level.map_or(this, |level: Level| level.min(this)));
         }
-        let level = level.unwrap_or_default();
+        let level = level.unwrap_or(Level::Host);
         Ok(Self { level, tenants })
     }
 }
@@ -266,12 +267,13 @@ mod tests {
         let by = |text: &str| text.parse::<By>();
         assert_eq!(by("dir,mount"), Ok(By::dir(1)));
         assert_eq!(by("host, file"), Ok(By::FILE));
-        assert_eq!(by("tenant"), Ok(By::TENANT));
-        let mount = By {
+        assert_eq!(by("file,tenant"), Ok(By::TENANT));
+        let tenants = |by| By {
             tenants: true,
-            ..By::MOUNT
+            ..by
         };
-        assert_eq!(by("mount,tenant"), Ok(mount));
+        assert_eq!(by("tenant"), Ok(tenants(By::HOST)));
+        assert_eq!(by("mount,tenant"), Ok(tenants(By::MOUNT)));
         for text in ["", "file,", "colour", "file;dir"] {
             assert!(by(text).is_err(), "{text}");
         }

@@ -61,10 +61,12 @@ pub use files::{FileActivity, ask_files};
 pub use group::{By, Level, Of};
 pub use mounts::ask_mounts;
 pub use needs::Needs;
-pub use operations::{Connections, OperationAnswer, Subject, ask_operations, ask_operations_by};
+pub use operations::{
+    Connections, KnownBytes, OperationAnswer, Subject, ask_operations, ask_operations_by,
+};
 pub use plan::Range;
 pub use render::{Figures, Format};
 pub use scan::Detail;
 pub use step::Step;
 pub use terms::Sort;
-pub use volume::{Volume, ask_volume, plan_volume};
+pub use volume::{Volume, ask_volume, plan_volume, sizes};

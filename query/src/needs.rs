@@ -32,6 +32,11 @@ impl Needs {
         }
     }
 
+    /// All of them.
+    pub fn all() -> Self {
+        Self::new(NAMES.iter().map(String::as_str))
+    }
+
     /// Those of both.
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -71,7 +76,7 @@ mod tests {
     #[test]
     fn every_stored_column_has_a_bit_of_its_own() {
         assert!(NAMES.len() <= u64::BITS as usize);
-        let all = Needs::new(NAMES.iter().map(String::as_str));
+        let all = Needs::all();
         assert_eq!(all.columns.count_ones() as usize, NAMES.len());
         let one = Needs::new(["path"]);
         assert!(one.include("path") && !one.include("mount") && !one.include("colour"));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::coverage::{Gap, Interval, Losses};
+use crate::group::{By, Level};
 use crate::stall::{Stall, stalled};
 use crate::times::{Zone, show_length, show_offset, show_range};
 
@@ -25,6 +26,18 @@ pub enum Note {
         names: String,
         /// From the first to the last window in which there was something of it.
         range: Interval,
+    },
+    /// Some of what rows stand for was neither read nor written, and is left out.
+    OnlyMetadata {
+        /// How many of it.
+        count: usize,
+        /// What rows stand for.
+        by: By,
+    },
+    /// Some of the operations that were asked for were not among those that there were.
+    NoOperation {
+        /// These, in words.
+        what: String,
     },
     /// The step was chosen, and finer ones are stored.
     StepChosen {
@@ -154,6 +167,8 @@ impl Note {
             Self::SeenElsewhere { names, range } => {
                 format!("requests under {names} were seen {}", between(range))
             }
+            Self::OnlyMetadata { count, by } => only_metadata(*count, *by),
+            Self::NoOperation { what } => format!("there were no {what}"),
             Self::StepChosen { step, finest } => {
                 format!(
                     "rows of {step}; {finest} is stored: --step {finest} or a shorter range shows more"
@@ -257,4 +272,27 @@ impl Note {
             }
         }
     }
+}
+
+/// What is left out of an answer about reading and writing, and which question has it.
+fn only_metadata(count: usize, by: By) -> String {
+    let (one, several, word) = match by.level {
+        Level::File => ("file", "files", "file"),
+        Level::Name => ("name", "names", "file"),
+        Level::Dir { .. } => ("directory", "directories", "dir"),
+        Level::Mount => ("mount", "mounts", "mount"),
+        Level::Host if by.tenants => ("tenant", "tenants", "tenant"),
+        Level::Host => ("host", "hosts", "host"),
+    };
+    let is_pair = by.tenants && by.level != Level::Host;
+    let what = match (count, is_pair) {
+        (1, false) => format!("1 {one}"),
+        (_, false) => format!("{count} {several}"),
+        (1, true) => format!("1 pair of {one} and tenant"),
+        (_, true) => format!("{count} pairs of {one} and tenant"),
+    };
+    let tenant = if is_pair { ",tenant" } else { "" };
+    format!(
+        "{what} had only metadata operations; `trackiops query --by {word}{tenant},op` shows them"
+    )
 }

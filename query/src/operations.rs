@@ -8,25 +8,31 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use trackiops_schemas::file_ops::OpName;
-use trackiops_schemas::identity::{FileKey, Tenant};
+use trackiops_schemas::histogram::Histogram;
+use trackiops_schemas::identity::{Dev, FileKey, Tenant};
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
 use crate::answer::{
-    Answer, AnswerRow, Nothing, Outcome, Question, ask, ask_with, nothing, recorded, within,
+    Answer, AnswerRow, Nothing, Outcome, Question, READ, WRITE, ask, ask_with, nothing, recorded,
+    within,
 };
 use crate::error::QueryError;
 use crate::execute::Account;
 use crate::group::{By, ByError, ByTenant, Of};
 use crate::merge::HostIndex;
+use crate::note::Note;
 use crate::on::MountFilter;
 use crate::plan::{Plan, plan};
 use crate::report::notes;
 use crate::scan::{self, Detail};
 use crate::step::Step;
 use crate::terms::{Terms, in_words};
+
+/// How reading is called on mounts of NFS 4.2; rows of files have it among their READs.
+const READ_PLUS: &str = "READ_PLUS";
 
 /// Whether the connections to a server are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,12 +99,29 @@ pub struct OperationAnswer {
     pub tenant: Arc<Tenant>,
     /// Its counters.
     pub sums: OperationSums,
+    /// Which of its bytes are known.
+    pub bytes: KnownBytes,
     /// Those of the requests of which no time is known: READs and WRITEs of a file alone have any.
     pub untimed: u64,
+    /// Those of the timed requests of which the parts of the time are not known, which only READs and WRITEs of a file have.
+    pub unsplit: u64,
     /// Requests of all operations of the mount, or of its files that are asked for, in the window.
     pub mount_requests: u64,
     /// How much of the window that host recorded, ms: what rates divide by.
     pub covered_ms: u64,
+}
+
+/// Which bytes of an operation are known. Where they are not, the counter is 0 and says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownBytes {
+    /// Those of the messages in both directions: operations of mounts.
+    Messages,
+    /// Those of the data that a file's READs received.
+    Received,
+    /// Those of the data that a file's WRITEs sent.
+    Sent,
+    /// None: all other operations of a file.
+    None,
 }
 
 /// What operations were about.
@@ -109,14 +132,69 @@ pub struct About {
     /// The name, or what stands for it.
     pub shown: Arc<str>,
     /// The file, if it is one.
-    pub key: Option<FileKey>,
+    pub file: Option<FileNumbers>,
+}
+
+impl About {
+    /// A file whatever its name, or else the name.
+    fn identity(&self) -> (Option<FileKey>, Option<Arc<str>>) {
+        match self.file {
+            Some(file) => (Some(file.key), None),
+            None => (None, Some(Arc::clone(&self.shown))),
+        }
+    }
+}
+
+/// What tells a file from others, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileNumbers {
+    /// The file on disk.
+    pub key: FileKey,
+    /// Its device number on the host that recorded it.
+    pub dev: Dev,
+    /// NFS fileid.
+    pub fileid: u64,
 }
 
 impl OperationAnswer {
+    /// What it sent, where that is known.
+    pub fn sent_bytes(&self) -> Option<u64> {
+        let is_known = matches!(self.bytes, KnownBytes::Messages | KnownBytes::Sent);
+        is_known.then_some(self.sums.sent_bytes)
+    }
+
+    /// What it received, where that is known.
+    pub fn received_bytes(&self) -> Option<u64> {
+        let is_known = matches!(self.bytes, KnownBytes::Messages | KnownBytes::Received);
+        is_known.then_some(self.sums.received_bytes)
+    }
+
+    /// What it sent and received, as far as that is known.
+    pub fn all_bytes(&self) -> Option<u64> {
+        (self.bytes != KnownBytes::None).then(|| self.sums.bytes())
+    }
+
+    /// The file that it was about, where rows are told apart by that.
+    pub fn file(&self) -> Option<FileNumbers> {
+        self.about.as_ref()?.file
+    }
+
+    /// How its times are spread, where that is known: it is not of what is added up by file in the kernel.
+    pub fn histogram(&self) -> Option<&Histogram> {
+        (self.bytes != KnownBytes::None).then_some(&self.sums.execute)
+    }
+
     /// The share of a sum of times that falls to each request of which it is known; `None` without one.
     pub fn per_timed(&self, sum_ns: u64) -> Option<f64> {
         let timed = self.sums.requests.saturating_sub(self.untimed);
         (timed > 0).then(|| sum_ns as f64 / timed as f64)
+    }
+
+    /// The same of a part of the time: `None` unless parts are known.
+    pub fn part_per_timed(&self, sum_ns: u64) -> Option<f64> {
+        let without_parts = self.untimed + self.unsplit;
+        let is_known = self.sums.requests > without_parts;
+        self.per_timed(sum_ns).filter(|_| is_known)
     }
 }
 
@@ -197,16 +275,20 @@ fn choose(
     let asked = answer.range;
     let ops = &question.ops;
     let seen: BTreeSet<_> = answer.rows.iter().map(|row| Arc::clone(&row.op)).collect();
+    let is_seen = |op: &&String| seen.iter().any(|seen| is_asked(op, seen));
+    let (found, missing): (Vec<_>, Vec<_>) = ops.iter().partition(is_seen);
+    let missing: Vec<_> = missing.into_iter().map(String::as_str).collect();
+    let what = || {
+        let seen: Vec<_> = seen.iter().map(|op| &**op).collect();
+        let (missing, seen) = (missing.join(" or "), seen.join(", "));
+        format!("{missing} operations (there were {seen})")
+    };
     answer
         .rows
-        .retain(|row| ops.is_empty() || ops.iter().any(|op| **op == *row.op));
+        .retain(|row| ops.is_empty() || ops.iter().any(|op| is_asked(op, &row.op)));
     let why = match answer.rows.is_empty() {
         true => Nothing::NoneOf {
-            what: format!(
-                "{} operations (there were {})",
-                ops.join(" or "),
-                seen.into_iter().collect::<Vec<_>>().join(", ")
-            ),
+            what: what(),
             asked,
         },
         false => Nothing::NoRow {
@@ -214,6 +296,9 @@ fn choose(
             asked,
         },
     };
+    if !missing.is_empty() && !found.is_empty() {
+        answer.notes.push(Note::NoOperation { what: what() });
+    }
     if let Some(top) = question.top {
         keep_top(&mut answer, terms, connections, top);
     }
@@ -230,13 +315,18 @@ fn choose(
     }
 }
 
+/// Whether an operation is the one that is asked for: reading is READ, and READ_PLUS where a server of NFS 4.2 has it.
+fn is_asked(asked: &str, op: &str) -> bool {
+    asked == op || (asked == READ && op == READ_PLUS)
+}
+
 /// What tells operations apart, beside the window.
 type Which = (
     Arc<str>,
     Option<Arc<str>>,
     Arc<str>,
     Option<Arc<str>>,
-    Option<About>,
+    Option<(Option<FileKey>, Option<Arc<str>>)>,
     ByTenant,
 );
 
@@ -251,7 +341,7 @@ fn which(row: &OperationAnswer, connections: Connections) -> Which {
         row.mount.clone(),
         Arc::clone(&row.op),
         transport,
-        row.about.clone(),
+        row.about.as_ref().map(About::identity),
         ByTenant(Arc::clone(&row.tenant)),
     )
 }
@@ -274,6 +364,7 @@ fn keep_top(
                 let sum = entry.get_mut();
                 sum.sums.merge(&row.sums);
                 sum.untimed += row.untimed;
+                sum.unsplit += row.unsplit;
                 sum.mount_requests += row.mount_requests;
                 sum.covered_ms += row.covered_ms;
             }
@@ -306,7 +397,11 @@ fn about(row: &AnswerRow) -> Option<About> {
     is_told.then(|| About {
         path: row.path().map(Into::into),
         shown: row.name().into(),
-        key: row.file.as_ref().map(|file| file.key),
+        file: row.file.as_ref().map(|file| FileNumbers {
+            key: file.key,
+            dev: file.dev,
+            fileid: file.fileid,
+        }),
     })
 }
 
@@ -325,7 +420,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
             &nobody
         };
         let window = (row.time, Arc::clone(&row.host), mount.clone());
-        for (op, sums, untimed) in of_row(&row.sum.row()) {
+        for (op, sums, bytes, [untimed, unsplit]) in of_row(&row.sum.row()) {
             *mounts.entry(window.clone()).or_default() += sums.requests;
             let by_tenant = ByTenant(Arc::clone(tenant));
             let key = (window.clone(), about.clone(), by_tenant, op);
@@ -340,7 +435,9 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
                     about: about.clone(),
                     tenant: Arc::clone(tenant),
                     sums: OperationSums::default(),
+                    bytes,
                     untimed: 0,
+                    unsplit: 0,
                     mount_requests: 0,
                     covered_ms: row.covered_ms,
                 });
@@ -348,6 +445,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
             let all = &mut rows[*place];
             all.sums.merge(&sums);
             all.untimed += untimed;
+            all.unsplit += unsplit;
         }
     }
     for row in &mut rows {
@@ -373,10 +471,10 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
     rows
 }
 
-/// The operations of one file that there were, and how many of each are untimed.
-fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, u64)> {
+/// The operations of one file that there were, which of their bytes are known, and how many of each are untimed and unsplit.
+fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, KnownBytes, [u64; 2])> {
     let Row { read, write, ops } = row;
-    let direction = |name, d: &Direction| {
+    let direction = |name, d: &Direction, bytes| {
         let sums = OperationSums {
             requests: d.requests,
             errors: d.errors,
@@ -387,9 +485,12 @@ fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, u64)> {
             execute: d.latency.clone(),
             ..OperationSums::default()
         };
-        (OpName::new(name), sums, d.untimed)
+        (OpName::new(name), sums, bytes, [d.untimed, d.unsplit])
     };
-    let mut both = [direction("READ", read), direction("WRITE", write)];
+    let mut both = [
+        direction(READ, read, KnownBytes::Received),
+        direction(WRITE, write, KnownBytes::Sent),
+    ];
     both[0].1.received_bytes = read.bytes;
     both[1].1.sent_bytes = write.bytes;
     let others = ops.as_slice().iter().map(|op| {
@@ -402,10 +503,10 @@ fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, u64)> {
             execute_ns_max: op.execute_ns_max,
             ..OperationSums::default()
         };
-        (op.op, sums, 0)
+        (op.op, sums, KnownBytes::None, [0; 2])
     });
     let all = both.into_iter().chain(others);
-    all.filter(|(_, sums, _)| sums.requests > 0)
+    all.filter(|(_, sums, ..)| sums.requests > 0)
 }
 
 fn ask_once(
@@ -462,7 +563,9 @@ fn ask_once(
         about: None,
         tenant: Arc::default(),
         sums: group.sums,
+        bytes: KnownBytes::Messages,
         untimed: 0,
+        unsplit: 0,
     };
     let mut groups: Vec<_> = groups.into_iter().collect();
     sort(&mut groups, plan.step);

@@ -33,7 +33,7 @@ pub enum Detail {
     Figures(Figures),
     /// What some columns are made of.
     Needs(Needs),
-    /// All columns.
+    /// All columns, and all that was recorded: files of which there is only metadata as well.
     Full,
 }
 
@@ -71,12 +71,18 @@ impl Detail {
         }
     }
 
-    /// Whether files of which there is only metadata are left out: in a table they would be rows of zeros.
+    /// What an answer about reading and writing has in formats for other programs: all columns.
+    pub fn of_transfers() -> Self {
+        Self::Needs(Needs::all().only_transfers(true))
+    }
+
+    /// Whether files of which there is only metadata are left out: of what people ask about they would be rows of zeros. Whoever
+    /// asks for all that there is gets them as well.
     pub(crate) fn is_of_transfers(self) -> bool {
         match self {
-            Self::Figures(_) => true,
+            Self::Figures(_) | Self::Totals => true,
             Self::Needs(needs) => needs.is_of_transfers(),
-            Self::Bytes | Self::Totals | Self::Full => false,
+            Self::Bytes | Self::Full => false,
         }
     }
 

@@ -10,9 +10,17 @@ use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::group::By;
 use crate::step::Step;
+use crate::times::show_length;
 
 /// What an entry takes by the paper's formula, `(86400 / g) x files x 40` bytes a day: six metrics, without percentiles, parts and names.
 const PAPER_ENTRY_BYTES: u64 = 40;
+/// A store is planned by only if it has recorded for so long, ms: files are in use and idle by turns, ten minutes each on the
+/// synthetic day, and the longest usual window is an hour.
+const LEAST_SPAN_MS: u64 = 3_600_000;
+/// Entries of a granularity tell how much one takes only if there are so many. A segment takes some 17 KiB before its first entry
+/// (a footer of 12 KiB, page indexes and headers of 60 columns): of one with 10,000 entries that is 2 bytes each, of one with 100
+/// it would be 170.
+const LEAST_ENTRIES: u64 = 10_000;
 /// What an entry takes where nothing was recorded yet to tell: on the synthetic day (`make bench-store`).
 const DAY_ENTRY_BYTES: [(i64, f64); 4] = [
     (1000, 51.0),
@@ -40,6 +48,8 @@ pub struct Volume {
     pub bytes_per_day: f64,
     /// What it will take when the oldest begin to expire, if they do.
     pub bytes_at_most: Option<f64>,
+    /// From the first to the last window, ms; 0 where it is planned.
+    pub span_ms: u64,
 }
 
 impl Volume {
@@ -74,6 +84,7 @@ pub fn ask_volume(store: &Path, retention: &Retention) -> Result<Outcome<Volume>
                     paper_bytes: None,
                     bytes_per_day: 0.0,
                     bytes_at_most: None,
+                    span_ms: 0,
                 });
                 spans.len() - 1
             });
@@ -87,6 +98,7 @@ pub fn ask_volume(store: &Path, retention: &Retention) -> Result<Outcome<Volume>
             if dataset == Dataset::Rollup {
                 row.paper_bytes = Some(row.entries.saturating_mul(PAPER_ENTRY_BYTES));
             }
+            row.span_ms = span.ms();
             row.bytes_per_day = row.bytes as f64 * DAY_MS as f64 / span.ms().max(1) as f64;
             row.bytes_at_most = at_most(row, retention);
         }
@@ -100,8 +112,29 @@ pub fn ask_volume(store: &Path, retention: &Retention) -> Result<Outcome<Volume>
     Ok(answer(rows, range))
 }
 
-/// What a day of so many files takes that are all in use all the time. Entries are as large as those of `like`, as far as it has them, or as those of
-/// the synthetic day.
+/// What of a recording tells how large entries are, for a plan. Too little of it would tell the size of empty segments instead.
+pub fn sizes(recorded: Outcome<Volume>) -> Result<Vec<Volume>, QueryError> {
+    let mut rows = match recorded {
+        Outcome::Found(answer) => answer.rows,
+        Outcome::Nothing { .. } => Vec::new(),
+    };
+    rows.retain(|row| row.dataset == Dataset::Rollup.name());
+    let finest = rows.iter().min_by_key(|row| row.granularity);
+    let (span_ms, entries) = finest.map_or((0, 0), |row| (row.span_ms, row.entries));
+    if span_ms < LEAST_SPAN_MS || entries < LEAST_ENTRIES {
+        return Err(QueryError::TooLittleToPlan {
+            has: show_length(span_ms),
+            entries,
+            needed: show_length(LEAST_SPAN_MS),
+            least_entries: LEAST_ENTRIES,
+        });
+    }
+    rows.retain(|row| row.entries >= LEAST_ENTRIES);
+    Ok(rows)
+}
+
+/// What a day of so many files takes that are all in use all the time. Entries are as large as those of `like` ([`sizes`]), as far
+/// as it has them, or as those of the synthetic day.
 pub fn plan_volume(
     files: u64,
     granularities: &GranularitySet,
@@ -125,6 +158,7 @@ pub fn plan_volume(
             paper_bytes: Some(entries.saturating_mul(PAPER_ENTRY_BYTES)),
             bytes_per_day: bytes,
             bytes_at_most: None,
+            span_ms: 0,
         };
         row.bytes_at_most = at_most(&row, retention);
         row
@@ -186,20 +220,47 @@ mod tests {
         assert_eq!(hour.bytes_at_most, None);
     }
 
+    /// With entries of 30 bytes.
+    fn recorded(granularity: &str, entries: u64, span_ms: u64) -> Volume {
+        Volume {
+            dataset: "rollup",
+            granularity: granularity.parse().unwrap(),
+            segments: 1,
+            entries,
+            bytes: 30 * entries,
+            paper_bytes: None,
+            bytes_per_day: 0.0,
+            bytes_at_most: None,
+            span_ms,
+        }
+    }
+
+    #[test]
+    fn too_little_is_not_extrapolated() {
+        let zero = trackiops_schemas::time::UtcMs(0);
+        let sizes = |rows: &[Volume]| sizes(answer(rows.to_vec(), Interval::new(zero, zero)));
+        let (hour, many) = (LEAST_SPAN_MS, LEAST_ENTRIES);
+        for few in [
+            &[][..],
+            &[recorded("1s", many - 1, hour)],
+            &[recorded("1s", many, hour - 1)],
+            // A window of an hour is one whatever of it was recorded.
+            &[recorded("1h", many, hour), recorded("1s", 9, 9000)],
+        ] {
+            assert!(sizes(few).is_err(), "{few:?}");
+        }
+        let said = sizes(&[recorded("1s", 128, 56_000)]).unwrap_err();
+        let said = said.to_string();
+        assert!(said.contains("56 s") && said.contains("128"), "{said}");
+        let rows = [recorded("1s", many, hour), recorded("1h", 9, hour)];
+        assert_eq!(sizes(&rows).unwrap(), rows[..1]);
+    }
+
     #[test]
     fn a_plan_goes_by_what_was_recorded() {
         let set: GranularitySet = "5s".parse().unwrap();
         let retention = Retention::default();
-        let like = Volume {
-            dataset: "rollup",
-            granularity: "5s".parse().unwrap(),
-            segments: 1,
-            entries: 10,
-            bytes: 300,
-            paper_bytes: None,
-            bytes_per_day: 0.0,
-            bytes_at_most: None,
-        };
+        let like = recorded("5s", LEAST_ENTRIES, LEAST_SPAN_MS);
         let bytes = |like: &[Volume]| match plan_volume(1, &set, &retention, like) {
             Outcome::Found(answer) => answer.rows[0].bytes,
             Outcome::Nothing { .. } => 0,

@@ -78,6 +78,13 @@ fn a_range_is_coarse_in_its_middle_and_fine_at_its_edges() {
         of("10s", 7140, 7150),
     ];
     assert_eq!(parts(edges), expected);
+    // Ranking plans the same once more.
+    let ranked = explained(|asked| {
+        asked.step = Some(Step::All);
+        asked.range = range(THREE + 3_570_000, THREE + 7_150_000);
+        asked.top = std::num::NonZeroUsize::new(3);
+    });
+    assert_eq!(parts(ranked), expected);
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn recorded(answers: &[Answer], fileid: u64, name: &str, uid: u32, direction: &s
 #[test]
 #[ignore = "boots a guest: make test"]
 fn guest_a_recorder_that_was_stopped_has_every_request_in_its_second_and_with_its_tenant() {
-    let answers = RUN.query(&["--by", "tenant", "--step", "1s"]);
+    let answers = RUN.query(&["--by", "file,tenant", "--step", "1s"]);
     let files = RUN.files();
     for (name, uid, direction) in TENANTS {
         let (counted, over) = counted("stopped", name);
@@ -134,7 +134,7 @@ fn guest_files_for_which_there_is_no_room_are_added_up_by_mount() {
 #[ignore = "boots a guest: make test"]
 fn guest_a_recorder_that_was_killed_misses_its_last_window_and_the_time_until_it_is_back() {
     let store = RUN.out.join("killed.store");
-    let answers = Run::query_store(&store, &["--by", "tenant", "--step", "1s"]);
+    let answers = Run::query_store(&store, &["--by", "file,tenant", "--step", "1s"]);
     let second = |name: &str| RUN.text(name).trim().parse::<i64>().expect("a number");
     let dead = second("killed")..=second("restarted");
     let files = RUN.files();

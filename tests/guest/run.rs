@@ -93,22 +93,8 @@ impl Run {
         Self::query_store(&self.store(), flags)
     }
 
-    /// As [`Self::query`], about another store. Files that were neither read nor written, of which there is only metadata, are left out.
+    /// As [`Self::query`], about another store.
     pub fn query_store(store: &Path, flags: &[&str]) -> Vec<Answer> {
-        let is_transfer = |answer: &Answer| {
-            let requests = ["read_requests", "write_requests"];
-            let mut requests = requests
-                .iter()
-                .filter_map(|column| answer.get(*column)?.as_u64());
-            !answer.contains_key("read_requests") || requests.any(|requests| requests > 0)
-        };
-        let mut answers = Self::query_all(store, flags);
-        answers.retain(is_transfer);
-        answers
-    }
-
-    /// As [`Self::query_store`], with all rows.
-    pub fn query_all(store: &Path, flags: &[&str]) -> Vec<Answer> {
         let output = Self::query_store_output(store, flags);
         assert!(
             output.status.success(),

@@ -39,7 +39,13 @@ SUMS = {
 }
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 # What rows stand for: the columns that tell them apart.
-BY = {"file": ["file_key"], "file,tenant": ["file_key", "uid", "cgroup"], "mount": ["mount"], "host": ["host"]}
+BY = {
+    "file": ["file_key"],
+    "file,tenant": ["file_key", "uid", "cgroup"],
+    "tenant": ["host", "uid", "cgroup"],
+    "mount": ["mount"],
+    "host": ["host"],
+}
 # What is asked for, in the words of either.
 FILES = [
     ([], "true"),

@@ -139,6 +139,12 @@ impl<R> Column<R> {
         short_names(&self.name)
     }
 
+    /// What tables call it.
+    pub fn shown_name(&self) -> String {
+        let short = self.short_names().into_iter().next();
+        short.unwrap_or_else(|| self.name.clone())
+    }
+
     fn field(&self) -> Field {
         let mut metadata = self.metadata.clone();
         if self.is_estimate {
@@ -162,6 +168,9 @@ fn short_names(name: &str) -> Vec<String> {
         names.push(mean.replace("rtt", "network"));
     }
     names.push(name.replace("rtt_share", "network_share"));
+    // As tables of operations have them.
+    names.push(name.replace("_bytes_mean", "/op"));
+    names.push(name.replace("requests_share", "share"));
     names.dedup();
     names.retain(|short| short != name);
     names

@@ -8,7 +8,7 @@ use super::files::histogram;
 use super::tenants::tenants;
 use super::value::share;
 use super::{Column, QUANTILES, Record, Unit, Value, per_second};
-use crate::operations::OperationAnswer;
+use crate::operations::{FileNumbers, OperationAnswer};
 
 type Derived = (&'static str, Unit, fn(&OperationAnswer) -> Option<f64>);
 
@@ -18,19 +18,21 @@ const RATES_AND_MEANS: [Derived; 7] = [
         per_second(row.sums.requests, row.covered_ms)
     }),
     ("throughput", Unit::BytesPerSecond, |row| {
-        per_second(row.sums.bytes(), row.covered_ms)
+        per_second(row.all_bytes()?, row.covered_ms)
     }),
     ("sent_bytes_mean", Unit::Bytes, |row| {
-        row.sums.per_request(row.sums.sent_bytes)
+        row.sums.per_request(row.sent_bytes()?)
     }),
     ("received_bytes_mean", Unit::Bytes, |row| {
-        row.sums.per_request(row.sums.received_bytes)
+        row.sums.per_request(row.received_bytes()?)
     }),
     ("queue_us_mean", Unit::Microseconds, |row| {
-        row.per_timed(row.sums.queue_ns_sum).map(|ns| ns / 1000.0)
+        let mean = row.part_per_timed(row.sums.queue_ns_sum);
+        mean.map(|ns| ns / 1000.0)
     }),
     ("rtt_us_mean", Unit::Microseconds, |row| {
-        row.per_timed(row.sums.rtt_ns_sum).map(|ns| ns / 1000.0)
+        let mean = row.part_per_timed(row.sums.rtt_ns_sum);
+        mean.map(|ns| ns / 1000.0)
     }),
     ("execute_us_mean", Unit::Microseconds, |row| {
         row.per_timed(row.sums.execute_ns_sum).map(|ns| ns / 1000.0)
@@ -40,23 +42,26 @@ const RATES_AND_MEANS: [Derived; 7] = [
 /// Of the time that an operation takes, and of all operations of its mount.
 const SHARES: [Derived; 4] = [
     ("queue_share", Unit::Share, |row| {
-        share(row.sums.queue_ns_sum, row.sums.execute_ns_sum)
+        part(row, row.sums.queue_ns_sum)
     }),
     ("rtt_share", Unit::Share, |row| {
-        share(row.sums.rtt_ns_sum, row.sums.execute_ns_sum)
+        part(row, row.sums.rtt_ns_sum)
     }),
     ("completion_share", Unit::Share, |row| {
         let sums = &row.sums;
         let known = sums.queue_ns_sum + sums.rtt_ns_sum;
-        share(
-            sums.execute_ns_sum.saturating_sub(known),
-            sums.execute_ns_sum,
-        )
+        part(row, sums.execute_ns_sum.saturating_sub(known))
     }),
     ("requests_share", Unit::Share, |row| {
         share(row.sums.requests, row.mount_requests)
     }),
 ];
+
+/// The part of the time, where parts are known.
+fn part(row: &OperationAnswer, ns: u64) -> Option<f64> {
+    row.part_per_timed(ns)?;
+    share(ns, row.sums.execute_ns_sum)
+}
 
 impl Record for OperationAnswer {
     fn columns() -> Vec<Column<Self>> {
@@ -73,12 +78,18 @@ impl Record for OperationAnswer {
         ];
         all.extend(OperationSums::COUNTERS.iter().map(|counter| {
             Column::stored(&counter.field(""), move |row: &Self| {
-                Value::Count(counter.stored((counter.get)(&row.sums)))
+                let is_known = match counter.name {
+                    "sent_bytes" => row.sent_bytes().is_some(),
+                    "received_bytes" => row.received_bytes().is_some(),
+                    _ => true,
+                };
+                let count = is_known.then(|| counter.stored((counter.get)(&row.sums)));
+                Value::some_count(count)
             })
         }));
         let execute = columns::histogram_field(columns::EXECUTE_HIST);
         all.push(Column::stored(&execute, |row: &Self| {
-            histogram(&row.sums.execute)
+            row.histogram().map_or(Value::Null, histogram)
         }));
         all.extend(RATES_AND_MEANS.map(figure));
         all.extend(QUANTILES.map(|(name, q)| Column {
@@ -96,20 +107,22 @@ impl Record for OperationAnswer {
         all.push(Column::text(columns::PATH, |row: &Self| {
             Value::some_text(row.about.as_ref().and_then(|about| about.path.as_deref()))
         }));
-        all.push(Column::new(
-            columns::FILE_KEY,
-            DataType::Int64,
-            Unit::None,
-            |row: &Self| {
-                let key = row.about.as_ref().and_then(|about| Some(about.key?.0));
-                key.map_or(Value::Null, Value::Int)
-            },
-        ));
+        let number = |name, get: fn(FileNumbers) -> i64| {
+            Column::new(name, DataType::Int64, Unit::None, move |row: &Self| {
+                row.file().map_or(Value::Null, |file| Value::Int(get(file)))
+            })
+        };
+        all.push(number(columns::FILE_KEY, |file| file.key.0));
+        all.push(Column::text(columns::DEV, |row: &Self| {
+            let dev = row.file().map(|file| file.dev.to_string());
+            dev.map_or(Value::Null, Value::text)
+        }));
+        all.push(number(columns::FILEID, |file| file.fileid.cast_signed()));
         let (stored, packed) = tenants(|row: &Self| &row.tenant);
         all.extend(stored);
         all.push(packed);
         let bytes = Column::count("bytes", Unit::Bytes, |row: &Self| {
-            Value::Count(row.sums.bytes())
+            Value::some_count(row.all_bytes())
         });
         all.push(Column {
             is_usual: false,

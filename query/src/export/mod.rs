@@ -17,7 +17,7 @@ use std::str::FromStr;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use trackiops_schemas::columns::{
-    CGROUP, FILE_KEY, PATH, UID, USER, health_schema, request_schema,
+    CGROUP, DEV, FILE_KEY, FILEID, PATH, UID, USER, health_schema, request_schema,
 };
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{Dataset, Snapshot};
@@ -87,7 +87,8 @@ impl Table {
 
 /// Operations of mounts are of no file and no tenant.
 fn ops_columns() -> Columns<OperationAnswer> {
-    Columns::usual().without(|name| [PATH, FILE_KEY, UID, USER, CGROUP].contains(&name))
+    Columns::usual()
+        .without(|name| [PATH, FILE_KEY, DEV, FILEID, UID, USER, CGROUP].contains(&name))
 }
 
 /// What is exported.

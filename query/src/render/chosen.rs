@@ -12,8 +12,7 @@ use crate::times::{Zone, show, show_offset};
 pub(super) fn table<R: Record>(answer: &Answer<R>, columns: &Columns<R>, zone: Zone) -> Table {
     let times = Times::of(answer, zone, |_| answer.range.start);
     let header = |column: &Column<R>| {
-        let short = column.short_names().into_iter().next();
-        let name = short.unwrap_or_else(|| column.name.clone());
+        let name = column.shown_name();
         match (column.is_number(), &column.data_type) {
             (true, _) => right(name),
             (false, DataType::Timestamp(..)) => whole(name),

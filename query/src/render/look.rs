@@ -33,8 +33,8 @@ pub struct Style {
     pub zone: Zone,
     /// What the terminal can show.
     pub look: Look,
-    /// The column that bars are drawn of, in place of the usual one.
-    pub bars: Option<String>,
+    /// The column that rows are sorted by: tables show it, and bars are drawn of it in place of the usual one.
+    pub sorted_by: Option<String>,
 }
 
 impl From<Zone> for Style {
@@ -42,7 +42,7 @@ impl From<Zone> for Style {
         Self {
             zone,
             look: Look::default(),
-            bars: None,
+            sorted_by: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_store::MountSeen;
 
 use crate::answer::{Answer, AnswerRow, READ, WRITE};
-use crate::columns::{Columns, Record};
+use crate::columns::{Column, Columns, Record};
 use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::scan::Detail;
@@ -19,7 +19,7 @@ use crate::volume::Volume;
 pub use explain::explain;
 use look::{Look, Style};
 pub use plot::{Plot, PlotError, plot};
-use table::Table;
+use table::{NONE, Table, right};
 
 mod chosen;
 mod explain;
@@ -74,7 +74,18 @@ impl Format {
     pub fn detail(self) -> Detail {
         match self {
             Self::Table(figures) => Detail::Figures(figures),
-            Self::Csv | Self::Json | Self::Parquet | Self::Arrow => Detail::Full,
+            Self::Csv | Self::Json | Self::Parquet | Self::Arrow => Detail::of_transfers(),
+        }
+    }
+
+    /// As `--format` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Table(_) => "table",
+            Self::Csv => "csv",
+            Self::Json => "json",
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
         }
     }
 
@@ -119,7 +130,8 @@ pub fn write<R: Render>(
     let style = style.into();
     match format {
         Format::Table(figures) => {
-            let table = R::table(answer, figures, style.zone);
+            let mut table = R::table(answer, figures, style.zone);
+            add_sorted(&mut table, answer, &style);
             draw(table, answer, &style).write(style.look, R::ELSEWHERE, out)
         }
         _ => write_columns(answer, &Columns::usual(), format, style, out),
@@ -161,23 +173,45 @@ fn sheet<R: Record>(
     sheet.finish()?.flush()
 }
 
+/// The number in a column, if anything was done that it is of: a 0 would say that it was done at once.
+fn done<R: Render>(row: &R, column: &Column<R>) -> Option<f64> {
+    let number = column.value(row).number();
+    number.filter(|_| row.has(&column.name))
+}
+
+/// Adds the column that rows are sorted by to a table that does not show it: nobody could see the order.
+fn add_sorted<R: Render>(table: &mut Table, answer: &Answer<R>, style: &Style) {
+    let column = |name: &str| Columns::<R>::number(name).ok();
+    let Some(sorted) = style.sorted_by.as_deref().and_then(column) else {
+        return;
+    };
+    let is_sorted = |column: Column<R>| column.name == sorted.name;
+    if table.figures().filter_map(column).any(is_sorted) {
+        return;
+    }
+    let cell = |row: &R| match done(row, &sorted) {
+        Some(number) => right(units::show(sorted.unit, number)),
+        None => right(NONE),
+    };
+    table.add_figure(&sorted.shown_name(), answer.rows.iter().map(cell).collect());
+}
+
 /// Keeps what rows are sorted by, and adds bars to a table, and to one of windows the course of their sums above it.
 fn draw<R: Render>(mut table: Table, answer: &Answer<R>, style: &Style) -> Table {
     let look = style.look;
     let column = |name: &str| Columns::<R>::number(name).ok();
-    if let Some(sorted) = style.bars.as_deref().and_then(column) {
+    if let Some(sorted) = style.sorted_by.as_deref().and_then(column) {
         let sides = [READ, WRITE].map(|side| format!("{}_{}", side.to_lowercase(), sorted.name));
         table.sorted_by(|header| {
             column(header).is_some_and(|c| c.name == sorted.name || sides.contains(&c.name))
         });
     }
-    let drawn = style.bars.as_deref().or(R::BARS).and_then(column);
+    let drawn = style.sorted_by.as_deref().or(R::BARS).and_then(column);
     let (true, Some(column)) = (look.is_terminal, drawn) else {
         return table;
     };
     let value = |row: &R| column.value(row).number();
-    let short = column.short_names().into_iter().next();
-    let name = short.unwrap_or_else(|| column.name.clone());
+    let name = column.shown_name();
     if let Some(course) = course(answer, value) {
         let room = look.width.unwrap_or(usize::MAX);
         let course = look.sparkline(&course, room.saturating_sub(name.len() + 1));
@@ -218,6 +252,12 @@ pub trait Render: Record + Sized {
     /// How to see the columns that a table has no room for.
     const ELSEWHERE: &'static str = "use a wider terminal or --format csv to see all";
 
+    /// Whether there was anything of what a column is of.
+    fn has(&self, column: &str) -> bool {
+        let _ = column;
+        true
+    }
+
     /// Start of its window, if it is of one.
     fn time(_: &Self) -> Option<UtcMs> {
         None
@@ -230,6 +270,14 @@ pub trait Render: Record + Sized {
 impl Render for AnswerRow {
     const BARS: Option<&'static str> = Some("bytes");
     const ELSEWHERE: &'static str = CHOOSES_COLUMNS;
+
+    fn has(&self, column: &str) -> bool {
+        match column.split_once('_') {
+            Some(("read", _)) => self.sum.read().requests > 0,
+            Some(("write", _)) => self.sum.write().requests > 0,
+            _ => true,
+        }
+    }
 
     fn time(row: &Self) -> Option<UtcMs> {
         Some(row.time)

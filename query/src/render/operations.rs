@@ -104,17 +104,21 @@ impl Shape {
             cells.push(left(row.transport.as_deref().unwrap_or(NONE)));
         }
         let sums = &row.sums;
-        let mean_bytes = |sum| sums.per_request(sum).map(|mean| bytes(mean.round() as u64));
+        let mean_bytes = |sum: Option<u64>| {
+            let mean = sums.per_request(sum?)?;
+            Some(bytes(mean.round() as u64))
+        };
         let mean_time = |ns| row.per_timed(ns).map(|ns| latency(ns / 1000.0));
+        let part_of_time = |ns| row.part_per_timed(ns).map(|ns| latency(ns / 1000.0));
         let of_mount = sums.requests as f64 / row.mount_requests.max(1) as f64;
         cells.push(right(sums.requests.to_string()));
         cells.push(right(share(of_mount)));
         let figures = [
             per_second(sums.requests, row.covered_ms).map(rate),
-            mean_bytes(sums.sent_bytes),
-            mean_bytes(sums.received_bytes),
-            mean_time(sums.queue_ns_sum),
-            mean_time(sums.rtt_ns_sum),
+            mean_bytes(row.sent_bytes()),
+            mean_bytes(row.received_bytes()),
+            part_of_time(sums.queue_ns_sum),
+            part_of_time(sums.rtt_ns_sum),
             mean_time(sums.execute_ns_sum),
             sums.execute.quantile_us(0.99).map(latency),
         ];

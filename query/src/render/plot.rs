@@ -1,7 +1,7 @@
 //! What a table says, drawn: over time a chart for each column, with a line for each thing that has rows; without times a bar for each row.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -95,8 +95,12 @@ pub trait Plot: Render {
     /// The columns that are drawn unless others are chosen.
     const DRAWN: &'static [&'static str];
 
-    /// What it is of: its own name first, then what tells it from others of that name.
-    fn names(&self) -> Vec<Cow<'_, str>>;
+    /// What it is of: its own name first, then what tells it from others of that name. `apart` is as in [`Plot::are_apart`].
+    fn names(&self, apart: bool) -> Vec<Cow<'_, str>>;
+
+    /// Whether rows of one window are told apart by what else they may have in common by chance, in one window and not in the next:
+    /// the tenant, or the connection.
+    fn are_apart(answer: &Answer<Self>) -> bool;
 
     /// The columns that are drawn: those of `chosen` that are numbers, or the usual ones.
     fn drawn(chosen: Option<&Columns<Self>>) -> Result<Columns<Self>, PlotError> {
@@ -122,10 +126,15 @@ impl Plot for AnswerRow {
         "write_latency_us_p99",
     ];
 
-    fn names(&self) -> Vec<Cow<'_, str>> {
+    fn are_apart(answer: &Answer) -> bool {
+        answer.by.tenants
+    }
+
+    fn names(&self, apart: bool) -> Vec<Cow<'_, str>> {
+        let tenant = self.tenant.named().filter(|_| apart);
         vec![
             self.name().into(),
-            self.tenant.named().unwrap_or_default().into(),
+            tenant.unwrap_or_default().into(),
             self.mount().unwrap_or_default().into(),
             (&*self.host).into(),
         ]
@@ -135,15 +144,22 @@ impl Plot for AnswerRow {
 impl Plot for OperationAnswer {
     const DRAWN: &'static [&'static str] = &["iops", "throughput", "execute_us_p99"];
 
-    fn names(&self) -> Vec<Cow<'_, str>> {
+    fn are_apart(answer: &Answer<Self>) -> bool {
+        let mut seen = HashSet::new();
+        let mut names = answer.rows.iter().map(|row| (row.time, row.names(false)));
+        !names.all(|names| seen.insert(names))
+    }
+
+    fn names(&self, apart: bool) -> Vec<Cow<'_, str>> {
         let or_nothing =
             |text: &Option<std::sync::Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
         let about = self.about.as_ref();
+        let transport = self.transport.clone().filter(|_| apart);
         vec![
             (&*self.op).into(),
             about.map_or(Cow::Borrowed(""), |about| (&*about.shown).into()),
             self.tenant.named().unwrap_or_default().into(),
-            or_nothing(&self.transport).into(),
+            or_nothing(&transport).into(),
             or_nothing(&self.mount).into(),
             (&*self.host).into(),
         ]
@@ -180,8 +196,9 @@ impl<'r, R: Plot> Subjects<'r, R> {
     fn of(answer: &'r Answer<R>, columns: &Columns<R>) -> Self {
         let mut places: BTreeMap<Vec<Cow<'r, str>>, usize> = BTreeMap::new();
         let mut list: Vec<(Vec<Cow<'r, str>>, Vec<&'r R>)> = Vec::new();
+        let apart = R::are_apart(answer);
         for row in &answer.rows {
-            let names = row.names();
+            let names = row.names(apart);
             let place = *places.entry(names.clone()).or_insert(list.len());
             if place == list.len() {
                 list.push((names, Vec::new()));
@@ -300,9 +317,12 @@ fn chart<'s, R: Plot>(
         .map(|(_, rows)| {
             let point = |row: &&R| {
                 let time = R::time(row)?.0 as f64 + step_ms as f64 / 2.0;
-                Some((time, column.value(row).number()?))
+                Some((time, value(*row, column)?))
             };
-            rows.iter().filter_map(point).collect()
+            let mut points: Vec<_> = rows.iter().filter_map(point).collect();
+            // Rows may be sorted by anything.
+            points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            points
         })
         .collect();
     let most = lines
@@ -347,6 +367,12 @@ fn chart<'s, R: Plot>(
         }
     }
     Ok(())
+}
+
+/// What is drawn of a row, where there was anything.
+fn value<R: Plot>(row: &R, column: &Column<R>) -> Option<f64> {
+    let value = super::done(row, column);
+    value.filter(|value| value.is_finite())
 }
 
 fn answer_range<R>(answer: &Answer<R>) -> Range<f64> {
@@ -405,10 +431,8 @@ fn bars<'s, R: Plot>(
         let heading = TextStyle::from((FONT, TEXT_SIZE + 2)).color(&BLACK);
         root.draw_text(&column.name, &heading, (left, y))?;
         y += LINE_HEIGHT as i32;
-        let values = drawn.iter().map(|(_, rows)| {
-            let value = rows.first().and_then(|row| column.value(row).number());
-            value.filter(|value| value.is_finite())
-        });
+        let first = |rows: &[&R]| rows.first().and_then(|row| value(*row, column));
+        let values = drawn.iter().map(|(_, rows)| first(rows));
         let values: Vec<Option<f64>> = values.collect();
         let most = values.iter().flatten().copied().fold(0.0, f64::max);
         for ((name, _), value) in drawn.iter().zip(&values) {

@@ -119,15 +119,35 @@ impl Fitted<'_> {
 }
 
 impl Table {
+    /// The names of the columns of figures.
+    pub(super) fn figures(&self) -> impl Iterator<Item = &str> {
+        let figures = self.header.iter().filter(|cell| cell.kind == Kind::Figure);
+        figures.map(|cell| cell.text.as_str())
+    }
+
+    /// Where the figures end, and the texts at the end begin.
+    fn end_of_figures(&self) -> usize {
+        let is_figure = |cell: &Cell| cell.kind == Kind::Figure;
+        let last = self.header.iter().rposition(is_figure);
+        last.map_or(0, |at| at + 1)
+    }
+
+    /// Adds a column of figures, one for each line, after the others.
+    pub(super) fn add_figure(&mut self, name: &str, cells: Vec<Cell>) {
+        let end = self.end_of_figures();
+        self.header.insert(end, right(name));
+        for (line, cell) in self.lines.iter_mut().zip(cells) {
+            line.insert(end, cell);
+        }
+    }
+
     /// Adds a column of bars, one for each line, before the texts at the end.
     pub(super) fn add_bars(&mut self, name: &str, values: &[Option<f64>], look: Look) {
         let most = values.iter().flatten().copied().fold(0.0, f64::max);
         if values.len() != self.lines.len() || most <= 0.0 {
             return;
         }
-        let is_figure = |cell: &Cell| cell.kind == Kind::Figure;
-        let last = self.header.iter().rposition(is_figure);
-        let place = last.map_or(0, |at| at + 1);
+        let place = self.end_of_figures();
         let name: String = name.chars().take(2 * BAR_WIDTH).collect();
         self.header.insert(place, cell(&name, Kind::Bar).weighs(0));
         for (line, value) in self.lines.iter_mut().zip(values) {

@@ -1,0 +1,147 @@
+//! What a file is written as: the ending of its name says so.
+
+use std::path::Path;
+
+use anyhow::bail;
+use trackiops_query::Format;
+use trackiops_query::render::Figures;
+use trackiops_query::sheet::Kind;
+
+/// A format, and the endings of names that choose it.
+pub type Known<F> = [(F, &'static [&'static str])];
+
+const PARQUET: &[&str] = &["parquet"];
+const CSV: &[&str] = &["csv"];
+const ARROW: &[&str] = &["arrow", "feather", "ipc"];
+
+/// Those of answers.
+pub const ANSWERS: &Known<Format> = &[
+    (Format::Parquet, PARQUET),
+    (Format::Csv, CSV),
+    (Format::Json, &["json", "jsonl", "ndjson"]),
+    (Format::Arrow, ARROW),
+    (Format::Table(Figures::Rates), &["txt"]),
+];
+/// Those of exports.
+pub const EXPORTS: &Known<Kind> = &[
+    (Kind::Parquet, PARQUET),
+    (Kind::Csv, CSV),
+    (Kind::Arrow, ARROW),
+];
+/// Those of flame graphs: whether stacks are folded.
+pub const GRAPHS: &Known<bool> = &[(false, &["svg"]), (true, &["folded"])];
+/// That of plots.
+pub const PLOTS: &Known<()> = &[((), &["svg"])];
+
+/// The format of what is written to `path`, where nothing is stdout: what its ending chooses, or what is asked for by an option
+/// (`--format csv`), or the usual one. An ending that is unknown, or says something else than the option, is an error: a file that
+/// is not what its name says deceives whoever opens it.
+pub fn format_of<F: Copy + PartialEq>(
+    path: Option<&Path>,
+    known: &Known<F>,
+    asked: Option<(F, &str)>,
+    usual: F,
+) -> anyhow::Result<F> {
+    let otherwise = asked.map_or(usual, |(format, _)| format);
+    let Some((path, ending)) = path.and_then(|path| Some((path, ending(path)?))) else {
+        return Ok(otherwise);
+    };
+    let chosen = known
+        .iter()
+        .find(|(_, endings)| endings.contains(&&*ending));
+    match (chosen, asked) {
+        (None, _) => bail!(
+            "cannot write {}: `.{ending}` is not a format that this writes; end the name in {}",
+            path.display(),
+            or(known.iter().flat_map(|(_, endings)| endings.iter()))
+        ),
+        (Some((format, _)), Some((asked, option))) if *format != asked => {
+            let fitting = known.iter().filter(|(format, _)| *format == asked);
+            bail!(
+                "cannot write {}: `.{ending}` contradicts {option}; end the name in {}",
+                path.display(),
+                or(fitting.flat_map(|(_, endings)| endings.iter()))
+            )
+        }
+        (Some((format, _)), _) => Ok(*format),
+    }
+}
+
+/// What a name ends in, in lower case. That of a device, a pipe or a directory says nothing.
+fn ending(path: &Path) -> Option<String> {
+    if path.metadata().is_ok_and(|there| !there.is_file()) {
+        return None;
+    }
+    let ending = path.extension()?.to_string_lossy().to_lowercase();
+    (!ending.is_empty()).then_some(ending)
+}
+
+/// `.csv, .json or .txt`
+fn or<'e>(endings: impl Iterator<Item = &'e &'static str>) -> String {
+    let endings: Vec<_> = endings.map(|ending| format!(".{ending}")).collect();
+    match endings.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => endings.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const TABLE: Format = Format::Table(Figures::Rates);
+
+    fn answer(path: &str, asked: Option<(Format, &str)>) -> anyhow::Result<Format> {
+        format_of(Some(Path::new(path)), ANSWERS, asked, TABLE)
+    }
+
+    #[test]
+    fn the_ending_chooses_and_nothing_contradicts_it() {
+        for (path, format) in [
+            ("o.parquet", Format::Parquet),
+            ("o.CSV", Format::Csv),
+            ("a.b/o.json", Format::Json),
+            ("o.jsonl", Format::Json),
+            ("o.ndjson", Format::Json),
+            ("o.feather", Format::Arrow),
+            ("o.ipc", Format::Arrow),
+            ("o.txt", TABLE),
+        ] {
+            assert_eq!(answer(path, None).unwrap(), format, "{path}");
+            assert_eq!(answer(path, Some((format, "--format"))).unwrap(), format);
+        }
+        let csv = Some((Format::Csv, "--format csv"));
+        for path in [
+            "-",
+            "o",
+            "a.parquet/o",
+            ".parquet",
+            "o.",
+            "/dev/null",
+            "/dev/stdout",
+        ] {
+            assert_eq!(answer(path, None).unwrap(), TABLE, "{path}");
+            assert_eq!(answer(path, csv).unwrap(), Format::Csv, "{path}");
+        }
+        let error = |path, asked| answer(path, asked).unwrap_err().to_string();
+        assert_eq!(
+            error("o.parquet", csv),
+            "cannot write o.parquet: `.parquet` contradicts --format csv; end the name in .csv"
+        );
+        assert_eq!(
+            error("o.png", csv),
+            "cannot write o.png: `.png` is not a format that this writes; end the name in .parquet, .csv, .json, .jsonl, .ndjson, .arrow, \
+             .feather, .ipc or .txt"
+        );
+    }
+
+    #[test]
+    fn a_device_or_a_directory_has_no_ending() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join("out.png");
+        std::fs::create_dir(&odd).unwrap();
+        assert_eq!(answer(odd.to_str().unwrap(), None).unwrap(), TABLE);
+    }
+}
