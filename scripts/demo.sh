@@ -21,7 +21,7 @@ find "$out/store" -type f -printf '%8s  %P\n' | sort -k2 | sed -n 1,8p
 echo "    ... $(find "$out/store" -name '*.parquet' | wc -l) Parquet files and a catalog, $(du -sh "$out/store" | cut -f1) in all"
 echo
 echo "==> which files moved the most?"
-show query --store "$out/store" --step all --top 5
+show query --store "$out/store" --top 5
 echo
 echo "==> what happened to the database when the backup began?"
 show query --store "$out/store" --file /mnt/nfs/db/orders.db --step 1s
@@ -30,9 +30,9 @@ echo "==> where did its requests spend their time?"
 show query --store "$out/store" --file /mnt/nfs/db/orders.db --step all --parts
 echo
 echo "==> which directories moved the most?"
-show query --store "$out/store" --step all --by dir
+show query --store "$out/store" --by dir
 show flamegraph --store "$out/store" --output "$out/nfs.svg"
 echo "    $out/nfs.svg is for a browser"
 echo
 echo "==> what was the server asked to do?"
-show query --store "$out/store" --step all --by op
+show query --store "$out/store" --by op

@@ -98,6 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut partial = Partial::create(&output).with_context(cannot)?;
     let out = BufWriter::new(partial.file().with_context(cannot)?);
     let mut writer = Writer::new(reader.kind(), reader.schema(), out).with_context(cannot)?;
+    writer.describe(reader.described());
     let mut pseudonyms = Pseudonyms::new(&key, Way::Reveal);
     for batch in &mut reader {
         let batch = pseudonym::apply(&batch?, &mut pseudonyms).with_context(|| {

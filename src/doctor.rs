@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde_json::{Map, Value, json};
 use trackiops_collector::{
     Choice, KernelFacts, Lockdown, Plan, Programs, RpcTasks, Tracefs, Unsupported, plan,
 };
@@ -12,6 +13,7 @@ use trackiops_schemas::ring::CgroupOffsets;
 
 use crate::output::{Output, print};
 use crate::record::facts;
+use crate::report::ReportForm;
 
 /// Arguments of `trackiops doctor`.
 #[derive(clap::Args)]
@@ -19,23 +21,30 @@ pub struct Args {
     /// Read the kernel's types from this file; for kernels that do not describe themselves
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
+    #[command(flatten)]
+    form: ReportForm,
 }
 
 /// Prints what was found out. Fails, after that, where nothing can be recorded.
 pub fn run(args: Args) -> Result<ExitCode> {
     let facts = facts(args.btf.as_deref())?;
     let auto = plan(&facts, Choice::Auto);
+    let engines = [
+        ("direct", Choice::Direct),
+        ("tracepoint", Choice::Tracepoint),
+    ]
+    .map(|(name, choice)| (name, plan(&facts, choice)));
     Output::Stdout.write(|out| {
+        if args.form.is_json() {
+            return writeln!(out, "{}", object(&facts, &engines, &auto));
+        }
         print(format_args!("Linux {}", facts.release), 0, out)?;
-        for (name, state) in states(&facts) {
+        for (name, _, state) in states(&facts) {
             print(format_args!("  {name:<18} {state}"), 21, out)?;
         }
         writeln!(out, "engines")?;
-        for (name, choice) in [
-            ("direct", Choice::Direct),
-            ("tracepoint", Choice::Tracepoint),
-        ] {
-            let verdict = verdict(&plan(&facts, choice));
+        for (name, planned) in &engines {
+            let verdict = verdict(planned);
             print(format_args!("  {name:<18} {verdict}"), 21, out)?;
         }
         match &auto {
@@ -47,28 +56,57 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn states(facts: &KernelFacts) -> [(&'static str, String); 7] {
+type Planned = Result<Plan, Unsupported>;
+
+/// The same for other programs.
+fn object(facts: &KernelFacts, engines: &[(&str, Planned)], auto: &Planned) -> Value {
+    let named = |name: &str, ok: bool, state: String| {
+        let key = name.to_lowercase().replace(' ', "_");
+        (key, json!({ "ok": ok, "state": state }))
+    };
+    let states = states(facts).into_iter();
+    let states: Map<_, _> = states
+        .map(|(name, ok, state)| named(name, ok, state))
+        .collect();
+    let engines = engines.iter();
+    let engines: Map<_, _> = engines
+        .map(|(name, planned)| named(name, planned.is_ok(), verdict(planned)))
+        .collect();
+    json!({
+        "kernel": facts.release,
+        "facts": states,
+        "engines": engines,
+        "engine": auto.as_ref().ok().map(engine),
+        "error": auto.as_ref().err().map(ToString::to_string),
+    })
+}
+
+/// What is known, whether it is as it should be, and how it is.
+fn states(facts: &KernelFacts) -> [(&'static str, bool, String); 7] {
     let yes_or = |yes: bool, no: &str| if yes { "yes" } else { no }.to_owned();
     [
         (
             "may use BPF",
+            facts.may_use_bpf,
             yes_or(
                 facts.may_use_bpf,
                 "no: not root, and not CAP_BPF and CAP_PERFMON",
             ),
         ),
-        ("BPF ring buffer", yes_or(facts.ring_buffer, "no")),
+        ("BPF ring buffer", facts.ring_buffer, yes_or(facts.ring_buffer, "no")),
         (
             "lockdown",
+            facts.lockdown != Lockdown::Confidentiality,
             match facts.lockdown {
                 Lockdown::None => "none".to_owned(),
                 Lockdown::Integrity => "integrity: no obstacle".to_owned(),
                 Lockdown::Confidentiality => "confidentiality".to_owned(),
             },
         ),
-        ("NFS client", yes_or(facts.nfs_client, "not loaded")),
+        ("NFS client", facts.nfs_client, yes_or(facts.nfs_client, "not loaded")),
         (
             "tracefs",
+            matches!(facts.tracefs, Tracefs::At(_)),
             match &facts.tracefs {
                 Tracefs::At(path) => format!("at {}", path.display()),
                 Tracefs::Denied(path) => format!("at {}, closed to this user", path.display()),
@@ -78,6 +116,7 @@ fn states(facts: &KernelFacts) -> [(&'static str, String); 7] {
         ),
         (
             "BTF",
+            facts.members.is_ok(),
             match &facts.members {
                 Ok(_) => "readable".to_owned(),
                 Err(why) => why.to_string(),
@@ -85,6 +124,7 @@ fn states(facts: &KernelFacts) -> [(&'static str, String); 7] {
         ),
         (
             "hung servers",
+            matches!(facts.rpc_tasks, RpcTasks::At(_)),
             match &facts.rpc_tasks {
                 RpcTasks::At(path) => format!("seen in {}", path.display()),
                 RpcTasks::Denied => "not seen: debugfs is closed to this user".to_owned(),
@@ -100,7 +140,7 @@ fn states(facts: &KernelFacts) -> [(&'static str, String); 7] {
     ]
 }
 
-fn verdict(planned: &Result<Plan, Unsupported>) -> String {
+fn verdict(planned: &Planned) -> String {
     match planned {
         Ok(plan) => match &plan.programs {
             Programs::Direct {

@@ -16,11 +16,19 @@ use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;
 use crate::output::{Output, Partial, print, say};
-use crate::question::{self, Selection};
+use crate::question::{self, OUTPUT, ROWS, Selection, WHEN};
 use crate::suffix::{EXPORTS, format_of};
 
-/// One paragraph a line: they are fitted to the terminal.
-const AFTER_HELP: &str = "\
+const EXAMPLES: &str = "\
+Examples:
+  trackiops export --since yesterday --until today --output /tmp     a day
+  trackiops export --since 1h --granularity 1m --output hour.csv     an hour by the minute
+  trackiops export --since 24h --anonymize key --output day.parquet  a day to pass on";
+
+/// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
+const ABOUT: &str = "\
+Write a range of a store as a file that needs no store: Parquet, Arrow or CSV
+
 Rows stand by window, then by key of the file; requests by time of completion. They are made in pieces of the range, so that \
 memory does not grow with it: some 65,000 rows are held at once for each processor, or those of one window if it has more. Dense \
 ranges of short windows take long, as each piece reads the segments that it overlaps: take a longer --granularity, or some files.
@@ -47,33 +55,42 @@ than two characters may be in it.";
 
 /// What `trackiops export` takes.
 #[derive(clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// What rows: `rollup`, what each tenant did with each file in each window, with all columns of queries, histograms among them;
-    /// `ops`, operations of mounts; `health`, the recorder's own account; `requests`, what `record --requests` kept
-    #[arg(
-        long,
-        value_name = "rollup|ops|health|requests",
-        default_value = "rollup"
-    )]
+    /// Window length, a multiple of a recorded one
+    ///
+    /// Without it, the shortest that all of the range has.
+    #[arg(long, visible_alias = "step", value_name = "LENGTH", help_heading = WHEN)]
+    granularity: Option<Granularity>,
+    /// Which rows: rollup, ops, health or requests
+    ///
+    /// `rollup` is what each tenant did with each file in each window, with all columns of queries, histograms among them; `ops`
+    /// operations of mounts; `health` the recorder's own account; `requests` what `record --requests` kept.
+    #[arg(long, value_name = "DATASET", default_value = "rollup", help_heading = ROWS)]
     dataset: Table,
     /// The same as --dataset requests
-    #[arg(long, conflicts_with = "dataset")]
+    #[arg(long, conflicts_with = "dataset", help_heading = ROWS)]
     requests: bool,
-    /// Length of the windows, a multiple of a recorded one (1s, 10s, 1m ...); the shortest that all of the range has without it
-    #[arg(long, visible_alias = "step", value_name = "G")]
-    granularity: Option<Granularity>,
-    /// Write to FILE, which is replaced atomically: .parquet, .csv or .arrow (.feather, .ipc). In DIR the file gets a name that
-    /// says what it has
-    #[arg(long, value_name = "FILE|DIR")]
+    /// Write into this file, or into a directory under a name of its own
+    ///
+    /// A file is replaced atomically; its ending chooses the format: .parquet, .csv, or .arrow (.feather, .ipc). In a directory, the
+    /// name says what the file has.
+    #[arg(long, value_name = "FILE|DIR", help_heading = OUTPUT)]
     output: PathBuf,
-    /// parquet, csv, or arrow (an IPC file, also known as Feather 2) [default: what the ending of FILE says, else parquet]
-    #[arg(long, value_name = "FORMAT")]
+    /// parquet, csv or arrow [default: what the ending of FILE says, else parquet]
+    ///
+    /// All columns are in every format, lists as JSON in CSV. Arrow is an IPC file, also known as Feather 2.
+    #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<FileFormat>,
-    /// Replace all names by tokens that only this key, which `trackiops anonymize-key` makes, leads back to names
-    #[arg(long, value_name = "KEYFILE")]
+    /// The same as --format csv
+    #[arg(long, conflicts_with = "format", help_heading = OUTPUT)]
+    csv: bool,
+    /// Replace all names by tokens that only this key leads back from
+    ///
+    /// `trackiops anonymize-key` makes a key.
+    #[arg(long, value_name = "KEYFILE", help_heading = OUTPUT)]
     anonymize: Option<PathBuf>,
 }
 
@@ -100,10 +117,11 @@ impl FromStr for FileFormat {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let key = args.anonymize.as_deref().map(read_key).transpose()?;
     let place = Place::new(&args.output)?;
-    let asked = args.format.map(|FileFormat(kind)| {
-        let option = format!("--format {}", kind.extension());
-        (kind, option)
-    });
+    let asked = match args.format {
+        _ if args.csv => Some((Kind::Csv, "--csv".to_owned())),
+        Some(FileFormat(kind)) => Some((kind, format!("--format {}", kind.extension()))),
+        None => None,
+    };
     let asked = asked.as_ref().map(|(kind, option)| (*kind, &**option));
     let kind = format_of(Some(&args.output), EXPORTS, asked, Kind::Parquet)?;
     let export = Export {
@@ -270,9 +288,10 @@ impl Target {
     ) -> anyhow::Result<PathBuf> {
         let Self {
             mut partial,
-            writer,
+            mut writer,
             veil,
         } = self;
+        writer.describe(exported.describe(export.table));
         let cannot = || cannot_write(partial.draft());
         let out = writer.finish().with_context(cannot)?.into_inner();
         let out = out

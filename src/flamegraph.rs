@@ -9,25 +9,38 @@ use trackiops_query::flame::{self, Directions, Graph, Measure};
 
 use crate::output::Output;
 use crate::progress::watched;
-use crate::question::{self, Selection};
+use crate::question::{self, OUTPUT, ROWS, Selection};
 use crate::suffix::{GRAPHS, format_of};
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops flamegraph --output nfs.svg                        bytes of the whole recording
+  trackiops flamegraph --since 24h --by time --output nfs.svg  where did the time go?
+  trackiops flamegraph --direction write --folded              text for other tools";
 
 /// What `trackiops flamegraph` takes.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// What a directory is as wide as: `bytes`, `requests`, or `time` for the sum of latencies
-    #[arg(long, value_name = "bytes|requests|time", default_value = "bytes")]
+    /// A directory is as wide as its bytes, requests, or time
+    ///
+    /// Takes bytes, requests or time, which is the sum of latencies.
+    #[arg(long, value_name = "MEASURE", default_value = "bytes", help_heading = ROWS)]
     by: Measure,
-    /// Which requests count: `read`, `write`, `both` added up, or both `apart`, each with a tree of its own
-    #[arg(long, value_name = "read|write|both|apart", default_value = "both")]
+    /// Which requests count: read, write, both, or apart
+    ///
+    /// `both` adds them up; `apart` draws a tree for each direction.
+    #[arg(long, value_name = "WHICH", default_value = "both", help_heading = ROWS)]
     direction: Directions,
-    /// Folded stacks, a line each, as other tools take them, in place of an SVG
-    #[arg(long)]
+    /// Write folded stacks, a line each, instead of an SVG
+    #[arg(long, help_heading = OUTPUT)]
     folded: bool,
-    /// Write to FILE, which is replaced atomically: .svg, or .folded as with --folded. `-` is stdout, the default
-    #[arg(long, value_name = "FILE")]
+    /// Write into this file, which is replaced atomically; - is stdout
+    ///
+    /// Its name ends in .svg, or in .folded as with --folded.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
 }
 

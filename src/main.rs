@@ -14,7 +14,9 @@ mod progress;
 mod query;
 mod question;
 mod record;
+mod report;
 mod store;
+mod store_flag;
 mod suffix;
 mod terminal;
 mod volume;
@@ -101,4 +103,60 @@ fn describe(error: &anyhow::Error) -> String {
             cause if text.contains(&cause) => text,
             cause => format!("{text}: {cause}"),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, builder::StyledStr};
+
+    /// What `-h` says of the flags, on a terminal of 100 columns.
+    fn flags(help: &StyledStr) -> Vec<String> {
+        let help = help.to_string();
+        let lines = help.lines().filter(|line| line.starts_with("  "));
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn commands_with_many_flags_group_them_and_give_examples() {
+        let mut cli = Cli::command().term_width(100);
+        cli.build();
+        let mut seen = Vec::new();
+        for command in cli.get_subcommands_mut() {
+            let named = command
+                .get_arguments()
+                .filter(|arg| arg.get_long().is_some());
+            let asked: Vec<_> = named
+                .filter(|arg| arg.get_long() != Some("help"))
+                .cloned()
+                .collect();
+            if asked.len() <= 5 {
+                continue;
+            }
+            let name = command.get_name().to_owned();
+            for arg in &asked {
+                assert!(arg.get_help_heading().is_some(), "{name}: {arg}");
+            }
+            let short = command.render_help();
+            let (flags, examples): (Vec<_>, Vec<_>) = flags(&short)
+                .into_iter()
+                .partition(|line| !line.starts_with("  trackiops"));
+            assert_eq!(examples.len(), 3, "{name}: {examples:#?}");
+            // Each flag has one line, and so has -h.
+            assert_eq!(flags.len(), asked.len() + 1, "{name}: {flags:#?}");
+            for line in flags.iter().chain(&examples) {
+                assert!(line.chars().count() <= 100, "{name}: {line}");
+            }
+            seen.push(name);
+        }
+        assert_eq!(
+            seen,
+            ["record", "query", "files", "flamegraph", "export", "volume"]
+        );
+    }
+
+    #[test]
+    fn the_flags_of_all_commands_go_together() {
+        Cli::command().debug_assert();
+    }
 }

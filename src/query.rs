@@ -1,6 +1,5 @@
 //! `trackiops query`: asks a store what files did.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,69 +10,76 @@ use trackiops_query::render::Plot;
 use trackiops_query::render::look::Style;
 use trackiops_query::times::Zone;
 use trackiops_query::{
-    AnswerRow, By, Columns, Condition, Connections, Detail, Explain, Figures, Format, Level,
-    OperationAnswer, Outcome, QueryError, Question, Record, Sort, Step, Subject, ask,
-    ask_operations, ask_operations_by, render,
+    AnswerRow, By, Columns, Connections, Detail, Explain, Figures, Format, Level, OperationAnswer,
+    Outcome, QueryError, Question, Step, Subject, ask, ask_operations, ask_operations_by, render,
 };
 
 use crate::output::{Output, say, write_stderr};
 use crate::progress::watched;
-use crate::question::{self, Form, Selection};
+use crate::question::{self, Form, OUTPUT, ROWS, Rows, Selection, WHEN};
 use crate::suffix::{PLOTS, format_of};
 use crate::terminal;
 
+const EXAMPLES: &str = "\
+Examples:
+  trackiops query                                           the 20 files with the most bytes
+  trackiops query --file /mnt/nfs/orders.db --since 24h     one file's day
+  trackiops query --since 1h --by dir --where 'p99 > 20ms'  slow directories";
+
+/// Without --step, --file and --top a table has so many rows.
+const MOST_ROWS: usize = 20;
+
 /// What `trackiops query` takes.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Length of a row's window, a multiple of a recorded granularity (1s, 10s, 1m ...), or `all`
-    /// for one row per file. Chosen to suit the range without it
-    #[arg(long, value_name = "G|all")]
+    /// A row per window of this length (1s, 10s, 1m ...), or `all`
+    ///
+    /// A multiple of a recorded length; `all` is one row for the whole range. Without it, a question with --file has windows that
+    /// suit the range, and any other has one row for the whole range.
+    #[arg(long, value_name = "LENGTH", help_heading = WHEN)]
     step: Option<String>,
-    /// Only the N files (directories, mounts, operations ...) that come first by --sort over the whole range, or that have the
-    /// most bytes (operations: requests), in that order
-    #[arg(long, value_name = "N")]
-    top: Option<NonZeroUsize>,
-    /// Sort by a column that is a number, largest first; `COLUMN:asc` for smallest first. Unknown values come last. The table
-    /// shows that column. See --columns for names
-    #[arg(long, value_name = "COLUMN[:asc]")]
-    sort: Option<Sort>,
-    /// Only rows with such values: a column, one of > >= < <= = !=, a number with or without unit (20ms, 10MiB/s, 5%);
-    /// `and`, `or`, brackets. May be given several times: all must hold. What is not known meets no comparison
-    #[arg(long = "where", value_name = "CONDITION")]
-    conditions: Vec<Condition>,
-    /// Only these operations, separated by commas. With `read` or `write` alone rows stay files and show that direction; with any
-    /// other one (`getattr`, `commit` ...) each row is an operation, as with --by op. `read` includes READ_PLUS of NFS 4.2
-    #[arg(long, value_name = "OP,...", value_delimiter = ',')]
-    op: Vec<String>,
-    /// What a row stands for: `file`, the default; `dir` for all files below a directory (see --depth); `mount`, `host` and
-    /// `tenant` (user and cgroup) for all files of one; `op` for an operation of the NFS protocol; `transport` for operations over
-    /// each connection. Combine them with commas: `file,tenant`, `dir,tenant`, `file,op` ...
-    #[arg(long, value_name = "file|dir|mount|tenant|host|op|transport,...")]
+    /// A row stands for: file, dir, mount, tenant, host, op, transport
+    ///
+    /// `file` is the default; `dir` is all files below a directory (--depth), `mount`, `host` and `tenant` (user and cgroup) all files
+    /// of one, `op` an operation of the NFS protocol, `transport` operations over each connection. Name several with commas:
+    /// `file,tenant`, `dir,tenant`, `file,op`.
+    #[arg(long, value_name = "WHAT,...", help_heading = ROWS)]
     by: Option<Subject>,
-    /// With --by dir: how many directories deep, counted from --dir, or without it from the directory that all names of
-    /// the mount have in common, which usually is where it is mounted [default: 1]
-    #[arg(long, value_name = "N")]
+    /// With --by dir: how many directories deep [default: 1]
+    ///
+    /// Depth counts from --dir, or else from where the mount was mounted.
+    #[arg(long, value_name = "N", help_heading = ROWS)]
     depth: Option<usize>,
-    /// These columns, in this order, in whatever format: names with commas between them, long or short (`read_p99` for
-    /// `read_latency_us_p99`); `help` lists all, with their units. Percentiles are within 1.1 % of the true ones. Only what
-    /// columns are made of is read
-    #[arg(long, value_name = "NAME,...")]
-    columns: Option<String>,
+    /// Only these operations: read, write, getattr ...
+    ///
+    /// `read` and `write` alone keep rows of files and show that direction. With any other operation each row is an operation, as with
+    /// --by op. `read` includes READ_PLUS of NFS 4.2.
+    #[arg(long, value_name = "OP,...", value_delimiter = ',', help_heading = ROWS)]
+    op: Vec<String>,
+    #[command(flatten)]
+    rows: Rows,
+    /// In tables: the parts of latencies: queue, network, completion
+    ///
+    /// Shows the average time in the client's queue, in network and server, and in the client's completion. Other formats always
+    /// have them.
+    #[arg(long, help_heading = OUTPUT)]
+    parts: bool,
     #[command(flatten)]
     form: Form,
-    /// Also draw it, into an SVG file (.svg): over time a chart for each column that is a number (--columns chooses), with a line
-    /// for each file or what else rows stand for, and none where nothing was done; with --step all a bar for each
-    #[arg(long, value_name = "FILE.svg")]
+    /// Also draw the answer into this SVG file (.svg)
+    ///
+    /// With windows there is a chart for each column that is a number (--columns chooses), with a line for each file or what
+    /// else rows stand for, and none where nothing was done; without windows a bar for each.
+    #[arg(long, value_name = "FILE.svg", help_heading = OUTPUT)]
     plot: Option<PathBuf>,
-    /// In tables: of what latencies consist, on average: waiting in the client, network and server, the client's
-    /// completion. Other formats always tell
-    #[arg(long)]
-    parts: bool,
-    /// Also say, on stderr, what answering took: which granularity answers when, which segments were read and why the others
-    /// were not, pages, bytes and rows of them, and the time of each stage
-    #[arg(long)]
+    /// Also report on stderr what answering took
+    ///
+    /// Reports which granularity answers when, which segments were read and why the others were not, their pages, bytes and rows,
+    /// and the time of each stage.
+    #[arg(long, help_heading = OUTPUT)]
     explain: bool,
 }
 
@@ -94,10 +100,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
     match subject(&args) {
         Subject::Files(by) => {
-            let Some(columns) = chosen(&args)? else {
+            let Some(columns) = args.rows.columns()? else {
                 return Ok(ExitCode::SUCCESS);
             };
             let plot = args.plot.clone();
+            let most_rows = most_rows(&args);
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
             let left_out = left_out(&question.ops);
@@ -110,7 +117,12 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             if let Some(drawing) = &drawing {
                 question.detail = question.detail.with(drawing.columns.needs());
             }
-            let outcome = watched(explain, || ask(&question))?;
+            let mut outcome = watched(explain, || ask(&question))?;
+            if let (Some(most), Outcome::Found(answer)) = (most_rows, &mut outcome)
+                && format.is_table()
+            {
+                answer.keep_first(most);
+            }
             explain.time(Stage::Write, || {
                 Drawing::draw(drawing.as_ref(), &outcome, question.zone)?;
                 question::show(outcome, columns.as_ref(), format, &output, style(&question))
@@ -131,7 +143,7 @@ fn ask_about(
     by: By,
     ask: impl Fn(&Question) -> Result<Outcome<OperationAnswer>, QueryError>,
 ) -> anyhow::Result<ExitCode> {
-    let Some(columns) = chosen(&args)? else {
+    let Some(columns) = args.rows.columns()? else {
         return Ok(ExitCode::SUCCESS);
     };
     let drawing = Drawing::new(args.plot.clone(), columns.as_ref(), &[])?;
@@ -186,6 +198,12 @@ impl<R: Plot> Drawing<R> {
     }
 }
 
+/// How many rows a table has that nobody has said how long it may be. Files that are named are all told.
+fn most_rows(args: &Args) -> Option<usize> {
+    let is_open = args.step.is_none() && args.rows.top.is_none() && !args.selection.names_files();
+    is_open.then_some(MOST_ROWS)
+}
+
 /// Tables show what rows are sorted by.
 fn style(question: &Question) -> Style {
     Style {
@@ -208,19 +226,6 @@ fn subject(args: &Args) -> Subject {
 /// An operation as the protocol calls it.
 fn op_name(op: &str) -> String {
     op.trim().to_uppercase()
-}
-
-/// The columns that are asked for, if any are; `None` if they are only listed, which is done here.
-fn chosen<R: Record>(args: &Args) -> anyhow::Result<Option<Option<Columns<R>>>> {
-    match args.columns.as_deref() {
-        None => Ok(Some(None)),
-        Some("help") => {
-            let look = terminal::look(&Output::Stdout);
-            Output::Stdout.write(|out| render::list_columns::<R>(look, out))?;
-            Ok(None)
-        }
-        Some(list) => Ok(Some(Some(Columns::parse(list).context("--columns")?))),
-    }
 }
 
 /// With what names of columns begin that hold zeros, because `--op` leaves them out.
@@ -248,7 +253,7 @@ fn of_directions(
             None => Ok(Some(columns)),
         },
         None if format.is_table() || left_out.is_empty() => Ok(None),
-        None => Ok(Some(Columns::usual().without(|name| is_of(name, left_out)))),
+        None => Ok(Some(format.columns().without(|name| is_of(name, left_out)))),
     }
 }
 
@@ -259,7 +264,11 @@ fn question(args: Args, mut by: By) -> anyhow::Result<(Question, Format, Output)
         Format::Table(_) if args.parts => Format::Table(Figures::Parts),
         format => format,
     };
-    let step = args.step.as_deref().map(str::parse::<Step>).transpose();
+    let step = match args.step.as_deref() {
+        Some(step) => Some(step.parse().map_err(QueryError::from)?),
+        None if args.selection.names_files() => None,
+        None => Some(Step::All),
+    };
     if let Some(depth) = args.depth {
         match by.level {
             Level::Dir { .. } => by.level = Level::Dir { depth },
@@ -270,13 +279,10 @@ fn question(args: Args, mut by: By) -> anyhow::Result<(Question, Format, Output)
     ops.sort();
     ops.dedup();
     let question = Question {
-        step: step.map_err(QueryError::from)?,
+        step,
         ops,
-        conditions: args.conditions,
-        sort: args.sort,
-        top: args.top,
         by,
-        ..args.selection.question()?
+        ..args.rows.of(args.selection.question()?)
     };
     Ok((question, format, output))
 }

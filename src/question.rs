@@ -1,6 +1,7 @@
 //! What the commands that ask a store have in common: which files, when, and how their answers reach a terminal.
 
 use std::mem;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,13 +10,15 @@ use anyhow::{Context, bail};
 use trackiops_query::note::Note;
 use trackiops_query::render::look::Style;
 use trackiops_query::render::{self, Figures, Render};
-use trackiops_query::times::{self, Zone};
+use trackiops_query::times::{self, Moment, Zone};
 use trackiops_query::{
-    By, Columns, Detail, Explain, FileSelector, Format, Nothing, Outcome, Question, Range, Step,
+    By, Columns, Condition, Detail, Explain, FileSelector, Format, Nothing, Outcome, Question,
+    Range, Record, Sort, Step,
 };
 use trackiops_schemas::time::UtcMs;
 
 use crate::output::{Output, say};
+use crate::store_flag::StoreFlags;
 use crate::{suffix, terminal};
 
 /// Exit status when nothing matched.
@@ -23,38 +26,55 @@ const NOTHING: u8 = 1;
 /// Exit status when a part of what was asked for is damaged, whatever was found in the rest.
 const DAMAGED: u8 = 3;
 
+/// Headings of flags in help.
+pub const WHAT: &str = "What";
+pub const WHEN: &str = "When";
+pub const ROWS: &str = "Rows";
+pub const OUTPUT: &str = "Output";
+
 /// Which files, and when.
 #[derive(clap::Args)]
 pub struct Selection {
-    /// The store that `trackiops record` wrote. May be given several times, for those of several hosts: they are asked as one
-    #[arg(long, value_name = "DIR", required = true)]
-    store: Vec<PathBuf>,
-    /// These files: a path, a pattern (* ? [a-z] and ** for directories), both by the name that held at the time, or
-    /// MAJOR:MINOR:FILEID. May be given several times. All files without it
-    #[arg(long, value_name = "PATH|GLOB|DEV:FILEID")]
+    #[command(flatten, next_help_heading = WHAT)]
+    stores: StoreFlags,
+    /// Only this file: a path, a pattern or MAJOR:MINOR:FILEID; repeatable
+    ///
+    /// A path or a pattern means the files that had such a name at the time. In patterns * and ? stand for anything but a slash,
+    /// [a-z] for one character and ** for any directories; quote them.
+    #[arg(long, value_name = "FILE", help_heading = WHAT)]
     file: Vec<PathBuf>,
-    /// Files below this directory, by the name that held at the time; adds to --file. May be given several times
-    #[arg(long, value_name = "PATH")]
+    /// Only files below this directory; adds to --file; repeatable
+    ///
+    /// The directory is looked for in the names that files had at the time.
+    #[arg(long, value_name = "DIR", help_heading = WHAT)]
     dir: Vec<PathBuf>,
-    /// Files of these mounts: server:/export, where it was mounted, or a pattern of either. May be given several times
-    #[arg(long, value_name = "MOUNT")]
+    /// Only files of this mount: server:/export or where it was mounted; repeatable
+    ///
+    /// Takes patterns of either, such as 'nas:*'. `trackiops mounts` lists the mounts.
+    #[arg(long, value_name = "MOUNT", help_heading = WHAT)]
     mount: Vec<String>,
-    /// From when on: how long ago (90s, 24h, 7d), `yesterday`, `today`, the last 03:10, a local time (2026-11-21 03:10,
-    /// yesterday 03:10) or RFC 3339. The whole recording without it
-    #[arg(long, value_name = "T")]
+    /// From this time on: 24h (ago), yesterday, 03:10 ... [default: all]
+    ///
+    /// Takes how long ago (90s, 24h, 1w, 2d12h, 1 hour ago), now, today and yesterday (their midnight), 03:10 (the last one that
+    /// was), yesterday 03:10, 2026-11-21, 2026-11-21 03:10, RFC 3339 (2026-11-21T03:10:00Z) and seconds since 1970 (@1795233120).
+    /// Times without an offset are local.
+    #[arg(long, value_name = "TIME", help_heading = WHEN)]
     since: Option<String>,
-    /// Until when, in the same forms
-    #[arg(long, value_name = "T")]
+    /// Until this time: as --since, or +10m after --since [default: now]
+    #[arg(long, value_name = "TIME", help_heading = WHEN)]
     until: Option<String>,
 }
 
 impl Selection {
+    /// Whether --file names any.
+    pub fn names_files(&self) -> bool {
+        !self.file.is_empty()
+    }
+
     /// The question, one row per file for the whole range until told otherwise.
     pub fn question(self) -> anyhow::Result<Question> {
         let (zone, now) = (Zone::Local, now());
-        let moment = |option: &str, text: &Option<String>| -> anyhow::Result<Option<UtcMs>> {
-            let Some(text) = text else { return Ok(None) };
-            let moment = times::parse(text, now, zone).with_context(|| option.to_owned())?;
+        let told = |option: &str, moment: Moment| {
             if moment.local {
                 // With its offset, and not as the note of the answer: each note is said once.
                 say(format_args!(
@@ -63,16 +83,27 @@ impl Selection {
                     times::show_offset(moment.at, zone)
                 ));
             }
-            Ok(Some(moment.at))
+            moment.at
         };
-        let range = Range {
-            since: moment("--since", &self.since)?,
-            until: moment("--until", &self.until)?,
+        let since = match &self.since {
+            None => None,
+            Some(text) => {
+                let moment = times::parse(text, now, zone).context("--since")?;
+                Some(told("--since", moment))
+            }
         };
+        let until = match &self.until {
+            None => None,
+            Some(text) => {
+                let moment = times::parse_end(text, since, now, zone).context("--until")?;
+                Some(told("--until", moment))
+            }
+        };
+        let range = Range { since, until };
         let files = self.file.iter().map(|path| FileSelector::parse(path));
         let dirs = self.dir.iter().map(|path| FileSelector::below(path));
         Ok(Question {
-            stores: self.store,
+            stores: self.stores.existing()?,
             files: files.chain(dirs).collect::<Result<_, _>>()?,
             range,
             step: Some(Step::All),
@@ -144,16 +175,76 @@ fn is_damaged(notes: &[Note]) -> bool {
     notes.any(|note| matches!(note, Note::Damaged { .. }))
 }
 
+/// Which rows, in which order, with which columns.
+#[derive(clap::Args)]
+pub struct Rows {
+    /// Only rows that match: 'read_p99 > 20ms and requests >= 100'; repeatable
+    ///
+    /// Compares columns by > >= < <= = != with numbers, which may have a unit (20ms, 10MiB/s, 1.5G, 5%); `and`, `or` and brackets
+    /// combine comparisons. All of several --where must match. Unknown values never match.
+    #[arg(long = "where", value_name = "CONDITION", help_heading = ROWS)]
+    pub conditions: Vec<Condition>,
+    /// Sort by a column, largest first; COLUMN:asc for smallest first
+    ///
+    /// Takes any column that is a number (--columns help). Unknown values come last.
+    #[arg(long, value_name = "COLUMN", help_heading = ROWS)]
+    pub sort: Option<Sort>,
+    /// Only the first N by --sort, or else by bytes (operations: by requests)
+    ///
+    /// Ranks files, or what else a row stands for, over the whole range. With windows, those of the first come first.
+    #[arg(long, value_name = "N", help_heading = ROWS)]
+    pub top: Option<NonZeroUsize>,
+    /// Show these columns, in this order; `help` lists all
+    ///
+    /// Takes long names and short ones (`read_p99` for `read_latency_us_p99`). Percentiles are within 1.1 % of the true ones.
+    /// Without it CSV has all columns but lists; JSON, Parquet and Arrow have lists as well.
+    #[arg(long, value_name = "NAME,...", help_heading = OUTPUT)]
+    columns: Option<String>,
+}
+
+impl Rows {
+    /// The columns that are asked for, if any are; `None` if they are only listed, which is done here.
+    pub fn columns<R: Record>(&self) -> anyhow::Result<Option<Option<Columns<R>>>> {
+        match self.columns.as_deref() {
+            None => Ok(Some(None)),
+            Some("help") => {
+                let look = terminal::look(&Output::Stdout);
+                Output::Stdout.write(|out| render::list_columns::<R>(look, out))?;
+                Ok(None)
+            }
+            Some(list) => Ok(Some(Some(Columns::parse(list).context("--columns")?))),
+        }
+    }
+
+    /// The question with them.
+    pub fn of(self, question: Question) -> Question {
+        Question {
+            conditions: self.conditions,
+            sort: self.sort,
+            top: self.top,
+            ..question
+        }
+    }
+}
+
 /// How an answer is written, and where to.
 #[derive(clap::Args)]
 pub struct Form {
-    /// table, csv, json (one object per line), parquet, or arrow (an IPC file, also known as Feather 2) [default: what the
-    /// ending of --output says, else table]
-    #[arg(long, value_name = "FORMAT")]
+    /// table, csv, json, parquet or arrow [default: what the ending of --output says, else table]
+    ///
+    /// JSON is one object per line. All but tables have raw units and UTC. Arrow is an IPC file, also known as Feather 2.
+    #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<Format>,
-    /// Write to FILE, which is replaced atomically. Its ending chooses the format: .parquet, .csv, .json (.jsonl, .ndjson),
-    /// .arrow (.feather, .ipc), .txt for a table. `-` is stdout
-    #[arg(long, value_name = "FILE")]
+    /// The same as --format json
+    #[arg(long, conflicts_with_all = ["format", "csv"], help_heading = OUTPUT)]
+    json: bool,
+    /// The same as --format csv
+    #[arg(long, conflicts_with = "format", help_heading = OUTPUT)]
+    csv: bool,
+    /// Write into this file, which is replaced atomically; - is stdout
+    ///
+    /// Its ending chooses the format: .parquet, .csv, .json (.jsonl, .ndjson), .arrow (.feather, .ipc), .txt for a table.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
 }
 
@@ -161,7 +252,11 @@ impl Form {
     /// How, and where to, if the format is something for that.
     pub fn choose(&self) -> anyhow::Result<(Format, Output)> {
         let output = Output::new(self.output.clone())?;
-        let option = self.format.map(|f| (f, format!("--format {}", f.name())));
+        let option = match (self.json, self.csv) {
+            (true, _) => Some((Format::Json, "--json".to_owned())),
+            (_, true) => Some((Format::Csv, "--csv".to_owned())),
+            _ => self.format.map(|f| (f, format!("--format {}", f.name()))),
+        };
         let format = suffix::format_of(
             self.output.as_deref(),
             suffix::ANSWERS,

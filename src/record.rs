@@ -24,11 +24,13 @@ use tokio::sync::Notify;
 use trackiops_collector::{
     BtfError, Choice, Filter, KernelFacts, Procedure, Recorder, Settings, Unsupported, plan,
 };
+use trackiops_query::parse_size;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Keep, Options, Retention, Writer};
 
 use crate::output::say;
+use crate::store_flag::StoreFlag;
 
 /// For how long windows of which length are kept.
 pub const DEFAULT_RETENTION: &str = "1s=2d,10s=14d,1m=90d,1h=forever";
@@ -36,95 +38,125 @@ pub const DEFAULT_RETENTION: &str = "1s=2d,10s=14d,1m=90d,1h=forever";
 /// Between the module's loading and the first request lies a mount, which takes about as long.
 const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
 
+const EXAMPLES: &str = "\
+Examples:
+  trackiops record                                          until Ctrl-C, of everything
+  trackiops record --store-size 20GiB --retain 1s=1w,1m=1y  within limits of room and age
+  trackiops record --duration 1h --mount /mnt/nfs           an hour of one mount";
+
+/// Headings of flags in help.
+const STORE: &str = "Store";
+const KERNEL: &str = "Kernel";
+const RUN: &str = "Run";
+const FILTERS: &str =
+    "Filters (the same one twice: or; different ones: and; --mount, --dir and --file are one)";
+
 /// Arguments of `trackiops record`.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Directory of the store; made if it does not exist
-    #[arg(long, value_name = "DIR")]
-    store: PathBuf,
-    /// Window lengths, all written at once; each a multiple of the one before
-    #[arg(long, value_name = "G,...", default_value = "1s,10s,1m,1h")]
+    #[command(flatten, next_help_heading = STORE)]
+    store: StoreFlag,
+    /// Window lengths, all written at once
+    ///
+    /// Each is a multiple of the one before.
+    #[arg(long, value_name = "LENGTHS", default_value = "1s,10s,1m,1h", help_heading = STORE)]
     granularity: GranularitySet,
-    /// Begin new Parquet files at multiples of this time, and at midnight UTC [default: 15m]
-    #[arg(long, value_name = "T")]
+    /// Begin new Parquet files at multiples of this time [default: 15m]
+    ///
+    /// They also begin at midnight UTC, and whenever there were 65,536 different files.
+    #[arg(long, value_name = "LENGTH", help_heading = STORE)]
     rotate: Option<Granularity>,
-    /// How long windows of which length are kept; what is not named like the next longer that is
+    /// How long windows are kept
+    ///
+    /// A length that is not listed is kept like the next longer one. Ages are such as 90m, 2d, 1w, 1y or forever.
     #[arg(
         long,
-        value_name = "G=AGE,...",
-        default_value = DEFAULT_RETENTION
+        value_name = "AGES",
+        default_value = DEFAULT_RETENTION,
+        help_heading = STORE
     )]
     retain: Retention,
-    /// Room on disk for all windows; when it is used up, the oldest of the shortest windows are deleted
-    #[arg(long, value_name = "SIZE", value_parser = parse_store_size)]
+    /// Room on disk: 20GB, 20GiB, 20G [default: unlimited]
+    ///
+    /// For windows, journals and catalog, at least 64MiB. When it is used up, the oldest of the shortest windows are deleted.
+    /// GB is decimal, GiB binary, and so is a letter alone: 20G is 20GiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_store_size, help_heading = STORE)]
     store_size: Option<u64>,
-    /// Stop after this time, such as 90s or 2h
-    #[arg(long, value_name = "T", value_parser = parse_duration)]
-    duration: Option<Duration>,
-    /// How requests are observed
-    #[arg(long, value_name = "ENGINE", default_value = "auto")]
-    engine: Engine,
-    /// Read the kernel's types from this file; for kernels that do not describe themselves
-    #[arg(long, value_name = "FILE")]
-    btf: Option<PathBuf>,
-    /// Record READ and WRITE requests of files only, not every operation of the NFS protocol
-    #[arg(long)]
-    no_ops: bool,
-    /// Memory for requests on their way from the kernel, for all CPUs together
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory)]
-    ring_memory: u64,
-    /// Do not tell latencies in parts: waiting in the client, network and server, completion
-    #[arg(long)]
-    no_latency_parts: bool,
-    /// Keep every request one by one as well
-    #[arg(long)]
+    /// Keep every request as a row of its own as well
+    #[arg(long, help_heading = STORE)]
     requests: bool,
-    /// Room on disk for them: the oldest are deleted when it is used up
-    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_requests_size)]
+    /// Room on disk for --requests, beside --store-size
+    ///
+    /// At least 64MiB. When it is used up, the oldest requests are deleted.
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_requests_size, help_heading = STORE)]
     requests_size: u64,
-    /// Wait until the NFS client is loaded, instead of failing where it is not
-    #[arg(long)]
-    wait: bool,
-    /// Make this file, holding the process id, once every probe is attached
-    #[arg(long, value_name = "FILE")]
-    ready_file: Option<PathBuf>,
-    /// Print each closed window of the finest granularity on standard output
-    #[arg(long, value_name = "FORMAT")]
-    stdout: Option<Stdout>,
-    /// Allow a store on NFS, whose own traffic is then recorded, and whose server may hold up the recorder
-    #[arg(long)]
+    /// Allow a store on NFS
+    ///
+    /// Its own traffic is recorded then, and a hung server holds up the recorder.
+    #[arg(long, help_heading = STORE)]
     allow_nfs_store: bool,
-    // The last, as what follows would be under its heading.
+    /// Stop after this time: 90s, 2h, 1w ... [default: when told to]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = RUN)]
+    duration: Option<Duration>,
+    /// Wait until the NFS client is loaded, instead of failing
+    #[arg(long, help_heading = RUN)]
+    wait: bool,
+    /// Make this file, holding the process id, once recording has begun
+    #[arg(long, value_name = "FILE", help_heading = RUN)]
+    ready_file: Option<PathBuf>,
+    /// Print each closed window of the shortest length: paper
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, help_heading = RUN)]
+    stdout: Option<Stdout>,
+    /// How requests are observed: auto, direct, tracepoint
+    ///
+    /// `direct` reads each request from its own structures when it completes; `tracepoint` follows each request through classic
+    /// tracepoints; `auto` is the first if the kernel's BTF has what it needs, else the second.
+    #[arg(long, value_name = "ENGINE", default_value = "auto", hide_possible_values = true, help_heading = KERNEL)]
+    engine: Engine,
+    /// The kernel's types, for kernels that do not describe themselves
+    #[arg(long, value_name = "FILE", help_heading = KERNEL)]
+    btf: Option<PathBuf>,
+    /// Record READ and WRITE requests only, not every operation
+    #[arg(long, help_heading = KERNEL)]
+    no_ops: bool,
+    /// Do not split latencies into queue, network and completion
+    #[arg(long, help_heading = KERNEL)]
+    no_latency_parts: bool,
+    /// Memory for requests on their way from the kernel
+    ///
+    /// Of all CPUs together, from 64KiB to 64GiB. Requests that find no room in it are added up in the kernel.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory, help_heading = KERNEL)]
+    ring_memory: u64,
     #[command(flatten)]
     filter: FilterArgs,
 }
 
 /// What is to be recorded. Without any of these everything is.
 #[derive(clap::Args)]
-#[command(
-    next_help_heading = "Filters (the same one twice: or; different ones: and; --mount, --dir and --file are one)"
-)]
 struct FilterArgs {
-    /// Only what is mounted here or from there; may be given several times, as all of these
-    #[arg(long = "mount", value_name = "PATH|SERVER:/EXPORT")]
+    /// Only what is mounted here or from there; repeatable
+    #[arg(long = "mount", value_name = "MOUNT", help_heading = FILTERS)]
     mounts: Vec<String>,
-    /// Only files below this directory
-    #[arg(long = "dir", value_name = "DIR")]
+    /// Only files below this directory; repeatable
+    #[arg(long = "dir", value_name = "DIR", help_heading = FILTERS)]
     directories: Vec<PathBuf>,
-    /// Only this file
-    #[arg(long = "file", value_name = "FILE")]
+    /// Only this file; repeatable
+    #[arg(long = "file", value_name = "FILE", help_heading = FILTERS)]
     files: Vec<PathBuf>,
-    /// Only requests made by this process; those of writeback are made by the kernel
-    #[arg(long = "pid", value_name = "PID", value_delimiter = ',')]
+    /// Only requests made by these processes
+    ///
+    /// Buffered writes that are written back later are made by the kernel.
+    #[arg(long = "pid", value_name = "PID,...", value_delimiter = ',', help_heading = FILTERS)]
     pids: Vec<u32>,
-    /// Only of files opened by this user
-    #[arg(long = "uid", value_name = "UID", value_delimiter = ',')]
+    /// Only requests of files that these users opened
+    #[arg(long = "uid", value_name = "UID,...", value_delimiter = ',', help_heading = FILTERS)]
     uids: Vec<u32>,
-    /// Only data charged to this cgroup or one below it
-    #[arg(long = "cgroup", value_name = "PATH")]
+    /// Only data charged to this cgroup or one below it; repeatable
+    #[arg(long = "cgroup", value_name = "PATH", help_heading = FILTERS)]
     cgroups: Vec<PathBuf>,
     /// Only these operations, such as read, write, commit
-    #[arg(long = "ops", value_name = "OP,...", value_delimiter = ',')]
+    #[arg(long = "ops", value_name = "OP,...", value_delimiter = ',', help_heading = FILTERS)]
     operations: Vec<Procedure>,
 }
 
@@ -184,55 +216,52 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     let ms = parse_duration_ms(text)
         .and_then(|ms| u64::try_from(ms).ok())
         .filter(|ms| *ms > 0);
-    ms.map(Duration::from_millis)
-        .ok_or_else(|| "write a whole number above 0 and a unit, such as 90s, 15m, 2h".to_owned())
+    ms.map(Duration::from_millis).ok_or_else(|| {
+        "write a number above 0 and a unit, such as 90s, 15m, 2h or 2d12h".to_owned()
+    })
 }
 
 /// The least gives one CPU a ring of sixteen pages, the most gives each of 32 rings all that the kernel can address.
 const RING_MEMORY: RangeInclusive<u64> = 64 << 10..=64 << 30;
 
 fn parse_ring_memory(text: &str) -> Result<u64, String> {
-    parse_size(text)
-        .filter(|bytes| RING_MEMORY.contains(bytes))
-        .ok_or_else(|| "write a size from 64KiB to 64GiB, such as 16MiB".to_owned())
+    parse_size_in(text, RING_MEMORY, "from 64KiB to 64GiB, such as 16MiB")
 }
 
 /// The least gives each journal of requests, one of many pieces, room for some batches.
 const REQUESTS_SIZE_MIN: u64 = 64 << 20;
 
 fn parse_requests_size(text: &str) -> Result<u64, String> {
-    parse_size(text)
-        .filter(|bytes| *bytes >= REQUESTS_SIZE_MIN)
-        .ok_or_else(|| "write a size of at least 64MiB, such as 10GiB".to_owned())
+    parse_size_in(
+        text,
+        REQUESTS_SIZE_MIN..=u64::MAX,
+        "of at least 64MiB, such as 10GiB",
+    )
 }
 
 /// The least holds a journal of some thousand files beside what it is sealed to.
 const STORE_SIZE_MIN: u64 = 64 << 20;
 
 pub fn parse_store_size(text: &str) -> Result<u64, String> {
-    parse_size(text)
-        .filter(|bytes| *bytes >= STORE_SIZE_MIN)
-        .ok_or_else(|| "write a size of at least 64MiB, such as 20GiB".to_owned())
+    parse_size_in(
+        text,
+        STORE_SIZE_MIN..=u64::MAX,
+        "of at least 64MiB, such as 20GiB",
+    )
 }
 
-/// A whole number of bytes, KiB, MiB, GiB or TiB.
-fn parse_size(text: &str) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits)?;
-    let shift = match unit {
-        "" | "B" => 0,
-        "K" | "KiB" => 10,
-        "M" | "MiB" => 20,
-        "G" | "GiB" => 30,
-        "T" | "TiB" => 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+fn parse_size_in(text: &str, range: RangeInclusive<u64>, takes: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    match range.contains(&bytes) {
+        true => Ok(bytes),
+        false => Err(format!("write a size {takes}")),
+    }
 }
 
 /// Records until told to stop.
 pub fn run(args: Args) -> Result<ExitCode> {
     let finest = args.granularity.finest();
+    let store = args.store.dir();
     // What can never be recorded here is said before a store is made.
     let btf = args.btf.as_deref();
     let known = match plan(&facts(btf)?, args.engine.into()) {
@@ -261,7 +290,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             ..Keep::default()
         },
     };
-    let writer = Writer::open_after(&args.store, options, None, say)?;
+    let writer = Writer::open_after(&store, options, None, say)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -315,7 +344,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if let Some(queue) = queue {
             recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
         }
-        let (waiting, store) = windows::write(writer, args.store);
+        let (waiting, store) = windows::write(writer, store);
         announce(&settings.filter, args.ready_file.as_deref())?;
         let mut show = Show::new(
             args.stdout,
@@ -543,15 +572,7 @@ mod tests {
         assert_eq!(parse_ring_memory("16MiB"), Ok(16 << 20));
         assert_eq!(parse_ring_memory("65536"), Ok(65_536));
         assert_eq!(parse_ring_memory("1G"), Ok(1 << 30));
-        for text in [
-            "",
-            "MiB",
-            "1KiB",
-            "16 MiB",
-            "1TiB",
-            "-1",
-            "99999999999999999999G",
-        ] {
+        for text in ["", "MiB", "1KiB", "1TiB", "-1", "99999999999999999999G"] {
             assert!(parse_ring_memory(text).is_err(), "{text}");
         }
     }
@@ -560,6 +581,7 @@ mod tests {
     fn room_for_requests_has_a_least_size() {
         assert_eq!(parse_requests_size("10GiB"), Ok(10 << 30));
         assert_eq!(parse_requests_size("2T"), Ok(2 << 40));
+        assert_eq!(parse_requests_size("20GB"), Ok(20_000_000_000));
         for text in ["", "1MiB", "64MB", "-1GiB"] {
             assert!(parse_requests_size(text).is_err(), "{text}");
         }
@@ -567,8 +589,19 @@ mod tests {
 
     #[test]
     fn durations_need_a_unit() {
-        assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
-        for text in ["", "90", "0s", "-1s", "1y"] {
+        for (text, seconds) in [
+            ("90s", 90),
+            ("1w", 604_800),
+            ("2d12h", 216_000),
+            ("1 hour", 3600),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_secs(seconds)),
+                "{text}"
+            );
+        }
+        for text in ["", "90", "0", "0s", "-1s", "1 parsec", "500us"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

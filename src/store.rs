@@ -1,19 +1,20 @@
 //! `trackiops store`: looks after a store.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use serde_json::{Value, json};
 use trackiops_query::render::units;
-use trackiops_query::times::{Zone, show_range};
+use trackiops_query::times::{Zone, rfc3339, show_range};
 use trackiops_store::{Covers, Finding, Report};
 
 use crate::output::{Output, print};
+use crate::report::ReportForm;
+use crate::store_flag::StoreFlag;
 
 /// Exit status where something is damaged.
 const DAMAGED: u8 = 1;
-/// Where the documentation has the store.
-const DEFAULT_STORE: &str = "/var/lib/trackiops";
 
 /// What `trackiops store` takes.
 #[derive(clap::Args)]
@@ -29,32 +30,39 @@ enum Command {
     /// Verifies the checksums of journals and segments, the order of rows, the catalog in itself and against the files, and
     /// that coarse windows are the sums of fine ones. A recorder may be at work meanwhile. Exit status 0: all is
     /// well; 1: something is damaged; 2: it could not be checked.
-    Check(StoreArg),
+    Check(CheckArgs),
     /// Make the catalog anew from the segments, while nobody records
     ///
     /// For a catalog that is lost or damaged, and after segments were restored, moved in or moved away. Exit status 0: it
     /// knows all there is; 1: some files were left out; 2: it could not be made.
-    RebuildCatalog(StoreArg),
+    RebuildCatalog(StoreFlag),
 }
 
 #[derive(clap::Args)]
-struct StoreArg {
-    /// The store that `trackiops record` wrote
-    #[arg(value_name = "STORE", default_value = DEFAULT_STORE)]
-    store: PathBuf,
+struct CheckArgs {
+    #[command(flatten)]
+    store: StoreFlag,
+    #[command(flatten)]
+    form: ReportForm,
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::Check(StoreArg { store }) => check(&store),
-        Command::RebuildCatalog(StoreArg { store }) => rebuild_catalog(&store),
+        Command::Check(CheckArgs { store, form }) => check(&store.existing()?, &form),
+        Command::RebuildCatalog(store) => rebuild_catalog(&store.existing()?),
     }
 }
 
-fn check(store: &Path) -> anyhow::Result<ExitCode> {
+fn check(store: &Path, form: &ReportForm) -> anyhow::Result<ExitCode> {
     let report = trackiops_store::check(store)?;
     Output::Stdout.write(|out| {
+        if form.is_json() {
+            let lines = report.findings.iter().map(finding).chain([totals(&report)]);
+            return lines
+                .into_iter()
+                .try_for_each(|line| writeln!(out, "{line}"));
+        }
         for finding in &report.findings {
             for line in told(finding, Zone::Local) {
                 print(line, 4, out)?;
@@ -65,6 +73,46 @@ fn check(store: &Path) -> anyhow::Result<ExitCode> {
     Ok(match report.findings.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(DAMAGED),
+    })
+}
+
+/// A finding for other programs.
+fn finding(finding: &Finding) -> Value {
+    let Finding {
+        path,
+        why,
+        covers,
+        next,
+    } = finding;
+    let covers = covers.as_ref();
+    json!({
+        "kind": "finding",
+        "path": path.to_string_lossy(),
+        "why": why,
+        "start": covers.map(|covers| rfc3339(covers.start)),
+        "end": covers.map(|covers| rfc3339(covers.end)),
+        "files": covers.map(|covers| covers.files),
+        "names": covers.map(|covers| &covers.names),
+        "next": next,
+    })
+}
+
+/// What was checked, for other programs.
+fn totals(report: &Report) -> Value {
+    let Report {
+        findings,
+        journals,
+        segments,
+        rows,
+        bytes,
+    } = report;
+    json!({
+        "kind": "summary",
+        "findings": findings.len(),
+        "journals": journals,
+        "segments": segments,
+        "rows": rows,
+        "bytes": bytes,
     })
 }
 

@@ -1,9 +1,7 @@
 //! `trackiops volume`: what a store takes on disk, and what a recording will take.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
 use trackiops_query::render::units;
 use trackiops_query::times::Zone;
 use trackiops_query::{Outcome, Volume, ask_volume, plan_volume, sizes};
@@ -11,34 +9,48 @@ use trackiops_schemas::time::Granularity;
 use trackiops_store::{GranularitySet, Retention};
 
 use crate::output::say;
-use crate::question::{self, Form};
+use crate::question::{self, Form, WHAT};
+use crate::store_flag::StoreFlag;
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops volume                      what the store takes
+  trackiops volume --store-size 100GiB  and when is that used up?
+  trackiops volume --plan --files 4000  what recording 4000 files will take";
 
 /// What `trackiops volume` takes.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The store that `trackiops record` wrote. With --plan: one whose entries are alike, with at least an hour and 10,000 entries
-    /// sealed; without it a plan goes by the synthetic day
-    #[arg(long, value_name = "DIR", required_unless_present = "plan")]
-    store: Option<PathBuf>,
-    /// Tell what a day of recording will take, before recording
-    #[arg(long, requires = "files")]
+    #[command(flatten, next_help_heading = WHAT)]
+    store: StoreFlag,
+    /// Predict what a recording will take, by --files
+    ///
+    /// Entries are taken to be like those of a synthetic day, or of the store that --store names, if that has an hour and 10,000
+    /// entries sealed.
+    #[arg(long, requires = "files", help_heading = WHAT)]
     plan: bool,
-    /// Files that are in use all the time, for the plan
-    #[arg(long, value_name = "N", requires = "plan")]
+    /// For the plan: files that are in use all the time
+    #[arg(long, value_name = "N", requires = "plan", help_heading = WHAT)]
     files: Option<u64>,
-    /// Window lengths, for the plan
+    /// For the plan: window lengths
     #[arg(
         long,
         value_name = "LENGTHS",
         default_value = "1s,10s,1m,1h",
-        requires = "plan"
+        requires = "plan",
+        help_heading = WHAT
     )]
     granularity: GranularitySet,
-    /// For how long windows of which length are kept, as `record --retain`
-    #[arg(long, value_name = "AGES", default_value = crate::record::DEFAULT_RETENTION)]
+    /// How long windows are kept
+    ///
+    /// As `trackiops record --retain`.
+    #[arg(long, value_name = "AGES", default_value = crate::record::DEFAULT_RETENTION, help_heading = WHAT)]
     retain: Retention,
-    /// Room on disk: tell when it is used up
-    #[arg(long, value_name = "SIZE", value_parser = crate::record::parse_store_size)]
+    /// Room on disk (20GB, 20GiB, 20G): report when it is used up
+    ///
+    /// A letter alone is binary: 20G is 20GiB.
+    #[arg(long, value_name = "SIZE", value_parser = crate::record::parse_store_size, help_heading = WHAT)]
     store_size: Option<u64>,
     #[command(flatten)]
     form: Form,
@@ -47,21 +59,19 @@ pub struct Args {
 /// Runs the command. Status 0: there is something; 1: nothing was recorded.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (format, output) = args.form.choose()?;
-    let recorded = match &args.store {
-        Some(store) => Some(ask_volume(store, &args.retain)?),
-        None => None,
-    };
-    let outcome = match (recorded, args.plan, args.files) {
-        (recorded, true, Some(files)) => {
-            let like = recorded.map(sizes).transpose()?;
+    let outcome = match args.files.filter(|_| args.plan) {
+        None => ask_volume(&args.store.existing()?, &args.retain)?,
+        Some(files) => {
+            let like = match args.store.named()? {
+                Some(store) => Some(sizes(ask_volume(&store, &args.retain)?)?),
+                None => None,
+            };
             if let Some(like) = &like {
                 tell_unlike(&args.granularity, like);
             }
             let like = like.unwrap_or_default();
             plan_volume(files, &args.granularity, &args.retain, &like)
         }
-        (Some(recorded), ..) => recorded,
-        _ => bail!("there is nothing to tell about: name a --store, or --plan with --files"),
     };
     if let Outcome::Found(answer) = &outcome {
         say(summary(&answer.rows, args.plan, args.store_size));

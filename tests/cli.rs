@@ -43,7 +43,6 @@ fn a_file_that_is_no_btf_is_named() {
 
 #[test]
 fn bad_flags_are_named() {
-    assert_fails_with(&["record"], &["--store"]);
     assert_fails_with(
         &["record", "--store", "x", "--granularity", "7s"],
         &["--granularity", "7"],
@@ -67,6 +66,16 @@ fn bad_flags_are_named() {
     assert_fails_with(
         &["record", "--store", "x", "--store-size", "1MiB"],
         &["--store-size", "64MiB"],
+    );
+    for flag in ["--store-size", "--requests-size", "--ring-memory"] {
+        assert_fails_with(
+            &["record", "--store", "x", flag, "20parsec"],
+            &[flag, "`20parsec`", "1.5GiB", "20GB"],
+        );
+    }
+    assert_fails_with(
+        &["record", "--store", "x", "--rotate", "soon"],
+        &["--rotate", "`soon`", "10s"],
     );
     assert_fails_with(&["frobnicate"], &["frobnicate"]);
 }
@@ -332,6 +341,84 @@ fn help_and_version_are_answers() {
     }
 }
 
+#[test]
+fn programs_are_told_what_people_are() {
+    let dir = tempfile::tempdir().expect("a directory");
+    small_store(dir.path());
+    let objects = |args: &[&str]| {
+        let output = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
+            .args(args)
+            .env("TRACKIOPS_STORE", dir.path())
+            .output()
+            .expect("trackiops can be started");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let lines = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("an object"));
+        (
+            lines.collect::<Vec<serde_json::Value>>(),
+            output.status.code(),
+        )
+    };
+    let (doctor, status) = objects(&["doctor", "--json"]);
+    let [doctor] = doctor.as_slice() else {
+        panic!("{doctor:?}");
+    };
+    assert!(doctor["kernel"].is_string(), "{doctor}");
+    for fact in [
+        "may_use_bpf",
+        "bpf_ring_buffer",
+        "lockdown",
+        "nfs_client",
+        "tracefs",
+        "btf",
+        "hung_servers",
+    ] {
+        let fact = &doctor["facts"][fact];
+        assert!(
+            fact["ok"].is_boolean() && fact["state"].is_string(),
+            "{doctor}"
+        );
+    }
+    for engine in ["direct", "tracepoint"] {
+        assert!(doctor["engines"][engine]["ok"].is_boolean(), "{doctor}");
+    }
+    let is_possible = doctor["engine"].is_string();
+    assert_eq!(doctor["error"].is_null(), is_possible, "{doctor}");
+    assert_eq!(status, Some(if is_possible { 0 } else { 2 }));
+
+    let (check, status) = objects(&["store", "check", "--format", "json"]);
+    assert_eq!((check.len(), status), (1, Some(0)), "{check:?}");
+    assert_eq!(check[0]["kind"], "summary");
+    assert_eq!(check[0]["findings"], 0);
+    assert!(
+        check[0]["rows"].as_u64().is_some_and(|rows| rows > 0),
+        "{check:?}"
+    );
+    let date = dir.path().join("rollup/granularity=1s/date=2026-11-21");
+    let segment = std::fs::read_dir(&date).expect("segments").next();
+    let segment = segment.expect("a segment").expect("a segment").path();
+    std::fs::remove_file(&segment).expect("it can be removed");
+    let (check, status) = objects(&["store", "check", "--json"]);
+    assert_eq!(status, Some(1), "{check:?}");
+    assert_eq!(check[0]["kind"], "finding");
+    assert_eq!(check[0]["path"].as_str(), segment.to_str());
+    assert_eq!(check[0]["start"], "2026-11-21T03:00:00.000Z");
+    for name in ["why", "end", "files", "names", "next"] {
+        assert!(!check[0][name].is_null(), "{name}: {check:?}");
+    }
+
+    let (mounts, _) = objects(&["mounts", "--json"]);
+    assert_eq!(mounts[0]["mount"], "srv:/e");
+    let (volume, _) = objects(&["volume", "--json"]);
+    assert_eq!(volume[0]["granularity_ms"], 1000);
+    assert_fails_with(
+        &["doctor", "--json", "--format", "text"],
+        &["--json", "--format"],
+    );
+    assert_fails_with(&["store", "check", "/positional"], &["/positional"]);
+}
+
 /// A pipe that nobody reads, and a file on a full disk.
 fn unwritable() -> [Stdio; 2] {
     let (_, pipe) = std::io::pipe().expect("a pipe");
@@ -380,7 +467,10 @@ fn what_cannot_be_told_ends_nothing_early() {
         }
     }
     // An answer that is not written is none, unless nobody wants more of it.
-    for args in [&["store", "check", store][..], &["query", "--store", store]] {
+    for args in [
+        &["store", "check", "--store", store][..],
+        &["query", "--store", store],
+    ] {
         let [pipe, full] = unwritable();
         assert_eq!(status(args, pipe, Stdio::null()), Some(0), "{args:?}");
         assert_eq!(status(args, full, Stdio::null()), Some(2), "{args:?}");
@@ -397,7 +487,7 @@ fn damage_is_told_and_the_rest_is_answered() {
     small_store(dir.path());
     let store = dir.path().to_str().expect("a readable name");
     let check = || {
-        let output = trackiops(&["store", "check", store]);
+        let output = trackiops(&["store", "check", "--store", store]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         (text, output.status.code())
     };
@@ -423,14 +513,14 @@ fn damage_is_told_and_the_rest_is_answered() {
     assert_eq!((rows.as_str(), status), ("", Some(3)));
     assert!(said.contains(name) && said.contains("of 2 files"), "{said}");
 
-    let rebuilt = trackiops(&["store", "rebuild-catalog", store]);
+    let rebuilt = trackiops(&["store", "rebuild-catalog", "--store", store]);
     let told = String::from_utf8_lossy(&rebuilt.stdout).into_owned();
     assert_eq!(rebuilt.status.code(), Some(1), "{told}");
     assert!(told.contains(name), "{told}");
     std::fs::remove_file(&segment).expect("it can be removed");
     assert_eq!(check().1, Some(0), "{}", check().0);
 
-    let nowhere = trackiops(&["store", "check", "/nonexistent/store"]);
+    let nowhere = trackiops(&["store", "check", "--store", "/nonexistent/store"]);
     assert_eq!(nowhere.status.code(), Some(2));
 }
 
@@ -451,6 +541,13 @@ fn a_volume_is_planned_before_anything_is_recorded() {
     // The paper's own: 4000 files at 1 s are 13.8 GB a day.
     assert_eq!(row["paper_bytes"], 13_824_000_000_u64);
     assert_eq!(row["entries"], 345_600_000);
-    let nothing = trackiops(&["volume"]);
-    assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+    let like = [
+        "volume",
+        "--plan",
+        "--files",
+        "9",
+        "--store",
+        "/nonexistent",
+    ];
+    assert_fails_with(&like, &["/nonexistent", "--store"]);
 }

@@ -85,8 +85,8 @@ const TABLES: &[&str] = &[
     "files --store one",
     "mounts STORES",
     "volume --store one",
-    "store check one",
-    "store check damaged",
+    "store check --store one",
+    "store check --store damaged",
     "doctor",
 ];
 
@@ -265,7 +265,7 @@ fn errors_that_quote_names_do_not_drive_the_terminal() {
         "query --store one --by \"$(printf 'x\\342\\200\\256')\"",
         "query --store one --where \"$(printf 'x\\342\\200\\256 > 1')\"",
         "query --store \"$(printf 'no\\033[2Jwhere')\"",
-        "store check \"$(printf 'no\\342\\200\\256where')\"",
+        "store check --store \"$(printf 'no\\342\\200\\256where')\"",
         "query --store one --step all --by file,op --explain",
     ] {
         let output = run(dir.path(), line, None);

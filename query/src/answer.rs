@@ -145,6 +145,17 @@ pub struct Answer<R = AnswerRow> {
     pub notes: Vec<Note>,
 }
 
+impl<R> Answer<R> {
+    /// Keeps the first rows, and notes how many there were more.
+    pub fn keep_first(&mut self, most: usize) {
+        let count = self.rows.len().saturating_sub(most);
+        if count > 0 {
+            self.rows.truncate(most);
+            self.notes.push(Note::MoreRows { count });
+        }
+    }
+}
+
 /// Why there is nothing to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nothing {
@@ -371,7 +382,7 @@ impl LeftOut {
     }
 }
 
-/// What is damaged of journals, and may be of the range.
+/// What is damaged of journals, and may be of the range; and what is no store.
 fn journals(snapshot: &Snapshot, question: &Question) -> Vec<Note> {
     let unreadable = snapshot.unreadable().iter();
     let unreadable = unreadable.map(|(path, why)| Note::Damaged {
@@ -380,6 +391,10 @@ fn journals(snapshot: &Snapshot, question: &Question) -> Vec<Note> {
         covers: None,
     });
     let mut notes: Vec<_> = unreadable.collect();
+    let exports = snapshot.tails().iter().filter(|tail| tail.is_export());
+    let mut exports: Vec<_> = exports.map(|tail| tail.path().to_owned()).collect();
+    exports.dedup();
+    notes.extend(exports.into_iter().map(|path| Note::Export { path }));
     for tail in snapshot.tails() {
         for damage in tail.damage() {
             let start = damage.after.map(|after| after.plus(tail.granularity()));

@@ -11,6 +11,7 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 
 use crate::columns::{Column, ColumnError, Columns, Record, Unit};
+use crate::literal::{Literal, number_length, unit};
 
 /// How deep brackets may be.
 const MAX_DEPTH: usize = 32;
@@ -71,82 +72,6 @@ impl Operator {
             Self::Equal => left == right,
             Self::NotEqual => left != right,
         }
-    }
-}
-
-/// A number with the unit that is written after it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Literal {
-    number: f64,
-    /// One of [`UNITS`]; none is the unit of the column.
-    unit: Option<&'static str>,
-}
-
-/// What a unit measures.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Measures {
-    Time,
-    Bytes,
-    BytesPerSecond,
-    PerSecond,
-    Share,
-}
-
-/// Units, what they measure, and how much one is of what the columns have.
-const UNITS: [(&str, Measures, f64); 23] = [
-    ("ns", Measures::Time, 1e-3),
-    ("us", Measures::Time, 1.0),
-    ("ms", Measures::Time, 1e3),
-    ("s", Measures::Time, 1e6),
-    ("min", Measures::Time, 60e6),
-    ("B", Measures::Bytes, 1.0),
-    ("KiB", Measures::Bytes, 1024.0),
-    ("MiB", Measures::Bytes, 1_048_576.0),
-    ("GiB", Measures::Bytes, 1_073_741_824.0),
-    ("TiB", Measures::Bytes, 1_099_511_627_776.0),
-    ("kB", Measures::Bytes, 1e3),
-    ("MB", Measures::Bytes, 1e6),
-    ("GB", Measures::Bytes, 1e9),
-    ("TB", Measures::Bytes, 1e12),
-    ("B/s", Measures::BytesPerSecond, 1.0),
-    ("KiB/s", Measures::BytesPerSecond, 1024.0),
-    ("MiB/s", Measures::BytesPerSecond, 1_048_576.0),
-    ("GiB/s", Measures::BytesPerSecond, 1_073_741_824.0),
-    ("kB/s", Measures::BytesPerSecond, 1e3),
-    ("MB/s", Measures::BytesPerSecond, 1e6),
-    ("GB/s", Measures::BytesPerSecond, 1e9),
-    ("/s", Measures::PerSecond, 1.0),
-    ("%", Measures::Share, 0.01),
-];
-
-impl Measures {
-    /// Whether it is what a column has. A throughput may be written as bytes: the column says that they are per second.
-    fn fits(self, unit: Unit) -> bool {
-        match unit {
-            Unit::Microseconds => self == Self::Time,
-            Unit::Bytes => self == Self::Bytes,
-            Unit::BytesPerSecond => matches!(self, Self::Bytes | Self::BytesPerSecond),
-            Unit::PerSecond => self == Self::PerSecond,
-            Unit::Share => self == Self::Share,
-            Unit::Count | Unit::Milliseconds | Unit::Nanoseconds | Unit::None => false,
-        }
-    }
-}
-
-impl Literal {
-    /// The number in the unit of a column; `None` if it measures something else.
-    fn number_in(self, unit: Unit) -> Option<f64> {
-        let Some(written) = self.unit else {
-            return Some(self.number);
-        };
-        let (_, measures, scale) = UNITS.iter().find(|(name, ..)| *name == written)?;
-        measures.fits(unit).then(|| self.number * scale)
-    }
-}
-
-impl Display for Literal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.number, self.unit.unwrap_or_default())
     }
 }
 
@@ -379,18 +304,6 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// The unit as it is written here; a capital more or less is no other one.
-fn unit(written: &str) -> Option<&'static str> {
-    let plain = written.replace(['\u{b5}', '\u{3bc}'], "u");
-    let exact = UNITS.iter().find(|(name, ..)| *name == plain);
-    let alike = || {
-        UNITS
-            .iter()
-            .find(|(name, ..)| name.eq_ignore_ascii_case(&plain))
-    };
-    exact.or_else(alike).map(|(name, ..)| *name)
-}
-
 fn one_or(mut parts: Vec<Condition>, many: fn(Vec<Condition>) -> Condition) -> Condition {
     match parts.len() {
         1 => parts.remove(0),
@@ -400,29 +313,6 @@ fn one_or(mut parts: Vec<Condition>, many: fn(Vec<Condition>) -> Condition) -> C
 
 fn in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
-}
-
-/// How much of the text is a number: digits, a point, an exponent.
-fn number_length(text: &str) -> usize {
-    let sign = usize::from(text.starts_with(['-', '+']));
-    let digits = |from: usize| {
-        let rest = &text[from..];
-        from + rest
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(rest.len())
-    };
-    let mut end = digits(sign);
-    if text[end..].starts_with('.') {
-        end = digits(end + 1);
-    }
-    if text[end..].starts_with(['e', 'E']) {
-        let signed = usize::from(text[end + 1..].starts_with(['-', '+']));
-        let exponent = digits(end + 1 + signed);
-        if exponent > end + 1 + signed {
-            end = exponent;
-        }
-    }
-    end
 }
 
 /// A condition on rows of one kind.
@@ -499,6 +389,7 @@ fn takes(unit: Unit) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::literal::UNITS;
     use proptest::prelude::*;
     use trackiops_schemas::rollup::Row;
     use trackiops_schemas::time::UtcMs;

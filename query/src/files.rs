@@ -1,13 +1,15 @@
 //! Questions about which files there were: their names, when they were seen, and what they moved in all.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use trackiops_store::{FileHistory, Snapshot};
 
-use crate::answer::{Answer, AnswerRow, Outcome, Question, ask_whole};
+use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask_whole};
 use crate::error::QueryError;
 use crate::group::By;
 use crate::merge::File;
+use crate::terms::{Terms, in_words};
 
 /// A file with activity in the range.
 #[derive(Clone, Debug)]
@@ -28,11 +30,59 @@ pub struct FileActivity {
     pub write_bytes: u64,
 }
 
-/// Lists the files with activity, by name. A row for each of them is held in memory.
+impl FileActivity {
+    /// Requests in the range.
+    pub fn requests(&self) -> u64 {
+        self.read_requests + self.write_requests
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.read_bytes + self.write_bytes
+    }
+}
+
+/// Lists the files with activity, by name unless an order is asked for. A row for each of them is held in memory.
 pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryError> {
-    ask_whole(question, By::FILE, |snapshot, answer| {
-        with_histories(snapshot, answer).map(Outcome::Found)
+    let terms = Terms::new(question)?;
+    // They are about what is listed, which has other columns.
+    let all = Question {
+        conditions: Vec::new(),
+        sort: None,
+        top: None,
+        ..question.clone()
+    };
+    ask_whole(&all, By::FILE, |snapshot, answer| {
+        let answer = with_histories(snapshot, answer)?;
+        Ok(choose(question, &terms, answer))
     })
+}
+
+/// The files that are asked for, in the order that is asked for.
+fn choose(
+    question: &Question,
+    terms: &Terms<FileActivity>,
+    mut answer: Answer<FileActivity>,
+) -> Outcome<FileActivity> {
+    let rows = &mut answer.rows;
+    rows.retain(|row| terms.hold(row));
+    terms.sort(rows);
+    if let Some(top) = question.top {
+        if !terms.is_sorted() {
+            rows.sort_by_key(|row| Reverse(row.bytes()));
+        }
+        rows.truncate(top.get());
+    }
+    match rows.is_empty() {
+        true => Outcome::Nothing {
+            why: Nothing::NoRow {
+                conditions: in_words(question),
+                asked: answer.range,
+            },
+            notes: answer.notes,
+        },
+        false => Outcome::Found(answer),
+    }
 }
 
 fn with_histories(

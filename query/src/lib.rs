@@ -27,6 +27,7 @@ pub mod file;
 pub mod files;
 pub mod flame;
 pub mod group;
+mod literal;
 pub mod merge;
 pub mod mounts;
 mod near;
@@ -59,6 +60,7 @@ pub use export::{Export, Exported, Table};
 pub use file::FileSelector;
 pub use files::{FileActivity, ask_files};
 pub use group::{By, Level, Of};
+pub use literal::{Literal, SizeError, parse_size};
 pub use mounts::ask_mounts;
 pub use needs::Needs;
 pub use operations::{

@@ -46,6 +46,16 @@ pub enum Note {
         /// The finest that is stored.
         finest: Granularity,
     },
+    /// Rows were left out, so that a table can be read.
+    MoreRows {
+        /// How many.
+        count: usize,
+    },
+    /// Answered from an export, which does not say what was not recorded.
+    Export {
+        /// The file.
+        path: PathBuf,
+    },
     /// A part of the store is damaged.
     Damaged {
         /// The file.
@@ -173,6 +183,14 @@ impl Note {
                 format!(
                     "rows of {step}; {finest} is stored: --step {finest} or a shorter range shows more"
                 )
+            }
+            Self::Export { path } => format!(
+                "{} is an export, which does not say what was not recorded: rates are over all of its time",
+                path.display()
+            ),
+            Self::MoreRows { count } => {
+                let rows = if *count == 1 { "row is" } else { "rows are" };
+                format!("{count} more {rows} not shown; --top N shows more, --step all shows all")
             }
             Self::Damaged { path, why, covers } => {
                 let covers = covers.map_or(String::new(), |(range, files)| {

@@ -50,10 +50,19 @@ impl Zone {
 pub enum TimeError {
     /// Nothing that is known.
     #[error(
-        "`{0}` is not a time: write how long ago (90s, 24h, 7d, 1h30m), now, today, yesterday, a local time \
-         (2026-11-21 03:10, 2026-11-21, yesterday 03:10, 03:10) or one with its offset (2026-11-21T03:10:00Z)"
+        "`{0}` is not a time: write how long ago (90s, 24h, 1w, 2d12h, 1 hour ago), now, today, yesterday, a local time \
+         (2026-11-21 03:10, 2026-11-21, yesterday 03:10, 03:10), one with its offset (2026-11-21T03:10:00Z) or seconds since 1970 \
+         (@1795233120)"
     )]
     Syntax(String),
+    /// What comes after the plus is no length of time.
+    #[error(
+        "`{0}` is not a length of time: write + and how long after --since, such as +10s, +1h30m or +2d"
+    )]
+    After(String),
+    /// Relative to a start that was not given.
+    #[error("`{0}` counts from --since, which is missing; add --since, or write a point in time")]
+    NoStart(String),
     /// The clocks were put forward over it.
     #[error(
         "`{0}` did not exist: the local clocks were put forward over it; write it with its offset, such as 2026-11-21T03:10:00Z"
@@ -73,7 +82,7 @@ pub struct Moment {
     pub local: bool,
 }
 
-/// Reads a point in time since 1970: a duration back from `now`, a time with its offset (RFC 3339), or a time
+/// Reads a point in time since 1970: a duration back from `now`, seconds since 1970, a time with its offset (RFC 3339), or a time
 /// of `zone`. A day alone (`today`, `yesterday`, a date) is its first moment. A time of day alone is the latest such that is not after `now`; of two that the end
 /// of summer time makes, the earlier is meant.
 pub fn parse(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
@@ -84,12 +93,33 @@ pub fn parse(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     }
 }
 
+/// As [`parse`], or so long after `start`: `+10s`.
+pub fn parse_end(
+    text: &str,
+    start: Option<UtcMs>,
+    now: UtcMs,
+    zone: Zone,
+) -> Result<Moment, TimeError> {
+    let Some(length) = text.trim().strip_prefix('+') else {
+        return parse(text, now, zone);
+    };
+    let length_ms = parse_duration_ms(length).ok_or_else(|| TimeError::After(text.into()))?;
+    let start = start.ok_or_else(|| TimeError::NoStart(text.into()))?;
+    Ok(Moment {
+        at: UtcMs(start.0.saturating_add(length_ms)),
+        local: false,
+    })
+}
+
 fn parse_any(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     let fixed = |at| Moment { at, local: false };
     if text == "now" {
         return Ok(fixed(now));
     }
-    if let Some(back_ms) = parse_durations_ms(text) {
+    if let Some(seconds) = parse_epoch(text) {
+        return Ok(fixed(UtcMs(seconds.saturating_mul(1000))));
+    }
+    if let Some(back_ms) = parse_duration_ms(text.strip_suffix("ago").unwrap_or(text)) {
         return Ok(fixed(UtcMs(now.0.saturating_sub(back_ms))));
     }
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
@@ -125,18 +155,13 @@ fn parse_any(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     }
 }
 
-/// One or more whole numbers with units, added up: `90s`, `1h30m`.
-fn parse_durations_ms(text: &str) -> Option<i64> {
-    let mut rest = text;
-    let mut total_ms = 0_i64;
-    while !rest.is_empty() {
-        let unit = rest.find(|c: char| !c.is_ascii_digit())?;
-        let next = rest[unit..].find(|c: char| c.is_ascii_digit());
-        let (first, others) = rest.split_at(next.map_or(rest.len(), |next| unit + next));
-        total_ms = total_ms.checked_add(parse_duration_ms(first)?)?;
-        rest = others;
-    }
-    (!text.is_empty()).then_some(total_ms)
+/// `@1795233120`. Without the sign only ten digits, as `date +%s` writes the times from 2001 to 2286.
+fn parse_epoch(text: &str) -> Option<i64> {
+    let digits = text
+        .strip_prefix('@')
+        .or((text.len() == 10).then_some(text))?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number)
 }
 
 fn parse_naive(text: &str) -> Option<NaiveDateTime> {
@@ -284,6 +309,15 @@ mod tests {
             ("90s", "2026-11-21T11:58:30.000Z", false),
             ("1h30m", "2026-11-21T10:30:00.000Z", false),
             ("7d", "2026-11-14T12:00:00.000Z", false),
+            ("1w", "2026-11-14T12:00:00.000Z", false),
+            ("2d12h", "2026-11-19T00:00:00.000Z", false),
+            ("1.5h", "2026-11-21T10:30:00.000Z", false),
+            ("1 hour ago", "2026-11-21T11:00:00.000Z", false),
+            ("90 seconds", "2026-11-21T11:58:30.000Z", false),
+            ("1h 30m ago", "2026-11-21T10:30:00.000Z", false),
+            ("@1795233120", "2026-11-21T03:52:00.000Z", false),
+            ("1795233120", "2026-11-21T03:52:00.000Z", false),
+            ("@0", "1970-01-01T00:00:00.000Z", false),
             ("250ms", "2026-11-21T11:59:59.750Z", false),
             ("2026-11-21T03:10:00Z", "2026-11-21T03:10:00.000Z", false),
             (
@@ -314,9 +348,17 @@ mod tests {
             "",
             "someday",
             "yesterday 25:00",
-            "1.5h",
+            "1.7ms",
             "90",
+            "0",
             "h",
+            "ago",
+            "hour ago",
+            "@",
+            "@x",
+            "@-5",
+            "17952331200",
+            "+10s",
             "2026-13-01",
             "25:00",
             "2026-11-21 3pm",
@@ -328,13 +370,41 @@ mod tests {
                 "{error}"
             );
         }
-        for text in ["9000000000000000000ms1d", "1969-12-31", "30000d"] {
+        for text in ["9000000000000000s1d", "1969-12-31", "30000d"] {
             assert_eq!(read(text), Err(TimeError::TooFar(text.into())));
         }
         assert!(matches!(
             read("99999999999999999999s"),
             Err(TimeError::Syntax(_))
         ));
+    }
+
+    #[test]
+    fn an_end_may_count_from_the_start() {
+        let start = UtcMs(NOON.0 - 60_000);
+        let end = |text: &str, start| parse_end(text, start, NOON, east()).map(|m| m.at);
+        assert_eq!(end("+10s", Some(start)), Ok(UtcMs(start.0 + 10_000)));
+        assert_eq!(end("10s", Some(start)), Ok(UtcMs(NOON.0 - 10_000)));
+        assert_eq!(end("+10s", None), Err(TimeError::NoStart("+10s".into())));
+        for text in ["+", "+5", "+03:10", "+-1s"] {
+            let error = end(text, Some(start)).unwrap_err().to_string();
+            assert!(error.contains(text) && error.contains("+10s"), "{error}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_is_too_strange(text in proptest::prelude::any::<String>()) {
+            let _ = parse_end(&text, Some(NOON), NOON, east());
+        }
+
+        #[test]
+        fn no_text_of_its_own_words_is_too_strange(
+            words in proptest::collection::vec(
+                proptest::sample::select(vec!["+", "@", "9", "1795233120", "s", "w", "d", " ", "ago", "today", ":", "-", "T", "Z"]), 0..8)
+        ) {
+            let _ = parse_end(&words.concat(), Some(NOON), NOON, east());
+        }
     }
 
     #[test]

@@ -211,12 +211,12 @@ fn csv_and_json_have_the_same_columns_in_the_same_order() {
                 serde_json::Value::Number(number) => {
                     assert_eq!(cell.parse::<f64>().unwrap(), number.as_f64().unwrap());
                 }
-                list => assert_eq!(
-                    serde_json::from_str::<serde_json::Value>(cell).unwrap(),
-                    *list
-                ),
+                serde_json::Value::Bool(flag) => assert_eq!(cell, flag.to_string()),
+                other => panic!("{name}: {other}"),
             }
         }
-        assert_eq!(object.len(), header.len());
+        // Lists are in no line of CSV.
+        let values = object.values().filter(|value| !value.is_array());
+        assert_eq!(values.count(), header.len());
     }
 }

@@ -61,8 +61,8 @@ impl Granularity {
 /// Why a text or a number is not a granularity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GranularityError {
-    /// Not a whole number and a unit.
-    #[error("`{0}` is not a granularity: write a whole number and a unit, such as 1s, 10s, 1m, 1h")]
+    /// Not a length of time.
+    #[error("`{0}` is not a granularity: write a number and a unit, such as 1s, 10s, 1m, 1h")]
     Syntax(String),
     /// A length that windows cannot have.
     #[error("{0} ms is not a granularity: it must divide a day or be 1 to 7 whole days")]
@@ -78,12 +78,14 @@ const UNITS: [(&str, i64); 5] = [
     ("ms", 1),
 ];
 
-/// Parses a whole number and a unit (`90s`, `24h`, `7d`, `250ms`) into milliseconds.
+/// Parses a length of time (`90s`, `24h`, `7d`, `1w`, `250ms`, `2d12h`, `1 hour`) into milliseconds. What has a fraction of
+/// them is none.
 pub fn parse_duration_ms(text: &str) -> Option<i64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit)?;
-    number.parse::<i64>().ok()?.checked_mul(*scale)
+    let duration = humantime::parse_duration(text).ok()?;
+    let is_whole = text != "0" && duration.subsec_nanos() % 1_000_000 == 0;
+    i64::try_from(duration.as_millis())
+        .ok()
+        .filter(|_| is_whole)
 }
 
 impl FromStr for Granularity {
@@ -116,7 +118,16 @@ mod tests {
         for text in ["100ms", "1s", "10s", "90s", "1m", "1h", "1d", "7d"] {
             assert_eq!(text.parse::<Granularity>().unwrap().to_string(), text);
         }
-        assert_eq!("60s".parse::<Granularity>().unwrap().to_string(), "1m");
+        for (text, shown) in [
+            ("60s", "1m"),
+            ("1w", "7d"),
+            ("1 hour", "1h"),
+            ("30 seconds", "30s"),
+            ("1h30m", "90m"),
+            ("0.5s", "500ms"),
+        ] {
+            assert_eq!(text.parse::<Granularity>().unwrap().to_string(), shown);
+        }
     }
 
     #[test]
@@ -125,13 +136,15 @@ mod tests {
             "",
             "s",
             "1",
-            "1.5s",
+            "0",
+            "1.7s",
             "0s",
+            "500us",
             "-1s",
             "7s",
             "8d",
-            "1 s",
-            "1w",
+            "2w",
+            "1 parsec",
             "99999999999999999999s",
         ] {
             let error = text.parse::<Granularity>().unwrap_err().to_string();

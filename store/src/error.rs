@@ -23,7 +23,7 @@ pub enum StoreError {
         why: &'static str,
     },
     /// There is all of a store but its catalog.
-    #[error("{path} has lost its catalog: `trackiops store rebuild-catalog {path}` makes it anew from the segments", path = .0.display())]
+    #[error("{path} has lost its catalog: `trackiops store rebuild-catalog --store {path}` makes it anew from the segments", path = .0.display())]
     NoCatalog(PathBuf),
     /// Written in another format.
     #[error(

@@ -25,6 +25,7 @@ mod common;
 mod compact;
 mod describe;
 mod error;
+mod exported;
 mod fail;
 mod file_index;
 mod housekeeping;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder,
@@ -88,6 +89,18 @@ impl SegmentReader {
             next: 0,
             rows: (rows as usize).clamp(FEWEST_ROWS, MOST_ROWS),
         })
+    }
+
+    /// With these columns alone.
+    pub(crate) fn only(self, wanted: impl Fn(&str) -> bool) -> Self {
+        let schema = self.builder.parquet_schema();
+        let columns = schema.root_schema().get_fields().iter().enumerate();
+        let columns = columns.filter(|(_, column)| wanted(column.name()));
+        let mask = ProjectionMask::roots(schema, columns.map(|(place, _)| place));
+        Self {
+            builder: self.builder.with_projection(mask),
+            ..self
+        }
     }
 
     /// Its rows, in batches of so many.

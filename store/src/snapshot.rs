@@ -15,6 +15,7 @@ use crate::catalog::CatalogView;
 use crate::catalog::mounts::MountSeen;
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
+use crate::exported::Exported;
 use crate::file_index::PackedIndex;
 use crate::journal::cursor;
 use crate::journal::scan::{Damage, Scan};
@@ -83,10 +84,16 @@ pub struct Segment {
     pub files: PackedIndex,
 }
 
-/// The windows of a journal that is not sealed yet.
+/// The windows of a journal that is not sealed yet, or of one host in an export.
 #[derive(Debug)]
 pub struct JournalTail {
-    scan: Scan,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Journal(Scan),
+    Export(Exported),
 }
 
 impl Snapshot {
@@ -107,10 +114,17 @@ impl Snapshot {
         };
         let mut known = HashSet::new();
         for store in stores {
-            check_is_store(store)?;
+            let is_file = store.is_file();
+            if !is_file {
+                check_is_store(store)?;
+            }
             let metadata = store.metadata().map_err(StoreError::io("open", store))?;
-            if known.insert((metadata.dev(), metadata.ino())) {
-                snapshot.add(store)?;
+            if !known.insert((metadata.dev(), metadata.ino())) {
+                continue;
+            }
+            match is_file {
+                true => snapshot.add_export(store)?,
+                false => snapshot.add(store)?,
             }
         }
         snapshot.granularities.sort_unstable();
@@ -128,7 +142,7 @@ impl Snapshot {
                 continue;
             }
             match Scan::new(file, &path) {
-                Ok(scan) => tails.extend(scan.map(|scan| JournalTail { scan })),
+                Ok(scan) => tails.extend(scan.map(Source::Journal).map(JournalTail::new)),
                 Err(StoreError::Damaged { why, .. }) => {
                     self.unreadable.push((path, why.to_owned()));
                 }
@@ -136,14 +150,29 @@ impl Snapshot {
             }
         }
         self.granularities.extend(catalog.granularities()?);
-        let of_tails = tails.iter().map(JournalTail::granularity);
-        self.granularities.extend(of_tails);
-        let spans = self.span.into_iter().chain(catalog.span()?);
-        let spans = spans.chain(tails.iter().filter_map(JournalTail::span));
-        self.span = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        self.add_span(catalog.span()?);
         self.catalogs.push(catalog);
-        self.tails.extend(tails);
+        tails.into_iter().for_each(|tail| self.add_tail(tail));
         Ok(())
+    }
+
+    /// An export has no catalog, and the whole of it is read for each question, as of a journal.
+    fn add_export(&mut self, path: &Path) -> Result<(), StoreError> {
+        let exported = Exported::open(path)?.into_iter().map(Source::Export);
+        let tails = exported.map(JournalTail::new);
+        tails.for_each(|tail| self.add_tail(tail));
+        Ok(())
+    }
+
+    fn add_tail(&mut self, tail: JournalTail) {
+        self.granularities.push(tail.granularity());
+        self.add_span(tail.span());
+        self.tails.push(tail);
+    }
+
+    fn add_span(&mut self, span: Option<(UtcMs, UtcMs)>) {
+        let spans = self.span.into_iter().chain(span);
+        self.span = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     }
 
     /// This view without some segments, given by their paths.
@@ -365,27 +394,46 @@ impl Snapshot {
 
     /// The files of unsealed journals.
     fn defined(&self) -> impl Iterator<Item = &FileAttributes> {
-        let journals = self.tails.iter();
-        journals.flat_map(|tail| tail.scan.files().map(|(_, file)| &**file))
+        self.tails.iter().flat_map(JournalTail::files)
     }
 }
 
 impl JournalTail {
+    fn new(source: Source) -> Self {
+        Self { source }
+    }
+
     /// The recording host.
     pub fn host(&self) -> &str {
-        &self.scan.header.host
+        match &self.source {
+            Source::Journal(scan) => &scan.header.host,
+            Source::Export(exported) => &exported.host,
+        }
     }
 
     /// Length of its windows.
     pub fn granularity(&self) -> Granularity {
-        self.scan.header.granularities.finest()
+        match &self.source {
+            Source::Journal(scan) => scan.header.granularities.finest(),
+            Source::Export(exported) => exported.granularity,
+        }
+    }
+
+    /// Whether it is of an export, which does not say what was not recorded.
+    pub fn is_export(&self) -> bool {
+        matches!(self.source, Source::Export(_))
     }
 
     /// Hands over its windows, without their operations, in the order in which they were closed. A window may come
     /// again later, with rows that were late: they add up.
     pub fn windows(&self, each: &mut dyn FnMut(ClosedWindow)) -> Result<(), StoreError> {
-        for frame in &self.scan.windows {
-            each(cursor::window(&self.scan, frame)?);
+        match &self.source {
+            Source::Export(exported) => exported.windows(each)?,
+            Source::Journal(scan) => {
+                for frame in &scan.windows {
+                    each(cursor::window(scan, frame)?);
+                }
+            }
         }
         Ok(())
     }
@@ -395,24 +443,44 @@ impl JournalTail {
         &self,
         each: &mut dyn FnMut(UtcMs, Vec<OperationRow>),
     ) -> Result<(), StoreError> {
-        for frame in self.scan.windows.iter().filter(|frame| frame.has_ops()) {
-            each(frame.head.start, self.scan.ops(frame)?);
+        let Source::Journal(scan) = &self.source else {
+            return Ok(());
+        };
+        for frame in scan.windows.iter().filter(|frame| frame.has_ops()) {
+            each(frame.head.start, scan.ops(frame)?);
         }
         Ok(())
     }
 
     /// Its file.
     pub fn path(&self) -> &Path {
-        &self.scan.path
+        match &self.source {
+            Source::Journal(scan) => &scan.path,
+            Source::Export(exported) => &exported.path,
+        }
     }
 
     /// Parts of it that are damaged.
     pub fn damage(&self) -> &[Damage] {
-        &self.scan.damage
+        match &self.source {
+            Source::Journal(scan) => &scan.damage,
+            Source::Export(_) => &[],
+        }
     }
 
     fn span(&self) -> Option<(UtcMs, UtcMs)> {
-        self.scan.span()
+        match &self.source {
+            Source::Journal(scan) => scan.span(),
+            Source::Export(exported) => Some(exported.span),
+        }
+    }
+
+    /// Its files, for each user.
+    fn files(&self) -> Box<dyn Iterator<Item = &FileAttributes> + '_> {
+        match &self.source {
+            Source::Journal(scan) => Box::new(scan.files().map(|(_, file)| &**file)),
+            Source::Export(exported) => Box::new(exported.files.iter().map(|file| &**file)),
+        }
     }
 }
 

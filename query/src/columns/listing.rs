@@ -28,6 +28,10 @@ impl Record for FileActivity {
                 Value::Count(get(row))
             })
         };
+        let of_both = |name, unit, get: fn(&Self) -> u64| Column {
+            is_usual: false,
+            ..Column::count(name, unit, move |row: &Self| Value::Count(get(row)))
+        };
         vec![
             Column::text(HOST, |row: &Self| Value::text(&*row.host)),
             Column::text(MOUNT, |row: &Self| {
@@ -48,6 +52,8 @@ impl Record for FileActivity {
             count(read, "bytes", Unit::Bytes, |row| row.read_bytes),
             count(write, "requests", Unit::Count, |row| row.write_requests),
             count(write, "bytes", Unit::Bytes, |row| row.write_bytes),
+            of_both("requests", Unit::Count, FileActivity::requests),
+            of_both("bytes", Unit::Bytes, FileActivity::bytes),
         ]
     }
 }

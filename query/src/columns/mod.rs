@@ -134,6 +134,11 @@ impl<R> Column<R> {
         self.data_type.is_numeric() && self.unit != Unit::None
     }
 
+    /// Whether each of its values is several.
+    pub fn is_list(&self) -> bool {
+        matches!(self.data_type, DataType::List(_))
+    }
+
     /// What else it may be called.
     pub fn short_names(&self) -> Vec<String> {
         short_names(&self.name)
@@ -250,6 +255,12 @@ impl<R: Record> Columns<R> {
     /// Those without some, by their names.
     pub fn without(mut self, is_left_out: impl Fn(&str) -> bool) -> Self {
         self.0.retain(|column| !is_left_out(&column.name));
+        self
+    }
+
+    /// Those of them that are no lists.
+    pub fn scalars(mut self) -> Self {
+        self.0.retain(|column| !column.is_list());
         self
     }
 

@@ -17,7 +17,8 @@ use std::str::FromStr;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use trackiops_schemas::columns::{
-    CGROUP, DEV, FILE_KEY, FILEID, PATH, UID, USER, health_schema, request_schema,
+    CGROUP, DEV, FILE_KEY, FILEID, FORMAT_VERSION, META_DATASET, META_FORMAT, META_GRANULARITY,
+    META_RANGE, PATH, UID, USER, health_schema, request_schema,
 };
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{Dataset, Snapshot};
@@ -118,6 +119,21 @@ pub struct Exported {
 }
 
 impl Exported {
+    /// What a file that has them says of itself.
+    pub fn describe(&self, table: Table) -> Vec<(&'static str, String)> {
+        let mut pairs = vec![
+            (META_FORMAT, FORMAT_VERSION.to_string()),
+            (META_DATASET, table.name().to_owned()),
+        ];
+        if let Some(granularity) = self.granularity {
+            pairs.push((META_GRANULARITY, granularity.to_string()));
+        }
+        if let Some(Interval { start, end }) = self.range {
+            pairs.push((META_RANGE, format!("{}..{}", start.0, end.0)));
+        }
+        pairs
+    }
+
     fn nothing(why: Nothing, notes: Vec<Note>) -> Self {
         Self {
             rows: 0,

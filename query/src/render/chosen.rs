@@ -43,10 +43,10 @@ pub(super) fn list<R: Record>() -> Table {
             left(&column.name),
             left(short.unwrap_or_else(|| NONE.into())),
             left(unit),
-            left(if column.is_usual {
-                "yes"
-            } else {
-                "if asked for"
+            left(match (column.is_usual, column.is_list()) {
+                (true, false) => "yes",
+                (true, true) => "yes, in csv if asked for",
+                (false, _) => "if asked for",
             }),
         ]
     };

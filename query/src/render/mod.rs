@@ -74,7 +74,16 @@ impl Format {
     pub fn detail(self) -> Detail {
         match self {
             Self::Table(figures) => Detail::Figures(figures),
-            Self::Csv | Self::Json | Self::Parquet | Self::Arrow => Detail::of_transfers(),
+            Self::Csv => Detail::Needs(self.columns::<AnswerRow>().needs().only_transfers(true)),
+            Self::Json | Self::Parquet | Self::Arrow => Detail::of_transfers(),
+        }
+    }
+
+    /// The columns that it has unless others are chosen. A line of CSV has no lists: those of one row are longer than all else.
+    pub fn columns<R: Record>(self) -> Columns<R> {
+        match self {
+            Self::Csv => Columns::usual().scalars(),
+            _ => Columns::usual(),
         }
     }
 
@@ -134,7 +143,7 @@ pub fn write<R: Render>(
             add_sorted(&mut table, answer, &style);
             draw(table, answer, &style).write(style.look, R::ELSEWHERE, out)
         }
-        _ => write_columns(answer, &Columns::usual(), format, style, out),
+        _ => write_columns(answer, &format.columns(), format, style, out),
     }
 }
 

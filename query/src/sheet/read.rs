@@ -9,6 +9,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow_ipc::reader::FileReader;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::file::metadata::KeyValue;
+use trackiops_schemas::columns::{META_DATASET, META_FORMAT, META_GRANULARITY, META_RANGE};
 
 use super::{Kind, arrays, text};
 
@@ -41,6 +43,7 @@ pub struct Reader {
     kind: Kind,
     schema: SchemaRef,
     path: PathBuf,
+    described: Vec<(String, String)>,
     batches: Batches,
 }
 
@@ -65,11 +68,20 @@ impl Reader {
         let mut magic = Vec::new();
         file.by_ref().take(6).read_to_end(&mut magic).map_err(io)?;
         file.rewind().map_err(io)?;
+        let mut described = Vec::new();
         let (kind, schema, batches) = match magic.as_slice() {
             [b'P', b'A', b'R', b'1', ..] => {
                 let builder = ParquetRecordBatchReaderBuilder::try_new(file)
                     .map_err(|error| content(error.to_string()))?;
                 let schema = Arc::clone(builder.schema());
+                let pairs = builder.metadata().file_metadata().key_value_metadata();
+                for KeyValue { key, value } in pairs.into_iter().flatten() {
+                    if [META_FORMAT, META_DATASET, META_GRANULARITY, META_RANGE]
+                        .contains(&key.as_str())
+                    {
+                        described.push((key.clone(), value.clone().unwrap_or_default()));
+                    }
+                }
                 let reader = builder.with_batch_size(BATCH_ROWS).build();
                 let reader = reader.map_err(|error| content(error.to_string()))?;
                 (Kind::Parquet, schema, Batches::Parquet(reader))
@@ -91,8 +103,15 @@ impl Reader {
             kind,
             schema: plain(&schema),
             path: path.to_owned(),
+            described,
             batches,
         })
+    }
+
+    /// What the file says of itself, as [`super::Writer::describe`] has it.
+    pub fn described(&self) -> impl Iterator<Item = (&str, String)> {
+        let pairs = self.described.iter();
+        pairs.map(|(key, value)| (key.as_str(), value.clone()))
     }
 
     /// What the file is.

@@ -99,6 +99,15 @@ impl<W: Write + Send> Writer<W> {
         })
     }
 
+    /// Adds to what a Parquet file says of itself; the others have no place for it.
+    pub fn describe<'d>(&mut self, pairs: impl IntoIterator<Item = (&'d str, String)>) {
+        if let Self::Parquet(writer) = self {
+            for (key, value) in pairs {
+                writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+            }
+        }
+    }
+
     /// Completes the file.
     pub fn finish(self) -> io::Result<W> {
         match self {

@@ -20,7 +20,7 @@ answer() {
 # Sealing all the time, so that a cut meets each of its steps.
 start_recorder --rotate 5s
 if [ "$2" = again ]; then
-    trackiops store check "$STORE" >&2
+    trackiops store check --store "$STORE" >&2
     answer recovered
 fi
 fio --name=steady --directory=/mnt/nfs --numjobs=4 --size=1m --bs=16k --rw=randrw --direct=1 --ioengine=psync \

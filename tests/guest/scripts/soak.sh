@@ -15,5 +15,5 @@ done
 snapshot after
 trackiops query --store "$STORE" --step all --by mount --format json >"$OUT/answer"
 stop_recorder
-trackiops store check "$STORE" >"$OUT/check"
+trackiops store check --store "$STORE" >"$OUT/check"
 cp /dev/null "$OUT/done"

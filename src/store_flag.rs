@@ -1,0 +1,135 @@
+//! Which store a command is about: `--store`, else `$TRACKIOPS_STORE`, else the usual place.
+
+use std::env;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+/// Where a store is looked for when `--store` names none.
+const VARIABLE: &str = "TRACKIOPS_STORE";
+/// Where it is when that names none, either.
+const USUAL: &str = "/var/lib/trackiops";
+
+/// One store.
+#[derive(clap::Args)]
+pub struct StoreFlag {
+    /// The store [default: $TRACKIOPS_STORE or /var/lib/trackiops]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+}
+
+impl StoreFlag {
+    /// Its directory, whether it is there or not.
+    pub fn dir(self) -> PathBuf {
+        self.store.unwrap_or_else(|| without_flag().1)
+    }
+
+    /// Its directory, which is there.
+    pub fn existing(self) -> anyhow::Result<PathBuf> {
+        existing(self.store)
+    }
+
+    /// The one that the flag itself names.
+    pub fn named(self) -> anyhow::Result<Option<PathBuf>> {
+        self.store.map(|dir| existing(Some(dir))).transpose()
+    }
+}
+
+/// One store or several.
+#[derive(clap::Args)]
+pub struct StoreFlags {
+    /// A store, repeatable [default: $TRACKIOPS_STORE or /var/lib/trackiops]
+    ///
+    /// Give it once for each host to ask several stores as one.
+    #[arg(long, value_name = "DIR")]
+    store: Vec<PathBuf>,
+}
+
+impl StoreFlags {
+    /// Their directories, which are there.
+    pub fn existing(self) -> anyhow::Result<Vec<PathBuf>> {
+        match self.store.is_empty() {
+            true => Ok(vec![existing(None)?]),
+            false => self
+                .store
+                .into_iter()
+                .map(|dir| existing(Some(dir)))
+                .collect(),
+        }
+    }
+}
+
+/// What names a store.
+#[derive(Clone, Copy)]
+enum Source {
+    Flag,
+    Variable,
+    Usual,
+}
+
+fn without_flag() -> (Source, PathBuf) {
+    match env::var_os(VARIABLE).filter(|dir| !dir.is_empty()) {
+        Some(dir) => (Source::Variable, dir.into()),
+        None => (Source::Usual, USUAL.into()),
+    }
+}
+
+fn existing(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let (source, dir) = match named {
+        Some(dir) => (Source::Flag, dir),
+        None => without_flag(),
+    };
+    refuse_missing(source, &dir)?;
+    Ok(dir)
+}
+
+fn refuse_missing(source: Source, dir: &Path) -> anyhow::Result<()> {
+    if !is_missing(dir) {
+        return Ok(());
+    }
+    let shown = dir.display();
+    match source {
+        Source::Flag => bail!(
+            "there is no store at {shown}, which --store names; check the path, or record into it first"
+        ),
+        Source::Variable => {
+            bail!(
+                "there is no store at {shown}, which ${VARIABLE} names; correct it, or name a store with --store"
+            )
+        }
+        Source::Usual => bail!(
+            "there is no store at {shown}, the default; name yours with --store or ${VARIABLE}, or fill it with `trackiops record`"
+        ),
+    }
+}
+
+/// Other obstacles are for those to tell who open it.
+fn is_missing(dir: &Path) -> bool {
+    matches!(dir.metadata(), Err(error) if error.kind() == ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn who_named_a_missing_store_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let nowhere = dir.path().join("nowhere");
+        for (source, words) in [
+            (Source::Flag, "which --store names"),
+            (Source::Variable, "which $TRACKIOPS_STORE names"),
+            (Source::Usual, "the default"),
+        ] {
+            let error = refuse_missing(source, &nowhere).unwrap_err().to_string();
+            assert!(
+                error.contains(words) && error.contains("nowhere"),
+                "{error}"
+            );
+            assert!(refuse_missing(source, dir.path()).is_ok());
+        }
+    }
+}

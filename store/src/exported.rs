@@ -1,0 +1,183 @@
+//! What `trackiops export` wrote, read as if it were the journals of its hosts: it has their rows window by window.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trackiops_schemas::columns::{self, META_DATASET, META_GRANULARITY, META_RANGE, rollup_schema};
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health};
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::batch::{StoredRow, decode_rows};
+use crate::describe::value;
+use crate::error::StoreError;
+use crate::layout::Dataset;
+use crate::read::{SegmentReader, damaged};
+use crate::rebuild::file_of;
+
+/// What names a file, and who used it.
+const IDENTITY: [&str; 10] = [
+    columns::HOST,
+    columns::MOUNT,
+    columns::PATH,
+    columns::PATH_INFERRED,
+    columns::FILE_KEY,
+    columns::DEV,
+    columns::FILEID,
+    columns::UID,
+    columns::USER,
+    columns::CGROUP,
+];
+/// Rows that are decoded at a time.
+const BATCH_ROWS: usize = 8192;
+
+/// The rows that an export has of one host.
+#[derive(Debug)]
+pub(crate) struct Exported {
+    pub(crate) path: PathBuf,
+    pub(crate) host: String,
+    pub(crate) granularity: Granularity,
+    /// Start of the first and end of the last window, those without rows included.
+    pub(crate) span: (UtcMs, UtcMs),
+    /// The files, for each user. Rows refer to these.
+    pub(crate) files: HashSet<Arc<FileAttributes>>,
+}
+
+impl Exported {
+    /// Opens an export of rollups: one of these for each host.
+    pub(crate) fn open(path: &Path) -> Result<Vec<Self>, StoreError> {
+        let refused = |why| StoreError::NotAStore {
+            path: path.to_owned(),
+            why,
+        };
+        let file = File::open(path).map_err(StoreError::io("open", path))?;
+        let reader = SegmentReader::open(file, path)
+            .map_err(|_| refused("it is neither a directory nor an export in Parquet"))?;
+        let metadata = reader.metadata();
+        let is_rollup = value(metadata, META_DATASET) == Some(Dataset::Rollup.name());
+        let granularity = value(metadata, META_GRANULARITY).and_then(|text| text.parse().ok());
+        let span = value(metadata, META_RANGE).and_then(parse_range);
+        let (true, Some(granularity), Some((start, end))) = (is_rollup, granularity, span) else {
+            return Err(refused(
+                "only Parquet files that `trackiops export` wrote with --dataset rollup can be queried",
+            ));
+        };
+        let end = UtcMs(end.0.saturating_sub(1))
+            .align(granularity)
+            .plus(granularity);
+        let span = (start.align(granularity), end);
+        let mut hosts: BTreeMap<String, HashSet<Arc<FileAttributes>>> = BTreeMap::new();
+        each_row(
+            reader,
+            path,
+            |column| IDENTITY.contains(&column),
+            |stored| {
+                if !hosts.contains_key(stored.host) {
+                    hosts.insert(stored.host.to_owned(), HashSet::new());
+                }
+                let file = file_of(&stored);
+                if let Some(files) = hosts.get_mut(stored.host)
+                    && !files.contains(&file)
+                {
+                    files.insert(Arc::new(file));
+                }
+            },
+        )?;
+        let exported = |(host, files)| Self {
+            path: path.to_owned(),
+            host,
+            granularity,
+            span,
+            files,
+        };
+        Ok(hosts.into_iter().map(exported).collect())
+    }
+
+    /// Hands over its windows, those without rows included. All of their time counts as recorded: an export does not say.
+    pub(crate) fn windows(&self, each: &mut dyn FnMut(ClosedWindow)) -> Result<(), StoreError> {
+        let file = File::open(&self.path).map_err(StoreError::io("open", &self.path))?;
+        let reader = SegmentReader::open(file, &self.path)?;
+        let schema = rollup_schema();
+        let (start, end) = self.span;
+        let mut window = self.window(start);
+        let mut is_in_order = true;
+        let is_stored = |column: &str| schema.index_of(column).is_ok();
+        each_row(reader, &self.path, is_stored, |stored| {
+            if stored.host != self.host {
+                return;
+            }
+            is_in_order &= window.start <= stored.time && stored.time < end;
+            if !is_in_order {
+                return;
+            }
+            while window.start.plus(self.granularity) <= stored.time {
+                let next = self.window(window.start.plus(self.granularity));
+                each(mem::replace(&mut window, next));
+            }
+            let file = file_of(&stored);
+            let known = self.files.get(&file).map(Arc::clone);
+            window.rows.push(FileRow {
+                file: known.unwrap_or_else(|| Arc::new(file)),
+                row: stored.row,
+            });
+        })?;
+        if !is_in_order {
+            return Err(damaged(
+                &self.path,
+                "its rows do not stand by window, or lie outside of its range",
+            ));
+        }
+        while window.start < end {
+            let next = self.window(window.start.plus(self.granularity));
+            each(mem::replace(&mut window, next));
+        }
+        Ok(())
+    }
+
+    fn window(&self, start: UtcMs) -> ClosedWindow {
+        ClosedWindow {
+            start,
+            rows: Vec::new(),
+            ops: Vec::new(),
+            health: Health {
+                covered_ms: self.granularity.ms().unsigned_abs(),
+                ..Health::default()
+            },
+        }
+    }
+}
+
+fn each_row(
+    reader: SegmentReader,
+    path: &Path,
+    wanted: impl Fn(&str) -> bool,
+    mut each: impl FnMut(StoredRow<'_>),
+) -> Result<(), StoreError> {
+    for batch in reader.only(wanted).batches(BATCH_ROWS)? {
+        decode_rows(&batch?, &mut each).map_err(|error| damaged(path, error))?;
+    }
+    Ok(())
+}
+
+/// `start..end`, ms since the epoch.
+fn parse_range(text: &str) -> Option<(UtcMs, UtcMs)> {
+    let (start, end) = text.split_once("..")?;
+    let (start, end) = (start.parse().ok()?, end.parse().ok()?);
+    (start < end).then_some((UtcMs(start), UtcMs(end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_a_start_before_its_end() {
+        assert_eq!(parse_range("-5..7"), Some((UtcMs(-5), UtcMs(7))));
+        for text in ["", "..", "5", "7..7", "9..7", "1..x", "1..2..3"] {
+            assert_eq!(parse_range(text), None, "{text}");
+        }
+    }
+}
