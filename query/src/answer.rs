@@ -35,8 +35,8 @@ use crate::sum::Sum;
 use crate::terms::{Sort, Terms, in_words};
 use crate::times::{Zone, show, show_range};
 
-/// How often a question is planned again because a segment vanished between plan and scan.
-const ATTEMPTS: usize = 3;
+/// How often a question is planned again because another segment vanished between plan and scan.
+const ATTEMPTS: usize = 32;
 
 /// Operations that files have in whole, as the protocol calls them.
 pub const READ: &str = "READ";
@@ -317,14 +317,15 @@ pub(crate) fn ask_whole<R>(
     })
 }
 
-/// Answers a question by `ask_once`, which is called again where a segment has vanished meanwhile.
+/// Answers a question by `ask_once`, which is called again where a segment has vanished meanwhile. The catalog forgets a segment
+/// before it is deleted, so one that a new plan has once more is missing.
 pub(crate) fn ask_with<R>(
     question: &Question,
     ask_once: impl Fn(&Snapshot, &Question) -> Result<Outcome<R>, QueryError>,
 ) -> Result<Outcome<R>, QueryError> {
     check(question)?;
     let mut damage = LeftOut::default();
-    let mut attempt = 1;
+    let mut vanished = HashSet::new();
     loop {
         let stores = question.stores.iter().map(PathBuf::as_path);
         let opened = question
@@ -332,8 +333,9 @@ pub(crate) fn ask_with<R>(
             .time(Stage::Open, || Snapshot::open_all(stores))?;
         let snapshot = opened.without(&damage.paths);
         let (path, why) = match ask_once(&snapshot, question) {
-            Err(QueryError::Vanished(_)) if attempt < ATTEMPTS => {
-                attempt += 1;
+            Err(QueryError::Vanished(path))
+                if vanished.len() < ATTEMPTS && vanished.insert(path.clone()) =>
+            {
                 question.explain.again();
                 continue;
             }

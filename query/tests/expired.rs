@@ -43,6 +43,67 @@ fn step(text: &str) -> Step {
 }
 
 #[test]
+fn answers_are_exact_while_segments_are_merged_and_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options("a", "1s,10s", "5s");
+    record(
+        dir.path(),
+        options.clone(),
+        &windows(3, THREE, 1000, 160, 4),
+    );
+    let segments = || {
+        let snapshot = Snapshot::open(dir.path()).unwrap();
+        snapshot.segments(Dataset::Rollup, None).unwrap().len()
+    };
+    let mut asked = question(dir.path());
+    asked.step = Some(step("1s"));
+    let (expected, before) = (rows(&found(&asked)), segments());
+    let mut asks = 0;
+    std::thread::scope(|scope| {
+        // Each merges once, and deletes at once.
+        let recorder = scope.spawn(|| {
+            for _ in 0..12 {
+                let writer = Writer::open(dir.path(), options.clone()).unwrap();
+                writer.finish().unwrap();
+            }
+        });
+        while !recorder.is_finished() {
+            let answer = found(&asked);
+            assert!(rows(&answer) == expected);
+            let damage = |note: &&Note| matches!(note, Note::Damaged { .. });
+            assert!(
+                answer.notes.iter().find(damage).is_none(),
+                "{:?}",
+                answer.notes
+            );
+            asks += 1;
+        }
+    });
+    assert!(asks > 3 && segments() + 12 < before, "{asks} {before}");
+}
+
+#[test]
+fn a_segment_that_is_missing_for_good_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let windows = windows(3, THREE, 1000, 20, 4);
+    record(dir.path(), options("a", "1s", "10s"), &windows);
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let segments = snapshot.segments(Dataset::Rollup, None).unwrap();
+    std::fs::remove_file(&segments[0].path).unwrap();
+    let mut asked = question(dir.path());
+    asked.step = Some(step("1s"));
+    let answer = found(&asked);
+    let is_missing =
+        |note: &Note| matches!(note, Note::Damaged { why, .. } if why == "it is missing");
+    assert!(answer.notes.iter().any(is_missing), "{:?}", answer.notes);
+    let start = THREE + 10_000;
+    let counts = |window: &ClosedWindow| window.start.0 >= start;
+    let recordings = [("a", &windows[..])];
+    let expected = straightforward(&recordings, counts, None, step("1s"), start, By::FILE);
+    assert!(rows(&answer) == expected);
+}
+
+#[test]
 fn coarse_windows_answer_where_fine_ones_have_expired() {
     let dir = tempfile::tempdir().unwrap();
     let windows = recorded(dir.path());
