@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use trackiops_query::render::units;
 use trackiops_query::times::{Zone, rfc3339, show_range};
-use trackiops_store::{Covers, Finding, Report};
+use trackiops_store::{Covers, Finding, Repaired, Report};
 
 use crate::output::{Output, print};
 use crate::report::ReportForm;
@@ -28,8 +28,8 @@ enum Command {
     /// Read all of a store, and tell what is damaged, when that was recorded and what to do
     ///
     /// Verifies the checksums of journals and segments, the order of rows, the catalog in itself and against the files, and
-    /// that coarse windows are the sums of fine ones. A recorder may be at work meanwhile. Exit status 0: all is
-    /// well; 1: something is damaged; 2: it could not be checked.
+    /// that coarse windows are the sums of fine ones, and that a glob over `*.parquet` sees each segment once. A recorder may be
+    /// at work meanwhile, unless with --repair. Exit status 0: all is well; 1: something is damaged; 2: it could not be checked.
     Check(CheckArgs),
     /// Make the catalog anew from the segments, while nobody records
     ///
@@ -42,6 +42,12 @@ enum Command {
 struct CheckArgs {
     #[command(flatten)]
     store: StoreFlag,
+    /// First finish what an interrupted recorder has left, while nobody records
+    ///
+    /// Hides segments that were merged or have expired from `*.parquet`, shows those that replace them, and deletes the hidden
+    /// ones. The next `trackiops record` does the same.
+    #[arg(long)]
+    repair: bool,
     #[command(flatten)]
     form: ReportForm,
 }
@@ -49,24 +55,40 @@ struct CheckArgs {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::Check(CheckArgs { store, form }) => check(&store.existing()?, &form),
+        Command::Check(CheckArgs {
+            store,
+            repair,
+            form,
+        }) => check(&store.existing()?, repair, &form),
         Command::RebuildCatalog(store) => rebuild_catalog(&store.existing()?),
     }
 }
 
-fn check(store: &Path, form: &ReportForm) -> anyhow::Result<ExitCode> {
+fn check(store: &Path, repair: bool, form: &ReportForm) -> anyhow::Result<ExitCode> {
+    let repaired = match repair {
+        true => Some(trackiops_store::repair(store)?),
+        false => None,
+    };
     let report = trackiops_store::check(store)?;
     Output::Stdout.write(|out| {
         if form.is_json() {
-            let lines = report.findings.iter().map(finding).chain([totals(&report)]);
+            let mut lines: Vec<_> = repaired.iter().map(repair_done).collect();
+            lines.extend(report.findings.iter().map(finding));
+            lines.push(totals(&report));
             return lines
                 .into_iter()
                 .try_for_each(|line| writeln!(out, "{line}"));
+        }
+        if let Some(repaired) = &repaired {
+            print(mended(repaired), 4, out)?;
         }
         for finding in &report.findings {
             for line in told(finding, Zone::Local) {
                 print(line, 4, out)?;
             }
+        }
+        if report.waiting > 0 {
+            print(waiting(&report), 4, out)?;
         }
         print(summary(&report), 4, out)
     })?;
@@ -97,6 +119,16 @@ fn finding(finding: &Finding) -> Value {
     })
 }
 
+/// What was repaired, for other programs.
+fn repair_done(repaired: &Repaired) -> Value {
+    let Repaired {
+        hidden,
+        shown,
+        deleted,
+    } = repaired;
+    json!({"kind": "repair", "hidden": hidden, "shown": shown, "deleted": deleted})
+}
+
 /// What was checked, for other programs.
 fn totals(report: &Report) -> Value {
     let Report {
@@ -105,6 +137,8 @@ fn totals(report: &Report) -> Value {
         segments,
         rows,
         bytes,
+        waiting,
+        waiting_bytes,
     } = report;
     json!({
         "kind": "summary",
@@ -113,6 +147,8 @@ fn totals(report: &Report) -> Value {
         "segments": segments,
         "rows": rows,
         "bytes": bytes,
+        "waiting": waiting,
+        "waiting_bytes": waiting_bytes,
     })
 }
 
@@ -179,6 +215,32 @@ fn files(covers: &Covers) -> String {
     }
 }
 
+fn mended(repaired: &Repaired) -> String {
+    let Repaired {
+        hidden,
+        shown,
+        deleted,
+    } = *repaired;
+    if *repaired == Repaired::default() {
+        return "nothing to repair".to_owned();
+    }
+    format!(
+        "repaired: {} hidden, {} shown, {} deleted",
+        count(hidden, "superseded segment"),
+        count(shown, "segment"),
+        count(deleted, "file")
+    )
+}
+
+fn waiting(report: &Report) -> String {
+    format!(
+        "{} of merged or expired segments ({}), hidden from `*.parquet`, will be deleted: by the recorder within minutes, or by \
+         `trackiops store check --repair` while nobody records",
+        count(report.waiting, "file"),
+        units::bytes(report.waiting_bytes)
+    )
+}
+
 fn summary(report: &Report) -> String {
     let Report {
         findings,
@@ -186,6 +248,7 @@ fn summary(report: &Report) -> String {
         segments,
         rows,
         bytes,
+        ..
     } = report;
     let found = match findings.len() as u64 {
         0 => "nothing is damaged".to_owned(),

@@ -4,8 +4,10 @@
 mod common;
 
 use std::fs::File;
-use std::path::Path;
-use std::process::{Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
@@ -98,17 +100,35 @@ fn a_query_of_what_is_no_store_says_so() {
     }
 }
 
-/// A second of two files, one of which is renamed in the next one.
-fn small_store(store: &Path) {
-    let options = Options {
+fn small_options(rotate: &str) -> Options {
+    Options {
         host: "h".into(),
         granularities: "1s,10s".parse().expect("granularities"),
-        rotate: "1m".parse().expect("a rotation"),
+        rotate: rotate.parse().expect("a rotation"),
         filter: None,
         allow_nfs_store: true,
         keep: Default::default(),
-    };
-    let mut writer = Writer::open(store, options).expect("a store");
+    }
+}
+
+fn small_window(start_ms: i64, rows: Vec<FileRow>) -> ClosedWindow {
+    let requests = rows.len() as u64;
+    ClosedWindow {
+        start: UtcMs(start_ms),
+        rows,
+        ops: Vec::new(),
+        health: Health {
+            covered_ms: 1000,
+            seen: requests,
+            recorded: requests,
+            ..Health::default()
+        },
+    }
+}
+
+/// A second of two files, one of which is renamed in the next one.
+fn small_store(store: &Path) {
+    let mut writer = Writer::open(store, small_options("1m")).expect("a store");
     let row = |fileid: u64, path: &str| {
         let id = FileId {
             dev: Dev(49),
@@ -136,17 +156,7 @@ fn small_store(store: &Path) {
     for (i, (one, two)) in names.into_iter().enumerate() {
         let mut rows = vec![row(1, one), row(2, two)];
         rows.sort_by_key(|row| row.file.key);
-        let window = ClosedWindow {
-            start: UtcMs(1_795_230_000_000 + 1000 * i as i64),
-            rows,
-            ops: Vec::new(),
-            health: Health {
-                covered_ms: 1000,
-                seen: 2,
-                recorded: 2,
-                ..Health::default()
-            },
-        };
+        let window = small_window(1_795_230_000_000 + 1000 * i as i64, rows);
         writer.append(&window).expect("it is written");
     }
     let mount = MountPoint {
@@ -522,6 +532,85 @@ fn damage_is_told_and_the_rest_is_answered() {
 
     let nowhere = trackiops(&["store", "check", "--store", "/nonexistent/store"]);
     assert_eq!(nowhere.status.code(), Some(2));
+}
+
+/// Hidden files below a directory, and those that a glob sees.
+fn segments(dir: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut hidden, mut seen) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            let below = segments(&path);
+            hidden.extend(below.0);
+            seen.extend(below.1);
+        } else if path.to_string_lossy().ends_with(".removed") {
+            hidden.push(path);
+        } else if path.extension().is_some_and(|e| e == "parquet") {
+            seen.push(path);
+        }
+    }
+    (hidden, seen)
+}
+
+#[test]
+fn what_an_interrupted_merge_has_left_is_reported_and_repaired() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (live, killed) = (dir.path().join("live"), dir.path().join("killed"));
+    small_store(&live);
+    let check = |store: &Path, repair: &[&str]| {
+        let store = store.to_str().expect("a readable name");
+        let output = trackiops(&[&["store", "check", store], repair].concat());
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        (said, output.status.code())
+    };
+    let (said, status) = check(&live, &["--repair"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.starts_with("nothing to repair\n"), "{said}");
+
+    // Four journals, which are merged, and one that is not sealed.
+    let mut writer = Writer::open(&live, small_options("10s")).expect("a store");
+    for i in 0..5 {
+        let window = small_window(1_795_240_000_000 + 10_000 * i, vec![]);
+        writer.append(&window).expect("it is written");
+    }
+    let begun = Instant::now();
+    while segments(&live).0.len() < 4 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "nothing merges");
+        sleep(Duration::from_millis(20));
+    }
+    let (said, status) = check(&live, &[]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("will be deleted"), "{said}");
+    let (said, status) = check(&live, &["--repair"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("stop the recorder"), "{said}");
+
+    let copied = Command::new("cp").arg("-a").args([&live, &killed]).status();
+    assert!(copied.expect("cp can be started").success());
+    drop(writer);
+    let (hidden, _) = segments(&killed);
+    let name = hidden[0].file_stem().expect("a name").to_string_lossy();
+    let seen = hidden[0].with_file_name(&name[1..]);
+    std::fs::rename(&hidden[0], &seen).expect("it is renamed");
+    let (said, status) = check(&killed, &[]);
+    assert_eq!(status, Some(1), "{said}");
+    for word in [
+        seen.to_str().expect("a readable name"),
+        "a glob may count its rows twice",
+        "store check --repair",
+        "1 problem",
+    ] {
+        assert!(said.contains(word), "`{word}` in: {said}");
+    }
+    let (said, status) = check(&killed, &["--repair"]);
+    assert_eq!(status, Some(0), "{said}");
+    let begins = "repaired: 1 superseded segment hidden, 0 segments shown, ";
+    assert!(said.starts_with(begins), "{said}");
+    assert!(segments(&killed).0.is_empty());
+    let (said, status) = check(&killed, &["--repair"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.starts_with("nothing to repair\n"), "{said}");
 }
 
 #[test]

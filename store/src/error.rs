@@ -25,6 +25,14 @@ pub enum StoreError {
     /// There is all of a store but its catalog.
     #[error("{path} has lost its catalog: `trackiops store rebuild-catalog --store {path}` makes it anew from the segments", path = .0.display())]
     NoCatalog(PathBuf),
+    /// The catalog is not what was written, so that nothing is deleted by it.
+    #[error("the catalog of {store} is damaged: {why}; run `trackiops store rebuild-catalog {store}` first", store = .store.display())]
+    DamagedCatalog {
+        /// The store.
+        store: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// Written in another format.
     #[error(
         "{path} has format version {found}, this trackiops reads and writes version {FORMAT_VERSION}; \
@@ -38,7 +46,7 @@ pub enum StoreError {
         found: u32,
     },
     /// One store has one writer.
-    #[error("another recorder is at work on {path}; stop it, or name another store", path = .0.display())]
+    #[error("{path} is being recorded to; stop the recorder, or name another store", path = .0.display())]
     Locked(PathBuf),
     /// The store would be recorded by its own recorder.
     #[error(

@@ -1,7 +1,6 @@
 //! What is done beside recording, when a journal was sealed and from time to time: expiring, merging, deleting.
 
-use std::fs;
-use std::io;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::time::UtcMs;
@@ -10,9 +9,9 @@ use crate::catalog::Catalog;
 use crate::compact::Compaction;
 use crate::error::StoreError;
 use crate::fail;
-use crate::layout;
 use crate::options::Keep;
 use crate::retention;
+use crate::visible::{self, Settled};
 
 /// Readers that have planned to read a file have so long to open it.
 const GRACE_MS: i64 = 5 * 60 * 1000;
@@ -48,39 +47,60 @@ impl Housekeeping {
         self.idle(catalog)
     }
 
-    /// What is due from time to time: deletes, and merges once. Merging more at a time would keep journals waiting, and
-    /// whoever wants the recorder to end.
+    /// What is due from time to time: hides what has expired, deletes, and merges once. Merging more at a time would keep
+    /// journals waiting, and whoever wants the recorder to end.
     pub(crate) fn idle(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
-        self.delete(catalog)?;
+        let removed = catalog.removed()?;
+        if !removed.is_empty() {
+            // A merge that was interrupted has put segments beside those that it removed.
+            let dirs: HashSet<_> = removed.iter().map(|path| dir_of(path)).collect();
+            let mut kept = paths(catalog)?;
+            kept.retain(|path| dirs.contains(&dir_of(path)));
+            visible::settle(&self.store, &removed, &kept)?;
+            delete(&self.store, catalog, &catalog.due((self.keep.now)())?)?;
+        }
         self.compaction.step(&self.store, catalog, self.at())
+    }
+
+    /// What is due when a recorder begins, and when it ends: all that was removed is deleted. Readers that meet a vanished
+    /// file plan again.
+    pub(crate) fn tidy(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
+        tidy(&self.store, catalog).map(drop)
     }
 
     /// When what is removed now may be deleted.
     fn at(&self) -> UtcMs {
         UtcMs((self.keep.now)().0.saturating_add(GRACE_MS))
     }
+}
 
-    /// Deletes what may be deleted by now.
-    fn delete(&self, catalog: &mut Catalog) -> Result<(), StoreError> {
-        let due = catalog.due((self.keep.now)())?;
-        for path in &due {
-            let path = self.store.join(path);
-            for file in [layout::temporary(&path), path] {
-                match fs::remove_file(&file) {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                        return Err(StoreError::io("delete", &file)(e));
-                    }
-                    _ => {}
-                }
-                // Fails, as it should, as long as there are others of its date.
-                let _ = file.parent().map(fs::remove_dir);
-            }
-            fail::point("delete: file");
-        }
-        if !due.is_empty() {
-            catalog.deleted(&due)?;
-            fail::point("delete: noted");
-        }
-        Ok(())
+/// Finishes whatever was interrupted, and deletes all that was removed. How many files were deleted.
+pub(crate) fn tidy(store: &Path, catalog: &mut Catalog) -> Result<(Settled, u64), StoreError> {
+    let removed = catalog.removed()?;
+    let settled = visible::settle(store, &removed, &paths(catalog)?)?;
+    Ok((settled, delete(store, catalog, &removed)?))
+}
+
+/// Deletes what was removed. The number of files.
+fn delete(store: &Path, catalog: &mut Catalog, paths: &[String]) -> Result<u64, StoreError> {
+    let mut deleted = 0;
+    for path in paths {
+        deleted += visible::delete(&store.join(path))?;
+        fail::point("delete: file");
     }
+    if !paths.is_empty() {
+        catalog.deleted(paths)?;
+        fail::point("delete: noted");
+    }
+    Ok(deleted)
+}
+
+/// Of all segments, relative to the store.
+fn paths(catalog: &Catalog) -> Result<Vec<String>, StoreError> {
+    let kept = catalog.kept()?.into_iter();
+    Ok(kept.map(|segment| segment.path).collect())
+}
+
+fn dir_of(path: &str) -> Option<&Path> {
+    Path::new(path).parent()
 }

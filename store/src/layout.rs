@@ -7,12 +7,15 @@
 //! <store>/requests/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<first n>-<last n>.parquet   merged
+//! .<segment>.tmp        not complete, or just about to count
+//! .<segment>.removed    counts no longer, and is to be deleted
 //! ```
 //!
 //! A segment's name is a function of its journal's content, so sealing a journal again writes the
-//! same names. Temporary names do not end in `.parquet`.
+//! same names. What does not count has a name that begins with a dot and does not end in `.parquet`.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -29,6 +32,10 @@ const DIRECTORY_MODE: u32 = 0o750;
 const JOURNAL_EXTENSION: &str = "tij";
 /// What follows it in the name of a journal that was found damaged.
 pub(crate) const SET_ASIDE_EXTENSION: &str = "damaged";
+/// What follows the name of a segment until it counts.
+const TEMPORARY: &str = ".tmp";
+/// What follows it once it counts no longer.
+const HIDDEN: &str = ".removed";
 /// What the names of the journals of requests begin with.
 const REQUESTS_PREFIX: &str = "requests-";
 /// Directory of the segments of requests, and the name of their dataset.
@@ -191,16 +198,40 @@ pub(crate) fn requests_segments(store: &Path) -> Result<Vec<(u64, PathBuf)>, Sto
     Ok(segments)
 }
 
-/// Paths of all files of segments of windows, relative to the store, in order; without those that are being written.
+/// Paths of all segments of windows that a glob sees, relative to the store, in order.
 pub(crate) fn segment_files(store: &Path) -> Result<Vec<String>, StoreError> {
+    segments_named(store, "")
+}
+
+/// Paths, without what hides them, of all segments of windows that are hidden.
+pub(crate) fn hidden_segments(store: &Path) -> Result<Vec<String>, StoreError> {
+    segments_named(store, HIDDEN)
+}
+
+/// Paths of all segments of windows that are, or were, being written.
+pub(crate) fn temporary_segments(store: &Path) -> Result<Vec<String>, StoreError> {
+    segments_named(store, TEMPORARY)
+}
+
+/// Those whose files have such a name, or with an empty suffix their own.
+fn segments_named(store: &Path, suffix: &str) -> Result<Vec<String>, StoreError> {
+    let segment_of = |file: &Path| {
+        let name = file.file_name()?.to_str()?;
+        let name = match suffix {
+            "" => name,
+            suffix => name.strip_prefix('.')?.strip_suffix(suffix)?,
+        };
+        let is_segment = name.ends_with(".parquet") && !name.starts_with('.');
+        let segment = file.with_file_name(name);
+        let relative = segment.strip_prefix(store).ok()?.to_str()?;
+        is_segment.then(|| relative.to_owned())
+    };
     let mut files = Vec::new();
     for dataset in Dataset::ALL {
         for granularity in entries(&store.join(dataset.name()))? {
             for date in directories(&granularity)? {
                 for file in directories(&date)? {
-                    let is_segment = file.extension().is_some_and(|e| e == "parquet");
-                    let relative = file.strip_prefix(store).ok().and_then(Path::to_str);
-                    files.extend(relative.filter(|_| is_segment).map(str::to_owned));
+                    files.extend(segment_of(&file));
                 }
             }
         }
@@ -262,9 +293,22 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     paths.map_err(StoreError::io("list", dir))
 }
 
-/// The name that a segment has until it is complete.
+/// The name that a segment has until it is complete and counts.
 pub(crate) fn temporary(segment: &Path) -> PathBuf {
-    segment.with_extension("parquet.tmp")
+    concealed(segment, TEMPORARY)
+}
+
+/// The name that a segment has once it counts no longer.
+pub(crate) fn hidden(segment: &Path) -> PathBuf {
+    concealed(segment, HIDDEN)
+}
+
+/// `.<name><suffix>`: whoever globs looks at how a name ends, and whoever reads directories (Spark, Arrow) at how it begins.
+fn concealed(segment: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(segment.file_name().unwrap_or_default());
+    name.push(suffix);
+    segment.with_file_name(name)
 }
 
 /// A UTC day.
@@ -352,8 +396,13 @@ mod tests {
             path,
             "rollup/granularity=1m/date=2026-11-21/web-1-20261121T035200Z-7.parquet"
         );
-        let temporary = temporary(Path::new(&path));
-        assert_ne!(temporary.extension().unwrap(), "parquet");
+        let dir = "rollup/granularity=1m/date=2026-11-21";
+        let name = "web-1-20261121T035200Z-7.parquet";
+        let segment = Path::new(&path);
+        assert_eq!(
+            [temporary(segment), hidden(segment)],
+            ["tmp", "removed"].map(|suffix| PathBuf::from(format!("{dir}/.{name}.{suffix}")))
+        );
     }
 
     #[test]

@@ -3,9 +3,12 @@
 //! It is made beside the old one and takes its place by a rename, so that whatever happens there is one of both. Which
 //! segments there are, and which journals they are from, is in their metadata; when files and names were seen, in the
 //! rows of the finest granularity that is left. A segment all of whose journals are in another one was merged into that.
+//!
+//! Hidden segments are looked at like the others: those that were not merged into anything that can be read count again.
+//! Once the new catalog is in place, names are made to follow it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,10 +24,12 @@ use crate::checksum;
 use crate::describe::{self, JournalSpan};
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
+use crate::housekeeping::tidy;
 use crate::layout::{self, Dataset};
 use crate::lock::StoreLock;
 use crate::names::{Seen, hull};
 use crate::read::{SegmentReader, damaged};
+use crate::visible;
 
 const BATCH_ROWS: usize = 4096;
 
@@ -60,6 +65,12 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     remove(layout::beside_catalog(&old).iter())?;
     fs::rename(&path, &old).map_err(StoreError::io("rename the new catalog to", &old))?;
     layout::sync_dir(store)?;
+    tidy(store, &mut Catalog::open(store)?)?;
+    // Of these nothing counts: what was merged into them is there again, and what is not sealed will be.
+    for segment in layout::temporary_segments(store)? {
+        let temporary = layout::temporary(&store.join(segment));
+        remove(std::iter::once(&temporary))?;
+    }
     Ok(rebuilt)
 }
 
@@ -79,13 +90,21 @@ fn remove<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Result<(), StoreError
 fn fill(store: &Path, catalog: &mut Catalog) -> Result<Rebuilt, StoreError> {
     let mut rebuilt = Rebuilt::default();
     let mut found = Vec::new();
-    for path in layout::segment_files(store)? {
+    let seen = layout::segment_files(store)?;
+    let mut hidden = layout::hidden_segments(store)?;
+    hidden.retain(|path| seen.binary_search(path).is_err());
+    // Of two that are equal the last one counts.
+    let hidden = hidden
+        .into_iter()
+        .map(|path| (layout::hidden(&store.join(&path)), path));
+    let seen = seen.into_iter().map(|path| (store.join(&path), path));
+    for (file, path) in hidden.chain(seen) {
         match Found::new(store, path) {
             Ok(segment) => found.push(segment),
-            Err(StoreError::DamagedSegment { path, why }) => rebuilt.left_out.push((path, why)),
-            Err(StoreError::Io { path, source, .. }) => {
+            Err(StoreError::DamagedSegment { why, .. }) => rebuilt.left_out.push((file, why)),
+            Err(StoreError::Io { source, .. }) => {
                 let why = format!("it cannot be read: {source}");
-                rebuilt.left_out.push((path, why));
+                rebuilt.left_out.push((file, why));
             }
             Err(error) => return Err(error),
         }
@@ -132,7 +151,7 @@ impl Found {
         let path = store.join(&relative);
         let no_segment = || damaged(&path, "its path is not that of a segment");
         let (dataset, granularity, _) = layout::parse_segment(&relative).ok_or_else(no_segment)?;
-        let file = File::open(&path).map_err(StoreError::io("open segment", &path))?;
+        let file = visible::open(&path).map_err(StoreError::io("open segment", &path))?;
         let read = || StoreError::io("read segment", &path);
         let bytes = file.metadata().map_err(read())?.len();
         let checked = checksum::check(&file).map_err(read())?;
@@ -316,7 +335,7 @@ impl Finer {
             return Ok(Vec::new());
         }
         let path = store.join(&segment.entry.path);
-        let file = File::open(&path).map_err(StoreError::io("open segment", &path))?;
+        let file = visible::open(&path).map_err(StoreError::io("open segment", &path))?;
         let mut files: HashMap<Arc<FileAttributes>, Seen> = HashMap::new();
         let mut last: Option<Arc<FileAttributes>> = None;
         for batch in SegmentReader::open(file, &path)?.batches(BATCH_ROWS)? {

@@ -15,12 +15,16 @@ pub(crate) type Seal = Box<dyn FnMut(Task) -> Result<(), StoreError> + Send>;
 /// What a sealing thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
+    /// What is to be done before all else.
+    Begin,
     /// Seal this journal.
     Seal(u64),
     /// What is to be done when journals were sealed.
     AfterSealing,
     /// What is to be done from time to time.
     Idle,
+    /// What is to be done after all else.
+    End,
 }
 
 /// How often [`Task::Idle`] is due.
@@ -109,6 +113,7 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, journals: &Receiver<u64>) {
+        self.run_task(Task::Begin);
         self.seal_waiting();
         loop {
             match journals.recv_timeout(IDLE_EVERY) {
@@ -127,6 +132,7 @@ impl Worker {
             *lock(&self.failure) = None;
             self.seal_waiting();
         }
+        self.run_task(Task::End);
     }
 
     fn seal_waiting(&mut self) {

@@ -21,6 +21,7 @@ use crate::journal::cursor;
 use crate::journal::scan::{Damage, Scan};
 use crate::layout::{self, Dataset};
 use crate::names::{FileHistory, NameSeen, Names, Trunks};
+use crate::visible;
 
 /// Looking up the names of more files than this takes longer than going through all names.
 const FEW_FILES: usize = 1000;
@@ -60,7 +61,8 @@ pub struct SealedJournal {
 pub struct Segment {
     /// Its store.
     pub store: StoreIndex,
-    /// The file: the store's path, as it was given, and the segment's within it.
+    /// The file: the store's path, as it was given, and the segment's within it. [`Self::open`] finds it also while it has
+    /// another name.
     pub path: PathBuf,
     /// What its rows are.
     pub dataset: Dataset,
@@ -82,6 +84,14 @@ pub struct Segment {
     pub bytes: u64,
     /// Which of its rows belong to which file; empty but for rollups.
     pub files: PackedIndex,
+}
+
+impl Segment {
+    /// Opens its file, which may have been merged meanwhile, or have expired. One that was deleted since is
+    /// [`io::ErrorKind::NotFound`]: a new view does without it.
+    pub fn open(&self) -> io::Result<File> {
+        visible::open(&self.path)
+    }
 }
 
 /// The windows of a journal that is not sealed yet, or of one host in an export.

@@ -290,6 +290,7 @@ fn sealing(
         }
         Task::AfterSealing => housekeeping.after_sealing(&mut catalog),
         Task::Idle => housekeeping.idle(&mut catalog),
+        Task::Begin | Task::End => housekeeping.tidy(&mut catalog),
     })
 }
 

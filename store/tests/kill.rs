@@ -1,5 +1,6 @@
 //! A writer is killed at every step of what it does, and at any time: no window that was acknowledged is lost, none
-//! counts twice, fine and coarse agree, and the store is clean when it is opened again.
+//! counts twice, by the catalog or by a glob, fine and coarse agree, and the store is clean when it is opened again, repaired
+//! or given a new catalog.
 //!
 //! The writer is this program once more, running the test `writer`. `TRACKIOPS_TEST_LONG` kills it hundreds of times.
 #![allow(
@@ -19,9 +20,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use common::{Content, T0, complete, granularity, options, windows};
+use common::{
+    Content, T0, assert_at_most, complete, copy, globbed, granularity, options, parquet_files,
+    windows,
+};
+use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Keep, Notice, Options, Snapshot, Writer, check};
+use trackiops_store::{Keep, Notice, Options, Snapshot, Writer, check, rebuild_catalog, repair};
 
 /// Every place at which the writer may be killed.
 const PLACES: [&str; 18] = [
@@ -37,9 +42,9 @@ const PLACES: [&str; 18] = [
     "seal: journal removed",
     "compact: noted",
     "compact: written",
-    "compact: renamed",
-    "compact: names durable",
     "compact: committed",
+    "settle: hidden",
+    "settle: shown",
     "retention: committed",
     "delete: file",
     "delete: noted",
@@ -150,12 +155,63 @@ fn assert_whole(dir: &Path, before: i64, when: &str) {
         );
     };
     assert_same();
+    let recorded = &all[..there as usize];
+    assert_globbed(&store, recorded, when);
+    let renames = ["compact: ", "settle: ", "retention: ", "delete: "];
+    if renames.iter().any(|place| when.contains(place)) {
+        assert_mended(&store, recorded, when);
+    }
     NOW.store(T0 + 40_000 * there, Ordering::SeqCst);
     let told = complete(&store, recorder());
     let is_damaged = |notice: &Notice| matches!(notice, Notice::SetAside(_));
     assert!(!told.iter().any(is_damaged), "{when}: {told:?}");
     assert_same();
     assert_eq!(check(&store).unwrap().findings, [], "{when}");
+    assert_tidy(&store, when);
+}
+
+const GRANULARITIES: [&str; 3] = ["1s", "10s", "1m"];
+
+/// A glob sees nothing twice.
+fn assert_globbed(store: &Path, recorded: &[ClosedWindow], when: &str) {
+    for granularity in GRANULARITIES.map(granularity) {
+        let seen = globbed(store, granularity).unwrap();
+        assert_at_most(&seen, &Content::of(recorded, granularity), when);
+    }
+}
+
+/// A glob sees what the catalog says, and nothing waits to be deleted.
+fn assert_tidy(store: &Path, when: &str) {
+    let snapshot = Snapshot::open(store).unwrap();
+    for granularity in GRANULARITIES.map(granularity) {
+        let sealed = Content::sealed(&snapshot, granularity).unwrap();
+        assert!(globbed(store, granularity).unwrap() == sealed, "{when}");
+    }
+    let files = parquet_files(store);
+    let waits = |file: &&String| file.ends_with(".removed");
+    assert_eq!(files.iter().find(waits), None, "{when}");
+}
+
+/// Without recording again, a store can be repaired, and its catalog made anew.
+fn assert_mended(store: &Path, recorded: &[ClosedWindow], when: &str) {
+    let minute = granularity("1m");
+    for mend in ["repair", "rebuild-catalog"] {
+        let when = format!("{mend} after {when}");
+        let dir = tempfile::tempdir().unwrap();
+        copy(store, dir.path());
+        match mend {
+            "repair" => drop(repair(dir.path()).unwrap()),
+            _ => {
+                fs::remove_file(dir.path().join("catalog.db")).unwrap();
+                assert_eq!(rebuild_catalog(dir.path()).unwrap().left_out, [], "{when}");
+            }
+        }
+        let content = Content::stored(dir.path(), minute);
+        assert!(content == Content::of(recorded, minute), "{when}");
+        assert_globbed(dir.path(), recorded, &when);
+        assert_eq!(check(dir.path()).unwrap().findings, [], "{when}");
+        assert_tidy(dir.path(), &when);
+    }
 }
 
 #[test]

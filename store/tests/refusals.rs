@@ -32,7 +32,7 @@ fn a_second_writer_is_refused_until_the_first_is_gone() {
     let first = Writer::open(dir.path(), options("h")).unwrap();
     let error = refused(dir.path());
     assert!(matches!(error, StoreError::Locked(_)));
-    assert_says(&error, dir.path(), "another recorder");
+    assert_says(&error, dir.path(), "stop the recorder");
     drop(first);
     Writer::open(dir.path(), options("h")).unwrap();
 }

@@ -19,9 +19,7 @@ segments = catalog.execute(
     "SELECT path, dataset, granularity_ms, start_ms, end_ms, rows, bytes FROM segment"
 ).fetchall()
 
-# What was merged stays for a while.
-merged = {path for (path,) in catalog.execute("SELECT path FROM removed")}
-on_disk = {str(p.relative_to(store)) for p in store.rglob("*.parquet")} - merged
+on_disk = {str(p.relative_to(store)) for p in store.rglob("*.parquet")}
 assert on_disk == {s[0] for s in segments}, f"catalog and files differ: {on_disk ^ {s[0] for s in segments}}"
 
 for path, dataset, granularity_ms, start_ms, end_ms, rows, size in segments:

@@ -228,7 +228,7 @@ struct Source {
 
 impl Source {
     fn open(segment: &Segment) -> Result<Self, QueryError> {
-        let opened = File::open(&segment.path).and_then(|file| {
+        let opened = segment.open().and_then(|file| {
             let length = file.metadata()?.len();
             Ok((file, length))
         });

@@ -129,10 +129,15 @@ impl Catalog {
         })
     }
 
-    /// Files that may be deleted by now.
+    /// All files that are to be deleted.
+    pub(crate) fn removed(&self) -> Result<Vec<String>, StoreError> {
+        self.due(UtcMs(i64::MAX))
+    }
+
+    /// Files that may be deleted by now: health before what it is about, without which nothing asks for that.
     pub(crate) fn due(&self, now: UtcMs) -> Result<Vec<String>, StoreError> {
         let read = || {
-            let due = "SELECT path FROM removed WHERE at_ms <= ?1";
+            let due = "SELECT path FROM removed WHERE at_ms <= ?1 ORDER BY path";
             let mut select = self.connection.prepare_cached(due)?;
             let due = select.query_map([now.0], |row| row.get(0))?;
             due.collect::<rusqlite::Result<_>>()

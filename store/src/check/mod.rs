@@ -4,6 +4,7 @@
 
 mod catalog;
 mod journals;
+mod names;
 mod requests;
 mod rows;
 mod segments;
@@ -34,6 +35,10 @@ pub struct Report {
     pub rows: u64,
     /// Bytes of all files that were read.
     pub bytes: u64,
+    /// Files of segments that were merged or have expired, which are hidden from globs and wait to be deleted.
+    pub waiting: u64,
+    /// Bytes of these.
+    pub waiting_bytes: u64,
 }
 
 /// Something that is wrong.
@@ -90,6 +95,7 @@ pub fn check(store: &Path) -> Result<Report, StoreError> {
     let view = catalog::check(store, &mut report)?;
     journals::check(store, view.as_ref(), &mut report)?;
     segments::check(store, view.as_ref(), &mut report)?;
+    names::check(store, &mut report)?;
     requests::check(store, &mut report)?;
     Ok(report)
 }

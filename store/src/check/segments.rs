@@ -7,14 +7,14 @@ use std::path::Path;
 
 use super::catalog::without_next_step;
 use super::totals::Totals;
-use super::{Covers, REBUILD, RESTORE, Report, fresh, of_date, rows, verified};
+use super::{Covers, REBUILD, RESTORE, Report, fresh, names, of_date, rows, verified};
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
 use crate::snapshot::Segment;
 
 /// What to do about a segment that the catalog does not know.
-const TAKE_IN: &str = "`trackiops store rebuild-catalog` takes it in; if it is a copy, or not of this store, move it away";
+pub(super) const TAKE_IN: &str = "`trackiops store rebuild-catalog` takes it in; if it is a copy, or not of this store, move it away";
 /// What to do about one that it would not know either.
 const MOVE_AWAY: &str = "restore it from a copy, or move it away";
 /// So many names of files are told.
@@ -87,7 +87,7 @@ fn one(
     report: &mut Report,
 ) -> Result<bool, StoreError> {
     let path = &segment.path;
-    let file = match File::open(path) {
+    let file = match segment.open() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             // Merged or expired meanwhile?
             if is_segment(store, segment) {
@@ -144,17 +144,11 @@ fn strays(store: &Path, mut known: HashSet<String>, report: &mut Report) -> Resu
         return Ok(());
     }
     // Some may have become segments meanwhile.
-    let Some(view) = fresh(store) else {
+    let Some((removed, segments)) = fresh(store).and_then(|view| names::known(store, &view)) else {
         return Ok(());
     };
     let unsealed: BTreeSet<_> = layout::journals(store)?.into_iter().collect();
-    for dataset in Dataset::ALL {
-        for segment in view.segments(dataset, None).unwrap_or_default() {
-            let relative = segment.path.strip_prefix(store).unwrap_or(&segment.path);
-            known.insert(relative.to_string_lossy().into_owned());
-        }
-    }
-    known.extend(view.removed()?.into_iter().map(|(path, _)| path));
+    known.extend(removed.into_iter().chain(segments));
     for file in files {
         let path = store.join(&file);
         let number = layout::number_of(&path);

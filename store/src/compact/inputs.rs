@@ -1,7 +1,6 @@
 //! The rows of several segments, each in order, as one stream in order.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use crate::checksum;
 use crate::error::StoreError;
 use crate::read::{Pieces, SegmentReader, damaged};
 use crate::rebuild::{file_of, is_of};
+use crate::visible;
 
 /// Makes rows of a batch.
 type Decode<R> = fn(&RecordBatch, &mut VecDeque<R>) -> Result<(), BatchError>;
@@ -35,7 +35,7 @@ struct Input<R> {
 
 impl<R> Input<R> {
     fn open(path: PathBuf, decode: Decode<R>) -> Result<Self, StoreError> {
-        let file = File::open(&path).map_err(StoreError::io("open segment", &path))?;
+        let file = visible::open(&path).map_err(StoreError::io("open segment", &path))?;
         // What is merged gets a new checksum: damage must not be covered up by it.
         let checked = checksum::check(&file).map_err(StoreError::io("read segment", &path))?;
         checked.intact().map_err(|why| damaged(&path, why))?;

@@ -3,18 +3,18 @@
 //! The steps, each of which may be the last before the power fails:
 //!
 //! 1. the catalog notes the names of the files to be written as ones to be deleted;
-//! 2. they are written under temporary names, made durable and renamed;
+//! 2. they are written under temporary names and made durable;
 //! 3. one catalog transaction puts them in the place of the segments that were merged, and notes those as ones to be
 //!    deleted, when readers that have them in mind have had time to read them;
-//! 4. they are deleted.
+//! 4. dataset by dataset, those are hidden from globs, then the merged one is shown to them;
+//! 5. they are deleted.
 //!
-//! Before step 3 readers see the small segments, after it the merged one.
+//! Before step 3 readers see the small segments, after it the merged one, by whichever name it has.
 
 mod inputs;
 mod plan;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ use crate::layout::{self, Dataset, Date};
 use crate::seal::coarsen::{Attributes, Coarsen};
 use crate::seal::merge::Merged;
 use crate::segment::{SegmentRow, SegmentWriter, Target};
+use crate::visible;
 use inputs::Inputs;
 use plan::Group;
 
@@ -82,15 +83,8 @@ fn merge(store: &Path, catalog: &mut Catalog, group: &Group, at: UtcMs) -> Resul
         .map(|output| output.write(store))
         .collect();
     let written = written?;
-    fail::point("compact: written");
-    for segment in &written {
-        let path = store.join(&segment.path);
-        fs::rename(layout::temporary(&path), &path)
-            .map_err(StoreError::io("rename segment to", &path))?;
-        fail::point("compact: renamed");
-    }
     layout::sync_names(store, written.iter().map(|segment| &segment.path))?;
-    fail::point("compact: names durable");
+    fail::point("compact: written");
     let inputs: Vec<_> = group
         .inputs
         .iter()
@@ -98,6 +92,12 @@ fn merge(store: &Path, catalog: &mut Catalog, group: &Group, at: UtcMs) -> Resul
         .collect();
     catalog.replace(&group.host, &written, &inputs, at)?;
     fail::point("compact: committed");
+    for dataset in Dataset::ALL {
+        let inputs = group.inputs.iter().filter(|input| input.dataset == dataset);
+        let merged = written.iter().filter(|merged| merged.dataset == dataset);
+        let (inputs, merged) = (inputs.map(|of| &of.path), merged.map(|of| &of.path));
+        visible::settle(store, inputs, merged)?;
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
@@ -206,27 +206,49 @@ impl Content {
         }
     }
 
+    /// All that the segments of a view hold at a granularity; `None` if one was deleted since.
+    pub fn sealed(snapshot: &Snapshot, granularity: Granularity) -> Option<Self> {
+        let mut content = Self::default();
+        for dataset in Dataset::ALL {
+            for segment in of(snapshot, dataset, granularity) {
+                content.add_file(dataset, segment.open().ok()?, granularity);
+            }
+        }
+        Some(content)
+    }
+
+    fn add_file(&mut self, dataset: Dataset, file: File, granularity: Granularity) {
+        match dataset {
+            Dataset::Rollup => {
+                for (id, row) in rows_in(file) {
+                    self.rows.entry(id).or_default().merge(&row);
+                }
+            }
+            Dataset::Health => {
+                for (time, health) in health(file) {
+                    self.health.entry(time).or_default().merge(&health);
+                }
+            }
+            Dataset::Ops => {
+                let rows = ops(file);
+                assert!(rows.is_sorted_by_key(|(time, _)| *time));
+                for (time, row) in rows {
+                    self.add_ops(time, &[row], granularity);
+                }
+            }
+        }
+    }
+
     /// All that a store holds at a granularity: its segments, and the tails of its journals.
     pub fn stored(store: &Path, granularity: Granularity) -> Self {
-        let snapshot = Snapshot::open(store).unwrap();
-        let mut content = Self::default();
-        for segment in of(&snapshot, Dataset::Rollup, granularity) {
-            for (id, row) in rows(&segment) {
-                content.rows.entry(id).or_default().merge(&row);
-            }
-        }
-        for segment in of(&snapshot, Dataset::Health, granularity) {
-            for (time, health) in health(&segment) {
-                content.health.entry(time).or_default().merge(&health);
-            }
-        }
-        for segment in of(&snapshot, Dataset::Ops, granularity) {
-            let rows = ops(&segment);
-            assert!(rows.is_sorted_by_key(|(time, _)| *time));
-            for (time, row) in rows {
-                content.add_ops(time, &[row], granularity);
-            }
-        }
+        let view = || {
+            let snapshot = Snapshot::open(store).unwrap();
+            let sealed = Self::sealed(&snapshot, granularity)?;
+            Some((snapshot, sealed))
+        };
+        // A recorder that ends deletes what it has merged.
+        let mut views = (0..10).filter_map(|_| view());
+        let (snapshot, mut content) = views.next().unwrap();
         for tail in snapshot.tails() {
             tail.windows(&mut |window| content.add(&window, granularity))
                 .unwrap();
@@ -237,6 +259,44 @@ impl Content {
     }
 }
 
+/// What a glob over the `*.parquet` of a granularity sees, which knows no catalog. `None` if a file has vanished before it was
+/// opened: whoever globs meets an error then.
+pub fn globbed(store: &Path, granularity: Granularity) -> Option<Content> {
+    let mut content = Content::default();
+    for dataset in Dataset::ALL {
+        let dir = format!("{}/granularity={granularity}", dataset.name());
+        let mut files = parquet_files(&store.join(dir));
+        files.retain(|path| path.ends_with(".parquet"));
+        for path in files {
+            let dir = format!("{}/granularity={granularity}", dataset.name());
+            let file = File::open(store.join(dir).join(path)).ok()?;
+            content.add_file(dataset, file, granularity);
+        }
+    }
+    Some(content)
+}
+
+/// Asserts that a glob sees nothing twice: no counter is larger than what was recorded.
+pub fn assert_at_most(seen: &Content, recorded: &Content, when: &str) {
+    for (id, row) in &seen.rows {
+        let most = recorded.rows.get(id).cloned().unwrap_or_default();
+        let counters = |row: &Row| [&row.read, &row.write].map(|d| (d.requests, d.bytes));
+        let pairs = counters(row).into_iter().zip(counters(&most));
+        for (seen, most) in pairs {
+            assert!(seen.0 <= most.0 && seen.1 <= most.1, "{when}: {id:?}");
+        }
+    }
+    for (time, health) in &seen.health {
+        let most = recorded.health.get(time).cloned().unwrap_or_default();
+        assert!(health.covered_ms <= most.covered_ms, "{when}: {time:?}");
+        assert!(health.seen <= most.seen, "{when}: {time:?}");
+    }
+    for (at, sums) in &seen.ops {
+        let most = recorded.ops.get(at).map_or(0, |most| most.requests);
+        assert!(sums.requests <= most, "{when}: {at:?}");
+    }
+}
+
 pub fn of(snapshot: &Snapshot, dataset: Dataset, granularity: Granularity) -> Vec<Segment> {
     let mut segments = snapshot.segments(dataset, None).unwrap();
     segments.retain(|segment| segment.granularity == granularity);
@@ -244,9 +304,9 @@ pub fn of(snapshot: &Snapshot, dataset: Dataset, granularity: Granularity) -> Ve
 }
 
 /// The rows of a segment of operations, in the order of the file.
-pub fn ops(segment: &Segment) -> Vec<(UtcMs, OperationRow)> {
+fn ops(file: File) -> Vec<(UtcMs, OperationRow)> {
     let mut rows = Vec::new();
-    for batch in reader(segment).build().unwrap() {
+    for batch in batches(file) {
         decode_ops(&batch.unwrap(), |stored| {
             let operation = Operation {
                 mount: stored.mount.map(str::to_owned),
@@ -263,11 +323,14 @@ pub fn ops(segment: &Segment) -> Vec<(UtcMs, OperationRow)> {
 
 /// The rows of a rollup segment, in the order of the file.
 pub fn rows(segment: &Segment) -> Vec<(RowId, Row)> {
+    rows_in(segment.open().unwrap())
+}
+
+fn rows_in(file: File) -> Vec<(RowId, Row)> {
     let mut rows = Vec::new();
-    for batch in reader(segment).build().unwrap() {
+    for batch in batches(file) {
         let batch = batch.unwrap();
         decode_rows(&batch, |stored| {
-            assert_eq!(stored.host, segment.host);
             let id = RowId {
                 time: stored.time,
                 key: stored.file_key,
@@ -287,9 +350,9 @@ pub fn rows(segment: &Segment) -> Vec<(RowId, Row)> {
 }
 
 /// The rows of a health segment, in the order of the file.
-pub fn health(segment: &Segment) -> Vec<(UtcMs, Health)> {
+fn health(file: File) -> Vec<(UtcMs, Health)> {
     let mut rows = Vec::new();
-    for batch in reader(segment).build().unwrap() {
+    for batch in batches(file) {
         decode_health(&batch.unwrap(), |stored| {
             rows.push((stored.time, stored.health))
         })
@@ -299,8 +362,12 @@ pub fn health(segment: &Segment) -> Vec<(UtcMs, Health)> {
 }
 
 pub fn reader(segment: &Segment) -> ParquetRecordBatchReaderBuilder<File> {
-    let file = File::open(&segment.path).unwrap();
-    ParquetRecordBatchReaderBuilder::try_new(file).unwrap()
+    ParquetRecordBatchReaderBuilder::try_new(segment.open().unwrap()).unwrap()
+}
+
+fn batches(file: File) -> ParquetRecordBatchReader {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    builder.build().unwrap()
 }
 
 /// Names in the journal directory.
@@ -312,12 +379,13 @@ pub fn journals(store: &Path) -> Vec<String> {
     names
 }
 
-/// Paths of all segments under the store, relative to it.
+/// Paths of all files of segments under a directory, relative to it, whether a glob sees them or not.
 pub fn parquet_files(store: &Path) -> Vec<String> {
     let mut files = Vec::new();
     let mut dirs = vec![store.to_owned()];
     while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(dir).unwrap() {
+        // It may have been removed with its last segment.
+        for entry in std::fs::read_dir(dir).into_iter().flatten() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 dirs.push(path);

@@ -1,0 +1,80 @@
+//! Whether names of files say what the catalog says: a glob is to see each segment that counts, and nothing else.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use super::journals::settled;
+use super::segments::TAKE_IN;
+use super::{Report, fresh, of_date};
+use crate::catalog::CatalogView;
+use crate::error::StoreError;
+use crate::layout::{self, Dataset};
+
+/// What to do about a name that is wrong.
+const REPAIR: &str =
+    "`trackiops store check --repair` renames it, and so does the next `trackiops record`";
+const SEEN: &str = "it was merged into another segment or has expired, and `*.parquet` still matches it: \
+                    a glob may count its rows twice";
+const NOT_SEEN: &str =
+    "it is hidden: `*.parquet` does not match it, and a glob misses its rows; queries do not";
+
+pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError> {
+    // A recorder may be about to rename them.
+    for (segment, why) in settled(|| Ok(wrong(store)), BTreeMap::is_empty)? {
+        let path = store.join(segment);
+        report.find(&path, why, None, REPAIR);
+    }
+    let hidden = layout::hidden_segments(store)?;
+    // It is opened after the files were listed: it knows what has become of them.
+    let Some((removed, segments)) = fresh(store).and_then(|view| known(store, &view)) else {
+        return Ok(());
+    };
+    for segment in hidden {
+        let path = layout::hidden(&store.join(&segment));
+        let Ok(file) = path.metadata() else {
+            continue;
+        };
+        if removed.contains(&segment) {
+            report.waiting += 1;
+            report.waiting_bytes += file.len();
+        } else if !segments.contains(&segment) {
+            let why = "it is hidden, and the catalog does not know it";
+            report.find(&path, why, of_date(&path), TAKE_IN);
+        }
+    }
+    Ok(())
+}
+
+/// Segments whose names are wrong, relative to the store, and why. Of a catalog that cannot be read there are none.
+fn wrong(store: &Path) -> BTreeMap<String, &'static str> {
+    let Some((removed, segments)) = fresh(store).and_then(|view| known(store, &view)) else {
+        return BTreeMap::new();
+    };
+    let is_there = |path: &Path| path.exists();
+    let seen = removed
+        .into_iter()
+        .filter(|path| is_there(&store.join(path)));
+    let not_seen = segments.into_iter().filter(|path| {
+        let path = store.join(path);
+        let others = [layout::hidden(&path), layout::temporary(&path)];
+        !is_there(&path) && others.iter().any(|other| is_there(other))
+    });
+    let seen = seen.map(|path| (path, SEEN));
+    seen.chain(not_seen.map(|path| (path, NOT_SEEN))).collect()
+}
+
+/// What is to be deleted, and what counts, relative to the store; `None` if the catalog does not say.
+pub(super) fn known(
+    store: &Path,
+    view: &CatalogView,
+) -> Option<(HashSet<String>, HashSet<String>)> {
+    let removed = view.removed().ok()?.into_iter().map(|(path, _)| path);
+    let mut segments = HashSet::new();
+    for dataset in Dataset::ALL {
+        for segment in view.segments(dataset, None).ok()? {
+            let relative = segment.path.strip_prefix(store).unwrap_or(&segment.path);
+            segments.insert(relative.to_string_lossy().into_owned());
+        }
+    }
+    Some((removed.collect(), segments))
+}

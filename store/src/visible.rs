@@ -1,0 +1,110 @@
+//! Which segments a glob over `*.parquet` sees: those that the catalog counts, each once.
+//!
+//! A segment `X.parquet` is `.X.parquet.tmp` while it is written, and `.X.parquet.removed` from when it was merged into
+//! another one, or has expired, until it is deleted. The catalog says what counts, and names follow it: first what counts no
+//! longer is hidden, then what counts is shown. So a glob sees a segment or what was merged into it, for an instant neither,
+//! and never both. Where that was interrupted, whoever writes to the store next finishes it.
+//!
+//! Readers that have a segment's path from the catalog find it by any of the three names.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::StoreError;
+use crate::fail;
+use crate::layout;
+
+/// How many files got another name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub(crate) hidden: u64,
+    pub(crate) shown: u64,
+}
+
+/// Opens a segment, whichever name it has at the moment.
+pub(crate) fn open(segment: &Path) -> io::Result<File> {
+    let names = [
+        segment.to_owned(),
+        layout::hidden(segment),
+        layout::temporary(segment),
+    ];
+    // Once more: it may have been renamed to a name that was tried just before.
+    for name in names.iter().chain(&names) {
+        match File::open(name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+    }
+    File::open(segment)
+}
+
+/// Hides some segments from globs, then shows others, and makes that durable. Paths are relative to the store.
+pub(crate) fn settle<'p>(
+    store: &Path,
+    removed: impl IntoIterator<Item = &'p String>,
+    counted: impl IntoIterator<Item = &'p String>,
+) -> Result<Settled, StoreError> {
+    let mut renamed = Vec::new();
+    for segment in removed {
+        if hide(&store.join(segment))? {
+            renamed.push(segment);
+            fail::point("settle: hidden");
+        }
+    }
+    let hidden = renamed.len();
+    for segment in counted {
+        if show(&store.join(segment))? {
+            renamed.push(segment);
+            fail::point("settle: shown");
+        }
+    }
+    layout::sync_names(store, renamed.iter().copied())?;
+    Ok(Settled {
+        hidden: hidden as u64,
+        shown: (renamed.len() - hidden) as u64,
+    })
+}
+
+/// Whether it was to be seen.
+fn hide(segment: &Path) -> Result<bool, StoreError> {
+    rename(segment, &layout::hidden(segment))
+}
+
+/// Whether it was not to be seen. One that is missing is for a check to report.
+fn show(segment: &Path) -> Result<bool, StoreError> {
+    if segment.exists() {
+        return Ok(false);
+    }
+    // What was hidden is complete for certain.
+    Ok(rename(&layout::hidden(segment), segment)? || rename(&layout::temporary(segment), segment)?)
+}
+
+/// Whether there was something to rename.
+fn rename(from: &Path, to: &Path) -> Result<bool, StoreError> {
+    match fs::rename(from, to) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(StoreError::io("rename segment to", to)(e)),
+    }
+}
+
+/// Deletes a segment, whichever names it has. The number of files.
+pub(crate) fn delete(segment: &Path) -> Result<u64, StoreError> {
+    let names: [PathBuf; 3] = [
+        layout::temporary(segment),
+        layout::hidden(segment),
+        segment.to_owned(),
+    ];
+    let mut deleted = 0;
+    for file in &names {
+        match fs::remove_file(file) {
+            Ok(()) => deleted += 1,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(StoreError::io("delete", file)(e)),
+        }
+    }
+    // Fails, as it should, as long as there are others of its date.
+    let _ = segment.parent().map(fs::remove_dir);
+    Ok(deleted)
+}
