@@ -1,5 +1,5 @@
-//! The recipes of docs/notebooks.md, each run and compared with what `trackiops query` answers. They need a Python with what they
-//! import, which `make` brings (`make notebooks`, `make science`): TRACKIOPS_PYTHON is its path.
+//! The recipes of docs/notebooks.md and the SQL of README.md, each run and compared with what `trackiops query` answers. They need
+//! a Python with what they import, which `make` brings (`make notebooks`, `make science`): TRACKIOPS_PYTHON is its path.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 mod common;
@@ -9,11 +9,15 @@ mod recordings;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use recordings::{THREE, file, options, record, used_by, windows};
+use recordings::{THREE, append, file, options, record, used_by, windows};
 use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::rollup::FileRow;
+use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_schemas::time::UtcMs;
 use trackiops_store::Writer;
 
 const PATHS: [&str; 8] = [
@@ -27,8 +31,8 @@ const PATHS: [&str; 8] = [
     "/mnt/nfs/www/it's.html",
 ];
 
-/// Four minutes of files, some of which two tenants use, with a rotation in the middle of a minute and a gap.
-fn store(dir: &Path) {
+/// Four minutes of files, some of which two tenants use, with a gap.
+fn recorded() -> Vec<ClosedWindow> {
     let mut recorded = windows(21, THREE, 1000, 240, 2 * PATHS.len() as u64);
     for window in &mut recorded {
         for (i, row) in window.rows.iter_mut().enumerate() {
@@ -45,23 +49,53 @@ fn store(dir: &Path) {
     }
     recorded.drain(70..83);
     recorded[100].health.covered_ms = 300;
-    record(
-        &dir.join("store"),
-        options("h", "1s,10s,1m", "90s"),
-        &recorded,
-    );
+    recorded
 }
 
-fn run(engines: &[&str]) {
-    let dir = tempfile::tempdir().unwrap();
-    store(dir.path());
-    let notebooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/notebooks.md");
-    python(
-        dir.path(),
-        "run.py",
-        &[notebooks.to_str().unwrap()],
-        engines,
-    );
+/// A rotation is in the middle of a minute.
+fn store(dir: &Path) {
+    let options = options("h", "1s,10s,1m", "90s");
+    record(&dir.join("store"), options, &recorded());
+}
+
+/// As [`store`], in many journals, with a recorder that is still at work and has begun to merge them. The last of its windows,
+/// whose journal is not sealed, has nothing in it.
+fn merging(dir: &Path) -> Writer {
+    let mut windows = recorded();
+    windows.push(idle(0));
+    append(
+        &dir.join("store"),
+        options("h", "1s,10s,1m", "5s"),
+        &windows,
+    )
+}
+
+/// A window after all others, in a journal of its own.
+fn idle(i: i64) -> ClosedWindow {
+    let start = UtcMs(THREE + 300_000 + 5000 * i);
+    ClosedWindow {
+        start,
+        rows: Vec::new(),
+        ops: Vec::new(),
+        health: recordings::health(1000, &[]),
+    }
+}
+
+/// How many files were merged into others.
+fn merged(dir: &Path) -> usize {
+    let rollup = dir.join("store/rollup");
+    let date = "date=2026-11-21";
+    let dirs = ["1s", "10s", "1m"].map(|g| rollup.join(format!("granularity={g}/{date}")));
+    let files = dirs.iter().flat_map(|dir| std::fs::read_dir(dir).unwrap());
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".removed")).count()
+}
+
+fn run(dir: &Path, engines: &[&str]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let texts = ["docs/notebooks.md", "README.md"].map(|text| root.join(text));
+    let texts: Vec<_> = texts.iter().map(|text| text.to_str().unwrap()).collect();
+    python(dir, "run.py", &texts, engines);
 }
 
 /// Runs a script of `tests/science` in a directory.
@@ -167,13 +201,63 @@ fn compare_extremes(engines: &[&str]) {
 #[test]
 #[ignore = "make notebooks: needs a Python with DuckDB, Polars and pandas"]
 fn recipes_of_duckdb_polars_and_pandas_answer_as_the_query_does() {
-    run(&["DuckDB", "Polars", "pandas"]);
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path());
+    run(dir.path(), &["DuckDB", "Polars", "pandas"]);
+}
+
+#[test]
+#[ignore = "make notebooks: needs a Python with DuckDB, Polars and pandas"]
+fn recipes_of_a_store_that_was_just_merged_answer_as_the_query_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = merging(dir.path());
+    assert!(merged(dir.path()) > 0);
+    run(dir.path(), &["DuckDB", "Polars", "pandas"]);
+    drop(writer);
+}
+
+#[test]
+#[ignore = "make notebooks: needs a Python with DuckDB, Polars and pandas"]
+fn recipes_of_a_store_that_is_being_merged_answer_as_the_query_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = merging(dir.path());
+    let before = merged(dir.path());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Each journal that is sealed is followed by a merge.
+        scope.spawn(|| {
+            for i in 1.. {
+                thread::sleep(Duration::from_millis(150));
+                writer.append(&idle(i)).unwrap();
+                if is_over.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+        });
+        let end = OnDrop(&is_over);
+        run(dir.path(), &["--live", "DuckDB", "Polars", "pandas"]);
+        drop(end);
+    });
+    let after = merged(dir.path());
+    assert!(after > before + 12, "{before} and {after} were merged");
+}
+
+/// Ends the recorder, also where the recipes fail.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 #[test]
 #[ignore = "make science: needs a Python with PySpark, and Java"]
 fn spark_recipes_answer_as_the_query_does() {
-    run(&["PySpark"]);
+    let dir = tempfile::tempdir().unwrap();
+    let writer = merging(dir.path());
+    run(dir.path(), &["PySpark"]);
+    drop(writer);
 }
 
 #[test]
