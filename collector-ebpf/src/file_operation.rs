@@ -18,13 +18,17 @@ use crate::{
     kernel::{Address, Memory, Window, add, global, raise},
     maps::{self, DIRECT, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_BEGUN, INODE_DISTANCE},
     operation::{EXECUTE, QUEUE, RTT, TASK},
-    window,
+    paths, window,
 };
 
 /// Number of the NFS program (RFC 1813, RFC 7530).
 const NFS_PROGRAM: u32 = 100_003;
 /// `RPC_TASK_ASYNC` in a task's flags (include/linux/sunrpc/sched.h): it completes in a thread that is not its caller's.
 const ASYNCHRONOUS: u16 = 1;
+
+/// `S_IFMT` and `S_IFDIR` (include/uapi/linux/stat.h).
+const TYPE: u16 = 0o170_000;
+const DIRECTORY: u16 = 0o040_000;
 
 /// Procedures of NFSv3 by their numbers (RFC 1813) whose arguments are the handle itself: GETATTR, FSSTAT, FSINFO, PATHCONF.
 const BY_HANDLE: u32 = 1 << 1 | 1 << 18 | 1 << 19 | 1 << 20;
@@ -132,11 +136,17 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Opti
         FILE_OPS_BY_FILE
     };
     let own_sum = match sum_of(by_file, &key, sum, task) {
-        Some(own_sum) => own_sum,
+        Some((own_sum, is_new)) => {
+            if is_new && is_directory(inode) {
+                let end_ns = start_ns.wrapping_add(execute_ns);
+                paths::name_directory(inode.0, key.fileid, key.dev, handle_hash, end_ns);
+            }
+            own_sum
+        }
         None => {
             key.fileid = 0;
             key.handle_hash = 0;
-            sum_of(FILE_OPS_BY_MOUNT, &key, sum, task)?
+            sum_of(FILE_OPS_BY_MOUNT, &key, sum, task)?.0
         }
     };
     let status: i32 = task.field(&offsets.operation.task_status)?;
@@ -155,17 +165,27 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Opti
     Some(())
 }
 
-/// The sum in one of the maps; what it is of is written by the RPC that begins it.
+/// Whether its path can be told. That of a file is told when it is opened and used: which of its names is meant nothing says here.
+#[inline(always)]
+fn is_directory(inode: Address<impl Memory>) -> bool {
+    let own = &DIRECT.file_operation;
+    global(&own.inode_entries) != 0
+        && inode
+            .field::<u16>(&own.inode_mode)
+            .is_some_and(|mode| mode & TYPE == DIRECTORY)
+}
+
+/// The sum in one of the maps, and whether this RPC begins it: then it writes what the sum is of.
 #[inline(always)]
 fn sum_of(
     map: u32,
     key: &FileOpKey,
     of: *const OpValue,
     task: Address<impl Memory>,
-) -> Option<*mut FileOpValue> {
+) -> Option<(*mut FileOpValue, bool)> {
     let sums = FILE_OPS.get(map)?;
     if let Some(sum) = sums.get(key) {
-        return Some(sum);
+        return Some((sum, false));
     }
     let sum: *mut FileOpValue = sums.entry(key, &FILE_OP_BEGIN)?;
     maps::count(&FILE_OPS_BEGUN, map);
@@ -178,7 +198,7 @@ fn sum_of(
         to.add(2).write_volatile(from.add(2).read_volatile());
         (&raw mut (*sum).pid).write_volatile(task.field(&DIRECT.task_owner)?);
     }
-    Some(sum)
+    Some((sum, true))
 }
 
 /// From a READ or a WRITE: how far an inode is from the handle in it. Its arguments are part of a `struct nfs_pgio_header`, which has

@@ -13,7 +13,7 @@ use trackiops_schemas::paths::{HEAD_BYTES, MOST_BYTES, MOST_NAMES, NAME_BYTES, P
 
 use crate::{
     handle::{self, Slot},
-    kernel::{Address, Probe, Window, now_ns},
+    kernel::{Address, Probe, Window, global, now_ns},
     maps::{DIRECT, EPOCH, NAMED, PATH_RING, SCRATCH},
 };
 
@@ -86,6 +86,37 @@ pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: 
     let Some(key) = key(Address::new(header), handle_hash).filter(|_| entry != 0) else {
         return;
     };
+    if is_told(&key, entry, end_ns, 0) {
+        handle::set_named(slot, token(entry, end_ns));
+    }
+}
+
+/// Tells the path of a directory (`struct inode`) that an operation is about, if it is not known. A directory has one name only, which nobody
+/// hands over: it is the first, and the only one, in the inode's list.
+#[inline(never)]
+pub fn name_directory(inode: u64, fileid: u64, dev: u32, handle_hash: u32, end_ns: u64) {
+    let own = &DIRECT.file_operation;
+    let first = Address::<Probe>::new(inode).field::<u64>(&own.inode_entries);
+    let Some(first) = first.filter(|first| *first != 0) else {
+        return;
+    };
+    let entry = first.wrapping_sub(u64::from(global(&own.entry_alias)));
+    // It may be gone meanwhile.
+    let its: Option<u64> = Address::<Probe>::new(entry).field(&DIRECT.tree.entry_inode);
+    if its != Some(inode) {
+        return;
+    }
+    let key = NamedKey {
+        fileid,
+        dev,
+        handle_hash,
+    };
+    is_told(&key, entry, end_ns, 1);
+}
+
+/// Tells the path by the name `entry` if it is not known. Whether that path is known now.
+#[inline(always)]
+fn is_told(key: &NamedKey, entry: u64, end_ns: u64, is_directory: u16) -> bool {
     let (period, epoch) = (period(end_ns), epoch());
     if let Some(known) = NAMED.get_ptr_mut(key) {
         // SAFETY: a map value. Who else writes it has another path, which is looked at in the next period.
@@ -93,18 +124,17 @@ pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: 
         if known.epoch == epoch {
             if known.entry != entry {
                 if end_ns.wrapping_sub(known.told_ns) < NAMES_APART_NS {
-                    return;
+                    return false;
                 }
             } else if known.period == period || fingerprint(entry) == known.fingerprint {
                 known.period = period;
-                handle::set_named(slot, token(entry, end_ns));
-                return;
+                return true;
             }
         }
     }
-    let fingerprint = tell(&key, entry, end_ns);
+    let fingerprint = tell(key, entry, end_ns, is_directory);
     if fingerprint == 0 {
-        return;
+        return false;
     }
     let named = Named {
         entry,
@@ -113,9 +143,7 @@ pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: 
         told_ns: end_ns,
         epoch,
     };
-    if NAMED.insert(key, named, 0).is_ok() {
-        handle::set_named(slot, token(entry, end_ns));
-    }
+    NAMED.insert(key, named, 0).is_ok()
 }
 
 /// `nfs_rename_exit(old_dir, old_dentry, new_dir, new_dentry, error)`: the kernel moves the old name to the place of the new one
@@ -147,7 +175,8 @@ fn tell_renamed(directory: Address<Probe>, before: u64, after: u64) -> Option<()
                 dev,
                 handle_hash: 0,
                 path_bytes,
-                before_bytes: end.wrapping_sub(path_bytes),
+                before_bytes: end.wrapping_sub(path_bytes) as u16,
+                is_directory: 0,
             };
             output(scratch, end);
         }
@@ -222,7 +251,7 @@ impl Step {
 
 /// Tells the path of a file by one of its names. The fingerprint of the path, also where there is none to be told; 0 if that is to be tried again.
 #[inline(never)]
-fn tell(key: &NamedKey, entry: u64, at_ns: u64) -> u64 {
+fn tell(key: &NamedKey, entry: u64, at_ns: u64, is_directory: u16) -> u64 {
     let Some(scratch) = take() else {
         return 0;
     };
@@ -238,6 +267,7 @@ fn tell(key: &NamedKey, entry: u64, at_ns: u64) -> u64 {
                 handle_hash: key.handle_hash,
                 path_bytes: end,
                 before_bytes: 0,
+                is_directory,
             };
             if !output(scratch, end) {
                 fingerprint = 0;

@@ -24,7 +24,7 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
 /// The members of kernel structures that the direct engine reads. Last stand those that lead to the directories of a file and to its name, those
 /// that lead to the cgroup of a request, those of operations, and those that lead to the file of an operation: where one of them is not known,
 /// these are not.
-pub const MEMBERS: [Name; 61] = [
+pub const MEMBERS: [Name; 65] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -53,6 +53,10 @@ pub const MEMBERS: [Name; 61] = [
     ("dentry", "d_name.hash_len"),
     ("dentry", "d_name.name"),
     ("dentry", "d_fsdata"),
+    ("dentry", "d_alias"),
+    ("dentry", "d_u.d_alias"),
+    ("inode", "i_mode"),
+    ("inode", "i_dentry.first"),
     ("nfs_pgio_header", "req"),
     ("nfs_page", "wb_page"),
     ("page", "compound_head"),

@@ -379,6 +379,7 @@ mod tests {
 
     fn told(fileid: u64, place: &[u8]) -> Told {
         Told {
+            is_directory: false,
             at: MonotonicNs(0),
             news: News::Seen(row(fileid).file, place.to_vec()),
             top_bytes: 4,

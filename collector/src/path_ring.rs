@@ -18,6 +18,8 @@ pub struct Told {
     pub news: News,
     /// Bytes of `server:/export` of what is mounted there, with which the place begins.
     pub top_bytes: usize,
+    /// An operation told it, of a directory: a walk through a tree can tell any number of them.
+    pub is_directory: bool,
 }
 
 /// Which files are where.
@@ -69,6 +71,7 @@ impl From<PathRecord<'_>> for Told {
             at: MonotonicNs(head.at_ns),
             news,
             top_bytes,
+            is_directory: head.is_directory != 0,
         }
     }
 }
@@ -97,8 +100,11 @@ mod tests {
 
     fn record(path: &[u8], before: &[u8]) -> Vec<u8> {
         let mut bytes = [7_u64.to_ne_bytes(), 9_u64.to_ne_bytes()].concat();
-        for word in [49, 5, path.len() as u32, before.len() as u32] {
+        for word in [49, 5, path.len() as u32] {
             bytes.extend(u32::to_ne_bytes(word));
+        }
+        for half in [before.len() as u16, 0] {
+            bytes.extend(u16::to_ne_bytes(half));
         }
         assert_eq!(bytes.len(), HEAD_BYTES);
         [&bytes, path, before].concat()

@@ -13,6 +13,9 @@ use crate::path_ring::{News, Told};
 
 /// Files of a generation, of which there are two. Each takes some 200 bytes and twice its path: 40 MiB in all, with paths of 50 bytes.
 const MOST: usize = 65_536;
+/// Directories of a generation that only operations were about: who walks through a tree leaves the rest of the room to files that are read and
+/// written. No more could have rows (`file_ops`): 4,096 at once and 64 a second for five minutes.
+const MOST_DIRECTORIES: usize = 24_576;
 /// A request that completes while its file is being renamed can tell the path before that: up to so much later.
 const RENAMING: Duration = Duration::from_millis(500);
 /// So many renamings are remembered for that.
@@ -30,6 +33,8 @@ pub struct Paths {
     owners: BTreeMap<(Dev, Place), FileId>,
     /// Places that are not what they were, and since when.
     left: VecDeque<(MonotonicNs, Dev, Place)>,
+    /// Directories that came since the last rotation.
+    directories: usize,
     /// There was no room for a file.
     is_full: bool,
 }
@@ -41,6 +46,7 @@ impl Paths {
             known: Generations::new(),
             owners: BTreeMap::new(),
             left: VecDeque::new(),
+            directories: 0,
             is_full: false,
         }
     }
@@ -82,8 +88,14 @@ impl Paths {
                     self.owners.insert((file.dev, known), file);
                 }
                 Some(_) if !self.is_credible(told.at, file, &place) => {}
+                None if told.is_directory && self.directories >= MOST_DIRECTORIES => {}
                 None if self.known.recent_len() >= MOST => self.is_full = true,
-                _ => self.put(file, place.into()),
+                known => {
+                    if known.is_none() && told.is_directory {
+                        self.directories += 1;
+                    }
+                    self.put(file, place.into());
+                }
             },
             News::Renamed(dev, before, after) => {
                 for (file, place) in self.below(dev, &before) {
@@ -155,6 +167,7 @@ impl Paths {
         for (file, place) in self.known.rotate() {
             self.disown(file, place);
         }
+        self.directories = 0;
         self.is_full = false;
     }
 
@@ -200,6 +213,7 @@ mod tests {
             at: MonotonicNs(at_ms * 1_000_000),
             news,
             top_bytes: 4,
+            is_directory: false,
         };
         let mut moved: Vec<_> = paths
             .moved_by(&told)
@@ -302,6 +316,25 @@ mod tests {
         assert_eq!(see(&mut paths, 2, 1, "s:/e/.nfs-notes"), [1]);
         see(&mut paths, 3, 2, "s:/e/.nfs000000000000002a00000001");
         assert!(place(&mut paths, 2).is_some(), "better than none");
+    }
+
+    #[test]
+    fn a_walk_through_a_tree_leaves_room_for_files() {
+        let mut paths = Paths::new();
+        for fileid in 0..MOST as u64 {
+            paths.learn(Told {
+                at: MonotonicNs(0),
+                news: News::Seen(file(fileid), format!("s:/e/{fileid}").into()),
+                top_bytes: 4,
+                is_directory: true,
+            });
+        }
+        assert_eq!(paths.known.recent_len(), MOST_DIRECTORIES);
+        assert!(!paths.is_full());
+        see(&mut paths, 0, MOST as u64, "s:/e/f");
+        assert!(place(&mut paths, MOST as u64).is_some());
+        paths.rotate();
+        assert_eq!(paths.directories, 0);
     }
 
     #[test]

@@ -353,6 +353,7 @@ fn file_operation(members: &Members) -> Option<FileOpOffsets> {
     let arguments = at("nfs_pgio_header", "args")?;
     let inode = at("nfs_inode", "vfs_inode").zip(at("nfs_inode", "fh"));
     let flags = members.get(&("rpc_task", "tk_flags"))?;
+    let (inode_mode, inode_entries, entry_alias) = directory(members).unwrap_or_default();
     Some(FileOpOffsets {
         is_known: 1,
         task_arguments: of("rpc_task", "tk_msg.rpc_argp")?,
@@ -367,7 +368,23 @@ fn file_operation(members: &Members) -> Option<FileOpOffsets> {
         },
         inode_host: of("inode", "i_data.host")?,
         superblock_magic: of("super_block", "s_magic")?,
+        inode_mode,
+        inode_entries,
+        entry_alias,
     })
+}
+
+/// What tells that an inode is a directory and leads to its only name, if the rest of its path can be read as well.
+fn directory(members: &Members) -> Option<(u32, u32, u32)> {
+    name(members)?;
+    let at = |member| Some(members.get(&("dentry", member))?.offset);
+    let mode = members.get(&("inode", "i_mode"))?;
+    Some((
+        (mode.size == 2).then_some(mode.offset)?,
+        pointer(members, "inode", "i_dentry.first")?,
+        // Its union has no name since Linux 7.0.
+        at("d_alias").or_else(|| at("d_u.d_alias"))?,
+    ))
 }
 
 /// From Linux 6.19 on tracepoints are guarded by SRCU instead of by disabling preemption.

@@ -206,13 +206,13 @@ fn each_kernel_can_be_read_directly() {
 }
 
 fn file_operation(kernel: &str) -> FileOpOffsets {
-    // tk_msg and tk_flags of a task, rq_cred of its transmission, cr_cred of that, from fh to vfs_inode in an inode, and i_data.host.
-    let (message, flags, cred, owner, inode, host) = match kernel {
+    // tk_msg and tk_flags of a task, rq_cred of its transmission, cr_cred of that, from fh to vfs_inode in an inode, i_data.host and i_dentry, and d_alias of a name.
+    let (message, flags, cred, owner, inode, host, entries, alias) = match kernel {
         // Has no BTF of its modules, and so no `nfs_inode`.
-        "5.10" => (120, 220, 160, 88, 0, 376),
-        "6.1" => (112, 216, 160, 88, 432, 376),
-        "6.12" => (112, 216, 160, 88, 432, 368),
-        "newest" => (112, 216, 160, 88, 432, 360),
+        "5.10" => (120, 220, 160, 88, 0, 376, 312, 176),
+        "6.1" => (112, 216, 160, 88, 432, 376, 312, 176),
+        "6.12" => (112, 216, 160, 88, 432, 368, 304, 176),
+        "newest" => (112, 216, 160, 88, 432, 360, 296, 176),
         _ => panic!("write down here where the members of {kernel} stand"),
     };
     FileOpOffsets {
@@ -226,6 +226,9 @@ fn file_operation(kernel: &str) -> FileOpOffsets {
         handle_inode: inode,
         inode_host: host,
         superblock_magic: 96,
+        inode_mode: 0,
+        inode_entries: entries,
+        entry_alias: alias,
     }
 }
 

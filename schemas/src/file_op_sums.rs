@@ -150,6 +150,12 @@ offsets! {
         pub inode_host: u32,
         /// `unsigned long s_magic` of `struct super_block`.
         pub superblock_magic: u32,
+        /// `umode_t i_mode` of `struct inode`.
+        pub inode_mode: u32,
+        /// `struct hlist_node *i_dentry.first` of `struct inode`; 0 where the names of directories cannot be found.
+        pub inode_entries: u32,
+        /// `struct hlist_node d_alias` of `struct dentry`, which the one before leads to.
+        pub entry_alias: u32,
     }
 }
 

@@ -12,6 +12,7 @@ pub const MOST_NAMES: usize = 40;
 pub const NAME_BYTES: usize = 256;
 
 const _: () = assert!((MOST_NAMES + 1) * NAME_BYTES <= MOST_BYTES);
+const _: () = assert!(MOST_BYTES <= u16::MAX as usize);
 
 /// What stands before the bytes of a path in the ring.
 ///
@@ -31,7 +32,9 @@ pub struct PathHead {
     /// Bytes of the path.
     pub path_bytes: u32,
     /// Bytes of the path that a file or directory had before it was renamed, which stand behind the others; 0 if this is no renaming.
-    pub before_bytes: u32,
+    pub before_bytes: u16,
+    /// 1 if an operation told it, of a directory; 0 if a request or a renaming did.
+    pub is_directory: u16,
 }
 
 const _: () = {
@@ -42,6 +45,7 @@ const _: () = {
     assert!(offset_of!(PathHead, handle_hash) == 20);
     assert!(offset_of!(PathHead, path_bytes) == 24);
     assert!(offset_of!(PathHead, before_bytes) == 28);
+    assert!(offset_of!(PathHead, is_directory) == 30);
 };
 
 /// A path that was told.
@@ -61,13 +65,15 @@ impl<'a> PathRecord<'a> {
         let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
         let word = |at: usize| Some(u64::from_ne_bytes(*head.get(at..)?.first_chunk()?));
         let half = |at: usize| Some(u32::from_ne_bytes(*head.get(at..)?.first_chunk()?));
+        let quarter = |at: usize| Some(u16::from_ne_bytes(*head.get(at..)?.first_chunk()?));
         let head = PathHead {
             at_ns: word(0)?,
             fileid: word(8)?,
             dev: half(16)?,
             handle_hash: half(20)?,
             path_bytes: half(24)?,
-            before_bytes: half(28)?,
+            before_bytes: quarter(28)?,
+            is_directory: quarter(30)?,
         };
         let (path, rest) = rest.split_at_checked(head.path_bytes as usize)?;
         let (before, _) = rest.split_at_checked(head.before_bytes as usize)?;

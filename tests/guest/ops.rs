@@ -329,6 +329,13 @@ fn guest_each_file_has_the_metadata_that_it_was_asked_for() {
                 "{version}: {fileid}"
             );
         }
+        // Nobody opens a directory for reading or writing: operations tell its name.
+        for (fileid, path) in known["directories"].as_object().expect("directories") {
+            let id: f64 = fileid.parse().expect("a number");
+            let is_it = |file: &&Answer| number(file, "fileid") == id;
+            let names: Vec<_> = files.iter().filter(is_it).map(|row| &row["path"]).collect();
+            assert_eq!(names, [path], "{version}: directory {fileid}");
+        }
         let id = known["fileid"].as_str().expect("a fileid");
         let by = "file,tenant,op";
         let tenants = Run::query_store(&store, &["--step", "all", "--by", by]);

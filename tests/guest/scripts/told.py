@@ -1,6 +1,7 @@
 """Metadata of which it is known how often each file is asked for: `told.py DIRECTORY VERSION`.
 
-Prints it: {"ops": {fileid: {operation: count}}, "users": {uid: {operation: count}}, "fileid": the file of the latter}.
+Prints it: {"ops": {fileid: {operation: count}}, "users": {uid: {operation: count}}, "fileid": the file of the latter,
+"directories": {fileid: path}}.
 """
 
 import fcntl
@@ -70,4 +71,5 @@ if child == 0:
 _, status = os.waitpid(child, 0)
 assert status == 0
 users = {"1000": {"SETATTR": 5}}
-print(json.dumps({"ops": ops, "users": users, "fileid": fileid(path)}))
+directories = {fileid(path): path for path in (directory, root)}
+print(json.dumps({"ops": ops, "users": users, "fileid": fileid(path), "directories": directories}))
