@@ -79,7 +79,7 @@ pub struct Args {
     /// name says what the file has.
     #[arg(long, value_name = "FILE|DIR", help_heading = OUTPUT)]
     output: PathBuf,
-    /// parquet, csv or arrow [default: what the ending of FILE says, else parquet]
+    /// parquet, csv or arrow [default: by the ending of FILE, or parquet]
     ///
     /// All columns are in every format, lists as JSON in CSV. Arrow is an IPC file, also known as Feather 2.
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]

@@ -230,7 +230,7 @@ impl Rows {
 /// How an answer is written, and where to.
 #[derive(clap::Args)]
 pub struct Form {
-    /// table, csv, json, parquet or arrow [default: what the ending of --output says, else table]
+    /// table, csv, json, parquet, arrow [default: by --output, or table]
     ///
     /// JSON is one object per line. All but tables have raw units and UTC. Arrow is an IPC file, also known as Feather 2.
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]

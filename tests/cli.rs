@@ -559,7 +559,7 @@ fn what_an_interrupted_merge_has_left_is_reported_and_repaired() {
     small_store(&live);
     let check = |store: &Path, repair: &[&str]| {
         let store = store.to_str().expect("a readable name");
-        let output = trackiops(&[&["store", "check", store], repair].concat());
+        let output = trackiops(&[&["store", "check", "--store", store], repair].concat());
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said).into_owned();
         (said, output.status.code())

@@ -236,7 +236,10 @@ fn pictures_have_no_name_that_breaks_them() {
             "p.svg",
         ),
         ("flamegraph --store one --output f.svg", "f.svg"),
-        ("flamegraph --store one --folded --output f.txt", "f.txt"),
+        (
+            "flamegraph --store one --folded --output f.folded",
+            "f.folded",
+        ),
     ] {
         let output = run(dir.path(), line, None);
         assert!(output.status.success(), "{line}: {}", text(&output.stderr));
