@@ -54,8 +54,8 @@ test: notebooks
 test-long: science
 
 notebooks: setup python
-	@echo "==> the recipes of docs/notebooks.md: DuckDB, Polars, pandas; queries against what DuckDB computes from single requests"
-	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked --test notebooks --test equality -- --ignored --nocapture recipes_of every_answer duckdb_polars
+	@echo "==> the recipes of docs/notebooks.md: DuckDB, Polars, pandas; contrib/trackiops.sql and contrib/python; queries against what DuckDB computes from single requests"
+	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked --test notebooks --test equality -- --ignored --nocapture recipes_of every_answer duckdb_polars trackiops_sql
 
 ## make science     the recipes of docs/notebooks.md with PySpark as well, which needs Java
 science: setup

@@ -1,10 +1,10 @@
-"""Runs the code of docs/notebooks.md and the SQL of README.md, and compares it with what `trackiops query` answers.
+"""Runs the code of docs/notebooks.md, and compares it with what `trackiops query` answers.
 
-    run.py TRACKIOPS NOTEBOOKS README [--live] ENGINE...
+    run.py TRACKIOPS NOTEBOOKS [--live] ENGINE...
 
 in a directory that has `store`. Blocks of shell are run as they come, with the program that is given. The answer to one that is a
-`question` is compared with `answer` of the blocks of Python that follow, each run over the store and over the export. README's SQL
-is compared with the same over an export.
+`question` is compared with `answer` of the blocks of Python that follow, each run over the store and over the export. Blocks
+that are `short` are for short_way.py.
 
 With --live the store is being merged meanwhile, and recipes are run over it alone: a file may vanish between listing and opening, and
 rows may be missing for an instant, so a recipe is tried again. A sum that is too large is never accepted.
@@ -115,33 +115,6 @@ class Live:
                 time.sleep(0.02)
 
 
-def readme(program, path):
-    """Its SQL over the store and over an export."""
-    import duckdb
-
-    with open(path, encoding="utf-8") as file:
-        blocks = [code for language, _, code in BLOCK.findall(file.read()) if language == "sql"]
-    compared = 0
-    for code in blocks:
-        [(dataset, granularity)] = re.findall(r"'/var/lib/trackiops/(\w+)(?:/granularity=(\w+))?/\*\*/\*.parquet'", code)
-        if not granularity:
-            # Single requests are not merged.
-            continue
-        export = f"readme-{dataset}.parquet"
-        shell(program, f"trackiops export --store store --granularity {granularity} --dataset {dataset} --output {export}")
-        stored = f"store/{dataset}/granularity={granularity}/**/*.parquet"
-        pattern = re.compile(r"'/var/lib/[^']*'")
-        both = [answered_rows(duckdb.sql(pattern.sub(f"'{of}'", code))) for of in (stored, export)]
-        both = [sorted(rows, key=repr) for rows in both]
-        assert len(both[0]) == len(both[1]) and all(map(same_row, *both)), f"{code}\n{both[0]}\n{both[1]}"
-        compared += bool(both[0])
-    assert compared >= 2, compared
-
-
-def same_row(a, b):
-    return len(a) == len(b) and all(map(same, a, b))
-
-
 def directories(program):
     """Whoever reads directories rather than globs counts no row twice, either."""
     import pandas as pd
@@ -153,17 +126,18 @@ def directories(program):
 
 
 def main():
-    program, notebooks, readme_md, *engines = sys.argv[1:]
+    program, notebooks, *engines = sys.argv[1:]
     live = Live() if engines[0] == "--live" else None
     engines = engines[1:] if live else engines
     with open(notebooks, encoding="utf-8") as file:
         blocks = BLOCK.findall(file.read())
     if "DuckDB" in engines and not live:
-        readme(program, readme_md)
         directories(program)
     names, sources, header, expected, run = {}, {}, None, None, {}
     for language, kind, code in blocks:
         engine = code.partition("\n")[0].removeprefix("# ")
+        if kind == "short":
+            continue
         if language == "sh":
             if live and kind != "question":
                 continue

@@ -1,0 +1,113 @@
+//! Two hosts' stores below one directory, as a lake has them.
+
+use std::path::Path;
+
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::pending::{Pending, PendingClient};
+use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_store::Writer;
+
+use crate::recordings::{Numbers, THREE, file, folded_windows, options, windows};
+
+/// Host `h` has no hours, a gap, windows that are partly covered, a file that is renamed in the middle of a minute, files of several
+/// users, folded requests, a server that did not answer, and single requests. Host `i` was up for a part of that time, and has no windows of 10 s.
+pub fn record(lake: &Path) {
+    let mut first = folded_windows(5, THREE, 1000, 250, 12);
+    first.drain(70..83);
+    for (place, covered_ms) in [(0, 700), (50, 300), (90, 1), (236, 10)] {
+        first[place].health.covered_ms = covered_ms;
+    }
+    first[20].health.pending = Some(Pending {
+        requests_max: 3,
+        age_ms_max: 1500,
+        clients: vec![PendingClient {
+            client: 7,
+            server: Some("10.0.0.5".into()),
+            mounts: vec!["srv:/odd".into()],
+            requests_max: 3,
+            age_ms_max: 1500,
+        }],
+    });
+    with_operations(&mut first, 7);
+    // A rotation is in the middle of a minute.
+    let writer = Writer::open(lake.join("h"), options("h", "1s,10s,1m", "90s")).unwrap();
+    let mut single = writer.requests(64 << 20, |_| {}).unwrap();
+    single.append(&requests()).unwrap();
+    single.finish().unwrap();
+    append(writer, &first);
+
+    let mut second = windows(6, THREE + 30_000, 1000, 200, 8);
+    with_operations(&mut second, 8);
+    append(
+        Writer::open(lake.join("i"), options("i", "1s,1m", "1h")).unwrap(),
+        &second,
+    );
+}
+
+fn append(mut writer: Writer, windows: &[ClosedWindow]) {
+    for window in windows {
+        writer.append(window).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn with_operations(windows: &mut [ClosedWindow], seed: u64) {
+    let mut numbers = Numbers(seed);
+    for window in windows {
+        for mount in ["srv:/even", "srv:/odd"] {
+            for op in ["ACCESS", "COMMIT", "GETATTR", "READ"] {
+                let mut sums = OperationSums::default();
+                for _ in 0..numbers.below(5) {
+                    let us = 50 + numbers.below(90_000);
+                    sums.requests += 1;
+                    sums.errors += u64::from(numbers.below(9) == 0);
+                    sums.sent_bytes += 100 + numbers.below(50);
+                    sums.received_bytes += 200 + numbers.below(5000);
+                    sums.queue_ns_sum += us / 9 * 1000;
+                    sums.rtt_ns_sum += us / 2 * 1000;
+                    sums.execute_ns_sum += us * 1000;
+                    sums.execute_ns_max = sums.execute_ns_max.max(us * 1000);
+                    sums.execute.record(us * 1000);
+                }
+                if sums.requests > 0 {
+                    window.health.ops_seen += sums.requests;
+                    window.ops.push(OperationRow {
+                        operation: Operation {
+                            mount: Some(mount.into()),
+                            op: op.into(),
+                            transport: Some("tcp-1".into()),
+                        },
+                        sums,
+                    });
+                }
+            }
+        }
+        window.health.ops_covered_ms = window.health.covered_ms;
+    }
+}
+
+/// Of three files.
+fn requests() -> RequestBatch {
+    let mut numbers = Numbers(9);
+    let files: Vec<_> = (1..4)
+        .map(|n| file(n, Some(&format!("/mnt/f{n}"))))
+        .collect();
+    let request = |place: u32| Request {
+        end_ns: THREE * 1_000_000 + i64::from(place) * 70_000_001,
+        file: place % 3,
+        flags: 0,
+        offset: 4096 * numbers.below(1 << 20),
+        asked_bytes: 4096,
+        done_bytes: 4096,
+        latency_ns: 1000 * (1 + numbers.below(200_000)),
+        queue_ns: 1,
+        rtt_ns: 2,
+        xid: place,
+        retransmissions: 0,
+        error: 0,
+        pid: 12,
+    };
+    let requests = (0..600).map(request).collect();
+    RequestBatch { files, requests }
+}

@@ -1,0 +1,371 @@
+"""Compares contrib/trackiops.sql and the Python module of contrib/python with what `trackiops query` answers.
+
+    short_way.py TRACKIOPS
+
+in a directory that has `lake`, a directory with the stores of two hosts: see tests/lake. The module that is installed with pip from
+contrib/python into this directory is what is tested. Examples in both, in READMEs and in docs/notebooks.md must run.
+"""
+
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+ROOT = Path(__file__).resolve().parents[2]
+SQL = (ROOT / "contrib/trackiops.sql").read_text(encoding="utf-8")
+SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+# Figures have three decimals in JSON.
+ROUNDED = 0.00051
+
+
+def installed():
+    """The module as pip installs it, without a network."""
+    # A build leaves files beside its sources.
+    shutil.copytree(ROOT / "contrib/python", "source", ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    offline = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([sys.executable, "-m", "pip", "install", *offline, "--target", "site", "./source"], check=True)
+    assert Path("site/trackiops/py.typed").exists()
+    sys.path.insert(0, os.path.abspath("site"))
+    import trackiops
+
+    assert trackiops.__file__.startswith(os.path.abspath("site")), trackiops.__file__
+    return trackiops
+
+
+def opened(store):
+    db = duckdb.connect()
+    db.execute("SET TimeZone = 'UTC'")
+    if store:
+        db.execute(f"SET VARIABLE trackiops_store = '{store}'")
+    db.execute(SQL)
+    return db
+
+
+def asked(program, *args, stores=("lake/h", "lake/i")):
+    """Rows of an answer, as dictionaries."""
+    named = [word for store in stores for word in ("--store", store)]
+    done = subprocess.run([program, "query", *named, *args, "--format", "json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows, f"{args} has no answer"
+    return rows
+
+
+def plain(value):
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03}Z"
+    if isinstance(value, list):
+        # Polars gives a list of structs as dictionaries, as JSON has them.
+        return [tuple(element.values()) for element in value]
+    return value
+
+
+def same(a, b):
+    if isinstance(a, float) or isinstance(b, float):
+        return a is not None and b is not None and math.isclose(a, b, rel_tol=1e-12, abs_tol=ROUNDED)
+    return a == b
+
+
+def by_key(rows, keys):
+    """Rows by the values of their first columns."""
+    rows = [[plain(value) for value in row] for row in rows]
+    found = {tuple(row[:keys]): row[keys:] for row in rows}
+    assert len(found) == len(rows), "two rows have one key"
+    return found
+
+
+class Compared:
+    """Answers to one question: of the query, and of SQL, Polars and so on, whose columns have the same order."""
+
+    count = 0
+
+    def __init__(self, title, answer, keys):
+        self.title, self.keys = title, keys
+        self.expected = by_key((row.values() for row in answer), keys)
+
+    def __call__(self, engine, rows):
+        # DuckDB's own rows ask for one more package where they have times.
+        rows = (rows.pl() if hasattr(rows, "pl") else rows.collect()).rows()
+        found = by_key(rows, self.keys)
+        where = f"{self.title}, {engine}"
+        assert found.keys() == self.expected.keys(), f"{where}: {sorted(found.keys() ^ self.expected.keys(), key=str)[:4]}"
+        for key, values in self.expected.items():
+            assert all(map(same, values, found[key])), f"{where}, {key}: {values} is answered {found[key]}"
+        Compared.count += len(found)
+
+
+def totals(program, db, stores, trackiops):
+    names = ["requests", "bytes", "errors", "retrans", "short", "folded", "untimed", "unsplit", "direct", "latency_us_sum"]
+    names = [f"{direction}_{name}" for direction in ("read", "write") for name in names]
+    columns = ",".join(["host", *names])
+    compared = Compared("totals", asked(program, "--by", "host", "--step", "all", "--columns", columns), 1)
+    for g in ("1s", "1m"):
+        compared("DuckDB", db.sql(f"SELECT host, {', '.join(f'sum({name})::BIGINT' for name in names)} FROM rollup_{g} GROUP BY host"))
+        compared("Polars", stores.rollup(g).group_by("host").agg(pl.sum(*names)))
+
+
+def top_files(program, db, stores, trackiops):
+    """Those of all hosts together."""
+    of_hosts, names = {}, "read_latency_us_sum,read_requests,read_untimed"
+    for row in asked(program, "--step", "all", "--top", "5", "--columns", f"file_key,bytes,{names}"):
+        key, *values = row.values()
+        of_hosts[key] = [a + b for a, b in zip(of_hosts.get(key, [0] * 4), values)]
+    answer = [{"file_key": key, "bytes": n, "mean": us / (all_ - untimed)} for key, (n, us, all_, untimed) in of_hosts.items()]
+    assert len(answer) == 5, answer
+    compared = Compared("top files", answer, 1)
+    compared("DuckDB", db.sql("""
+        SELECT file_key, sum(read_bytes + write_bytes)::BIGINT AS bytes,
+            mean_us(sum(read_latency_us_sum), sum(read_requests), sum(read_untimed))
+        FROM rollup_1m GROUP BY ALL ORDER BY bytes DESC LIMIT 5"""))
+    compared("Polars", stores.rollup("1m").group_by("file_key").agg(
+        bytes=(pl.col("read_bytes") + pl.col("write_bytes")).sum(),
+        mean=trackiops.mean(pl.sum("read_latency_us_sum"), pl.sum("read_requests"), pl.sum("read_untimed")),
+    ).sort("bytes", descending=True).head(5))  # fmt: skip
+
+
+def percentiles(program, db, stores, trackiops):
+    names = [(direction, name) for direction in ("read", "write") for name in SHARES]
+    columns = ",".join(["time", "host", "file_key", *(f"{direction}_{name}" for direction, name in names)])
+    compared = Compared("percentiles", asked(program, "--step", "1m", "--columns", columns), 3)
+    merged = [f"hist_percentile(hist_merge(list({d}_latency_hist)), {SHARES[name]})" for d, name in names]
+    compared("DuckDB", db.sql(f"SELECT time, host, file_key, {', '.join(merged)} FROM rollup_1m GROUP BY ALL"))
+    # Also of elements that are not merged.
+    flat = [f"hist_percentile(flatten(list({d}_latency_hist)), {SHARES[name]})" for d, name in names]
+    compared("DuckDB", db.sql(f"SELECT window_start(time, '1m'), host, file_key, {', '.join(flat)} FROM rollup_1s GROUP BY ALL"))
+    keys = ["time", "host", "file_key"]
+    expressions = [trackiops.percentile(trackiops.merge(f"{d}_latency_hist"), SHARES[name]).alias(d + name) for d, name in names]
+    compared("Polars", stores.rollup("1m").group_by(keys).agg(expressions))
+    merges = [trackiops.merge(f"{d}_latency_hist") for d in ("read", "write")]
+    compared("Polars", stores.rollup("1s").group_by(pl.col("time").dt.truncate("1m"), "host", "file_key").agg(merges).select(
+        *keys, *(trackiops.percentile(f"{d}_latency_hist", SHARES[name]).alias(d + name) for d, name in names)
+    ))  # fmt: skip
+    frame = stores.rollup("1m").collect().to_pandas()
+    histograms = frame.groupby(keys)[["read_latency_hist", "write_latency_hist"]].agg(trackiops.hist_merge)
+    figures = {d + name: trackiops.hist_percentile(histograms[f"{d}_latency_hist"], SHARES[name]) for d, name in names}
+    compared("pandas", pl.from_pandas(histograms.reset_index()[keys].assign(**{n: f.values for n, f in figures.items()}), nan_to_null=True).lazy())
+    for share in SHARES.values():
+        series = stores.rollup("1m").collect()["read_latency_hist"]
+        plain_python = [trackiops.hist_percentile(histogram, share) for histogram in series]
+        assert trackiops.hist_percentile(series, share).to_list() == plain_python
+
+
+def histograms(program, db, stores, trackiops):
+    compared = Compared("histograms", asked(program, "--by", "host", "--step", "all", "--columns", "host,read_latency_hist"), 1)
+    compared("DuckDB", db.sql("SELECT host, hist_merge(list(read_latency_hist)) FROM rollup_1s GROUP BY host"))
+    compared("Polars", stores.rollup("1s").group_by("host").agg(trackiops.merge("read_latency_hist")))
+
+
+def throughput(program, db, stores, trackiops):
+    names = ["read_iops", "read_throughput", "write_iops", "write_throughput"]
+    columns = ",".join(["time", "host", "file_key", *names])
+    sums = ", ".join(f"sum({name})" for name in names)
+    for step, granularity in (("1s", "1s"), ("10s", "1s"), ("1m", "1s"), ("1m", "1m")):
+        compared = Compared(f"throughput by {step}", asked(program, "--step", step, "--columns", columns), 3)
+        # The names of a renamed file together.
+        of = f"throughput('{granularity}', step := '{step}')"
+        compared("DuckDB", db.sql(f"SELECT time, host, file_key, {sums} FROM {of} GROUP BY ALL"))
+        rates = stores.throughput(granularity, step)
+        compared("Polars", rates.group_by("time", "host", "file_key").agg(pl.sum(*names)))
+    # Windows that were partly recorded are among them.
+    covered = [row[0] for row in stores.covered("1s").select("covered_ms").collect().rows()]
+    assert {1, 10, 300, 700, 1000} == set(covered), set(covered)
+    renamed = stores.throughput("1m").group_by("time", "host", "file_key").agg(pl.len()).filter(pl.col("len") > 1).collect()
+    assert len(renamed) > 0, "no file was renamed in a window"
+
+
+def operations(program, db, stores, trackiops):
+    names = ["requests", "errors", "sent_bytes", "received_bytes", "execute_us_max"]
+    columns = ",".join(["time", "host", "mount", "op", *names, "iops", "mean", "p50", "p99"])
+    compared = Compared("operations", asked(program, "--by", "op", "--step", "1m", "--columns", columns), 4)
+    compared("DuckDB", db.sql("""
+        SELECT time, host, mount, op, sum(requests)::BIGINT, sum(errors)::BIGINT, sum(sent_bytes)::BIGINT, sum(received_bytes)::BIGINT,
+            max(execute_us_max), rate(sum(requests), any_value(c.ops_covered_ms)), mean_us(sum(execute_us_sum), sum(requests), 0),
+            hist_percentile(hist_merge(list(execute_hist)), 0.5), hist_percentile(hist_merge(list(execute_hist)), 0.99)
+        FROM ops_1m JOIN covered('1m') AS c USING (time, host) GROUP BY ALL"""))
+    compared("Polars", stores.ops("1m").join(stores.covered("1m"), on=["time", "host"]).group_by("time", "host", "mount", "op").agg(
+        pl.sum("requests", "errors", "sent_bytes", "received_bytes"), pl.max("execute_us_max"),
+        trackiops.rate(pl.sum("requests"), pl.first("ops_covered_ms")).alias("iops"),
+        trackiops.mean(pl.sum("execute_us_sum"), pl.sum("requests"), pl.lit(0)).alias("mean"),
+        trackiops.percentile(trackiops.merge("execute_hist"), 0.5).alias("p50"),
+        trackiops.percentile(trackiops.merge("execute_hist"), 0.99).alias("p99"),
+    ))  # fmt: skip
+
+
+def errors(program, db, stores, trackiops):
+    answer = asked(program, "--step", "1m", "--columns", "time,host,file_key,read_errors,write_errors", "--where", "errors > 0")
+    compared = Compared("errors", answer, 3)
+    compared("DuckDB", db.sql("""
+        SELECT time, host, file_key, sum(read_errors)::BIGINT AS r, sum(write_errors)::BIGINT AS w FROM rollup_1m GROUP BY ALL HAVING r + w > 0"""))
+    sums = stores.rollup("1m").group_by("time", "host", "file_key").agg(pl.sum("read_errors", "write_errors"))
+    compared("Polars", sums.filter(pl.col("read_errors") + pl.col("write_errors") > 0))
+
+
+def tenants(program, db, stores, trackiops):
+    columns = ["time", "host", "file_key", "uid", "cgroup", "user", "read_requests", "write_bytes"]
+    answer = asked(program, "--by", "file,tenant", "--step", "1m", "--columns", ",".join(columns))
+    assert {"alice", None} <= {row["user"] for row in answer}, "users have no names"
+    compared = Compared("tenants", answer, 5)
+    compared("DuckDB", db.sql("""
+        SELECT time, host, file_key, uid, cgroup, "user", sum(read_requests)::BIGINT, sum(write_bytes)::BIGINT FROM rollup_1m GROUP BY ALL"""))
+    compared("Polars", stores.rollup("1m").group_by(columns[:6]).agg(pl.sum("read_requests", "write_bytes")))
+
+
+def single_requests(program, db, stores, trackiops):
+    exported = [program, "export", "--store", "lake/h", "--dataset", "requests", "--output", "requests.parquet"]
+    subprocess.run(exported, check=True, capture_output=True)
+    columns = "end_time_ns, file_key, op, offset_bytes, latency_ns, xid"
+    expected = duckdb.sql(f"SELECT {columns} FROM 'requests.parquet' ORDER BY ALL").fetchall()
+    assert len(expected) == 600, len(expected)
+    assert db.sql(f"SELECT {columns} FROM requests ORDER BY ALL").fetchall() == expected
+    for source in (stores, trackiops.open("requests.parquet")):
+        assert sorted(source.requests().select(columns.split(", ")).collect().rows()) == expected
+
+
+def what_there_is(program, db, stores, trackiops):
+    """Granularities, and errors that say what there is."""
+    assert stores.granularities() == ["1s", "1m"] and stores.granularities("requests") == []
+    assert trackiops.open("lake/h").granularities("health") == ["1s", "10s", "1m"]
+    found = db.sql("FROM granularities").fetchall()
+    assert found == [(dataset, g) for dataset in ("health", "ops", "rollup") for g in ("1s", "10s", "1m")], found
+    # Of one store, whose path has a letter that means something in a glob; of an export; and of both.
+    os.rename("lake/i", "lake/i[1]")
+    odd = trackiops.open("lake/i[1]").rollup("1m").select(pl.sum("read_bytes")).collect().item()
+    os.rename("lake/i[1]", "lake/i")
+    assert odd == trackiops.open("lake/i").rollup("1s").select(pl.sum("read_bytes")).collect().item() > 0
+    subprocess.run([program, "export", "--store", "lake/h", "--granularity", "1m", "--output", "day.parquet"], check=True, capture_output=True)
+    export = trackiops.open("day.parquet")
+    of = lambda source: source.rollup("1m").select(pl.sum("read_bytes")).collect().item()
+    assert of(export) == export.rollup().select(pl.sum("read_bytes")).collect().item() == of(trackiops.open("lake/h"))
+    assert of(trackiops.open(["lake/i", "day.parquet"])) == of(stores) == of(trackiops.open(["lake", "lake/h"]))
+
+    os.mkdir("empty")
+    Path("other.parquet").write_bytes(Path("lake/h/catalog.db").read_bytes())
+    pl.DataFrame({"a": [1]}).write_parquet("foreign.parquet")
+    for wrong, said in {
+        lambda: trackiops.open("nowhere"): "no such store: nowhere",
+        lambda: trackiops.open("empty"): "no store in empty",
+        lambda: trackiops.open([]): "no store is named",
+        lambda: trackiops.open("foreign.parquet"): "foreign.parquet is not an export of TrackIOps",
+        lambda: stores.rollup("10s"): "no rollup of 10s in lake/i: it has 1s, 1m",
+        lambda: stores.rollup(): "name a granularity of rollup: there is 1s, 1m",
+        lambda: trackiops.open("lake/i").requests(): "no requests in lake/i",
+        lambda: trackiops.percentile("read_latency_hist", 99): "q is 99: it is a share from 0 to 1",
+        lambda: trackiops.hist_percentile([], -1): "q is -1",
+        lambda: db.sql("FROM rollup_1h").fetchall(): "no rollup_1h in lake: it has health_10s",
+        lambda: db.sql("SELECT path FROM ops_1h").fetchall(): "no ops_1h in lake: it has health_10s",
+        lambda: opened("lake/i").sql("FROM requests").fetchall(): "no requests in lake/i: it has",
+        lambda: opened("empty"): "no Parquet below empty",
+        lambda: opened("it''s"): "no Parquet below it's",
+    }.items():
+        try:
+            wrong()
+        except Exception as error:
+            assert said in str(error), f"{error} is not {said}"
+        else:
+            raise AssertionError(f"no error: {said}")
+
+
+def odd_histograms(program, db, stores, trackiops):
+    assert db.sql("SELECT hist_percentile([], 0.5), hist_percentile(NULL, 0.5), hist_merge([])").fetchall() in ([(None, None, None)], [(None, None, [])])
+    assert db.sql("SELECT rate(1, 0), mean_us(5, 2, 2), rate(500, 250), mean_us(5, 3, 1)").fetchall() == [(None, None, 2000.0, 2.5)]
+    kind = pl.List(pl.Struct({"bucket": pl.Int32, "count": pl.Int64}))
+    nothing = pl.DataFrame({"h": pl.Series([None, []], dtype=kind)})
+    assert nothing.select(trackiops.percentile("h", 0.5)).to_series().to_list() == [None, None]
+    assert nothing.select(trackiops.merge("h")).to_series().to_list() == [[]]
+    assert trackiops.hist_percentile(None, 0.5) is None and trackiops.hist_merge([None, []]) == []
+    # Elements may come in any order, and a bucket several times.
+    mixed = [{"bucket": 7, "count": 1}, {"bucket": 3, "count": 4}, {"bucket": 7, "count": 5}, {"bucket": -9, "count": 1}]
+    merged = [{"bucket": -9, "count": 1}, {"bucket": 3, "count": 4}, {"bucket": 7, "count": 6}]
+    frame = pl.DataFrame({"h": [mixed]})
+    for q, bucket in {0: -9, 0.1: 3, 0.45: 3, 0.46: 7, 1: 7}.items():
+        assert frame.select(trackiops.percentile("h", q)).item() == trackiops.hist_percentile(mixed, q) == 2 ** ((bucket + 0.5) / 32)
+        assert db.execute("SELECT hist_percentile($h, $q)", {"h": mixed, "q": q}).fetchall() == [(2 ** ((bucket + 0.5) / 32),)]
+    assert trackiops.hist_merge([mixed, None]) == merged == frame.select(trackiops.merge("h")).to_series().to_list()[0]
+    assert db.execute("SELECT hist_merge([$h, NULL])", {"h": mixed}).fetchall() == [(merged,)]
+    # The share is taken in floating point: 0.07 of 100 is a little more than 7.
+    hundred = [{"bucket": bucket, "count": 1} for bucket in range(100)]
+    eighth = 2 ** (7.5 / 32)
+    assert trackiops.hist_percentile(hundred, 0.07) == eighth
+    assert pl.DataFrame({"h": [hundred]}).select(trackiops.percentile("h", 0.07)).item() == eighth
+    assert db.execute("SELECT hist_percentile($h, 0.07), hist_percentile($h, 0), hist_percentile($h, 1)", {"h": hundred}).fetchall() \
+        == [(eighth, 2 ** (0.5 / 32), 2 ** (99.5 / 32))]
+
+
+def examples(program, db, stores, trackiops):
+    """Those of comments and of READMEs."""
+    of_sql = re.findall(r"^--   ((?:SELECT|FROM) .*;)$", SQL, re.MULTILINE)
+    without = [name for name in re.findall(r"TEMP MACRO (?!trackiops_)(\w+)", SQL) if not any(f"{name}(" in one for one in of_sql)]
+    assert not without, f"no example of {without}"
+    for example in of_sql:
+        assert len(db.sql(adapted(example)).pl()) > 0, f"{example} has no answer"
+    scope = {}
+    for code in blocks("contrib/python/README.md", "python", of=3):
+        exec(adapted(code), scope)
+        assert len(scope.pop("answer")) > 0, code
+    for code in blocks("README.md", "python", of=1):
+        exec(adapted(code), {"print": lambda rows: scope.update(answer=rows)})
+        assert len(scope["answer"]) > 0, code
+    session = duckdb.connect()
+    for code in blocks("README.md", "sql", of=4):
+        assert len(run_sql(session, code).pl()) > 0, f"{code} has no answer"
+
+
+def short_way(program, db, stores, trackiops):
+    """The recipe of docs/notebooks.md, against the query above it."""
+    name = "docs/notebooks.md"
+    question = blocks(name, "sh short", of=1)[0].split()[2:]
+    question = [word for word in question if word not in ("--store", "store", "--format", "csv")]
+    compared = Compared(name, asked(program, *map(adapted, question), stores=["lake/h"]), 1)
+    [code] = blocks(name, "sql short", of=1)
+    compared("DuckDB", run_sql(duckdb.connect(), code))
+    scope = {}
+    [code] = blocks(name, "python short", of=1)
+    exec(adapted(code), scope)
+    compared("Polars", scope["answer"].lazy())
+
+
+def blocks(path, kind, of):
+    text = (ROOT / path).read_text(encoding="utf-8")
+    found = re.findall(rf"^```{kind}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert of == len(found), f"{path} has {len(found)} blocks of {kind}"
+    return found
+
+
+def adapted(code):
+    """An example about what was recorded here."""
+    for there, here in {
+        "/var/lib/trackiops": "lake/h", "'store'": "'lake/h'", '"store"': '"lake/h"', "/mnt/nfs/db/orders.db": "/mnt/f2",
+        "2026-11-21 03:10": "2026-11-21 03:00", "2026-11-21 03:11": "2026-11-21 03:01",
+    }.items():  # fmt: skip
+        code = code.replace(there, here)
+    return code
+
+
+def run_sql(session, code):
+    """What the last statement of a block gives; `.read` is a command of the duckdb program."""
+    *lines, last = adapted(code).strip().split(".read contrib/trackiops.sql\n")
+    if lines:
+        session.execute(lines[0])
+        session.execute(SQL)
+    return session.sql(last)
+
+
+def main():
+    [program] = sys.argv[1:]
+    trackiops = installed()
+    db, stores = opened("lake"), trackiops.open("lake")
+    for check in (totals, top_files, percentiles, histograms, throughput, operations, errors, tenants, single_requests, what_there_is,
+                  odd_histograms, examples, short_way):  # fmt: skip
+        check(program, db, stores, trackiops)
+    print(f"{Compared.count} rows of SQL, Polars and pandas are those of the query")
+
+
+main()
