@@ -310,6 +310,17 @@ fn an_export_answers_as_its_store_does() {
         assert!(of_store.lines().count() > 1, "{question}");
         assert_eq!(ask("all.parquet"), of_store, "{question}");
     }
+    // Whoever forges the range makes nobody walk through it.
+    let mut forged = fs::read(store.path("all.parquet")).unwrap();
+    let find = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).rposition(|at| at == text);
+    let range = find(&forged, b"trackiops.range").unwrap();
+    let end = range + find(&forged[range..range + 60], b"..").unwrap() + 2;
+    forged[end..end + 13].fill(b'9');
+    fs::write(store.path("forged.parquet"), forged).unwrap();
+    let asked = store.run(&["query", "--store", "forged.parquet"]);
+    assert_eq!(asked.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert!(said.contains("more windows than a recording"), "{said}");
     for args in ["files --csv", "flamegraph --folded"] {
         let ask = |named: &str| {
             let args = format!("{args} --store {named}");

@@ -31,6 +31,10 @@ const IDENTITY: [&str; 10] = [
     columns::USER,
     columns::CGROUP,
 ];
+/// More windows are no recording, but damage or a forgery, over which a question would run for hours: four years of seconds.
+const MOST_WINDOWS: i64 = 1 << 27;
+/// No calendar goes on after the year 9999.
+const LATEST_MS: i64 = 253_402_300_800_000;
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 8192;
 
@@ -65,10 +69,14 @@ impl Exported {
                 "only Parquet files that `trackiops export` wrote with --dataset rollup can be queried",
             ));
         };
-        let end = UtcMs(end.0.saturating_sub(1))
-            .align(granularity)
-            .plus(granularity);
+        let end = UtcMs(end.0 - 1).align(granularity).plus(granularity);
         let span = (start.align(granularity), end);
+        if (end.0 - span.0.0) / granularity.ms() > MOST_WINDOWS {
+            return Err(damaged(
+                path,
+                "its range has more windows than a recording can have",
+            ));
+        }
         let mut hosts: BTreeMap<String, HashSet<Arc<FileAttributes>>> = BTreeMap::new();
         each_row(
             reader,
@@ -166,7 +174,8 @@ fn each_row(
 fn parse_range(text: &str) -> Option<(UtcMs, UtcMs)> {
     let (start, end) = text.split_once("..")?;
     let (start, end) = (start.parse().ok()?, end.parse().ok()?);
-    (start < end).then_some((UtcMs(start), UtcMs(end)))
+    let is_range = -LATEST_MS <= start && start < end && end <= LATEST_MS;
+    is_range.then_some((UtcMs(start), UtcMs(end)))
 }
 
 #[cfg(test)]
@@ -176,7 +185,8 @@ mod tests {
     #[test]
     fn a_range_has_a_start_before_its_end() {
         assert_eq!(parse_range("-5..7"), Some((UtcMs(-5), UtcMs(7))));
-        for text in ["", "..", "5", "7..7", "9..7", "1..x", "1..2..3"] {
+        let beyond = format!("0..{}", i64::MAX);
+        for text in ["", "..", "5", "7..7", "9..7", "1..x", "1..2..3", &beyond] {
             assert_eq!(parse_range(text), None, "{text}");
         }
     }
