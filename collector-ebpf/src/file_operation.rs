@@ -18,7 +18,7 @@ use crate::{
     kernel::{Address, Memory, Window, add, global, raise},
     maps::{self, DIRECT, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_BEGUN, INODE_DISTANCE},
     operation::{EXECUTE, QUEUE, RTT, TASK},
-    paths, window,
+    window,
 };
 
 /// Number of the NFS program (RFC 1813, RFC 7530).
@@ -89,17 +89,18 @@ pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
     }
 }
 
-/// Counts an RPC whose sum is `sum`, by the tracepoint's arguments.
+/// Counts an RPC whose sum is `sum`, by the tracepoint's arguments. Where it begins a sum for a directory, returns the inode of that, whose path is
+/// to be told, and 0 otherwise.
 ///
 /// In a function of its own, for its stack, and because nobody waits for metadata as he waits for data.
 #[inline(never)]
-pub fn count<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) {
-    let _ = add_up::<M>(argument, sum);
+pub fn count<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> u64 {
+    add_up::<M>(argument, sum).unwrap_or(0)
 }
 
 /// `None` if it is not known about which file it is.
 #[inline(always)]
-fn add_up<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Option<()> {
+fn add_up<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Option<u64> {
     let task = Address::<M::Argument>::new(argument(TASK));
     let execute_ns = argument(EXECUTE);
     let (offsets, own) = (&DIRECT, &DIRECT.file_operation);
@@ -135,18 +136,12 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Opti
     } else {
         FILE_OPS_BY_FILE
     };
-    let own_sum = match sum_of(by_file, &key, sum, task) {
-        Some((own_sum, is_new)) => {
-            if is_new && is_directory(inode) {
-                let end_ns = start_ns.wrapping_add(execute_ns);
-                paths::name_directory(inode.0, key.fileid, key.dev, handle_hash, end_ns);
-            }
-            own_sum
-        }
+    let (own_sum, is_new) = match sum_of(by_file, &key, sum, task) {
+        Some(found) => found,
         None => {
             key.fileid = 0;
             key.handle_hash = 0;
-            sum_of(FILE_OPS_BY_MOUNT, &key, sum, task)?.0
+            (sum_of(FILE_OPS_BY_MOUNT, &key, sum, task)?.0, false)
         }
     };
     let status: i32 = task.field(&offsets.operation.task_status)?;
@@ -162,7 +157,17 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Opti
         add!(FileOpValue, own_sum.latency_ns_sum, execute_ns);
         raise(&raw mut (*own_sum).latency_ns_max, execute_ns);
     }
-    Some(())
+    Some(if is_new && is_directory(inode) {
+        inode.0
+    } else {
+        0
+    })
+}
+
+/// The handle in an inode.
+#[inline(always)]
+pub fn handle_in(inode: u64) -> Option<u64> {
+    Some(inode.wrapping_sub(distance()?))
 }
 
 /// Whether its path can be told. That of a file is told when it is opened and used: which of its names is meant nothing says here.
@@ -204,7 +209,7 @@ fn sum_of(
 /// From a READ or a WRITE: how far an inode is from the handle in it. Its arguments are part of a `struct nfs_pgio_header`, which has
 /// the inode as well.
 #[inline(always)]
-fn learn<M: Memory>(sum: *mut OpValue, arguments: u64, handle: u64) -> Option<()> {
+fn learn<M: Memory>(sum: *mut OpValue, arguments: u64, handle: u64) -> Option<u64> {
     let inside = global(&DIRECT.header_handle) - global(&DIRECT.file_operation.arguments_handle);
     let header = Address::<M>::new(arguments.wrapping_sub(u64::from(inside)));
     let inode: u64 = header.field(&DIRECT.header_inode)?;
@@ -214,7 +219,7 @@ fn learn<M: Memory>(sum: *mut OpValue, arguments: u64, handle: u64) -> Option<()
         (&raw mut INODE_DISTANCE).write_volatile(inode.wrapping_sub(handle));
         (&raw mut (*sum).handle).write_volatile(0);
     }
-    Some(())
+    Some(0)
 }
 
 /// From a handle to the inode that it is in.

@@ -21,7 +21,7 @@ use crate::{
         opaque, raise,
     },
     maps::{self, DIRECT, OP_BEGIN, OP_CELL_TABLE, OPS, OPS_BEGUN, OPS_LOST, WINDOW_NS},
-    marks, window,
+    marks, paths, window,
 };
 
 /// The only program on the tracepoint `rpc_stats_latency(task, backlog, rtt, execute)`, whose arguments these are by their numbers. The
@@ -112,7 +112,11 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64) -> Option<()> {
         count_half((*sum).execute.get_mut(bucket)?);
         // That of READ and WRITE is 0.
         if (&raw const (*sum).handle).read_volatile() != 0 {
-            file_operation::count::<M>(argument, sum);
+            // From here, and not from in there: the stack of all functions on the way is bounded.
+            let directory = file_operation::count::<M>(argument, sum);
+            if directory != 0 {
+                paths::name_directory(directory);
+            }
         }
     }
     Some(())

@@ -12,6 +12,7 @@ use aya_ebpf::{
 use trackiops_schemas::paths::{HEAD_BYTES, MOST_BYTES, MOST_NAMES, NAME_BYTES, PathHead};
 
 use crate::{
+    file_operation,
     handle::{self, Slot},
     kernel::{Address, Probe, Window, global, now_ns},
     maps::{DIRECT, EPOCH, NAMED, PATH_RING, SCRATCH},
@@ -94,8 +95,12 @@ pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: 
 /// Tells the path of a directory (`struct inode`) that an operation is about, if it is not known. A directory has one name only, which nobody
 /// hands over: it is the first, and the only one, in the inode's list.
 #[inline(never)]
-pub fn name_directory(inode: u64, fileid: u64, dev: u32, handle_hash: u32, end_ns: u64) {
+pub fn name_directory(inode: u64) {
     let own = &DIRECT.file_operation;
+    let handle = file_operation::handle_in(inode);
+    let Some(handle_hash) = handle.and_then(|at| handle::hash(Address::<Probe>::new(at))) else {
+        return;
+    };
     let first = Address::<Probe>::new(inode).field::<u64>(&own.inode_entries);
     let Some(first) = first.filter(|first| *first != 0) else {
         return;
@@ -106,12 +111,9 @@ pub fn name_directory(inode: u64, fileid: u64, dev: u32, handle_hash: u32, end_n
     if its != Some(inode) {
         return;
     }
-    let key = NamedKey {
-        fileid,
-        dev,
-        handle_hash,
-    };
-    is_told(&key, entry, end_ns, 1);
+    if let Some(key) = key_of(Address::new(inode), handle_hash) {
+        is_told(&key, entry, now_ns(), 1);
+    }
 }
 
 /// Tells the path by the name `entry` if it is not known. Whether that path is known now.
@@ -187,7 +189,12 @@ fn tell_renamed(directory: Address<Probe>, before: u64, after: u64) -> Option<()
 
 #[inline(always)]
 fn key(header: Address<Probe>, handle_hash: u32) -> Option<NamedKey> {
-    let inode = Address::<Probe>::new(header.field(&DIRECT.header_inode)?);
+    let inode = header.field(&DIRECT.header_inode)?;
+    key_of(Address::new(inode), handle_hash)
+}
+
+#[inline(always)]
+fn key_of(inode: Address<Probe>, handle_hash: u32) -> Option<NamedKey> {
     let superblock = Address::<Probe>::new(inode.field(&DIRECT.inode_superblock)?);
     Some(NamedKey {
         fileid: inode.field(&DIRECT.inode_number)?,
