@@ -4,21 +4,19 @@
 
 mod common;
 mod lake;
+#[path = "common/live.rs"]
+mod live;
 #[path = "../query/tests/common/mod.rs"]
 mod recordings;
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
 use recordings::{THREE, append, file, options, record, used_by, windows};
 use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
-use trackiops_schemas::time::UtcMs;
 use trackiops_store::Writer;
 
 const PATHS: [&str; 8] = [
@@ -63,33 +61,12 @@ fn store(dir: &Path) {
 /// whose journal is not sealed, has nothing in it.
 fn merging(dir: &Path) -> Writer {
     let mut windows = recorded();
-    windows.push(idle(0));
+    windows.push(live::idle(0));
     append(
         &dir.join("store"),
         options("h", "1s,10s,1m", "5s"),
         &windows,
     )
-}
-
-/// A window after all others, in a journal of its own.
-fn idle(i: i64) -> ClosedWindow {
-    let start = UtcMs(THREE + 300_000 + 5000 * i);
-    ClosedWindow {
-        start,
-        rows: Vec::new(),
-        ops: Vec::new(),
-        health: recordings::health(1000, &[]),
-    }
-}
-
-/// How many files were merged into others.
-fn merged(dir: &Path) -> usize {
-    let rollup = dir.join("store/rollup");
-    let date = "date=2026-11-21";
-    let dirs = ["1s", "10s", "1m"].map(|g| rollup.join(format!("granularity={g}/{date}")));
-    let files = dirs.iter().flat_map(|dir| std::fs::read_dir(dir).unwrap());
-    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.ends_with(".removed")).count()
 }
 
 fn run(dir: &Path, engines: &[&str]) {
@@ -210,7 +187,7 @@ fn recipes_of_duckdb_polars_and_pandas_answer_as_the_query_does() {
 fn recipes_of_a_store_that_was_just_merged_answer_as_the_query_does() {
     let dir = tempfile::tempdir().unwrap();
     let writer = merging(dir.path());
-    assert!(merged(dir.path()) > 0);
+    assert!(live::merged(&dir.path().join("store")) > 0);
     run(dir.path(), &["DuckDB", "Polars", "pandas"]);
     drop(writer);
 }
@@ -220,34 +197,9 @@ fn recipes_of_a_store_that_was_just_merged_answer_as_the_query_does() {
 fn recipes_of_a_store_that_is_being_merged_answer_as_the_query_does() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = merging(dir.path());
-    let before = merged(dir.path());
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        // Each journal that is sealed is followed by a merge.
-        scope.spawn(|| {
-            for i in 1.. {
-                thread::sleep(Duration::from_millis(150));
-                writer.append(&idle(i)).unwrap();
-                if is_over.load(Ordering::SeqCst) {
-                    break;
-                }
-            }
-        });
-        let end = OnDrop(&is_over);
+    live::while_merging(&dir.path().join("store"), &mut writer, || {
         run(dir.path(), &["--live", "DuckDB", "Polars", "pandas"]);
-        drop(end);
     });
-    let after = merged(dir.path());
-    assert!(after > before + 12, "{before} and {after} were merged");
-}
-
-/// Ends the recorder, also where the recipes fail.
-struct OnDrop<'a>(&'a AtomicBool);
-
-impl Drop for OnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 #[test]

@@ -1,0 +1,63 @@
+//! Stores that are asked while a recorder merges what is in them.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::Writer;
+
+use crate::recordings::{THREE, health};
+
+/// A window after all others, in a journal of its own where journals have five seconds.
+pub fn idle(i: i64) -> ClosedWindow {
+    ClosedWindow {
+        start: UtcMs(THREE + 300_000 + 5000 * i),
+        rows: Vec::new(),
+        ops: Vec::new(),
+        health: health(1000, &[]),
+    }
+}
+
+/// How many files were merged into others.
+pub fn merged(store: &Path) -> usize {
+    let date = "date=2026-11-21";
+    let dirs = ["1s", "10s", "1m"].map(|g| store.join(format!("rollup/granularity={g}/{date}")));
+    let files = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap());
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".removed")).count()
+}
+
+/// Runs `ask` while the recorder goes on. Each journal that is sealed is followed by a merge.
+pub fn while_merging(store: &Path, writer: &mut Writer, ask: impl FnOnce()) {
+    let before = merged(store);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 1.. {
+                thread::sleep(Duration::from_millis(150));
+                writer.append(&idle(i)).unwrap();
+                if is_over.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+        });
+        let end = OnDrop(&is_over);
+        ask();
+        drop(end);
+    });
+    let after = merged(store);
+    assert!(after > before + 12, "{before} and {after} were merged");
+}
+
+/// Ends the recorder, also where a comparison fails.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,188 @@
+//! A question in the flags of `trackiops query`, and its answers in every format.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
+use serde_json::{Value as Json, json};
+use trackiops_query::pseudonym::known_schemas;
+use trackiops_query::sheet::Reader;
+
+use crate::common;
+
+/// All that was recorded, and nothing that a recorder adds while it is asked.
+pub const ALL: [&str; 4] = [
+    "--since",
+    "2026-11-21T03:00:00Z",
+    "--until",
+    "2026-11-21T03:02:30Z",
+];
+/// Rows of a table unless --step, --top or --file says more.
+const MOST_ROWS: usize = 20;
+
+/// Columns, and rows of them.
+pub type Answer = (Vec<String>, Vec<Vec<Json>>);
+
+/// A question's flags.
+#[derive(Clone)]
+pub struct Question {
+    pub words: Vec<String>,
+    is_ranged: bool,
+}
+
+impl Question {
+    pub fn all() -> Vec<Self> {
+        let lines = include_str!("questions.txt").lines();
+        let lines = lines.filter(|line| !line.starts_with('#'));
+        lines.map(Self::parse).collect()
+    }
+
+    /// Words, some of which are in single quotes.
+    fn parse(line: &str) -> Self {
+        let mut words = Vec::new();
+        for (i, part) in line.split('\'').enumerate() {
+            match i % 2 {
+                0 => words.extend(part.split_whitespace().map(str::to_owned)),
+                _ => words.push(part.to_owned()),
+            }
+        }
+        let is_ranged = line.contains("--since");
+        if !is_ranged {
+            words.extend(ALL.map(str::to_owned));
+        }
+        Self { words, is_ranged }
+    }
+
+    pub fn value(&self, flag: &str) -> Option<&str> {
+        let place = self.words.iter().position(|word| word == flag)?;
+        Some(&self.words[place + 1])
+    }
+
+    pub fn columns(&self) -> Vec<&str> {
+        self.value("--columns").unwrap().split(',').collect()
+    }
+
+    /// Whether it can be answered by windows of ten seconds.
+    pub fn is_coarse(&self) -> bool {
+        self.value("--step") != Some("1s") && !self.is_ranged
+    }
+
+    /// Whether an export has what it is about: the operations of files, but not those of mounts.
+    pub fn is_of_files(&self) -> bool {
+        match (self.value("--by"), self.value("--op")) {
+            (Some(by), _) => !["op", "op,transport"].contains(&by),
+            (None, op) => op != Some("read,getattr"),
+        }
+    }
+
+    /// How many rows a table has.
+    pub fn most_rows(&self) -> usize {
+        let says = ["--step", "--top", "--file"];
+        match says.iter().any(|flag| self.value(flag).is_some()) {
+            true => usize::MAX,
+            false => MOST_ROWS,
+        }
+    }
+
+    /// What the program answers.
+    pub fn ask(&self, dir: &Path, stores: &[&str], more: &[&str]) -> Vec<u8> {
+        let stores = stores.iter().flat_map(|store| ["--store", store]);
+        let mut command = program(dir);
+        let words = self.words.iter().map(String::as_str);
+        command.arg("query").args(stores).args(words).args(more);
+        command.env("COLUMNS", "400").env("LC_ALL", "C.UTF-8");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", self.words.join(" "));
+        output.stdout
+    }
+
+    pub fn lines(&self, dir: &Path, stores: &[&str], more: &[&str]) -> Vec<String> {
+        let text = String::from_utf8(self.ask(dir, stores, more)).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Rows of JSON, and the columns that they have.
+    pub fn json(&self, dir: &Path, stores: &[&str]) -> Answer {
+        let lines = self.lines(dir, stores, &["--json"]);
+        let row = |line: &String| -> serde_json::Map<String, Json> {
+            serde_json::from_str(line).unwrap()
+        };
+        // The map has names in alphabetical order, and the text has them in that of columns.
+        let rows: Vec<_> = lines.iter().map(row).collect();
+        let first = &lines[0];
+        let mut names: Vec<_> = rows[0].keys().cloned().collect();
+        names.sort_by_key(|name| first.find(&format!("\"{name}\":")).unwrap());
+        let values = |row: &serde_json::Map<String, Json>| {
+            names.iter().map(|name| row[name].clone()).collect()
+        };
+        let rows = rows.iter().map(values).collect();
+        (names, rows)
+    }
+}
+
+pub fn program(dir: &Path) -> Command {
+    let mut command = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+    command.current_dir(dir).env("TZ", "UTC0");
+    command
+}
+
+pub const BOTH: [&str; 2] = ["one", "two"];
+
+/// What a line of CSV says, by the types that JSON has.
+pub fn csv_rows(text: &[u8], like: &[Vec<Json>]) -> Vec<Vec<Json>> {
+    let mut reader = csv::Reader::from_reader(text);
+    let rows = reader.records().map(|row| row.unwrap());
+    let cell = |(cell, like): (&str, &Json)| match (cell, like) {
+        ("", Json::Null) => Json::Null,
+        (cell, Json::String(_)) => json!(cell),
+        (cell, _) => serde_json::from_str(cell).unwrap_or_else(|_| json!(cell)),
+    };
+    let none = Vec::new();
+    let row = |(i, row): (usize, csv::StringRecord)| {
+        row.iter()
+            .zip(like.get(i).unwrap_or(&none))
+            .map(cell)
+            .collect()
+    };
+    rows.enumerate().map(row).collect()
+}
+
+/// What a file of Parquet or Arrow has.
+pub fn file_rows(bytes: &[u8]) -> Vec<Vec<Json>> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), bytes).unwrap();
+    let reader = Reader::open(file.path(), &known_schemas()).unwrap();
+    let rows = |batch: RecordBatch| {
+        let row = |i| {
+            batch
+                .columns()
+                .iter()
+                .map(|column| value(column, i))
+                .collect()
+        };
+        (0..batch.num_rows()).map(row).collect::<Vec<_>>()
+    };
+    reader.flat_map(|batch| rows(batch.unwrap())).collect()
+}
+
+fn value(column: &dyn Array, i: usize) -> Json {
+    if column.is_null(i) {
+        return Json::Null;
+    }
+    match column.data_type() {
+        DataType::Utf8 => json!(column.as_string::<i32>().value(i)),
+        DataType::Boolean => json!(column.as_boolean().value(i)),
+        DataType::Int32 => json!(column.as_primitive::<Int32Type>().value(i)),
+        DataType::Int64 => json!(column.as_primitive::<Int64Type>().value(i)),
+        DataType::Float64 => json!(column.as_primitive::<Float64Type>().value(i)),
+        DataType::Timestamp(..) => {
+            let us = column.as_primitive::<TimestampMicrosecondType>().value(i);
+            let time = chrono::DateTime::from_timestamp_micros(us).unwrap();
+            json!(time.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
+        }
+        other => panic!("no column is {other}"),
+    }
+}
