@@ -39,6 +39,7 @@ const PATHS: [Option<&str>; 14] = [
 
 /// The file that is so manyth in [`PATHS`], as it is called then, and as somebody uses it.
 fn used(place: usize, second: usize, again: bool) -> Arc<FileAttributes> {
+    // Between windows of ten seconds: an export has one name for each window.
     let path = match (place, second) {
         (12, 80..) => Some("/mnt/even/is now.txt"),
         _ => PATHS[place],
