@@ -55,8 +55,8 @@ pub fn disagreements(own: &[Answer], other: &[Answer], missed: [u64; 2]) -> Vec<
     found
 }
 
-fn by_key(answers: &[Answer]) -> BTreeMap<u64, &Answer> {
-    let key = |answer: &Answer| answer["file_key"].as_u64().expect("a key");
+fn by_key(answers: &[Answer]) -> BTreeMap<i64, &Answer> {
+    let key = |answer: &Answer| answer["file_key"].as_i64().expect("a key");
     answers.iter().map(|answer| (key(answer), answer)).collect()
 }
 

@@ -86,10 +86,10 @@ fn guest_a_file_is_one_file_by_whichever_mount_and_another_one_after_its_device_
                 "NFS {version}: one number for all: {devices}"
             );
         }
-        let mut keys: BTreeMap<[String; 2], BTreeSet<u64>> = BTreeMap::new();
+        let mut keys: BTreeMap<[String; 2], BTreeSet<i64>> = BTreeMap::new();
         for answer in answers(version) {
             let file = ["fileid", "mount"].map(|column| answer[column].to_string());
-            let key = answer["file_key"].as_u64().expect("a key");
+            let key = answer["file_key"].as_i64().expect("a key");
             keys.entry(file).or_default().insert(key);
         }
         let distinct: BTreeSet<_> = keys.values().flatten().collect();

@@ -42,7 +42,7 @@ struct Row {
     time: i64,
     path: Option<String>,
     path_inferred: Option<bool>,
-    file_key: u64,
+    file_key: i64,
     fileid: u64,
     write_requests: u64,
 }
@@ -181,7 +181,7 @@ fn guest_a_reused_inode_number_is_another_file() {
             .as_deref()
             .is_some_and(|path| path.starts_with("/mnt/two/"))
     });
-    let recorded: BTreeMap<u64, &str> = own
+    let recorded: BTreeMap<i64, &str> = own
         .map(|row| (row.file_key, row.path.as_deref().expect("it has one")))
         .collect();
     let recorded_names: BTreeSet<_> = recorded.values().copied().collect();

@@ -106,11 +106,11 @@ fn guest_direct_io_is_counted_file_by_file() {
 #[ignore = "boots a guest: make test"]
 fn guest_equal_inode_numbers_of_two_exports_are_two_files() {
     let answers = RUN.query(&["--step", "all"]);
-    let mut by_fileid: BTreeMap<u64, BTreeSet<(String, u64, String)>> = BTreeMap::new();
+    let mut by_fileid: BTreeMap<u64, BTreeSet<(String, i64, String)>> = BTreeMap::new();
     for a in &answers {
         let identity = (
             a["mount"].to_string(),
-            a["file_key"].as_u64().expect("a key"),
+            a["file_key"].as_i64().expect("a key"),
             a["dev"].to_string(),
         );
         by_fileid
