@@ -121,7 +121,7 @@ fn guest_equal_inode_numbers_of_two_exports_are_two_files() {
     let twin = RUN.files()["/mnt/nfs2/twin.bin"];
     let files = &by_fileid[&twin];
     assert_eq!(files.len(), 2, "{files:?}");
-    let distinct = |part: fn(&(String, u64, String)) -> String| {
+    let distinct = |part: fn(&(String, i64, String)) -> String| {
         files.iter().map(part).collect::<BTreeSet<_>>().len()
     };
     assert_eq!(
