@@ -237,9 +237,12 @@ impl Grouping {
     }
 }
 
-/// The directory of a path that is at most `depth` components below `base`. What is no path, such as `(other)`, stands for
-/// itself.
+/// The directory of a path that is at most `depth` components below `base`, which stands for itself: operations are about it,
+/// and its parent is outside of the mount. What is no path, such as `(other)`, stands for itself, too.
 fn dir_below<'p>(path: &'p str, base: &str, depth: usize) -> &'p str {
+    if path == base {
+        return path;
+    }
     let Some((parent, _)) = path
         .starts_with('/')
         .then(|| path.rsplit_once('/'))
@@ -291,6 +294,7 @@ mod tests {
         assert_eq!(dir("/srv", 1), "/mnt");
         assert_eq!(dir_below("/file", "", 3), "/");
         assert_eq!(dir_below("/mnt/nfs/file", "/mnt/nfs", 1), "/mnt/nfs");
+        assert_eq!(dir_below("/mnt/nfs", "/mnt/nfs", 1), "/mnt/nfs");
         assert_eq!(dir_below("(other)", "", 1), "(other)");
     }
 }

@@ -98,8 +98,25 @@ pub(crate) fn hull(a: Seen, b: Seen) -> Seen {
 pub struct Trunks {
     /// Where it was mounted, deepest first.
     points: HashMap<String, Vec<String>>,
-    /// The deepest directory that holds all the names of its files: what is known of a mount that was not seen.
-    dirs: HashMap<Option<String>, String>,
+    /// What is known of a mount that was not seen.
+    names: HashMap<Option<String>, InCommon>,
+}
+
+/// What the names of a mount's files have in common, in whole components.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct InCommon {
+    path: String,
+    /// Whether all the names are this path. Otherwise it is a directory, and may be a name itself.
+    is_the_only_one: bool,
+}
+
+impl InCommon {
+    fn dir(&self) -> &str {
+        match self.path.rsplit_once('/') {
+            Some((parent, _)) if self.is_the_only_one => parent,
+            _ => &self.path,
+        }
+    }
 }
 
 impl Trunks {
@@ -107,9 +124,12 @@ impl Trunks {
     pub fn of(&self, mount: Option<&str>, path: &str) -> &str {
         let points = mount.and_then(|mount| self.points.get(mount));
         let mut points = points.into_iter().flatten();
-        let dir = points.find(|point| is_below(path, point));
-        let dir = dir.or_else(|| self.dirs.get(&mount.map(str::to_owned)));
-        dir.map_or("", String::as_str)
+        let point = points.find(|point| path == *point || is_below(path, point));
+        let names = || self.names.get(&mount.map(str::to_owned));
+        let dir = point
+            .map(String::as_str)
+            .or_else(|| names().map(InCommon::dir));
+        dir.unwrap_or("")
     }
 
     /// Takes into account where a mount was mounted.
@@ -122,23 +142,27 @@ impl Trunks {
 
     /// Takes a name into account. What is no path, such as `(other)`, has no directory.
     pub(crate) fn add(&mut self, mount: Option<&str>, path: &str) {
-        let Some((dir, _)) = path
-            .starts_with('/')
-            .then(|| path.rsplit_once('/'))
-            .flatten()
-        else {
+        if !path.starts_with('/') {
             return;
-        };
-        match self.dirs.get_mut(&mount.map(str::to_owned)) {
-            Some(known) => known.truncate(in_common(known, dir)),
+        }
+        match self.names.get_mut(&mount.map(str::to_owned)) {
+            Some(known) if known.path == path => {}
+            Some(known) => {
+                known.path.truncate(in_common(&known.path, path));
+                known.is_the_only_one = false;
+            }
             None => {
-                self.dirs.insert(mount.map(str::to_owned), dir.to_owned());
+                let names = InCommon {
+                    path: path.to_owned(),
+                    is_the_only_one: true,
+                };
+                self.names.insert(mount.map(str::to_owned), names);
             }
         }
     }
 }
 
-/// How much of two directories is the same, in whole components, bytes.
+/// How much of two paths is the same, in whole components, bytes.
 fn in_common(a: &str, b: &str) -> usize {
     let mut length = 0;
     for (x, y) in a.split('/').zip(b.split('/')) {
@@ -167,6 +191,11 @@ mod tests {
             trunk(&["/mnt/nfs/a/x", "/mnt/nfs/y", "(other)"]),
             "/mnt/nfs"
         );
+        // An operation is about the directory that the mount begins with.
+        assert_eq!(trunk(&["/mnt/nfs", "/mnt/nfs/a/x"]), "/mnt/nfs");
+        assert_eq!(trunk(&["/mnt/nfs/a/x", "/mnt/nfs"]), "/mnt/nfs");
+        assert_eq!(trunk(&["/mnt/nfs", "/mnt/nfs"]), "/mnt");
+        assert_eq!(trunk(&["/mnt/nfs", "/mnt/nfs-2/x", "/mnt/nfs/x"]), "/mnt");
         assert_eq!(trunk(&["/mnt/x", "/srv/x"]), "");
         assert_eq!(trunk(&["/x", "/mnt/x"]), "");
         assert_eq!(trunk(&["(other)"]), "");
@@ -181,6 +210,7 @@ mod tests {
         }
         assert_eq!(trunks.of(Some("s:/e"), "/mnt/e/b/x"), "/mnt/e");
         assert_eq!(trunks.of(Some("s:/e"), "/mnt/e/a/x"), "/mnt/e/a");
+        assert_eq!(trunks.of(Some("s:/e"), "/mnt/e/a"), "/mnt/e/a");
         assert_eq!(trunks.of(Some("s:/e"), "/srv/x"), "");
         trunks.add(Some("s:/f"), "/mnt/f/a/x");
         assert_eq!(trunks.of(Some("s:/f"), "/mnt/f/a/x"), "/mnt/f/a");

@@ -207,9 +207,10 @@ impl CatalogView {
 
     /// Takes into account of each mount the directories that its names have in common.
     pub(crate) fn trunks(&self, trunks: &mut Trunks) -> Result<(), StoreError> {
-        // What the first and the last one have in common, all between them have.
+        // What the first and the last one have in common, all between them have, in the order of their components: `/a-b`
+        // comes before `/a/` and after `/a`.
         let ends = self.rows(
-            "SELECT mount.name, min(path), max(path) FROM file_name
+            "SELECT mount.name, min(path || '/'), max(path || '/') FROM file_name
              JOIN file USING (file_key) LEFT JOIN mount ON mount.id = file.mount
              WHERE path >= '/' AND path < '0' GROUP BY file.mount",
             [],
@@ -218,7 +219,9 @@ impl CatalogView {
         for (mount, paths) in ends {
             let mount: Option<String> = mount;
             let paths: [String; 2] = paths;
-            let mut add = |path: &String| trunks.add(mount.as_deref(), path);
+            let mut add = |path: &String| {
+                trunks.add(mount.as_deref(), path.strip_suffix('/').unwrap_or(path))
+            };
             paths.iter().for_each(&mut add);
         }
         Ok(())
