@@ -1,5 +1,6 @@
 //! `trackiops query`: asks a store what files did.
 
+use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -147,9 +148,19 @@ fn ask_about(
         return Ok(ExitCode::SUCCESS);
     };
     let drawing = Drawing::new(args.plot.clone(), columns.as_ref(), &[])?;
+    let most_rows = most_rows(&args);
     let (mut question, format, output) = question(args, by)?;
     question.explain = explain.clone();
-    let outcome = watched(explain, || ask(&question))?;
+    let mut outcome = watched(explain, || ask(&question))?;
+    if let (Some(most), Outcome::Found(answer)) = (most_rows, &mut outcome)
+        && format.is_table()
+        && answer.rows.len() > most
+    {
+        if question.sort.is_none() {
+            answer.rows.sort_by_key(|row| Reverse(row.sums.requests));
+        }
+        answer.keep_first(most);
+    }
     explain.time(Stage::Write, || {
         Drawing::draw(drawing.as_ref(), &outcome, question.zone)?;
         question::show(outcome, columns.as_ref(), format, &output, style(&question))
