@@ -175,6 +175,8 @@ pub enum Nothing {
         /// The range.
         asked: Interval,
     },
+    /// Exports do not have what is asked for; the text says what to ask in its place.
+    NotExported(&'static str),
     /// It was recorded, and there was no operation.
     NoOperation {
         /// The range.
@@ -253,6 +255,7 @@ impl Nothing {
                  records them",
                 from_to(asked)
             ),
+            Self::NotExported(what) => format!("an export has no {what}"),
             Self::NoOperation { asked } => {
                 format!("no operation completed from {}", from_to(asked))
             }

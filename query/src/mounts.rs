@@ -18,6 +18,9 @@ pub fn ask_mounts(stores: &[PathBuf]) -> Result<Outcome<MountSeen>, QueryError> 
     let Some(range) = times.reduce(Interval::hull) else {
         let why = match snapshot.span() {
             None => Nothing::EmptyStore(stores.to_owned()),
+            Some(_) if snapshot.has_exports() => {
+                Nothing::NotExported("list of mounts: ask the store")
+            }
             Some((start, end)) => Nothing::NoneOf {
                 what: "mounts recorded".into(),
                 asked: Interval::new(start, end),

@@ -537,6 +537,10 @@ fn ask_once(
     let recorded = covered.is_any();
     let left_out = hosts.iter().any(|(host, _)| host.left_out().is_some());
     let notes = notes(Vec::new(), hosts, &plan, question, groups.is_empty(), None);
+    if groups.is_empty() && snapshot.has_exports() {
+        let why = "operations of mounts: take --by file,op for those of files, or ask the store";
+        return Ok(nothing(Nothing::NotExported(why)));
+    }
     if groups.is_empty() {
         let asked = plan.asked;
         let why = match (recorded, left_out) {

@@ -253,6 +253,11 @@ impl Snapshot {
         &self.tails
     }
 
+    /// Whether some of it is an export.
+    pub fn has_exports(&self) -> bool {
+        self.tails.iter().any(JournalTail::is_export)
+    }
+
     /// Start of the first and end of the last closed window of the finest granularity, windows
     /// without a row included. `None` when nothing was recorded yet.
     pub fn span(&self) -> Option<(UtcMs, UtcMs)> {
