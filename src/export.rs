@@ -146,7 +146,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let path = target.finish(&place, &export, &exported, kind)?;
     question::tell(&exported.notes, zone);
-    let told = format!("{}: {} rows", path.display(), exported.rows);
+    let rows = if exported.rows == 1 { "row" } else { "rows" };
+    let told = format!("{}: {} {rows}", path.display(), exported.rows);
     Output::Stdout.write(|out| print(&told, 4, out))?;
     Ok(question::status(&exported.notes))
 }

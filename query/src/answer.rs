@@ -251,8 +251,8 @@ impl Nothing {
                 from_to(span)
             ),
             Self::LeftOut { asked } => format!(
-                "no operations were recorded from {}: `trackiops record` without --no-ops, and with the direct engine, \
-                 records them",
+                "no operations were recorded from {}: `trackiops record` without --no-ops and without filters, and with the \
+                 direct engine, records them",
                 from_to(asked)
             ),
             Self::NotExported(what) => format!("an export has no {what}"),

@@ -265,12 +265,15 @@ impl Note {
                 between(range).replace(" to ", " and "),
             ),
             Self::Stalled { host, stall } => format!(
-                "{}{}: {} did not answer between {}, up to {} requests waited",
+                "{}{}: {} did not answer between {}, {} waited",
                 on(host),
                 stalled(stall.server.age_ms_max),
                 stall.server,
                 between(&stall.range).replace(" to ", " and "),
-                stall.server.requests_max,
+                match stall.server.requests_max {
+                    1 => "1 request".to_owned(),
+                    most => format!("up to {most} requests"),
+                },
             ),
             Self::MoreStalls { host, count } => format!(
                 "{}STALLED {count} more times; a shorter range tells them",
