@@ -11,8 +11,9 @@ use trackiops_query::render::Plot;
 use trackiops_query::render::look::Style;
 use trackiops_query::times::Zone;
 use trackiops_query::{
-    AnswerRow, By, Columns, Connections, Detail, Explain, Figures, Format, Level, OperationAnswer,
-    Outcome, QueryError, Question, Step, Subject, ask, ask_operations, ask_operations_by, render,
+    AnswerRow, By, Columns, Condition, Connections, Detail, Explain, Figures, Format, Level,
+    OperationAnswer, Outcome, QueryError, Question, Step, Subject, ask, ask_operations,
+    ask_operations_by, render,
 };
 
 use crate::output::{Output, say, write_stderr};
@@ -109,6 +110,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
             let left_out = left_out(&question.ops);
+            refuse_left_out(&question, left_out)?;
             let columns = of_directions(columns, left_out, format)?;
             let drawing = Drawing::new(plot, columns.as_ref(), left_out)?;
             question.detail = match &columns {
@@ -242,14 +244,25 @@ fn op_name(op: &str) -> String {
 /// With what names of columns begin that hold zeros, because `--op` leaves them out.
 fn left_out(ops: &[String]) -> &'static [&'static str] {
     match ops {
-        [op] if op == READ => &["write_", "ops"],
-        [op] if op == WRITE => &["read_", "ops"],
+        [op] if op == READ => &["write_", "w-", "ops"],
+        [op] if op == WRITE => &["read_", "r-", "ops"],
         _ => &[],
     }
 }
 
 fn is_of(name: &str, starts: &[&str]) -> bool {
     starts.iter().any(|start| name.starts_with(start))
+}
+
+/// Refuses to sort and compare by zeros that stand for what is left out.
+fn refuse_left_out(question: &Question, left_out: &[&str]) -> anyhow::Result<()> {
+    let sort = question.sort.iter().map(|sort| ("--sort", &*sort.column));
+    let conditions = question.conditions.iter().flat_map(Condition::columns);
+    let mut names = sort.chain(conditions.map(|name| ("--where", name)));
+    match names.find(|(_, name)| is_of(name, left_out)) {
+        Some((flag, name)) => bail!("{flag}: {name} is of what --op leaves out"),
+        None => Ok(()),
+    }
 }
 
 /// Columns without those that are left out.
@@ -287,6 +300,11 @@ fn question(args: Args, mut by: By) -> anyhow::Result<(Question, Format, Output)
         }
     }
     let mut ops: Vec<_> = args.op.iter().map(|op| op_name(op)).collect();
+    if ops.iter().any(String::is_empty) {
+        bail!(
+            "--op: an operation has no name; write read, write, getattr ..., with commas between them"
+        );
+    }
     ops.sort();
     ops.dedup();
     let question = Question {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
+use clap::builder::NonEmptyStringValueParser;
 use trackiops_query::note::Note;
 use trackiops_query::render::look::Style;
 use trackiops_query::render::{self, Figures, Render};
@@ -51,7 +52,7 @@ pub struct Selection {
     /// Only files of this mount: server:/export or where it was mounted; repeatable
     ///
     /// Takes patterns of either, such as 'nas:*'. `trackiops mounts` lists the mounts.
-    #[arg(long, value_name = "MOUNT", help_heading = WHAT)]
+    #[arg(long, value_name = "MOUNT", help_heading = WHAT, value_parser = NonEmptyStringValueParser::new())]
     mount: Vec<String>,
     /// From this time on: 24h (ago), yesterday, 03:10 ... [default: all]
     ///

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use clap::value_parser;
 use trackiops_query::render::units;
 use trackiops_query::times::Zone;
 use trackiops_query::{Outcome, Volume, ask_volume, plan_volume, sizes};
@@ -18,6 +19,9 @@ Examples:
   trackiops volume --store-size 100GiB  and when is that used up?
   trackiops volume --plan --files 4000  what recording 4000 files will take";
 
+/// More files at once do not fit into memory, and their entries not into numbers.
+const MOST_FILES: u64 = 1_000_000_000;
+
 /// What `trackiops volume` takes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -31,7 +35,7 @@ pub struct Args {
     #[arg(long, requires = "files", help_heading = WHAT)]
     plan: bool,
     /// For the plan: files that are in use all the time
-    #[arg(long, value_name = "N", requires = "plan", help_heading = WHAT)]
+    #[arg(long, value_name = "N", requires = "plan", help_heading = WHAT, value_parser = value_parser!(u64).range(1..=MOST_FILES))]
     files: Option<u64>,
     /// For the plan: window lengths
     #[arg(

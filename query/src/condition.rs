@@ -151,6 +151,16 @@ pub enum ConditionError {
     },
 }
 
+impl Condition {
+    /// Names of the columns that it compares, long or short.
+    pub fn columns(&self) -> Vec<&str> {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().flat_map(Self::columns).collect(),
+            Self::Compare { column, .. } => vec![column],
+        }
+    }
+}
+
 impl FromStr for Condition {
     type Err = ConditionError;
 
