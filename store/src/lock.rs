@@ -73,6 +73,16 @@ impl StoreLock {
         if is_nfs(kind.f_type as u64) && !allow_nfs {
             return Err(StoreError::OnNfs(store.to_owned()));
         }
+        if !dir
+            .metadata()
+            .map_err(StoreError::io("examine", store))?
+            .is_dir()
+        {
+            return Err(StoreError::NotAStore {
+                path: store.to_owned(),
+                why: "it is not a directory",
+            });
+        }
         check_kind(store)?;
         access(store, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|e| StoreError::io("write to", store)(e.into()))?;
@@ -97,13 +107,7 @@ fn check_kind(store: &Path) -> Result<(), StoreError> {
         path: PathBuf::from(store),
         why,
     };
-    let entries = match fs::read_dir(store) {
-        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-            return Err(not_a_store("it is not a directory"));
-        }
-        entries => entries.map_err(StoreError::io("list", store))?,
-    };
-    for entry in entries {
+    for entry in fs::read_dir(store).map_err(StoreError::io("list", store))? {
         let name = entry.map_err(StoreError::io("list", store))?.file_name();
         // A file system of its own is empty but for this.
         if name != "lost+found" {

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use common::{options, windows};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Snapshot, StoreError, Writer, check};
+use trackiops_store::{Snapshot, StoreError, Writer, check, rebuild_catalog, repair};
 
 fn refused(path: &Path) -> StoreError {
     Writer::open(path, options("h")).expect_err("refused")
@@ -98,7 +98,13 @@ fn a_path_that_cannot_be_written_is_named_with_the_cause() {
     fs::write(&file, "").unwrap();
     let below = file.join("store");
     assert_says(&refused(&below), &below, "Not a directory");
-    assert_says(&refused(&file), &file, "not a directory");
+    for error in [
+        refused(&file),
+        rebuild_catalog(&file).expect_err("refused"),
+        repair(&file).expect_err("refused"),
+    ] {
+        assert_says(&error, &file, "it is not a directory");
+    }
     let nowhere = Path::new("/proc/trackiops-store");
     assert_says(&refused(nowhere), nowhere, "cannot create directory");
 }
