@@ -317,3 +317,25 @@ fn only_metadata(count: usize, by: By) -> String {
         "{what} had only metadata operations; `trackiops query --by {word}{tenant},op` shows them"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use trackiops_schemas::pending::StalledServer;
+
+    use super::*;
+
+    #[test]
+    fn one_request_that_waited_is_one() {
+        let said = |requests_max| {
+            let server = StalledServer {
+                requests_max,
+                ..StalledServer::default()
+            };
+            let range = Interval::new(UtcMs(0), UtcMs(1000));
+            let stall = Stall { server, range };
+            Note::Stalled { host: None, stall }.show(Zone::utc())
+        };
+        assert!(said(1).ends_with(", 1 request waited"), "{}", said(1));
+        assert!(said(4).ends_with(", up to 4 requests waited"));
+    }
+}
