@@ -85,7 +85,17 @@ CREATE OR REPLACE TEMP MACRO window_start(instant, step) AS
 --   SELECT path, hist_merge(list(read_latency_hist)) AS histogram FROM rollup_1m GROUP BY path;
 CREATE OR REPLACE TEMP MACRO hist_merge(histograms) AS
     -- A list of one element gives its element a name. A subquery would copy the whole list into each row of it.
-    list_transform([list_sort(flatten(histograms))], lambda elements:
+    -- First, each bit of a count is a key of its bucket: how often a key occurs is counted in one pass, and a few elements a bucket are left.
+    -- What follows takes memory for elements times buckets.
+    list_transform([list_sort(list_transform(
+        map_entries(list_histogram(flatten(list_transform(flatten(histograms), lambda element:
+            list_transform(
+                list_filter(range(len(bin(element.count))), lambda bit: (element.count >> bit) & 1 = 1),
+                lambda bit: (element.bucket + 1024) * 64 + bit
+            )
+        )))),
+        lambda entry: {'bucket': (entry.key // 64 - 1024)::INTEGER, 'count': (entry.value::BIGINT << (entry.key % 64))::BIGINT}
+    ))], lambda elements:
     list_transform([{
         'counts': list_transform(elements, lambda element: element.count),
         'places': list_histogram(list_transform(elements, lambda element: element.bucket))

@@ -179,7 +179,7 @@ fn is_damaged(notes: &[Note]) -> bool {
 /// Which rows, in which order, with which columns.
 #[derive(clap::Args)]
 pub struct Rows {
-    /// Only rows that match: 'read_p99 > 20ms and requests >= 100'; repeatable
+    /// Only rows that match: 'write_bytes > 1GiB and requests >= 100'; repeatable
     ///
     /// Compares columns by > >= < <= = != with numbers, which may have a unit (20ms, 10MiB/s, 1.5G, 5%); `and`, `or` and brackets
     /// combine comparisons. All of several --where must match. Unknown values never match.
@@ -197,7 +197,7 @@ pub struct Rows {
     pub top: Option<NonZeroUsize>,
     /// Show these columns, in this order; `help` lists all
     ///
-    /// Takes long names and short ones (`read_p99` for `read_latency_us_p99`). Percentiles are within 1.1 % of the true ones.
+    /// Takes long names and, where there are some, short ones (`read_p99`). Percentiles are within 1.1 % of the true ones.
     /// Without it CSV has all columns but lists; JSON, Parquet and Arrow have lists as well.
     #[arg(long, value_name = "NAME,...", help_heading = OUTPUT)]
     columns: Option<String>,

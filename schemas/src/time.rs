@@ -65,7 +65,7 @@ pub enum GranularityError {
     #[error("`{0}` is not a granularity: write a number and a unit, such as 1s, 10s, 1m, 1h")]
     Syntax(String),
     /// A length that windows cannot have.
-    #[error("{0} ms is not a granularity: it must divide a day or be 1 to 7 whole days")]
+    #[error("{} is not a granularity: it must divide a day or be 1 to 7 whole days", Length(*.0))]
     OutOfRange(i64),
 }
 
@@ -99,7 +99,16 @@ impl FromStr for Granularity {
 
 impl fmt::Display for Granularity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.ms();
+        Length(self.ms()).fmt(f)
+    }
+}
+
+/// A length of time, ms, in the longest unit of which it is a whole number.
+struct Length(i64);
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0;
         for (name, scale) in UNITS {
             if ms % scale == 0 {
                 return write!(f, "{}{name}", ms / scale);
