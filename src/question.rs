@@ -179,7 +179,7 @@ fn is_damaged(notes: &[Note]) -> bool {
 /// Which rows, in which order, with which columns.
 #[derive(clap::Args)]
 pub struct Rows {
-    /// Only rows that match: 'write_bytes > 1GiB and requests >= 100'; repeatable
+    /// Only rows that match: 'bytes > 1GiB and requests >= 100'; repeatable
     ///
     /// Compares columns by > >= < <= = != with numbers, which may have a unit (20ms, 10MiB/s, 1.5G, 5%); `and`, `or` and brackets
     /// combine comparisons. All of several --where must match. Unknown values never match.
