@@ -28,7 +28,7 @@ Examples:
   trackiops query --file /mnt/nfs/orders.db --since 24h     one file's day
   trackiops query --since 1h --by dir --where 'p99 > 20ms'  slow directories";
 
-/// Without --step, --file and --top a table has so many rows.
+/// Most rows of a table without --step, --file and --top.
 const MOST_ROWS: usize = 20;
 
 /// What `trackiops query` takes.

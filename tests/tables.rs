@@ -90,7 +90,7 @@ const TABLES: &[&str] = &[
     "doctor",
 ];
 
-/// In a terminal with so many columns, or in a pipe.
+/// In a terminal of that many columns, or in a pipe.
 fn run(dir: &Path, line: &str, terminal: Option<usize>) -> Output {
     let program = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
     let words = std::iter::once(program.get_program()).chain(program.get_args());

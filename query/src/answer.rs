@@ -89,7 +89,7 @@ pub struct AnswerRow {
     pub of: Of,
     /// The file, if it is of one.
     pub file: Option<Arc<File>>,
-    /// Who used it, without what is not known or differs between several.
+    /// Who used it; a part that is unknown or differs between several tenants is `None`.
     pub tenant: Arc<Tenant>,
     /// Its counters.
     pub sum: Sum,

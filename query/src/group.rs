@@ -80,7 +80,7 @@ impl By {
     /// A file, whoever used it and whatever its name.
     pub const FILE: Self = Self::level(Level::File);
     /// What one tenant did with a file.
-    pub const TENANT: Self = Self {
+    pub const FILE_TENANT: Self = Self {
         tenants: true,
         ..Self::FILE
     };
@@ -270,7 +270,7 @@ mod tests {
         let by = |text: &str| text.parse::<By>();
         assert_eq!(by("dir,mount"), Ok(By::dir(1)));
         assert_eq!(by("host, file"), Ok(By::FILE));
-        assert_eq!(by("file,tenant"), Ok(By::TENANT));
+        assert_eq!(by("file,tenant"), Ok(By::FILE_TENANT));
         let tenants = |by| By {
             tenants: true,
             ..by

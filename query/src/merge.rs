@@ -291,25 +291,29 @@ mod tests {
         let tenants = [root.clone(), alice.clone(), root.clone()];
         check(By::FILE, &tenants, &[(tenant("?:/a", None), 3)]);
         check(
-            By::TENANT,
+            By::FILE_TENANT,
             &tenants,
             &[(root.clone(), 2), (alice.clone(), 1)],
         );
         let elsewhere = tenant("1000:/b", Some("alice"));
         let tenants = [elsewhere.clone(), alice.clone(), elsewhere.clone()];
         check(By::FILE, &tenants, &[(tenant("1000", Some("alice")), 3)]);
-        check(By::TENANT, &tenants, &[(alice.clone(), 1), (elsewhere, 2)]);
+        check(
+            By::FILE_TENANT,
+            &tenants,
+            &[(alice.clone(), 1), (elsewhere, 2)],
+        );
         let unknown = Arc::<Tenant>::default();
         let tenants = [unknown.clone(), alice.clone(), alice.clone()];
         check(By::FILE, &tenants, &[(unknown.clone(), 3)]);
-        check(By::TENANT, &tenants, &[(alice, 2), (unknown, 1)]);
+        check(By::FILE_TENANT, &tenants, &[(alice, 2), (unknown, 1)]);
     }
 
     #[test]
     fn a_user_who_was_renamed_is_one_tenant_with_the_last_known_name() {
         let named = [None, Some("alice"), Some("bob"), None];
         let tenants = named.map(|user| tenant("1000:/a", user));
-        for by in [By::FILE, By::TENANT] {
+        for by in [By::FILE, By::FILE_TENANT] {
             check(by, &tenants, &[(tenants[2].clone(), 4)]);
         }
     }

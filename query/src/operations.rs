@@ -174,7 +174,7 @@ impl OperationAnswer {
         (self.bytes != KnownBytes::None).then(|| self.sums.bytes())
     }
 
-    /// The file that it was about, where rows are told apart by that.
+    /// The file that it was about, where each file has rows of its own.
     pub fn file(&self) -> Option<FileNumbers> {
         self.about.as_ref()?.file
     }

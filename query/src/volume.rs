@@ -17,7 +17,7 @@ const PAPER_ENTRY_BYTES: u64 = 40;
 /// A store is planned by only if it has recorded for so long, ms: files are in use and idle by turns, ten minutes each on the
 /// synthetic day, and the longest usual window is an hour.
 const LEAST_SPAN_MS: u64 = 3_600_000;
-/// Entries of a granularity tell how much one takes only if there are so many. A segment takes some 17 KiB before its first entry
+/// Entries of a granularity tell how much one takes only if there are at least this many. A segment takes some 17 KiB before its first entry
 /// (a footer of 12 KiB, page indexes and headers of 60 columns): of one with 10,000 entries that is 2 bytes each, of one with 100
 /// it would be 170.
 const LEAST_ENTRIES: u64 = 10_000;
@@ -133,7 +133,7 @@ pub fn sizes(recorded: Outcome<Volume>) -> Result<Vec<Volume>, QueryError> {
     Ok(rows)
 }
 
-/// What a day of so many files takes that are all in use all the time. Entries are as large as those of `like` ([`sizes`]), as far
+/// What a day takes of `files` files that are all in use all the time. Entries are as large as those of `like` ([`sizes`]), as far
 /// as it has them, or as those of the synthetic day.
 pub fn plan_volume(
     files: u64,

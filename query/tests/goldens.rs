@@ -118,11 +118,11 @@ fn answers_look_as_they_always_did() {
     let mut all = asked.clone();
     all.step = Some("all".parse().unwrap());
     check("all.txt", &all, Format::Table(Figures::Rates));
-    all.by = By::TENANT;
+    all.by = By::FILE_TENANT;
     check("tenants.txt", &all, Format::Table(Figures::Rates));
     asked.files = vec![select("0:49:2")];
     check("one.txt", &asked, Format::Table(Figures::Rates));
-    asked.by = By::TENANT;
+    asked.by = By::FILE_TENANT;
     check("one_tenants.txt", &asked, Format::Table(Figures::Rates));
     assert_eq!(asked.detail, Detail::Full);
 }

@@ -284,7 +284,7 @@ fn directories_mounts_and_hosts_are_sums_that_leave_nothing_out() {
                 assert_eq!(got, expected, "{range:?} {below} {depth}");
             }
             let everything = sum(recorded, range, |_, _| true);
-            for by in [By::FILE, By::TENANT, By::NAME, By::MOUNT, By::HOST] {
+            for by in [By::FILE, By::FILE_TENANT, By::NAME, By::MOUNT, By::HOST] {
                 for step in ["1s", "1m", "all"] {
                     let mut asked = in_range(store, range, step);
                     asked.by = by;

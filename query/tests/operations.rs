@@ -331,7 +331,7 @@ fn operations_of_files_add_up_to_those_of_all_files() {
     };
     let (mounts, rows) = sums(By::MOUNT);
     assert_eq!(mounts.len(), rows);
-    for by in [By::FILE, By::TENANT, By::dir(1), By::HOST] {
+    for by in [By::FILE, By::FILE_TENANT, By::dir(1), By::HOST] {
         let (other, count) = sums(by);
         if by != By::HOST {
             assert_eq!(other, mounts, "{by:?}");

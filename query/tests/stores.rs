@@ -32,7 +32,7 @@ fn stores_of_several_hosts_answer_as_one_store_of_all() {
     let mut asked = question(dirs[0].path());
     asked.stores = stores;
     for step in [Step::All, Step::Windows("1s".parse().unwrap())] {
-        for by in [By::FILE, By::TENANT] {
+        for by in [By::FILE, By::FILE_TENANT] {
             asked.step = Some(step);
             asked.by = by;
             let expected =

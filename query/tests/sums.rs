@@ -71,12 +71,12 @@ fn every_step_range_and_file_adds_up() {
             compare(&asked, &recordings, since, until, 1000);
             let mut one = asked.clone();
             one.files = vec![select("/mnt/f2")];
-            for by in [By::FILE, By::TENANT] {
+            for by in [By::FILE, By::FILE_TENANT] {
                 one.by = by;
                 compare(&one, &recordings, since, until, 1000);
             }
         }
-        for by in [By::FILE, By::TENANT] {
+        for by in [By::FILE, By::FILE_TENANT] {
             let step = step(step_text);
             let everything = straightforward(&recordings, |_| true, None, step, THREE + 3000, by);
             asked.by = by;
@@ -187,11 +187,11 @@ fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
     let [of_service, of_scope] = [one_user(service), one_user(scope)];
     let sum = [of_service[0] + of_scope[0], of_service[1] + of_scope[1]];
     let check = || {
-        assert_eq!(users(By::TENANT, "all"), apart);
+        assert_eq!(users(By::FILE_TENANT, "all"), apart);
         assert_eq!(users(By::FILE, "all"), [(None, sum)]);
         // A window in which the file was used has a row of each user.
         assert_eq!(
-            users(By::TENANT, "1s").len(),
+            users(By::FILE_TENANT, "1s").len(),
             2 * users(By::FILE, "1s").len()
         );
     };
@@ -279,9 +279,9 @@ fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
         all.keys().filter(|key| expected.contains(&key.2)).count()
     );
 
-    // Where tenants are told apart, each takes a rank of its own.
+    // With tenants in rows of their own, each takes a rank.
     asked.step = Some(Step::All);
-    asked.by = By::TENANT;
+    asked.by = By::FILE_TENANT;
     let bytes = |asked: &trackiops_query::Question| -> Vec<u64> {
         let rows = found(asked).rows;
         rows.iter().map(|row| row.sum.bytes()).collect()

@@ -125,7 +125,7 @@ counters! {
         folded: "folded", Count, sum;
         /// Requests for which there was no room at all: counted, not described.
         lost: "lost", Count, sum;
-        /// Completions at which the kernel skipped the programs: at most so many requests are not in `seen`.
+        /// Completions at which the kernel skipped the programs: it bounds the requests that are not in `seen`.
         missed: "missed", Count, sum;
         /// Steps of the wall clock.
         clock_steps: "clock_steps", Count, sum;
@@ -133,7 +133,7 @@ counters! {
         ops_covered_ms: "ops_covered_ms", Milliseconds, sum;
         /// RPCs that the probes of operations saw complete.
         ops_seen: "ops_seen", Count, sum;
-        /// RPCs at whose completion the kernel skipped these programs: at most so many are not in `ops_seen`.
+        /// RPCs at whose completion the kernel skipped these programs: it bounds those that are not in `ops_seen`.
         ops_missed: "ops_missed", Count, sum;
         /// Single requests that were to be kept one by one and were not, since the disk was too slow or could not be written.
         requests_dropped: "requests_dropped", Count, sum;

@@ -23,7 +23,7 @@ pub enum StoreError {
         why: &'static str,
     },
     /// There is all of a store but its catalog.
-    #[error("{path} has lost its catalog: `trackiops store rebuild-catalog --store {path}` makes it anew from the segments", path = .0.display())]
+    #[error("{path} has lost its catalog: `trackiops store rebuild-catalog --store {path}` rebuilds it from the segments", path = .0.display())]
     NoCatalog(PathBuf),
     /// The catalog is not what was written, so that nothing is deleted by it.
     #[error("the catalog of {store} is damaged: {why}; run `trackiops store rebuild-catalog {store}` first", store = .store.display())]
@@ -67,7 +67,7 @@ pub enum StoreError {
     },
     /// SQLite refused.
     #[error(
-        "the catalog {path}: {source}; if it is damaged, `trackiops store rebuild-catalog` makes it anew",
+        "the catalog {path}: {source}; if it is damaged, `trackiops store rebuild-catalog` rebuilds it",
         path = .path.display()
     )]
     Catalog {

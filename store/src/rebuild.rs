@@ -66,7 +66,7 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     fs::rename(&path, &old).map_err(StoreError::io("rename the new catalog to", &old))?;
     layout::sync_dir(store)?;
     tidy(store, &mut Catalog::open(store)?)?;
-    // Of these nothing counts: what was merged into them is there again, and what is not sealed will be.
+    // Of these nothing counts: what was merged into them is there again, and unsealed journals will be sealed.
     for segment in layout::temporary_segments(store)? {
         let temporary = layout::temporary(&store.join(segment));
         remove(std::iter::once(&temporary))?;

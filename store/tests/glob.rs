@@ -143,7 +143,7 @@ fn readers_with_an_old_plan_find_what_was_merged_until_the_recorder_ends() {
     assert_settled(dir.path(), "after a clean stop");
 }
 
-/// What a kill may leave of a merge: the catalog has the merged segment, and of the files so many have their new names.
+/// What a kill may leave of a merge: the catalog has the merged segment, and some of the files have their new names.
 struct Interrupted {
     dir: TempDir,
     all: Content,

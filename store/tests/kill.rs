@@ -192,7 +192,7 @@ fn assert_tidy(store: &Path, when: &str) {
     assert_eq!(files.iter().find(waits), None, "{when}");
 }
 
-/// Without recording again, a store can be repaired, and its catalog made anew.
+/// Without recording again, a store can be repaired, and its catalog rebuilt.
 fn assert_mended(store: &Path, recorded: &[ClosedWindow], when: &str) {
     let minute = granularity("1m");
     for mend in ["repair", "rebuild-catalog"] {

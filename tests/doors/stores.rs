@@ -37,7 +37,7 @@ const PATHS: [Option<&str>; 14] = [
     Some("/mnt/odd/db/old/deep/er/x"),
 ];
 
-/// The file that is so manyth in [`PATHS`], as it is called then, and as somebody uses it.
+/// The file at this place in [`PATHS`], as it is called then, and as somebody uses it.
 fn used(place: usize, second: usize, again: bool) -> Arc<FileAttributes> {
     // Between windows of ten seconds: an export has one name for each window.
     let path = match (place, second) {

@@ -3,7 +3,7 @@
     equality.py TRACKIOPS SEED
 
 in a directory that has `store`: random questions, and DuckDB is asked about the single requests. Counts and sums must be equal,
-percentiles within the bound that is told.
+percentiles within their documented bound.
 
     equality.py TRACKIOPS QUESTIONS GRANULARITY [--live] ENGINE...
 

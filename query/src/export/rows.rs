@@ -136,7 +136,7 @@ fn piece_of(export: &Export, piece: Interval, step: Granularity, may_refuse: boo
             until: Some(piece.end),
         },
         step: Some(Step::Windows(step)),
-        by: By::TENANT,
+        by: By::FILE_TENANT,
         detail: Detail::Full,
         most_rows: may_refuse.then_some(MOST_ROWS),
         ..export.question.clone()

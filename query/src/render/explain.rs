@@ -12,7 +12,7 @@ use super::visible::{visible, wrap};
 /// More segments than this, or parts of the range, are only counted.
 const MAX_LINES: usize = 24;
 
-/// As text of lines that have so many cells each, or as many as they take.
+/// As text, in lines of at most `width` cells; without a limit if there is none.
 pub fn explain(explained: &Explained, zone: Zone, width: Option<usize>) -> String {
     let Explained {
         stages,

@@ -64,7 +64,7 @@ impl Look {
         }
     }
 
-    /// One of at most so many cells for each value, or for the largest of several neighbours. What is 0 is blank.
+    /// At most `cells` cells, one for each value, or for the largest of several neighbours. What is 0 is blank.
     pub(super) fn sparkline(self, values: &[f64], most: usize) -> String {
         let neighbours = values.len().div_ceil(most.clamp(1, SPARKLINE_WIDTH)).max(1);
         let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
@@ -83,7 +83,7 @@ impl Look {
         cells.collect()
     }
 
-    /// A visible text in so many cells. What is cut off is its start: names differ at their ends.
+    /// A visible text in at most `width` cells, truncated on the left: names differ at their ends.
     pub(super) fn cut(self, text: &str, most: usize) -> String {
         if width(text) <= most {
             return text.to_owned();

@@ -98,7 +98,7 @@ pub trait Plot: Render {
     /// What it is of: its own name first, then what tells it from others of that name. `apart` is as in [`Plot::are_apart`].
     fn names(&self, apart: bool) -> Vec<Cow<'_, str>>;
 
-    /// Whether rows of one window are told apart by what else they may have in common by chance, in one window and not in the next:
+    /// Whether rows of one window differ only in what else they may have in common by chance, in one window and not in the next:
     /// the tenant, or the connection.
     fn are_apart(answer: &Answer<Self>) -> bool;
 
@@ -249,7 +249,7 @@ impl<'r, R: Plot> Subjects<'r, R> {
     }
 }
 
-/// Names beside each other in so many cells: the longest are cut.
+/// Names beside each other within a number of cells: the longest are truncated.
 fn abridged(names: &[Cow<'_, str>], most: usize) -> String {
     const GAP: &str = "  ";
     let mut widths: Vec<_> = names.iter().map(|name| width(name)).collect();

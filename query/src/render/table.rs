@@ -15,7 +15,7 @@ const GAP: &str = "  ";
 /// What is not known, and what did not happen.
 pub(super) const NONE: &str = "-";
 
-/// A text that is cut keeps so many cells at least.
+/// A truncated text keeps at least this many cells.
 const LEAST_WIDTH: usize = 10;
 /// Columns that are not [`ESSENTIAL`] are left out before texts have less than that.
 const GOOD_WIDTH: usize = 24;
@@ -89,7 +89,7 @@ impl Cell {
         Self { weight, ..self }
     }
 
-    /// In so many cells of a terminal.
+    /// Within a width in cells of a terminal.
     fn shown(&self, width: usize, look: Look) -> String {
         let text = look.cut(&self.text, width);
         let blanks = " ".repeat(width.saturating_sub(visible::width(&text)));
@@ -232,7 +232,7 @@ impl Table {
         Ok(())
     }
 
-    /// The parts of the title, in as few lines as they fit in. Nothing of them is left out: a name is there in whole.
+    /// The parts of the title, in as few lines as they fit in. Nothing is truncated.
     fn title(&self, look: Look) -> Vec<String> {
         let room = look.width.unwrap_or(usize::MAX);
         let mut lines: Vec<String> = Vec::new();

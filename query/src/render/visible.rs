@@ -61,7 +61,7 @@ pub fn width(text: &str) -> usize {
     }
 }
 
-/// The longest end of a visible text that takes at most so many cells. No character and no escape is cut in two.
+/// The longest end of a visible text that takes at most `most` cells. No character and no escape is cut in two.
 pub(super) fn tail(text: &str, most: usize) -> &str {
     let mut taken = 0;
     let fitting = text.grapheme_indices(true).rev().take_while(|(_, one)| {
@@ -77,7 +77,7 @@ pub(super) fn tail(text: &str, most: usize) -> &str {
     end.map_or("", |(at, _)| &text[start + at..])
 }
 
-/// The longest beginning of a visible text that takes at most so many cells; at least one character.
+/// The longest beginning of a visible text that takes at most `most` cells; at least one character.
 fn head(text: &str, most: usize) -> &str {
     let mut taken = 0;
     let mut places = text.grapheme_indices(true).skip(1);
@@ -102,7 +102,7 @@ fn is_in_escape(text: &str, place: usize) -> bool {
     })
 }
 
-/// A visible line as several that take at most so many cells each: broken between words, and within those that fit in no line. Lines
+/// A visible line as several of at most `width` cells each: broken between words, and within those that fit in no line. Lines
 /// after the first are indented.
 pub fn wrap(line: &str, most: Option<usize>, indent: usize) -> String {
     let Some(most) = most.filter(|most| width(line) > *most) else {

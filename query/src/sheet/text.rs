@@ -31,7 +31,7 @@ pub(crate) fn json(data_type: &DataType, value: &Value<'_>) -> serde_json::Resul
     })
 }
 
-/// A text as JSON, with escapes for what is not seen: it is the same text, and cannot drive a terminal.
+/// A text as JSON, with escapes for invisible characters: it is the same text, and cannot drive a terminal.
 fn json_text(text: &str) -> serde_json::Result<String> {
     let mut json = serde_json::to_string(text)?;
     if json.contains(is_hidden) {

@@ -300,7 +300,7 @@ pub type Sum = (Row, u64, Option<String>, Tenant);
 pub fn rows(answer: &Answer) -> BTreeMap<Key, Sum> {
     let row = |row: &trackiops_query::AnswerRow| {
         let tenant = Tenant::clone(&row.tenant);
-        let apart = (answer.by == By::TENANT).then(|| tenant.to_string());
+        let apart = (answer.by == By::FILE_TENANT).then(|| tenant.to_string());
         let path = row.path().map(str::to_owned);
         (
             (row.time.0, row.host.to_string(), key_of(row), apart),
@@ -335,7 +335,7 @@ pub fn straightforward(
                     continue;
                 }
                 let tenant = &*row.file.tenant;
-                let apart = (by == By::TENANT).then(|| tenant.to_string());
+                let apart = (by == By::FILE_TENANT).then(|| tenant.to_string());
                 let sum = sums
                     .entry((time, host.to_string(), row.file.key, apart))
                     .or_insert_with(|| (Row::default(), 0, None, tenant.clone()));
