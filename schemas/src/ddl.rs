@@ -86,10 +86,4 @@ CREATE TABLE removed (
   path   TEXT PRIMARY KEY,              -- relative to the store
   at_ms  INTEGER NOT NULL
 ) WITHOUT ROWID;
--- Of each other table the number of its rows, and the exclusive or of their hashes.
-CREATE TABLE digest (
-  name  TEXT PRIMARY KEY,
-  rows  INTEGER NOT NULL,
-  hash  INTEGER NOT NULL
-) WITHOUT ROWID;
 ";

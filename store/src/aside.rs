@@ -1,8 +1,8 @@
 //! Damaged journals: they are renamed, so that nothing of them is lost, and not read again.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 
@@ -12,8 +12,9 @@ pub(crate) fn set_aside(store: &Path, journal: &Path) -> Result<PathBuf, StoreEr
     aside.push(".");
     aside.push(layout::SET_ASIDE_EXTENSION);
     let aside = PathBuf::from(aside);
-    fs::rename(journal, &aside).map_err(StoreError::io("rename damaged journal to", &aside))?;
-    layout::sync_dir(&layout::journal_dir(store))?;
+    let renamed = beneath::rename(store, journal, &aside);
+    renamed.map_err(StoreError::io("rename damaged journal to", &aside))?;
+    layout::sync_dir(store, &layout::journal_dir(store))?;
     Ok(aside)
 }
 

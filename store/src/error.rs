@@ -25,8 +25,8 @@ pub enum StoreError {
     /// There is all of a store but its catalog.
     #[error("{path} has lost its catalog: `trackiops store rebuild-catalog --store {path}` rebuilds it from the segments", path = .0.display())]
     NoCatalog(PathBuf),
-    /// The catalog is not what was written, so that nothing is deleted by it.
-    #[error("the catalog of {store} is damaged: {why}; run `trackiops store rebuild-catalog {store}` first", store = .store.display())]
+    /// The catalog is not what was written.
+    #[error("the catalog of {store} is damaged: {why}; `trackiops store rebuild-catalog --store {store}` makes it anew from the segments", store = .store.display())]
     DamagedCatalog {
         /// The store.
         store: PathBuf,
@@ -48,6 +48,22 @@ pub enum StoreError {
     /// One store has one writer.
     #[error("{path} is being recorded to; stop the recorder, or name another store", path = .0.display())]
     Locked(PathBuf),
+    /// Somebody else owns it.
+    #[error(
+        "{path} belongs to user {owner}, who could change what is recorded; `chown -R {own} {path}`, or name another store",
+        path = .path.display()
+    )]
+    NotOwned {
+        /// The store, or a directory of it.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Who wants to write.
+        own: u32,
+    },
+    /// Others may write to it.
+    #[error("others may write to {path} and could change what is recorded; `chmod -R go-w {path}`, or name another store", path = .0.display())]
+    OthersWrite(PathBuf),
     /// The store would be recorded by its own recorder.
     #[error(
         "{path} is on NFS: the recorder would record its own writes, and a server that hangs would block it; \

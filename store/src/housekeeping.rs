@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use trackiops_schemas::time::UtcMs;
 
+use crate::beneath;
 use crate::catalog::Catalog;
 use crate::compact::Compaction;
 use crate::error::StoreError;
 use crate::fail;
+use crate::layout;
 use crate::options::Keep;
 use crate::retention;
 use crate::visible::{self, Settled};
@@ -78,14 +80,22 @@ impl Housekeeping {
 pub(crate) fn tidy(store: &Path, catalog: &mut Catalog) -> Result<(Settled, u64), StoreError> {
     let removed = catalog.removed()?;
     let settled = visible::settle(store, &removed, &paths(catalog)?)?;
-    Ok((settled, delete(store, catalog, &removed)?))
+    let mut deleted = delete(store, catalog, &removed)?;
+    // Of what is still unfinished nothing counts: its journal, or the segments that it was to be merged from, are there.
+    for segment in layout::temporary_segments(store)? {
+        let temporary = layout::temporary(&store.join(segment));
+        let removed = beneath::remove(store, &temporary);
+        deleted += u64::from(removed.map_err(StoreError::io("delete", &temporary))?);
+    }
+    catalog.publish()?;
+    Ok((settled, deleted))
 }
 
 /// Deletes what was removed. The number of files.
 fn delete(store: &Path, catalog: &mut Catalog, paths: &[String]) -> Result<u64, StoreError> {
     let mut deleted = 0;
     for path in paths {
-        deleted += visible::delete(&store.join(path))?;
+        deleted += visible::delete(store, &store.join(path))?;
         fail::point("delete: file");
     }
     if !paths.is_empty() {

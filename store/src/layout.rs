@@ -16,18 +16,14 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, NaiveDate};
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
+use crate::beneath;
 use crate::error::StoreError;
 
-/// Paths are sensitive: no access for others.
-const DIRECTORY_MODE: u32 = 0o750;
 /// Extension of a journal.
 const JOURNAL_EXTENSION: &str = "tij";
 /// What follows it in the name of a journal that was found damaged.
@@ -38,6 +34,7 @@ const TEMPORARY: &str = ".tmp";
 const HIDDEN: &str = ".removed";
 /// What the names of the journals of requests begin with.
 const REQUESTS_PREFIX: &str = "requests-";
+const JOURNAL_DIR: &str = "journal";
 /// Directory of the segments of requests, and the name of their dataset.
 pub(crate) const REQUESTS_DIR: &str = "requests";
 
@@ -75,23 +72,38 @@ pub(crate) fn catalog(store: &Path) -> PathBuf {
     store.join("catalog.db")
 }
 
-/// A catalog that is being made to take the place of the other.
-pub(crate) fn new_catalog(store: &Path) -> PathBuf {
-    store.join("catalog.db.new")
+/// Whoever writes has locked it.
+pub(crate) fn lock(store: &Path) -> PathBuf {
+    store.join("lock")
 }
 
-/// What SQLite has beside a database.
-pub(crate) fn beside_catalog(catalog: &Path) -> [PathBuf; 3] {
-    ["-wal", "-shm", "-journal"].map(|suffix| {
-        let mut path = catalog.as_os_str().to_owned();
-        path.push(suffix);
-        PathBuf::from(path)
-    })
+/// The next catalog: it is written, or has room to be.
+pub(crate) fn new_catalog(store: &Path) -> PathBuf {
+    store.join(".catalog.db.tmp")
+}
+
+/// What the writer of the catalog changes, before it is published.
+pub(crate) fn catalog_scratch(store: &Path) -> PathBuf {
+    store.join(".catalog.db.scratch")
+}
+
+/// The store of a segment or a journal.
+pub(crate) fn store_of(file: &Path) -> &Path {
+    let above = |levels| file.ancestors().nth(levels).unwrap_or(file);
+    let is_named = |levels, name: &str| above(levels).file_name().is_some_and(|own| own == name);
+    match (is_named(1, JOURNAL_DIR), is_named(2, REQUESTS_DIR)) {
+        (true, _) => above(2),
+        (_, true) => above(3),
+        _ => above(4),
+    }
 }
 
 /// Whether a directory has anything of a store but a catalog.
 pub(crate) fn has_files(store: &Path) -> Result<bool, StoreError> {
-    Ok(journal_dir(store).is_dir() || !segment_files(store)?.is_empty())
+    let journals = journal_dir(store);
+    let has_journals =
+        beneath::exists(store, &journals).map_err(StoreError::io("look for", &journals))?;
+    Ok(has_journals || !segment_files(store)?.is_empty())
 }
 
 /// What the path of a segment, relative to the store, says of it: the dataset, the granularity, and the number of the
@@ -104,16 +116,11 @@ pub(crate) fn parse_segment(path: &str) -> Option<(Dataset, Granularity, u64)> {
 }
 
 pub(crate) fn journal_dir(store: &Path) -> PathBuf {
-    store.join("journal")
+    store.join(JOURNAL_DIR)
 }
 
 pub(crate) fn journal(store: &Path, number: u64) -> PathBuf {
     journal_of("", store, number)
-}
-
-/// What a journal is sealed by way of.
-pub(crate) fn spool(store: &Path, number: u64) -> PathBuf {
-    journal_dir(store).join(format!("{number}.spool"))
 }
 
 /// The numbers of the journals in the store, ascending.
@@ -137,7 +144,7 @@ fn journal_of(prefix: &str, store: &Path, number: u64) -> PathBuf {
 
 fn journals_of(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
     let mut numbers = Vec::new();
-    for path in entries(&journal_dir(store))? {
+    for path in entries(store, &journal_dir(store))? {
         let number = path
             .file_stem()
             .and_then(|stem| stem.to_str()?.strip_prefix(prefix)?.parse().ok());
@@ -184,11 +191,8 @@ fn segment_name(date: Date, host: &str, start: UtcMs, (first, last): (u64, u64))
 /// The segments of requests in the store, with the numbers of their journals, ascending.
 pub(crate) fn requests_segments(store: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
     let mut segments = Vec::new();
-    for date in entries(&store.join(REQUESTS_DIR))? {
-        if !date.is_dir() {
-            continue;
-        }
-        for path in entries(&date)? {
+    for date in entries(store, &store.join(REQUESTS_DIR))? {
+        for path in entries(store, &date)? {
             let is_segment = path.extension().is_some_and(|e| e == "parquet");
             let number = number_of(&path).filter(|_| is_segment);
             segments.extend(number.map(|number| (number, path)));
@@ -228,9 +232,9 @@ fn segments_named(store: &Path, suffix: &str) -> Result<Vec<String>, StoreError>
     };
     let mut files = Vec::new();
     for dataset in Dataset::ALL {
-        for granularity in entries(&store.join(dataset.name()))? {
-            for date in directories(&granularity)? {
-                for file in directories(&date)? {
+        for granularity in entries(store, &store.join(dataset.name()))? {
+            for date in entries(store, &granularity)? {
+                for file in entries(store, &date)? {
                     files.extend(segment_of(&file));
                 }
             }
@@ -238,15 +242,6 @@ fn segments_named(store: &Path, suffix: &str) -> Result<Vec<String>, StoreError>
     }
     files.sort_unstable();
     Ok(files)
-}
-
-/// What is in a directory; nothing, if it is none.
-fn directories(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    if dir.is_dir() {
-        entries(dir)
-    } else {
-        Ok(Vec::new())
-    }
 }
 
 /// The number of the last journal that a segment is from, by its name.
@@ -276,21 +271,15 @@ pub(crate) fn is_of_date(segment: &Path, time: UtcMs) -> bool {
 
 /// Journals that were found damaged and are kept, of windows and of requests.
 pub(crate) fn set_aside(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let mut aside = entries(&journal_dir(store))?;
+    let mut aside = entries(store, &journal_dir(store))?;
     aside.retain(|path| path.extension().is_some_and(|e| e == SET_ASIDE_EXTENSION));
     aside.sort_unstable();
     Ok(aside)
 }
 
 /// What is in a directory; nothing, if there is none.
-fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let entries = match fs::read_dir(dir) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(StoreError::io("list", dir))?,
-    };
-    let path = |entry: io::Result<fs::DirEntry>| Ok(entry?.path());
-    let paths: io::Result<_> = entries.map(path).collect();
-    paths.map_err(StoreError::io("list", dir))
+fn entries(store: &Path, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    beneath::entries(store, dir).map_err(StoreError::io("list", dir))
 }
 
 /// The name that a segment has until it is complete and counts.
@@ -353,20 +342,14 @@ fn file_name_safe(host: &str) -> String {
     }
 }
 
-/// Creates a directory and what is missing above it.
-pub(crate) fn create_dir(path: &Path) -> Result<(), StoreError> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(DIRECTORY_MODE);
-    builder
-        .create(path)
-        .map_err(StoreError::io("create directory", path))
+/// Creates a directory of a store and what is missing above it.
+pub(crate) fn create_dir(store: &Path, path: &Path) -> Result<(), StoreError> {
+    beneath::create_dir(store, path).map_err(StoreError::io("create directory", path))
 }
 
-/// Makes what happened to the names in a directory durable.
-pub(crate) fn sync_dir(path: &Path) -> Result<(), StoreError> {
-    File::open(path)
-        .and_then(|dir| dir.sync_all())
-        .map_err(StoreError::io("sync directory", path))
+/// Makes what happened to the names in a directory of a store durable.
+pub(crate) fn sync_dir(store: &Path, path: &Path) -> Result<(), StoreError> {
+    beneath::sync_dir(store, path).map_err(StoreError::io("sync directory", path))
 }
 
 /// Makes the names of segments durable, given relative to the store, and of the directories that were created for them.
@@ -379,7 +362,7 @@ pub(crate) fn sync_names<'s>(
         let above = Path::new(segment).ancestors().skip(1);
         dirs.extend(above.map(|dir| store.join(dir)));
     }
-    dirs.iter().try_for_each(|dir| sync_dir(dir))
+    dirs.iter().try_for_each(|dir| sync_dir(store, dir))
 }
 
 #[cfg(test)]

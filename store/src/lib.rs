@@ -16,6 +16,7 @@ extern crate self as trackiops_store;
 mod aside;
 mod backlog;
 pub mod batch;
+mod beneath;
 mod catalog;
 mod check;
 mod checksum;

@@ -6,24 +6,30 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, FlockOperation, access, flock, fstatfs};
+use rustix::process::geteuid;
 
+use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 
 /// `NFS_SUPER_MAGIC`, include/uapi/linux/magic.h.
 const NFS_SUPER_MAGIC: u64 = 0x6969;
+/// Permission to write for the group, or for all.
+const OTHERS_WRITE: u32 = 0o022;
 
-/// One writer per store: holds `flock(LOCK_EX)` on the store's directory until it is dropped.
+/// One writer per store: holds `flock(LOCK_EX)` on a file of the store until it is dropped. Nobody else can open it, and so
+/// nobody else can keep a recorder from starting.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
     dir: File,
+    file: File,
 }
 
 /// Closing would not do: a child that the process has just forked holds the same lock until it executes
 /// its program.
 impl Drop for StoreLock {
     fn drop(&mut self) {
-        let _ = flock(&self.dir, FlockOperation::Unlock);
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
@@ -31,7 +37,7 @@ impl StoreLock {
     /// Creates the directory where there is none and locks it. It must be a store, or empty.
     pub(crate) fn take(store: &Path, allow_nfs: bool) -> Result<Self, StoreError> {
         if !store.exists() {
-            layout::create_dir(store)?;
+            create_all(store)?;
         }
         Self::lock(store, allow_nfs, check_kind)
     }
@@ -83,15 +89,57 @@ impl StoreLock {
                 why: "it is not a directory",
             });
         }
-        check_kind(store)?;
         access(store, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|e| StoreError::io("write to", store)(e.into()))?;
-        match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { dir }),
+        // On NFS root may be somebody else.
+        if !is_nfs(kind.f_type as u64) {
+            check_owner(store, &dir)?;
+        }
+        check_kind(store)?;
+        let path = layout::lock(store);
+        let file = beneath::write_or_create(store, &path);
+        let file = file.map_err(StoreError::io("open", &path))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { dir, file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked(store.to_owned())),
             Err(e) => Err(StoreError::io("lock", store)(e.into())),
         }
     }
+}
+
+/// Creates a store's directory and what is missing above it.
+fn create_all(store: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(beneath::DIRECTORY_MODE);
+    let created = builder.create(store);
+    created.map_err(StoreError::io("create directory", store))
+}
+
+/// Refuses a store that somebody else could change while it is written: whatever he puts there would be believed.
+fn check_owner(store: &Path, dir: &File) -> Result<(), StoreError> {
+    let own = geteuid().as_raw();
+    for path in [store.to_owned(), layout::journal_dir(store)] {
+        let found = match path == store {
+            true => dir.metadata(),
+            false => path.symlink_metadata(),
+        };
+        let metadata = match found {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            found => found.map_err(StoreError::io("examine", &path))?,
+        };
+        if metadata.uid() != own {
+            return Err(StoreError::NotOwned {
+                path,
+                owner: metadata.uid(),
+                own,
+            });
+        }
+        if metadata.mode() & OTHERS_WRITE != 0 {
+            return Err(StoreError::OthersWrite(path));
+        }
+    }
+    Ok(())
 }
 
 fn is_nfs(f_type: u64) -> bool {
@@ -109,8 +157,13 @@ fn check_kind(store: &Path) -> Result<(), StoreError> {
     };
     for entry in fs::read_dir(store).map_err(StoreError::io("list", store))? {
         let name = entry.map_err(StoreError::io("list", store))?.file_name();
-        // A file system of its own is empty but for this.
-        if name != "lost+found" {
+        // A file system of its own is empty but for this; or the one to create the store was interrupted.
+        let begun = [
+            layout::lock(store),
+            layout::new_catalog(store),
+            layout::catalog_scratch(store),
+        ];
+        if name != "lost+found" && begun.iter().all(|path| path.file_name() != Some(&name)) {
             return Err(not_a_store("it holds other files and no catalog.db"));
         }
     }
@@ -125,7 +178,7 @@ mod tests {
     fn a_copy_of_the_descriptor_does_not_hold_the_lock() {
         let store = tempfile::tempdir().unwrap();
         let lock = StoreLock::take(store.path(), true).unwrap();
-        let copy = lock.dir.try_clone().unwrap();
+        let copy = lock.file.try_clone().unwrap();
         drop(lock);
         assert!(StoreLock::take(store.path(), true).is_ok());
         drop(copy);

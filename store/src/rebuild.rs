@@ -8,8 +8,6 @@
 //! Once the new catalog is in place, names are made to follow it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,39 +49,15 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     if let Err(error @ StoreError::OtherFormat { .. }) = old {
         return Err(error);
     }
-    let path = layout::new_catalog(store);
-    remove(std::iter::once(&path).chain(&layout::beside_catalog(&path)))?;
-    let mut catalog = Catalog::at(path.clone(), store)?;
+    let mut catalog = Catalog::anew(store)?;
     let rebuilt = fill(store, &mut catalog)?;
     // No segment says what was mounted where: as far as the old one can be read.
     if let Ok(mounts) = old.and_then(|old| old.mounts()) {
         catalog.restore_mounts(&mounts)?;
     }
-    catalog.close()?;
-    // What the old one has beside it belongs to it, and would be taken for the new one's.
-    let old = layout::catalog(store);
-    remove(layout::beside_catalog(&old).iter())?;
-    fs::rename(&path, &old).map_err(StoreError::io("rename the new catalog to", &old))?;
-    layout::sync_dir(store)?;
-    tidy(store, &mut Catalog::open(store)?)?;
-    // Of these nothing counts: what was merged into them is there again, and unsealed journals will be sealed.
-    for segment in layout::temporary_segments(store)? {
-        let temporary = layout::temporary(&store.join(segment));
-        remove(std::iter::once(&temporary))?;
-    }
+    catalog.publish()?;
+    tidy(store, &mut catalog)?;
     Ok(rebuilt)
-}
-
-fn remove<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Result<(), StoreError> {
-    for path in paths {
-        match fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(StoreError::io("remove", path)(e));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// Enters all that is to be found.
@@ -151,7 +125,7 @@ impl Found {
         let path = store.join(&relative);
         let no_segment = || damaged(&path, "its path is not that of a segment");
         let (dataset, granularity, _) = layout::parse_segment(&relative).ok_or_else(no_segment)?;
-        let file = visible::open(&path).map_err(StoreError::io("open segment", &path))?;
+        let file = visible::open(store, &path).map_err(StoreError::io("open segment", &path))?;
         let read = || StoreError::io("read segment", &path);
         let bytes = file.metadata().map_err(read())?.len();
         let checked = checksum::check(&file).map_err(read())?;
@@ -335,7 +309,7 @@ impl Finer {
             return Ok(Vec::new());
         }
         let path = store.join(&segment.entry.path);
-        let file = visible::open(&path).map_err(StoreError::io("open segment", &path))?;
+        let file = visible::open(store, &path).map_err(StoreError::io("open segment", &path))?;
         let mut files: HashMap<Arc<FileAttributes>, Seen> = HashMap::new();
         let mut last: Option<Arc<FileAttributes>> = None;
         for batch in SegmentReader::open(file, &path)?.batches(BATCH_ROWS)? {

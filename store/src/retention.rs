@@ -69,12 +69,15 @@ fn units(kept: &[Kept]) -> Vec<Unit> {
 
 /// What a store has beside segments: journals of windows and the catalog. Single requests have a room of their own.
 pub(crate) fn other_bytes(store: &Path) -> Result<u64, StoreError> {
-    let catalog = layout::catalog(store);
-    let mut files = layout::beside_catalog(&catalog).to_vec();
-    files.push(catalog);
+    let mut files = vec![
+        layout::catalog(store),
+        layout::new_catalog(store),
+        layout::catalog_scratch(store),
+    ];
     let journals = layout::journals(store)?.into_iter();
     files.extend(journals.map(|number| layout::journal(store, number)));
-    let bytes = |path: &std::path::PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let bytes =
+        |path: &std::path::PathBuf| fs::symlink_metadata(path).map_or(0, |metadata| metadata.len());
     Ok(files.iter().map(bytes).sum())
 }
 

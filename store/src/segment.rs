@@ -1,7 +1,5 @@
 //! Writing one segment: the only module that knows Parquet's writer settings.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
@@ -19,6 +17,7 @@ use trackiops_schemas::rollup::Direction;
 use crate::batch::{
     HealthRow, OpsRow, RequestRow, RollupRow, health_batch, ops_batch, request_batch, rollup_batch,
 };
+use crate::beneath;
 use crate::checksum::Summed;
 use crate::describe::Description;
 use crate::error::StoreError;
@@ -88,6 +87,7 @@ pub(crate) struct SegmentWriter<R> {
 
 /// A file that is removed unless it was completed: on a full disk it would take what room there is.
 struct Temporary {
+    store: PathBuf,
     path: PathBuf,
     is_complete: bool,
 }
@@ -95,7 +95,7 @@ struct Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.is_complete {
-            let _ = fs::remove_file(&self.path);
+            let _ = beneath::remove(&self.store, &self.path);
         }
     }
 }
@@ -204,19 +204,12 @@ impl SegmentRow for RequestRow {
 
 impl<R: SegmentRow> SegmentWriter<R> {
     /// Begins the segment, over whatever an interrupted attempt has left.
-    pub(crate) fn create(target: Target) -> Result<Self, StoreError> {
+    pub(crate) fn create(store: &Path, target: Target) -> Result<Self, StoreError> {
         let temporary = layout::temporary(&target.path);
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o640);
-        let file = options
-            .open(&temporary)
-            .map_err(StoreError::io("create", &temporary))?;
+        let file = beneath::create_anew(store, &temporary);
+        let file = file.map_err(StoreError::io("create", &temporary))?;
         let temporary = Temporary {
+            store: store.to_owned(),
             path: temporary,
             is_complete: false,
         };
@@ -262,6 +255,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
             .into_inner()
             .map_err(parquet(&self.target.path))?;
         let synced = file.enter().and_then(|file| {
+            beneath::finished(&file)?;
             file.sync_all()?;
             file.metadata()
         });

@@ -11,6 +11,7 @@ use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::beneath;
 use crate::catalog::CatalogView;
 use crate::catalog::mounts::MountSeen;
 use crate::describe::JournalSpan;
@@ -90,7 +91,7 @@ impl Segment {
     /// Opens its file, which may have been merged meanwhile, or have expired. One that was deleted since is
     /// [`io::ErrorKind::NotFound`]: a new view does without it.
     pub fn open(&self) -> io::Result<File> {
-        visible::open(&self.path)
+        visible::open(layout::store_of(&self.path), &self.path)
     }
 }
 
@@ -523,7 +524,7 @@ fn open_journals(store: &Path) -> Result<Vec<(u64, PathBuf, File)>, StoreError> 
     let mut opened = Vec::new();
     for number in layout::journals(store)? {
         let path = layout::journal(store, number);
-        match File::open(&path) {
+        match beneath::read(store, &path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             file => {
                 let file = file.map_err(StoreError::io("open journal", &path))?;

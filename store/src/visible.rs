@@ -7,10 +7,11 @@
 //!
 //! Readers that have a segment's path from the catalog find it by any of the three names.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::beneath;
 use crate::error::StoreError;
 use crate::fail;
 use crate::layout;
@@ -23,7 +24,7 @@ pub(crate) struct Settled {
 }
 
 /// Opens a segment, whichever name it has at the moment.
-pub(crate) fn open(segment: &Path) -> io::Result<File> {
+pub(crate) fn open(store: &Path, segment: &Path) -> io::Result<File> {
     let names = [
         segment.to_owned(),
         layout::hidden(segment),
@@ -31,12 +32,12 @@ pub(crate) fn open(segment: &Path) -> io::Result<File> {
     ];
     // Once more: it may have been renamed to a name that was tried just before.
     for name in names.iter().chain(&names) {
-        match File::open(name) {
+        match beneath::read(store, name) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             opened => return opened,
         }
     }
-    File::open(segment)
+    beneath::read(store, segment)
 }
 
 /// Hides some segments from globs, then shows others, and makes that durable. Paths are relative to the store.
@@ -47,14 +48,14 @@ pub(crate) fn settle<'p>(
 ) -> Result<Settled, StoreError> {
     let mut renamed = Vec::new();
     for segment in removed {
-        if hide(&store.join(segment))? {
+        if hide(store, &store.join(segment))? {
             renamed.push(segment);
             fail::point("settle: hidden");
         }
     }
     let hidden = renamed.len();
     for segment in counted {
-        if show(&store.join(segment))? {
+        if show(store, &store.join(segment))? {
             renamed.push(segment);
             fail::point("settle: shown");
         }
@@ -67,22 +68,24 @@ pub(crate) fn settle<'p>(
 }
 
 /// Whether it was to be seen.
-fn hide(segment: &Path) -> Result<bool, StoreError> {
-    rename(segment, &layout::hidden(segment))
+fn hide(store: &Path, segment: &Path) -> Result<bool, StoreError> {
+    rename(store, segment, &layout::hidden(segment))
 }
 
 /// Whether it was not to be seen. One that is missing is for a check to report.
-fn show(segment: &Path) -> Result<bool, StoreError> {
-    if segment.exists() {
+fn show(store: &Path, segment: &Path) -> Result<bool, StoreError> {
+    let is_shown = beneath::exists(store, segment);
+    if is_shown.map_err(StoreError::io("look for", segment))? {
         return Ok(false);
     }
     // What was hidden is complete for certain.
-    Ok(rename(&layout::hidden(segment), segment)? || rename(&layout::temporary(segment), segment)?)
+    Ok(rename(store, &layout::hidden(segment), segment)?
+        || rename(store, &layout::temporary(segment), segment)?)
 }
 
 /// Whether there was something to rename.
-fn rename(from: &Path, to: &Path) -> Result<bool, StoreError> {
-    match fs::rename(from, to) {
+fn rename(store: &Path, from: &Path, to: &Path) -> Result<bool, StoreError> {
+    match beneath::rename(store, from, to) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(StoreError::io("rename segment to", to)(e)),
@@ -90,7 +93,7 @@ fn rename(from: &Path, to: &Path) -> Result<bool, StoreError> {
 }
 
 /// Deletes a segment, whichever names it has. The number of files.
-pub(crate) fn delete(segment: &Path) -> Result<u64, StoreError> {
+pub(crate) fn delete(store: &Path, segment: &Path) -> Result<u64, StoreError> {
     let names: [PathBuf; 3] = [
         layout::temporary(segment),
         layout::hidden(segment),
@@ -98,13 +101,12 @@ pub(crate) fn delete(segment: &Path) -> Result<u64, StoreError> {
     ];
     let mut deleted = 0;
     for file in &names {
-        match fs::remove_file(file) {
-            Ok(()) => deleted += 1,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(StoreError::io("delete", file)(e)),
-        }
+        let removed = beneath::remove(store, file);
+        deleted += u64::from(removed.map_err(StoreError::io("delete", file))?);
     }
     // Fails, as it should, as long as there are others of its date.
-    let _ = segment.parent().map(fs::remove_dir);
+    let _ = segment
+        .parent()
+        .map(|date| beneath::remove_dir(store, date));
     Ok(deleted)
 }

@@ -1,6 +1,5 @@
 //! The recorder's side of a store.
 
-use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::slice;
@@ -10,6 +9,7 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
+use crate::beneath;
 use crate::catalog::Catalog;
 use crate::catalog::mounts::MountLog;
 use crate::error::StoreError;
@@ -91,11 +91,12 @@ impl Writer {
             doubt.resolve(&store)?;
         }
         let catalog = Catalog::open(&store)?;
-        layout::create_dir(&layout::journal_dir(&store))?;
-        layout::sync_dir(&store)?;
+        layout::create_dir(&store, &layout::journal_dir(&store))?;
+        layout::sync_dir(&store, &store)?;
         let left = left(&store)?;
         let last = catalog.last_journal()?;
         let next_number = left.last().map_or(last, |left| last.max(*left)) + 1;
+        let mounts = MountLog::new(catalog.clone(), &options.host);
         let housekeeping = Housekeeping::new(&store, options.keep.clone());
         let seal = sealing(
             store.clone(),
@@ -106,7 +107,7 @@ impl Writer {
         );
         Ok(Self {
             sealer: Sealer::start(store.clone(), left, QUEUED_JOURNALS, seal)?,
-            mounts: MountLog::open(&store, &options.host)?,
+            mounts,
             until: UtcMs(i64::MIN),
             store,
             options,
@@ -259,7 +260,7 @@ fn left(store: &Path) -> Result<Vec<u64>, StoreError> {
     let journals = layout::journals(store)?;
     for number in &journals {
         let path = layout::journal(store, *number);
-        let file = File::open(&path).map_err(StoreError::io("open journal", &path))?;
+        let file = beneath::read(store, &path).map_err(StoreError::io("open journal", &path))?;
         if let Err(error @ StoreError::OtherFormat { .. }) = Header::read(&file, &path) {
             return Err(error);
         }

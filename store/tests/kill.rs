@@ -29,7 +29,7 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Keep, Notice, Options, Snapshot, Writer, check, rebuild_catalog, repair};
 
 /// Every place at which the writer may be killed.
-const PLACES: [&str; 18] = [
+const PLACES: [&str; 19] = [
     "journal: created",
     "journal: durable",
     "append: encoded",
@@ -38,9 +38,10 @@ const PLACES: [&str; 18] = [
     "seal: written",
     "seal: renamed",
     "seal: names durable",
+    "catalog: written",
+    "catalog: renamed",
     "seal: committed",
     "seal: journal removed",
-    "compact: noted",
     "compact: written",
     "compact: committed",
     "settle: hidden",

@@ -170,6 +170,7 @@ fn the_catalog_of_another_format_is_left_alone() {
     let catalog = rusqlite::Connection::open(dir.path().join("catalog.db")).unwrap();
     catalog.pragma_update(None, "user_version", 7).unwrap();
     drop(catalog);
+    common::seal_catalog(dir.path());
     let refused = rebuild_catalog(dir.path()).expect_err("it knows better");
     assert!(matches!(refused, StoreError::OtherFormat { found: 7, .. }));
 }

@@ -3,8 +3,8 @@
 use rusqlite::{Transaction, params};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::write::{enter_removed, enter_segment, file_blob, named};
-use super::{Catalog, SegmentEntry};
+use super::write::{Named, enter_removed, enter_segment, file_blob, named};
+use super::{Catalog, Publish, SegmentEntry};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::layout::Dataset;
@@ -27,8 +27,8 @@ pub(crate) struct Kept {
 impl Catalog {
     /// All segments, from fine to coarse, by start.
     pub(crate) fn kept(&self) -> Result<Vec<Kept>, StoreError> {
-        let read = || {
-            let mut select = self.connection.prepare_cached(
+        self.ask(|connection| {
+            let mut select = connection.prepare_cached(
                 "SELECT dataset, granularity_ms, host.name, journal, last_journal, start_ms, end_ms, bytes, path
                  FROM segment JOIN host ON host.id = segment.host
                  ORDER BY granularity_ms, start_ms, journal, path",
@@ -55,8 +55,7 @@ impl Catalog {
                 });
             }
             Ok(kept)
-        };
-        read().map_err(self.error())
+        })
     }
 
     /// The journals of a host from the first to the last of these numbers.
@@ -65,8 +64,8 @@ impl Catalog {
         host: &str,
         (first, last): (u64, u64),
     ) -> Result<Vec<JournalSpan>, StoreError> {
-        let read = || {
-            let mut select = self.connection.prepare_cached(
+        self.ask(|connection| {
+            let mut select = connection.prepare_cached(
                 "SELECT journal, start_ms, end_ms FROM sealed_journal JOIN host ON host.id = host
                  WHERE name = ?1 AND journal BETWEEN ?2 AND ?3 AND start_ms IS NOT NULL ORDER BY journal",
             )?;
@@ -79,8 +78,7 @@ impl Catalog {
                 })
             })?;
             spans.collect::<rusqlite::Result<_>>()
-        };
-        read().map_err(self.error())
+        })
     }
 
     /// In one transaction: one segment in the place of those that were merged into it, which may be deleted from `at` on.
@@ -93,11 +91,11 @@ impl Catalog {
     ) -> Result<(), StoreError> {
         let blobs: Result<Vec<_>, _> = merged.iter().map(file_blob).collect();
         let blobs = blobs?;
-        self.in_transaction(|transaction| {
+        self.change(Publish::Now, |transaction| {
             for path in inputs {
                 remove_segment(transaction, path, at)?;
             }
-            let host = named(transaction, "host", host)?;
+            let host = named(transaction, Named::Host, host)?;
             for (segment, blob) in merged.iter().zip(&blobs) {
                 enter_segment(transaction, host, segment, blob)?;
                 forget(transaction, &segment.path)?;
@@ -109,7 +107,7 @@ impl Catalog {
     /// In one transaction: forgets segments, which may be deleted from `at` on, and what is known of times of which
     /// nothing is left.
     pub(crate) fn expire(&mut self, paths: &[String], at: UtcMs) -> Result<(), StoreError> {
-        self.in_transaction(|transaction| {
+        self.change(Publish::Now, |transaction| {
             for path in paths {
                 remove_segment(transaction, path, at)?;
             }
@@ -136,31 +134,19 @@ impl Catalog {
 
     /// Files that may be deleted by now: health before what it is about, without which nothing asks for that.
     pub(crate) fn due(&self, now: UtcMs) -> Result<Vec<String>, StoreError> {
-        let read = || {
+        self.ask(|connection| {
             let due = "SELECT path FROM removed WHERE at_ms <= ?1 ORDER BY path";
-            let mut select = self.connection.prepare_cached(due)?;
+            let mut select = connection.prepare_cached(due)?;
             let due = select.query_map([now.0], |row| row.get(0))?;
             due.collect::<rusqlite::Result<_>>()
-        };
-        read().map_err(self.error())
+        })
     }
 
     /// Notes that files were deleted.
     pub(crate) fn deleted(&mut self, paths: &[String]) -> Result<(), StoreError> {
-        self.in_transaction(|transaction| {
+        self.change(Publish::Later, |transaction| {
             paths.iter().try_for_each(|path| forget(transaction, path))
         })
-    }
-
-    fn in_transaction(
-        &mut self,
-        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
-    ) -> Result<(), StoreError> {
-        let error = self.error();
-        let transaction = self.connection.transaction().map_err(&error)?;
-        change(&transaction)
-            .and_then(|()| transaction.commit())
-            .map_err(error)
     }
 }
 

@@ -1,27 +1,28 @@
 //! The SQLite catalog: the only module that knows SQL.
 //!
-//! Readers never block the writer (WAL), and what a sealed journal adds is one transaction.
+//! `catalog.db` is a database that nobody changes: it has a checksum at its end, and another one takes its place by a rename when
+//! something has changed (`image`). So readers lock nothing, wait for nobody and see one moment, and whatever has changed it in
+//! place is found when it is opened. The writer changes a copy of its own, which is nothing but a scratch: what it has not
+//! published did not happen.
 
-mod digest;
+mod image;
 mod keep;
 pub(crate) mod mounts;
 mod read;
 mod schema;
 mod write;
 
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::backup::Backup;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, Transaction};
 use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::ddl;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::beneath;
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
@@ -29,10 +30,6 @@ use crate::layout::{self, Dataset};
 
 pub(crate) use keep::Kept;
 pub(crate) use read::CatalogView;
-
-/// Writers hold the database for one short transaction; a reader's recovery of the WAL may take
-/// a little longer.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A segment as the catalog knows it.
 #[derive(Clone, Debug)]
@@ -76,189 +73,185 @@ pub(crate) struct Restored<'a> {
     pub(crate) files: &'a [FileSeen],
 }
 
-/// The writer's connection.
-#[derive(Debug)]
+/// The writer's catalog. Clones are the same one.
+#[derive(Clone, Debug)]
 pub(crate) struct Catalog {
+    store: PathBuf,
+    scratch: Arc<Mutex<Scratch>>,
+}
+
+/// What the writer changes.
+#[derive(Debug)]
+struct Scratch {
+    store: PathBuf,
     connection: Connection,
-    path: PathBuf,
+    /// Something has failed: it is to be made anew from what is published.
+    is_lost: bool,
+}
+
+/// Whether a change is published at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Publish {
+    Now,
+    /// With the next one that is. It does no harm when it gets lost.
+    Later,
 }
 
 impl Catalog {
     /// Opens the catalog of a store, creating it where there is none.
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
-        Self::at(layout::catalog(store), store)
-    }
-
-    /// Opens the database at `path` as a catalog of the store, creating it where there is none.
-    pub(crate) fn at(path: PathBuf, store: &Path) -> Result<Self, StoreError> {
-        let error = error_at(&path);
-        let connection = Connection::open(&path).map_err(&error)?;
-        connection.busy_timeout(BUSY_TIMEOUT).map_err(&error)?;
-        connection
-            .execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL;")
-            .map_err(&error)?;
-        let mut catalog = Self { connection, path };
-        if catalog.is_blank().map_err(&error)? {
-            catalog.create().map_err(&error)?;
-            layout::sync_dir(store)?;
+        let path = layout::catalog(store);
+        if beneath::exists(store, &path).map_err(StoreError::io("look for", &path))? {
+            Ok(Self::with(store, published(store)?))
+        } else {
+            let catalog = Self::anew(store)?;
+            catalog.publish()?;
+            Ok(catalog)
         }
-        check_format(&catalog.connection, store, &catalog.path)?;
-        digest::watch(&catalog.connection).map_err(&error)?;
-        Ok(catalog)
     }
 
-    /// Whether nothing was committed to it yet: it is new, or its creation was interrupted.
-    fn is_blank(&self) -> rusqlite::Result<bool> {
-        let count = "SELECT count(*) FROM sqlite_schema";
-        let tables: i64 = self.connection.query_row(count, [], |row| row.get(0))?;
-        let (application_id, version) = marks(&self.connection)?;
-        Ok(tables == 0 && application_id == 0 && version == 0)
+    /// An empty catalog, which takes the place of the store's own once it is published.
+    pub(crate) fn anew(store: &Path) -> Result<Self, StoreError> {
+        Ok(Self::with(store, blank(store)?))
     }
 
-    fn create(&mut self) -> rusqlite::Result<()> {
-        self.connection
-            .execute_batch("PRAGMA journal_mode = WAL;")?;
-        let transaction = self.connection.transaction()?;
-        transaction.execute_batch(ddl::CREATE)?;
-        digest::compute(&transaction)?;
-        transaction.pragma_update(None, "application_id", ddl::APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
-        transaction.commit()
+    fn with(store: &Path, connection: Connection) -> Self {
+        let scratch = Scratch {
+            store: store.to_owned(),
+            connection,
+            is_lost: false,
+        };
+        Self {
+            store: store.to_owned(),
+            scratch: Arc::new(Mutex::new(scratch)),
+        }
     }
 
-    /// Closes the database, which is one durable file then if nobody else has it open.
-    pub(crate) fn close(self) -> Result<(), StoreError> {
-        let Self { connection, path } = self;
-        let closed = connection.close().map_err(|(_, error)| error);
-        closed.map_err(error_at(&path))?;
-        let synced = File::open(&path).and_then(|file| file.sync_all());
-        synced.map_err(StoreError::io("sync", &path))
+    /// Makes all changes visible to readers, and durable.
+    pub(crate) fn publish(&self) -> Result<(), StoreError> {
+        self.change(Publish::Now, |_| Ok(()))
+    }
+
+    /// Asks it something.
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        question(&self.scratch()?.connection).map_err(self.error())
+    }
+
+    /// Changes it: all or nothing.
+    fn change<T>(
+        &self,
+        publish: Publish,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let mut scratch = self.scratch()?;
+        // Until all has gone well.
+        scratch.is_lost = true;
+        let changed = scratch.connection.transaction().and_then(|transaction| {
+            let changed = change(&transaction)?;
+            transaction.commit()?;
+            Ok(changed)
+        });
+        let changed = changed.map_err(self.error())?;
+        if publish == Publish::Now {
+            image::publish(&self.store)?;
+        }
+        scratch.is_lost = false;
+        Ok(changed)
+    }
+
+    fn scratch(&self) -> Result<MutexGuard<'_, Scratch>, StoreError> {
+        let scratch = self.scratch.lock();
+        let mut scratch = scratch.unwrap_or_else(PoisonError::into_inner);
+        if scratch.is_lost {
+            scratch.connection = published(&self.store)?;
+            scratch.is_lost = false;
+        }
+        Ok(scratch)
     }
 
     fn error(&self) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
-        error_at(&self.path)
+        error_at(&layout::catalog(&self.store))
     }
 }
 
-/// Says that something else lives where the catalog of a store should be.
-fn not_a_store(catalog: &Path, why: &'static str) -> StoreError {
-    StoreError::NotAStore {
-        path: catalog.parent().unwrap_or(catalog).to_owned(),
-        why,
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nobody needs them any more.
+        for path in [
+            layout::catalog_scratch(&self.store),
+            layout::new_catalog(&self.store),
+        ] {
+            let _ = beneath::remove(&self.store, &path);
+        }
     }
+}
+
+/// A scratch without a row.
+fn blank(store: &Path) -> Result<Connection, StoreError> {
+    let path = layout::catalog_scratch(store);
+    let created = beneath::create_anew(store, &path);
+    created.map_err(StoreError::io("create", &path))?;
+    let mut connection = scratch_at(&path)?;
+    let mut create = || {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(ddl::CREATE)?;
+        transaction.pragma_update(None, "application_id", ddl::APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
+        transaction.commit()
+    };
+    create().map_err(error_at(&path))?;
+    Ok(connection)
+}
+
+/// A scratch of what is published.
+fn published(store: &Path) -> Result<Connection, StoreError> {
+    let path = layout::catalog_scratch(store);
+    image::copy(store, &path)?;
+    let connection = scratch_at(&path)?;
+    schema::check(&connection, store)?;
+    Ok(connection)
+}
+
+/// Nothing in it is to survive a crash, and nobody else opens it. So it needs neither a journal on disk nor locks.
+fn scratch_at(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let real = real(path)?;
+    let open = || {
+        let connection = Connection::open_with_flags(real, flags)?;
+        mistrust(&connection)?;
+        connection.execute_batch(
+            "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
+             PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;",
+        )?;
+        Ok(connection)
+    };
+    open().map_err(error_at(path))
+}
+
+/// The path of a database, through no link: SQLite is told to follow none, and the store's own path may have some.
+fn real(path: &Path) -> Result<PathBuf, StoreError> {
+    let store = path.parent().unwrap_or(path);
+    let real = store.canonicalize();
+    let real = real.map_err(StoreError::io("open", store))?;
+    Ok(real.join(path.file_name().unwrap_or_default()))
+}
+
+/// A catalog may be somebody else's.
+fn mistrust(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    Ok(())
 }
 
 fn error_at(path: &Path) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
     let path = path.to_owned();
-    move |source| match source.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => {
-            not_a_store(&path, "its catalog.db is not an SQLite database")
-        }
-        _ => StoreError::Catalog {
-            path: path.clone(),
-            source,
-        },
+    move |source| StoreError::Catalog {
+        path: path.clone(),
+        source,
     }
-}
-
-/// `application_id` and `user_version`.
-fn marks(connection: &Connection) -> rusqlite::Result<(i32, u32)> {
-    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0));
-    let application_id = pragma("application_id")?;
-    let version: i32 = pragma("user_version")?;
-    Ok((application_id, version.cast_unsigned()))
-}
-
-/// Refuses other programs' databases, and catalogs of another format.
-fn check_format(connection: &Connection, store: &Path, path: &Path) -> Result<(), StoreError> {
-    match marks(connection).map_err(error_at(path))? {
-        (ddl::APPLICATION_ID, FORMAT_VERSION) => Ok(()),
-        (ddl::APPLICATION_ID, found) => Err(StoreError::OtherFormat {
-            path: store.to_owned(),
-            found,
-        }),
-        _ => Err(not_a_store(
-            path,
-            "its catalog.db is not a TrackIOps catalog",
-        )),
-    }
-}
-
-/// Opens a catalog for reading. On media where the WAL's shared memory cannot be made the database file is read as it is, or
-/// where a WAL has content that would be missed, from a copy of both.
-fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
-    let open = |immutable: bool| {
-        let uri = uri(path, immutable);
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_URI
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(uri, flags)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        marks(&connection)?;
-        Ok(connection)
-    };
-    let cannot_open = |e: &rusqlite::Error| {
-        matches!(
-            e.sqlite_error_code(),
-            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)
-        )
-    };
-    // The database file is opened on its own first for an error that tells permission from absence.
-    File::open(path).map_err(StoreError::io("open", path))?;
-    match open(false) {
-        Err(e) if cannot_open(&e) && !has_wal(path) => open(true),
-        Err(e) if cannot_open(&e) => return copied(path),
-        other => other,
-    }
-    .map_err(error_at(path))
-}
-
-/// A catalog with what is in its WAL, in memory. SQLite reads a WAL only where it can write beside it.
-fn copied(path: &Path) -> Result<Connection, StoreError> {
-    let scratch = tempfile::Builder::new().prefix("trackiops-").tempdir();
-    let scratch = scratch.map_err(StoreError::io("make a directory in", &std::env::temp_dir()))?;
-    let copy = layout::catalog(scratch.path());
-    for (from, to) in [(path.to_owned(), copy.clone()), (wal(path), wal(&copy))] {
-        std::fs::copy(&from, to).map_err(StoreError::io("copy", &from))?;
-    }
-    let catalog = Connection::open(&copy).map_err(error_at(path))?;
-    in_memory(&catalog).map_err(error_at(path))
-}
-
-/// A copy of a catalog.
-fn in_memory(catalog: &Connection) -> rusqlite::Result<Connection> {
-    let mut copy = Connection::open_in_memory()?;
-    const ALL_PAGES: i32 = -1;
-    Backup::new(catalog, &mut copy)?.step(ALL_PAGES)?;
-    Ok(copy)
-}
-
-/// What SQLite writes beside a database.
-fn wal(path: &Path) -> PathBuf {
-    let mut wal = path.as_os_str().to_owned();
-    wal.push("-wal");
-    wal.into()
-}
-
-fn has_wal(path: &Path) -> bool {
-    let length = std::fs::metadata(wal(path)).map(|m| m.len());
-    !matches!(length, Ok(0)) && !matches!(&length, Err(e) if e.kind() == io::ErrorKind::NotFound)
-}
-
-/// The path as an SQLite URI.
-fn uri(path: &Path, immutable: bool) -> String {
-    use std::fmt::Write;
-    use std::os::unix::ffi::OsStrExt;
-    let mut uri = String::from("file:");
-    for byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte) {
-            uri.push(char::from(*byte));
-        } else {
-            let _ = write!(uri, "%{byte:02X}");
-        }
-    }
-    if immutable {
-        uri.push_str("?immutable=1");
-    }
-    uri
 }

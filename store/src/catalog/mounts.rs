@@ -1,14 +1,12 @@
 //! What was mounted where, in the catalog.
 
-use std::path::Path;
-
-use rusqlite::{Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Row, Transaction, params};
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
 
-use super::write::named;
-use super::{Catalog, CatalogView};
+use super::write::{Named, named};
+use super::{Catalog, CatalogView, Publish};
 use crate::error::StoreError;
 use crate::names::Seen;
 
@@ -33,17 +31,17 @@ pub(crate) struct MountLog {
 }
 
 impl MountLog {
-    pub(crate) fn open(store: &Path, host: &str) -> Result<Self, StoreError> {
-        Ok(Self {
-            catalog: Catalog::open(store)?,
+    pub(crate) fn new(catalog: Catalog, host: &str) -> Self {
+        Self {
+            catalog,
             host: host.to_owned(),
             there: Vec::new(),
-        })
+        }
     }
 
     /// From `at` on, these mounts are there, and no others.
     pub(crate) fn enter(&mut self, at: UtcMs, now: &[MountPoint]) -> Result<(), StoreError> {
-        self.go_on(at, |transaction, host, there| {
+        self.go_on(Publish::Now, at, |transaction, host, there| {
             there.retain(|(_, mount)| now.contains(mount));
             for mount in now {
                 if !there.iter().any(|(_, known)| known == mount) {
@@ -57,22 +55,18 @@ impl MountLog {
 
     /// What is there is still there.
     pub(crate) fn still(&mut self, at: UtcMs) -> Result<(), StoreError> {
-        self.go_on(at, |_, _, _| Ok(()))
+        self.go_on(Publish::Later, at, |_, _, _| Ok(()))
     }
 
     fn go_on(
         &mut self,
+        publish: Publish,
         at: UtcMs,
         change: impl FnOnce(&Transaction<'_>, i64, &mut Vec<(i64, MountPoint)>) -> rusqlite::Result<()>,
     ) -> Result<(), StoreError> {
-        let error = self.catalog.error();
         let mut there = self.there.clone();
-        let run = || {
-            // Sealing has a connection of its own: its transactions are waited for.
-            let connection = &mut self.catalog.connection;
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let host = named(&transaction, "host", &self.host)?;
+        self.catalog.change(publish, |transaction| {
+            let host = named(transaction, Named::Host, &self.host)?;
             for (id, _) in &there {
                 transaction
                     .prepare_cached(
@@ -80,10 +74,8 @@ impl MountLog {
                     )?
                     .execute([*id, at.0])?;
             }
-            change(&transaction, host, &mut there)?;
-            transaction.commit()
-        };
-        run().map_err(error)?;
+            change(transaction, host, &mut there)
+        })?;
         self.there = there;
         Ok(())
     }
@@ -92,16 +84,13 @@ impl MountLog {
 impl Catalog {
     /// Enters mounts of another catalog.
     pub(crate) fn restore_mounts(&mut self, mounts: &[MountSeen]) -> Result<(), StoreError> {
-        let error = self.error();
-        let mut run = || {
-            let transaction = self.connection.transaction()?;
+        self.change(Publish::Later, |transaction| {
             for MountSeen { host, mount, seen } in mounts {
-                let host = named(&transaction, "host", host)?;
-                insert(&transaction, host, mount, *seen)?;
+                let host = named(transaction, Named::Host, host)?;
+                insert(transaction, host, mount, *seen)?;
             }
-            transaction.commit()
-        };
-        run().map_err(error)
+            Ok(())
+        })
     }
 }
 
@@ -111,7 +100,7 @@ fn insert(
     mount: &MountPoint,
     (first, last): Seen,
 ) -> rusqlite::Result<i64> {
-    let name = named(transaction, "mount", &mount.mount)?;
+    let name = named(transaction, Named::Mount, &mount.mount)?;
     transaction
         .prepare_cached(
             "INSERT INTO mount_point

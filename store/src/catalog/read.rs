@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, params};
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::{check_format, digest, error_at, open_read_only, schema};
+use super::{error_at, image, schema};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
@@ -26,12 +26,8 @@ pub(crate) struct CatalogView {
 impl CatalogView {
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
         let path = layout::catalog(store);
-        let connection = open_read_only(&path)?;
-        check_format(&connection, store, &path)?;
-        // A deferred transaction takes its view with its first statement.
-        connection
-            .execute_batch("BEGIN; SELECT count(*) FROM sealed_journal;")
-            .map_err(error_at(&path))?;
+        let connection = image::open(store)?;
+        schema::check(&connection, store)?;
         Ok(Self {
             connection,
             store: store.to_owned(),
@@ -39,21 +35,12 @@ impl CatalogView {
         })
     }
 
-    /// What is wrong with the catalog in itself, in words: pages that SQLite finds damaged, a schema that is not a catalog's, and
-    /// tables that are not what was written.
+    /// What SQLite finds wrong with it, in words.
     pub(crate) fn damage(&self) -> Result<Vec<String>, StoreError> {
         let mut damage = self.rows("PRAGMA integrity_check(10)", params![], |row| {
             row.get::<_, String>(0)
         })?;
         damage.retain(|line| line != "ok");
-        let changed = schema::changed(&self.connection).map_err(error_at(&self.path))?;
-        if !changed.is_empty() {
-            damage.extend(changed);
-            return Ok(damage);
-        }
-        let changed = digest::changed(&self.connection).map_err(error_at(&self.path))?;
-        let changed = changed.into_iter();
-        damage.extend(changed.map(|table| format!("its table {table} is not what was written")));
         Ok(damage)
     }
 

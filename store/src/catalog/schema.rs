@@ -1,39 +1,58 @@
-//! Whether a catalog has the tables, columns and indices of a catalog: its digests are of rows, and a flipped bit in a name leaves them as they were.
+//! Whether a database has the tables and indices of a catalog, and nothing else: its statements are run on no other.
 
-use std::collections::BTreeSet;
+use std::path::Path;
 
 use rusqlite::Connection;
 use trackiops_schemas::ddl;
 
-/// What a database consists of, a line each.
-const PARTS: &str = "
-    WITH own AS (SELECT * FROM pragma_table_list WHERE schema = 'main' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\')
-    SELECT format('%s %s', type, name) || iif(wr, ' without rowid', '') || iif(strict, ' strict', '') FROM own
-    UNION ALL
-    SELECT format('column %s.%s of type %s, default %Q, key %d, hidden %d', own.name, c.name, c.type, c.dflt_value, c.pk, c.hidden)
-           || iif(c.\"notnull\", ', not null', '')
-    FROM own JOIN pragma_table_xinfo(own.name) AS c
-    UNION ALL
-    SELECT format('index %s of %s, unique %d, column %s', i.name, own.name, i.\"unique\", x.name)
-    FROM own JOIN pragma_index_list(own.name) AS i JOIN pragma_index_xinfo(i.name) AS x
-    UNION ALL
-    SELECT format('reference from %s.%s to %s', own.name, f.\"from\", f.\"table\")
-    FROM own JOIN pragma_foreign_key_list(own.name) AS f";
+use crate::error::StoreError;
 
-/// What it lacks, and what it has that is not of a catalog, in words.
-pub(super) fn changed(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let whole = Connection::open_in_memory()?;
-    whole.execute_batch(ddl::CREATE)?;
-    let (expected, found) = (parts(&whole)?, parts(connection)?);
-    let lacks = expected.difference(&found);
-    let lacks = lacks.map(|part| format!("it lacks its {part}"));
-    let other = found.difference(&expected);
-    let other = other.map(|part| format!("it should not have a {part}"));
-    Ok(lacks.chain(other).collect())
+/// Refuses a database that somebody else has made, or changed by statements.
+pub(super) fn check(connection: &Connection, store: &Path) -> Result<(), StoreError> {
+    let damaged = |why: String| StoreError::DamagedCatalog {
+        store: store.to_owned(),
+        why,
+    };
+    let found = statements(connection).map_err(|error| damaged(error.to_string()))?;
+    let expected = expected();
+    let other = found.iter().find(|found| !expected.contains(found));
+    if let Some(other) = other {
+        let first = other.lines().next().unwrap_or_default();
+        return Err(damaged(format!("it should not have: {first}")));
+    }
+    match expected
+        .into_iter()
+        .find(|expected| !found.contains(expected))
+    {
+        Some(lacking) => {
+            let first = lacking.lines().next().unwrap_or_default();
+            Err(damaged(format!("it lacks: {first}")))
+        }
+        None => Ok(()),
+    }
 }
 
-fn parts(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
-    let mut select = connection.prepare(PARTS)?;
-    let parts = select.query_map([], |row| row.get(0))?;
-    parts.collect()
+/// As SQLite keeps them: without what stands before and behind.
+fn expected() -> Vec<String> {
+    let without_comments = |statement: &str| {
+        let mut lines = statement.trim().lines();
+        let mut statement = lines.by_ref().skip_while(|line| line.starts_with("--"));
+        let mut kept = statement.next().unwrap_or_default().to_owned();
+        for line in statement {
+            kept.push('\n');
+            kept.push_str(line);
+        }
+        kept
+    };
+    let statements = ddl::CREATE.split(";\n").map(without_comments);
+    statements
+        .filter(|statement| !statement.is_empty())
+        .collect()
+}
+
+fn statements(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    // Indices that SQLite makes for itself have none.
+    let mut select = connection.prepare("SELECT coalesce(sql, type || ' ' || name) FROM sqlite_schema WHERE sql IS NOT NULL OR name NOT LIKE 'sqlite_autoindex_%'")?;
+    let statements = select.query_map([], |row| row.get(0))?;
+    statements.collect()
 }

@@ -4,71 +4,60 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::time::UtcMs;
 
-use super::{Catalog, FileSeen, Restored, Sealed, SegmentEntry};
+use super::{Catalog, FileSeen, Publish, Restored, Sealed, SegmentEntry};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
 
 impl Catalog {
     /// Whether the journal's segments are in the catalog.
     pub(crate) fn is_sealed(&self, journal: u64) -> Result<bool, StoreError> {
-        self.connection
-            .prepare_cached("SELECT 1 FROM sealed_journal WHERE journal = ?1")
-            .and_then(|mut select| select.exists([journal.cast_signed()]))
-            .map_err(self.error())
+        self.ask(|connection| {
+            connection
+                .prepare_cached("SELECT 1 FROM sealed_journal WHERE journal = ?1")?
+                .exists([journal.cast_signed()])
+        })
     }
 
     /// The largest number of a journal that was sealed, 0 before the first.
     pub(crate) fn last_journal(&self) -> Result<u64, StoreError> {
         let largest = "SELECT coalesce(max(journal), 0) FROM sealed_journal";
-        let number: i64 = self
-            .connection
-            .query_row(largest, [], |row| row.get(0))
-            .map_err(self.error())?;
+        let number: i64 =
+            self.ask(|connection| connection.query_row(largest, [], |row| row.get(0)))?;
         Ok(number.cast_unsigned())
     }
 
     /// Enters all that a journal was sealed to, in one transaction.
     pub(crate) fn commit(&mut self, sealed: &Sealed<'_>) -> Result<(), StoreError> {
-        let error = self.error();
         let blobs: Result<Vec<_>, _> = sealed.segments.iter().map(file_blob).collect();
-        let transaction = self.connection.transaction().map_err(&error)?;
-        enter(&transaction, sealed, &blobs?)
-            .and_then(|()| transaction.commit())
-            .map_err(&error)
+        let blobs = blobs?;
+        self.change(Publish::Now, |transaction| {
+            enter(transaction, sealed, &blobs)
+        })
     }
 
-    /// Enters a segment that was found, with what its rows say, in one transaction.
+    /// Enters a segment that was found, with what its rows say.
     pub(crate) fn restore(&mut self, restored: &Restored<'_>) -> Result<(), StoreError> {
-        let error = self.error();
         let blob = file_blob(restored.segment)?;
-        let mut enter = || {
-            let transaction = self.connection.transaction()?;
-            let host = named(&transaction, "host", restored.host)?;
-            enter_segment(&transaction, host, restored.segment, &blob)?;
-            enter_files(&transaction, host, restored.files)?;
-            for journal in restored.journals {
-                enter_journal(&transaction, host, journal.number, Some(*journal))?;
-            }
-            transaction.commit()
-        };
-        enter().map_err(error)
+        self.change(Publish::Later, |transaction| {
+            let host = named(transaction, Named::Host, restored.host)?;
+            enter_segment(transaction, host, restored.segment, &blob)?;
+            enter_files(transaction, host, restored.files)?;
+            let mut journals = restored.journals.iter();
+            journals.try_for_each(|journal| {
+                enter_journal(transaction, host, journal.number, Some(*journal))
+            })
+        })
     }
 
     /// Notes files that may be deleted from `at` on.
     pub(crate) fn remove_later<'p>(
         &mut self,
-        paths: impl Iterator<Item = &'p str>,
+        mut paths: impl Iterator<Item = &'p str>,
         at: UtcMs,
     ) -> Result<(), StoreError> {
-        let error = self.error();
-        let enter = || {
-            let transaction = self.connection.transaction()?;
-            for path in paths {
-                enter_removed(&transaction, path, at)?;
-            }
-            transaction.commit()
-        };
-        enter().map_err(error)
+        self.change(Publish::Later, |transaction| {
+            paths.try_for_each(|path| enter_removed(transaction, path, at))
+        })
     }
 }
 
@@ -102,7 +91,7 @@ fn enter(
     sealed: &Sealed<'_>,
     blobs: &[Option<Vec<u8>>],
 ) -> rusqlite::Result<()> {
-    let host = named(transaction, "host", sealed.host)?;
+    let host = named(transaction, Named::Host, sealed.host)?;
     for (segment, blob) in sealed.segments.iter().zip(blobs) {
         enter_segment(transaction, host, segment, blob)?;
     }
@@ -176,7 +165,7 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
     let FileSeen { file, first, last } = seen;
     let mount = file.mount.as_deref();
     let mount = mount
-        .map(|name| named(transaction, "mount", name))
+        .map(|name| named(transaction, Named::Mount, name))
         .transpose()?;
     let key = file.key.0;
     transaction
@@ -240,18 +229,30 @@ fn enter_mount_period(
     Ok(())
 }
 
-/// The id of a name in `host` or `mount`, which gets one where it has none.
+/// A table of names.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named {
+    Host,
+    Mount,
+}
+
+/// The id of a name, which gets one where it has none.
 pub(super) fn named(
     transaction: &Transaction<'_>,
-    table: &str,
+    table: Named,
     name: &str,
 ) -> rusqlite::Result<i64> {
-    transaction
-        .prepare_cached(&format!(
-            "INSERT INTO {table} (name) VALUES (?1) ON CONFLICT DO NOTHING"
-        ))?
-        .execute([name])?;
-    transaction
-        .prepare_cached(&format!("SELECT id FROM {table} WHERE name = ?1"))?
-        .query_row([name], |row| row.get(0))
+    let [insert, select] = match table {
+        Named::Host => [
+            "INSERT INTO host (name) VALUES (?1) ON CONFLICT DO NOTHING",
+            "SELECT id FROM host WHERE name = ?1",
+        ],
+        Named::Mount => [
+            "INSERT INTO mount (name) VALUES (?1) ON CONFLICT DO NOTHING",
+            "SELECT id FROM mount WHERE name = ?1",
+        ],
+    };
+    transaction.prepare_cached(insert)?.execute([name])?;
+    let mut select = transaction.prepare_cached(select)?;
+    select.query_row([name], |row| row.get(0))
 }

@@ -42,6 +42,7 @@ pub(super) fn without_next_step(error: &StoreError) -> String {
     match error {
         StoreError::Catalog { source, .. } => source.to_string(),
         StoreError::NotAStore { why, .. } => (*why).to_owned(),
+        StoreError::DamagedCatalog { why, .. } => why.clone(),
         other => other.to_string(),
     }
 }

@@ -1,6 +1,5 @@
 //! Journals of windows: their checksums, and that every frame decodes.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::thread;
@@ -9,6 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use trackiops_schemas::time::UtcMs;
 
 use super::{Covers, Report};
+use crate::beneath;
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::journal::cursor;
@@ -59,7 +59,7 @@ pub(super) fn check(
 /// Scans a journal; `None` if it is gone or ends within its header.
 fn scanned(path: &Path) -> Result<Option<Scan>, StoreError> {
     let scan = || {
-        let file = match File::open(path) {
+        let file = match beneath::read(layout::store_of(path), path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(StoreError::io("open journal", path))?,
         };

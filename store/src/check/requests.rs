@@ -1,10 +1,10 @@
 //! Single requests: no catalog knows their files, which are checked each in itself.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use super::{Report, journals, of_date, rows, verified};
+use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 use crate::requests::journal_damage;
@@ -34,7 +34,7 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError>
         }
     }
     for (_, path) in layout::requests_segments(store)? {
-        let file = match File::open(&path) {
+        let file = match beneath::read(store, &path) {
             // Deleted by its budget meanwhile.
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             file => file,

@@ -1,13 +1,13 @@
 //! Segments: each in itself, and against the catalog.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use super::catalog::without_next_step;
 use super::totals::Totals;
 use super::{Covers, REBUILD, RESTORE, Report, fresh, names, of_date, rows, verified};
+use crate::beneath;
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
@@ -71,7 +71,7 @@ pub(super) fn check(
 fn by_themselves(store: &Path, report: &mut Report) -> Result<(), StoreError> {
     for relative in layout::segment_files(store)? {
         let path = store.join(relative);
-        if let Err(why) = verified(File::open(&path), None, report) {
+        if let Err(why) = verified(beneath::read(store, &path), None, report) {
             report.find(&path, why, of_date(&path), RESTORE);
         }
     }
@@ -155,7 +155,7 @@ fn strays(store: &Path, mut known: HashSet<String>, report: &mut Report) -> Resu
         let is_being_sealed = number.is_some_and(|number| unsealed.contains(&number));
         if !known.contains(&file) && !is_being_sealed && path.exists() {
             let unknown = "the catalog does not know it";
-            let (why, next) = match verified(File::open(&path), None, report) {
+            let (why, next) = match verified(beneath::read(store, &path), None, report) {
                 Ok(_) => (unknown.to_owned(), TAKE_IN),
                 Err(why) => (format!("{unknown}, and {why}"), MOVE_AWAY),
             };

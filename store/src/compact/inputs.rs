@@ -14,6 +14,7 @@ use crate::batch::{
 use crate::catalog::Kept;
 use crate::checksum;
 use crate::error::StoreError;
+use crate::layout;
 use crate::read::{Pieces, SegmentReader, damaged};
 use crate::rebuild::{file_of, is_of};
 use crate::visible;
@@ -35,7 +36,8 @@ struct Input<R> {
 
 impl<R> Input<R> {
     fn open(path: PathBuf, decode: Decode<R>) -> Result<Self, StoreError> {
-        let file = visible::open(&path).map_err(StoreError::io("open segment", &path))?;
+        let file = visible::open(layout::store_of(&path), &path)
+            .map_err(StoreError::io("open segment", &path))?;
         // What is merged gets a new checksum: damage must not be covered up by it.
         let checked = checksum::check(&file).map_err(StoreError::io("read segment", &path))?;
         checked.intact().map_err(|why| damaged(&path, why))?;

@@ -2,14 +2,14 @@
 //!
 //! The steps, each of which may be the last before the power fails:
 //!
-//! 1. the catalog notes the names of the files to be written as ones to be deleted;
-//! 2. they are written under temporary names and made durable;
-//! 3. one catalog transaction puts them in the place of the segments that were merged, and notes those as ones to be
+//! 1. the merged segments are written under temporary names and made durable;
+//! 2. a catalog is published that has them in the place of the segments that were merged, and notes those as ones to be
 //!    deleted, when readers that have them in mind have had time to read them;
-//! 4. dataset by dataset, those are hidden from globs, then the merged one is shown to them;
-//! 5. they are deleted.
+//! 3. dataset by dataset, those are hidden from globs, then the merged one is shown to them;
+//! 4. they are deleted.
 //!
-//! Before step 3 readers see the small segments, after it the merged one, by whichever name it has.
+//! Before step 2 readers see the small segments, after it the merged one, by whichever name it has. What was written and is in no
+//! catalog is deleted when a recorder begins or ends.
 
 mod inputs;
 mod plan;
@@ -24,6 +24,7 @@ use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::UtcMs;
 
 use crate::batch::{HealthRow, OpsRow, RollupRow};
+use crate::beneath;
 use crate::catalog::{Catalog, Kept, SegmentEntry};
 use crate::describe::{Description, JournalSpan};
 use crate::error::StoreError;
@@ -75,13 +76,19 @@ fn merge(store: &Path, catalog: &mut Catalog, group: &Group, at: UtcMs) -> Resul
         let inputs: Vec<&Kept> = inputs.collect();
         outputs.extend(Output::new(store, group, dataset, &journals, inputs));
     }
-    let paths = outputs.iter().map(|output| output.entry.path.as_str());
-    catalog.remove_later(paths, UtcMs(0))?;
-    fail::point("compact: noted");
+    let paths: Vec<_> = outputs
+        .iter()
+        .map(|output| output.target.path.clone())
+        .collect();
     let written: Result<Vec<_>, _> = outputs
         .into_iter()
         .map(|output| output.write(store))
         .collect();
+    if written.is_err() {
+        for path in &paths {
+            let _ = beneath::remove(store, &layout::temporary(path));
+        }
+    }
     let written = written?;
     layout::sync_names(store, written.iter().map(|segment| &segment.path))?;
     fail::point("compact: written");
@@ -150,7 +157,7 @@ impl<'g> Output<'g> {
     /// Writes it under its temporary name and makes it durable.
     fn write(self, store: &Path) -> Result<SegmentEntry, StoreError> {
         if let Some(dir) = self.target.path.parent() {
-            layout::create_dir(dir)?;
+            layout::create_dir(store, dir)?;
         }
         match self.entry.dataset {
             Dataset::Rollup => self.write_rollup(store),
@@ -160,7 +167,7 @@ impl<'g> Output<'g> {
     }
 
     fn write_rollup(self, store: &Path) -> Result<SegmentEntry, StoreError> {
-        let mut writer = SegmentWriter::create(self.target)?;
+        let mut writer = SegmentWriter::create(store, self.target)?;
         let mut sink = |closed: Merged<Arc<_>>| {
             writer.push(RollupRow {
                 time: closed.time,
@@ -185,7 +192,7 @@ impl<'g> Output<'g> {
     }
 
     fn write_health(self, store: &Path) -> Result<SegmentEntry, StoreError> {
-        let mut writer = SegmentWriter::create(self.target)?;
+        let mut writer = SegmentWriter::create(store, self.target)?;
         let mut rows = Inputs::health(store, &self.inputs)?;
         let mut open: Option<(UtcMs, Health)> = None;
         while let Some(HealthRow { time, health }) = rows.next()? {
@@ -205,7 +212,7 @@ impl<'g> Output<'g> {
     }
 
     fn write_ops(self, store: &Path) -> Result<SegmentEntry, StoreError> {
-        let mut writer = SegmentWriter::create(self.target)?;
+        let mut writer = SegmentWriter::create(store, self.target)?;
         let mut rows = Inputs::ops(store, &self.inputs)?;
         let mut open: (UtcMs, BTreeMap<Operation, OperationSums>) = (UtcMs(0), BTreeMap::new());
         let mut close = |(time, sums): (UtcMs, BTreeMap<Operation, OperationSums>)| {

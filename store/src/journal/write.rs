@@ -1,8 +1,8 @@
 //! Appending to a journal.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
@@ -11,6 +11,7 @@ use super::codec::{put_pending, put_row, put_window_head};
 use super::definitions::Definitions;
 use super::format::{Header, Kind, put_frame};
 use super::ops::put_ops;
+use crate::beneath;
 use crate::error::StoreError;
 use crate::fail;
 use crate::layout;
@@ -40,19 +41,18 @@ pub(crate) fn create(
     header: &Header,
 ) -> Result<(File, u64), StoreError> {
     let encoded = header.encode();
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o640);
-    let mut file = options
-        .open(path)
-        .map_err(StoreError::io("create journal", path))?;
+    let mut file = beneath::create(store, path).map_err(StoreError::io("create journal", path))?;
     fail::point("journal: created");
-    let written = file.write_all(&encoded).and_then(|()| file.sync_all());
+    let written = file.write_all(&encoded).and_then(|()| {
+        beneath::finished(&file)?;
+        file.sync_all()
+    });
     if written.is_err() {
         // Nothing was appended; were it left, recovery would find an empty journal.
-        let _ = std::fs::remove_file(path);
+        let _ = beneath::remove(store, path);
     }
     written.map_err(StoreError::io("write journal", path))?;
-    layout::sync_dir(&layout::journal_dir(store))?;
+    layout::sync_dir(store, &layout::journal_dir(store))?;
     fail::point("journal: durable");
     Ok((file, encoded.len() as u64))
 }
@@ -76,7 +76,7 @@ impl Doubt {
     /// Cuts the journal to what is durable.
     pub(crate) fn resolve(&self, store: &Path) -> Result<(), StoreError> {
         let path = layout::journal(store, self.journal);
-        let file = match OpenOptions::new().write(true).open(&path) {
+        let file = match beneath::write(store, &path) {
             // With all that was in it.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(StoreError::io("open journal", &path))?,

@@ -1,9 +1,9 @@
 //! How much room requests may take.
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
+use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 
@@ -39,7 +39,7 @@ impl Budget {
         let segments = layout::requests_segments(store)?;
         let sizes: Vec<u64> = segments
             .iter()
-            .map(|(_, path)| fs::metadata(path).map_or(0, |metadata| metadata.len()))
+            .map(|(_, path)| fs::symlink_metadata(path).map_or(0, |metadata| metadata.len()))
             .collect();
         let mut bytes: u64 = sizes.iter().sum();
         let mut deleted = false;
@@ -47,14 +47,9 @@ impl Budget {
             if bytes <= most_bytes {
                 break;
             }
-            match fs::remove_file(path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                    return Err(StoreError::io("delete", path)(e));
-                }
-                _ => {}
-            }
+            beneath::remove(store, path).map_err(StoreError::io("delete", path))?;
             // Fails, as it should, as long as there are others of its date.
-            let _ = path.parent().map(fs::remove_dir);
+            let _ = path.parent().map(|date| beneath::remove_dir(store, date));
             bytes -= size;
             deleted = true;
         }

@@ -11,7 +11,6 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use std::sync::Arc;
 use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
 
+use crate::beneath;
 use crate::error::StoreError;
 use crate::journal::format::Header;
 use crate::layout;
@@ -159,7 +159,7 @@ impl RequestsWriter {
 /// How many bytes of a journal of requests are no whole batch; `None` if there is no journal, or only a part
 /// of its header.
 pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
-    let file = match File::open(path) {
+    let file = match beneath::read(layout::store_of(path), path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(StoreError::io("open journal", path))?,
     };

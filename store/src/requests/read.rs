@@ -1,7 +1,6 @@
 //! The reader's side: the requests of a time, sealed or not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use trackiops_schemas::time::UtcMs;
 use super::STEP_BACK_NS;
 use super::journal::Scan;
 use crate::batch::{RequestRow, request_batch};
+use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 use crate::read::{SegmentReader, damaged};
@@ -47,7 +47,7 @@ impl RequestsView {
         let mut read = BTreeSet::new();
         for number in layout::requests_journals(store)? {
             let path = layout::requests_journal(store, number);
-            let scan = match File::open(&path) {
+            let scan = match beneath::read(store, &path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 file => Scan::new(file.map_err(StoreError::io("open journal", &path))?, &path),
             };
@@ -124,7 +124,7 @@ fn may_overlap(segment: &Path, range: &Range<i64>) -> bool {
 }
 
 fn segment(path: &Path, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
-    let file = match File::open(path) {
+    let file = match beneath::read(layout::store_of(path), path) {
         // The oldest are deleted when there is no room for more.
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
         file => file.map_err(StoreError::io("open", path))?,

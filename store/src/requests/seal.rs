@@ -6,7 +6,6 @@
 //! Batches are nearly in order: a request is stamped a little before it is in its ring. What may still come before
 //! another one is held back, which is about a batch.
 
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use trackiops_schemas::time::UtcMs;
 use super::journal::Scan;
 use crate::aside::{set_aside, set_unreadable_aside};
 use crate::batch::RequestRow;
+use crate::beneath;
 use crate::describe::Description;
 use crate::error::StoreError;
 use crate::layout::{self, Date};
@@ -43,7 +43,7 @@ pub(super) fn seal(store: &Path, number: u64) -> Result<Outcome, StoreError> {
 }
 
 fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, StoreError> {
-    let file = match File::open(path) {
+    let file = match beneath::read(store, path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Outcome::default()),
         file => file.map_err(StoreError::io("open journal", path))?,
     };
@@ -70,7 +70,7 @@ fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, Stor
         let written = segments.finish()?;
         for segment in &written {
             let path = store.join(segment);
-            fs::rename(layout::temporary(&path), &path)
+            beneath::rename(store, &layout::temporary(&path), &path)
                 .map_err(StoreError::io("rename segment to", &path))?;
         }
         layout::sync_names(store, written.iter())?;
@@ -79,8 +79,8 @@ fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, Stor
         outcome.set_aside = Some(set_aside(store, path)?);
         return Ok(outcome);
     }
-    fs::remove_file(path).map_err(StoreError::io("remove journal", path))?;
-    layout::sync_dir(&layout::journal_dir(store))?;
+    beneath::remove(store, path).map_err(StoreError::io("remove journal", path))?;
+    layout::sync_dir(store, &layout::journal_dir(store))?;
     Ok(outcome)
 }
 
@@ -119,7 +119,7 @@ fn create(
     let relative = layout::requests_segment(date, host, start, number);
     let path = store.join(&relative);
     if let Some(dir) = path.parent() {
-        layout::create_dir(dir)?;
+        layout::create_dir(store, dir)?;
     }
     let target = Target {
         description: Description {
@@ -130,7 +130,7 @@ fn create(
         },
         path,
     };
-    Ok((relative, SegmentWriter::create(target)?))
+    Ok((relative, SegmentWriter::create(store, target)?))
 }
 
 /// The segments that a journal is sealed to: one for each date.

@@ -23,12 +23,11 @@ mod spool;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File};
-use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::aside::{set_aside, set_unreadable_aside};
+use crate::beneath;
 use crate::catalog::{Catalog, Sealed};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
@@ -107,7 +106,7 @@ fn seal_readable(
     let mut damaged = false;
     if !catalog.is_sealed(number)? {
         let path = layout::journal(store, number);
-        let file = File::open(&path).map_err(StoreError::io("open journal", &path))?;
+        let file = beneath::read(store, &path).map_err(StoreError::io("open journal", &path))?;
         let file_bytes = file
             .metadata()
             .map_err(StoreError::io("read", &path))?
@@ -147,7 +146,7 @@ fn seal_scanned(
     step(Step::Written)?;
     for segment in &segments {
         let path = store.join(&segment.path);
-        fs::rename(layout::temporary(&path), &path)
+        beneath::rename(store, &layout::temporary(&path), &path)
             .map_err(StoreError::io("rename segment to", &path))?;
         step(Step::Renamed)?;
     }
@@ -165,10 +164,7 @@ fn seal_scanned(
 
 fn remove_journal(store: &Path, number: u64) -> Result<(), StoreError> {
     let path = layout::journal(store, number);
-    match fs::remove_file(&path) {
-        // Sealed before.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        removed => removed.map_err(StoreError::io("remove journal", &path))?,
-    }
-    layout::sync_dir(&layout::journal_dir(store))
+    // Or it was sealed before.
+    beneath::remove(store, &path).map_err(StoreError::io("remove journal", &path))?;
+    layout::sync_dir(store, &layout::journal_dir(store))
 }

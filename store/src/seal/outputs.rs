@@ -78,7 +78,7 @@ impl<'a> Outputs<'a> {
             let mut coarser = match granularities.get(i + 1) {
                 Some(coarser) => Some(Coarser {
                     open: Coarsen::new(*coarser, scan),
-                    spool: Spool::create(self.store, self.span.number)?,
+                    spool: Spool::create(self.store)?,
                 }),
                 None => None,
             };
@@ -196,9 +196,9 @@ impl<'a> Outputs<'a> {
                 path: self.store.join(&path),
             };
             if let Some(dir) = target.path.parent() {
-                layout::create_dir(dir)?;
+                layout::create_dir(self.store, dir)?;
             }
-            let writer = SegmentWriter::create(target)?;
+            let writer = SegmentWriter::create(self.store, target)?;
             let entry = SegmentEntry {
                 dataset,
                 granularity,

@@ -1,9 +1,8 @@
 //! Rows of one granularity on their way to the next coarser one. They wait in a file, because there may be as many as files and
 //! windows; nobody else sees it, and it is gone when it is closed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::time::UtcMs;
@@ -26,13 +25,11 @@ pub(super) struct Spool {
 
 impl Spool {
     /// For rows of a journal.
-    pub(super) fn create(store: &Path, journal: u64) -> Result<Self, StoreError> {
-        let path = layout::spool(store, journal);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true);
-        let file = options.mode(0o600).open(&path);
-        let file = file.map_err(StoreError::io("create", &path))?;
-        fs::remove_file(&path).map_err(StoreError::io("unlink", &path))?;
+    pub(super) fn create(store: &Path) -> Result<Self, StoreError> {
+        let path = layout::journal_dir(store);
+        // It has no name, so that nothing of it is left, and nobody else has put something in its place.
+        let file = tempfile::tempfile_in(&path);
+        let file = file.map_err(StoreError::io("create a file in", &path))?;
         Ok(Self {
             path,
             out: BufWriter::with_capacity(BUFFER_BYTES, file),

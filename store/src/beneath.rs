@@ -1,0 +1,283 @@
+//! Opening, renaming and deleting what is in a store, without leaving it.
+//!
+//! Names in a store may have been put there by somebody else. So paths are resolved beneath the store's directory and through
+//! no symbolic link, files are opened only if they are regular ones, and waiting for none of them: a named pipe blocks
+//! nobody. The store's own path is taken as its user gave it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, open, openat,
+    openat2, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+/// Paths are sensitive: no access for others.
+pub(crate) const DIRECTORY_MODE: u32 = 0o750;
+const FILE_MODE: u32 = 0o640;
+/// Of what is not complete.
+const UNFINISHED_MODE: u32 = 0o600;
+
+/// Opens a regular file for reading.
+pub(crate) fn read(store: &Path, path: &Path) -> io::Result<File> {
+    regular(store, path, OFlags::RDONLY, 0)
+}
+
+/// Opens a regular file for writing what is in it anew.
+pub(crate) fn write(store: &Path, path: &Path) -> io::Result<File> {
+    regular(store, path, OFlags::RDWR, 0)
+}
+
+/// Creates a file that nobody else may read until [`finished`], for writing and reading. It must not be there.
+pub(crate) fn create(store: &Path, path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    regular(store, path, flags, UNFINISHED_MODE)
+}
+
+/// As [`create`], in the place of one that is there.
+pub(crate) fn create_anew(store: &Path, path: &Path) -> io::Result<File> {
+    remove(store, path)?;
+    create(store, path)
+}
+
+/// As [`create`], or opens the one that is there.
+pub(crate) fn write_or_create(store: &Path, path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE;
+    regular(store, path, flags, UNFINISHED_MODE)
+}
+
+/// Lets the store's group read a file.
+pub(crate) fn finished(file: &File) -> io::Result<()> {
+    Ok(fchmod(file, Mode::from_raw_mode(FILE_MODE))?)
+}
+
+/// Renames a file, over another one if there is one.
+pub(crate) fn rename(store: &Path, from: &Path, to: &Path) -> io::Result<()> {
+    let (from_dir, from) = parent(store, from)?;
+    let (to_dir, to) = parent(store, to)?;
+    Ok(renameat(from_dir, from, to_dir, to)?)
+}
+
+/// Deletes a file; whether there was one.
+pub(crate) fn remove(store: &Path, path: &Path) -> io::Result<bool> {
+    let removed =
+        parent(store, path).and_then(|(dir, name)| Ok(unlinkat(dir, name, AtFlags::empty())?));
+    match removed {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true),
+    }
+}
+
+/// Deletes a directory that is empty.
+pub(crate) fn remove_dir(store: &Path, path: &Path) -> io::Result<()> {
+    let (dir, name) = parent(store, path)?;
+    Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Whether there is something of that name, be it a link.
+pub(crate) fn exists(store: &Path, path: &Path) -> io::Result<bool> {
+    let found = parent(store, path)
+        .and_then(|(dir, name)| Ok(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?));
+    match found {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        found => found.map(|_| true),
+    }
+}
+
+/// Creates a directory and what is missing above it, within the store.
+pub(crate) fn create_dir(store: &Path, path: &Path) -> io::Result<()> {
+    let mut made = store.to_owned();
+    for name in relative(store, path)?.components() {
+        made.push(name);
+        let (dir, name) = parent(store, &made)?;
+        match mkdirat(dir, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Makes what happened to the names in a directory durable.
+pub(crate) fn sync_dir(store: &Path, path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::fsync(directory(store, path)?)?)
+}
+
+/// What is in a directory, whatever it is; nothing, if there is none, or something else in its place.
+pub(crate) fn entries(store: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
+    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound};
+    let dir = match directory(store, path) {
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory | InvalidInput) => {
+            return Ok(Vec::new());
+        }
+        dir => dir?,
+    };
+    let mut found = Vec::new();
+    for entry in Dir::read_from(&dir)? {
+        use std::os::unix::ffi::OsStrExt;
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            found.push(path.join(name));
+        }
+    }
+    Ok(found)
+}
+
+fn regular(store: &Path, path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
+    // Opening waits for no writer of a pipe; reading a file is as it was.
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = beneath(store, relative(store, path)?, flags, mode)?;
+    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::RegularFile => Ok(file.into()),
+        _ => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// The directory of a file, and its name there.
+fn parent<'p>(store: &Path, path: &'p Path) -> io::Result<(OwnedFd, &'p OsStr)> {
+    let name = path.file_name().ok_or(Errno::INVAL)?;
+    Ok((directory(store, path.parent().unwrap_or(store))?, name))
+}
+
+fn directory(store: &Path, path: &Path) -> io::Result<OwnedFd> {
+    beneath(
+        store,
+        relative(store, path)?,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        0,
+    )
+}
+
+/// A path within the store, from there.
+fn relative<'p>(store: &Path, path: &'p Path) -> io::Result<&'p Path> {
+    let relative = path.strip_prefix(store).map_err(|_| Errno::XDEV)?;
+    let is_plain = |part| matches!(part, Component::Normal(_));
+    match relative.components().all(is_plain) {
+        true => Ok(relative),
+        false => Err(Errno::XDEV.into()),
+    }
+}
+
+fn beneath(store: &Path, relative: &Path, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
+    let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = open(store, path, Mode::empty())?;
+    let relative = match relative.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => relative,
+    };
+    let mode = Mode::from_raw_mode(mode);
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let opened = match openat2(&dir, relative, flags, mode, resolve) {
+        Err(Errno::NOSYS) => step_by_step(dir, relative, flags, mode),
+        opened => opened,
+    };
+    match opened {
+        Err(Errno::LOOP) => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is, or is reached through, a symbolic link",
+        )),
+        opened => Ok(opened?),
+    }
+}
+
+/// For readers on kernels before 5.6, and where a sandbox does not know openat2.
+fn step_by_step(
+    mut dir: OwnedFd,
+    relative: &Path,
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<OwnedFd> {
+    let mut names = relative.components().peekable();
+    while let Some(name) = names.next() {
+        let flags = match names.peek() {
+            Some(_) => OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            None => flags,
+        };
+        dir = openat(&dir, name.as_os_str(), flags | OFlags::NOFOLLOW, mode)?;
+    }
+    Ok(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::CWD;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// Both ways of opening, as the kernel here has openat2.
+    fn each_way(store: &Path, file: &str) -> [bool; 2] {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let dir = open(store, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let stepped = step_by_step(dir, Path::new(file), flags, Mode::empty());
+        [read(store, &store.join(file)).is_ok(), stepped.is_ok()]
+    }
+
+    #[test]
+    fn nothing_leads_out_of_a_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        std::fs::create_dir(&store).unwrap();
+        std::fs::create_dir(dir.path().join("other")).unwrap();
+        std::fs::write(dir.path().join("other/file"), "theirs").unwrap();
+        create_dir(&store, &store.join("a/b")).unwrap();
+        std::fs::write(store.join("a/b/file"), "ours").unwrap();
+        symlink(dir.path().join("other/file"), store.join("link")).unwrap();
+        symlink(dir.path().join("other"), store.join("a/dir")).unwrap();
+        symlink("b/file", store.join("a/inner")).unwrap();
+        for (file, opens) in [
+            ("a/b/file", true),
+            ("link", false),
+            ("a/dir/file", false),
+            ("a/inner", false),
+        ] {
+            assert_eq!(each_way(&store, file), [opens; 2], "{file}");
+        }
+        assert!(read(&store, &store.join("../other/file")).is_err());
+        assert!(read(&store, &dir.path().join("other/file")).is_err());
+        let taken = rename(&store, &store.join("a/b/file"), &store.join("a/dir/file"));
+        assert!(taken.is_err());
+        assert!(remove(&store, &store.join("a/dir/file")).is_err());
+        assert!(create(&store, &store.join("a/dir/new")).is_err());
+        // A link itself is deleted, not what it leads to.
+        assert!(remove(&store, &store.join("link")).unwrap());
+        create_anew(&store, &store.join("a/inner")).unwrap();
+        assert_eq!(std::fs::read(store.join("a/b/file")).unwrap(), b"ours");
+        assert_eq!(
+            std::fs::read(dir.path().join("other/file")).unwrap(),
+            b"theirs"
+        );
+        let entries: Vec<_> = entries(&store, &store.join("a")).unwrap();
+        assert_eq!(entries.len(), 3, "{entries:?}");
+        assert_eq!(
+            super::entries(&store, &store.join("a/dir")).unwrap(),
+            [""; 0].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn only_regular_files_are_opened_and_none_is_waited_for() {
+        let store = tempfile::tempdir().unwrap();
+        let fifo = store.path().join("fifo");
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
+        for path in [fifo, store.path().to_owned()] {
+            let error = read(store.path(), &path).unwrap_err();
+            assert_eq!(error.to_string(), "it is not a regular file");
+        }
+    }
+
+    #[test]
+    fn a_file_is_for_nobody_else_until_it_is_finished() {
+        let store = tempfile::tempdir().unwrap();
+        let file = create(store.path(), &store.path().join("file")).unwrap();
+        let mode = || file.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode() & 0o077, 0);
+        finished(&file).unwrap();
+        assert_eq!(mode(), 0o640);
+    }
+}

@@ -1,0 +1,208 @@
+//! The catalog as readers have it: a database, and behind it how long it is, and its checksum.
+//!
+//! SQLite does not look behind a database's last page, so that it opens the file as it is.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{FallocateFlags, fallocate};
+use trackiops_schemas::columns::FORMAT_VERSION;
+use trackiops_schemas::ddl;
+
+use super::{error_at, mistrust, real};
+use crate::beneath;
+use crate::error::StoreError;
+use crate::fail;
+use crate::layout;
+
+/// Magic, length of the database u64, its CRC32C u32, CRC32C of these three u32: little endian.
+const TRAILER_BYTES: usize = 24;
+const MAGIC: [u8; 8] = *b"TIOPends";
+/// What an SQLite database begins with.
+const SQLITE: &[u8] = b"SQLite format 3\0";
+/// Big endian in an SQLite header: `PRAGMA user_version` and `PRAGMA application_id`.
+const VERSION_AT: usize = 60;
+const APPLICATION_ID_AT: usize = 68;
+const HEADER_BYTES: usize = 100;
+const CHUNK_BYTES: usize = 64 << 10;
+/// How often a catalog is opened that is replaced meanwhile.
+const LOOKS: usize = 10;
+/// What the next catalog may be longer by than this one, and still find room on a disk that is full by then.
+const GROWTH_BYTES: u64 = 64 << 10;
+
+/// Opens a store's catalog for reading.
+pub(super) fn open(store: &Path) -> Result<Connection, StoreError> {
+    let path = layout::catalog(store);
+    let mut looks = 1;
+    loop {
+        let (file, _) = verified(store, &path, &mut io::sink())?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let connection = Connection::open_with_flags(uri(&path)?, flags).and_then(|connection| {
+            mistrust(&connection)?;
+            connection.execute_batch("PRAGMA temp_store = MEMORY;")?;
+            Ok(connection)
+        });
+        // What SQLite has opened is what was verified, unless another catalog has taken its place in between.
+        let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let same = file.metadata().map(place).ok() == path.metadata().map(place).ok();
+        if same || looks == LOOKS {
+            return connection.map_err(error_at(&path));
+        }
+        looks += 1;
+    }
+}
+
+/// Writes what is published to a file of its own.
+pub(super) fn copy(store: &Path, to: &Path) -> Result<(), StoreError> {
+    let created = beneath::create_anew(store, to);
+    let mut copy = created.map_err(StoreError::io("create", to))?;
+    verified(store, &layout::catalog(store), &mut copy).map(drop)
+}
+
+/// Publishes the writer's scratch: readers have it, and it is durable, when this returns.
+pub(super) fn publish(store: &Path) -> Result<(), StoreError> {
+    let scratch = layout::catalog_scratch(store);
+    let new = layout::new_catalog(store);
+    let io = |doing, path| StoreError::io(doing, path);
+    let from = beneath::read(store, &scratch).map_err(io("open", &scratch))?;
+    let mut to = beneath::write_or_create(store, &new).map_err(io("create", &new))?;
+    let mut write = || {
+        let bytes = from.metadata()?.len();
+        let crc = each_chunk(&from, bytes, |chunk| to.write_all(chunk))?;
+        to.write_all(&trailer(bytes, crc))?;
+        to.set_len(bytes + TRAILER_BYTES as u64)?;
+        beneath::finished(&to)?;
+        to.sync_all()?;
+        Ok(bytes)
+    };
+    let bytes = write().map_err(io("write", &new))?;
+    fail::point("catalog: written");
+    let catalog = layout::catalog(store);
+    beneath::rename(store, &new, &catalog).map_err(io("rename the new catalog to", &catalog))?;
+    fail::point("catalog: renamed");
+    beneath::sync_dir(store, store).map_err(io("sync directory", store))?;
+    // Or on a full disk nothing could expire.
+    if let Ok(next) = beneath::create(store, &new) {
+        let _ = fallocate(&next, FallocateFlags::empty(), 0, bytes + GROWTH_BYTES);
+    }
+    Ok(())
+}
+
+/// Opens a catalog, verifies it, and writes its database somewhere. Its length.
+fn verified(store: &Path, path: &Path, to: &mut dyn Write) -> Result<(File, u64), StoreError> {
+    let read = || StoreError::io("read", path);
+    let file = beneath::read(store, path).map_err(StoreError::io("open", path))?;
+    let damaged = |why: &str| StoreError::DamagedCatalog {
+        store: store.to_owned(),
+        why: why.to_owned(),
+    };
+    let length = file.metadata().map_err(read())?.len();
+    let end = length.checked_sub(TRAILER_BYTES as u64);
+    let mut found = [0; TRAILER_BYTES];
+    if let Some(end) = end {
+        file.read_exact_at(&mut found, end).map_err(read())?;
+    }
+    let Some(bytes) = end.filter(|_| found.starts_with(&MAGIC)) else {
+        return Err(match other(&file, store).map_err(read())? {
+            Some(error) => error,
+            None => damaged("its end is missing"),
+        });
+    };
+    let crc = each_chunk(&file, bytes, |chunk| to.write_all(chunk)).map_err(read())?;
+    if trailer(bytes, crc) != found {
+        return Err(damaged("it does not match its checksum"));
+    }
+    // Intact, and of another release.
+    match other(&file, store).map_err(read())? {
+        Some(error) => Err(error),
+        None => Ok((file, bytes)),
+    }
+}
+
+/// What else a file is that may have been meant to be a catalog.
+fn other(file: &File, store: &Path) -> io::Result<Option<StoreError>> {
+    let mut header = [0; HEADER_BYTES];
+    let not_a_store = |why| {
+        Some(StoreError::NotAStore {
+            path: store.to_owned(),
+            why,
+        })
+    };
+    let is_database = file.read_exact_at(&mut header, 0).is_ok() && header.starts_with(SQLITE);
+    let number = |at: usize| {
+        header[at..]
+            .iter()
+            .take(4)
+            .fold(0, |n, byte| n << 8 | u32::from(*byte))
+    };
+    let (id, version) = (number(APPLICATION_ID_AT), number(VERSION_AT));
+    // Beside segments it was a catalog, whatever it is now.
+    let is_damaged = || layout::has_files(store).unwrap_or(false);
+    Ok(
+        match (
+            is_database,
+            id == ddl::APPLICATION_ID.cast_unsigned(),
+            version,
+        ) {
+            (true, true, FORMAT_VERSION) => None,
+            (true, true, found) => Some(StoreError::OtherFormat {
+                path: store.to_owned(),
+                found,
+            }),
+            _ if is_damaged() => None,
+            (true, false, _) => not_a_store("its catalog.db is not a TrackIOps catalog"),
+            (false, _, _) => not_a_store("its catalog.db is not an SQLite database"),
+        },
+    )
+}
+
+/// Reads the first bytes of a file. Their CRC32C.
+fn each_chunk(
+    file: &File,
+    bytes: u64,
+    mut each: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<u32> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let (mut at, mut crc) = (0, 0);
+    while at < bytes {
+        let want = usize::try_from(bytes - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+        let chunk = &mut chunk[..want];
+        file.read_exact_at(chunk, at)?;
+        crc = crc32c::crc32c_append(crc, chunk);
+        each(chunk)?;
+        at += want as u64;
+    }
+    Ok(crc)
+}
+
+fn trailer(bytes: u64, crc: u32) -> [u8; TRAILER_BYTES] {
+    let mut trailer = [0; TRAILER_BYTES];
+    trailer[..8].copy_from_slice(&MAGIC);
+    trailer[8..16].copy_from_slice(&bytes.to_le_bytes());
+    trailer[16..20].copy_from_slice(&crc.to_le_bytes());
+    let own = crc32c::crc32c(&trailer[..20]);
+    trailer[20..].copy_from_slice(&own.to_le_bytes());
+    trailer
+}
+
+/// The path as an SQLite URI of a file that nobody changes.
+fn uri(path: &Path) -> Result<String, StoreError> {
+    use std::fmt::Write;
+    use std::os::unix::ffi::OsStrExt;
+    let mut uri = String::from("file:");
+    for byte in real(path)?.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri.push_str("?immutable=1");
+    Ok(uri)
+}
