@@ -125,8 +125,10 @@ fn repair_done(repaired: &Repaired) -> Value {
         hidden,
         shown,
         deleted,
+        left,
     } = repaired;
-    json!({"kind": "repair", "hidden": hidden, "shown": shown, "deleted": deleted})
+    let left: Vec<_> = left.iter().map(ToString::to_string).collect();
+    json!({"kind": "repair", "hidden": hidden, "shown": shown, "deleted": deleted, "left": left})
 }
 
 /// What was checked, for other programs.
@@ -220,16 +222,21 @@ fn mended(repaired: &Repaired) -> String {
         hidden,
         shown,
         deleted,
+        ref left,
     } = *repaired;
     if *repaired == Repaired::default() {
         return "nothing to repair".to_owned();
     }
-    format!(
+    let mut text = format!(
         "repaired: {} hidden, {} shown, {} deleted",
         count(hidden, "superseded segment"),
         count(shown, "segment"),
         count(deleted, "file")
-    )
+    );
+    for notice in left {
+        text.push_str(&format!("\nnot repaired: {notice}"));
+    }
+    text
 }
 
 fn waiting(report: &Report) -> String {

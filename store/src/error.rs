@@ -149,6 +149,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The file or directory of the store that it is about.
+    pub(crate) fn path(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Io { path, .. }
+            | Self::Parquet { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::DamagedSegment { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
     /// Makes an I/O error into one that names what was tried on which path.
     pub(crate) fn io<'a>(
         doing: &'static str,

@@ -7,12 +7,14 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::beneath;
 use crate::catalog::Catalog;
-use crate::compact::Compaction;
+use crate::compact;
 use crate::error::StoreError;
 use crate::fail;
 use crate::layout;
+use crate::notice::Notice;
 use crate::options::Keep;
 use crate::retention;
+use crate::setbacks::Setbacks;
 use crate::visible::{self, Settled};
 
 /// Readers that have planned to read a file have so long to open it.
@@ -23,7 +25,7 @@ const GRACE_MS: i64 = 5 * 60 * 1000;
 pub(crate) struct Housekeeping {
     store: PathBuf,
     keep: Keep,
-    compaction: Compaction,
+    setbacks: Setbacks,
 }
 
 impl Housekeeping {
@@ -31,8 +33,13 @@ impl Housekeeping {
         Self {
             store: store.to_owned(),
             keep,
-            compaction: Compaction::default(),
+            setbacks: Setbacks::default(),
         }
+    }
+
+    /// What a person should know.
+    pub(crate) fn news(&mut self) -> Vec<Notice> {
+        self.setbacks.news()
     }
 
     /// What is due when segments have come: expires them, then goes on as [`Self::idle`] does.
@@ -58,16 +65,17 @@ impl Housekeeping {
             let dirs: HashSet<_> = removed.iter().map(|path| dir_of(path)).collect();
             let mut kept = paths(catalog)?;
             kept.retain(|path| dirs.contains(&dir_of(path)));
-            visible::settle(&self.store, &removed, &kept)?;
-            delete(&self.store, catalog, &catalog.due((self.keep.now)())?)?;
+            visible::settle(&self.store, &removed, &kept, &mut self.setbacks)?;
+            let due = catalog.due((self.keep.now)())?;
+            delete(&self.store, catalog, &due, &mut self.setbacks)?;
         }
-        self.compaction.step(&self.store, catalog, self.at())
+        compact::step(&self.store, catalog, self.at(), &mut self.setbacks)
     }
 
     /// What is due when a recorder begins, and when it ends: all that was removed is deleted. Readers that meet a vanished
     /// file plan again.
     pub(crate) fn tidy(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
-        tidy(&self.store, catalog).map(drop)
+        tidy(&self.store, catalog, &mut self.setbacks).map(drop)
     }
 
     /// When what is removed now may be deleted.
@@ -77,29 +85,50 @@ impl Housekeeping {
 }
 
 /// Finishes whatever was interrupted, and deletes all that was removed. How many files were deleted.
-pub(crate) fn tidy(store: &Path, catalog: &mut Catalog) -> Result<(Settled, u64), StoreError> {
+pub(crate) fn tidy(
+    store: &Path,
+    catalog: &mut Catalog,
+    setbacks: &mut Setbacks,
+) -> Result<(Settled, u64), StoreError> {
     let removed = catalog.removed()?;
-    let settled = visible::settle(store, &removed, &paths(catalog)?)?;
-    let mut deleted = delete(store, catalog, &removed)?;
+    let settled = visible::settle(store, &removed, &paths(catalog)?, setbacks)?;
+    let mut deleted = delete(store, catalog, &removed, setbacks)?;
     // Of what is still unfinished nothing counts: its journal, or the segments that it was to be merged from, are there.
+    let counted: HashSet<_> = paths(catalog)?.into_iter().collect();
     for segment in layout::temporary_segments(store)? {
-        let temporary = layout::temporary(&store.join(segment));
-        let removed = beneath::remove(store, &temporary);
-        deleted += u64::from(removed.map_err(StoreError::io("delete", &temporary))?);
+        if counted.contains(&segment) {
+            continue;
+        }
+        let temporary = layout::temporary(&store.join(&segment));
+        let remove = || {
+            let removed = beneath::remove(store, &temporary);
+            removed.map_err(StoreError::io("delete", &temporary))
+        };
+        deleted += u64::from(setbacks.try_with(&segment, remove) == Some(true));
     }
     catalog.publish()?;
     Ok((settled, deleted))
 }
 
 /// Deletes what was removed. The number of files.
-fn delete(store: &Path, catalog: &mut Catalog, paths: &[String]) -> Result<u64, StoreError> {
+fn delete(
+    store: &Path,
+    catalog: &mut Catalog,
+    paths: &[String],
+    setbacks: &mut Setbacks,
+) -> Result<u64, StoreError> {
     let mut deleted = 0;
+    let mut done = Vec::new();
     for path in paths {
-        deleted += visible::delete(store, &store.join(path))?;
+        let delete = || visible::delete(store, &store.join(path));
+        if let Some(files) = setbacks.try_with(path, delete) {
+            deleted += files;
+            done.push(path.clone());
+        }
         fail::point("delete: file");
     }
-    if !paths.is_empty() {
-        catalog.deleted(paths)?;
+    if !done.is_empty() {
+        catalog.deleted(&done)?;
         fail::point("delete: noted");
     }
     Ok(deleted)

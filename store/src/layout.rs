@@ -109,10 +109,15 @@ pub(crate) fn has_files(store: &Path) -> Result<bool, StoreError> {
 /// What the path of a segment, relative to the store, says of it: the dataset, the granularity, and the number of the
 /// last journal that it is from.
 pub(crate) fn parse_segment(path: &str) -> Option<(Dataset, Granularity, u64)> {
-    let mut parts = path.split('/');
-    let dataset = Dataset::named(parts.next()?)?;
-    let granularity = parts.next()?.strip_prefix("granularity=")?.parse().ok()?;
-    Some((dataset, granularity, number_of(Path::new(path))?))
+    let [dataset, granularity, date, name] = path.split('/').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let dataset = Dataset::named(dataset)?;
+    let granularity = granularity.strip_prefix("granularity=")?.parse().ok()?;
+    let is_ours =
+        date.starts_with("date=") && name.ends_with(".parquet") && file_name_safe(name) == name;
+    let number = number_of(Path::new(path))?;
+    is_ours.then_some((dataset, granularity, number))
 }
 
 pub(crate) fn journal_dir(store: &Path) -> PathBuf {
@@ -323,17 +328,16 @@ fn utc(time: UtcMs) -> Option<DateTime<chrono::Utc>> {
     DateTime::from_timestamp_millis(time.0)
 }
 
+/// Whether a segment's name may have it.
+fn is_safe(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-._".contains(c)
+}
+
 /// `host` without what a file name cannot hold. It begins with a letter or a digit: Spark and
 /// DuckDB take names that begin with `.` or `_` for hidden files.
 fn file_name_safe(host: &str) -> String {
     const LONGEST: usize = 100;
-    let safe = |c: char| {
-        if c.is_ascii_alphanumeric() || "-._".contains(c) {
-            c
-        } else {
-            '-'
-        }
-    };
+    let safe = |c: char| if is_safe(c) { c } else { '-' };
     let name: String = host.chars().take(LONGEST).map(safe).collect();
     if name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         name
@@ -386,6 +390,26 @@ mod tests {
             [temporary(segment), hidden(segment)],
             ["tmp", "removed"].map(|suffix| PathBuf::from(format!("{dir}/.{name}.{suffix}")))
         );
+    }
+
+    #[test]
+    fn only_what_a_segment_is_called_is_one() {
+        let of = |path: &str| parse_segment(path).map(|(.., number)| number);
+        assert_eq!(
+            of("ops/granularity=1s/date=2026-11-21/h-20261121T035200Z-1-7.parquet"),
+            Some(7)
+        );
+        for path in [
+            "/ops/granularity=1s/date=2026-11-21/h-7.parquet",
+            "ops/granularity=1s/date=2026-11-21/../h-7.parquet",
+            "ops/granularity=1s/../h-7.parquet",
+            "ops/granularity=1s/date=2026-11-21/.h-7.parquet",
+            "ops/granularity=1s/date=2026-11-21/h-7.parquet/x",
+            "ops/granularity=1s/date=2026-11-21/h-7.db",
+            "catalog.db",
+        ] {
+            assert_eq!(of(path), None, "{path}");
+        }
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod retention;
 mod seal;
 mod sealer;
 mod segment;
+mod setbacks;
 mod snapshot;
 mod units;
 mod varint;

@@ -23,6 +23,8 @@ pub enum Notice {
     },
     /// A journal is damaged. What of it could be read was sealed; it was renamed to this path and is not read again.
     SetAside(PathBuf),
+    /// Something cannot be done with a file of the store: the text says what and why. It is tried again from time to time.
+    Setback(String),
     /// The oldest segments of requests are deleted from now on, because all together would exceed so many bytes. Told once.
     Full(u64),
 }
@@ -50,6 +52,12 @@ impl fmt::Display for Notice {
                 "a journal is damaged: what of it could be read is kept; it is now {}, and not read again",
                 path.display()
             ),
+            Self::Setback(error) => {
+                write!(
+                    f,
+                    "{error}; all else goes on, and a recorder tries this again from time to time"
+                )
+            }
             Self::Full(bytes) => write!(
                 f,
                 "single requests have filled the {} MiB that they may take (--requests-size): the oldest are deleted \

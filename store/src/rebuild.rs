@@ -27,6 +27,7 @@ use crate::layout::{self, Dataset};
 use crate::lock::StoreLock;
 use crate::names::{Seen, hull};
 use crate::read::{SegmentReader, damaged};
+use crate::setbacks::Setbacks;
 use crate::visible;
 
 const BATCH_ROWS: usize = 4096;
@@ -56,7 +57,7 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
         catalog.restore_mounts(&mounts)?;
     }
     catalog.publish()?;
-    tidy(store, &mut catalog)?;
+    tidy(store, &mut catalog, &mut Setbacks::default())?;
     Ok(rebuilt)
 }
 

@@ -6,11 +6,15 @@ use crate::catalog::{Catalog, CatalogView};
 use crate::error::StoreError;
 use crate::housekeeping::tidy;
 use crate::lock::StoreLock;
+use crate::notice::Notice;
+use crate::setbacks::Setbacks;
 use crate::snapshot::check_is_store;
 
 /// What [`repair`] came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
+    /// What could not be done.
+    pub left: Vec<Notice>,
     /// Segments that were merged or have expired, and that a glob saw until now.
     pub hidden: u64,
     /// Segments that no glob saw until now.
@@ -32,8 +36,10 @@ pub fn repair(store: &Path) -> Result<Repaired, StoreError> {
             why: damage.join("; "),
         });
     }
-    let (settled, deleted) = tidy(store, &mut Catalog::open(store)?)?;
+    let mut setbacks = Setbacks::default();
+    let (settled, deleted) = tidy(store, &mut Catalog::open(store)?, &mut setbacks)?;
     Ok(Repaired {
+        left: setbacks.news(),
         hidden: settled.hidden,
         shown: settled.shown,
         deleted,

@@ -7,6 +7,7 @@
 //!
 //! Readers that have a segment's path from the catalog find it by any of the three names.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use crate::beneath;
 use crate::error::StoreError;
 use crate::fail;
 use crate::layout;
+use crate::setbacks::Setbacks;
 
 /// How many files got another name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,22 +42,35 @@ pub(crate) fn open(store: &Path, segment: &Path) -> io::Result<File> {
     beneath::read(store, segment)
 }
 
-/// Hides some segments from globs, then shows others, and makes that durable. Paths are relative to the store.
+/// Hides some segments from globs, then shows others, and makes that durable. Paths are relative to the store. Where one could not be
+/// hidden none is shown: it may have been merged into that.
 pub(crate) fn settle<'p>(
     store: &Path,
     removed: impl IntoIterator<Item = &'p String>,
     counted: impl IntoIterator<Item = &'p String>,
+    setbacks: &mut Setbacks,
 ) -> Result<Settled, StoreError> {
     let mut renamed = Vec::new();
+    let mut held_up = HashSet::new();
+    let dir_of = |segment: &'p String| Path::new(segment).parent();
     for segment in removed {
-        if hide(store, &store.join(segment))? {
-            renamed.push(segment);
-            fail::point("settle: hidden");
+        match setbacks.try_with(segment, || hide(store, &store.join(segment))) {
+            Some(true) => {
+                renamed.push(segment);
+                fail::point("settle: hidden");
+            }
+            Some(false) => {}
+            None => {
+                held_up.insert(dir_of(segment));
+            }
         }
     }
     let hidden = renamed.len();
     for segment in counted {
-        if show(store, &store.join(segment))? {
+        if held_up.contains(&dir_of(segment)) {
+            continue;
+        }
+        if setbacks.try_with(segment, || show(store, &store.join(segment))) == Some(true) {
             renamed.push(segment);
             fail::point("settle: shown");
         }

@@ -276,22 +276,26 @@ fn sealing(
     first_own: u64,
     tell: Tell,
 ) -> Seal {
-    Box::new(move |task| match task {
-        Task::Seal(number) => {
-            let observer = &mut |_| ControlFlow::Continue(());
-            let outcome = seal(&store, &mut catalog, number, observer)?;
-            if number < first_own && (outcome.windows > 0 || outcome.torn_bytes > 0) {
-                tell(Notice::RecoveredWindows {
-                    windows: outcome.windows,
-                    torn_bytes: outcome.torn_bytes,
-                });
+    Box::new(move |task| {
+        let done = match task {
+            Task::Seal(number) => {
+                let observer = &mut |_| ControlFlow::Continue(());
+                let outcome = seal(&store, &mut catalog, number, observer)?;
+                if number < first_own && (outcome.windows > 0 || outcome.torn_bytes > 0) {
+                    tell(Notice::RecoveredWindows {
+                        windows: outcome.windows,
+                        torn_bytes: outcome.torn_bytes,
+                    });
+                }
+                outcome.set_aside.map(Notice::SetAside).map(&tell);
+                Ok(())
             }
-            outcome.set_aside.map(Notice::SetAside).map(&tell);
-            Ok(())
-        }
-        Task::AfterSealing => housekeeping.after_sealing(&mut catalog),
-        Task::Idle => housekeeping.idle(&mut catalog),
-        Task::Begin | Task::End => housekeeping.tidy(&mut catalog),
+            Task::AfterSealing => housekeeping.after_sealing(&mut catalog),
+            Task::Idle => housekeeping.idle(&mut catalog),
+            Task::Begin | Task::End => housekeeping.tidy(&mut catalog),
+        };
+        housekeeping.news().into_iter().for_each(&tell);
+        done
     })
 }
 

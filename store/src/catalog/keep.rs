@@ -7,7 +7,7 @@ use super::write::{Named, enter_removed, enter_segment, file_blob, named};
 use super::{Catalog, Publish, SegmentEntry};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
-use crate::layout::Dataset;
+use crate::layout::{self, Dataset};
 
 /// A segment without the index of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,12 @@ impl Catalog {
                     continue;
                 };
                 let journals: (i64, i64) = (row.get(3)?, row.get(4)?);
+                let path: String = row.get(8)?;
+                if layout::parse_segment(&path)
+                    != Some((dataset, granularity, journals.1.cast_unsigned()))
+                {
+                    continue;
+                }
                 kept.push(Kept {
                     dataset,
                     granularity,
@@ -51,7 +57,7 @@ impl Catalog {
                     start: UtcMs(row.get(5)?),
                     end: UtcMs(row.get(6)?),
                     bytes: row.get::<_, i64>(7)?.cast_unsigned(),
-                    path: row.get(8)?,
+                    path,
                 });
             }
             Ok(kept)
@@ -135,10 +141,13 @@ impl Catalog {
     /// Files that may be deleted by now: health before what it is about, without which nothing asks for that.
     pub(crate) fn due(&self, now: UtcMs) -> Result<Vec<String>, StoreError> {
         self.ask(|connection| {
-            let due = "SELECT path FROM removed WHERE at_ms <= ?1 ORDER BY path";
+            // Whatever a catalog says, nothing but segments is hidden and deleted by it, and none that counts.
+            let due = "SELECT path FROM removed WHERE at_ms <= ?1 AND path NOT IN (SELECT path FROM segment) ORDER BY path";
             let mut select = connection.prepare_cached(due)?;
             let due = select.query_map([now.0], |row| row.get(0))?;
-            due.collect::<rusqlite::Result<_>>()
+            let mut due: Vec<String> = due.collect::<rusqlite::Result<_>>()?;
+            due.retain(|path| layout::parse_segment(path).is_some());
+            Ok(due)
         })
     }
 

@@ -41,6 +41,13 @@ impl CatalogView {
             row.get::<_, String>(0)
         })?;
         damage.retain(|line| line != "ok");
+        for (path, counts) in self.all_removed()? {
+            if counts || layout::parse_segment(&path).is_none() {
+                damage.push(format!(
+                    "it wants {path:?} deleted, which is no segment that was removed"
+                ));
+            }
+        }
         Ok(damage)
     }
 
@@ -72,18 +79,22 @@ impl CatalogView {
     }
 
     fn segment(&self, dataset: Dataset, row: SegmentRow) -> Result<Segment, StoreError> {
-        let path = self.store.join(&row.path);
         let damaged = |why| StoreError::Damaged {
             path: self.path.clone(),
             offset: 0,
             why,
         };
+        let granularity = Granularity::from_ms(row.granularity_ms)
+            .map_err(|_| damaged("a segment has no such granularity"))?;
+        // Nothing else is opened by it.
+        if layout::parse_segment(&row.path) != Some((dataset, granularity, row.last_journal)) {
+            return Err(damaged("a segment has the path of something else"));
+        }
         Ok(Segment {
             store: 0,
-            path,
+            path: self.store.join(&row.path),
             dataset,
-            granularity: Granularity::from_ms(row.granularity_ms)
-                .map_err(|_| damaged("a segment has no such granularity"))?,
+            granularity,
             host: row.host,
             journal: row.journal,
             last_journal: row.last_journal,
@@ -104,11 +115,17 @@ impl CatalogView {
             .collect())
     }
 
-    /// Files that are to be deleted, relative to the store, each with the time from which on it may be.
-    pub(crate) fn removed(&self) -> Result<Vec<(String, UtcMs)>, StoreError> {
-        self.rows("SELECT path, at_ms FROM removed", params![], |row| {
-            Ok((row.get(0)?, UtcMs(row.get(1)?)))
-        })
+    /// Segments that are to be deleted, by their paths relative to the store.
+    pub(crate) fn removed(&self) -> Result<Vec<String>, StoreError> {
+        let mut removed = self.all_removed()?;
+        removed.retain(|(path, counts)| !counts && layout::parse_segment(path).is_some());
+        Ok(removed.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// What is noted as removed, and whether it counts nonetheless.
+    fn all_removed(&self) -> Result<Vec<(String, bool)>, StoreError> {
+        let all = "SELECT path, path IN (SELECT path FROM segment) FROM removed";
+        self.rows(all, params![], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
     /// The journals that were sealed, by host and number, as far as anything of them is left.

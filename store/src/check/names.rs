@@ -68,7 +68,7 @@ pub(super) fn known(
     store: &Path,
     view: &CatalogView,
 ) -> Option<(HashSet<String>, HashSet<String>)> {
-    let removed = view.removed().ok()?.into_iter().map(|(path, _)| path);
+    let removed = view.removed().ok()?.into_iter();
     let mut segments = HashSet::new();
     for dataset in Dataset::ALL {
         for segment in view.segments(dataset, None).ok()? {

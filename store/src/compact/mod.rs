@@ -14,7 +14,7 @@
 mod inputs;
 mod plan;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,42 +33,43 @@ use crate::layout::{self, Dataset, Date};
 use crate::seal::coarsen::{Attributes, Coarsen};
 use crate::seal::merge::Merged;
 use crate::segment::{SegmentRow, SegmentWriter, Target};
+use crate::setbacks::Setbacks;
 use crate::visible;
 use inputs::Inputs;
 use plan::Group;
 
-/// Merges what is small.
-#[derive(Debug, Default)]
-pub(crate) struct Compaction {
-    /// Paths of segments that cannot be read: they are left for a check to tell, and for a person.
-    damaged: HashSet<String>,
-}
-
-impl Compaction {
-    /// Merges once, if there is anything to merge. What was merged may be deleted from `at` on.
-    pub(crate) fn step(
-        &mut self,
-        store: &Path,
-        catalog: &mut Catalog,
-        at: UtcMs,
-    ) -> Result<(), StoreError> {
-        let kept = catalog.kept()?;
-        let is_damaged = |segment: &Kept| self.damaged.contains(&segment.path);
-        let Some(group) = plan::next(&kept, is_damaged) else {
-            return Ok(());
+/// Merges once, if there is anything to merge. What was merged may be deleted from `at` on. What cannot be merged is left as it is, and holds up
+/// nothing else.
+pub(crate) fn step(
+    store: &Path,
+    catalog: &mut Catalog,
+    at: UtcMs,
+    setbacks: &mut Setbacks,
+) -> Result<(), StoreError> {
+    let kept = catalog.kept()?;
+    // One that has failed is not chosen again soon, so this ends.
+    while let Some(group) = plan::next(&kept, |segment| setbacks.is_pausing(&segment.path)) {
+        let inputs = || group.inputs.iter().map(|input| &input.path);
+        let Err(error) = merge(store, catalog, &group, at, setbacks) else {
+            inputs().for_each(|path| setbacks.overcome(path));
+            break;
         };
-        match merge(store, catalog, &group, at) {
-            Err(StoreError::DamagedSegment { path, .. }) => {
-                let relative = path.strip_prefix(store).unwrap_or(&path);
-                self.damaged.insert(relative.to_string_lossy().into_owned());
-                Ok(())
-            }
-            merged => merged,
+        let at_fault = |path: &&String| error.path() == Some(&store.join(path));
+        match inputs().find(at_fault) {
+            Some(path) => setbacks.failed(path, &error),
+            None => inputs().for_each(|path| setbacks.failed(path, &error)),
         }
     }
+    Ok(())
 }
 
-fn merge(store: &Path, catalog: &mut Catalog, group: &Group, at: UtcMs) -> Result<(), StoreError> {
+fn merge(
+    store: &Path,
+    catalog: &mut Catalog,
+    group: &Group,
+    at: UtcMs,
+    setbacks: &mut Setbacks,
+) -> Result<(), StoreError> {
     let journals = catalog.spans(&group.host, group.journals)?;
     let mut outputs = Vec::new();
     for dataset in Dataset::ALL {
@@ -103,7 +104,7 @@ fn merge(store: &Path, catalog: &mut Catalog, group: &Group, at: UtcMs) -> Resul
         let inputs = group.inputs.iter().filter(|input| input.dataset == dataset);
         let merged = written.iter().filter(|merged| merged.dataset == dataset);
         let (inputs, merged) = (inputs.map(|of| &of.path), merged.map(|of| &of.path));
-        visible::settle(store, inputs, merged)?;
+        visible::settle(store, inputs, merged, setbacks)?;
     }
     Ok(())
 }

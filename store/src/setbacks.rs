@@ -1,0 +1,93 @@
+//! What could not be done with single files, so that it holds up nothing else: it is told once, and tried again after growing
+//! pauses.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::error::StoreError;
+use crate::notice::Notice;
+
+const FIRST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+
+/// Files, by their paths relative to the store, with which something has failed.
+#[derive(Debug, Default)]
+pub(crate) struct Setbacks {
+    failed: HashMap<String, Setback>,
+    news: Vec<Notice>,
+}
+
+#[derive(Debug)]
+struct Setback {
+    pause: Duration,
+    again: Instant,
+}
+
+impl Setbacks {
+    /// Whether it is not yet time to try it again.
+    pub(crate) fn is_pausing(&self, path: &str) -> bool {
+        let setback = self.failed.get(path);
+        setback.is_some_and(|setback| Instant::now() < setback.again)
+    }
+
+    /// Something has failed with a file.
+    pub(crate) fn failed(&mut self, path: &str, error: &StoreError) {
+        let known = self.failed.get(path);
+        let pause = known.map_or(FIRST_PAUSE, |known| (known.pause * 2).min(LONGEST_PAUSE));
+        if known.is_none() {
+            self.news.push(Notice::Setback(error.to_string()));
+        }
+        let again = Instant::now() + pause;
+        self.failed
+            .insert(path.to_owned(), Setback { pause, again });
+    }
+
+    /// Does something with a file, unless it is too early for that. `None` where it was not done.
+    pub(crate) fn try_with<T>(
+        &mut self,
+        path: &str,
+        what: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Option<T> {
+        if self.is_pausing(path) {
+            return None;
+        }
+        match what() {
+            Ok(done) => {
+                self.overcome(path);
+                Some(done)
+            }
+            Err(error) => {
+                self.failed(path, &error);
+                None
+            }
+        }
+    }
+
+    /// Nothing fails with it any more.
+    pub(crate) fn overcome(&mut self, path: &str) {
+        self.failed.remove(path);
+    }
+
+    /// What is to be told.
+    pub(crate) fn news(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.news)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setback_is_told_once_and_paused_after() {
+        let mut setbacks = Setbacks::default();
+        for _ in 0..20 {
+            setbacks.failed("a", &StoreError::WindowTooLarge(1));
+        }
+        assert_eq!(setbacks.news().len(), 1);
+        assert!(setbacks.is_pausing("a") && !setbacks.is_pausing("b"));
+        assert_eq!(setbacks.failed["a"].pause, LONGEST_PAUSE);
+        setbacks.overcome("a");
+        assert!(!setbacks.is_pausing("a"));
+    }
+}

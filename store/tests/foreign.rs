@@ -1,0 +1,233 @@
+//! What is in a store is data: whatever somebody has put there, nothing outside is read, changed or deleted, and one thing that is wrong spoils
+//! nothing else.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use common::{Content, granularity, options, parquet_files, seal_catalog, windows};
+use trackiops_store::{Notice, Options, Snapshot, StoreError, Writer, check, repair};
+
+fn often() -> Options {
+    Options {
+        rotate: granularity("2s"),
+        ..options("h")
+    }
+}
+
+/// A store of two journals that is not written any more.
+fn recorded(store: &Path) {
+    let mut writer = Writer::open(store, often()).unwrap();
+    windows(4).iter().for_each(|w| writer.append(w).unwrap());
+    writer.finish().unwrap();
+}
+
+fn change(store: &Path, sql: &str) {
+    let catalog = rusqlite::Connection::open(store.join("catalog.db")).unwrap();
+    catalog.execute_batch(sql).unwrap();
+    drop(catalog);
+    seal_catalog(store);
+}
+
+#[test]
+fn a_catalog_has_nothing_deleted_but_segments_that_were_removed() {
+    let outer = tempfile::tempdir().unwrap();
+    let store = outer.path().join("store");
+    recorded(&store);
+    let precious = outer.path().join("precious.parquet");
+    fs::write(&precious, "theirs").unwrap();
+    let own = store.join("journal/1-7.parquet");
+    fs::write(&own, "no segment").unwrap();
+    let before = parquet_files(&store);
+    let live = before
+        .iter()
+        .find(|path| path.starts_with("rollup"))
+        .unwrap();
+    let live = live.as_str();
+    for path in [
+        precious.to_str().unwrap(),
+        "../precious.parquet",
+        "rollup/granularity=1s/date=2026-11-21/../../../../precious.parquet",
+        "journal/1-7.parquet",
+        "catalog.db",
+        live,
+    ] {
+        change(&store, &format!("INSERT INTO removed VALUES ('{path}', 0)"));
+        let found = check(&store).unwrap().findings;
+        assert_eq!(found.len(), 1, "{path}: {found:#?}");
+        let refused = repair(&store).expect_err(path);
+        assert!(
+            refused.to_string().contains("no segment that was removed"),
+            "{refused}"
+        );
+        Writer::open(&store, often()).unwrap().finish().unwrap();
+        assert!(precious.exists() && own.exists(), "{path}");
+        assert_eq!(parquet_files(&store), before, "{path}");
+        change(&store, "DELETE FROM removed");
+    }
+}
+
+#[test]
+fn a_catalog_has_nothing_read_but_segments() {
+    let outer = tempfile::tempdir().unwrap();
+    let store = outer.path().join("store");
+    recorded(&store);
+    for path in [
+        "/etc/passwd",
+        "../x.parquet",
+        "requests/date=2026-11-21/h-1.parquet",
+    ] {
+        change(
+            &store,
+            &format!("UPDATE segment SET path = '{path}' WHERE id = 1"),
+        );
+        let snapshot = Snapshot::open(&store).unwrap();
+        let read = [
+            trackiops_store::Dataset::Rollup,
+            trackiops_store::Dataset::Health,
+            trackiops_store::Dataset::Ops,
+        ]
+        .map(|dataset| snapshot.segments(dataset, None));
+        let refused = read.into_iter().find_map(Result::err).expect(path);
+        assert!(
+            refused.to_string().contains("path of something else"),
+            "{refused}"
+        );
+        // Nor merged, nor expired.
+        Writer::open(&store, often()).unwrap().finish().unwrap();
+    }
+}
+
+#[test]
+fn links_in_a_store_lead_nowhere() {
+    let outer = tempfile::tempdir().unwrap();
+    let theirs = outer.path().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    fs::write(theirs.join("file"), "theirs").unwrap();
+    for link in [
+        ".catalog.db.tmp",
+        ".catalog.db.scratch",
+        "lock",
+        "journal/1.spool",
+        "journal/3.tij",
+        "rollup/granularity=1s/date=2026-11-21/.h-20261121T035204Z-3.parquet.tmp",
+        "rollup/granularity=1s/date=2026-11-21/h-20261121T035204Z-3.parquet",
+    ] {
+        let store = outer.path().join("store");
+        recorded(&store);
+        let _ = fs::remove_file(store.join(link));
+        symlink(theirs.join("file"), store.join(link)).unwrap();
+        let all = windows(8);
+        let written = Writer::open(&store, often()).and_then(|mut writer| {
+            all[4..]
+                .iter()
+                .try_for_each(|window| writer.append(window))?;
+            writer.finish()
+        });
+        assert_eq!(
+            fs::read(theirs.join("file")).unwrap(),
+            b"theirs",
+            "{link}: {written:?}"
+        );
+        if written.is_ok() {
+            let finest = granularity("1s");
+            assert!(
+                Content::stored(&store, finest) == Content::of(&all, finest),
+                "{link}"
+            );
+        } else {
+            let error = written.unwrap_err().to_string();
+            assert!(
+                error.contains("symbolic link") || error.contains("exists"),
+                "{link}: {error}"
+            );
+        }
+        fs::remove_dir_all(store).unwrap();
+    }
+    // A directory that leads elsewhere.
+    let store = outer.path().join("store");
+    recorded(&store);
+    fs::remove_dir_all(store.join("journal")).unwrap();
+    symlink(&theirs, store.join("journal")).unwrap();
+    let refused = Writer::open(&store, often()).and_then(|mut w| w.append(&windows(5)[4]));
+    assert!(refused.is_err());
+    assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1);
+}
+
+#[test]
+fn a_store_that_others_own_or_may_change_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let mode = |mode| fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();
+    for open in [0o770, 0o757] {
+        mode(open);
+        let refused = Writer::open(dir.path(), often()).expect_err("others may write");
+        assert!(matches!(refused, StoreError::OthersWrite(_)), "{refused}");
+        assert!(refused.to_string().contains("chmod -R go-w"), "{refused}");
+        assert!(Snapshot::open(dir.path()).is_ok());
+    }
+    mode(0o755);
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(dir.path(), Some(4711), None).unwrap();
+        let refused = Writer::open(dir.path(), often()).expect_err("somebody else owns it");
+        assert!(
+            refused.to_string().contains("belongs to user 4711"),
+            "{refused}"
+        );
+        std::os::unix::fs::chown(dir.path(), Some(0), None).unwrap();
+    }
+    Writer::open(dir.path(), often()).unwrap();
+}
+
+#[test]
+fn what_is_in_the_way_holds_up_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path();
+    recorded(store);
+    // Of the first journal the health is missing, and in the place of one temporary file is a directory.
+    let files = parquet_files(store);
+    let health = files
+        .iter()
+        .find(|path| path.starts_with("health/granularity=1s"));
+    fs::remove_file(store.join(health.unwrap())).unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    let all = windows(40);
+    let mut writer = Writer::open_after(store, often(), None, move |notice| {
+        tell.lock().unwrap().push(notice);
+    })
+    .unwrap();
+    for window in &all[4..] {
+        writer.append(window).unwrap();
+    }
+    writer.finish().unwrap();
+    for _ in 0..40 {
+        Writer::open(store, often()).unwrap().finish().unwrap();
+    }
+    let merged = parquet_files(store);
+    let merged: Vec<_> = merged
+        .iter()
+        .filter(|path| path.contains("rollup/granularity=1s"))
+        .collect();
+    assert!(
+        merged.len() < 10,
+        "the others are merged: {merged:#?} {:?}",
+        told.lock()
+    );
+    let told = told.lock().unwrap();
+    let setbacks = told
+        .iter()
+        .filter(|notice| matches!(notice, Notice::Setback(_)));
+    assert!(setbacks.count() <= 1, "{told:?}");
+    let finest = granularity("10s");
+    assert!(Content::stored(store, finest).rows == Content::of(&all, finest).rows);
+    assert_eq!(check(store).unwrap().findings.len(), 1);
+}
