@@ -52,7 +52,8 @@ pub struct Args {
     by: Option<Subject>,
     /// With --by dir: how many directories deep [default: 1]
     ///
-    /// Depth counts from --dir, or else from where the mount was mounted.
+    /// Depth counts from --dir, or else from where the mount was mounted. Operations about a directory itself, such as READDIR, count
+    /// in its parent, as a file's do; those about --dir and about where the mount was mounted count there.
     #[arg(long, value_name = "N", help_heading = ROWS)]
     depth: Option<usize>,
     /// Only these operations: read, write, getattr ...

@@ -46,7 +46,7 @@ pub struct Selection {
     file: Vec<PathBuf>,
     /// Only files below this directory; adds to --file; repeatable
     ///
-    /// The directory is looked for in the names that files had at the time.
+    /// Includes operations about the directory itself. The directory is looked for in the names that files had at the time.
     #[arg(long, value_name = "DIR", help_heading = WHAT)]
     dir: Vec<PathBuf>,
     /// Only files of this mount: server:/export or where it was mounted; repeatable

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use glob::{MatchOptions, Pattern};
 use trackiops_schemas::identity::{Dev, FileKey, path_text};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{NameSeen, Names, Seen, Snapshot, is_below};
+use trackiops_store::{NameSeen, Names, Seen, Snapshot, is_in};
 
 use crate::coverage::Interval;
 use crate::error::QueryError;
@@ -30,7 +30,7 @@ pub enum FileSelector {
     Path(PathBuf),
     /// Every path that a pattern matches. A name that is written just like it is meant, too.
     Glob(Pattern),
-    /// Every path below a directory, which is written without a slash at its end.
+    /// A directory, as operations are about it, and every path below it. It is written without a slash at its end.
     Below(String),
     /// A device and a fileid, which mean a file while that device number was in use.
     Id(Dev, u64),
@@ -94,7 +94,7 @@ impl FileSelector {
             Self::Glob(pattern) => {
                 path == pattern.as_str() || pattern.matches_with(path, GLOB_OPTIONS)
             }
-            Self::Below(dir) => is_below(path, dir),
+            Self::Below(dir) => is_in(path, dir),
             Self::Id(..) => false,
         }
     }
@@ -481,6 +481,7 @@ mod tests {
             ("/mnt/?", "/mnt/ab"),
             ("/mnt/a?b", "/mnt/a/b"),
             ("/mnt/*", "/mnt"),
+            ("/mnt/**", "/mnt"),
         ] {
             assert!(!matches(pattern, path), "{pattern} {path}");
         }
@@ -502,6 +503,7 @@ mod tests {
         assert_eq!(catalog_name(Path::new(latin1)), "/a\\xe9b");
         let dir = FileSelector::below(Path::new("/mnt/a/")).unwrap();
         assert!(dir.matches("/mnt/a/b") && !dir.matches("/mnt/ab"));
+        assert!(dir.matches("/mnt/a"), "operations are about the directory");
         let root = FileSelector::below(Path::new("/")).unwrap();
         assert!(root.matches("/a") && !root.matches("(other)"));
     }

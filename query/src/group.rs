@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{FileKey, Tenant};
-use trackiops_store::{Snapshot, Trunks, is_below};
+use trackiops_store::{Snapshot, Trunks, is_below, is_in};
 
 use crate::error::QueryError;
 use crate::file::FileSelector;
@@ -228,7 +228,7 @@ impl Grouping {
     }
 
     fn dir<'p>(&self, file: &File, path: &'p str, depth: usize) -> &'p str {
-        let given = self.dirs.iter().find(|dir| is_below(path, dir));
+        let given = self.dirs.iter().find(|dir| is_in(path, dir));
         let base = given.map_or_else(
             || self.trunks.of(file.mount.as_deref(), path),
             String::as_str,

@@ -61,7 +61,7 @@ pub use file_index::{FileIndex, PackedIndex};
 pub use journal::scan::Damage;
 pub use journal::write::Doubt;
 pub use layout::Dataset;
-pub use names::{FileHistory, NameSeen, Names, Seen, Trunks, is_below};
+pub use names::{FileHistory, NameSeen, Names, Seen, Trunks, is_below, is_in};
 pub use notice::Notice;
 pub use options::{GranularitySet, Keep, Options, OptionsError, Retention};
 pub use rebuild::{Rebuilt, rebuild_catalog};

@@ -13,7 +13,7 @@ pub type Seen = (UtcMs, UtcMs);
 pub enum Names<'a> {
     /// This one.
     Exactly(&'a str),
-    /// Those below a directory, which is written without a slash at its end: the root is empty.
+    /// A directory's own, as operations are about it, and those below it. It is written without a slash at its end: the root is empty.
     Below(&'a str),
     /// All.
     All,
@@ -24,7 +24,7 @@ impl Names<'_> {
     pub fn contain(&self, path: &str) -> bool {
         match self {
             Self::Exactly(name) => path == *name,
-            Self::Below(dir) => is_below(path, dir),
+            Self::Below(dir) => is_in(path, dir),
             Self::All => true,
         }
     }
@@ -34,6 +34,11 @@ impl Names<'_> {
 pub fn is_below(path: &str, dir: &str) -> bool {
     path.strip_prefix(dir)
         .is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Whether a path is a directory or below it. The directory is written without a slash at its end.
+pub fn is_in(path: &str, dir: &str) -> bool {
+    path == dir || is_below(path, dir)
 }
 
 /// A name that a file had.
@@ -124,7 +129,7 @@ impl Trunks {
     pub fn of(&self, mount: Option<&str>, path: &str) -> &str {
         let points = mount.and_then(|mount| self.points.get(mount));
         let mut points = points.into_iter().flatten();
-        let point = points.find(|point| path == *point || is_below(path, point));
+        let point = points.find(|point| is_in(path, point));
         let names = || self.names.get(&mount.map(str::to_owned));
         let dir = point
             .map(String::as_str)
@@ -220,5 +225,7 @@ mod tests {
     fn below_a_directory_is_not_beside_it() {
         assert!(is_below("/mnt/a/b", "/mnt/a") && is_below("/mnt", ""));
         assert!(!is_below("/mnt/ab", "/mnt/a") && !is_below("/mnt/a", "/mnt/a"));
+        assert!(is_in("/mnt/a/b", "/mnt/a") && is_in("/mnt/a", "/mnt/a"));
+        assert!(is_in("/", "") && !is_in("/mnt/ab", "/mnt/a") && !is_in("(other)", ""));
     }
 }

@@ -137,6 +137,7 @@ fn names_and_ids_resolve(store: &Path) {
     assert_eq!(named("/mnt/old"), [key(2)]);
     assert_eq!(named("/mnt/none"), []);
     assert_eq!(names(Names::Below("/mnt")), names(Names::All));
+    assert_eq!(names(Names::Below("/mnt/a")), both, "the name itself");
     assert_eq!(names(Names::Below("/mn")), []);
     assert_eq!(names(Names::Below("")), names(Names::All));
     assert_eq!(

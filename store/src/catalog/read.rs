@@ -172,7 +172,9 @@ impl CatalogView {
             }
             // The character after the slash is the zero.
             Names::Below(dir) => self.each(
-                &format!("{NAME_COLUMNS} WHERE path >= ?1 || '/' AND path < ?1 || '0'"),
+                &format!(
+                    "{NAME_COLUMNS} WHERE path = ?1 OR path >= ?1 || '/' AND path < ?1 || '0'"
+                ),
                 [dir],
                 read,
             ),
