@@ -128,7 +128,7 @@ pub enum Note {
         /// How many.
         count: usize,
     },
-    /// A host has recorded the same time into two of the stores.
+    /// Two of the stores or exports have data of a host for the same time.
     Twice {
         /// The host.
         host: String,
@@ -280,7 +280,7 @@ impl Note {
                 on(host)
             ),
             Self::Twice { host, range } => format!(
-                "{} counts twice on {host}: it was recorded into two of these stores",
+                "{} is counted twice on {host}: two of these stores or exports have it",
                 between(range)
             ),
             Self::ClockSteps { host, range, count } => {

@@ -130,7 +130,7 @@ pub struct Plan<'s> {
     pub journals: Vec<Journal>,
     /// Unsealed journals.
     pub tails: Vec<Tail<'s>>,
-    /// Times that a host recorded into two of the stores.
+    /// Times of which two of the stores or exports have a host's data.
     pub twice: Vec<(HostIndex, Interval)>,
 }
 

@@ -98,6 +98,8 @@ impl Segment {
 /// The windows of a journal that is not sealed yet, or of one host in an export.
 #[derive(Debug)]
 pub struct JournalTail {
+    /// Its store; each export has a place behind those of the stores.
+    pub store: StoreIndex,
     source: Source,
 }
 
@@ -124,6 +126,7 @@ impl Snapshot {
             span: None,
         };
         let mut known = HashSet::new();
+        let mut exports = Vec::new();
         for store in stores {
             let is_file = store.is_file();
             if !is_file {
@@ -134,9 +137,12 @@ impl Snapshot {
                 continue;
             }
             match is_file {
-                true => snapshot.add_export(store)?,
+                true => exports.push(store),
                 false => snapshot.add(store)?,
             }
+        }
+        for export in exports.into_iter().zip(snapshot.catalogs.len()..) {
+            snapshot.add_export(export)?;
         }
         snapshot.granularities.sort_unstable();
         snapshot.granularities.dedup();
@@ -147,13 +153,17 @@ impl Snapshot {
         let opened = open_journals(store)?;
         let catalog = CatalogView::open(store)?;
         let sealed = catalog.sealed_journals()?;
+        let index = self.catalogs.len();
         let mut tails = Vec::new();
         for (number, path, file) in opened {
             if sealed.contains(&number) {
                 continue;
             }
             match Scan::new(file, &path) {
-                Ok(scan) => tails.extend(scan.map(Source::Journal).map(JournalTail::new)),
+                Ok(scan) => tails.extend(scan.map(|scan| JournalTail {
+                    store: index,
+                    source: Source::Journal(scan),
+                })),
                 Err(StoreError::Damaged { why, .. }) => {
                     self.unreadable.push((path, why.to_owned()));
                 }
@@ -168,9 +178,9 @@ impl Snapshot {
     }
 
     /// An export has no catalog, and the whole of it is read for each question, as of a journal.
-    fn add_export(&mut self, path: &Path) -> Result<(), StoreError> {
+    fn add_export(&mut self, (path, store): (&Path, StoreIndex)) -> Result<(), StoreError> {
         let exported = Exported::open(path)?.into_iter().map(Source::Export);
-        let tails = exported.map(JournalTail::new);
+        let tails = exported.map(|source| JournalTail { store, source });
         tails.for_each(|tail| self.add_tail(tail));
         Ok(())
     }
@@ -415,10 +425,6 @@ impl Snapshot {
 }
 
 impl JournalTail {
-    fn new(source: Source) -> Self {
-        Self { source }
-    }
-
     /// The recording host.
     pub fn host(&self) -> &str {
         match &self.source {
@@ -484,7 +490,8 @@ impl JournalTail {
         }
     }
 
-    fn span(&self) -> Option<(UtcMs, UtcMs)> {
+    /// Start of its first and end of its last window, those without rows included. `None` when it has none.
+    pub fn span(&self) -> Option<(UtcMs, UtcMs)> {
         match &self.source {
             Source::Journal(scan) => scan.span(),
             Source::Export(exported) => Some(exported.span),

@@ -19,7 +19,7 @@ pub(super) struct Sealed {
     pub(super) spans: Vec<Option<Interval>>,
     /// What overlaps the range.
     pub(super) journals: Vec<Together>,
-    /// Times of the range that a host recorded into two stores.
+    /// Times of the range of which two stores or exports have a host's data.
     pub(super) twice: Vec<(HostIndex, Interval)>,
 }
 
@@ -81,7 +81,16 @@ impl Sealed {
                 recorder.segments.push((segment, kind));
             }
         }
-        let twice = twice(&recorders, asked);
+        let tails = snapshot.tails().iter().filter_map(|tail| {
+            let (start, end) = tail.span()?;
+            let host = super::index_of(&hosts, tail.host());
+            Some((host, Interval::new(start, end), tail.store))
+        });
+        let journals = recorders.iter().flat_map(|((host, store), recorder)| {
+            let extents = recorder.journals.iter().map(extent);
+            extents.map(|extent| (*host, extent, *store))
+        });
+        let twice = twice(journals.chain(tails), asked);
         let mut in_range = Vec::new();
         for ((host, _), Recorder { journals, segments }) in recorders {
             let together = together(host, journals, segments).into_iter();
@@ -96,17 +105,13 @@ impl Sealed {
     }
 }
 
-/// By host, from the first to the last time of which there are journals in two stores.
+/// By host, from the first to the last time of which two stores have journals, an export counting as one.
 fn twice(
-    recorders: &BTreeMap<(HostIndex, StoreIndex), Recorder>,
+    journals: impl Iterator<Item = (HostIndex, Interval, StoreIndex)>,
     asked: Interval,
 ) -> Vec<(HostIndex, Interval)> {
-    let journals = recorders.iter().flat_map(|((host, store), recorder)| {
-        let extents = recorder.journals.iter().map(extent);
-        let in_range = extents.map(|extent| extent.intersect(asked));
-        in_range.map(|extent| (*host, extent, *store))
-    });
-    let mut journals: Vec<_> = journals.filter(|(_, time, _)| !time.is_empty()).collect();
+    let in_range = journals.map(|(host, time, store)| (host, time.intersect(asked), store));
+    let mut journals: Vec<_> = in_range.filter(|(_, time, _)| !time.is_empty()).collect();
     journals.sort_unstable();
     let mut found: Vec<(HostIndex, Interval)> = Vec::new();
     for of_host in journals.chunk_by(|a, b| a.0 == b.0) {
