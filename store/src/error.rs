@@ -26,7 +26,10 @@ pub enum StoreError {
     #[error("{path} has lost its catalog: `trackiops store rebuild-catalog --store {path}` rebuilds it from the segments", path = .0.display())]
     NoCatalog(PathBuf),
     /// The catalog is not what was written.
-    #[error("the catalog of {store} is damaged: {why}; `trackiops store rebuild-catalog --store {store}` makes it anew from the segments", store = .store.display())]
+    #[error(
+        "the catalog of {store} is damaged: {why}; `trackiops store rebuild-catalog --store {store}` rebuilds it from the segments",
+        store = .store.display()
+    )]
     DamagedCatalog {
         /// The store.
         store: PathBuf,

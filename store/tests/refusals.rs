@@ -139,6 +139,26 @@ fn what_is_not_a_store_is_not_made_one() {
 }
 
 #[test]
+fn garbage_in_the_place_of_a_catalog_is_damage_where_there_are_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    writer.append(&windows(1)[0]).unwrap();
+    writer.finish().unwrap();
+    for content in [
+        "not a database at all, and long enough to be told from one",
+        "",
+    ] {
+        fs::write(dir.path().join("catalog.db"), content).unwrap();
+        let error = Snapshot::open(dir.path()).expect_err("refused");
+        let next = "`trackiops store rebuild-catalog --store";
+        assert_says(&error, dir.path(), next);
+        assert_says(&error, dir.path(), "is damaged");
+        rebuild_catalog(dir.path()).unwrap();
+        assert!(Snapshot::open(dir.path()).unwrap().span().is_some());
+    }
+}
+
+#[test]
 fn a_new_store_is_closed_to_others() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
