@@ -108,6 +108,9 @@ fn segments_that_are_missing_short_or_unknown_are_told() {
     fs::remove_file(&segment).unwrap();
     let found = only(dir.path());
     assert!(found.why.contains("missing"), "{}", found.why);
+    let next = found.next;
+    let helps = next.contains("rebuild-catalog") && !next.contains("move");
+    assert!(helps, "there is nothing to move: {next}");
     assert_eq!(found.covers.unwrap().files, 2);
     fs::write(&segment, &content[..content.len() / 2]).unwrap();
     assert!(only(dir.path()).why.contains("bytes"));

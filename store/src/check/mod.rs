@@ -82,6 +82,8 @@ impl Covers {
 /// What to do about a segment that is not what was written.
 const RESTORE: &str = "restore it from a copy; or move it out of the store, and `trackiops store rebuild-catalog` forgets it; other granularities \
                        still answer";
+/// What to do about a segment that is not there.
+const FORGET: &str = "restore it from a copy; without one, `trackiops store rebuild-catalog` forgets it; other granularities still answer";
 /// What to do about a catalog that is not what was written.
 const REBUILD: &str = "`trackiops store rebuild-catalog` makes the catalog anew from the segments";
 

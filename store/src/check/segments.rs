@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::catalog::without_next_step;
 use super::totals::Totals;
-use super::{Covers, REBUILD, RESTORE, Report, fresh, names, of_date, rows, verified};
+use super::{Covers, FORGET, REBUILD, RESTORE, Report, fresh, names, of_date, rows, verified};
 use crate::beneath;
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
@@ -91,7 +91,7 @@ fn one(
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             // Merged or expired meanwhile?
             if is_segment(store, segment) {
-                report.find(path, "it is missing", Some(covers(view, segment)), RESTORE);
+                report.find(path, "it is missing", Some(covers(view, segment)), FORGET);
             }
             return Ok(false);
         }
