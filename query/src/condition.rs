@@ -133,6 +133,14 @@ pub enum ConditionError {
         /// The unit.
         unit: String,
     },
+    /// No number is so large.
+    #[error("`{text}`: {number} is too large; write a smaller number")]
+    TooLarge {
+        /// All of it.
+        text: String,
+        /// The number and its unit, as they are written.
+        number: String,
+    },
     /// Brackets in brackets in brackets.
     #[error("`{0}`: there are too many brackets in each other")]
     TooDeep(String),
@@ -290,7 +298,8 @@ impl<'t> Parser<'t> {
         let Ok(number) = self.rest()[..length].parse::<f64>() else {
             return Err(self.missing("a number"));
         };
-        self.take(length);
+        let digits = self.take(length);
+        self.finite(number, digits)?;
         let rest = self.rest();
         // What follows is a unit unless it is the next word.
         let length = rest
@@ -308,8 +317,21 @@ impl<'t> Parser<'t> {
             }),
             unit => {
                 self.take(length);
-                Ok(Literal { number, unit })
+                let literal = Literal { number, unit };
+                self.finite(literal.scaled(), &format!("{digits}{written}"))?;
+                Ok(literal)
             }
+        }
+    }
+
+    /// Refuses what would be compared, and shown, as infinite.
+    fn finite(&self, number: f64, written: &str) -> Result<(), ConditionError> {
+        match number.is_finite() {
+            true => Ok(()),
+            false => Err(ConditionError::TooLarge {
+                text: self.text.to_owned(),
+                number: written.to_owned(),
+            }),
         }
     }
 }
@@ -493,6 +515,9 @@ mod tests {
             ("read_requests > 20%", "is a count"),
             ("read_p98 > 20ms", "did you mean"),
             ("path = 3", "is no number"),
+            ("requests > 1e999", ": 1e999 is too large"),
+            ("requests < -1e999", ": -1e999 is too large"),
+            ("bytes > 1e308 TB or bytes > 1", ": 1e308TB is too large"),
         ] {
             let error = bound(text).map(|_| ()).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");

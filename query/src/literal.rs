@@ -71,6 +71,12 @@ impl Measures {
 }
 
 impl Literal {
+    /// The number in the unit that columns of its kind have.
+    pub(crate) fn scaled(self) -> f64 {
+        let of_unit = UNITS.iter().find(|(name, ..)| Some(*name) == self.unit);
+        of_unit.map_or(self.number, |(.., scale)| self.number * scale)
+    }
+
     /// The number in the unit of a column; `None` if it measures something else.
     pub(crate) fn number_in(self, unit: Unit) -> Option<f64> {
         let Some(written) = self.unit else {
