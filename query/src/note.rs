@@ -265,10 +265,12 @@ impl Note {
                 between(range).replace(" to ", " and "),
             ),
             Self::Stalled { host, stall } => format!(
-                "{}{}: {} did not answer between {}, {} waited",
+                "{}{}{}: {} did not answer {}between {}, {} waited",
                 on(host),
                 stalled(stall.server.age_ms_max),
+                if stall.is_one() { "" } else { " at most" },
                 stall.server,
+                if stall.is_one() { "" } else { "at times " },
                 between(&stall.range).replace(" to ", " and "),
                 match stall.server.requests_max {
                     1 => "1 request".to_owned(),
@@ -337,5 +339,26 @@ mod tests {
         };
         assert!(said(1).ends_with(", 1 request waited"), "{}", said(1));
         assert!(said(4).ends_with(", up to 4 requests waited"));
+    }
+
+    #[test]
+    fn a_range_that_no_single_wait_fills_may_be_several_stalls() {
+        let said = |seconds: i64| {
+            let server = StalledServer {
+                age_ms_max: 1200,
+                ..StalledServer::default()
+            };
+            let range = Interval::new(UtcMs(0), UtcMs(seconds * 1000));
+            let stall = Stall { server, range };
+            Note::Stalled { host: None, stall }.show(Zone::utc())
+        };
+        let (one, several) = (said(2), said(5));
+        assert!(one.starts_with("STALLED 1 s: "), "{one}");
+        assert!(one.contains("did not answer between "), "{one}");
+        assert!(several.starts_with("STALLED 1 s at most: "), "{several}");
+        assert!(
+            several.contains("did not answer at times between "),
+            "{several}"
+        );
     }
 }

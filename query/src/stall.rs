@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trackiops_schemas::pending::{Pending, StalledServer};
+use trackiops_schemas::pending::{Pending, STALLED_MS, StalledServer};
 
 use crate::coverage::Interval;
 
@@ -20,6 +20,13 @@ pub struct Stall {
     pub server: StalledServer,
     /// From the first to the last window in which a request had waited for too long.
     pub range: Interval,
+}
+
+impl Stall {
+    /// Whether one wait can fill the range. Otherwise there were several, or windows are longer than it was.
+    pub fn is_one(&self) -> bool {
+        self.range.ms() <= self.server.age_ms_max + STALLED_MS
+    }
 }
 
 /// The stalled windows of a host, each with what of it is one server's.
