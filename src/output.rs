@@ -27,10 +27,15 @@ pub enum Output {
     File(PathBuf),
 }
 
-/// Tells a person, on stderr, a line: names in it cannot begin another one, nor drive a terminal. That nobody can be told, as where the
-/// disk of a log is full, ends nothing.
+/// How far the lines of a message after its first are indented on a terminal.
+const INDENT: usize = 4;
+
+/// Tells a person, on stderr, a line: names in it cannot begin another one, nor drive a terminal. A terminal gets several where it is not
+/// as wide, and a log one. That nobody can be told, as where the disk of a log is full, ends nothing.
 pub fn say(line: impl Display) {
-    write_stderr(format_args!("{}\n", visible(&line.to_string())));
+    let line = line.to_string();
+    let line = wrap(&visible(&line), terminal::stderr_width(), INDENT);
+    write_stderr(format_args!("{line}\n"));
 }
 
 /// As [`say`], as it is.

@@ -92,15 +92,23 @@ const TABLES: &[&str] = &[
 
 /// In a terminal of that many columns, or in a pipe.
 fn run(dir: &Path, line: &str, terminal: Option<usize>) -> Output {
+    match terminal {
+        Some(_) => run_with(dir, line, "2>stderr", terminal),
+        None => run_with(dir, line, "", terminal),
+    }
+}
+
+/// With a shell's redirections.
+fn run_with(dir: &Path, line: &str, redirected: &str, terminal: Option<usize>) -> Output {
     let program = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
     let words = std::iter::once(program.get_program()).chain(program.get_args());
     let program: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
     let line = line.replace("STORES", "--store one --store two");
-    let line = format!("{} {line}", program.join(" "));
+    let line = format!("{} {line} {redirected}", program.join(" "));
     let mut command = match terminal {
         Some(columns) => {
             let mut script = Command::new("script");
-            script.args(["-qec", &format!("{line} 2>stderr"), "/dev/null"]);
+            script.args(["-qec", &line, "/dev/null"]);
             script.env("COLUMNS", columns.to_string());
             script
         }
@@ -160,6 +168,25 @@ fn every_table_fits_and_no_name_drives_the_terminal() {
             let said = fs::read_to_string(dir.path().join("stderr")).unwrap();
             assert!(!said.contains(is_hidden), "{table}: {said:?}");
         }
+    }
+}
+
+#[test]
+fn messages_fit_a_terminal_and_stay_lines_in_a_log() {
+    let dir = tempfile::tempdir().unwrap();
+    stores(dir.path());
+    let line = "query --store one --store one/../one --file /mnt/none --file /mnt/資料/*";
+    // With stderr in the place of stdout, which `script` has as a terminal.
+    let said = |terminal| text(&run_with(dir.path(), line, "2>&1 >/dev/null", terminal).stdout);
+    let in_log = said(None);
+    let longest = in_log.lines().map(UnicodeWidthStr::width).max();
+    assert!(longest.unwrap() > 100, "{in_log}");
+    for columns in [60, 100] {
+        let on_terminal = said(Some(columns));
+        let fits = |line: &str| line.width() <= columns;
+        assert!(on_terminal.lines().all(fits), "{on_terminal}");
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words(&on_terminal), words(&in_log));
     }
 }
 
