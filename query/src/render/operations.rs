@@ -51,8 +51,11 @@ impl Shape {
         let mount = first
             .filter(|_| !self.mount)
             .and_then(|row| row.mount.as_deref());
-        let mount = mount.map(str::to_owned);
-        mount.into_iter().chain(self.times.title(answer)).collect()
+        let transport = first
+            .filter(|_| !self.transport)
+            .and_then(|row| row.transport.as_deref());
+        let held = mount.into_iter().chain(transport).map(str::to_owned);
+        held.chain(self.times.title(answer)).collect()
     }
 
     fn header(&self, answer: &Answer<OperationAnswer>) -> Vec<Cell> {
