@@ -497,13 +497,21 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     }
     let mut told = selection.notes;
     // Who asks for one direction does not ask for what had neither.
-    if only_metadata > 0 && question.ops.is_empty() {
+    if question.ops.is_empty() && is_worth_a_note(only_metadata, groups.len(), &question.files) {
         let (count, by) = (only_metadata, question.by);
         told.push(Note::OnlyMetadata { count, by });
     }
     Ok(explain.time(Stage::Finish, || {
         outcome(groups, found, &plan, question, &terms, span, ranks, told)
     }))
+}
+
+/// Whether it helps to know that so many were neither read nor written, beside `rows` that were. Each mount's root, and directories
+/// on the way to files, had a GETATTR: who asks what was read and written is not asking for these few. But they are all there is, most
+/// of what was used, or a file that was asked for by name.
+fn is_worth_a_note(only_metadata: usize, rows: usize, files: &[FileSelector]) -> bool {
+    let is_named = files.iter().any(|selector| !selector.is_of_several());
+    only_metadata > rows || (only_metadata > 0 && is_named)
 }
 
 /// Of files only their READs, or only their WRITEs, if one of them is asked for.
