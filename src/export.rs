@@ -15,7 +15,7 @@ use trackiops_query::{Export, Exported, Format, QueryError, Table};
 use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;
-use crate::output::{Output, Partial, print, say};
+use crate::output::{Output, Partial, count, print, say};
 use crate::question::{self, OUTPUT, ROWS, Selection, WHEN};
 use crate::suffix::{EXPORTS, format_of};
 
@@ -146,8 +146,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let path = target.finish(&place, &export, &exported, kind)?;
     question::tell(&exported.notes, zone);
-    let rows = if exported.rows == 1 { "row" } else { "rows" };
-    let told = format!("{}: {} {rows}", path.display(), exported.rows);
+    let told = format!("{}: {}", path.display(), count(exported.rows, "row"));
     Output::Stdout.write(|out| print(&told, 4, out))?;
     Ok(question::status(&exported.notes))
 }

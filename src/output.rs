@@ -100,6 +100,14 @@ impl Output {
     }
 }
 
+/// A number of things: `1 row`, `2 rows`.
+pub fn count(n: u64, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        _ => format!("{n} {what}s"),
+    }
+}
+
 /// Prints a line for a person on stdout, in several where the terminal is not as wide: those after the first are indented.
 pub fn print(line: impl Display, indent: usize, out: &mut dyn Write) -> io::Result<()> {
     let width = terminal::look(&Output::Stdout).width;

@@ -9,7 +9,7 @@ use trackiops_query::render::units;
 use trackiops_query::times::{Zone, rfc3339, show_range};
 use trackiops_store::{Covers, Finding, Repaired, Report};
 
-use crate::output::{Output, print};
+use crate::output::{Output, count, print};
 use crate::report::ReportForm;
 use crate::store_flag::StoreFlag;
 
@@ -178,13 +178,6 @@ fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(DAMAGED),
     })
-}
-
-fn count(n: u64, what: &str) -> String {
-    match n {
-        1 => format!("1 {what}"),
-        _ => format!("{n} {what}s"),
-    }
 }
 
 /// In lines.

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::FileAttributes;
-use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::ops::{Operation, OperationRow};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Keep, Options, Writer};
 
 use crate::live::{self, merged};
 use crate::recordings::{
-    self, Numbers, THREE, append, file, folded_windows, named, options, record, used_by,
+    self, Numbers, THREE, append, file, folded_windows, named, operation_sums, options, record,
+    used_by,
 };
 
 const PATHS: [Option<&str>; 14] = [
@@ -120,19 +121,7 @@ fn operations(seed: u64) -> Vec<OperationRow> {
     ];
     let mut rows = Vec::new();
     for (op, mount, transport) in all {
-        let mut sums = OperationSums::default();
-        for _ in 0..numbers.below(4) {
-            let us = 50 + numbers.below(9000);
-            sums.requests += 1;
-            sums.errors += u64::from(numbers.below(9) == 0);
-            sums.sent_bytes += 100 + numbers.below(50);
-            sums.received_bytes += 200 + numbers.below(5000);
-            sums.queue_ns_sum += us / 10 * 1000;
-            sums.rtt_ns_sum += us / 2 * 1000;
-            sums.execute_ns_sum += us * 1000;
-            sums.execute_ns_max = sums.execute_ns_max.max(us * 1000);
-            sums.execute.record(us * 1000);
-        }
+        let sums = operation_sums(&mut numbers, 4, 9050);
         let operation = Operation {
             op: op.into(),
             mount: mount.map(Into::into),

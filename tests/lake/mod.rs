@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::ops::{Operation, OperationRow};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_store::Writer;
 
-use crate::recordings::{Numbers, THREE, file, folded_windows, options, windows};
+use crate::recordings::{Numbers, THREE, file, folded_windows, operation_sums, options, windows};
 
 /// Host `h` has no hours, a gap, windows that are partly covered, a file that is renamed in the middle of a minute, files of several
 /// users, folded requests, a server that did not answer, and single requests. Host `i` was up for a part of that time, and has no windows of 10 s.
@@ -57,19 +57,7 @@ fn with_operations(windows: &mut [ClosedWindow], seed: u64) {
     for window in windows {
         for mount in ["srv:/even", "srv:/odd"] {
             for op in ["ACCESS", "COMMIT", "GETATTR", "READ"] {
-                let mut sums = OperationSums::default();
-                for _ in 0..numbers.below(5) {
-                    let us = 50 + numbers.below(90_000);
-                    sums.requests += 1;
-                    sums.errors += u64::from(numbers.below(9) == 0);
-                    sums.sent_bytes += 100 + numbers.below(50);
-                    sums.received_bytes += 200 + numbers.below(5000);
-                    sums.queue_ns_sum += us / 9 * 1000;
-                    sums.rtt_ns_sum += us / 2 * 1000;
-                    sums.execute_ns_sum += us * 1000;
-                    sums.execute_ns_max = sums.execute_ns_max.max(us * 1000);
-                    sums.execute.record(us * 1000);
-                }
+                let sums = operation_sums(&mut numbers, 5, 90050);
                 if sums.requests > 0 {
                     window.health.ops_seen += sums.requests;
                     window.ops.push(OperationRow {

@@ -14,6 +14,7 @@ use trackiops_query::{
 };
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
+use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
@@ -106,6 +107,24 @@ fn direction(numbers: &mut Numbers, folding: bool) -> Direction {
         d.latency.record(latency_ns);
     }
     d
+}
+
+/// What less than `most` requests of an operation came to, each of less than `most_us`.
+pub fn operation_sums(numbers: &mut Numbers, most: u64, most_us: u64) -> OperationSums {
+    let mut sums = OperationSums::default();
+    for _ in 0..numbers.below(most) {
+        let us = 50 + numbers.below(most_us - 50);
+        sums.requests += 1;
+        sums.errors += u64::from(numbers.below(9) == 0);
+        sums.sent_bytes += 100 + numbers.below(50);
+        sums.received_bytes += 200 + numbers.below(5000);
+        sums.queue_ns_sum += us / 10 * 1000;
+        sums.rtt_ns_sum += us / 2 * 1000;
+        sums.execute_ns_sum += us * 1000;
+        sums.execute_ns_max = sums.execute_ns_max.max(us * 1000);
+        sums.execute.record(us * 1000);
+    }
+    sums
 }
 
 /// Windows of `step_ms` from `start`, with about half of `files` files active in each.
