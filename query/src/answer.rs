@@ -12,7 +12,7 @@ use trackiops_schemas::file_ops::FileOps;
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::rollup::Direction;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, Snapshot};
+use trackiops_store::{Damage, Dataset, JournalTail, Snapshot, Unread};
 
 use crate::columns::Column;
 use crate::condition::Condition;
@@ -37,6 +37,9 @@ use crate::times::{Zone, show, show_range};
 
 /// How often a question is planned again because another segment vanished between plan and scan.
 const ATTEMPTS: usize = 32;
+
+/// A window may have been appended once more so long after it was closed, with requests that came late: what is damaged may be that.
+const LATE_MS: i64 = 60_000;
 
 /// Operations that files have in whole, as the protocol calls them.
 pub const READ: &str = "READ";
@@ -389,37 +392,64 @@ impl LeftOut {
 
 /// What is damaged of journals, and may be of the range; and what is no store.
 fn journals(snapshot: &Snapshot, question: &Question) -> Vec<Note> {
-    let unreadable = snapshot.unreadable().iter();
-    let unreadable = unreadable.map(|(path, why)| Note::Damaged {
-        path: path.clone(),
-        why: why.clone(),
-        covers: None,
-    });
-    let mut notes: Vec<_> = unreadable.collect();
+    let Range { since, until } = question.range;
+    let mut notes: Vec<_> = unread(snapshot.unread(), since, until).collect();
     let exports = snapshot.tails().iter().filter(|tail| tail.is_export());
     let mut exports: Vec<_> = exports.map(|tail| tail.path().to_owned()).collect();
     exports.dedup();
     notes.extend(exports.into_iter().map(|path| Note::Export { path }));
     for tail in snapshot.tails() {
-        for damage in tail.damage() {
-            let start = damage.after.map(|after| after.plus(tail.granularity()));
-            let ends = start.or(damage.before).zip(damage.before.or(start));
-            let range = ends.map(|(start, end)| Interval::new(start, end.max(start)));
-            let Range { since, until } = question.range;
-            let is_asked = range.is_none_or(|range| {
-                since.is_none_or(|since| since < range.end)
-                    && until.is_none_or(|until| range.start < until)
-            });
-            if is_asked {
-                notes.push(Note::Damaged {
-                    path: tail.path().to_owned(),
-                    why: format!("{} bytes at byte {}", damage.bytes, damage.offset),
-                    covers: range.map(|range| (range, 0)),
-                });
-            }
-        }
+        let asked = tail.damage().iter().filter(|damage| {
+            damage.covers.is_none_or(|(start, end)| {
+                let start = UtcMs(start.0.saturating_sub(LATE_MS));
+                since.is_none_or(|since| since < end) && until.is_none_or(|until| start < until)
+            })
+        });
+        notes.extend(damaged(tail, &asked.collect::<Vec<_>>()));
     }
     notes
+}
+
+/// One note of all damaged parts of a journal that are asked for.
+fn damaged(tail: &JournalTail, parts: &[&Damage]) -> Option<Note> {
+    let why = match parts {
+        [] => return None,
+        [part] if part.is_cut => format!("its last {} bytes are missing", part.bytes),
+        [part] => format!("{} bytes at byte {}", part.bytes, part.offset),
+        parts => {
+            let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+            format!("{bytes} bytes in {} places", parts.len())
+        }
+    };
+    let spans: Option<Vec<_>> = parts.iter().map(|part| part.covers).collect();
+    let span = spans.and_then(|spans| {
+        let hull = |a: (UtcMs, UtcMs), b: (UtcMs, UtcMs)| (a.0.min(b.0), a.1.max(b.1));
+        spans.into_iter().reduce(hull)
+    });
+    Some(Note::Damaged {
+        path: tail.path().to_owned(),
+        why,
+        covers: covers(span),
+    })
+}
+
+/// Journals that are not read and may be of a time.
+pub(crate) fn unread(
+    journals: &[Unread],
+    since: Option<UtcMs>,
+    until: Option<UtcMs>,
+) -> impl Iterator<Item = Note> {
+    let journals = journals.iter();
+    let asked = journals.filter(move |journal| journal.may_overlap(since, until));
+    asked.map(|journal| Note::Damaged {
+        path: journal.path.clone(),
+        why: journal.why.clone(),
+        covers: covers(journal.covers),
+    })
+}
+
+fn covers(span: Option<(UtcMs, UtcMs)>) -> Option<(Interval, usize)> {
+    span.map(|(start, end)| (Interval::new(start, end.max(start)), 0))
 }
 
 pub(crate) fn check(question: &Question) -> Result<(), QueryError> {

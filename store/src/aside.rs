@@ -1,21 +1,43 @@
 //! Damaged journals: they are renamed, so that nothing of them is lost, and not read again.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::beneath;
 use crate::error::StoreError;
+use crate::fail;
 use crate::layout;
 
-/// Renames a damaged journal, to the path that is returned.
+/// Renames a damaged journal, to the path that is returned, and what is beside it, which says what it covers.
 pub(crate) fn set_aside(store: &Path, journal: &Path) -> Result<PathBuf, StoreError> {
-    let mut aside = journal.as_os_str().to_owned();
-    aside.push(".");
-    aside.push(layout::SET_ASIDE_EXTENSION);
-    let aside = PathBuf::from(aside);
-    let renamed = beneath::rename(store, journal, &aside);
-    renamed.map_err(StoreError::io("rename damaged journal to", &aside))?;
+    let aside = layout::aside(journal);
+    let rename = |from: &Path, to: &Path| match beneath::rename(store, from, to) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && from != journal => Ok(()),
+        renamed => renamed.map_err(StoreError::io("rename damaged journal to", to)),
+    };
+    // First: without what is beside it, it would not look damaged.
+    rename(journal, &aside)?;
+    rename(&layout::journal_end(journal), &layout::journal_end(&aside))?;
     layout::sync_dir(store, &layout::journal_dir(store))?;
     Ok(aside)
+}
+
+/// Removes a journal that is in segments, and what is beside it. It may be gone already.
+pub(crate) fn remove_journal(store: &Path, journal: &Path) -> Result<(), StoreError> {
+    // In this order: without what is beside it, a damaged one would look whole.
+    for path in [journal, &layout::journal_end(journal)] {
+        beneath::remove(store, path).map_err(StoreError::io("remove journal", path))?;
+        fail::point("journal: removed");
+    }
+    layout::sync_dir(store, &layout::journal_dir(store))
+}
+
+/// Removes what was beside journals that are gone: whoever removed them was interrupted.
+pub(crate) fn remove_orphans(store: &Path) -> Result<(), StoreError> {
+    for path in layout::orphaned_ends(store)? {
+        beneath::remove(store, &path).map_err(StoreError::io("remove", &path))?;
+    }
+    Ok(())
 }
 
 /// As [`set_aside`], of one that could not be sealed for this error, if the error is that nothing of it can be read.

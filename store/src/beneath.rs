@@ -134,8 +134,21 @@ fn regular(store: &Path, path: &Path, flags: OFlags, mode: u32) -> io::Result<Fi
     let file = beneath(store, relative(store, path)?, flags, mode)?;
     match FileType::from_raw_mode(fstat(&file)?.st_mode) {
         FileType::RegularFile => Ok(file.into()),
-        _ => Err(io::Error::other("it is not a regular file")),
+        _ => Err(io::Error::new(
+            io::ErrorKind::IsADirectory,
+            "it is not a regular file",
+        )),
     }
+}
+
+/// Whether this is the error of what is, or is reached through, a symbolic link.
+pub(crate) fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error().is_none() && error.kind() == io::ErrorKind::InvalidInput
+}
+
+/// Whether this is the error of what is no regular file.
+pub(crate) fn is_not_a_file(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::IsADirectory
 }
 
 /// The directory of a file, and its name there.

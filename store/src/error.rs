@@ -132,11 +132,14 @@ pub enum StoreError {
         /// The store's finest granularity.
         granularity: Granularity,
     },
-    /// A frame's length field has 32 bits.
-    #[error(
-        "a window of {0} bytes does not fit a journal frame of 4 GiB; record fewer files at once"
-    )]
+    /// Frames of a journal are bounded.
+    #[error("a window of {0} bytes does not fit a journal; record fewer files at once")]
     WindowTooLarge(usize),
+    /// So are its files.
+    #[error(
+        "a window makes {0} files of one journal, which is too many; record fewer files at once"
+    )]
+    TooManyFiles(usize),
     /// The sealing thread is gone without saying why.
     #[error("the sealing thread of {path} ended early; open the store again to recover its journals", path = .0.display())]
     SealerGone(PathBuf),

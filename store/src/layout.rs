@@ -4,6 +4,8 @@
 //! <store>/catalog.db
 //! <store>/journal/<n>.tij
 //! <store>/journal/requests-<n>.tij
+//! <store>/journal/*.end                 how far the journal of that name goes
+//! <store>/journal/*.tij.damaged         a journal that was found damaged; *.end.damaged is beside it
 //! <store>/requests/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<first n>-<last n>.parquet   merged
@@ -26,8 +28,10 @@ use crate::error::StoreError;
 
 /// Extension of a journal.
 const JOURNAL_EXTENSION: &str = "tij";
-/// What follows it in the name of a journal that was found damaged.
-pub(crate) const SET_ASIDE_EXTENSION: &str = "damaged";
+/// Extension of what says how far a journal goes.
+const END_EXTENSION: &str = "end";
+/// What follows the name of a journal that was found damaged.
+const SET_ASIDE: &str = ".damaged";
 /// What follows the name of a segment until it counts.
 const TEMPORARY: &str = ".tmp";
 /// What follows it once it counts no longer.
@@ -277,9 +281,54 @@ pub(crate) fn is_of_date(segment: &Path, time: UtcMs) -> bool {
 /// Journals that were found damaged and are kept, of windows and of requests.
 pub(crate) fn set_aside(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut aside = entries(store, &journal_dir(store))?;
-    aside.retain(|path| path.extension().is_some_and(|e| e == SET_ASIDE_EXTENSION));
+    aside.retain(|path| set_aside_from(path).is_some_and(|path| is_journal(&path)));
     aside.sort_unstable();
     Ok(aside)
+}
+
+/// The name that a journal, or what is beside it, has once it was found damaged.
+pub(crate) fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(SET_ASIDE);
+    PathBuf::from(name)
+}
+
+/// The name that it had before.
+fn set_aside_from(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?.strip_suffix(SET_ASIDE)?;
+    Some(path.with_file_name(name))
+}
+
+fn is_journal(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == JOURNAL_EXTENSION)
+}
+
+/// The number of a journal of windows, or of one that was set aside; `None` of one of requests.
+pub(crate) fn number_of_journal(path: &Path) -> Option<u64> {
+    let own = set_aside_from(path);
+    let own = own.as_deref().unwrap_or(path);
+    own.file_stem()?.to_str()?.parse().ok()
+}
+
+/// What says how far a journal goes, whether it was set aside or not.
+pub(crate) fn journal_end(journal: &Path) -> PathBuf {
+    match set_aside_from(journal) {
+        Some(journal) => aside(&journal.with_extension(END_EXTENSION)),
+        None => journal.with_extension(END_EXTENSION),
+    }
+}
+
+/// What says how far journals go that are not there.
+pub(crate) fn orphaned_ends(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut ends = entries(store, &journal_dir(store))?;
+    ends.retain(|path| {
+        let own = set_aside_from(path);
+        let end = own.as_deref().unwrap_or(path);
+        let journal = end.with_extension(JOURNAL_EXTENSION);
+        let journal = own.as_ref().map_or(journal.clone(), |_| aside(&journal));
+        end.extension().is_some_and(|e| e == END_EXTENSION) && journal.symlink_metadata().is_err()
+    });
+    Ok(ends)
 }
 
 /// What is in a directory; nothing, if there is none.

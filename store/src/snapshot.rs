@@ -11,7 +11,6 @@ use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::beneath;
 use crate::catalog::CatalogView;
 use crate::catalog::mounts::MountSeen;
 use crate::describe::JournalSpan;
@@ -19,9 +18,11 @@ use crate::error::StoreError;
 use crate::exported::Exported;
 use crate::file_index::PackedIndex;
 use crate::journal::cursor;
+use crate::journal::file::JournalFile;
 use crate::journal::scan::{Damage, Scan};
 use crate::layout::{self, Dataset};
 use crate::names::{FileHistory, NameSeen, Names, Trunks};
+use crate::unread::Unread;
 use crate::visible;
 
 /// Looking up the names of more files than this takes longer than going through all names.
@@ -36,8 +37,7 @@ const FEW_FILES: usize = 1000;
 pub struct Snapshot {
     catalogs: Vec<CatalogView>,
     tails: Vec<JournalTail>,
-    /// Journals of which nothing can be read, and why.
-    unreadable: Vec<(PathBuf, String)>,
+    unread: Vec<Unread>,
     left_out: HashSet<PathBuf>,
     granularities: Vec<Granularity>,
     span: Option<(UtcMs, UtcMs)>,
@@ -120,7 +120,7 @@ impl Snapshot {
         let mut snapshot = Self {
             catalogs: Vec::new(),
             tails: Vec::new(),
-            unreadable: Vec::new(),
+            unread: Vec::new(),
             left_out: HashSet::new(),
             granularities: Vec::new(),
             span: None,
@@ -155,21 +155,19 @@ impl Snapshot {
         let sealed = catalog.sealed_journals()?;
         let index = self.catalogs.len();
         let mut tails = Vec::new();
-        for (number, path, file) in opened {
+        for (number, path, journal) in opened {
             if sealed.contains(&number) {
                 continue;
             }
-            match Scan::new(file, &path) {
+            match journal.and_then(Scan::new) {
                 Ok(scan) => tails.extend(scan.map(|scan| JournalTail {
                     store: index,
                     source: Source::Journal(scan),
                 })),
-                Err(StoreError::Damaged { why, .. }) => {
-                    self.unreadable.push((path, why.to_owned()));
-                }
-                Err(error) => return Err(error),
+                Err(error) => self.unread.push(Unread::journal(path, error)?),
             }
         }
+        self.unread.extend(set_aside(store, &catalog)?);
         self.granularities.extend(catalog.granularities()?);
         self.add_span(catalog.span()?);
         self.catalogs.push(catalog);
@@ -204,9 +202,9 @@ impl Snapshot {
         }
     }
 
-    /// Journals of which nothing can be read, and why.
-    pub fn unreadable(&self) -> &[(PathBuf, String)] {
-        &self.unreadable
+    /// Journals of which nothing is read.
+    pub fn unread(&self) -> &[Unread] {
+        &self.unread
     }
 
     /// The segments of a dataset that overlap the half-open `range`, from fine to coarse, by start.
@@ -477,7 +475,7 @@ impl JournalTail {
     /// Its file.
     pub fn path(&self) -> &Path {
         match &self.source {
-            Source::Journal(scan) => &scan.path,
+            Source::Journal(scan) => &scan.journal.path,
             Source::Export(exported) => &exported.path,
         }
     }
@@ -526,18 +524,36 @@ pub(crate) fn check_is_store(store: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Opens the journals; one that was sealed and removed meanwhile is in the catalog by now.
-fn open_journals(store: &Path) -> Result<Vec<(u64, PathBuf, File)>, StoreError> {
+/// Opens the journals, by number and path; one that was sealed and removed meanwhile is in the catalog by now.
+#[allow(clippy::type_complexity)]
+fn open_journals(
+    store: &Path,
+) -> Result<Vec<(u64, PathBuf, Result<JournalFile, StoreError>)>, StoreError> {
     let mut opened = Vec::new();
     for number in layout::journals(store)? {
         let path = layout::journal(store, number);
-        match beneath::read(store, &path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            file => {
-                let file = file.map_err(StoreError::io("open journal", &path))?;
-                opened.push((number, path, file));
-            }
-        }
+        let journal = JournalFile::open(&path).transpose();
+        opened.extend(journal.map(|journal| (number, path, journal)));
     }
     Ok(opened)
+}
+
+/// The journals of windows that were set aside: what of them could be read is in segments, and that something is missing there
+/// only they say.
+fn set_aside(store: &Path, catalog: &CatalogView) -> Result<Vec<Unread>, StoreError> {
+    let mut aside = layout::set_aside(store)?;
+    aside.retain(|path| layout::number_of_journal(path).is_some());
+    if aside.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sealed = catalog.journals()?;
+    let unread = aside.into_iter().map(|path| {
+        let number = layout::number_of_journal(&path);
+        let spans = sealed
+            .iter()
+            .filter(|(_, span)| Some(span.number) == number);
+        let spans = spans.map(|(_, span)| (span.start, span.end));
+        Unread::set_aside(path, spans)
+    });
+    Ok(unread.collect())
 }

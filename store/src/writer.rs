@@ -9,11 +9,12 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
-use crate::beneath;
+use crate::aside::remove_orphans;
 use crate::catalog::Catalog;
 use crate::catalog::mounts::MountLog;
 use crate::error::StoreError;
 use crate::housekeeping::Housekeeping;
+use crate::journal::file::JournalFile;
 use crate::journal::format::Header;
 use crate::journal::write::{AppendError, Doubt, JournalWriter};
 use crate::layout;
@@ -93,6 +94,7 @@ impl Writer {
         let catalog = Catalog::open(&store)?;
         layout::create_dir(&store, &layout::journal_dir(&store))?;
         layout::sync_dir(&store, &store)?;
+        remove_orphans(&store)?;
         let left = left(&store)?;
         let last = catalog.last_journal()?;
         let next_number = left.last().map_or(last, |left| last.max(*left)) + 1;
@@ -259,9 +261,13 @@ impl Writer {
 fn left(store: &Path) -> Result<Vec<u64>, StoreError> {
     let journals = layout::journals(store)?;
     for number in &journals {
-        let path = layout::journal(store, *number);
-        let file = beneath::read(store, &path).map_err(StoreError::io("open journal", &path))?;
-        if let Err(error @ StoreError::OtherFormat { .. }) = Header::read(&file, &path) {
+        let journal = JournalFile::open(&layout::journal(store, *number));
+        let header = journal.and_then(|journal| {
+            let header = journal.map(|journal| Header::read(&journal, |kind| kind != 0));
+            header.transpose()
+        });
+        // Whatever else is wrong with it, sealing it will say.
+        if let Err(error @ StoreError::OtherFormat { .. }) = header {
             return Err(error);
         }
     }

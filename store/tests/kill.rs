@@ -29,7 +29,8 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Keep, Notice, Options, Snapshot, Writer, check, rebuild_catalog, repair};
 
 /// Every place at which the writer may be killed.
-const PLACES: [&str; 19] = [
+const PLACES: [&str; 21] = [
+    "journal: end created",
     "journal: created",
     "journal: durable",
     "append: encoded",
@@ -41,6 +42,7 @@ const PLACES: [&str; 19] = [
     "catalog: written",
     "catalog: renamed",
     "seal: committed",
+    "journal: removed",
     "seal: journal removed",
     "compact: written",
     "compact: committed",
@@ -169,6 +171,8 @@ fn assert_whole(dir: &Path, before: i64, when: &str) {
     assert_same();
     assert_eq!(check(&store).unwrap().findings, [], "{when}");
     assert_tidy(&store, when);
+    let left = fs::read_dir(store.join("journal")).unwrap();
+    assert_eq!(left.count(), 0, "{when}");
 }
 
 const GRANULARITIES: [&str; 3] = ["1s", "10s", "1m"];

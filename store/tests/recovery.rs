@@ -102,13 +102,16 @@ fn a_tail_torn_at_any_byte_costs_the_torn_window_alone() {
         windows
             .iter()
             .for_each(|window| writer.append(window).unwrap());
-        fs::read(store.join("journal/1.tij")).unwrap()
+        let read = |name| fs::read(store.join("journal").join(name)).unwrap();
+        (read("1.tij"), read("1.end"))
     };
     let windows = windows(3);
-    let kept = leave(tempfile::tempdir().unwrap().path(), &windows[..2]);
+    let (kept, end) = leave(tempfile::tempdir().unwrap().path(), &windows[..2]);
     for cut in kept.len().. {
         let store = tempfile::tempdir().unwrap();
-        let whole = leave(store.path(), &windows);
+        let (whole, _) = leave(store.path(), &windows);
+        // The third was never synced.
+        fs::write(store.path().join("journal/1.end"), &end).unwrap();
         if cut == whole.len() {
             break;
         }
@@ -159,6 +162,8 @@ fn a_journal_that_ends_within_its_header_is_empty() {
     let journal = dir.path().join("journal/1.tij");
     let bytes = fs::read(&journal).unwrap();
     fs::write(&journal, &bytes[..20]).unwrap();
+    // A crash leaves such a journal before anything was appended to it.
+    fs::write(dir.path().join("journal/1.end"), "").unwrap();
     assert!(Snapshot::open(dir.path()).unwrap().tails().is_empty());
     let (mut writer, told) = open(dir.path(), options("h"));
     writer.append(&windows(1)[0]).unwrap();

@@ -15,7 +15,7 @@ use trackiops_store::{RequestsView, ends_ns};
 use super::pieces::{self, MOST_ROWS, Took};
 use super::rows::overview;
 use super::{BATCH_ROWS, Export, Exported, Sink};
-use crate::answer::{Answer, Nothing, Outcome, Question, ask, asked, recorded};
+use crate::answer::{Answer, Nothing, Outcome, Question, ask, asked, recorded, unread};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::file::{Verdict, Wanted, resolve};
@@ -68,6 +68,13 @@ pub(super) fn run<E: From<QueryError>>(export: &Export, sink: Sink<'_, E>) -> Re
         why: why.clone(),
         covers: None,
     }));
+    for view in &views {
+        notes.extend(unread(
+            view.unread(),
+            question.range.since,
+            question.range.until,
+        ));
+    }
     if rows == 0 {
         let why = Nothing::NoneOf {
             what: "single requests kept (`trackiops record --requests` keeps them)".into(),

@@ -1,6 +1,5 @@
 //! Journals of windows: their checksums, and that every frame decodes.
 
-use std::io;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
@@ -8,10 +7,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use trackiops_schemas::time::UtcMs;
 
 use super::{Covers, Report};
-use crate::beneath;
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::journal::cursor;
+use crate::journal::end::Extent;
+use crate::journal::file::JournalFile;
 use crate::journal::scan::{Damage, Scan};
 use crate::layout;
 
@@ -43,10 +43,8 @@ pub(super) fn check(
             }
             // Sealed meanwhile, or just begun.
             Ok(None) => {}
-            Err(error @ StoreError::Damaged { .. }) => {
-                report.find(&path, why(&error), written(store, view, &path), RECORD);
-            }
-            Err(error) => return Err(error),
+            Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
+            Err(error) => report.find(&path, why(&error), written(store, view, &path), RECORD),
         }
     }
     for path in layout::set_aside(store)? {
@@ -58,12 +56,9 @@ pub(super) fn check(
 
 /// Scans a journal; `None` if it is gone or ends within its header.
 fn scanned(path: &Path) -> Result<Option<Scan>, StoreError> {
-    let scan = || {
-        let file = match beneath::read(layout::store_of(path), path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(StoreError::io("open journal", path))?,
-        };
-        Scan::new(file, path)
+    let scan = || match JournalFile::open(path)? {
+        Some(journal) => Scan::new(journal),
+        None => Ok(None),
     };
     let is_whole = |scan: &Option<Scan>| scan.as_ref().is_none_or(|scan| scan.torn_bytes == 0);
     settled(scan, is_whole)
@@ -86,7 +81,7 @@ pub(super) fn settled<T>(
 }
 
 fn scan_found(path: &Path, scan: &Scan, report: &mut Report) {
-    report.bytes += scan.file.metadata().map_or(0, |metadata| metadata.len());
+    report.bytes += scan.journal.bytes;
     let granularity = scan.header.granularities.finest();
     let files = scan.files().count() as u64;
     let covers = |start: UtcMs, end: UtcMs| Covers {
@@ -94,20 +89,12 @@ fn scan_found(path: &Path, scan: &Scan, report: &mut Report) {
         ..Covers::time(start, end)
     };
     for damage in &scan.damage {
-        let Damage {
-            offset,
-            bytes,
-            after,
-            before,
-        } = damage;
-        let why = format!("{bytes} bytes at byte {offset} do not match their checksum");
-        // At least one window, which is the one before the first that is whole where it begins the journal.
-        let start = after.map(|after| after.plus(granularity));
-        let start = start.or(before.map(|before| UtcMs(before.0.saturating_sub(granularity.ms()))));
-        let covers = start.map(|start| {
-            let least = start.plus(granularity);
-            covers(start, before.map_or(least, |before| before.max(least)))
-        });
+        let Damage { offset, bytes, .. } = damage;
+        let why = match damage.is_cut {
+            false => format!("{bytes} bytes at byte {offset} do not match their checksum"),
+            true => format!("it is cut off: {bytes} bytes at byte {offset} are missing"),
+        };
+        let covers = damage.covers.map(|(start, end)| covers(start, end));
         report.find(path, why, covers, RECORD);
     }
     if scan.torn_bytes > 0 {
@@ -134,14 +121,17 @@ fn scan_found(path: &Path, scan: &Scan, report: &mut Report) {
 pub(super) fn why(error: &StoreError) -> String {
     match error {
         StoreError::Damaged { offset, why, .. } => format!("at byte {offset} {why}"),
+        StoreError::Io { source, .. } => format!("it cannot be read: {source}"),
         other => other.to_string(),
     }
 }
 
-/// When a journal was written of which nothing can be read: after all that was sealed before, and until it was last changed.
+/// When a journal was written of which nothing can be read. If what is beside it does not say: after all that was sealed before, and until it was last changed.
 fn written(store: &Path, view: Option<&CatalogView>, path: &Path) -> Option<Covers> {
-    let number = path.file_stem()?.to_str()?;
-    let number: u64 = number.trim_end_matches(".tij").parse().ok()?;
+    if let Some(Extent { span, .. }) = Extent::read(path) {
+        return Some(Covers::time(span.0, span.1));
+    }
+    let number = layout::number_of_journal(path)?;
     let changed = path.metadata().ok()?.modified().ok()?;
     let changed = changed.duration_since(UNIX_EPOCH).ok()?.as_millis();
     let changed = UtcMs(i64::try_from(changed).ok()?);

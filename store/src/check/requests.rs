@@ -27,10 +27,8 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError>
                     report.find(&path, why, None, journals::RECORD);
                 }
             }
-            Err(error @ StoreError::Damaged { .. }) => {
-                report.find(&path, journals::why(&error), None, journals::RECORD);
-            }
-            Err(error) => return Err(error),
+            Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
+            Err(error) => report.find(&path, journals::why(&error), None, journals::RECORD),
         }
     }
     for (_, path) in layout::requests_segments(store)? {

@@ -30,10 +30,14 @@ pub(crate) struct WindowHead {
     pub(crate) start: UtcMs,
     pub(crate) health: Health,
     pub(crate) rows: u64,
+    /// How many files the journal had defined by then: else nobody would know that a damaged frame was definitions, which
+    /// later windows miss.
+    pub(crate) files: u64,
 }
 
-/// Longest encoding of a [`WindowHead`]: its start, which counters there are, these, and the number of rows, of at most 10 bytes each.
-pub(crate) const MAX_HEAD_BYTES: usize = (3 + Health::COUNT) * 10;
+/// Longest encoding of a [`WindowHead`]: its start, which counters there are, these, and the numbers of rows and of files, of at most 10 bytes
+/// each.
+pub(crate) const MAX_HEAD_BYTES: usize = (4 + Health::COUNT) * 10;
 
 /// Bound of the clients in a [`Pending`]: a hundred of them, or some fifty with their mounts. Beyond it those that waited
 /// for the shortest time are left out.
@@ -106,10 +110,11 @@ pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, Decode
 }
 
 /// What was pending is in a frame of its own kind, before the head, and the filter in the journal's header.
-pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow) {
+pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow, files: usize) {
     put_i64(out, window.start.0);
     put_row_counters(out, &Health::COUNTERS, window.health.counters());
     put_u64(out, window.rows.len() as u64);
+    put_u64(out, files as u64);
 }
 
 pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeError> {
@@ -117,6 +122,7 @@ pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeErr
         start: UtcMs(input.i64()?),
         health: Health::of_counters(row_counters(input, &Health::COUNTERS)?),
         rows: input.u64()?,
+        files: input.u64()?,
     })
 }
 
@@ -500,7 +506,7 @@ mod tests {
             health: Health::of_counters([largest; Health::COUNT]),
         };
         let mut out = Vec::new();
-        put_window_head(&mut out, &window);
+        put_window_head(&mut out, &window, usize::MAX);
         // The number of rows, here a byte, may be as long as any.
         assert!(out.len() - 1 + 10 <= MAX_HEAD_BYTES);
         let head = window_head(&mut Input::new(&out)).unwrap();

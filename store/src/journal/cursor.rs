@@ -14,6 +14,9 @@ use crate::varint::{DecodeError, Input};
 /// A row with the local id of its file, and the file.
 pub(crate) type FrameRow<'s> = (u32, &'s Arc<FileAttributes>, Row);
 
+/// No row is longer: histograms have 2,560 buckets at most, and a file few operations and errors.
+const MAX_ROW_BYTES: usize = 1 << 20;
+
 /// Yields a window's rows in order of their file keys, through a buffer of a chosen size.
 pub(crate) struct Cursor {
     /// Place in the file of the first byte behind the buffer.
@@ -77,7 +80,7 @@ impl Cursor {
 
     fn damaged(&self, scan: &Scan, why: &'static str) -> StoreError {
         StoreError::Damaged {
-            path: scan.path.clone(),
+            path: scan.journal.path.clone(),
             offset: self.at,
             why,
         }
@@ -89,15 +92,15 @@ impl Cursor {
         self.buffer.drain(..self.used);
         self.used = 0;
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
-        let room = self
-            .chunk
-            .saturating_sub(self.buffer.len())
-            .max(self.chunk / 2)
-            .max(1);
         let kept = self.buffer.len();
+        if kept > MAX_ROW_BYTES {
+            return Err(self.damaged(scan, "a row is too long"));
+        }
+        // At least as much as there is: what does not fit is decoded again from its beginning.
+        let room = self.chunk.saturating_sub(kept).max(kept).max(1);
         self.buffer.resize(kept + room.min(left), 0);
-        let got = read_at(&scan.file, &mut self.buffer[kept..], self.at)
-            .map_err(StoreError::io("read", &scan.path))?;
+        let got = read_at(&scan.journal.file, &mut self.buffer[kept..], self.at)
+            .map_err(StoreError::io("read", &scan.journal.path))?;
         self.buffer.truncate(kept + got);
         self.at += got as u64;
         if got == 0 {

@@ -5,10 +5,16 @@ use std::sync::Arc;
 
 use trackiops_schemas::identity::FileAttributes;
 
-use super::codec::put_definition;
-use super::format::{Kind, put_frame};
+use super::codec::{definition, put_definition};
+use super::format::{Kind, NewFrames};
 use crate::error::StoreError;
-use crate::varint::put_u64;
+use crate::varint::{DecodeError, Input, put_u64};
+
+/// More files than this are not in a journal. Its writer begins another one at a quarter of them, after which there are
+/// at most those of one window more.
+pub(crate) const MOST_DEFINED: usize = 4 * 65_536;
+/// Bytes of definitions after which those that follow are another frame: a reader has one of them in memory.
+const FRAME_BYTES: usize = 1 << 20;
 
 /// Files by the ids that they have in a journal.
 #[derive(Debug, Default)]
@@ -17,30 +23,35 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    /// The ids of `files`. Those that had none are defined in a frame, which is appended to `out`.
+    /// The ids of `files`. Those that had none are defined in frames, which are added to `out`.
     pub(crate) fn ids<'f>(
         &mut self,
         files: impl Iterator<Item = &'f Arc<FileAttributes>>,
-        out: &mut Vec<u8>,
+        out: &mut NewFrames,
     ) -> Result<Vec<u32>, StoreError> {
-        let first = self.ids.len() as u32;
+        let mut first = self.ids.len();
         let mut new = Vec::new();
         let mut ids = Vec::with_capacity(files.size_hint().0);
         for file in files {
             let next = self.ids.len() as u32;
             let id = *self.ids.entry(Arc::clone(file)).or_insert_with(|| {
-                new.push(file);
+                put_definition(&mut new, file);
                 next
             });
             ids.push(id);
+            if new.len() >= FRAME_BYTES {
+                put(out, first, &new)?;
+                new.clear();
+                first = self.ids.len();
+            }
         }
         if !new.is_empty() {
-            put_frame(out, Kind::Definitions, |out| {
-                put_u64(out, u64::from(first));
-                new.iter().for_each(|file| put_definition(out, file));
-            })?;
+            put(out, first, &new)?;
         }
-        Ok(ids)
+        match self.ids.len() {
+            ..=MOST_DEFINED => Ok(ids),
+            count => Err(StoreError::TooManyFiles(count)),
+        }
     }
 
     /// How many there are.
@@ -53,3 +64,70 @@ impl Definitions {
         self.ids.retain(|_, id| (*id as usize) < count);
     }
 }
+
+fn put(out: &mut NewFrames, first: usize, definitions: &[u8]) -> Result<(), StoreError> {
+    out.put(Kind::Definitions, |out| {
+        put_u64(out, first as u64);
+        out.extend_from_slice(definitions);
+    })
+}
+
+/// The files that a journal defines, by id. Of a damaged one some may not be known.
+#[derive(Debug, Default)]
+pub(crate) struct Defined {
+    files: Vec<Option<Arc<FileAttributes>>>,
+}
+
+impl Defined {
+    /// The file of an id.
+    pub(crate) fn get(&self, id: u32) -> Option<&Arc<FileAttributes>> {
+        self.files.get(id as usize)?.as_ref()
+    }
+
+    /// Those that are known, with their ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Arc<FileAttributes>)> {
+        let files = (0..).zip(&self.files);
+        files.filter_map(|(id, file)| Some((id, file.as_ref()?)))
+    }
+
+    /// How many there are, also of those that are not known.
+    pub(crate) fn count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Takes a frame of definitions. Whether some before it are missing, which is an error unless they `may_miss`.
+    pub(crate) fn take(&mut self, payload: &[u8], may_miss: bool) -> Result<bool, DecodeError> {
+        let mut input = Input::new(payload);
+        let first = input.u64()?;
+        let misses = self.reach(first, may_miss)?;
+        if first < self.files.len() as u64 {
+            return Err(DecodeError::Malformed("a file is defined twice"));
+        }
+        while input.remaining() > 0 {
+            let file = definition(&mut input)?;
+            if self.files.len() == MOST_DEFINED {
+                return Err(TOO_MANY);
+            }
+            self.files.push(Some(Arc::new(file)));
+        }
+        Ok(misses)
+    }
+
+    /// Takes it that `count` files were defined by now. Whether some are missing, which is an error unless they `may_miss`.
+    pub(crate) fn reach(&mut self, count: u64, may_miss: bool) -> Result<bool, DecodeError> {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        if count <= self.files.len() {
+            return Ok(false);
+        }
+        if count > MOST_DEFINED {
+            return Err(TOO_MANY);
+        }
+        if !may_miss {
+            return Err(DecodeError::Malformed("file definitions are missing"));
+        }
+        self.files.resize(count, None);
+        Ok(true)
+    }
+}
+
+const TOO_MANY: DecodeError = DecodeError::Malformed("it defines more files than a journal has");

@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::FORMAT_VERSION;
 
-use super::frames::next_frame;
+use super::file::JournalFile;
+use super::frames::Pieces;
 use crate::error::StoreError;
 use crate::options::{GranularitySet, Options};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
@@ -18,8 +18,8 @@ const MAGIC: [u8; 4] = *b"TIOJ";
 const FIXED_HEADER_BYTES: usize = 16;
 /// Longest fields of a header: far more than a host name and a list of granularities need.
 const MAX_FIELDS_BYTES: u32 = 64 * 1024;
-/// Length and CRC of a frame.
-pub(crate) const FRAME_PREFIX_BYTES: u64 = 8;
+/// Length of a frame's payload, its kind, the checksum of these, and that of the payload.
+pub(super) const FRAME_PREFIX_BYTES: usize = 13;
 /// Files are read in pieces of this size to check their CRC.
 const CHECK_CHUNK_BYTES: usize = 64 * 1024;
 
@@ -79,7 +79,8 @@ impl Header {
         }
     }
 
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// Its bytes, and what the checksums of the frames behind it begin with.
+    pub(crate) fn encode(&self) -> (Vec<u8>, Seed) {
         let mut fields = Vec::new();
         put_str(&mut fields, &self.granularities.to_string());
         put_str(&mut fields, &self.host);
@@ -89,27 +90,37 @@ impl Header {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&(fields.len() as u32).to_le_bytes());
-        out.extend_from_slice(&checksum_of(FORMAT_VERSION, &fields).to_le_bytes());
+        let crc = checksum_of(FORMAT_VERSION, &fields);
+        out.extend_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&fields);
-        out
+        (out, Seed(crc))
     }
 
-    /// Reads the header of an open journal, and where its frames begin. `None` when the file ends
-    /// within the header: such a journal was never used.
-    pub(crate) fn read(file: &File, path: &Path) -> Result<Option<(Self, u64)>, StoreError> {
-        let read = StoreError::io("read", path);
+    /// Reads the header of a journal; the pieces are what follows it, where `is_kind` knows the kinds of frames. `None` when
+    /// the file ends within the header: such a journal was never used.
+    pub(crate) fn read(
+        journal: &JournalFile,
+        is_kind: fn(u8) -> bool,
+    ) -> Result<Option<(Self, Pieces)>, StoreError> {
+        let JournalFile { file, path, .. } = journal;
+        let read = || StoreError::io("read", path);
         let damaged = |offset: usize, why| StoreError::Damaged {
-            path: path.to_owned(),
+            path: path.clone(),
             offset: offset as u64,
             why,
         };
+        let too_short = |offset: usize| match journal.vouched() {
+            // Nothing was ever appended.
+            0 => Ok(None),
+            _ => Err(damaged(offset, "it ends within its header")),
+        };
         let mut fixed = [0; FIXED_HEADER_BYTES];
-        let got = read_at(file, &mut fixed, 0).map_err(read)?;
+        let got = read_at(file, &mut fixed, 0).map_err(read())?;
         if !MAGIC.starts_with(&fixed[..got.min(MAGIC.len())]) {
             return Err(damaged(0, "it does not begin like a journal"));
         }
         if got < FIXED_HEADER_BYTES {
-            return Ok(None);
+            return too_short(got);
         }
         let [version, length, crc] = [4, 8, 12].map(|at| u32_at(&fixed, at));
         if length > MAX_FIELDS_BYTES {
@@ -117,13 +128,12 @@ impl Header {
         }
         let mut fields = vec![0; length as usize];
         let start = FIXED_HEADER_BYTES as u64;
-        let got = read_at(file, &mut fields, start).map_err(StoreError::io("read", path))?;
+        let got = read_at(file, &mut fields, start).map_err(read())?;
         if got < fields.len() {
             // A header is durable before there are frames.
-            let is_kind = |kind| kind != 0;
-            let used = next_frame(file, start, start + got as u64, is_kind);
-            return match used.map_err(StoreError::io("read", path))? {
-                None => Ok(None),
+            let mut pieces = Pieces::new(journal, start, Seed(crc), is_kind);
+            return match pieces.next(file).map_err(read())? {
+                None => too_short(FIXED_HEADER_BYTES + got),
                 Some(_) => Err(damaged(8, "its header is shorter than it says")),
             };
         }
@@ -133,13 +143,14 @@ impl Header {
         // Not before: a flipped bit makes another version as well.
         if version != FORMAT_VERSION {
             return Err(StoreError::OtherFormat {
-                path: path.to_owned(),
+                path: path.clone(),
                 found: version,
             });
         }
         let header =
             Self::decode(&fields).map_err(|error| damaged(FIXED_HEADER_BYTES, error.why()))?;
-        Ok(Some((header, start + u64::from(length))))
+        let at = start + u64::from(length);
+        Ok(Some((header, Pieces::new(journal, at, Seed(crc), is_kind))))
     }
 
     fn decode(fields: &[u8]) -> Result<Self, DecodeError> {
@@ -161,71 +172,152 @@ fn checksum_of(version: u32, fields: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(fields), &version.to_le_bytes())
 }
 
-/// Appends a frame to `out`; `payload` appends its payload.
-pub(crate) fn put_frame(
-    out: &mut Vec<u8>,
-    kind: impl Into<u8>,
-    payload: impl FnOnce(&mut Vec<u8>),
-) -> Result<(), StoreError> {
-    let prefix = out.len();
-    out.extend_from_slice(&[0; FRAME_PREFIX_BYTES as usize]);
-    let body = out.len();
-    out.push(kind.into());
-    payload(out);
-    let bytes = out.len() - body;
-    let length = u32::try_from(bytes).map_err(|_| StoreError::WindowTooLarge(bytes))?;
-    let crc = crc32c::crc32c(&out[body..]);
-    out[prefix..prefix + 4].copy_from_slice(&length.to_le_bytes());
-    out[prefix + 4..body].copy_from_slice(&crc.to_le_bytes());
-    Ok(())
+/// What the checksums of a journal's frames begin with: that of its header. With it, and with where a frame is, a frame
+/// counts in its own place of its own journal alone, whatever a disk may have written elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seed(u32);
+
+/// What a frame begins with.
+#[derive(Clone, Copy, Debug)]
+struct Prefix {
+    /// Length of the payload.
+    length: u32,
+    kind: u8,
 }
 
-/// A frame whose checksum holds.
+impl Prefix {
+    /// The checksum of a prefix at `offset` of a journal. It is apart from that of the payload, so that one damaged byte
+    /// costs one frame, and a reader knows without reading on whether a length can be believed.
+    fn checksum(self, seed: Seed, offset: u64) -> u32 {
+        let crc = crc32c::crc32c_append(seed.0, &offset.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc, &self.length.to_le_bytes());
+        crc32c::crc32c_append(crc, &[self.kind])
+    }
+}
+
+/// Frames that are about to be appended to a journal.
+#[derive(Debug)]
+pub(crate) struct NewFrames {
+    seed: Seed,
+    /// Where the first of them will be.
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl NewFrames {
+    pub(crate) fn new(seed: Seed) -> Self {
+        Self {
+            seed,
+            offset: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Begins anew, with frames that will be at `offset`.
+    pub(crate) fn begin(&mut self, offset: u64) {
+        self.offset = offset;
+        self.bytes.clear();
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets all frames behind the first `bytes` bytes.
+    pub(crate) fn truncate(&mut self, bytes: usize) {
+        self.bytes.truncate(bytes);
+    }
+
+    /// Adds a frame; `payload` appends its payload.
+    pub(crate) fn put(
+        &mut self,
+        kind: impl Into<u8>,
+        payload: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), StoreError> {
+        let kind = kind.into();
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; FRAME_PREFIX_BYTES]);
+        let body = self.bytes.len();
+        payload(&mut self.bytes);
+        let length = self.bytes.len() - body;
+        if length as u64 > longest_payload(kind) {
+            self.bytes.truncate(begin);
+            return Err(StoreError::WindowTooLarge(length));
+        }
+        let prefix = Prefix {
+            length: length as u32,
+            kind,
+        };
+        let check = prefix.checksum(self.seed, self.offset + begin as u64);
+        let crc = crc32c::crc32c_append(check, &self.bytes[body..]);
+        let fields = &mut self.bytes[begin..body];
+        fields[..4].copy_from_slice(&prefix.length.to_le_bytes());
+        fields[4] = kind;
+        fields[5..9].copy_from_slice(&check.to_le_bytes());
+        fields[9..].copy_from_slice(&crc.to_le_bytes());
+        Ok(())
+    }
+}
+
+/// The longest payload of a frame: windows are read as streams, all else is read into memory as a whole.
+pub(crate) fn longest_payload(kind: u8) -> u64 {
+    const IN_MEMORY: u64 = 32 << 20;
+    match Kind::of(kind) {
+        Some(Kind::Window | Kind::PendingWindow) => u64::from(u32::MAX),
+        _ => IN_MEMORY,
+    }
+}
+
+/// A frame whose prefix matches its checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
-    /// Where its payload begins in the file.
+    /// Where it begins in the file.
+    pub(crate) offset: u64,
+    /// Where its payload begins.
     pub(crate) payload: u64,
     /// Where it ends.
     pub(crate) end: u64,
+    check: u32,
+    crc: u32,
 }
 
-/// The frame at `offset` of a file of `file_bytes`. `None` when it is not whole, or not a frame.
-pub(crate) fn frame_at(file: &File, offset: u64, file_bytes: u64) -> io::Result<Option<Frame>> {
-    let mut prefix = [0; FRAME_PREFIX_BYTES as usize + 1];
-    if read_at(file, &mut prefix, offset)? < prefix.len() {
-        return Ok(None);
+impl Frame {
+    /// The frame whose first bytes are `bytes`, which are at `offset` of a journal. `None` if that is no frame.
+    pub(super) fn parse(bytes: &[u8; FRAME_PREFIX_BYTES], seed: Seed, offset: u64) -> Option<Self> {
+        let prefix = Prefix {
+            length: u32_at(bytes, 0),
+            kind: bytes[4],
+        };
+        let check = u32_at(bytes, 5);
+        let payload = offset + FRAME_PREFIX_BYTES as u64;
+        (prefix.checksum(seed, offset) == check).then_some(Self {
+            kind: prefix.kind,
+            offset,
+            payload,
+            end: payload + u64::from(prefix.length),
+            check,
+            crc: u32_at(bytes, 9),
+        })
     }
-    let body = offset + FRAME_PREFIX_BYTES;
-    let end = body + u64::from(u32_at(&prefix, 0));
-    // A frame has at least its kind; a tail of zeros, as a power cut leaves it, is not a frame.
-    if end == body || end > file_bytes {
-        return Ok(None);
-    }
-    let checks = checksum(file, body, end)? == Some(u32_at(&prefix, 4));
-    Ok(checks.then_some(Frame {
-        kind: prefix[FRAME_PREFIX_BYTES as usize],
-        payload: body + 1,
-        end,
-    }))
-}
 
-/// CRC of the bytes from `at` to `end`, `None` when the file is shorter.
-fn checksum(file: &File, mut at: u64, end: u64) -> io::Result<Option<u32>> {
-    let mut crc = 0;
-    let size = CHECK_CHUNK_BYTES.min(usize::try_from(end - at).unwrap_or(CHECK_CHUNK_BYTES));
-    let mut chunk = vec![0; size];
-    while at < end {
-        let want = chunk
-            .len()
-            .min(usize::try_from(end - at).unwrap_or(chunk.len()));
-        if read_at(file, &mut chunk[..want], at)? < want {
-            return Ok(None);
+    /// Whether its payload is there and matches its checksum.
+    pub(super) fn is_whole(&self, file: &File) -> io::Result<bool> {
+        let mut crc = self.check;
+        let mut at = self.payload;
+        let size = CHECK_CHUNK_BYTES.min(usize::try_from(self.end - at).unwrap_or(usize::MAX));
+        let mut chunk = vec![0; size];
+        while at < self.end {
+            let left = usize::try_from(self.end - at).unwrap_or(usize::MAX);
+            let want = chunk.len().min(left);
+            if read_at(file, &mut chunk[..want], at)? < want {
+                return Ok(false);
+            }
+            crc = crc32c::crc32c_append(crc, &chunk[..want]);
+            at += want as u64;
         }
-        crc = crc32c::crc32c_append(crc, &chunk[..want]);
-        at += want as u64;
+        Ok(crc == self.crc)
     }
-    Ok(Some(crc))
 }
 
 /// Fills `buffer` from `offset` as far as the file goes; returns how far that was.

@@ -1,8 +1,6 @@
 //! Finding out what a journal holds: its windows' places and its definitions, without its rows.
 
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trackiops_schemas::identity::FileAttributes;
@@ -10,14 +8,13 @@ use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::time::UtcMs;
 
 use super::codec::{self, MAX_HEAD_BYTES, MAX_PENDING_BYTES, WindowHead};
-use super::format::{Frame, Header, Kind, read_at};
-use super::frames::{Piece, piece_at};
+use super::definitions::Defined;
+use super::file::JournalFile;
+use super::format::{Frame, Header, Kind, longest_payload, read_at};
+use super::frames::Piece;
 use super::ops;
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
-
-/// More files than this are not in a journal.
-pub(crate) const MOST_MISSING_FILES: usize = 1 << 24;
 
 /// A window's place in a journal.
 #[derive(Clone, Debug)]
@@ -40,79 +37,121 @@ impl WindowFrame {
 /// The valid part of a journal as it was when it was scanned.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    pub(crate) file: File,
-    pub(crate) path: PathBuf,
+    pub(crate) journal: JournalFile,
     pub(crate) header: Header,
-    /// Files by local id. In a damaged journal some may not be known: see [`Self::file`].
-    definitions: Vec<Option<Arc<FileAttributes>>>,
+    definitions: Defined,
     /// In the order in which they were appended.
     pub(crate) windows: Vec<WindowFrame>,
+    holes: Vec<Hole>,
+    /// Whether definitions are missing since the last window.
+    misses_files: bool,
     /// Parts of it that are damaged, in their order.
     pub(crate) damage: Vec<Damage>,
-    /// Bytes behind the last valid frame.
+    /// Bytes behind the last valid frame of which nobody knows that they were one.
     pub(crate) torn_bytes: u64,
 }
 
-/// A part of a journal that is no frame, although frames follow.
+/// A part of a journal that is no frame any more, although frames follow, or it was durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// Where it begins, bytes.
     pub offset: u64,
     /// How long it is.
     pub bytes: u64,
-    /// Start of the last window before it, if there is one.
-    pub after: Option<UtcMs>,
-    /// Start of the first window behind it, if there is one.
-    pub before: Option<UtcMs>,
+    /// Whether the file ends before it does.
+    pub is_cut: bool,
+    /// From when on, and until when, windows may miss something. `None` where that is not known.
+    pub covers: Option<(UtcMs, UtcMs)>,
+}
+
+/// A damaged part, and what is around it.
+#[derive(Debug)]
+struct Hole {
+    offset: u64,
+    bytes: u64,
+    is_cut: bool,
+    /// Start of the last window before it.
+    after: Option<UtcMs>,
+    /// Start of the first window of which nothing is missing behind it.
+    before: Option<UtcMs>,
+    /// Whether definitions are lost, which any later window may miss.
+    lost_files: bool,
 }
 
 impl Scan {
     /// Scans an open journal. `None` when it ends within its header.
-    pub(crate) fn new(file: File, path: &Path) -> Result<Option<Self>, StoreError> {
-        let read = || StoreError::io("read", path);
-        let file_bytes = file.metadata().map_err(read())?.len();
-        let Some((header, mut at)) = Header::read(&file, path)? else {
+    pub(crate) fn new(journal: JournalFile) -> Result<Option<Self>, StoreError> {
+        let is_kind = |byte| Kind::of(byte).is_some();
+        let Some((header, mut pieces)) = Header::read(&journal, is_kind)? else {
             return Ok(None);
         };
         let mut scan = Self {
-            file,
-            path: path.to_owned(),
+            journal,
             header,
-            definitions: Vec::new(),
+            definitions: Defined::default(),
             windows: Vec::new(),
+            holes: Vec::new(),
+            misses_files: false,
             damage: Vec::new(),
             torn_bytes: 0,
         };
+        let path = scan.journal.path.clone();
+        let read = || StoreError::io("read", &path);
         let mut ops = None;
-        let is_kind = |byte| Kind::of(byte).is_some();
-        while at < file_bytes {
-            match piece_at(&scan.file, at, file_bytes, is_kind).map_err(read())? {
+        while let Some(piece) = pieces.next(&scan.journal.file).map_err(read())? {
+            match piece {
                 Piece::Whole(frame) => {
-                    scan.take(frame, &mut ops)
-                        .map_err(read())?
-                        .map_err(|error| StoreError::Damaged {
-                            path: path.to_owned(),
-                            offset: at,
-                            why: error.why(),
-                        })?;
-                    at = frame.end;
+                    let taken = scan.take(frame, &mut ops).map_err(read())?;
+                    taken.map_err(|error| StoreError::Damaged {
+                        path: path.clone(),
+                        offset: frame.offset,
+                        why: error.why(),
+                    })?;
                 }
-                Piece::Damaged { end } => {
+                Piece::Damaged {
+                    offset,
+                    bytes,
+                    is_cut,
+                } => {
                     // What is damaged may be the window of these operations.
                     ops = None;
-                    scan.damage.push(Damage {
-                        offset: at,
-                        bytes: end - at,
+                    scan.holes.push(Hole {
+                        offset,
+                        bytes,
+                        is_cut,
                         after: scan.windows.last().map(|window| window.head.start),
                         before: None,
+                        lost_files: false,
                     });
-                    at = end;
                 }
-                Piece::Torn => break,
             }
         }
-        scan.torn_bytes = file_bytes.saturating_sub(at);
+        scan.torn_bytes = pieces.torn_bytes();
+        scan.damage = scan.holes.iter().map(|hole| scan.damage(hole)).collect();
         Ok(Some(scan))
+    }
+
+    fn damage(&self, hole: &Hole) -> Damage {
+        let finest = self.header.granularities.finest();
+        let extent = self.journal.extent.map(|extent| extent.span);
+        let spans = || self.span().into_iter().chain(extent);
+        let start = hole.after.map(|after| after.plus(finest));
+        let start = start.or(extent.map(|(start, _)| start));
+        let end = match hole.before {
+            Some(before) if !hole.lost_files => Some(before),
+            _ => spans().map(|(_, end)| end).max(),
+        };
+        // The clock may have been set back; and at least a window is gone, of which there may have been a part before.
+        let covers = start.zip(end).map(|(a, b)| {
+            let start = a.min(b);
+            (start, a.max(b).max(start.plus(finest)))
+        });
+        Damage {
+            offset: hole.offset,
+            bytes: hole.bytes,
+            is_cut: hole.is_cut,
+            covers,
+        }
     }
 
     /// Notes what a frame holds. Its checksum holds, so what does not decode is no torn tail. `ops` is where the
@@ -122,7 +161,7 @@ impl Scan {
         frame: Frame,
         ops: &mut Option<(u64, u64)>,
     ) -> io::Result<Result<(), DecodeError>> {
-        let file = &self.file;
+        let file = &self.journal.file;
         // No longer than the file, whose checksum was just read.
         let payload = |most: usize| -> io::Result<Vec<u8>> {
             let bytes = usize::try_from(frame.end - frame.payload).map_err(io::Error::other)?;
@@ -130,11 +169,16 @@ impl Scan {
             read_at(file, &mut payload, frame.payload)?;
             Ok(payload)
         };
+        if frame.end - frame.payload > longest_payload(frame.kind) {
+            return Ok(Err(DecodeError::Malformed("a frame is too long")));
+        }
+        let is_damaged = !self.holes.is_empty();
         match Kind::of(frame.kind) {
             None => Ok(Err(DecodeError::Malformed("a frame is of an unknown kind"))),
             Some(Kind::Definitions) => {
                 let payload = payload(usize::MAX)?;
-                Ok(self.take_definitions(&mut Input::new(&payload)))
+                let taken = self.definitions.take(&payload, is_damaged);
+                Ok(taken.map(|misses| self.misses_files |= misses))
             }
             Some(Kind::Operations) => {
                 *ops = Some((frame.payload, frame.end));
@@ -168,16 +212,21 @@ impl Scan {
         let mut head = head(&mut input)?;
         head.health.filter = self.header.filter.clone();
         let read = payload.len() - input.remaining();
-        let not_told = self.damage.iter_mut().rev();
-        for damage in not_told.take_while(|damage| damage.before.is_none()) {
-            damage.before = Some(head.start);
-            if ops.is_none() {
+        let misses = self.definitions.reach(head.files, !self.holes.is_empty())?;
+        self.misses_files |= misses;
+        let holes = self.holes.iter_mut().rev();
+        for hole in holes.take_while(|hole| hole.before.is_none()) {
+            hole.before = Some(head.start);
+            hole.lost_files = self.misses_files;
+            if ops.is_none() && head.health.ops_covered_ms > 0 {
+                hole.before = Some(head.start.plus(self.header.granularities.finest()));
                 // The operations may have been there: then nothing is known of them.
                 head.health.ops_covered_ms = 0;
                 head.health.ops_seen = 0;
                 head.health.ops_missed = 0;
             }
         }
+        self.misses_files = false;
         self.windows.push(WindowFrame {
             head,
             rows_at: frame.payload + read as u64,
@@ -194,9 +243,10 @@ impl Scan {
         };
         // No longer than the file, whose checksum was read.
         let mut payload = vec![0; usize::try_from(end - start).unwrap_or(0)];
-        read_at(&self.file, &mut payload, start).map_err(StoreError::io("read", &self.path))?;
+        let JournalFile { file, path, .. } = &self.journal;
+        read_at(file, &mut payload, start).map_err(StoreError::io("read", path))?;
         ops::ops(&mut Input::new(&payload)).map_err(|error| StoreError::Damaged {
-            path: self.path.clone(),
+            path: path.clone(),
             offset: start,
             why: error.why(),
         })
@@ -204,18 +254,17 @@ impl Scan {
 
     /// The file of a local id; `None` if its definition was in a damaged part, or there is none.
     pub(crate) fn file(&self, id: u32) -> Option<&Arc<FileAttributes>> {
-        self.definitions.get(id as usize)?.as_ref()
+        self.definitions.get(id)
     }
 
     /// Whether the journal may lack definitions that its windows refer to.
     pub(crate) fn may_lack_files(&self) -> bool {
-        !self.damage.is_empty()
+        !self.holes.is_empty()
     }
 
     /// The files that are defined, with their local ids.
     pub(crate) fn files(&self) -> impl Iterator<Item = (u32, &Arc<FileAttributes>)> {
-        let files = (0..).zip(&self.definitions);
-        files.filter_map(|(id, file)| Some((id, file.as_ref()?)))
+        self.definitions.iter()
     }
 
     /// Start of the first and end of the last window; `None` without one.
@@ -223,22 +272,5 @@ impl Scan {
         let starts = || self.windows.iter().map(|window| window.head.start);
         let end = starts().max()?.plus(self.header.granularities.finest());
         Some((starts().min()?, end))
-    }
-
-    fn take_definitions(&mut self, input: &mut Input<'_>) -> Result<(), DecodeError> {
-        let first = usize::try_from(input.u64()?).unwrap_or(usize::MAX);
-        let missing = first.checked_sub(self.definitions.len());
-        match missing {
-            Some(0) => {}
-            Some(1..=MOST_MISSING_FILES) if !self.damage.is_empty() => {
-                self.definitions.resize(first, None);
-            }
-            _ => return Err(DecodeError::Malformed("file definitions are missing")),
-        }
-        while input.remaining() > 0 {
-            let file = codec::definition(input)?;
-            self.definitions.push(Some(Arc::new(file)));
-        }
-        Ok(())
     }
 }

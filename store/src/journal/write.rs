@@ -6,10 +6,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::codec::{put_pending, put_row, put_window_head};
 use super::definitions::Definitions;
-use super::format::{Header, Kind, put_frame};
+use super::end::EndWriter;
+use super::format::{Header, Kind, NewFrames};
 use super::ops::put_ops;
 use crate::beneath;
 use crate::error::StoreError;
@@ -28,19 +30,29 @@ pub(crate) struct JournalWriter {
     file: File,
     path: PathBuf,
     number: u64,
+    /// Length of its windows.
+    finest: Granularity,
     /// Length of the file up to its last durable frame.
     durable_bytes: u64,
+    end: EndWriter,
     definitions: Definitions,
-    buffer: Vec<u8>,
+    frames: NewFrames,
 }
 
-/// Creates a journal and makes its header and its name durable. Returns it with its length.
-pub(crate) fn create(
-    store: &Path,
-    path: &Path,
-    header: &Header,
-) -> Result<(File, u64), StoreError> {
-    let encoded = header.encode();
+/// A journal that was just created.
+pub(crate) struct Created {
+    pub(crate) file: File,
+    /// Its length.
+    pub(crate) bytes: u64,
+    pub(crate) end: EndWriter,
+    pub(crate) frames: NewFrames,
+}
+
+/// Creates a journal and makes its header and its name durable, and the name of what is beside it.
+pub(crate) fn create(store: &Path, path: &Path, header: &Header) -> Result<Created, StoreError> {
+    let (encoded, seed) = header.encode();
+    let end = EndWriter::create(path)?;
+    fail::point("journal: end created");
     let mut file = beneath::create(store, path).map_err(StoreError::io("create journal", path))?;
     fail::point("journal: created");
     let written = file.write_all(&encoded).and_then(|()| {
@@ -50,11 +62,17 @@ pub(crate) fn create(
     if written.is_err() {
         // Nothing was appended; were it left, recovery would find an empty journal.
         let _ = beneath::remove(store, path);
+        let _ = beneath::remove(store, &layout::journal_end(path));
     }
     written.map_err(StoreError::io("write journal", path))?;
     layout::sync_dir(store, &layout::journal_dir(store))?;
     fail::point("journal: durable");
-    Ok((file, encoded.len() as u64))
+    Ok(Created {
+        file,
+        bytes: encoded.len() as u64,
+        end,
+        frames: NewFrames::new(seed),
+    })
 }
 
 /// Why no window was appended.
@@ -94,14 +112,16 @@ impl JournalWriter {
     /// Creates the journal and makes its header and its name durable.
     pub(crate) fn create(store: &Path, header: &Header) -> Result<Self, StoreError> {
         let path = layout::journal(store, header.number);
-        let (file, durable_bytes) = create(store, &path, header)?;
+        let created = create(store, &path, header)?;
         Ok(Self {
-            file,
+            file: created.file,
             path,
             number: header.number,
-            durable_bytes,
+            finest: header.granularities.finest(),
+            durable_bytes: created.bytes,
+            end: created.end,
             definitions: Definitions::default(),
-            buffer: Vec::new(),
+            frames: created.frames,
         })
     }
 
@@ -131,7 +151,7 @@ impl JournalWriter {
         let count = self.encode_first(windows)?;
         fail::point("append: encoded");
         self.file
-            .write_all(&self.buffer)
+            .write_all(self.frames.bytes())
             .map_err(StoreError::io("write journal", &self.path))?;
         fail::point("append: written");
         self.file
@@ -145,22 +165,32 @@ impl JournalWriter {
         {
             return Err(StoreError::Gone(self.path.clone()));
         }
-        self.durable_bytes += self.buffer.len() as u64;
+        self.durable_bytes += self.frames.bytes().len() as u64;
         fail::point("append: durable");
+        self.note_end(&windows[..count]);
         Ok(count)
     }
 
+    /// Notes how far the journal goes, now that these windows are durable.
+    fn note_end(&mut self, windows: &[ClosedWindow]) {
+        let starts = || windows.iter().map(|window| window.start);
+        if let Some((first, last)) = starts().min().zip(starts().max()) {
+            let span: (UtcMs, UtcMs) = (first, last.plus(self.finest));
+            self.end.note(self.durable_bytes, span);
+        }
+    }
+
     fn encode_first(&mut self, windows: &[ClosedWindow]) -> Result<usize, StoreError> {
-        self.buffer.clear();
+        self.frames.begin(self.durable_bytes);
         for (count, window) in windows.iter().enumerate() {
-            let (bytes, known) = (self.buffer.len(), self.definitions.count());
+            let (bytes, known) = (self.frames.bytes().len(), self.definitions.count());
             if count > 0 && (bytes >= AT_ONCE_BYTES || self.is_full()) {
                 return Ok(count);
             }
             match self.encode(window) {
                 // Its error is told when it is the first.
                 Err(_) if count > 0 => {
-                    self.buffer.truncate(bytes);
+                    self.frames.truncate(bytes);
                     self.definitions.keep_first(known);
                     return Ok(count);
                 }
@@ -174,9 +204,10 @@ impl JournalWriter {
         let mut rows: Vec<&FileRow> = window.rows.iter().collect();
         rows.sort_by_key(|row| row.file.key);
         let files = rows.iter().map(|row| &row.file);
-        let ids = self.definitions.ids(files, &mut self.buffer)?;
+        let ids = self.definitions.ids(files, &mut self.frames)?;
+        let defined = self.definitions.count();
         if !window.ops.is_empty() {
-            put_frame(&mut self.buffer, Kind::Operations, |out| {
+            self.frames.put(Kind::Operations, |out| {
                 put_ops(out, &window.ops);
             })?;
         }
@@ -185,11 +216,11 @@ impl JournalWriter {
             Some(_) => Kind::PendingWindow,
             None => Kind::Window,
         };
-        put_frame(&mut self.buffer, kind, |out| {
+        self.frames.put(kind, |out| {
             if let Some(pending) = pending {
                 put_pending(out, pending);
             }
-            put_window_head(out, window);
+            put_window_head(out, window, defined);
             for (row, id) in rows.iter().zip(&ids) {
                 put_row(out, *id, &row.row);
             }
@@ -230,9 +261,13 @@ mod tests {
         let mut writer = Writer::open(&store, options.clone()).unwrap();
         writer.append(&windows[0]).unwrap();
         let durable_bytes = std::fs::metadata(layout::journal(&store, 1)).unwrap().len();
+        let end = layout::journal_end(&layout::journal(&store, 1));
+        let vouched = std::fs::read(&end).unwrap();
         let finest = options.granularities.finest();
         assert_eq!(writer.append_first(finest, &windows[1..]).unwrap(), 2);
         drop(writer);
+        // An append that fails vouches for nothing.
+        std::fs::write(&end, vouched).unwrap();
         let doubt = Doubt {
             journal: 1,
             durable_bytes,

@@ -7,19 +7,18 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::ring::flags;
+use trackiops_schemas::time::UtcMs;
 
 use crate::error::StoreError;
-use crate::journal::codec::definition;
-use crate::journal::definitions::Definitions;
-use crate::journal::format::{Frame, Header, Kind, put_frame, read_at};
-use crate::journal::frames::{Piece, piece_at};
-use crate::journal::scan::MOST_MISSING_FILES;
+use crate::journal::definitions::{Defined, Definitions};
+use crate::journal::end::EndWriter;
+use crate::journal::file::JournalFile;
+use crate::journal::format::{Frame, Header, Kind, NewFrames, longest_payload, read_at};
+use crate::journal::frames::Piece;
 use crate::journal::write::create;
 use crate::layout;
 use crate::varint::{DecodeError, Input, put_i64, put_u64};
@@ -37,25 +36,28 @@ pub(super) struct JournalWriter {
     file: File,
     path: PathBuf,
     bytes: u64,
+    end: EndWriter,
     definitions: Definitions,
-    buffer: Vec<u8>,
+    frames: NewFrames,
     synced: Instant,
-    dirty: bool,
+    /// When what is not durable yet completed, from the first to behind the last.
+    not_synced: Option<(UtcMs, UtcMs)>,
 }
 
 impl JournalWriter {
     /// Creates the journal and makes its header and its name durable.
     pub(super) fn create(store: &Path, header: &Header) -> Result<Self, StoreError> {
         let path = layout::requests_journal(store, header.number);
-        let (file, bytes) = create(store, &path, header)?;
+        let created = create(store, &path, header)?;
         Ok(Self {
-            file,
+            file: created.file,
             path,
-            bytes,
+            bytes: created.bytes,
+            end: created.end,
             definitions: Definitions::default(),
-            buffer: Vec::new(),
+            frames: created.frames,
             synced: Instant::now(),
-            dirty: false,
+            not_synced: None,
         })
     }
 
@@ -66,49 +68,53 @@ impl JournalWriter {
 
     /// Writes a batch with the definitions it needs. After an error nothing more may be appended.
     pub(super) fn append(&mut self, batch: &RequestBatch) -> Result<(), StoreError> {
-        self.buffer.clear();
-        let ids = self.definitions.ids(batch.files.iter(), &mut self.buffer)?;
-        put_frame(&mut self.buffer, REQUESTS, |out| {
+        self.frames.begin(self.bytes);
+        let ids = self.definitions.ids(batch.files.iter(), &mut self.frames)?;
+        self.frames.put(REQUESTS, |out| {
             put_requests(out, &batch.requests, &ids);
         })?;
         self.file
-            .write_all(&self.buffer)
+            .write_all(self.frames.bytes())
             .map_err(StoreError::io("write journal", &self.path))?;
-        self.bytes += self.buffer.len() as u64;
-        self.dirty = true;
+        self.bytes += self.frames.bytes().len() as u64;
+        let ends = batch.requests.iter().map(|request| {
+            let ms = request.end_ns.div_euclid(1_000_000);
+            (UtcMs(ms), UtcMs(ms + 1))
+        });
+        let spans = self.not_synced.into_iter().chain(ends);
+        self.not_synced = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         self.sync_if_due()
     }
 
     /// Makes durable what was written, unless that was done a moment ago.
     pub(super) fn sync_if_due(&mut self) -> Result<(), StoreError> {
-        if self.dirty && self.synced.elapsed() >= SYNC_EVERY {
-            self.sync()?;
+        match self.not_synced {
+            Some(span) if self.synced.elapsed() >= SYNC_EVERY => self.sync(span),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Makes durable what was written.
-    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+    fn sync(&mut self, span: (UtcMs, UtcMs)) -> Result<(), StoreError> {
         self.file
             .sync_data()
             .map_err(StoreError::io("sync journal", &self.path))?;
         self.synced = Instant::now();
-        self.dirty = false;
+        self.not_synced = None;
+        self.end.note(self.bytes, span);
         Ok(())
     }
 }
 
 /// The valid part of a journal that nobody appends to.
 pub(super) struct Scan {
-    file: File,
-    path: PathBuf,
+    journal: JournalFile,
     pub(super) header: Header,
-    /// Files by local id; of a damaged journal some may not be known.
-    pub(super) definitions: Vec<Option<Arc<FileAttributes>>>,
+    pub(super) definitions: Defined,
     pub(super) batches: Vec<BatchFrame>,
-    /// Bytes that are no frame, although frames follow.
+    /// Bytes that are no frame any more, although frames follow, or they were durable.
     pub(super) damaged_bytes: u64,
-    /// Bytes behind the last valid frame.
+    /// Bytes behind the last valid frame of which nobody knows that they were one.
     pub(super) torn_bytes: u64,
 }
 
@@ -127,45 +133,45 @@ pub(super) struct BatchFrame {
 impl Scan {
     /// Its file.
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        &self.journal.path
     }
 
     /// Scans an open journal. `None` when it ends within its header.
-    pub(super) fn new(file: File, path: &Path) -> Result<Option<Self>, StoreError> {
-        let read = || StoreError::io("read", path);
-        let file_bytes = file.metadata().map_err(read())?.len();
-        let Some((header, mut at)) = Header::read(&file, path)? else {
+    pub(super) fn new(journal: JournalFile) -> Result<Option<Self>, StoreError> {
+        let Some((header, mut pieces)) = Header::read(&journal, is_kind)? else {
             return Ok(None);
         };
         let mut scan = Self {
-            file,
-            path: path.to_owned(),
+            journal,
             header,
-            definitions: Vec::new(),
+            definitions: Defined::default(),
             batches: Vec::new(),
             damaged_bytes: 0,
             torn_bytes: 0,
         };
-        while at < file_bytes {
-            match piece_at(&scan.file, at, file_bytes, is_kind).map_err(read())? {
-                Piece::Whole(frame) => {
-                    scan.take(&frame)?;
-                    at = frame.end;
-                }
-                Piece::Damaged { end } => {
-                    scan.damaged_bytes += end - at;
-                    at = end;
-                }
-                Piece::Torn => break,
+        loop {
+            let JournalFile { file, path, .. } = &scan.journal;
+            match pieces.next(file).map_err(StoreError::io("read", path))? {
+                Some(Piece::Whole(frame)) => scan.take(&frame)?,
+                Some(Piece::Damaged { bytes, .. }) => scan.damaged_bytes += bytes,
+                None => break,
             }
         }
-        scan.torn_bytes = file_bytes.saturating_sub(at);
+        scan.torn_bytes = pieces.torn_bytes();
         Ok(Some(scan))
     }
 
     /// Notes what a frame holds. Its checksum holds, so what does not decode is no torn tail.
     fn take(&mut self, frame: &Frame) -> Result<(), StoreError> {
-        let damaged = |error: DecodeError| self.damaged(frame.payload, error);
+        let path = self.journal.path.clone();
+        let damaged = |error: DecodeError| StoreError::Damaged {
+            path,
+            offset: frame.payload,
+            why: error.why(),
+        };
+        if frame.end - frame.payload > longest_payload(frame.kind) {
+            return Err(damaged(DecodeError::Malformed("a frame is too long")));
+        }
         match frame.kind {
             REQUESTS => {
                 let head_end = frame.end.min(frame.payload + MAX_HEAD_BYTES);
@@ -181,20 +187,8 @@ impl Scan {
             }
             kind if kind == u8::from(Kind::Definitions) => {
                 let payload = self.read(frame.payload, frame.end)?;
-                let (first, new) = definitions(&payload).map_err(damaged)?;
-                let missing = first.checked_sub(self.definitions.len());
-                match missing {
-                    Some(0) => {}
-                    Some(1..=MOST_MISSING_FILES) if self.damaged_bytes > 0 => {
-                        self.definitions.resize(first, None);
-                    }
-                    _ => {
-                        let why = "file definitions are missing";
-                        return Err(damaged(DecodeError::Malformed(why)));
-                    }
-                }
-                self.definitions.extend(new.into_iter().map(Some));
-                Ok(())
+                let taken = self.definitions.take(&payload, self.damaged_bytes > 0);
+                taken.map(drop).map_err(damaged)
             }
             _ => Err(damaged(DecodeError::Malformed(
                 "a frame is of an unknown kind",
@@ -207,43 +201,30 @@ impl Scan {
     pub(super) fn requests(&self, batch: &BatchFrame) -> Result<Vec<Request>, StoreError> {
         let payload = self.read(batch.payload, batch.end)?;
         let most_files = match self.damaged_bytes {
-            0 => self.definitions.len(),
+            0 => self.definitions.count(),
             _ => usize::MAX,
         };
         let mut requests = requests(&mut Input::new(&payload), most_files)
             .map_err(|error| self.damaged(batch.payload, error))?;
-        requests.retain(|request| {
-            let file = self.definitions.get(request.file as usize);
-            file.is_some_and(Option::is_some)
-        });
+        requests.retain(|request| self.definitions.get(request.file).is_some());
         Ok(requests)
     }
 
     /// Bytes of the file, which were there when it was scanned.
     fn read(&self, at: u64, end: u64) -> Result<Vec<u8>, StoreError> {
         let mut bytes = vec![0; usize::try_from(end - at).unwrap_or(usize::MAX)];
-        read_at(&self.file, &mut bytes, at).map_err(StoreError::io("read", &self.path))?;
+        let JournalFile { file, path, .. } = &self.journal;
+        read_at(file, &mut bytes, at).map_err(StoreError::io("read", path))?;
         Ok(bytes)
     }
 
     fn damaged(&self, offset: u64, error: DecodeError) -> StoreError {
         StoreError::Damaged {
-            path: self.path.clone(),
+            path: self.journal.path.clone(),
             offset,
             why: error.why(),
         }
     }
-}
-
-/// The local id of the first of these definitions, and the definitions.
-fn definitions(payload: &[u8]) -> Result<(usize, Vec<Arc<FileAttributes>>), DecodeError> {
-    let mut input = Input::new(payload);
-    let first = usize::try_from(input.u64()?).unwrap_or(usize::MAX);
-    let mut new = Vec::new();
-    while input.remaining() > 0 {
-        new.push(Arc::new(definition(&mut input)?));
-    }
-    Ok((first, new))
 }
 
 /// Requests, with `ids` in place of their files.
@@ -390,7 +371,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = requests(&mut Input::new(&bytes), 3);
-            let _ = definitions(&bytes);
+            let _ = Defined::default().take(&bytes, true);
         }
     }
 }

@@ -11,15 +11,14 @@ mod seal;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
 
-use crate::beneath;
 use crate::error::StoreError;
+use crate::journal::file::JournalFile;
 use crate::journal::format::Header;
 use crate::layout;
 use crate::lock::StoreLock;
@@ -159,13 +158,11 @@ impl RequestsWriter {
 /// How many bytes of a journal of requests are no whole batch; `None` if there is no journal, or only a part
 /// of its header.
 pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
-    let file = match beneath::read(layout::store_of(path), path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(StoreError::io("open journal", path))?,
+    let scan = match JournalFile::open(path)? {
+        Some(journal) => journal::Scan::new(journal)?,
+        None => None,
     };
-    let Some(scan) = journal::Scan::new(file, path)? else {
-        return Ok(None);
-    };
+    let Some(scan) = scan else { return Ok(None) };
     for batch in &scan.batches {
         scan.requests(batch)?;
     }

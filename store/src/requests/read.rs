@@ -17,9 +17,11 @@ use super::journal::Scan;
 use crate::batch::{RequestRow, request_batch};
 use crate::beneath;
 use crate::error::StoreError;
+use crate::journal::file::JournalFile;
 use crate::layout;
 use crate::read::{SegmentReader, damaged};
 use crate::snapshot::check_is_store;
+use crate::unread::Unread;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -29,6 +31,7 @@ pub struct RequestsView {
     tails: Vec<Scan>,
     segments: Vec<PathBuf>,
     damaged: BTreeMap<PathBuf, String>,
+    unread: Vec<Unread>,
 }
 
 /// Takes rows in the order of their completion, as far as they are from one file; tells whether it wants more.
@@ -43,15 +46,15 @@ impl RequestsView {
             tails: Vec::new(),
             segments: Vec::new(),
             damaged: BTreeMap::new(),
+            unread: Vec::new(),
         };
         let mut read = BTreeSet::new();
         for number in layout::requests_journals(store)? {
             let path = layout::requests_journal(store, number);
-            let scan = match beneath::read(store, &path) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                file => Scan::new(file.map_err(StoreError::io("open journal", &path))?, &path),
+            let Some(journal) = JournalFile::open(&path).transpose() else {
+                continue;
             };
-            match scan {
+            match journal.and_then(Scan::new) {
                 Ok(Some(scan)) => {
                     if scan.damaged_bytes > 0 {
                         let why = format!("{} bytes are no whole batch", scan.damaged_bytes);
@@ -61,12 +64,13 @@ impl RequestsView {
                     view.tails.push(scan);
                 }
                 Ok(None) => {}
-                Err(StoreError::Damaged { why, .. }) => {
-                    view.damaged.insert(path, why.to_owned());
-                }
-                Err(error) => return Err(error),
+                Err(error) => view.unread.push(Unread::journal(path, error)?),
             }
         }
+        let mut aside = layout::set_aside(store)?;
+        aside.retain(|path| layout::number_of_journal(path).is_none());
+        let aside = aside.into_iter().map(|path| Unread::set_aside(path, []));
+        view.unread.extend(aside);
         let segments = layout::requests_segments(store)?.into_iter();
         let segments = segments.filter(|(number, _)| !read.contains(number));
         view.segments = segments.map(|(_, path)| path).collect();
@@ -88,6 +92,11 @@ impl RequestsView {
     /// What of it cannot be read, and why.
     pub fn damaged(&self) -> &BTreeMap<PathBuf, String> {
         &self.damaged
+    }
+
+    /// Journals of which nothing is read.
+    pub fn unread(&self) -> &[Unread] {
+        &self.unread
     }
 
     /// Hands over the requests that completed in a time, ns since the epoch, file by file. What turns out to be damaged is left
@@ -172,8 +181,7 @@ fn tail(scan: &Scan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, St
         requests.retain(|request| range.contains(&request.end_ns));
         requests.sort_by_key(|request| request.end_ns);
         let rows = requests.into_iter().filter_map(|request| {
-            let file = scan.definitions.get(request.file as usize)?.as_ref()?;
-            let file = Arc::clone(file);
+            let file = Arc::clone(scan.definitions.get(request.file)?);
             Some(RequestRow { file, request })
         });
         let rows: Vec<_> = rows.collect();

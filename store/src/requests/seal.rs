@@ -6,7 +6,6 @@
 //! Batches are nearly in order: a request is stamped a little before it is in its ring. What may still come before
 //! another one is held back, which is about a batch.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,11 +13,12 @@ use trackiops_schemas::request::Request;
 use trackiops_schemas::time::UtcMs;
 
 use super::journal::Scan;
-use crate::aside::{set_aside, set_unreadable_aside};
+use crate::aside::{remove_journal, set_aside, set_unreadable_aside};
 use crate::batch::RequestRow;
 use crate::beneath;
 use crate::describe::Description;
 use crate::error::StoreError;
+use crate::journal::file::JournalFile;
 use crate::layout::{self, Date};
 use crate::segment::{SegmentWriter, Target};
 
@@ -43,17 +43,15 @@ pub(super) fn seal(store: &Path, number: u64) -> Result<Outcome, StoreError> {
 }
 
 fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, StoreError> {
-    let file = match beneath::read(store, path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Outcome::default()),
-        file => file.map_err(StoreError::io("open journal", path))?,
+    let Some(journal) = JournalFile::open(path)? else {
+        return Ok(Outcome::default());
     };
-    let file_bytes = file.metadata().map_err(StoreError::io("read", path))?.len();
     let mut outcome = Outcome {
-        torn_bytes: file_bytes,
+        torn_bytes: journal.bytes,
         ..Outcome::default()
     };
     let mut damaged = false;
-    if let Some(scan) = Scan::new(file, path)? {
+    if let Some(scan) = Scan::new(journal)? {
         outcome.torn_bytes = scan.torn_bytes;
         damaged = scan.damaged_bytes > 0;
         let mut segments = Segments {
@@ -79,8 +77,7 @@ fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, Stor
         outcome.set_aside = Some(set_aside(store, path)?);
         return Ok(outcome);
     }
-    beneath::remove(store, path).map_err(StoreError::io("remove journal", path))?;
-    layout::sync_dir(store, &layout::journal_dir(store))?;
+    remove_journal(store, path)?;
     Ok(outcome)
 }
 
@@ -149,7 +146,7 @@ impl Segments<'_> {
         let start = UtcMs(request.end_ns.div_euclid(1_000_000));
         let date = Date::of(start);
         // The scan hands over no other requests.
-        let Some(Some(file)) = self.scan.definitions.get(request.file as usize) else {
+        let Some(file) = self.scan.definitions.get(request.file) else {
             return Ok(());
         };
         let row = RequestRow {

@@ -23,15 +23,17 @@ mod spool;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::aside::{set_aside, set_unreadable_aside};
+use crate::aside::{remove_journal, set_aside, set_unreadable_aside};
 use crate::beneath;
 use crate::catalog::{Catalog, Sealed};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::fail;
+use crate::journal::file::JournalFile;
 use crate::journal::scan::Scan;
 use crate::layout;
 use outputs::Outputs;
@@ -104,25 +106,32 @@ fn seal_readable(
     };
     let mut outcome = Outcome::default();
     let mut damaged = false;
-    if !catalog.is_sealed(number)? {
-        let path = layout::journal(store, number);
-        let file = beneath::read(store, &path).map_err(StoreError::io("open journal", &path))?;
-        let file_bytes = file
-            .metadata()
-            .map_err(StoreError::io("read", &path))?
-            .len();
-        outcome.torn_bytes = file_bytes;
-        if let Some(scan) = Scan::new(file, &path)? {
-            outcome.windows = scan.windows.len() as u64;
-            outcome.torn_bytes = scan.torn_bytes;
-            damaged = !scan.damage.is_empty();
-            seal_scanned(store, catalog, number, &scan, &mut step)?;
+    let path = layout::journal(store, number);
+    let is_sealed = catalog.is_sealed(number)?;
+    match JournalFile::open(&path)? {
+        Some(journal) => {
+            let file_bytes = journal.bytes;
+            let scan = Scan::new(journal)?;
+            // Also of one that was sealed before: it is still to be set aside then.
+            damaged = scan.as_ref().is_some_and(|scan| !scan.damage.is_empty());
+            if !is_sealed {
+                outcome.torn_bytes = scan.as_ref().map_or(file_bytes, |scan| scan.torn_bytes);
+                if let Some(scan) = &scan {
+                    outcome.windows = scan.windows.len() as u64;
+                    seal_scanned(store, catalog, number, scan, &mut step)?;
+                }
+            }
+        }
+        None if is_sealed => {}
+        None => {
+            let missing = io::ErrorKind::NotFound.into();
+            return Err(StoreError::io("open journal", &path)(missing));
         }
     }
     if damaged {
-        outcome.set_aside = Some(set_aside(store, &layout::journal(store, number))?);
+        outcome.set_aside = Some(set_aside(store, &path)?);
     } else {
-        remove_journal(store, number)?;
+        remove_journal(store, &path)?;
     }
     step(Step::JournalRemoved)?;
     Ok(outcome)
@@ -160,11 +169,4 @@ fn seal_scanned(
         files: &outputs.map_or_else(Vec::new, |outputs| outputs.files_seen()),
     })?;
     step(Step::Committed)
-}
-
-fn remove_journal(store: &Path, number: u64) -> Result<(), StoreError> {
-    let path = layout::journal(store, number);
-    // Or it was sealed before.
-    beneath::remove(store, &path).map_err(StoreError::io("remove journal", &path))?;
-    layout::sync_dir(store, &layout::journal_dir(store))
 }

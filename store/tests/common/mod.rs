@@ -375,6 +375,8 @@ pub fn journals(store: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(store.join("journal")).unwrap();
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
     let mut names: Vec<_> = entries.map(|e| name(e).into_string().unwrap()).collect();
+    // What is beside a journal is there or not with it.
+    names.retain(|name| !name.contains(".end"));
     names.sort();
     names
 }

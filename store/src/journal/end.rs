@@ -1,0 +1,145 @@
+//! How far a journal goes, beside it: without that a journal that was cut, or whose last frame is damaged, looks like one
+//! that was never longer.
+//!
+//! ```text
+//! slot     bytes u64 | start i64 | end i64 | crc32c u32     at 0 and at 512
+//! ```
+//!
+//! After each append that was synced the writer overwrites one of two slots, in turn, without syncing it. So what a slot
+//! says was durable before, also after a power cut, and a slot that is torn leaves the other one.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use trackiops_schemas::time::UtcMs;
+
+use super::format::{read_at, u32_at};
+use crate::beneath;
+use crate::error::StoreError;
+use crate::layout;
+
+const SLOT_BYTES: usize = 28;
+/// What covers the checksum.
+const FIELDS_BYTES: usize = SLOT_BYTES - 4;
+/// In sectors of their own, which disks write as a whole.
+const SLOTS_AT: [u64; 2] = [0, 512];
+
+/// What was durable of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// From when on it was recorded, and until when.
+    pub(crate) span: (UtcMs, UtcMs),
+}
+
+impl Extent {
+    /// What is known of a journal, by its path. Without what is beside it, or where that is damaged, a journal is what it is.
+    pub(crate) fn read(journal: &Path) -> Option<Self> {
+        let path = layout::journal_end(journal);
+        let file = beneath::read(layout::store_of(journal), &path).ok()?;
+        let slots = SLOTS_AT.into_iter().filter_map(|at| {
+            let mut slot = [0; SLOT_BYTES];
+            let got = read_at(&file, &mut slot, at).ok()?;
+            (got == SLOT_BYTES).then(|| Self::decode(&slot))?
+        });
+        slots.max_by_key(|extent| extent.bytes)
+    }
+
+    fn encode(&self) -> [u8; SLOT_BYTES] {
+        let mut slot = [0; SLOT_BYTES];
+        slot[..8].copy_from_slice(&self.bytes.to_le_bytes());
+        slot[8..16].copy_from_slice(&self.span.0.0.to_le_bytes());
+        slot[16..FIELDS_BYTES].copy_from_slice(&self.span.1.0.to_le_bytes());
+        let crc = crc32c::crc32c(&slot[..FIELDS_BYTES]);
+        slot[FIELDS_BYTES..].copy_from_slice(&crc.to_le_bytes());
+        slot
+    }
+
+    fn decode(slot: &[u8; SLOT_BYTES]) -> Option<Self> {
+        if crc32c::crc32c(&slot[..FIELDS_BYTES]) != u32_at(slot, FIELDS_BYTES) {
+            return None;
+        }
+        let u64_at = |at| u64::from(u32_at(slot, at)) | u64::from(u32_at(slot, at + 4)) << 32;
+        let time_at = |at| UtcMs(u64_at(at).cast_signed());
+        // Of zeros the checksum is zero.
+        (u64_at(0) > 0).then(|| Self {
+            bytes: u64_at(0),
+            span: (time_at(8), time_at(16)),
+        })
+    }
+}
+
+/// Writes how far a journal goes.
+#[derive(Debug)]
+pub(crate) struct EndWriter {
+    file: File,
+    slot: usize,
+    span: Option<(UtcMs, UtcMs)>,
+}
+
+impl EndWriter {
+    /// Begins that of a journal, which is to be created after it: the name becomes durable with the journal's.
+    pub(super) fn create(journal: &Path) -> Result<Self, StoreError> {
+        let path = layout::journal_end(journal);
+        // What another journal has left does not count for this one.
+        let created = beneath::create_anew(layout::store_of(journal), &path).and_then(|file| {
+            beneath::finished(&file)?;
+            Ok(file)
+        });
+        let file = created.map_err(StoreError::io("create", &path))?;
+        Ok(Self {
+            file,
+            slot: 0,
+            span: None,
+        })
+    }
+
+    /// Notes that `bytes` are durable, and that a `span` was recorded since the last time.
+    pub(crate) fn note(&mut self, bytes: u64, span: (UtcMs, UtcMs)) {
+        let spans = self.span.into_iter().chain([span]);
+        let Some(span) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
+            return;
+        };
+        self.span = Some(span);
+        let slot = Extent { bytes, span }.encode();
+        // If it fails what is there is still true, and what was appended is durable.
+        let _ = self.file.write_all_at(&slot, SLOTS_AT[self.slot]);
+        self.slot ^= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_larger_slot_that_is_whole_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("journal")).unwrap();
+        let journal = dir.path().join("journal/1.tij");
+        assert_eq!(Extent::read(&journal), None);
+        let mut end = EndWriter::create(&journal).unwrap();
+        assert_eq!(Extent::read(&journal), None);
+        let at = |bytes: u64| (UtcMs(bytes.cast_signed()), UtcMs(bytes.cast_signed() + 1));
+        for bytes in 1..9 {
+            end.note(bytes, at(bytes));
+            let span = (UtcMs(1), at(bytes).1);
+            assert_eq!(Extent::read(&journal), Some(Extent { bytes, span }));
+        }
+        let path = layout::journal_end(&journal);
+        let whole = std::fs::read(&path).unwrap();
+        for torn in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[torn] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            let read = Extent::read(&journal).unwrap().bytes;
+            // Slot 1 has the last.
+            let expected = if torn < 512 { 8 } else { 7 };
+            assert_eq!(read, expected, "{torn}");
+        }
+        std::fs::write(&path, vec![0; whole.len()]).unwrap();
+        assert_eq!(Extent::read(&journal), None);
+    }
+}
