@@ -244,18 +244,27 @@ impl NewFrames {
             self.bytes.truncate(begin);
             return Err(StoreError::WindowTooLarge(length));
         }
-        let prefix = Prefix {
-            length: length as u32,
-            kind,
-        };
+        self.seal(begin, length as u32, kind);
+        Ok(())
+    }
+
+    /// Adds bytes that are no frame.
+    #[cfg(test)]
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Makes what begins at `begin` a frame.
+    pub(super) fn seal(&mut self, begin: usize, length: u32, kind: u8) {
+        let prefix = Prefix { length, kind };
+        let body = begin + FRAME_PREFIX_BYTES;
         let check = prefix.checksum(self.seed, self.offset + begin as u64);
         let crc = crc32c::crc32c_append(check, &self.bytes[body..]);
         let fields = &mut self.bytes[begin..body];
-        fields[..4].copy_from_slice(&prefix.length.to_le_bytes());
+        fields[..4].copy_from_slice(&length.to_le_bytes());
         fields[4] = kind;
         fields[5..9].copy_from_slice(&check.to_le_bytes());
         fields[9..].copy_from_slice(&crc.to_le_bytes());
-        Ok(())
     }
 }
 

@@ -29,4 +29,6 @@ pub(crate) mod format;
 pub(crate) mod frames;
 mod ops;
 pub(crate) mod scan;
+#[cfg(test)]
+mod tests;
 pub(crate) mod write;

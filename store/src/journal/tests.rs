@@ -1,0 +1,208 @@
+//! Journals whose checksums hold and whose lengths lie: reading takes no longer than the file is, and no memory for what is
+//! only claimed.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use trackiops_schemas::rollup::ClosedWindow;
+
+use super::codec::put_window_head;
+use super::cursor;
+use super::definitions::MOST_DEFINED;
+use super::file::JournalFile;
+use super::format::{FRAME_PREFIX_BYTES, Header, Kind, NewFrames};
+use super::scan::Scan;
+use crate::common::{options, window, windows};
+use crate::error::StoreError;
+use crate::varint::put_u64;
+use crate::writer::Writer;
+use crate::{Snapshot, layout};
+
+/// Reading 8 MiB takes milliseconds; what is quadratic takes hours.
+const SOON: Duration = Duration::from_secs(20);
+const LARGE: usize = 8 << 20;
+
+/// A journal with these frames.
+struct Lying {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+    frames: NewFrames,
+    header: Vec<u8>,
+}
+
+impl Lying {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (header, seed) = Header::new(&options("h"), 1).encode();
+        let mut frames = NewFrames::new(seed);
+        frames.begin(header.len() as u64);
+        Self {
+            path: dir.path().join("1.tij"),
+            _dir: dir,
+            frames,
+            header,
+        }
+    }
+
+    /// Adds a frame that says that it is so long.
+    fn claim(&mut self, length: u32, kind: Kind) {
+        let begin = self.frames.bytes().len();
+        self.frames.extend(&[0; FRAME_PREFIX_BYTES]);
+        self.frames.seal(begin, length, kind.into());
+    }
+
+    fn put(&mut self, kind: Kind, payload: impl FnOnce(&mut Vec<u8>)) {
+        self.frames.put(kind, payload).unwrap();
+    }
+
+    fn scan(&self) -> Result<Scan, StoreError> {
+        let bytes = [&self.header, self.frames.bytes()].concat();
+        fs::write(&self.path, bytes).unwrap();
+        let began = Instant::now();
+        let scan = Scan::new(JournalFile::open(&self.path).unwrap().unwrap());
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+        scan.map(Option::unwrap)
+    }
+
+    fn refused(&self) -> String {
+        self.scan().unwrap_err().to_string()
+    }
+}
+
+fn head(out: &mut Vec<u8>, rows: u64) {
+    let empty: ClosedWindow = window(0, Vec::new());
+    let mut head = Vec::new();
+    put_window_head(&mut head, &empty, 0);
+    // The numbers of rows and of files are a byte each.
+    head.truncate(head.len() - 2);
+    out.extend(head);
+    put_u64(out, rows);
+    put_u64(out, 0);
+}
+
+#[test]
+fn frames_that_claim_gigabytes_are_torn() {
+    for length in [u32::MAX, 1 << 30, 1] {
+        let mut lying = Lying::new();
+        lying.put(Kind::Window, |out| head(out, 0));
+        lying.claim(length, Kind::Definitions);
+        let scan = lying.scan().unwrap();
+        assert_eq!(scan.windows.len(), 1);
+        assert_eq!(scan.torn_bytes, FRAME_PREFIX_BYTES as u64);
+    }
+}
+
+#[test]
+fn each_place_may_look_like_a_frame_that_has_all_the_rest() {
+    let mut nested = Lying::new();
+    while nested.frames.bytes().len() < LARGE {
+        let left = LARGE - nested.frames.bytes().len();
+        nested.claim((left / 2) as u32, Kind::Window);
+    }
+    assert!(nested.scan().unwrap().torn_bytes > 0);
+    // Without its checksum a length is not believed.
+    let mut plausible = Lying::new();
+    let looks = [0, 0, 0x10, 0, Kind::Window as u8];
+    plausible.frames.extend(&looks.repeat(LARGE / looks.len()));
+    let begin = plausible.frames.bytes().len();
+    plausible.put(Kind::Window, |out| head(out, 0));
+    let scan = plausible.scan().unwrap();
+    assert_eq!(scan.windows.len(), 1);
+    assert_eq!(scan.damage.len(), 1);
+    assert_eq!(scan.damage[0].bytes, begin as u64);
+}
+
+#[test]
+fn definitions_are_bounded_whatever_they_claim() {
+    // Behind a damaged part, where some may be missing.
+    let damaged = || {
+        let mut lying = Lying::new();
+        lying.frames.extend(b"damaged");
+        lying
+    };
+    for first in [1 << 24, u64::from(u32::MAX), u64::MAX] {
+        let mut lying = damaged();
+        lying.put(Kind::Definitions, |out| put_u64(out, first));
+        assert!(lying.refused().contains("more files"), "{first}");
+        let mut lying = damaged();
+        lying.put(Kind::Window, |out| {
+            head(out, 0);
+            out.pop();
+            put_u64(out, first);
+        });
+        assert!(lying.refused().contains("more files"), "{first}");
+    }
+    let mut lying = damaged();
+    lying.put(Kind::Definitions, |out| put_u64(out, MOST_DEFINED as u64));
+    assert_eq!(lying.scan().unwrap().files().count(), 0);
+    // A mount whose name has gigabytes.
+    let mut lying = Lying::new();
+    lying.put(Kind::Definitions, |out| {
+        put_u64(out, 0);
+        out.extend([0; 8 + 3]);
+        put_u64(out, 1 << 40);
+    });
+    assert!(lying.refused().contains("ends within a value"));
+    // More than is ever read at once.
+    let mut lying = Lying::new();
+    let begin = lying.frames.bytes().len();
+    lying
+        .frames
+        .extend(&vec![0; (33 << 20) + FRAME_PREFIX_BYTES]);
+    lying.frames.seal(begin, 33 << 20, Kind::Definitions.into());
+    assert!(lying.refused().contains("too long"));
+}
+
+#[test]
+fn rows_are_bounded_whatever_they_claim() {
+    for counts in [&[1][..], &[1 << 40, 1 << 40]] {
+        let mut lying = Lying::new();
+        lying.put(Kind::Window, |out| {
+            head(out, 1 << 60);
+            put_u64(out, 0);
+            // Operations of a file: how many, then names of one byte.
+            put_u64(out, 4);
+            counts.iter().for_each(|count| put_u64(out, *count));
+            out.extend([1, b'A', 0].repeat(LARGE / 3));
+        });
+        let scan = lying.scan().unwrap();
+        let began = Instant::now();
+        assert!(cursor::window(&scan, &scan.windows[0]).is_err());
+        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    }
+    // A row that goes on and on.
+    let mut lying = Lying::new();
+    lying.put(Kind::Window, |out| {
+        head(out, 1);
+        out.extend([0, 4]);
+        put_u64(out, 1);
+        put_u64(out, LARGE as u64 * 2);
+        out.resize(out.len() + LARGE, b'A');
+    });
+    let scan = lying.scan().unwrap();
+    let error = cursor::window(&scan, &scan.windows[0]).unwrap_err();
+    assert!(error.to_string().contains("a row is too long"), "{error}");
+}
+
+#[test]
+fn many_files_are_defined_in_several_frames() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = |i: u64| format!("/mnt/{}/{i}", "long".repeat(200));
+    let rows = (0..3000).map(|i| {
+        let file = crate::common::file(i, 49, Some(&name(i)));
+        (file, crate::common::reads(2))
+    });
+    let one = window(crate::common::T0, rows.collect());
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    writer.append(&one).unwrap();
+    writer.append(&windows(2)[1]).unwrap();
+    let journal = layout::journal(dir.path(), 1);
+    let frames = fs::read(journal).unwrap();
+    assert!(frames.len() > 2 << 20);
+    let snapshot = Snapshot::open(dir.path()).unwrap();
+    let mut read = Vec::new();
+    let each = &mut |window| read.push(window);
+    snapshot.tails()[0].windows(each).unwrap();
+    assert_eq!(read, [one, windows(2).remove(1)]);
+}
