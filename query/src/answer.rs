@@ -12,7 +12,7 @@ use trackiops_schemas::file_ops::FileOps;
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::rollup::Direction;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Damage, Dataset, JournalTail, Snapshot, Unread};
+use trackiops_store::{Damage, Dataset, JournalTail, Snapshot, StoreError, Unread};
 
 use crate::columns::Column;
 use crate::condition::Condition;
@@ -347,6 +347,8 @@ pub(crate) fn ask_with<R>(
             }
             Err(QueryError::Vanished(path)) => (path, "it is missing".to_owned()),
             Err(QueryError::Damaged { path, why }) => (path, why),
+            // A journal whose checksums hold and whose windows make no sense.
+            Err(QueryError::Store(StoreError::Damaged { path, why, .. })) => (path, why.to_owned()),
             answered => {
                 let mut notes = damage.notes;
                 notes.extend(journals(&snapshot, question));
@@ -366,14 +368,15 @@ struct LeftOut {
 }
 
 impl LeftOut {
-    /// Leaves a segment out from now on.
+    /// Leaves a segment or a journal out from now on.
     fn leave_out(
         &mut self,
         snapshot: &Snapshot,
         path: PathBuf,
         why: String,
     ) -> Result<(), QueryError> {
-        let mut covers = None;
+        let journal = snapshot.tails().iter().find(|tail| tail.path() == path);
+        let mut covers = journal.and_then(|tail| covers(tail.span()));
         for dataset in Dataset::ALL {
             let segments = snapshot.segments(dataset, None)?;
             if let Some(segment) = segments.into_iter().find(|s| s.path == path) {

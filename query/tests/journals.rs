@@ -304,6 +304,40 @@ fn what_is_no_journal_is_one_note_and_the_rest_is_read() {
 }
 
 #[test]
+fn a_journal_that_makes_no_sense_is_one_note_and_the_rest_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let windows = recorded(4);
+    let mut writer = Writer::open(dir.path(), recorder()).unwrap();
+    writer.append(&windows[0]).unwrap();
+    writer.append(&windows[1]).unwrap();
+    let journal = dir.path().join("journal/1.tij");
+    let mut bytes = fs::read(&journal).unwrap();
+    // The last byte of a window, of which the checksum is made to hold.
+    let at = frames(&bytes).into_iter().rev().nth(1).unwrap();
+    let u32_at =
+        |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let whole = crc32c::crc32c_append(u32_at(&bytes, at + 5), &bytes[at + 13..]);
+    assert_eq!(whole, u32_at(&bytes, at + 9));
+    *bytes.last_mut().unwrap() ^= 0xff;
+    let crc = crc32c::crc32c_append(u32_at(&bytes, at + 5), &bytes[at + 13..]);
+    bytes[at + 9..at + 13].copy_from_slice(&crc.to_le_bytes());
+    fs::write(&journal, bytes).unwrap();
+    // Another one beside it.
+    let other = tempfile::tempdir().unwrap();
+    let store = other.path().join("store");
+    leave(&store, &windows[3..]);
+    let question = Question {
+        stores: vec![dir.path().into(), store],
+        ..asked(dir.path(), Range::default())
+    };
+    let Outcome::Found(answer) = ask(&question).unwrap() else {
+        panic!("nothing is found");
+    };
+    assert_eq!(damaged(&answer.notes), [journal]);
+    assert!(!answer.rows.is_empty());
+}
+
+#[test]
 fn a_journal_that_is_being_written_is_never_noted_as_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path();

@@ -194,12 +194,11 @@ impl Snapshot {
         self.span = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     }
 
-    /// This view without some segments, given by their paths.
-    pub fn without(self, segments: &HashSet<PathBuf>) -> Self {
-        Self {
-            left_out: segments.clone(),
-            ..self
-        }
+    /// This view without some segments and journals, given by their paths.
+    pub fn without(mut self, paths: &HashSet<PathBuf>) -> Self {
+        self.tails.retain(|tail| !paths.contains(tail.path()));
+        self.left_out = paths.clone();
+        self
     }
 
     /// Journals of which nothing is read.

@@ -116,8 +116,17 @@ impl RequestsView {
             }
         }
         for scan in &self.tails {
-            if !tail(scan, &range, each)? {
-                return Ok(());
+            let path = scan.path();
+            if self.unread.iter().any(|unread| unread.path == path) {
+                continue;
+            }
+            match tail(scan, &range, each) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error @ StoreError::Damaged { .. }) => {
+                    self.unread.push(Unread::journal(path.to_owned(), error)?);
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
