@@ -9,7 +9,7 @@ use std::str::FromStr;
 use anyhow::{Context, anyhow, bail};
 use arrow::array::RecordBatch;
 use trackiops_query::pseudonym::{self, Check, Key, Pseudonyms, Way};
-use trackiops_query::sheet::{Kind, Reader, Writer};
+use trackiops_query::sheet::{Kind, Reader, Texts, Writer};
 use trackiops_query::times::file_name;
 use trackiops_query::{Export, Exported, Format, QueryError, Table};
 use trackiops_schemas::time::Granularity;
@@ -87,6 +87,11 @@ pub struct Args {
     /// The same as --format csv
     #[arg(long, conflicts_with = "format", help_heading = OUTPUT)]
     csv: bool,
+    /// CSV for a spreadsheet: no name in it is run as a formula
+    ///
+    /// As `trackiops query --csv-safe`: a `'` goes before text where a spreadsheet could begin a formula; numbers stay numbers.
+    #[arg(long, conflicts_with = "anonymize", help_heading = OUTPUT)]
+    csv_safe: bool,
     /// Replace all names by tokens that only this key leads back from
     ///
     /// `trackiops anonymize-key` makes a key.
@@ -104,7 +109,7 @@ impl FromStr for FileFormat {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(Format::Parquet) => Ok(Self(Kind::Parquet)),
-            Ok(Format::Csv) => Ok(Self(Kind::Csv)),
+            Ok(Format::Csv(texts)) => Ok(Self(Kind::Csv(texts))),
             Ok(Format::Arrow) => Ok(Self(Kind::Arrow)),
             _ => Err(format!(
                 "`{text}` is not a format of exports: write parquet, csv or arrow"
@@ -117,13 +122,24 @@ impl FromStr for FileFormat {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let key = args.anonymize.as_deref().map(read_key).transpose()?;
     let place = Place::new(&args.output)?;
+    let csv = Kind::Csv(Texts::AsTheyAre);
     let asked = match args.format {
-        _ if args.csv => Some((Kind::Csv, "--csv".to_owned())),
+        _ if args.csv => Some((csv, "--csv".to_owned())),
+        None if args.csv_safe => Some((csv, "--csv-safe".to_owned())),
         Some(FileFormat(kind)) => Some((kind, format!("--format {}", kind.extension()))),
         None => None,
     };
     let asked = asked.as_ref().map(|(kind, option)| (*kind, &**option));
-    let kind = format_of(Some(&args.output), EXPORTS, asked, Kind::Parquet)?;
+    let mut kind = format_of(Some(&args.output), EXPORTS, asked, Kind::Parquet)?;
+    if args.csv_safe {
+        let Kind::Csv(texts) = &mut kind else {
+            bail!(
+                "--csv-safe is for CSV; leave out --format {}",
+                kind.extension()
+            );
+        };
+        *texts = Texts::ForSpreadsheets;
+    }
     let export = Export {
         table: match args.requests {
             true => Table::Requests,

@@ -151,7 +151,15 @@ mod tests {
         }
         assert_eq!(
             seen,
-            ["record", "query", "files", "flamegraph", "export", "volume"]
+            [
+                "record",
+                "query",
+                "files",
+                "flamegraph",
+                "mounts",
+                "export",
+                "volume"
+            ]
         );
     }
 

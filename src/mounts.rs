@@ -5,13 +5,20 @@ use std::process::ExitCode;
 use trackiops_query::ask_mounts;
 use trackiops_query::times::Zone;
 
-use crate::question::{self, Form};
+use crate::question::{self, Form, WHAT};
 use crate::store_flag::StoreFlags;
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops mounts                                  what was mounted where, and when
+  trackiops mounts --store web-1 --store web-2      the mounts of two hosts
+  trackiops mounts --csv-safe --output mounts.csv  a list for a spreadsheet";
 
 /// What `trackiops mounts` takes.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = WHAT)]
     stores: StoreFlags,
     #[command(flatten)]
     form: Form,

@@ -11,6 +11,7 @@ use clap::builder::NonEmptyStringValueParser;
 use trackiops_query::note::Note;
 use trackiops_query::render::look::Style;
 use trackiops_query::render::{self, Figures, Render};
+use trackiops_query::sheet::Texts;
 use trackiops_query::times::{self, Moment, Zone};
 use trackiops_query::{
     By, Columns, Condition, Detail, Explain, FileSelector, Format, Nothing, Outcome, Question,
@@ -237,11 +238,17 @@ pub struct Form {
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<Format>,
     /// The same as --format json
-    #[arg(long, conflicts_with_all = ["format", "csv"], help_heading = OUTPUT)]
+    #[arg(long, conflicts_with_all = ["format", "csv", "csv_safe"], help_heading = OUTPUT)]
     json: bool,
     /// The same as --format csv
     #[arg(long, conflicts_with = "format", help_heading = OUTPUT)]
     csv: bool,
+    /// CSV for a spreadsheet: no name in it is run as a formula
+    ///
+    /// Use it for every CSV that will be opened in Excel, LibreOffice or Google Sheets: a file may be called
+    /// `x;=HYPERLINK(...)`. A `'` goes before text where a spreadsheet could begin a formula; numbers stay numbers.
+    #[arg(long, help_heading = OUTPUT)]
+    csv_safe: bool,
     /// Write into this file, which is replaced atomically; - is stdout
     ///
     /// Its ending chooses the format: .parquet, .csv, .json (.jsonl, .ndjson), .arrow (.feather, .ipc), .txt for a table.
@@ -253,17 +260,28 @@ impl Form {
     /// How, and where to, if the format is something for that.
     pub fn choose(&self) -> anyhow::Result<(Format, Output)> {
         let output = Output::new(self.output.clone())?;
-        let option = match (self.json, self.csv) {
-            (true, _) => Some((Format::Json, "--json".to_owned())),
-            (_, true) => Some((Format::Csv, "--csv".to_owned())),
-            _ => self.format.map(|f| (f, format!("--format {}", f.name()))),
+        let csv = Format::Csv(Texts::AsTheyAre);
+        let option = match self.format {
+            _ if self.json => Some((Format::Json, "--json".to_owned())),
+            _ if self.csv => Some((csv, "--csv".to_owned())),
+            None if self.csv_safe => Some((csv, "--csv-safe".to_owned())),
+            format => format.map(|f| (f, format!("--format {}", f.name()))),
         };
-        let format = suffix::format_of(
+        let mut format = suffix::format_of(
             self.output.as_deref(),
             suffix::ANSWERS,
             option.as_ref().map(|(format, option)| (*format, &**option)),
             Format::Table(Figures::Rates),
         )?;
+        if self.csv_safe {
+            let Format::Csv(texts) = &mut format else {
+                bail!(
+                    "--csv-safe is for CSV; leave out --format {}",
+                    format.name()
+                );
+            };
+            *texts = Texts::ForSpreadsheets;
+        }
         if format.is_binary() && output.is_terminal() {
             bail!(
                 "refusing to write Parquet or Arrow to a terminal; use --output FILE, or pipe it to a program that reads it"

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::bail;
 use trackiops_query::Format;
 use trackiops_query::render::Figures;
-use trackiops_query::sheet::Kind;
+use trackiops_query::sheet::{Kind, Texts};
 
 /// A format, and the endings of names that choose it.
 pub type Known<F> = [(F, &'static [&'static str])];
@@ -17,7 +17,7 @@ const ARROW: &[&str] = &["arrow", "feather", "ipc"];
 /// Those of answers.
 pub const ANSWERS: &Known<Format> = &[
     (Format::Parquet, PARQUET),
-    (Format::Csv, CSV),
+    (Format::Csv(Texts::AsTheyAre), CSV),
     (Format::Json, &["json", "jsonl", "ndjson"]),
     (Format::Arrow, ARROW),
     (Format::Table(Figures::Rates), &["txt"]),
@@ -25,7 +25,7 @@ pub const ANSWERS: &Known<Format> = &[
 /// Those of exports.
 pub const EXPORTS: &Known<Kind> = &[
     (Kind::Parquet, PARQUET),
-    (Kind::Csv, CSV),
+    (Kind::Csv(Texts::AsTheyAre), CSV),
     (Kind::Arrow, ARROW),
 ];
 /// Those of flame graphs: whether stacks are folded.
@@ -92,6 +92,7 @@ mod tests {
     use super::*;
 
     const TABLE: Format = Format::Table(Figures::Rates);
+    const CSV: Format = Format::Csv(Texts::AsTheyAre);
 
     fn answer(path: &str, asked: Option<(Format, &str)>) -> anyhow::Result<Format> {
         format_of(Some(Path::new(path)), ANSWERS, asked, TABLE)
@@ -101,7 +102,7 @@ mod tests {
     fn the_ending_chooses_and_nothing_contradicts_it() {
         for (path, format) in [
             ("o.parquet", Format::Parquet),
-            ("o.CSV", Format::Csv),
+            ("o.CSV", CSV),
             ("a.b/o.json", Format::Json),
             ("o.jsonl", Format::Json),
             ("o.ndjson", Format::Json),
@@ -112,7 +113,7 @@ mod tests {
             assert_eq!(answer(path, None).unwrap(), format, "{path}");
             assert_eq!(answer(path, Some((format, "--format"))).unwrap(), format);
         }
-        let csv = Some((Format::Csv, "--format csv"));
+        let csv = Some((CSV, "--format csv"));
         for path in [
             "-",
             "o",
@@ -123,7 +124,7 @@ mod tests {
             "/dev/stdout",
         ] {
             assert_eq!(answer(path, None).unwrap(), TABLE, "{path}");
-            assert_eq!(answer(path, csv).unwrap(), Format::Csv, "{path}");
+            assert_eq!(answer(path, csv).unwrap(), CSV, "{path}");
         }
         let error = |path, asked| answer(path, asked).unwrap_err().to_string();
         assert_eq!(

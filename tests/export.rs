@@ -541,7 +541,7 @@ fn what_is_anonymized_tells_no_name_and_comes_back_as_it_was() {
         assert_eq!(there.num_rows(), expected.num_rows());
         let mut csv = Vec::new();
         trackiops_query::sheet::Writer::new(
-            trackiops_query::sheet::Kind::Csv,
+            trackiops_query::sheet::Kind::Csv(Default::default()),
             &there.schema(),
             &mut csv,
         )

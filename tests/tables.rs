@@ -252,6 +252,64 @@ fn programs_get_names_as_they_are_and_terminals_do_not() {
 }
 
 #[test]
+fn spreadsheets_get_names_that_they_do_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "recording =cmd()|1 1s 1m 2026-11-21T03:00:00Z store\nmount 0:49 @srv:/home /mnt/home\n\
+        0 read /mnt/home/a;=HYPERLINK(1) 5 x4096 300us tenant=0:/-1.slice\n0 op READ @srv:/home tcp-0 5 300us\n9 idle\n";
+    store::record(text, dir.path()).unwrap();
+    let names = |line: &str| {
+        let output = run(dir.path(), line, None);
+        assert!(output.status.success(), "{line}: {output:?}");
+        let csv = match line.split_once("--output ") {
+            Some((_, file)) => fs::read(dir.path().join(file)).unwrap(),
+            None => output.stdout,
+        };
+        let mut reader = csv::Reader::from_reader(&csv[..]);
+        let header = reader.headers().unwrap().clone();
+        let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
+        let cell = |name: &str| {
+            let at = header.iter().position(|column| column == name);
+            at.map(|at| rows[0][at].to_owned())
+        };
+        [cell("host"), cell("mount"), cell("path")].map(Option::unwrap_or_default)
+    };
+    let plain = ["=cmd()|1", "@srv:/home", "/mnt/home/a;=HYPERLINK(1)"];
+    let inert = ["'=cmd()|1", "'@srv:/home", "/mnt/home/a;'=HYPERLINK(1)"];
+    for (line, output) in [
+        ("query --store store --step all", ""),
+        ("files --store store", ""),
+        (
+            "export --store store --granularity 1s",
+            " --output rows.csv",
+        ),
+    ] {
+        for (flags, expected) in [
+            ("--csv", plain),
+            ("--csv-safe", inert),
+            ("--csv --csv-safe", inert),
+            ("--format csv --csv-safe", inert),
+        ] {
+            assert_eq!(names(&format!("{line} {flags}{output}")), expected);
+        }
+    }
+    let mounts = names("mounts --store store --csv-safe");
+    assert_eq!(mounts[..2], inert[..2]);
+    let terminal = run(dir.path(), "files --store store --csv-safe", Some(80));
+    assert!(self::text(&terminal.stdout).contains("'=cmd()|1,'@srv:/home"));
+    for line in [
+        "files --store store --csv-safe --format parquet",
+        "files --store store --csv-safe --json",
+        "files --store store --csv-safe --output x.json",
+        "export --store store --csv-safe --format arrow --output x",
+        "export --store store --csv-safe --anonymize key --output x.csv",
+    ] {
+        let output = run(dir.path(), line, None);
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(self::text(&output.stderr).contains("--csv-safe"), "{line}");
+    }
+}
+
+#[test]
 fn pictures_have_no_name_that_breaks_them() {
     let dir = tempfile::tempdir().unwrap();
     stores(dir.path());

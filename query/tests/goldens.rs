@@ -10,6 +10,7 @@ use std::path::Path;
 use chrono::FixedOffset;
 use common::*;
 use trackiops_query::render::Render;
+use trackiops_query::sheet::Texts;
 use trackiops_query::times::Zone;
 use trackiops_query::{
     Answer, By, Connections, Detail, Figures, Format, Outcome, Question, ask_operations, render,
@@ -112,7 +113,7 @@ fn answers_look_as_they_always_did() {
     let mut asked = question(dir.path());
     asked.zone = Zone::Fixed(FixedOffset::east_opt(2 * 3600).unwrap());
     check("files.json", &asked, Format::Json);
-    check("files.csv", &asked, Format::Csv);
+    check("files.csv", &asked, Format::Csv(Texts::AsTheyAre));
     check("files.txt", &asked, Format::Table(Figures::Rates));
     check("parts.txt", &asked, Format::Table(Figures::Parts));
     let mut all = asked.clone();
@@ -175,7 +176,12 @@ fn operations_look_as_they_always_did() {
         ("op_file.txt", &of_file, Connections::Together, table),
         ("transport.txt", &all, Connections::Apart, table),
         ("op.json", &all, Connections::Together, Format::Json),
-        ("op.csv", &all, Connections::Together, Format::Csv),
+        (
+            "op.csv",
+            &all,
+            Connections::Together,
+            Format::Csv(Texts::AsTheyAre),
+        ),
     ] {
         let Outcome::Found(answer) = ask_operations(question, connections).unwrap() else {
             panic!("{name}: nothing found");
@@ -197,7 +203,10 @@ fn csv_and_json_have_the_same_columns_in_the_same_order() {
         render::write(&found(&question(dir.path())), format, Zone::utc(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     };
-    let (csv, json) = (written(Format::Csv), written(Format::Json));
+    let (csv, json) = (
+        written(Format::Csv(Texts::AsTheyAre)),
+        written(Format::Json),
+    );
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
     let header = reader.headers().unwrap().clone();
     for (record, line) in reader.records().zip(json.lines()) {

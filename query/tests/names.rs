@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::*;
+use trackiops_query::sheet::Texts;
 use trackiops_query::{
     By, Columns, FileSelector, Format, Nothing, Of, Outcome, QueryError, Question, Step, ask,
     ask_files, render,
@@ -396,7 +397,14 @@ fn files_are_listed_with_all_their_names_and_when_these_held() {
         let (table, json) = (written("table"), written("json"));
         let mut csv = Vec::new();
         let all = Columns::usual();
-        render::write_columns(&answer, &all, Format::Csv, asked.zone, &mut csv).unwrap();
+        render::write_columns(
+            &answer,
+            &all,
+            Format::Csv(Texts::AsTheyAre),
+            asked.zone,
+            &mut csv,
+        )
+        .unwrap();
         let csv = String::from_utf8(csv).unwrap();
         assert!(table.contains("  named /mnt/tmp/one.new\n"), "{table}");
         assert!(

@@ -54,6 +54,21 @@ impl<'r> Value<'r> {
         rounded.map_or(Self::Null, Self::Figure)
     }
 
+    /// The value with other texts, also those of lists.
+    pub(crate) fn map_texts(self, map: &impl Fn(&str) -> Cow<'_, str>) -> Self {
+        match self {
+            Self::Text(text) => Self::text(map(&text).into_owned()),
+            Self::List(elements) => {
+                let of = |element: Vec<Self>| {
+                    let values = element.into_iter().map(|value| value.map_texts(map));
+                    values.collect()
+                };
+                Self::List(elements.into_iter().map(of).collect())
+            }
+            other => other,
+        }
+    }
+
     /// As a number, where it is one.
     pub fn number(&self) -> Option<f64> {
         match self {

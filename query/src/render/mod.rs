@@ -11,7 +11,7 @@ use crate::columns::{Column, Columns, Record};
 use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::scan::Detail;
-use crate::sheet::{Kind, Writer};
+use crate::sheet::{Kind, Texts, Writer};
 use crate::step::Step;
 use crate::times::Zone;
 use crate::volume::Volume;
@@ -50,7 +50,7 @@ pub enum Format {
     /// For people.
     Table(Figures),
     /// A header and one line per row.
-    Csv,
+    Csv(Texts),
     /// One object per line.
     Json,
     /// Parquet, for other programs.
@@ -74,7 +74,7 @@ impl Format {
     pub fn detail(self) -> Detail {
         match self {
             Self::Table(figures) => Detail::Figures(figures),
-            Self::Csv => Detail::Needs(self.columns::<AnswerRow>().needs().only_transfers(true)),
+            Self::Csv(_) => Detail::Needs(self.columns::<AnswerRow>().needs().only_transfers(true)),
             Self::Json | Self::Parquet | Self::Arrow => Detail::of_transfers(),
         }
     }
@@ -82,7 +82,7 @@ impl Format {
     /// The columns that it has unless others are chosen. A line of CSV has no lists: those of one row are longer than all else.
     pub fn columns<R: Record>(self) -> Columns<R> {
         match self {
-            Self::Csv => Columns::usual().scalars(),
+            Self::Csv(_) => Columns::usual().scalars(),
             _ => Columns::usual(),
         }
     }
@@ -91,7 +91,7 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Self::Table(_) => "table",
-            Self::Csv => "csv",
+            Self::Csv(_) => "csv",
             Self::Json => "json",
             Self::Parquet => "parquet",
             Self::Arrow => "arrow",
@@ -120,7 +120,7 @@ impl FromStr for Format {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "table" => Ok(Self::Table(Figures::Rates)),
-            "csv" => Ok(Self::Csv),
+            "csv" => Ok(Self::Csv(Texts::AsTheyAre)),
             "json" => Ok(Self::Json),
             "parquet" => Ok(Self::Parquet),
             "arrow" => Ok(Self::Arrow),
@@ -162,8 +162,10 @@ pub fn write_columns<R: Render>(
             draw(table, answer, &style).write(style.look, R::ELSEWHERE, out)
         }
         Format::Json => json::write(answer, columns, out),
-        Format::Csv if style.look.is_terminal => sheet(answer, &columns.visible(), Kind::Csv, out),
-        Format::Csv => sheet(answer, columns, Kind::Csv, out),
+        Format::Csv(texts) if style.look.is_terminal => {
+            sheet(answer, &columns.visible(), Kind::Csv(texts), out)
+        }
+        Format::Csv(texts) => sheet(answer, columns, Kind::Csv(texts), out),
         Format::Parquet => sheet(answer, columns, Kind::Parquet, out),
         Format::Arrow => sheet(answer, columns, Kind::Arrow, out),
     }

@@ -25,7 +25,17 @@ pub enum Kind {
     /// An Arrow IPC file (Feather 2), uncompressed, so that it can be mapped.
     Arrow,
     /// CSV with a header. Unknown values are empty; a list is its JSON text.
-    Csv,
+    Csv(Texts),
+}
+
+/// How CSV has texts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Texts {
+    /// As they are.
+    #[default]
+    AsTheyAre,
+    /// With a `'` wherever a spreadsheet would begin a formula.
+    ForSpreadsheets,
 }
 
 impl Kind {
@@ -34,7 +44,7 @@ impl Kind {
         match self {
             Self::Parquet => "parquet",
             Self::Arrow => "arrow",
-            Self::Csv => "csv",
+            Self::Csv(_) => "csv",
         }
     }
 }

@@ -12,7 +12,7 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchR
 use parquet::file::metadata::KeyValue;
 use trackiops_schemas::columns::{META_DATASET, META_FORMAT, META_GRANULARITY, META_RANGE};
 
-use super::{Kind, arrays, text};
+use super::{Kind, Texts, arrays, text};
 
 /// Rows per batch, of Parquet and CSV.
 const BATCH_ROWS: usize = 8192;
@@ -96,7 +96,7 @@ impl Reader {
                 let header = reader.headers();
                 let header = header.map_err(|error| content(error.to_string()))?;
                 let schema = schema_of(header, known).map_err(content)?;
-                (Kind::Csv, schema, Batches::Csv(reader))
+                (Kind::Csv(Texts::AsTheyAre), schema, Batches::Csv(reader))
             }
         };
         Ok(Self {

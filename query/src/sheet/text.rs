@@ -1,5 +1,6 @@
 //! Values as CSV and JSON write them, and as CSV is read.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::mem;
 
@@ -7,6 +8,7 @@ use arrow::datatypes::DataType;
 use chrono::{DateTime, SecondsFormat};
 use serde_json::Value as Json;
 
+use super::Texts;
 use crate::columns::Value;
 use crate::parallel::in_order;
 use crate::render::visible::is_hidden;
@@ -102,6 +104,7 @@ pub(crate) fn write_lines<R: Sync>(
 /// Adds a line of CSV.
 pub(super) fn put_line<'v>(
     cells: impl Iterator<Item = io::Result<(&'v DataType, Value<'v>)>>,
+    texts: Texts,
     text: &mut String,
 ) -> io::Result<()> {
     let begun = text.len();
@@ -110,7 +113,10 @@ pub(super) fn put_line<'v>(
             text.push(',');
         }
         let (data_type, value) = cell?;
-        put_csv(data_type, &value, text)?;
+        match texts {
+            Texts::AsTheyAre => put_csv(data_type, &value, text)?,
+            Texts::ForSpreadsheets => put_csv(data_type, &value.map_texts(&inert), text)?,
+        }
     }
     if text.len() == begun {
         // An empty line is none.
@@ -120,9 +126,41 @@ pub(super) fn put_line<'v>(
     Ok(())
 }
 
+/// What a text is in quotes for. Semicolons and tabs are there for spreadsheets that take them for separators, too.
+const QUOTED: [char; 6] = [',', '"', '\n', '\r', ';', '\t'];
+
+/// What ends a cell, in one country's spreadsheets or another's.
+const SEPARATORS: [char; 5] = [',', ';', '\t', '\r', '\n'];
+
+/// The text with a `'` wherever a spreadsheet could begin a formula: at its start and behind separators, also those that only other
+/// locales have, as a path begins with a slash and can have a `;=` all the same
+/// (<https://owasp.org/www-community/attacks/CSV_Injection>).
+fn inert(text: &str) -> Cow<'_, str> {
+    let begins_formula = |cell: &str| {
+        let skipped = |c: char| c.is_whitespace() || matches!(c, '"' | '\'') || is_hidden(c);
+        // The wide ones are the same to spreadsheets in Japanese.
+        let formula = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+        cell.trim_start_matches(skipped).starts_with(formula)
+    };
+    let mut inert = String::new();
+    if text.starts_with(['\t', '\r', '\n']) {
+        inert.push('\'');
+    }
+    for cell in text.split_inclusive(SEPARATORS) {
+        if begins_formula(cell) {
+            inert.push('\'');
+        }
+        inert.push_str(cell);
+    }
+    match inert.len() == text.len() {
+        true => text.into(),
+        false => inert.into(),
+    }
+}
+
 /// Adds a value to a line of CSV, in quotes where it takes some (RFC 4180).
 fn put_csv(data_type: &DataType, value: &Value<'_>, line: &mut String) -> serde_json::Result<()> {
-    let quoted = |text: &str, line: &mut String| match text.contains([',', '"', '\n', '\r']) {
+    let quoted = |text: &str, line: &mut String| match text.contains(QUOTED) {
         true => line.extend(["\"", &text.replace('"', "\"\""), "\""]),
         false => line.push_str(text),
     };
@@ -186,4 +224,72 @@ fn of_json(data_type: &DataType, value: &Json) -> Option<Value<'static>> {
         }
         (_, number) => Value::Int(number.as_i64()?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use arrow::datatypes::{Field, Fields};
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn no_cell_of_a_spreadsheet_begins_a_formula() {
+        for (text, expected) in [
+            ("/mnt/home/a-b=c+d@e", "/mnt/home/a-b=c+d@e"),
+            ("web-1; web-2", "web-1; web-2"),
+            ("=1+1", "'=1+1"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("＝1", "'＝1"),
+            ("\t/a", "'\t/a"),
+            ("\r=1", "'\r'=1"),
+            (" \"'=1", "' \"'=1"),
+            ("\u{200b}=1", "'\u{200b}=1"),
+            ("/a;=1,\"@b\n-c", "/a;'=1,'\"@b\n'-c"),
+        ] {
+            assert_eq!(inert(text), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_stay_numbers_and_lists_stay_json() {
+        let name = Field::new("path", DataType::Utf8, false);
+        let element = DataType::Struct(Fields::from(vec![name]));
+        let list = DataType::List(Arc::new(Field::new("element", element, false)));
+        let values = [
+            (DataType::Int64, Value::Int(-5)),
+            (DataType::Float64, Value::Figure(-0.5)),
+            (DataType::Utf8, Value::text("-5")),
+            (list, Value::List(vec![vec![Value::text("=1")]])),
+        ];
+        let line = |texts| {
+            let mut line = String::new();
+            let cells = values.iter().map(|(t, value)| Ok((t, value.clone())));
+            put_line(cells, texts, &mut line).unwrap();
+            line
+        };
+        let plain = r#"-5,-0.5,-5,"[{""path"":""=1""}]""#;
+        assert_eq!(line(Texts::AsTheyAre).trim_end(), plain);
+        let inert = r#"-5,-0.5,'-5,"[{""path"":""'=1""}]""#;
+        assert_eq!(line(Texts::ForSpreadsheets).trim_end(), inert);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_separates_cells_none_begins_a_formula(text in "[=+@;,\t\n\r\"' a/-]{0,12}") {
+            let shown = inert(&text);
+            for separators in [&[][..], &[','], &[';'], &['\t'], &['\n', '\r', ';'], &SEPARATORS] {
+                for cell in shown.split(separators) {
+                    let cell = cell.trim_start_matches([' ', '"']);
+                    prop_assert!(!cell.starts_with(['=', '+', '-', '@']), "{text:?}: {shown:?}");
+                }
+            }
+            prop_assert!(!shown.starts_with(['\t', '\r', '\n']));
+            prop_assert_eq!(shown.replace('\'', ""), text.replace('\'', ""));
+        }
+    }
 }

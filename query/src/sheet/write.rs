@@ -12,7 +12,7 @@ use parquet::file::properties::WriterProperties;
 use trackiops_schemas::columns::{END_TIME, META_WRITER, histogram_metadata};
 use trackiops_schemas::time::UtcMs;
 
-use super::{Kind, arrays, of_arrow, of_parquet, text};
+use super::{Kind, Texts, arrays, of_arrow, of_parquet, text};
 use crate::columns::{Columns, Record, Value};
 
 /// Rows of a row group of Parquet, which is in memory until it is complete.
@@ -25,7 +25,7 @@ pub enum Writer<W: Write + Send> {
     /// Arrow.
     Arrow(Box<FileWriter<W>>),
     /// CSV.
-    Csv(W),
+    Csv(W, Texts),
 }
 
 impl<W: Write + Send> Writer<W> {
@@ -50,13 +50,13 @@ impl<W: Write + Send> Writer<W> {
                 let writer = FileWriter::try_new(out, schema).map_err(of_arrow)?;
                 Self::Arrow(Box::new(writer))
             }
-            Kind::Csv => {
+            Kind::Csv(texts) => {
                 let names = schema.fields().iter().map(|field| field.name());
                 let names = names.map(|name| Ok((&DataType::Utf8, Value::text(name))));
                 let mut header = String::new();
-                text::put_line(names, &mut header)?;
+                text::put_line(names, texts, &mut header)?;
                 out.write_all(header.as_bytes())?;
-                Self::Csv(out)
+                Self::Csv(out, texts)
             }
         })
     }
@@ -66,7 +66,7 @@ impl<W: Write + Send> Writer<W> {
         match self {
             Self::Parquet(writer) => writer.write(batch).map_err(of_parquet),
             Self::Arrow(writer) => writer.write(batch).map_err(of_arrow),
-            Self::Csv(out) => {
+            Self::Csv(out, texts) => {
                 let schema = batch.schema();
                 let rows: Vec<_> = (0..batch.num_rows()).collect();
                 text::write_lines(&rows, out, |row, line| {
@@ -81,7 +81,7 @@ impl<W: Write + Send> Writer<W> {
                         };
                         Ok((field.data_type(), value))
                     });
-                    text::put_line(cells, line)
+                    text::put_line(cells, *texts, line)
                 })
             }
         }
@@ -89,13 +89,13 @@ impl<W: Write + Send> Writer<W> {
 
     /// Writes what columns have of some rows.
     pub fn write_rows<R: Record>(&mut self, columns: &Columns<R>, rows: &[R]) -> io::Result<()> {
-        let Self::Csv(out) = self else {
+        let Self::Csv(out, texts) = self else {
             return self.write(&columns.batch(rows).map_err(of_arrow)?);
         };
         // Not by way of a batch, which takes as long again.
         text::write_lines(rows, out, |row, line| {
             let cells = columns.iter().map(|c| Ok((&c.data_type, c.value(row))));
-            text::put_line(cells, line)
+            text::put_line(cells, *texts, line)
         })
     }
 
@@ -116,7 +116,7 @@ impl<W: Write + Send> Writer<W> {
                 writer.finish().map_err(of_arrow)?;
                 writer.into_inner().map_err(of_arrow)
             }
-            Self::Csv(out) => Ok(out),
+            Self::Csv(out, _) => Ok(out),
         }
     }
 }
