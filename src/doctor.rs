@@ -11,7 +11,7 @@ use trackiops_collector::{
 use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ring::CgroupOffsets;
 
-use crate::output::{Output, print};
+use crate::output::{Output, print, print_json};
 use crate::record::facts;
 use crate::report::ReportForm;
 
@@ -36,7 +36,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     .map(|(name, choice)| (name, plan(&facts, choice)));
     Output::Stdout.write(|out| {
         if args.form.is_json() {
-            return writeln!(out, "{}", object(&facts, &engines, &auto));
+            return print_json(&object(&facts, &engines, &auto), out);
         }
         print(format_args!("Linux {}", facts.release), 0, out)?;
         for (name, _, state) in states(&facts) {

@@ -21,11 +21,14 @@ mod suffix;
 mod terminal;
 mod volume;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::output::say;
+use trackiops_query::render::visible::visible;
+
+use crate::output::{say, write_stderr};
 
 /// Exit status of an error; 1 means that a query matched nothing.
 const ERROR: u8 = 2;
@@ -85,13 +88,18 @@ fn main() -> ExitCode {
     })
 }
 
-/// Ends with what clap says. It quotes arguments, and a script may have taken those from names.
+/// Ends with what clap says. It quotes arguments, and a script may have taken those from names: they are made visible before it
+/// sees them, as line ends of names cannot be told from its own afterwards.
 fn refuse(error: &clap::Error) -> ! {
-    if error.use_stderr() {
-        error.to_string().lines().for_each(say);
-        std::process::exit(error.exit_code());
+    if !error.use_stderr() {
+        error.exit()
     }
-    error.exit()
+    let args = env::args_os().map(|arg| visible(&arg.to_string_lossy()).into_owned());
+    match Cli::try_parse_from(args) {
+        Err(error) => write_stderr(error),
+        Ok(_) => error.to_string().lines().for_each(say),
+    }
+    std::process::exit(error.exit_code())
 }
 
 /// The error with those of its causes that it does not name itself.

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use anyhow::{Context, bail};
-use trackiops_query::render::visible::{visible, wrap};
+use serde_json::Value;
+use trackiops_query::render::visible::{self, visible, wrap};
 
 use crate::terminal;
 
@@ -112,6 +113,11 @@ pub fn count(n: u64, what: &str) -> String {
 pub fn print(line: impl Display, indent: usize, out: &mut dyn Write) -> io::Result<()> {
     let width = terminal::look(&Output::Stdout).width;
     writeln!(out, "{}", wrap(&visible(&line.to_string()), width, indent))
+}
+
+/// Prints an object for other programs on a line of stdout. Names in it cannot drive a terminal, either.
+pub fn print_json(object: &Value, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", visible::json(object)?)
 }
 
 /// What would replace a file of a store, or be taken for one.

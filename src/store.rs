@@ -9,7 +9,7 @@ use trackiops_query::render::units;
 use trackiops_query::times::{Zone, rfc3339, show_range};
 use trackiops_store::{Covers, Finding, Repaired, Report};
 
-use crate::output::{Output, count, print};
+use crate::output::{Output, count, print, print_json};
 use crate::report::ReportForm;
 use crate::store_flag::StoreFlag;
 
@@ -77,7 +77,7 @@ fn check(store: &Path, repair: bool, form: &ReportForm) -> anyhow::Result<ExitCo
             lines.push(totals(&report));
             return lines
                 .into_iter()
-                .try_for_each(|line| writeln!(out, "{line}"));
+                .try_for_each(|line| print_json(&line, out));
         }
         if let Some(repaired) = &repaired {
             print(mended(repaired), 4, out)?;

@@ -120,6 +120,7 @@ fn run_with(dir: &Path, line: &str, redirected: &str, terminal: Option<usize>) -
     };
     let command = command
         .current_dir(dir)
+        .env("EVIL", EVIL)
         .env("TZ", "UTC0")
         .env("LC_ALL", "C.UTF-8");
     command
@@ -338,6 +339,113 @@ fn pictures_have_no_name_that_breaks_them() {
                 !drawn.contains("/<script>") && drawn.contains("&lt;script&gt;&amp;"),
                 "{line}"
             );
+        }
+    }
+}
+
+/// A name of what a command is given, in the environment: a line end, escape sequences of one and of two bytes, direction, no width.
+const EVIL: &str = "x\nFORGED\u{1b}[2J\u{9b}2J\u{202e}gpj\u{200b}\u{7f}";
+
+/// Each subcommand, in each format that is text; with names of a store, of files and of arguments.
+const SAYS_NAMES: &[&str] = &[
+    "query STORES --step all --explain",
+    "query STORES --step 1s --format csv",
+    "query STORES --step all --csv-safe",
+    "query STORES --step all --json --explain",
+    "query STORES --step all --by file,tenant --json",
+    "query STORES --by op --json",
+    "query STORES --by op --csv",
+    "query STORES --by transport --json",
+    "query STORES --by dir",
+    "query --store \"$EVIL\" --step all --explain --plot \"$EVIL.svg\"",
+    "query --store \"$EVIL\" --output \"$EVIL/rollup/$EVIL\"",
+    "query --store \"$EVIL\" --output \"$EVIL.$EVIL\"",
+    "query --store \"$EVIL\" --file \"$EVIL\" --output \"$EVIL.csv\"",
+    "query --store damaged --step 1s --explain",
+    "query --store damaged --step 1s --json",
+    "query --store nowhere$EVIL",
+    "query --store one --format \"$EVIL\"",
+    "query --store one --since \"$EVIL\"",
+    "query --store one --sort \"$EVIL\"",
+    "query --store one --step \"$EVIL\"",
+    "query --store one --op \"$EVIL\"",
+    "query --store one \"$EVIL\"",
+    "files STORES",
+    "files STORES --json",
+    "files STORES --csv",
+    "files --store one --dir \"$EVIL\"",
+    "mounts STORES",
+    "mounts STORES --json",
+    "mounts STORES --csv",
+    "flamegraph STORES --folded",
+    "flamegraph --store one --by \"$EVIL\"",
+    "export --store one --granularity 1s --output \"$EVIL.csv\"",
+    "export --store one --granularity \"$EVIL\" --output x.csv",
+    "export --store one --dataset \"$EVIL\" --output x.csv",
+    "export --store one --output y.parquet --anonymize \"$EVIL\"",
+    "anonymize-key \"$EVIL\"",
+    "anonymize-key \"$EVIL/nowhere/x\"",
+    "deanonymize --key key \"$EVIL.csv\" --output z.csv",
+    "deanonymize --key key \"$EVIL\" --output z.csv",
+    "store check --store \"$EVIL\"",
+    "store check --store damaged",
+    "store check --store damaged --json",
+    "store check --store odd",
+    "store check --store odd --json",
+    "store check --repair --store \"$EVIL/$EVIL\" --json",
+    "store rebuild-catalog --store damaged",
+    "volume --store \"$EVIL\"",
+    "volume --store \"$EVIL\" --json",
+    "volume --store \"$EVIL\" --store-size \"$EVIL\"",
+    "doctor",
+    "doctor --json",
+    "doctor --btf \"$EVIL/none\"",
+    "doctor --btf \"$EVIL/none\" --json",
+    "doctor --btf \"$EVIL.csv\" --json",
+    "record --store \"$EVIL\" --btf \"$EVIL/none\"",
+    "record --store \"$EVIL\" --granularity \"$EVIL\"",
+    "\"$EVIL\"",
+];
+
+#[test]
+fn nothing_that_is_said_drives_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    stores(dir.path());
+    let evil = EVIL.replace('\n', "␤");
+    let text_of_store = format!(
+        "recording {evil} 1s 1m 2026-11-21T03:00:00Z lines\nmount 0:49 {evil}:/ /mnt/{evil}\n\
+         0 read /mnt/{evil}/{evil} 5 x4096 300us tenant=7:/{evil}.slice\n0 op {evil} {evil}:/ {evil} 5 300us\n9 idle\n"
+    );
+    store::record(&text_of_store, dir.path()).unwrap();
+    let prepared = Command::new("sh")
+        .args(["-c", "cp -r lines \"$EVIL\" && cp -r lines damaged && cp -r lines odd && cp $(find lines -name '*.parquet' | head -1) \"odd/rollup/$EVIL.parquet\"
+            find damaged/rollup -name '*.parquet' | while read -r f; do echo x > \"$f\"; done; echo x > key; chmod 600 key"])
+        .env("EVIL", EVIL)
+        .current_dir(dir.path())
+        .status();
+    assert!(prepared.unwrap().success());
+    for line in SAYS_NAMES {
+        for terminal in [Some(100), None] {
+            let line = line.replace("STORES", "STORES --store lines");
+            let output = run(dir.path(), &line, terminal);
+            let said = match terminal {
+                Some(_) => fs::read(dir.path().join("stderr")).unwrap(),
+                None => output.stderr,
+            };
+            let (shown, said) = (text(&output.stdout), text(&said));
+            assert!(!shown.is_empty() || !said.is_empty(), "{line}");
+            // CSV is for programs where it is for no terminal.
+            let is_data = terminal.is_none() && line.contains("csv");
+            for text in [shown.as_str(), &said] {
+                let drives =
+                    text.contains(is_hidden) || text.lines().any(|l| l.starts_with("FORGED"));
+                assert!(is_data || !drives, "{line}: {text:?}");
+            }
+            if line.contains("--json") && !shown.is_empty() {
+                let mut lines = shown.lines();
+                let is_json = |line| serde_json::from_str::<serde_json::Value>(line).is_ok();
+                assert!(lines.all(is_json), "{line}: {shown}");
+            }
         }
     }
 }

@@ -71,7 +71,7 @@ impl Recording {
         let (host, granularities, rotate, start) = (next()?, next()?, next()?, next()?);
         let start = chrono::DateTime::parse_from_rfc3339(&start).ok()?;
         Some(Self {
-            host,
+            host: name(&host),
             granularities,
             rotate,
             start: UtcMs(start.timestamp_millis()),
@@ -85,12 +85,12 @@ impl Recording {
     /// `mount MAJOR:MINOR SERVER:/EXPORT PATH`
     fn mount(&mut self, mut words: SplitWhitespace<'_>) -> Option<()> {
         let dev = words.next()?.parse().ok()?;
-        let mount = words.next()?.to_owned();
+        let mount = name(words.next()?);
         self.mounts.push(MountPoint {
             dev,
             source: mount.clone(),
             mount,
-            path: words.next()?.to_owned(),
+            path: name(words.next()?),
             version: Some("4.2".into()),
             options: "rw".into(),
             is_foreign: false,
@@ -115,7 +115,7 @@ impl Recording {
             // An operation of a mount.
             "op" => window.ops.push(operation(words)?),
             what => {
-                let path = words.next()?.to_owned();
+                let path = name(words.next()?);
                 let requests = Requests::parse(words)?;
                 let row = window
                     .rows
@@ -228,14 +228,16 @@ impl Recording {
     }
 }
 
+/// A name, whose line ends are symbols here.
+fn name(word: &str) -> String {
+    word.replace('␤', "\n")
+}
+
 /// `NAME MOUNT|- TRANSPORT COUNT LATENCY`
 fn operation(mut words: SplitWhitespace<'_>) -> Option<OperationRow> {
     let operation = Operation {
         op: words.next()?.to_owned(),
-        mount: words
-            .next()
-            .filter(|mount| *mount != "-")
-            .map(str::to_owned),
+        mount: words.next().filter(|mount| *mount != "-").map(name),
         transport: Some(words.next()?.to_owned()),
     };
     let requests = Requests::parse(words)?;

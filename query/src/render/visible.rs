@@ -4,7 +4,11 @@
 //! would let a name clear the screen or look like another name.
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
@@ -28,6 +32,43 @@ pub fn visible(text: &str) -> Cow<'_, str> {
         }
     }
     shown.into()
+}
+
+/// Anything as JSON in one line, with JSON's own escapes for the characters that [`visible`] escapes: other programs read the same text,
+/// and a terminal is not driven by it.
+pub fn json(value: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
+    let mut json = Vec::new();
+    value.serialize(&mut Serializer::with_formatter(&mut json, Visible))?;
+    Ok(String::from_utf8_lossy(&json).into_owned())
+}
+
+struct Visible;
+
+impl Formatter for Visible {
+    fn write_string_fragment<W: Write + ?Sized>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some(at) = rest.find(is_hidden) {
+            let (seen, from) = rest.split_at(at);
+            let mut hidden = from.chars();
+            out.write_all(seen.as_bytes())?;
+            for unit in hidden.by_ref().take(1).flat_map(units) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = hidden.as_str();
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
+
+/// A character in UTF-16, as JSON escapes it.
+fn units(c: char) -> impl Iterator<Item = u16> {
+    let mut units = [0; 2];
+    let taken = c.encode_utf16(&mut units).len();
+    units.into_iter().take(taken)
 }
 
 /// Whether a character is not seen as one of its own: controls, formats (also those of emoji sequences, whose width is another one
@@ -130,6 +171,8 @@ pub fn wrap(line: &str, most: Option<usize>, indent: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     #[test]
@@ -159,6 +202,13 @@ mod tests {
         ] {
             assert_eq!(visible(name), shown);
         }
+    }
+
+    #[test]
+    fn json_escapes_as_json_does() {
+        let object = BTreeMap::from([("a\u{9b}", vec!["é\"\u{1b}\n", "\u{202e}\u{e0041}\u{7f}x"])]);
+        let expected = r#"{"a\u009b":["é\"\u001b\n","\u202e\udb40\udc41\u007fx"]}"#;
+        assert_eq!(json(&object).unwrap(), expected);
     }
 
     #[test]
@@ -193,6 +243,15 @@ mod tests {
             prop_assert!(!shown.contains(is_hidden), "{shown:?}");
             prop_assert_eq!(undone(&shown), text);
             prop_assert_eq!(undone(&visible(&other)), other);
+        }
+
+        #[test]
+        fn json_shows_nothing_hidden_and_is_the_same_text(text in any::<String>(), hostile in pieces()) {
+            for text in [text, hostile] {
+                let shown = json(&text).unwrap();
+                prop_assert!(!shown.contains(is_hidden), "{shown:?}");
+                prop_assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+            }
         }
 
         #[test]

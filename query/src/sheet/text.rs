@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
-use std::mem;
 
 use arrow::datatypes::DataType;
 use chrono::{DateTime, SecondsFormat};
@@ -11,7 +10,7 @@ use serde_json::Value as Json;
 use super::Texts;
 use crate::columns::Value;
 use crate::parallel::in_order;
-use crate::render::visible::is_hidden;
+use crate::render::visible::{self, is_hidden};
 use crate::times::put_rfc3339;
 
 /// So many rows are text before it is written.
@@ -23,7 +22,7 @@ const ROWS_OF_A_PIECE: usize = 1 << 12;
 pub(crate) fn json(data_type: &DataType, value: &Value<'_>) -> serde_json::Result<String> {
     Ok(match value {
         Value::Null => "null".into(),
-        Value::Text(text) => json_text(text)?,
+        Value::Text(text) => visible::json(text.as_ref())?,
         Value::Flag(flag) => flag.to_string(),
         Value::Count(count) => count.to_string(),
         Value::Int(int) => int.to_string(),
@@ -31,25 +30,6 @@ pub(crate) fn json(data_type: &DataType, value: &Value<'_>) -> serde_json::Resul
         Value::Time(_) | Value::TimeUs(_) => format!("\"{}\"", plain(data_type, value)?),
         Value::List(elements) => list_json(data_type, elements)?,
     })
-}
-
-/// A text as JSON, with escapes for invisible characters: it is the same text, and cannot drive a terminal.
-fn json_text(text: &str) -> serde_json::Result<String> {
-    let mut json = serde_json::to_string(text)?;
-    if json.contains(is_hidden) {
-        let hidden = mem::take(&mut json);
-        for c in hidden.chars() {
-            match is_hidden(c) {
-                true => {
-                    for unit in c.encode_utf16(&mut [0; 2]) {
-                        json += &format!("\\u{unit:04x}");
-                    }
-                }
-                false => json.push(c),
-            }
-        }
-    }
-    Ok(json)
 }
 
 /// `[{"bucket":12,"count":3}]`; a list of what has no fields is `["a","b"]`.
