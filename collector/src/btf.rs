@@ -1,11 +1,20 @@
 //! BTF: where the members of the kernel's structures stand. The only module that knows it.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+mod types;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use btf_rs::{Btf, BtfType, Type};
+pub use types::{Btf, Kind, Malformed, Type};
+
+/// BTF of Debian's kernels has 4 to 6 MB. What has much more is something else, such as a device that never ends.
+const MOST_BYTES: u64 = 256 << 20;
+/// Structures without a name in structures without a name.
+const MOST_LEVELS: usize = 16;
+/// Members that are looked at for one that is looked for: in damaged BTF, structures of structures could be without end.
+const MOST_MEMBERS: usize = 1 << 16;
 
 /// A member of a structure: the structure, and the names on the way, with dots between them.
 pub type Name = (&'static str, &'static str);
@@ -72,16 +81,18 @@ pub enum BtfError {
 /// Looks for `names` in the BTF of the kernel and its modules below `root`, and for [`Cast`].
 pub fn of_kernel(root: &Path, names: &[Name]) -> Result<(Members, Option<Cast>), BtfError> {
     let directory = root.join("sys/kernel/btf");
-    let vmlinux = read(&directory.join("vmlinux"))?;
+    let path = directory.join("vmlinux");
+    let file = bytes(&path)?;
+    let vmlinux = Btf::parse(&file).map_err(unreadable(&path))?;
     let mut members = find(&vmlinux, names);
     let mut events = EVENTS.map(|name| event(&vmlinux, name, None));
     for name in MODULES {
         let path = directory.join(name);
-        let bytes = match bytes(&path) {
+        let file = match bytes(&path) {
             Err(BtfError::Absent(_)) => continue,
             read => read?,
         };
-        let module = Btf::from_split_bytes(&bytes, &vmlinux).map_err(unreadable(&path))?;
+        let module = Btf::parse_module(&file, &vmlinux).map_err(unreadable(&path))?;
         for (name, member) in find(&module, names) {
             members.entry(name).or_insert(member);
         }
@@ -93,27 +104,24 @@ pub fn of_kernel(root: &Path, names: &[Name]) -> Result<(Members, Option<Cast>),
 }
 
 fn event(btf: &Btf, name: &str, module: Option<&'static str>) -> Option<Event> {
-    let number = number(btf, name, |of| matches!(of, Type::Typedef(_)))?;
+    let (number, _) = btf.find(Kind::Typedef, name)?;
     Some(Event { number, module })
 }
 
 fn cast(vmlinux: &Btf, events: [Option<Event>; 3]) -> Option<Cast> {
     let [read, write, operation] = events;
     Some(Cast {
-        function: number(vmlinux, "bpf_rdonly_cast", |of| matches!(of, Type::Func(_)))?,
-        words: number(vmlinux, "linux_mib", |of| matches!(of, Type::Struct(_)))?,
+        function: vmlinux.find(Kind::Function, "bpf_rdonly_cast")?.0,
+        words: vmlinux.find(Kind::Struct, "linux_mib")?.0,
         events: [read?, write?, operation?],
     })
 }
 
-fn number(btf: &Btf, name: &str, wanted: fn(&Type) -> bool) -> Option<u32> {
-    let mut found = btf.resolve_ids_by_name(name).ok()?.into_iter();
-    found.find(|id| btf.resolve_type_by_id(*id).is_ok_and(|of| wanted(&of)))
-}
-
 /// Looks for `names` in a file of BTF.
 pub fn of_file(path: &Path, names: &[Name]) -> Result<Members, BtfError> {
-    Ok(find(&read(path)?, names))
+    let file = bytes(path)?;
+    let btf = Btf::parse(&file).map_err(unreadable(path))?;
+    Ok(find(&btf, names))
 }
 
 fn unreadable<E: ToString>(path: &Path) -> impl Fn(E) -> BtfError {
@@ -125,82 +133,85 @@ fn unreadable<E: ToString>(path: &Path) -> impl Fn(E) -> BtfError {
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, BtfError> {
-    fs::read(path).map_err(|e| match e.kind() {
+    let read = || -> io::Result<_> {
+        let file = File::open(path)?;
+        let mut bytes = Vec::with_capacity(file.metadata()?.len().min(MOST_BYTES) as usize);
+        file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => BtfError::Absent(path.to_path_buf()),
         _ => unreadable(path)(e),
     })
 }
 
-fn read(path: &Path) -> Result<Btf, BtfError> {
-    Btf::from_bytes(&bytes(path)?).map_err(unreadable(path))
+/// Where members stand, those of them that are there.
+pub fn find(btf: &Btf, names: &[Name]) -> Members {
+    let mut structures = HashMap::new();
+    let found = names.iter().filter_map(|name| {
+        let structure = *structures
+            .entry(name.0)
+            .or_insert_with(|| btf.find(Kind::Struct, name.0));
+        Some((*name, member(btf, structure?.1, name.1)?))
+    });
+    found.collect()
 }
 
-fn find(btf: &Btf, names: &[Name]) -> Members {
-    names
-        .iter()
-        .filter_map(|name| Some((*name, member(btf, *name)?)))
-        .collect()
-}
-
-fn member(btf: &Btf, (structure, path): Name) -> Option<Member> {
-    let is_structure = |found: &Type| matches!(found, Type::Struct(_));
-    let mut at = btf
-        .resolve_types_by_name(structure)
-        .ok()?
-        .into_iter()
-        .find(is_structure)?;
-    let mut offset = 0;
+fn member(btf: &Btf, structure: Type, path: &str) -> Option<Member> {
+    let mut at = structure;
+    let mut offset = 0_u32;
     for name in path.split('.') {
-        let (inside, member) = within(btf, &at, name)?;
-        offset += inside;
+        let (inside, member) = within(btf, &at, name, MOST_LEVELS, &mut { MOST_MEMBERS })?;
+        offset = offset.checked_add(inside)?;
         at = member;
     }
     Some(Member {
         offset,
-        size: size(btf, &at)?,
+        size: size(btf, at)?,
     })
 }
 
 /// A member by its name, also where it stands in structures and unions without one.
-fn within(btf: &Btf, of: &Type, name: &str) -> Option<(u32, Type)> {
-    let (Type::Struct(of) | Type::Union(of)) = of else {
-        return None;
-    };
-    of.members.iter().find_map(|member| {
-        let offset = member.bit_offset() / 8;
-        let found = plain(btf, member)?;
-        match btf.resolve_name(member).ok()? {
-            own if own == name => Some((offset, found)),
-            own if own.is_empty() => {
-                let (inside, found) = within(btf, &found, name)?;
-                Some((offset + inside, found))
-            }
-            _ => None,
+fn within<'b>(
+    btf: &Btf<'b>,
+    of: &Type<'b>,
+    name: &str,
+    levels: usize,
+    left: &mut usize,
+) -> Option<(u32, Type<'b>)> {
+    for member in of.members() {
+        *left = left.checked_sub(1)?;
+        let offset = member.bit_offset / 8;
+        if btf.is_named(member.name, name) {
+            return Some((offset, btf.plain(member.number)?));
         }
-    })
-}
-
-/// The type behind typedefs and qualifiers.
-fn plain(btf: &Btf, of: &dyn BtfType) -> Option<Type> {
-    let mut found = btf.resolve_chained_type(of).ok()?;
-    while matches!(
-        found,
-        Type::Typedef(_) | Type::Const(_) | Type::Volatile(_) | Type::TypeTag(_)
-    ) {
-        found = btf.resolve_chained_type(found.as_btf_type()?).ok()?;
+        if levels > 0
+            && btf.is_named(member.name, "")
+            && let Some(inner) = btf.plain(member.number)
+            && let Some((inside, found)) = within(btf, &inner, name, levels - 1, left)
+        {
+            return Some((offset.checked_add(inside)?, found));
+        }
     }
-    Some(found)
+    None
 }
 
-fn size(btf: &Btf, of: &Type) -> Option<u32> {
-    let bytes = match of {
-        Type::Int(of) => of.size(),
-        Type::Struct(of) | Type::Union(of) => of.size(),
-        Type::Enum(of) => of.size(),
-        // 32-bit systems are not supported.
-        Type::Ptr(_) => 8,
-        Type::Array(of) => return size(btf, &plain(btf, of)?)?.checked_mul(of.len() as u32),
-        _ => return None,
-    };
-    u32::try_from(bytes).ok()
+fn size(btf: &Btf, of: Type) -> Option<u32> {
+    let mut at = of;
+    let mut elements = 1_u32;
+    for _ in 0..MOST_LEVELS {
+        let bytes = match at.kind {
+            Kind::Int | Kind::Struct | Kind::Union | Kind::Enum => at.size()?,
+            // 32-bit systems are not supported.
+            Kind::Pointer => 8,
+            Kind::Array => {
+                elements = elements.checked_mul(at.elements()?)?;
+                at = btf.plain(at.target()?)?;
+                continue;
+            }
+            _ => return None,
+        };
+        return bytes.checked_mul(elements);
+    }
+    None
 }

@@ -3,7 +3,7 @@
 //! It does not know what is on disk: [`Recorder::run`] hands closed windows to a sink.
 
 mod bpf_calls;
-mod btf;
+pub mod btf;
 mod cast;
 mod clock;
 mod copies;

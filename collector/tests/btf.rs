@@ -3,8 +3,9 @@
 
 mod common;
 
-use btf_rs::{Btf, BtfSection, BtfType, Parameter, Type};
 use common::{kernels, module, vmlinux};
+use proptest::prelude::*;
+use trackiops_collector::btf::{Btf, Kind, Malformed, Member, Name, Type, find};
 use trackiops_schemas::file_op_sums::CREATE_HANDLE;
 
 const MODULES: [&str; 3] = ["nfs", "nfsv4", "sunrpc"];
@@ -82,11 +83,8 @@ fn raw_tracepoints_get_the_structures_that_are_kept() {
             };
             assert_eq!(arguments(&module, event), structures, "{kernel}: {event}");
             for structure in structures {
-                let whole = named(&vmlinux, structure);
-                assert!(
-                    matches!(whole, Some(Type::Struct(_))),
-                    "{kernel}: {structure}"
-                );
+                let whole = vmlinux.find(Kind::Struct, structure);
+                assert!(whole.is_some(), "{kernel}: {structure}");
             }
         }
     }
@@ -120,69 +118,40 @@ fn every_type_that_is_referred_to_is_there() {
     for (_, root) in kernels() {
         let vmlinux = vmlinux(&root);
         let modules = MODULES.map(|name| module(&root, name, &vmlinux));
-        for module in modules.iter().flatten() {
-            assert_whole(module, module.split().unwrap());
-        }
-        assert_whole(&vmlinux, vmlinux.base());
+        modules.iter().flatten().for_each(assert_whole);
+        assert_whole(&vmlinux);
     }
 }
 
-fn assert_whole(btf: &Btf, section: &BtfSection) {
-    let (first, last) = section.type_id_range();
-    for id in first..=last {
-        let btf_type = btf.resolve_type_by_id(id).unwrap();
-        if let Some(inner) = btf_type.as_btf_type() {
-            assert_resolves(btf, inner);
-        }
-        match &btf_type {
-            Type::Struct(of) | Type::Union(of) => {
-                of.members.iter().for_each(|m| assert_resolves(btf, m));
-            }
-            Type::FuncProto(of) => {
-                of.parameters.iter().for_each(|p| assert_resolves(btf, p));
-                btf.resolve_type_by_id(of.return_type_id()).unwrap();
-            }
-            _ => {}
+fn assert_whole(btf: &Btf) {
+    let resolves = |number: u32| assert!(number == 0 || btf.get(number).is_some(), "{number}");
+    for number in btf.numbers() {
+        let found = btf.get(number).unwrap();
+        assert!(btf.name(found.name).is_some());
+        found.target().into_iter().for_each(resolves);
+        found.parameters().for_each(resolves);
+        for member in found.members() {
+            assert!(btf.name(member.name).is_some());
+            resolves(member.number);
         }
     }
-}
-
-fn assert_resolves(btf: &Btf, of: &dyn BtfType) {
-    if of.get_name_offset().is_some() {
-        btf.resolve_name(of).unwrap();
-    }
-    if let Some(id) = of.get_type_id() {
-        btf.resolve_type_by_id(id).unwrap();
-    }
-}
-
-/// The definition of that name, not a mere declaration.
-fn named(btf: &Btf, name: &str) -> Option<Type> {
-    btf.resolve_types_by_name(name)
-        .unwrap_or_default()
-        .into_iter()
-        .find(|t| !matches!(t, Type::Fwd(_)))
 }
 
 /// Bytes from the start of a structure to its member.
 fn offset(btf: &Btf, structure: &str, member: &str) -> Option<u32> {
-    let bits = offset_within(btf, &named(btf, structure)?, member)?;
+    let bits = offset_within(btf, btf.find(Kind::Struct, structure)?.1, member)?;
     assert_eq!(bits % 8, 0, "{structure}.{member}");
     Some(bits / 8)
 }
 
 /// In bits; also of members of anonymous structures and unions.
-fn offset_within(btf: &Btf, of: &Type, member: &str) -> Option<u32> {
-    let (Type::Struct(of) | Type::Union(of)) = of else {
-        return None;
-    };
-    of.members.iter().find_map(|m| {
-        let name = btf.resolve_name(m).unwrap();
-        if name == member {
-            Some(m.bit_offset())
-        } else if name.is_empty() {
-            let inner = btf.resolve_chained_type(m).unwrap();
-            Some(m.bit_offset() + offset_within(btf, &inner, member)?)
+fn offset_within(btf: &Btf, of: Type, member: &str) -> Option<u32> {
+    of.members().find_map(|m| {
+        if btf.is_named(m.name, member) {
+            Some(m.bit_offset)
+        } else if btf.is_named(m.name, "") {
+            let inner = btf.plain(m.number)?;
+            Some(m.bit_offset + offset_within(btf, inner, member)?)
         } else {
             None
         }
@@ -191,15 +160,201 @@ fn offset_within(btf: &Btf, of: &Type, member: &str) -> Option<u32> {
 
 /// What the arguments of a raw tracepoint point to: the structures by name.
 fn arguments(btf: &Btf, event: &str) -> Vec<String> {
-    let Some(Type::Typedef(typedef)) = named(btf, &format!("btf_trace_{event}")) else {
-        panic!("no typedef btf_trace_{event}");
+    let typedef = btf.find(Kind::Typedef, &format!("btf_trace_{event}"));
+    let (_, typedef) = typedef.unwrap_or_else(|| panic!("no typedef btf_trace_{event}"));
+    let pointer = btf.plain(typedef.target().unwrap()).unwrap();
+    let function = btf.get(pointer.target().unwrap()).unwrap();
+    assert_eq!(function.kind, Kind::Prototype, "btf_trace_{event}");
+    let target = |parameter: u32| {
+        let pointer = btf.plain(parameter)?;
+        let of = btf.plain(pointer.target()?)?;
+        let name = btf.name(of.name).filter(|_| of.kind == Kind::Struct)?;
+        String::from_utf8(name.to_vec()).ok()
     };
-    let Some(Type::FuncProto(function)) = btf.chained_type_iter(&typedef).last() else {
-        panic!("btf_trace_{event} is no function");
+    function.parameters().filter_map(target).collect()
+}
+
+/// A file of types made of words, and of names with a zero after each.
+fn built(types: &[u32], names: &str) -> Vec<u8> {
+    let bytes = 4 * types.len() as u32;
+    let header = [0x0001_eb9f, 24, 0, bytes, bytes, names.len() as u32];
+    let words = header
+        .iter()
+        .chain(types)
+        .flat_map(|word| word.to_le_bytes());
+    words.chain(names.bytes()).collect()
+}
+
+const INT: u32 = 1 << 24;
+const ARRAY: u32 = 3 << 24;
+const STRUCT: u32 = 4 << 24;
+const TYPEDEF: u32 = 8 << 24;
+const WITH_BITS: u32 = 1 << 31;
+
+/// One member, whose structure is without a name.
+fn find_in(types: &[&[u32]], names: &str, name: Name) -> Option<Member> {
+    let file = built(&types.concat(), names);
+    let btf = Btf::parse(&file).unwrap();
+    find(&btf, &[name]).get(&name).copied()
+}
+
+#[test]
+fn members_behind_bits_typedefs_arrays_and_no_name_are_found() {
+    // struct s { u32 a:3, b:5; T; }, where T is a typedef of struct { u16 c[2][3]; }.
+    let types: [&[u32]; 10] = [
+        &[0, INT, 4, 32],
+        &[1, STRUCT | WITH_BITS | 3, 16],
+        &[3, 1, 3 << 24],
+        &[5, 1, (5 << 24) | 3],
+        &[0, 3, 32],
+        &[0, TYPEDEF, 4],
+        &[0, STRUCT | 1, 12, 7, 5, 0],
+        &[0, ARRAY, 0, 6, 1, 2],
+        &[0, ARRAY, 0, 7, 1, 3],
+        &[0, INT, 2, 16],
+    ];
+    let found = |name| find_in(&types, "\0s\0a\0b\0c\0", ("s", name));
+    let member = |offset, size| Some(Member { offset, size });
+    assert_eq!(found("a"), member(0, 4));
+    assert_eq!(found("b"), member(0, 4));
+    assert_eq!(found("c"), member(4, 12));
+    assert_eq!(found("d"), None);
+    assert_eq!(found("a.c"), None);
+}
+
+#[test]
+fn numbers_and_names_of_a_module_follow_those_of_its_kernel() {
+    let kernel = built(&[0, INT, 4, 32, 1, STRUCT, 0], "\0k\0");
+    let kernel = Btf::parse(&kernel).unwrap();
+    // struct m { int k; }, whose own names begin behind the three bytes of the kernel's.
+    let module = built(&[3, STRUCT | 1, 4, 1, 1, 0], "m\0");
+    let module = Btf::parse_module(&module, &kernel).unwrap();
+    assert_eq!((kernel.numbers(), module.numbers()), (1..3, 3..4));
+    let number = |btf: &Btf, name| btf.find(Kind::Struct, name).map(|found| found.0);
+    assert_eq!(
+        [number(&module, "m"), number(&module, "k")],
+        [Some(3), Some(2)]
+    );
+    assert_eq!(
+        [number(&kernel, "m"), number(&kernel, "k")],
+        [None, Some(2)]
+    );
+    let found = find(&module, &[("m", "k")]);
+    assert_eq!(found.values().next(), Some(&Member { offset: 0, size: 4 }));
+}
+
+#[test]
+fn what_leads_to_itself_is_not_followed_for_ever() {
+    let names = "\0s\0a\0";
+    let of_member = |number| [1, STRUCT | 1, 4, 3, number, 0];
+    let s = of_member(2);
+    let (a, b) = ([0, TYPEDEF, 3], [0, TYPEDEF, 2]);
+    assert_eq!(find_in(&[&s, &a, &b], names, ("s", "a")), None);
+    let array = [0, ARRAY, 0, 2, 1, 1];
+    assert_eq!(find_in(&[&s, &array], names, ("s", "a")), None);
+    // Its only member is itself, without a name.
+    let itself = [1, STRUCT | 1, 4, 0, 1, 0];
+    assert_eq!(find_in(&[&itself], names, ("s", "a")), None);
+    // Each of 20 has the next one 100 times, without a name: all of them have 100^20 members.
+    let mut many = Vec::new();
+    for next in 2..22 {
+        let name = u32::from(next == 2);
+        many.extend([name, STRUCT | 100, 4]);
+        many.extend([0, next, 0].repeat(100));
+    }
+    many.extend([0, STRUCT, 0]);
+    assert_eq!(find_in(&[&many], names, ("s", "a")), None);
+}
+
+#[test]
+fn sizes_that_no_structure_has_are_not_known() {
+    let names = "\0s\0a\0";
+    let s = [1, STRUCT | 1, 4, 3, 2, 0];
+    let array = [0, ARRAY, 0, 3, 1, 1 << 31];
+    assert_eq!(
+        find_in(&[&s, &array, &[0, INT, 4, 32]], names, ("s", "a")),
+        None
+    );
+    let (inner, int) = ([0, STRUCT | 1, 4, 3, 3, u32::MAX], [0, INT, 4, 32]);
+    let outer = [1, STRUCT | 1, 4, 0, 2, u32::MAX];
+    let found = find_in(&[&outer, &inner, &int], names, ("s", "a"));
+    assert_eq!(found.unwrap().offset, 2 * (u32::MAX / 8));
+}
+
+#[test]
+fn what_is_no_btf_is_told_apart() {
+    let why = |file: &[u8]| Btf::parse(file).unwrap_err();
+    let file = built(&[0, INT, 4, 32], "\0");
+    assert_eq!(why(b"# Kernel configuration"), Malformed::Header);
+    assert_eq!(why(&file[..20]), Malformed::Header);
+    assert_eq!(why(&[0xeb, 0x9f, 1, 0]), Malformed::ByteOrder);
+    assert_eq!(why(&file[..file.len() - 1]), Malformed::Short);
+    assert_eq!(why(&built(&[0, INT, 4], "\0")), Malformed::CutOff(1));
+    let unknown = built(&[0, INT, 4, 32, 0, 20 << 24, 0], "\0");
+    assert_eq!(why(&unknown), Malformed::Kind(2, 20));
+}
+
+/// Reads all that there is.
+fn read(file: &[u8], module: &[u8]) {
+    let names = [
+        ("nfs_pgio_header", "task.tk_status"),
+        ("dentry", "d_name.hash_len"),
+        ("nfs_inode", "vfs_inode"),
+    ];
+    let look = |btf: &Btf| {
+        find(btf, &names);
+        for found in btf.numbers().filter_map(|number| btf.get(number)) {
+            btf.name(found.name);
+            found.target().and_then(|target| btf.plain(target));
+            let plain = found.members().map(|member| btf.plain(member.number));
+            assert_eq!(plain.count(), found.members().count());
+            found.parameters().for_each(drop);
+        }
     };
-    let target = |p: &Parameter| match btf.chained_type_iter(p).last()? {
-        Type::Struct(of) => btf.resolve_name(&of).ok(),
-        _ => None,
-    };
-    function.parameters.iter().filter_map(target).collect()
+    let Ok(kernel) = Btf::parse(file) else { return };
+    look(&kernel);
+    if let Ok(module) = Btf::parse_module(module, &kernel) {
+        look(&module);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn damaged_btf_is_read_without_panic_and_without_end(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..40),
+        of_module in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+        kernel in 1..4_usize,
+    ) {
+        let (_, root) = &kernels()[kernel];
+        let read_file = |name: &str| std::fs::read(root.join("sys/kernel/btf").join(name)).unwrap();
+        let (mut file, mut module) = (read_file("vmlinux"), read_file("nfs"));
+        let damage = |file: &mut Vec<u8>, flips: &[(prop::sample::Index, u8)]| {
+            for (at, byte) in flips {
+                let at = at.index(file.len());
+                file[at] = *byte;
+            }
+        };
+        damage(&mut file, &flips);
+        damage(&mut module, &of_module);
+        if let Some(cut) = cut {
+            let cut = cut.index(file.len() + module.len());
+            module.truncate(cut);
+            file.truncate(cut.max(file.len() / 2));
+        }
+        read(&file, &module);
+    }
+
+    #[test]
+    fn any_bytes_after_a_header_are_read(
+        types in prop::collection::vec(prop::sample::select(vec![
+            0, 1, 2, 3, 4, 12, u32::MAX, INT, ARRAY | 7, STRUCT | 1, STRUCT | 2, STRUCT | WITH_BITS | 3, TYPEDEF, 2 << 24,
+            13 << 24 | 2, 15 << 24 | 1,
+        ]), 0..64),
+    ) {
+        let file = built(&types, "\0nfs_pgio_header\0task\0tk_status\0");
+        read(&file, &file);
+    }
 }

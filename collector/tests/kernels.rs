@@ -6,8 +6,8 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use btf_rs::Type;
 use common::{kernels, module, vmlinux};
+use trackiops_collector::btf::Kind;
 use trackiops_collector::{Cast, Choice, KernelFacts, Programs, plan};
 use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::op_sums::{OpOffsets, op_flags};
@@ -266,25 +266,26 @@ fn operation(kernel: &str) -> OpOffsets {
 /// The numbers are those of the function and of the types, and all that is loaded lies within the type.
 fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) {
     let vmlinux = vmlinux(root);
-    let Type::Func(function) = vmlinux.resolve_type_by_id(cast.function).unwrap() else {
-        panic!("{kernel}: {cast:?} is no function");
-    };
-    assert_eq!(
-        vmlinux.resolve_name(&function).unwrap(),
-        "bpf_rdonly_cast",
+    let function = vmlinux.get(cast.function).unwrap();
+    assert_eq!(function.kind, Kind::Function, "{kernel}");
+    assert!(
+        vmlinux.is_named(function.name, "bpf_rdonly_cast"),
         "{kernel}"
     );
-    let Some(Type::FuncProto(prototype)) = vmlinux.chained_type_iter(&function).next() else {
-        panic!("{kernel}: bpf_rdonly_cast has no prototype");
-    };
-    assert_eq!(prototype.parameters.len(), 2, "{kernel}: address and type");
+    let prototype = vmlinux.get(function.target().unwrap()).unwrap();
+    assert_eq!(prototype.kind, Kind::Prototype, "{kernel}");
+    let parameters = prototype.parameters().count();
+    assert_eq!(parameters, 2, "{kernel}: address and type");
 
     let events = cast.events.map(|event| {
         let in_module = module(root, event.module.unwrap(), &vmlinux).unwrap();
-        let Type::Typedef(of) = in_module.resolve_type_by_id(event.number).unwrap() else {
-            panic!("{kernel}: {cast:?} is of no tracepoints");
-        };
-        (event.module.unwrap(), in_module.resolve_name(&of).unwrap())
+        let of = in_module.get(event.number).unwrap();
+        assert_eq!(of.kind, Kind::Typedef, "{kernel}");
+        let name = in_module.name(of.name).unwrap();
+        (
+            event.module.unwrap(),
+            String::from_utf8(name.to_vec()).unwrap(),
+        )
     });
     let expected = [
         ("nfs", "btf_trace_nfs_readpage_done".to_owned()),
@@ -293,16 +294,15 @@ fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) 
     ];
     assert_eq!(events, expected, "{kernel}");
 
-    let Type::Struct(words) = vmlinux.resolve_type_by_id(cast.words).unwrap() else {
-        panic!("{kernel}: {cast:?} is no structure");
-    };
-    let [array] = words.members.as_slice() else {
+    let words = vmlinux.get(cast.words).unwrap();
+    assert_eq!(words.kind, Kind::Struct, "{kernel}");
+    let members: Vec<_> = words.members().collect();
+    let [array] = members.as_slice() else {
         panic!("{kernel}: {cast:?} is more than an array");
     };
-    let Some(Type::Array(array)) = vmlinux.chained_type_iter(array).next() else {
-        panic!("{kernel}: {cast:?} is no array");
-    };
-    assert_eq!(words.size(), 8 * array.len(), "{kernel}: an array of words");
+    let elements = vmlinux.get(array.number).unwrap().elements();
+    let bytes = words.size().unwrap();
+    assert_eq!(Some(bytes / 8), elements, "{kernel}: an array of words");
     let (cgroup, operation) = (offsets.cgroup, offsets.operation);
     let furthest = [
         offsets.task_start,
@@ -320,7 +320,7 @@ fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) 
     ];
     for offset in furthest {
         assert!(
-            offset as usize + 8 <= words.size(),
+            offset + 8 <= bytes,
             "{kernel}: {offset} is outside of linux_mib"
         );
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use btf_rs::Btf;
+use trackiops_collector::btf::Btf;
 
 /// The kernels by the names of their directories; each has files as below `/`.
 pub fn kernels() -> Vec<(String, PathBuf)> {
@@ -19,13 +19,17 @@ pub fn kernels() -> Vec<(String, PathBuf)> {
 }
 
 /// The types of the kernel proper.
-pub fn vmlinux(root: &Path) -> Btf {
-    let bytes = fs::read(root.join("sys/kernel/btf/vmlinux")).unwrap();
-    Btf::from_bytes(&bytes).unwrap()
+pub fn vmlinux(root: &Path) -> Btf<'static> {
+    Btf::parse(file(root, "vmlinux").unwrap()).unwrap()
 }
 
 /// None when the kernel has no BTF of its modules.
-pub fn module(root: &Path, name: &str, vmlinux: &Btf) -> Option<Btf> {
+pub fn module<'b>(root: &Path, name: &str, vmlinux: &'b Btf<'b>) -> Option<Btf<'b>> {
+    Some(Btf::parse_module(file(root, name)?, vmlinux).unwrap())
+}
+
+/// A file of BTF, which stays in memory: tests end soon.
+fn file(root: &Path, name: &str) -> Option<&'static [u8]> {
     let bytes = fs::read(root.join("sys/kernel/btf").join(name)).ok()?;
-    Some(Btf::from_split_bytes(&bytes, vmlinux).unwrap())
+    Some(Vec::leak(bytes))
 }

@@ -1,0 +1,332 @@
+//! The types of a file of BTF, as they stand in it (Documentation/bpf/btf.rst of Linux, include/uapi/linux/btf.h).
+//!
+//! Everything that is read lies within the file, whatever that says: what is damaged is an error or `None`. Memory is eight bytes
+//! for each type, of which the file has twelve or more.
+
+use std::ops::Range;
+
+/// What a file begins with: magic, version 1, no flags.
+const MAGIC: [u8; 4] = [0x9f, 0xeb, 1, 0];
+/// The same in the other byte order, which only machines have that are not supported.
+const MAGIC_BIG_ENDIAN: [u8; 2] = [0xeb, 0x9f];
+/// Bytes of the header that are read.
+const HEADER: usize = 24;
+/// Bytes that each type has; some have more after them.
+const TYPE: usize = 12;
+/// Bytes of a member of a structure or a union.
+const MEMBER: usize = 12;
+/// Bytes of a parameter of a function.
+const PARAMETER: usize = 8;
+/// Types that lead from one to the next: typedefs of typedefs, and qualifiers.
+const MOST_LINKS: usize = 64;
+
+/// Why a file is none of BTF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It begins otherwise, or is of a version that nobody knows yet.
+    #[error("it does not begin as BTF of version 1 does")]
+    Header,
+    /// It is of a machine of another kind.
+    #[error("it is of a machine with another byte order")]
+    ByteOrder,
+    /// The header says that it is longer.
+    #[error("it ends before its types and names do")]
+    Short,
+    /// A type ends after the types do.
+    #[error("type {0} is cut off")]
+    CutOff(u32),
+    /// A type is of a kind that Linux 7.2 does not have. How long it is cannot be known.
+    #[error("type {0} is of the unknown kind {1}")]
+    Kind(u32, u8),
+}
+
+/// The types of a kernel, or those that a module adds to them.
+#[derive(Clone, Debug)]
+pub struct Btf<'b> {
+    /// The kernel's, if these are a module's: numbers and names go on from there.
+    base: Option<&'b Btf<'b>>,
+    types: &'b [u8],
+    names: &'b [u8],
+    /// The number of the first type. 0 is `void`, which stands in no file.
+    first: u32,
+    /// Where each type begins in `types`.
+    places: Vec<u32>,
+    /// The numbers of each kind, so that a name is looked for among few of the hundred thousand types of a kernel.
+    of_kind: [Vec<u32>; KINDS],
+}
+
+impl<'b> Btf<'b> {
+    /// The types of a kernel.
+    pub fn parse(file: &'b [u8]) -> Result<Self, Malformed> {
+        Self::after(None, file)
+    }
+
+    /// The types that a module adds to those of its kernel.
+    pub fn parse_module(file: &'b [u8], kernel: &'b Btf<'b>) -> Result<Self, Malformed> {
+        Self::after(Some(kernel), file)
+    }
+
+    fn after(base: Option<&'b Btf<'b>>, file: &'b [u8]) -> Result<Self, Malformed> {
+        if file.starts_with(&MAGIC_BIG_ENDIAN) {
+            return Err(Malformed::ByteOrder);
+        }
+        if !file.starts_with(&MAGIC) || file.len() < HEADER {
+            return Err(Malformed::Header);
+        }
+        let of_header = |at: usize| word(file, at).ok_or(Malformed::Header);
+        let body = file.get(of_header(4)? as usize..).ok_or(Malformed::Short)?;
+        let section = |at: usize| {
+            let start = of_header(at)? as usize;
+            let end = start.checked_add(of_header(at + 4)? as usize);
+            let section = end.and_then(|end| body.get(start..end));
+            section.ok_or(Malformed::Short)
+        };
+        let (types, names) = (section(8)?, section(16)?);
+        let first = base.map_or(1, Btf::end);
+        let mut places = Vec::with_capacity(types.len() / (2 * TYPE));
+        let mut of_kind = [const { Vec::new() }; KINDS];
+        let mut place = 0;
+        while place < types.len() {
+            let id = first.saturating_add(places.len() as u32);
+            places.push(place as u32);
+            let info = word(types, place + 4).ok_or(Malformed::CutOff(id))?;
+            let kind = kind_of(info);
+            let kind = Kind::new(kind).ok_or(Malformed::Kind(id, kind))?;
+            of_kind[kind as usize].push(id);
+            place += TYPE + kind.bytes_after(count_of(info));
+            if place > types.len() {
+                return Err(Malformed::CutOff(id));
+            }
+        }
+        Ok(Self {
+            base,
+            types,
+            names,
+            first,
+            places,
+            of_kind,
+        })
+    }
+
+    /// The numbers of these types, without those of a module's kernel.
+    pub fn numbers(&self) -> Range<u32> {
+        self.first..self.end()
+    }
+
+    fn end(&self) -> u32 {
+        self.first.saturating_add(self.places.len() as u32)
+    }
+
+    /// A type by its number; `None` for `void` as well.
+    pub fn get(&self, number: u32) -> Option<Type<'b>> {
+        if let (true, Some(base)) = (number < self.first, self.base) {
+            return base.get(number);
+        }
+        let index = number.checked_sub(self.first)?;
+        let place = *self.places.get(index as usize)?;
+        Type::at(self.types, place as usize)
+    }
+
+    /// A name by where it stands among the names of the kernel and its module, as the bytes before the zero.
+    pub fn name(&self, place: u32) -> Option<&'b [u8]> {
+        let name = self.names_from(place)?;
+        Some(&name[..name.iter().position(|byte| *byte == 0)?])
+    }
+
+    fn names_from(&self, place: u32) -> Option<&'b [u8]> {
+        let place = place as usize;
+        match self.base {
+            Some(base) if place < base.names.len() => base.names_from(place as u32),
+            Some(base) => self.names.get(place - base.names.len()..),
+            None => self.names.get(place..),
+        }
+    }
+
+    /// Whether that name stands there.
+    pub fn is_named(&self, place: u32, name: &str) -> bool {
+        let rest = self.names_from(place);
+        let after = rest.and_then(|rest| rest.strip_prefix(name.as_bytes()));
+        after.is_some_and(|after| after.starts_with(&[0]))
+    }
+
+    /// The first type of that kind and name: of a module's own, else of its kernel's.
+    pub fn find(&self, kind: Kind, name: &str) -> Option<(u32, Type<'b>)> {
+        let own = self.of_kind[kind as usize].iter().find_map(|number| {
+            let place = *self.places.get((number - self.first) as usize)? as usize;
+            let is_it = self.is_named(word(self.types, place)?, name);
+            Some((*number, Type::at(self.types, place).filter(|_| is_it)?))
+        });
+        own.or_else(|| self.base?.find(kind, name))
+    }
+
+    /// The type behind typedefs and qualifiers.
+    pub fn plain(&self, number: u32) -> Option<Type<'b>> {
+        let mut found = self.get(number)?;
+        for _ in 0..MOST_LINKS {
+            match found.kind {
+                Kind::Typedef | Kind::Const | Kind::Volatile | Kind::Restrict | Kind::TypeTag => {
+                    found = self.get(found.target()?)?;
+                }
+                _ => return Some(found),
+            }
+        }
+        None
+    }
+}
+
+/// How many [`Kind`]s there are.
+const KINDS: usize = 19;
+
+/// What a type is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // as in C
+#[rustfmt::skip]
+pub enum Kind {
+    Int, Pointer, Array, Struct, Union, Enum, Forward, Typedef, Volatile, Const, Restrict, Function, Prototype, Variable,
+    Section, Float, DeclarationTag, TypeTag, Enum64,
+}
+
+impl Kind {
+    fn new(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::Int,
+            2 => Self::Pointer,
+            3 => Self::Array,
+            4 => Self::Struct,
+            5 => Self::Union,
+            6 => Self::Enum,
+            7 => Self::Forward,
+            8 => Self::Typedef,
+            9 => Self::Volatile,
+            10 => Self::Const,
+            11 => Self::Restrict,
+            12 => Self::Function,
+            13 => Self::Prototype,
+            14 => Self::Variable,
+            15 => Self::Section,
+            16 => Self::Float,
+            17 => Self::DeclarationTag,
+            18 => Self::TypeTag,
+            19 => Self::Enum64,
+            _ => return None,
+        })
+    }
+
+    /// Bytes after the first [`TYPE`], with so many members, values, parameters or variables.
+    fn bytes_after(self, count: usize) -> usize {
+        match self {
+            Self::Int | Self::Variable | Self::DeclarationTag => 4,
+            Self::Array => 12,
+            Self::Struct | Self::Union => MEMBER * count,
+            Self::Section | Self::Enum64 => 12 * count,
+            Self::Enum => 8 * count,
+            Self::Prototype => PARAMETER * count,
+            _ => 0,
+        }
+    }
+}
+
+/// A type.
+#[derive(Clone, Copy, Debug)]
+pub struct Type<'b> {
+    /// What it is.
+    pub kind: Kind,
+    /// Where its name stands; 0 if it has none.
+    pub name: u32,
+    /// Members say how many bits they have.
+    has_bits: bool,
+    /// Its size, or the number of another type.
+    size_or_type: u32,
+    after: &'b [u8],
+}
+
+impl<'b> Type<'b> {
+    fn at(types: &'b [u8], place: usize) -> Option<Self> {
+        let info = word(types, place + 4)?;
+        let kind = Kind::new(kind_of(info))?;
+        let after = place + TYPE;
+        Some(Self {
+            kind,
+            name: word(types, place)?,
+            has_bits: info >> 31 == 1,
+            size_or_type: word(types, place + 8)?,
+            after: types.get(after..after + kind.bytes_after(count_of(info)))?,
+        })
+    }
+
+    /// Its size in bytes, if it says so.
+    pub fn size(&self) -> Option<u32> {
+        use Kind::{Enum, Enum64, Float, Int, Section, Struct, Union};
+        matches!(
+            self.kind,
+            Int | Struct | Union | Enum | Enum64 | Float | Section
+        )
+        .then_some(self.size_or_type)
+    }
+
+    /// The type that it leads to: what is pointed to, named or qualified, what a function is or returns, elements of an array.
+    pub fn target(&self) -> Option<u32> {
+        use Kind::{Array, Enum, Enum64, Float, Forward, Int, Section, Struct, Union};
+        match self.kind {
+            Array => word(self.after, 0),
+            Int | Struct | Union | Enum | Enum64 | Float | Section | Forward => None,
+            _ => Some(self.size_or_type),
+        }
+    }
+
+    /// How many elements an array has.
+    pub fn elements(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Array => word(self.after, 8),
+            _ => None,
+        }
+    }
+
+    /// The members of a structure or a union.
+    pub fn members(&self) -> impl Iterator<Item = Member> + use<'b> {
+        let is_compound = matches!(self.kind, Kind::Struct | Kind::Union);
+        let members = if is_compound { self.after } else { &[] };
+        let has_bits = self.has_bits;
+        members.as_chunks::<MEMBER>().0.iter().filter_map(move |m| {
+            let bits = word(m, 8)?;
+            Some(Member {
+                name: word(m, 0)?,
+                number: word(m, 4)?,
+                bit_offset: if has_bits { bits & 0xff_ffff } else { bits },
+            })
+        })
+    }
+
+    /// The types of a function's parameters. The last is 0 if there may be more.
+    pub fn parameters(&self) -> impl Iterator<Item = u32> + use<'b> {
+        let is_prototype = self.kind == Kind::Prototype;
+        let parameters = if is_prototype { self.after } else { &[] };
+        let parameters = parameters.as_chunks::<PARAMETER>().0.iter();
+        parameters.filter_map(|parameter| word(parameter, 4))
+    }
+}
+
+/// A member of a structure or a union.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    /// Where its name stands; that of an anonymous one is empty.
+    pub name: u32,
+    /// The number of its type.
+    pub number: u32,
+    /// Bits from the structure's begin, also of bit-fields.
+    pub bit_offset: u32,
+}
+
+fn kind_of(info: u32) -> u8 {
+    (info >> 24) as u8 & 0x1f
+}
+
+/// How many members, values, parameters or variables follow.
+fn count_of(info: u32) -> usize {
+    (info & 0xffff) as usize
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*bytes))
+}
