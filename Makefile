@@ -103,7 +103,7 @@ bench-store: setup
 bench-query: setup
 	@bench/query.sh
 
-## make deny        licences, sources and bans of all dependencies
+## make deny        licences, sources, bans and known vulnerabilities of all dependencies
 deny: setup
 	@scripts/deny.sh
 
