@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query release aarch64 deny setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query release aarch64 deny third-party setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -106,6 +106,10 @@ bench-query: setup
 ## make deny        licences, sources, bans and known vulnerabilities of all dependencies
 deny: setup
 	@scripts/deny.sh
+
+## make third-party  renew THIRD-PARTY.md, which has the licences of what the release contains
+third-party: setup
+	@scripts/third-party.py
 
 setup:
 	@scripts/setup.sh

@@ -20,4 +20,6 @@ build_for "$arch"
 cargo build --release --locked --package trackiops --bin trackiops --target "$triple" >&2
 target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 check "$target/$triple/release/trackiops"
+# Whoever passes the binary on passes these on with it.
+cp LICENSE-APACHE LICENSE-MIT THIRD-PARTY.md "$target/$triple/release/"
 echo "$target/$triple/release/trackiops"

@@ -1,6 +1,7 @@
-//! What is checked of the program's dependencies.
+//! What is checked of the program's dependencies, and what is said of them.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -50,4 +51,50 @@ fn advisories_are_checked_where_their_database_can_be_reached() {
     for fails in ["check advisories", "check licenses bans sources"] {
         assert!(!deny(fails).0, "{fails}");
     }
+}
+
+/// The crates from elsewhere in Cargo.lock.
+fn locked() -> BTreeSet<String> {
+    let lock = fs::read_to_string(Path::new(ROOT).join("Cargo.lock")).unwrap();
+    let value = |package: &str, key: &str| {
+        let line = package.lines().find_map(|line| line.strip_prefix(key));
+        line.map(|value| value.trim_matches('"').to_owned())
+    };
+    let packages = lock.split("[[package]]\n").skip(1);
+    let foreign = packages.filter(|package| value(package, "source = ").is_some());
+    foreign
+        .map(|package| {
+            let [name, version] = ["name = ", "version = "].map(|key| value(package, key).unwrap());
+            format!("{name} {version}")
+        })
+        .collect()
+}
+
+#[test]
+fn the_notices_are_of_the_crates_in_the_lock_file() {
+    let notices = fs::read_to_string(Path::new(ROOT).join("THIRD-PARTY.md")).unwrap();
+    let table = notices.lines().filter_map(|line| {
+        let cells: Vec<_> = line.strip_prefix("| ")?.split(" | ").collect();
+        (cells.len() == 4 && cells[0] != "crate").then(|| format!("{} {}", cells[0], cells[1]))
+    });
+    let released: BTreeSet<String> = table.collect();
+    let rest = notices.lines().last().unwrap().split(", ");
+    let all: BTreeSet<_> = released
+        .iter()
+        .cloned()
+        .chain(rest.map(str::to_owned))
+        .collect();
+    let locked = locked();
+    let differ: Vec<_> = all.symmetric_difference(&locked).collect();
+    assert!(differ.is_empty(), "run `make third-party`: {differ:?}");
+    for name in [
+        "aya ",
+        "aya-ebpf ",
+        "parquet ",
+        "libsqlite3-sys ",
+        "inferno ",
+    ] {
+        assert!(released.iter().any(|of| of.starts_with(name)), "{name}");
+    }
+    assert!(!released.iter().any(|of| of.starts_with("proptest ")));
 }
