@@ -29,7 +29,8 @@ pub const META_HOST: &str = "trackiops.host";
 pub const META_JOURNALS: &str = "trackiops.journals";
 /// Parquet key-value metadata of an export: from the first to the end of the last window, `start..end` in ms since the epoch.
 pub const META_RANGE: &str = "trackiops.range";
-/// Parquet key-value metadata: CRC32C of the file in which the eight hexadecimal digits of this value are zeros.
+/// Parquet key-value metadata: CRC32C of the sums of the file's blocks and of its footer, in which the eight hexadecimal digits of
+/// this value are zeros.
 pub const META_CRC32C: &str = "trackiops.crc32c";
 
 /// Key of a histogram column's metadata, and of the file's: what the number of a bucket means, [`histogram::mapping`].

@@ -68,6 +68,7 @@ CREATE TABLE segment (
   end_ms          INTEGER NOT NULL,     -- end of its last window
   rows            INTEGER NOT NULL,
   bytes           INTEGER NOT NULL,
+  crc32c          INTEGER NOT NULL,     -- that of its metadata, trackiops.crc32c
   path            TEXT NOT NULL UNIQUE, -- relative to the store
   files           BLOB                  -- rollup: file keys and row counts in row order, zstd
 );

@@ -18,6 +18,8 @@ use rustix::io::Errno;
 
 /// Paths are sensitive: no access for others.
 pub(crate) const DIRECTORY_MODE: u32 = 0o750;
+const NOT_REGULAR: &str = "it is not a regular file";
+const LINK: &str = "it is, or is reached through, a symbolic link";
 const FILE_MODE: u32 = 0o640;
 /// Of what is not complete.
 const UNFINISHED_MODE: u32 = 0o600;
@@ -109,9 +111,9 @@ pub(crate) fn sync_dir(store: &Path, path: &Path) -> io::Result<()> {
 
 /// What is in a directory, whatever it is; nothing, if there is none, or something else in its place.
 pub(crate) fn entries(store: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
-    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound};
+    use io::ErrorKind::{InvalidData, NotADirectory, NotFound};
     let dir = match directory(store, path) {
-        Err(e) if matches!(e.kind(), NotFound | NotADirectory | InvalidInput) => {
+        Err(e) if matches!(e.kind(), NotFound | NotADirectory | InvalidData) => {
             return Ok(Vec::new());
         }
         dir => dir?,
@@ -134,21 +136,14 @@ fn regular(store: &Path, path: &Path, flags: OFlags, mode: u32) -> io::Result<Fi
     let file = beneath(store, relative(store, path)?, flags, mode)?;
     match FileType::from_raw_mode(fstat(&file)?.st_mode) {
         FileType::RegularFile => Ok(file.into()),
-        _ => Err(io::Error::new(
-            io::ErrorKind::IsADirectory,
-            "it is not a regular file",
-        )),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, NOT_REGULAR)),
     }
 }
 
-/// Whether this is the error of what is, or is reached through, a symbolic link.
-pub(crate) fn is_link(error: &io::Error) -> bool {
-    error.raw_os_error().is_none() && error.kind() == io::ErrorKind::InvalidInput
-}
-
-/// Whether this is the error of what is no regular file.
-pub(crate) fn is_not_a_file(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::IsADirectory
+/// What is in the place of a file, if that is why it cannot be opened. Such errors are [`io::ErrorKind::InvalidData`].
+pub(crate) fn other_than_file(error: &io::Error) -> Option<&'static str> {
+    let text = error.get_ref()?.to_string();
+    [NOT_REGULAR, LINK].into_iter().find(|other| *other == text)
 }
 
 /// The directory of a file, and its name there.
@@ -190,10 +185,7 @@ fn beneath(store: &Path, relative: &Path, flags: OFlags, mode: u32) -> io::Resul
         opened => opened,
     };
     match opened {
-        Err(Errno::LOOP) => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is, or is reached through, a symbolic link",
-        )),
+        Err(Errno::LOOP) => Err(io::Error::new(io::ErrorKind::InvalidData, LINK)),
         opened => Ok(opened?),
     }
 }

@@ -1,5 +1,6 @@
 //! What a segment says of itself, in its key-value metadata.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -8,6 +9,8 @@ use trackiops_schemas::columns;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::checksum;
+use crate::read::SegmentReader;
+use crate::snapshot::Segment;
 
 const WRITER: &str = env!("CARGO_PKG_VERSION");
 
@@ -86,7 +89,7 @@ pub(crate) fn value<'m>(metadata: Option<&'m Vec<KeyValue>>, key: &str) -> Optio
 }
 
 /// That a segment is of this format, by its metadata; or why it is not.
-pub fn check_format(metadata: Option<&Vec<KeyValue>>) -> Result<(), String> {
+pub(crate) fn check_format(metadata: Option<&Vec<KeyValue>>) -> Result<(), String> {
     let version =
         value(metadata, columns::META_FORMAT).ok_or("it is no segment of this program")?;
     match version == columns::FORMAT_VERSION.to_string() {
@@ -94,6 +97,57 @@ pub fn check_format(metadata: Option<&Vec<KeyValue>>) -> Result<(), String> {
         false => Err(format!(
             "it has format version {version}, this trackiops reads version {}",
             columns::FORMAT_VERSION
+        )),
+    }
+}
+
+/// That a segment is the one that the catalog says it is; or in what it differs.
+pub(crate) fn agrees(reader: &SegmentReader, segment: &Segment) -> Result<(), String> {
+    let own = |key| value(reader.metadata(), key);
+    let journals = own(columns::META_JOURNALS).unwrap_or_default();
+    // It may be of thousands of journals.
+    let numbers = [journals.split(',').next(), journals.rsplit(',').next()];
+    let numbers = numbers.map(|journal| journal?.split(':').next()?.parse().ok());
+    let shown = |[first, last]: [Option<u64>; 2]| {
+        let shown = |number: Option<u64>| number.map_or("none".to_owned(), |of| of.to_string());
+        format!("from {} to {}", shown(first), shown(last))
+    };
+    let expected = [Some(segment.journal), Some(segment.last_journal)];
+    let texts = [
+        (columns::META_DATASET, "dataset", segment.dataset.name()),
+        (
+            columns::META_GRANULARITY,
+            "granularity",
+            &segment.granularity.to_string(),
+        ),
+        (columns::META_HOST, "host", &segment.host),
+    ];
+    let differs = |what, found: &dyn Display, expected: &dyn Display| {
+        Err(format!(
+            "its {what} is {found}, the catalog says {expected}"
+        ))
+    };
+    for (key, what, expected) in texts {
+        let found = own(key).unwrap_or("none");
+        if found != expected {
+            return differs(what, &found, &expected);
+        }
+    }
+    if numbers != expected {
+        return differs("range of journals", &shown(numbers), &shown(expected));
+    }
+    if reader.rows() != segment.rows {
+        return differs("number of rows", &reader.rows(), &segment.rows);
+    }
+    same_sum(reader, segment.crc32c)
+}
+
+/// That a segment is the one of which the catalog has this checksum.
+pub(crate) fn same_sum(reader: &SegmentReader, expected: u32) -> Result<(), String> {
+    match reader.crc32c() {
+        found if found == expected => Ok(()),
+        found => Err(format!(
+            "its checksum is {found:08x}, the catalog says {expected:08x}"
         )),
     }
 }

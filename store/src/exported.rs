@@ -6,17 +6,19 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::columns::{self, META_DATASET, META_GRANULARITY, META_RANGE, rollup_schema};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::batch::{StoredRow, decode_rows};
-use crate::describe::value;
+use crate::describe::{check_format, value};
 use crate::error::StoreError;
 use crate::layout::Dataset;
-use crate::read::{SegmentReader, damaged};
 use crate::rebuild::file_of;
+use crate::verified::damaged;
 
 /// What names a file, and who used it.
 const IDENTITY: [&str; 10] = [
@@ -58,9 +60,9 @@ impl Exported {
             why,
         };
         let file = File::open(path).map_err(StoreError::io("open", path))?;
-        let reader = SegmentReader::open(file, path)
+        let reader = reader(file, path)
             .map_err(|_| refused("it is neither a directory nor an export in Parquet"))?;
-        let metadata = reader.metadata();
+        let metadata = reader.metadata().file_metadata().key_value_metadata();
         let is_rollup = value(metadata, META_DATASET) == Some(Dataset::Rollup.name());
         let granularity = value(metadata, META_GRANULARITY).and_then(|text| text.parse().ok());
         let span = value(metadata, META_RANGE).and_then(parse_range);
@@ -107,7 +109,7 @@ impl Exported {
     /// Hands over its windows, those without rows included. All of their time counts as recorded: an export does not say.
     pub(crate) fn windows(&self, each: &mut dyn FnMut(ClosedWindow)) -> Result<(), StoreError> {
         let file = File::open(&self.path).map_err(StoreError::io("open", &self.path))?;
-        let reader = SegmentReader::open(file, &self.path)?;
+        let reader = reader(file, &self.path)?;
         let schema = rollup_schema();
         let (start, end) = self.span;
         let mut window = self.window(start);
@@ -158,14 +160,30 @@ impl Exported {
     }
 }
 
+/// An export is a Parquet file of any writer's, without checksums.
+type Reader = ParquetRecordBatchReaderBuilder<File>;
+
+fn reader(file: File, path: &Path) -> Result<Reader, StoreError> {
+    let reader = Reader::try_new(file).map_err(|error| damaged(path, error))?;
+    let metadata = reader.metadata().file_metadata();
+    check_format(metadata.key_value_metadata()).map_err(|why| damaged(path, why))?;
+    Ok(reader)
+}
+
 fn each_row(
-    reader: SegmentReader,
+    reader: Reader,
     path: &Path,
     wanted: impl Fn(&str) -> bool,
     mut each: impl FnMut(StoredRow<'_>),
 ) -> Result<(), StoreError> {
-    for batch in reader.only(wanted).batches(BATCH_ROWS)? {
-        decode_rows(&batch?, &mut each).map_err(|error| damaged(path, error))?;
+    let schema = reader.parquet_schema();
+    let columns = schema.root_schema().get_fields().iter().enumerate();
+    let columns = columns.filter(|(_, column)| wanted(column.name()));
+    let columns = ProjectionMask::roots(schema, columns.map(|(place, _)| place));
+    let reader = reader.with_projection(columns).with_batch_size(BATCH_ROWS);
+    for batch in reader.build().map_err(|error| damaged(path, error))? {
+        let batch = batch.map_err(|error| damaged(path, error))?;
+        decode_rows(&batch, &mut each).map_err(|error| damaged(path, error))?;
     }
     Ok(())
 }

@@ -1,21 +1,31 @@
-//! Reading segments whole: what checks them, rebuilds the catalog from them and merges them has in common.
+//! The only way in which segments are read: what is decoded was verified, and is within bounds.
+//!
+//! Of a file is read its footer, where the pages of the wanted columns are in the wanted row groups, and those pages.
 
 use std::fs::File;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder,
+    ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{KeyValue, PageIndexPolicy, RowGroupMetaData};
+use parquet::file::metadata::{
+    ColumnChunkMask, ColumnChunkMetaData, KeyValue, PageIndexPolicy, ParquetMetaData,
+    ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
+};
 use parquet::file::statistics::Statistics;
 
 use crate::describe::check_format;
 use crate::error::StoreError;
+use crate::pages::{Budget, Indexes, Pages};
+use crate::verified::{Trace, Verified, damaged};
 
 /// So much of a segment is a piece of it, as it is stored: what is merged is in memory as one piece of each segment, and a coarse row, of a
 /// hundred buckets and more, takes ten times as much as a fine one.
@@ -26,26 +36,117 @@ const FEWEST_ROWS: usize = 128;
 const MOST_ROWS: usize = 1024;
 
 /// An open segment.
-pub(crate) struct SegmentReader {
-    path: PathBuf,
-    builder: ParquetRecordBatchReaderBuilder<File>,
+#[derive(Debug)]
+pub struct SegmentReader {
+    file: Verified,
+    metadata: ParquetMetaData,
+    columns: ProjectionMask,
+    /// Row groups; `None` is all of them.
+    groups: Option<Vec<usize>>,
+    /// Of the rows of these.
+    selection: Option<RowSelection>,
+    rows: u64,
 }
 
 impl SegmentReader {
     pub(crate) fn open(file: File, path: &Path) -> Result<Self, StoreError> {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file);
-        let builder = builder.map_err(|error| damaged(path, error))?;
-        let metadata = builder.metadata().file_metadata();
-        check_format(metadata.key_value_metadata()).map_err(|why| damaged(path, why))?;
+        // Nothing looks at statistics, which are half of a footer.
+        Self::decode(file, path, ParquetStatisticsPolicy::SkipAll)
+    }
+
+    /// One that must have so many bytes.
+    pub(crate) fn of_length(file: File, path: &Path, expected: u64) -> Result<Self, StoreError> {
+        let found = file.metadata().map_err(StoreError::io("read", path))?.len();
+        if found != expected {
+            let why = format!("it has {found} bytes, the catalog says {expected}");
+            return Err(damaged(path, why));
+        }
+        Self::open(file, path)
+    }
+
+    /// One that knows what its row groups have, for [`Self::between`].
+    pub(crate) fn with_statistics(file: File, path: &Path) -> Result<Self, StoreError> {
+        Self::decode(file, path, ParquetStatisticsPolicy::KeepAll)
+    }
+
+    fn decode(
+        file: File,
+        path: &Path,
+        statistics: ParquetStatisticsPolicy,
+    ) -> Result<Self, StoreError> {
+        let (file, footer) = Verified::open(file, path)?;
+        let options = ParquetMetaDataOptions::new()
+            .with_column_stats_policy(statistics)
+            .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll)
+            .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
+        let metadata = decoding(path, &file.trace, || {
+            ParquetMetaDataReader::decode_metadata_with_options(&footer, Some(&options))
+        })?;
+        let own = metadata.file_metadata();
+        check_format(own.key_value_metadata()).map_err(|why| damaged(path, why))?;
+        let mut columns = metadata
+            .row_groups()
+            .iter()
+            .flat_map(|group| group.columns());
+        if !columns.all(|column| is_within(column, file.data_bytes())) {
+            return Err(damaged(path, "its footer names places that are not in it"));
+        }
+        let mut groups = metadata.row_groups().iter();
+        let rows = groups.try_fold(0_u64, |sum, group| {
+            sum.checked_add(u64::try_from(group.num_rows()).ok()?)
+        });
+        let of_file = u64::try_from(own.num_rows()).ok();
+        let rows = rows.filter(|rows| Some(*rows) == of_file);
         Ok(Self {
-            builder,
-            path: path.to_owned(),
+            rows: rows.ok_or_else(|| damaged(path, "its numbers of rows do not add up"))?,
+            file,
+            metadata,
+            columns: ProjectionMask::all(),
+            groups: None,
+            selection: None,
         })
     }
 
     /// What it says of itself.
     pub(crate) fn metadata(&self) -> Option<&Vec<KeyValue>> {
-        self.builder.metadata().file_metadata().key_value_metadata()
+        self.metadata.file_metadata().key_value_metadata()
+    }
+
+    /// Number of its rows.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Length of its file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file.bytes
+    }
+
+    /// The checksum that stands for all of its file.
+    pub(crate) fn crc32c(&self) -> u32 {
+        self.file.crc32c()
+    }
+
+    /// Verifies also what is never read.
+    pub(crate) fn verify(&self) -> Result<(), StoreError> {
+        self.file.verify()
+    }
+
+    /// With these columns alone, each of which it must have.
+    pub fn only<'n>(self, wanted: impl Iterator<Item = &'n str>) -> Result<Self, StoreError> {
+        let schema = self.metadata.file_metadata().schema_descr();
+        let fields = schema.root_schema().get_fields();
+        let mut places = Vec::new();
+        for name in wanted {
+            match fields.iter().position(|field| field.name() == name) {
+                Some(place) => places.push(place),
+                None => return Err(damaged(self.path(), format!("it has no column {name}"))),
+            }
+        }
+        Ok(Self {
+            columns: ProjectionMask::roots(schema, places),
+            ..self
+        })
     }
 
     /// Of its row groups those that may have something of a range of a column, as far as it says what they have.
@@ -59,83 +160,221 @@ impl SegmentReader {
             });
             ends.is_none_or(|(min, max)| *min < range.end && range.start <= *max)
         };
-        let groups = self.builder.metadata().row_groups().iter().enumerate();
+        let groups = self.metadata.row_groups().iter().enumerate();
         let groups = groups.filter(|(_, group)| overlaps(group));
-        let groups = groups.map(|(place, _)| place).collect();
         Self {
-            builder: self.builder.with_row_groups(groups),
+            groups: Some(groups.map(|(place, _)| place).collect()),
             ..self
         }
+    }
+
+    /// Of its rows those of ascending ranges.
+    pub fn within(self, ranges: &[Range<u64>]) -> Result<Self, StoreError> {
+        let too_short = || damaged(self.path(), "it has fewer rows than the catalog says");
+        let mut groups = Vec::new();
+        let mut wanted: Vec<Range<usize>> = Vec::new();
+        // Rows of the file before the group, and of the groups that were taken.
+        let (mut start, mut taken) = (0_u64, 0_usize);
+        let mut next = 0;
+        for (place, group) in self.metadata.row_groups().iter().enumerate() {
+            let rows = u64::try_from(group.num_rows()).map_err(|_| too_short())?;
+            let end = start + rows;
+            let before = wanted.len();
+            while let Some(range) = ranges.get(next).filter(|range| range.start < end) {
+                let here = range.start.max(start)..range.end.min(end);
+                let within = |row: u64| Some(taken + usize::try_from(row - start).ok()?);
+                let here = within(here.start).zip(within(here.end));
+                let (from, to) = here.ok_or_else(too_short)?;
+                wanted.push(from..to);
+                if range.end > end {
+                    break;
+                }
+                next += 1;
+            }
+            if wanted.len() > before {
+                groups.push(place);
+                taken += usize::try_from(rows).map_err(|_| too_short())?;
+            }
+            start = end;
+        }
+        if ranges.last().is_some_and(|last| last.end > start) {
+            return Err(too_short());
+        }
+        let selection = RowSelection::from_consecutive_ranges(wanted.into_iter(), taken);
+        Ok(Self {
+            groups: Some(groups),
+            selection: Some(selection),
+            ..self
+        })
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Adds to what it knows where the wanted pages are.
+    fn located(self) -> Result<(Verified, ArrowReaderMetadata), StoreError> {
+        let Self {
+            file,
+            metadata,
+            columns,
+            groups,
+            ..
+        } = self;
+        let leaves = metadata.file_metadata().schema_descr().num_columns();
+        let leaves = (0..leaves).filter(|leaf| columns.leaf_included(*leaf));
+        let all = 0..metadata.num_row_groups();
+        let groups = groups.unwrap_or_else(|| all.collect());
+        let wanted = ColumnChunkMask::row_groups_and_columns(groups, leaves);
+        let metadata = decoding(file.path(), &file.trace, || {
+            let mut reader = ParquetMetaDataReader::new_with_metadata(metadata)
+                .with_column_index_policy(PageIndexPolicy::Skip)
+                .with_offset_index_policy(PageIndexPolicy::Required)
+                .with_offset_index_mask(wanted);
+            reader.read_page_indexes(&Indexes(&file))?;
+            // The file has Arrow's schema as well, which takes longer to decode than the rest of the footer. Its types are the
+            // same.
+            let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+            ArrowReaderMetadata::try_new(Arc::new(reader.finish()?), options)
+        })?;
+        Ok((file, metadata))
+    }
+
+    /// Its rows, in batches of so many.
+    pub fn batches(self, rows: usize) -> Result<Batches, StoreError> {
+        let path = self.path().to_owned();
+        let columns = self.columns.clone();
+        let (groups, selection) = (self.groups.clone(), self.selection.clone());
+        let of_group = |place: &usize| self.metadata.row_group(*place).num_rows().unsigned_abs();
+        let expected = match (&groups, &selection) {
+            (_, Some(selection)) => selection.row_count() as u64,
+            (Some(groups), None) => groups.iter().map(of_group).sum(),
+            (None, None) => self.rows,
+        };
+        let (file, metadata) = self.located()?;
+        let trace = Arc::clone(&file.trace);
+        let budget = Arc::new(Budget::default());
+        let reader = decoding(&path, &trace, || {
+            let pages = Pages {
+                file,
+                budget: Arc::clone(&budget),
+            };
+            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata)
+                .with_projection(columns)
+                .with_batch_size(rows);
+            if let Some(groups) = groups {
+                builder = builder.with_row_groups(groups);
+            }
+            if let Some(selection) = selection {
+                builder = builder.with_row_selection(selection);
+            }
+            builder.build()
+        })?;
+        Ok(Batches {
+            path,
+            reader,
+            trace,
+            budget,
+            expected,
+            rows: 0,
+        })
     }
 
     /// Its rows, one batch after the other. Between two batches nothing is open: a reader holds a decompressor of
     /// some 100 KB for each column.
-    pub(crate) fn pieces(path: &Path, file: File) -> Result<Pieces, StoreError> {
-        let bytes = file.metadata().map_err(StoreError::io("read", path))?.len();
-        // Where its pages are. What is in them is not asked for here, and takes as much memory again.
-        let options = ArrowReaderOptions::new()
-            .with_column_index_policy(PageIndexPolicy::Skip)
-            .with_offset_index_policy(PageIndexPolicy::Required);
-        let metadata = ArrowReaderMetadata::load(&file, options);
-        let metadata = metadata.map_err(|error| damaged(path, error))?;
-        let own = metadata.metadata().file_metadata().key_value_metadata();
-        check_format(own).map_err(|why| damaged(path, why))?;
-        let rows = metadata.metadata().file_metadata().num_rows();
-        let rows = PIECE_BYTES * rows.unsigned_abs() / bytes.max(1);
+    pub(crate) fn pieces(self) -> Result<Pieces, StoreError> {
+        let rows = PIECE_BYTES.saturating_mul(self.rows) / self.bytes().max(1);
+        let end = usize::try_from(self.rows).unwrap_or(usize::MAX);
+        let (file, metadata) = self.located()?;
         Ok(Pieces {
-            metadata,
-            path: path.to_owned(),
             file,
+            metadata,
             next: 0,
-            rows: (rows as usize).clamp(FEWEST_ROWS, MOST_ROWS),
-        })
-    }
-
-    /// With these columns alone.
-    pub(crate) fn only(self, wanted: impl Fn(&str) -> bool) -> Self {
-        let schema = self.builder.parquet_schema();
-        let columns = schema.root_schema().get_fields().iter().enumerate();
-        let columns = columns.filter(|(_, column)| wanted(column.name()));
-        let mask = ProjectionMask::roots(schema, columns.map(|(place, _)| place));
-        Self {
-            builder: self.builder.with_projection(mask),
-            ..self
-        }
-    }
-
-    /// Its rows, in batches of so many.
-    pub(crate) fn batches(self, rows: usize) -> Result<Batches, StoreError> {
-        let Self { path, builder } = self;
-        let reader = builder.with_batch_size(rows).build();
-        Ok(Batches {
-            reader: reader.map_err(|error| damaged(&path, error))?,
-            path,
+            end,
+            rows: usize::try_from(rows)
+                .unwrap_or(MOST_ROWS)
+                .clamp(FEWEST_ROWS, MOST_ROWS),
         })
     }
 }
 
+/// Whether a column of a row group is where data can be.
+fn is_within(column: &ColumnChunkMetaData, data_bytes: u64) -> bool {
+    let data = column.data_page_offset();
+    let start = column.dictionary_page_offset().unwrap_or(data);
+    let end = start.checked_add(column.compressed_size());
+    let end = end.filter(|end| u64::try_from(*end).is_ok_and(|end| end <= data_bytes));
+    0 < start && start <= data && end.is_some_and(|end| data <= end)
+}
+
+/// Decodes something of a segment. Parquet's reader panics on some metadata and pages that are none: of a wrong encoding, or
+/// outside of their column.
+fn decoding<T, E: ToString>(
+    path: &Path,
+    trace: &Trace,
+    decode: impl FnOnce() -> Result<T, E>,
+) -> Result<T, StoreError> {
+    match catch_unwind(AssertUnwindSafe(decode)) {
+        Ok(decoded) => decoded.map_err(|error| damaged(path, trace.why(error))),
+        Err(_) => Err(damaged(path, trace.why("it cannot be decoded"))),
+    }
+}
+
 /// The rows of a segment.
-pub(crate) struct Batches {
+pub struct Batches {
     path: PathBuf,
     reader: ParquetRecordBatchReader,
+    trace: Arc<Trace>,
+    budget: Arc<Budget>,
+    /// How many rows there must be in all.
+    expected: u64,
+    rows: u64,
+}
+
+impl Batches {
+    /// Bytes of the file that were read until now.
+    pub fn bytes_read(&self) -> u64 {
+        self.trace.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Pages of it that were.
+    pub fn pages_read(&self) -> u64 {
+        self.trace.pages.load(Ordering::Relaxed)
+    }
+
+    /// Rows that were decoded.
+    pub fn rows_read(&self) -> u64 {
+        self.rows
+    }
 }
 
 impl Iterator for Batches {
     type Item = Result<RecordBatch, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let batch = self.reader.next()?;
-        Some(batch.map_err(|error| damaged(&self.path, error)))
+        self.budget.renew();
+        let next = || self.reader.next().transpose();
+        let batch = decoding(&self.path, &self.trace, next);
+        match &batch {
+            Ok(Some(batch)) => self.rows += batch.num_rows() as u64,
+            Ok(None) if self.rows != self.expected => {
+                self.expected = self.rows;
+                return Some(Err(other_rows(&self.path)));
+            }
+            Ok(None) | Err(_) => {}
+        }
+        batch.transpose()
     }
 }
 
 /// The rows of a segment, of which one batch is read at a time.
 pub(crate) struct Pieces {
-    path: PathBuf,
-    file: File,
+    file: Verified,
     metadata: ArrowReaderMetadata,
-    /// The next row.
+    /// The next row, and how many there are.
     next: usize,
+    end: usize,
+    /// Of a batch.
     rows: usize,
 }
 
@@ -143,26 +382,31 @@ impl Iterator for Pieces {
     type Item = Result<RecordBatch, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let file = self.file.again();
+        let trace = Arc::clone(&file.trace);
         let read = || -> Result<Option<RecordBatch>, ParquetError> {
-            let file = self.file.try_clone()?;
+            let budget = Arc::default();
+            let pages = Pages { file, budget };
             let metadata = self.metadata.clone();
-            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata)
+            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata)
                 .with_offset(self.next)
                 .with_limit(self.rows)
                 .with_batch_size(self.rows)
                 .build()?;
             Ok(reader.into_iter().next().transpose()?)
         };
-        let batch = read().map_err(|error| damaged(&self.path, error));
-        self.next += self.rows;
-        batch.transpose()
+        let batch = decoding(self.file.path(), &trace, read);
+        let expected = self.rows.min(self.end - self.next);
+        self.next += expected;
+        match batch {
+            Ok(batch) if batch.as_ref().map_or(0, RecordBatch::num_rows) != expected => {
+                Some(Err(other_rows(self.file.path())))
+            }
+            batch => batch.transpose(),
+        }
     }
 }
 
-/// Says that a segment does not hold what it should.
-pub(crate) fn damaged(path: &Path, why: impl ToString) -> StoreError {
-    StoreError::DamagedSegment {
-        path: path.to_owned(),
-        why: why.to_string(),
-    }
+fn other_rows(path: &Path) -> StoreError {
+    damaged(path, "it has another number of rows than it says")
 }

@@ -18,7 +18,6 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::batch::{StoredRow, decode_health, decode_ops, decode_rows};
 use crate::catalog::{Catalog, CatalogView, FileSeen, Restored, SegmentEntry};
-use crate::checksum;
 use crate::describe::{self, JournalSpan};
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
@@ -26,8 +25,9 @@ use crate::housekeeping::tidy;
 use crate::layout::{self, Dataset};
 use crate::lock::StoreLock;
 use crate::names::{Seen, hull};
-use crate::read::{SegmentReader, damaged};
+use crate::read::SegmentReader;
 use crate::setbacks::Setbacks;
+use crate::verified::{cannot_open, damaged};
 use crate::visible;
 
 const BATCH_ROWS: usize = 4096;
@@ -126,12 +126,10 @@ impl Found {
         let path = store.join(&relative);
         let no_segment = || damaged(&path, "its path is not that of a segment");
         let (dataset, granularity, _) = layout::parse_segment(&relative).ok_or_else(no_segment)?;
-        let file = visible::open(store, &path).map_err(StoreError::io("open segment", &path))?;
-        let read = || StoreError::io("read segment", &path);
-        let bytes = file.metadata().map_err(read())?.len();
-        let checked = checksum::check(&file).map_err(read())?;
-        checked.intact().map_err(|why| damaged(&path, why))?;
+        let file = visible::open(store, &path).map_err(|error| cannot_open(&path, error))?;
         let reader = SegmentReader::open(file, &path)?;
+        reader.verify()?;
+        let (bytes, crc32c) = (reader.bytes(), reader.crc32c());
         let metadata = reader.metadata();
         let described = described(metadata, dataset, granularity);
         let (host, journals) =
@@ -154,6 +152,7 @@ impl Found {
                 end,
                 rows: rows.rows,
                 bytes,
+                crc32c,
                 path: relative,
                 files: rows.files,
             },
@@ -310,7 +309,7 @@ impl Finer {
             return Ok(Vec::new());
         }
         let path = store.join(&segment.entry.path);
-        let file = visible::open(store, &path).map_err(StoreError::io("open segment", &path))?;
+        let file = visible::open(store, &path).map_err(|error| cannot_open(&path, error))?;
         let mut files: HashMap<Arc<FileAttributes>, Seen> = HashMap::new();
         let mut last: Option<Arc<FileAttributes>> = None;
         for batch in SegmentReader::open(file, &path)?.batches(BATCH_ROWS)? {

@@ -95,6 +95,7 @@ mod tests {
             start: UtcMs(hour * 3_600_000),
             end: UtcMs((hour + 1) * 3_600_000),
             bytes: 100,
+            crc32c: 0,
             path: format!("rollup/granularity={granularity}/date=1970-01-01/h-{journal}.parquet"),
         }
     }

@@ -72,6 +72,7 @@ pub(crate) struct Target {
 pub(crate) struct Written {
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
+    pub(crate) crc32c: u32,
     pub(crate) files: FileIndex,
 }
 
@@ -254,20 +255,19 @@ impl<R: SegmentRow> SegmentWriter<R> {
             .writer
             .into_inner()
             .map_err(parquet(&self.target.path))?;
-        let synced = file.enter().and_then(|file| {
+        let synced = file.enter().and_then(|(file, crc32c)| {
             beneath::finished(&file)?;
             file.sync_all()?;
-            file.metadata()
+            Ok((file.metadata()?.len(), crc32c))
         });
-        let bytes = synced
-            .map_err(StoreError::io("sync", &self.temporary.path))?
-            .len();
+        let (bytes, crc32c) = synced.map_err(StoreError::io("sync", &self.temporary.path))?;
         self.temporary.is_complete = true;
         // Or the next one's would be taken beside what is left of this one's.
         memory::give_back();
         Ok(Written {
             rows: self.rows,
             bytes,
+            crc32c,
             files: self.files,
         })
     }

@@ -13,7 +13,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::catalog::CatalogView;
 use crate::catalog::mounts::MountSeen;
-use crate::describe::JournalSpan;
+use crate::describe::{JournalSpan, agrees};
 use crate::error::StoreError;
 use crate::exported::Exported;
 use crate::file_index::PackedIndex;
@@ -22,7 +22,9 @@ use crate::journal::file::JournalFile;
 use crate::journal::scan::{Damage, Scan};
 use crate::layout::{self, Dataset};
 use crate::names::{FileHistory, NameSeen, Names, Trunks};
+use crate::read::SegmentReader;
 use crate::unread::Unread;
+use crate::verified::{cannot_open, damaged};
 use crate::visible;
 
 /// Looking up the names of more files than this takes longer than going through all names.
@@ -83,6 +85,8 @@ pub struct Segment {
     pub rows: u64,
     /// Length of the file.
     pub bytes: u64,
+    /// The checksum that stands for all of the file.
+    pub crc32c: u32,
     /// Which of its rows belong to which file; empty but for rollups.
     pub files: PackedIndex,
 }
@@ -92,6 +96,16 @@ impl Segment {
     /// [`io::ErrorKind::NotFound`]: a new view does without it.
     pub fn open(&self) -> io::Result<File> {
         visible::open(layout::store_of(&self.path), &self.path)
+    }
+
+    /// Opens it for reading its rows. What is not as it was written, or not what the catalog says of it, is
+    /// [`StoreError::DamagedSegment`].
+    pub fn reader(&self) -> Result<SegmentReader, StoreError> {
+        let path = &self.path;
+        let file = self.open().map_err(|error| cannot_open(path, error))?;
+        let reader = SegmentReader::of_length(file, path, self.bytes)?;
+        agrees(&reader, self).map_err(|why| damaged(path, why))?;
+        Ok(reader)
     }
 }
 

@@ -221,11 +221,14 @@ fn fine_and_coarse_that_disagree_are_told() {
     let segment = a_segment(dir.path());
     let relative = segment.strip_prefix(dir.path()).unwrap();
     fs::copy(other.path().join(relative), &segment).unwrap();
-    let bytes = fs::metadata(&segment).unwrap().len();
+    let found = only(dir.path());
+    assert!(found.why.contains("the catalog says"), "{}", found.why);
+    let bytes = fs::read(&segment).unwrap();
+    let (length, crc32c) = (bytes.len(), common::forge::crc32c_of(&bytes));
     let name = relative.to_str().unwrap();
     change(
         dir.path(),
-        &format!("UPDATE segment SET bytes = {bytes} WHERE path = '{name}'"),
+        &format!("UPDATE segment SET bytes = {length}, crc32c = {crc32c} WHERE path = '{name}'"),
     );
     common::seal_catalog(dir.path());
     let sums = only(dir.path());

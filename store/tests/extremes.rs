@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use common::{Content, T0, file, granularity, of, options, reads, window};
+use common::{Content, T0, file, forge, granularity, of, options, reads, window};
 use parquet::file::statistics::Statistics;
 use trackiops_schemas::columns::{FILE_KEY, FILEID};
 use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
@@ -114,14 +114,6 @@ fn columns_and_their_statistics_have_the_signed_numbers() {
     assert_eq!(column(FILEID), FILEIDS.map(u64::cast_signed));
 }
 
-/// Where a value of eight bytes or one of the metadata begins, by what stands before it: the key, the head of a field, a length.
-fn place(bytes: &[u8], before: &[u8]) -> usize {
-    let found = bytes
-        .windows(before.len())
-        .rposition(|window| window == before);
-    found.unwrap() + before.len()
-}
-
 #[test]
 fn a_segment_of_another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -133,12 +125,9 @@ fn a_segment_of_another_format_is_refused() {
         .path
         .clone();
     let mut bytes = std::fs::read(&path).unwrap();
-    let version = place(&bytes, b"trackiops.format\x18\x01");
+    let version = forge::place(&bytes, b"trackiops.format\x18\x01");
     bytes[version] = b'3';
-    let digits = place(&bytes, b"trackiops.crc32c\x18\x08");
-    bytes[digits..digits + 8].fill(b'0');
-    let checksum = format!("{:08x}", crc32c::crc32c(&bytes));
-    bytes[digits..digits + 8].copy_from_slice(checksum.as_bytes());
+    forge::seal(&mut bytes);
     std::fs::write(&path, bytes).unwrap();
     let why = "it has format version 3, this trackiops reads version 1";
     let findings = check(dir.path()).unwrap().findings;

@@ -20,6 +20,7 @@ pub(crate) struct Kept {
     pub(crate) start: UtcMs,
     pub(crate) end: UtcMs,
     pub(crate) bytes: u64,
+    pub(crate) crc32c: u32,
     /// Relative to the store.
     pub(crate) path: String,
 }
@@ -29,7 +30,7 @@ impl Catalog {
     pub(crate) fn kept(&self) -> Result<Vec<Kept>, StoreError> {
         self.ask(|connection| {
             let mut select = connection.prepare_cached(
-                "SELECT dataset, granularity_ms, host.name, journal, last_journal, start_ms, end_ms, bytes, path
+                "SELECT dataset, granularity_ms, host.name, journal, last_journal, start_ms, end_ms, bytes, path, crc32c
                  FROM segment JOIN host ON host.id = segment.host
                  ORDER BY granularity_ms, start_ms, journal, path",
             )?;
@@ -58,6 +59,7 @@ impl Catalog {
                     end: UtcMs(row.get(6)?),
                     bytes: row.get::<_, i64>(7)?.cast_unsigned(),
                     path,
+                    crc32c: row.get(9)?,
                 });
             }
             Ok(kept)

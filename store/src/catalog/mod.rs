@@ -42,6 +42,8 @@ pub(crate) struct SegmentEntry {
     pub(crate) end: UtcMs,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
+    /// The checksum that stands for all of its file.
+    pub(crate) crc32c: u32,
     /// Relative to the store.
     pub(crate) path: String,
     pub(crate) files: FileIndex,

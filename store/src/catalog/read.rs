@@ -66,7 +66,7 @@ impl CatalogView {
         let (since, until) =
             range.map_or((i64::MIN, i64::MAX), |(since, until)| (since.0, until.0));
         let rows = self.rows(
-            "SELECT granularity_ms, host.name, journal, last_journal, start_ms, end_ms, rows, bytes, path, files
+            "SELECT granularity_ms, host.name, journal, last_journal, start_ms, end_ms, rows, bytes, path, files, crc32c
              FROM segment JOIN host ON host.id = segment.host
              WHERE dataset = ?1 AND start_ms < ?3 AND end_ms > ?2
              ORDER BY granularity_ms, start_ms, segment.id",
@@ -102,6 +102,7 @@ impl CatalogView {
             end: row.end,
             rows: row.rows,
             bytes: row.bytes,
+            crc32c: row.crc32c,
             files: PackedIndex::new(row.files, row.rows),
         })
     }
@@ -286,6 +287,7 @@ struct SegmentRow {
     bytes: u64,
     path: String,
     files: Option<Vec<u8>>,
+    crc32c: u32,
 }
 
 impl SegmentRow {
@@ -301,6 +303,7 @@ impl SegmentRow {
             bytes: row.get::<_, i64>(7)?.cast_unsigned(),
             path: row.get(8)?,
             files: row.get(9)?,
+            crc32c: row.get(10)?,
         })
     }
 }

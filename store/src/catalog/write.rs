@@ -108,8 +108,8 @@ pub(super) fn enter_segment(
     transaction
         .prepare_cached(
             "INSERT INTO segment (dataset, granularity_ms, host, journal, last_journal, start_ms, end_ms, rows, bytes,
-                                  path, files)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                                  path, files, crc32c)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             segment.dataset.name(),
@@ -123,6 +123,7 @@ pub(super) fn enter_segment(
             segment.bytes.cast_signed(),
             segment.path,
             blob,
+            segment.crc32c,
         ])?;
     Ok(())
 }

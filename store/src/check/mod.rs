@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use trackiops_schemas::time::UtcMs;
 
 use crate::catalog::CatalogView;
-use crate::checksum;
 use crate::error::StoreError;
 use crate::layout;
+use crate::read::SegmentReader;
 use crate::snapshot::check_is_store;
 
 /// What [`check`] came to.
@@ -119,24 +119,30 @@ impl Report {
     }
 }
 
-/// A segment whose checksum is right; or what is wrong with it. One of which not even the bytes are to be had must not keep the
-/// others from being checked.
+/// A segment all of whose checksums are right; or what is wrong with it. One of which not even the bytes are to be had must not keep
+/// the others from being checked.
 fn verified(
     file: io::Result<File>,
+    path: &Path,
     bytes: Option<u64>,
     report: &mut Report,
-) -> Result<File, String> {
+) -> Result<SegmentReader, String> {
     let cannot_be_read = |error: io::Error| format!("it cannot be read: {error}");
     let file = file.map_err(cannot_be_read)?;
     let found = file.metadata().map_err(cannot_be_read)?.len();
     report.segments += 1;
     report.bytes += found;
-    if let Some(expected) = bytes.filter(|bytes| *bytes != found) {
-        return Err(format!("it has {found} bytes, the catalog says {expected}"));
+    let reader = SegmentReader::of_length(file, path, bytes.unwrap_or(found)).map_err(why)?;
+    reader.verify().map_err(why)?;
+    Ok(reader)
+}
+
+/// What is wrong with a segment, without its name.
+fn why(error: StoreError) -> String {
+    match error {
+        StoreError::DamagedSegment { why, .. } => why,
+        other => other.to_string(),
     }
-    let checked = checksum::check(&file).map_err(cannot_be_read)?;
-    checked.intact()?;
-    Ok(file)
 }
 
 /// Opens the catalog once more; `None` where it cannot be read, which was told before.

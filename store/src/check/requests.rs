@@ -37,7 +37,7 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError>
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             file => file,
         };
-        let rows = verified(file, None, report).and_then(|file| rows::requests(file, &path));
+        let rows = verified(file, &path, None, report).and_then(rows::requests);
         match rows {
             Ok(rows) => report.rows += rows,
             Err(why) => report.find(&path, why, of_date(&path), RESTORE_REQUESTS),

@@ -1,8 +1,6 @@
 //! The rows of a segment: their order, what is in them, and their sums.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::Path;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
@@ -15,9 +13,9 @@ use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::totals::Sum;
+use super::why;
 use crate::batch::{decode_health, decode_ops, decode_rows};
-use crate::describe;
-use crate::error::StoreError;
+use crate::describe::agrees;
 use crate::file_index::FileIndex;
 use crate::layout::Dataset;
 use crate::read::SegmentReader;
@@ -33,9 +31,8 @@ pub(super) struct Rows {
 }
 
 /// Goes through the rows of a segment. The error says in what they are not as the catalog has it, or not in order.
-pub(super) fn of_segment(file: File, segment: &Segment) -> Result<Rows, String> {
-    let reader = SegmentReader::open(file, &segment.path).map_err(why)?;
-    describes(&reader, segment)?;
+pub(super) fn of_segment(reader: SegmentReader, segment: &Segment) -> Result<Rows, String> {
+    agrees(&reader, segment)?;
     let mut seen = Seen::default();
     for batch in reader.batches(BATCH_ROWS).map_err(why)? {
         let batch = batch.map_err(why)?;
@@ -71,9 +68,8 @@ pub(super) fn of_segment(file: File, segment: &Segment) -> Result<Rows, String> 
 }
 
 /// Goes through the rows of a segment of requests, which are ordered by time; returns how many there are.
-pub(super) fn requests(file: File, path: &Path) -> Result<u64, String> {
+pub(super) fn requests(reader: SegmentReader) -> Result<u64, String> {
     let (mut rows, mut last) = (0, i64::MIN);
-    let reader = SegmentReader::open(file, path).map_err(why)?;
     for batch in reader.batches(BATCH_ROWS).map_err(why)? {
         let batch = batch.map_err(why)?;
         let times = batch.column_by_name(columns::END_TIME_NS);
@@ -88,24 +84,6 @@ pub(super) fn requests(file: File, path: &Path) -> Result<u64, String> {
         rows += times.len() as u64;
     }
     Ok(rows)
-}
-
-/// What a segment says of itself must be what the catalog says of it.
-fn describes(reader: &SegmentReader, segment: &Segment) -> Result<(), String> {
-    let metadata = reader.metadata();
-    let journals = describe::value(metadata, columns::META_JOURNALS);
-    let journals = journals.and_then(describe::journals).unwrap_or_default();
-    let ends = journals.first().zip(journals.last());
-    let ends = ends.map(|(first, last)| (first.number, last.number));
-    let granularity = segment.granularity.to_string();
-    let same = describe::value(metadata, columns::META_DATASET) == Some(segment.dataset.name())
-        && describe::value(metadata, columns::META_GRANULARITY) == Some(&granularity)
-        && describe::value(metadata, columns::META_HOST) == Some(&segment.host)
-        && ends == Some((segment.journal, segment.last_journal));
-    match same {
-        true => Ok(()),
-        false => Err("it is another segment than the catalog says".into()),
-    }
 }
 
 #[derive(Default)]
@@ -138,8 +116,6 @@ impl Seen {
             "its rows are not in order"
         } else if self.misplaced {
             "it has rows of another host, or of no window of its granularity"
-        } else if self.rows != segment.rows {
-            "it has another number of rows than the catalog says"
         } else if self
             .span
             .is_some_and(|span| span != (segment.start, segment.end))
@@ -151,13 +127,6 @@ impl Seen {
             return Ok(());
         };
         Err(wrong.to_owned())
-    }
-}
-
-fn why(error: StoreError) -> String {
-    match error {
-        StoreError::DamagedSegment { why, .. } => why,
-        other => other.to_string(),
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) fn check(
 fn by_themselves(store: &Path, report: &mut Report) -> Result<(), StoreError> {
     for relative in layout::segment_files(store)? {
         let path = store.join(relative);
-        if let Err(why) = verified(beneath::read(store, &path), None, report) {
+        if let Err(why) = verified(beneath::read(store, &path), &path, None, report) {
             report.find(&path, why, of_date(&path), RESTORE);
         }
     }
@@ -97,8 +97,8 @@ fn one(
         }
         file => file,
     };
-    let found = verified(file, Some(segment.bytes), report)
-        .and_then(|file| rows::of_segment(file, segment));
+    let found = verified(file, path, Some(segment.bytes), report)
+        .and_then(|reader| rows::of_segment(reader, segment));
     match found {
         Ok(found) => {
             report.rows += found.rows;
@@ -155,7 +155,7 @@ fn strays(store: &Path, mut known: HashSet<String>, report: &mut Report) -> Resu
         let is_being_sealed = number.is_some_and(|number| unsealed.contains(&number));
         if !known.contains(&file) && !is_being_sealed && path.exists() {
             let unknown = "the catalog does not know it";
-            let (why, next) = match verified(beneath::read(store, &path), None, report) {
+            let (why, next) = match verified(beneath::read(store, &path), &path, None, report) {
                 Ok(_) => (unknown.to_owned(), TAKE_IN),
                 Err(why) => (format!("{unknown}, and {why}"), MOVE_AWAY),
             };

@@ -12,11 +12,11 @@ use crate::batch::{
     BatchError, HealthRow, OpsRow, RollupRow, decode_health, decode_ops, decode_rows,
 };
 use crate::catalog::Kept;
-use crate::checksum;
+use crate::describe::same_sum;
 use crate::error::StoreError;
-use crate::layout;
-use crate::read::{Pieces, SegmentReader, damaged};
+use crate::read::{Pieces, SegmentReader};
 use crate::rebuild::{file_of, is_of};
+use crate::verified::{cannot_open, damaged};
 use crate::visible;
 
 /// Makes rows of a batch.
@@ -35,16 +35,15 @@ struct Input<R> {
 }
 
 impl<R> Input<R> {
-    fn open(path: PathBuf, decode: Decode<R>) -> Result<Self, StoreError> {
-        let file = visible::open(layout::store_of(&path), &path)
-            .map_err(StoreError::io("open segment", &path))?;
-        // What is merged gets a new checksum: damage must not be covered up by it.
-        let checked = checksum::check(&file).map_err(StoreError::io("read segment", &path))?;
-        checked.intact().map_err(|why| damaged(&path, why))?;
-        let batches = SegmentReader::pieces(&path, file)?;
+    fn open(store: &Path, kept: &Kept, decode: Decode<R>) -> Result<Self, StoreError> {
+        let path = store.join(&kept.path);
+        let file = visible::open(store, &path).map_err(|error| cannot_open(&path, error))?;
+        let reader = SegmentReader::of_length(file, &path, kept.bytes)?;
+        // What is merged gets a new checksum, which must not cover up that an input is another segment.
+        same_sum(&reader, kept.crc32c).map_err(|why| damaged(&path, why))?;
         Ok(Self {
             path,
-            batches,
+            batches: reader.pieces()?,
             decode,
             rows: VecDeque::new(),
         })
@@ -68,9 +67,7 @@ impl<R, K: Ord> Inputs<R, K> {
         decode: Decode<R>,
         order: fn(&R) -> K,
     ) -> Result<Self, StoreError> {
-        let inputs = segments
-            .iter()
-            .map(|kept| Input::open(store.join(&kept.path), decode));
+        let inputs = segments.iter().map(|kept| Input::open(store, kept, decode));
         Ok(Self {
             inputs: inputs.collect::<Result<_, _>>()?,
             order,

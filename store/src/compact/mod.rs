@@ -148,6 +148,7 @@ impl<'g> Output<'g> {
                 end,
                 rows: 0,
                 bytes: 0,
+                crc32c: 0,
                 path,
                 files: Default::default(),
             },
@@ -251,6 +252,7 @@ fn finish<R: SegmentRow>(
     Ok(SegmentEntry {
         rows: written.rows,
         bytes: written.bytes,
+        crc32c: written.crc32c,
         files: written.files,
         ..entry
     })

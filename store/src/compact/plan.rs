@@ -137,6 +137,7 @@ mod tests {
                 .align(granularity)
                 .plus(granularity),
             bytes: 1000,
+            crc32c: 0,
             path: format!("health/granularity={granularity}/date=1970-01-01/h-{i}.parquet"),
         };
         (0..count).map(one).collect()

@@ -23,20 +23,16 @@ pub(crate) struct JournalFile {
 impl JournalFile {
     /// Opens a journal; `None` if there is none.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, StoreError> {
-        let damaged = |why| StoreError::Damaged {
-            path: path.to_owned(),
-            offset: 0,
-            why,
-        };
         let file = match beneath::read(layout::store_of(path), path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) if beneath::is_link(&e) => {
-                return Err(damaged("it is, or is reached through, a symbolic link"));
-            }
-            Err(e) if beneath::is_not_a_file(&e) => {
-                return Err(damaged("it is not a regular file"));
-            }
-            file => file.map_err(StoreError::io("open journal", path))?,
+            file => file.map_err(|error| match beneath::other_than_file(&error) {
+                Some(why) => StoreError::Damaged {
+                    path: path.to_owned(),
+                    offset: 0,
+                    why,
+                },
+                None => StoreError::io("open journal", path)(error),
+            })?,
         };
         // Before the length: a recorder may be appending.
         let extent = Extent::read(path);

@@ -9,19 +9,21 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use arrow::error::ArrowError;
-use trackiops_schemas::columns::{END_TIME_NS, request_schema};
+use trackiops_schemas::columns::{END_TIME_NS, META_DATASET, request_schema};
 use trackiops_schemas::time::UtcMs;
 
 use super::STEP_BACK_NS;
 use super::journal::Scan;
 use crate::batch::{RequestRow, request_batch};
 use crate::beneath;
+use crate::describe;
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
 use crate::layout;
-use crate::read::{SegmentReader, damaged};
+use crate::read::SegmentReader;
 use crate::snapshot::check_is_store;
 use crate::unread::Unread;
+use crate::verified::{cannot_open, damaged};
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
@@ -145,9 +147,14 @@ fn segment(path: &Path, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool,
     let file = match beneath::read(layout::store_of(path), path) {
         // The oldest are deleted when there is no room for more.
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
-        file => file.map_err(StoreError::io("open", path))?,
+        file => file.map_err(|error| cannot_open(path, error))?,
     };
-    let reader = SegmentReader::open(file, path)?.between(END_TIME_NS, range);
+    let reader = SegmentReader::with_statistics(file, path)?;
+    let own = describe::value(reader.metadata(), META_DATASET);
+    if own != Some(layout::REQUESTS_DIR) {
+        return Err(damaged(path, "it has no single requests"));
+    }
+    let reader = reader.between(END_TIME_NS, range);
     for batch in reader.batches(BATCH_ROWS)? {
         let batch = batch?;
         let own = batch.schema();

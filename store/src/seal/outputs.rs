@@ -207,6 +207,7 @@ impl<'a> Outputs<'a> {
                 end,
                 rows: 0,
                 bytes: 0,
+                crc32c: 0,
                 path,
                 files: Default::default(),
             };
@@ -264,6 +265,7 @@ fn finish<R: SegmentRow>(dates: Dates<R>) -> Result<Vec<SegmentEntry>, StoreErro
         Ok(SegmentEntry {
             rows: written.rows,
             bytes: written.bytes,
+            crc32c: written.crc32c,
             files: written.files,
             ..output.entry
         })

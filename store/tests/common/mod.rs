@@ -1,6 +1,8 @@
 //! Windows to write, and reading back a whole store.
 #![allow(dead_code, reason = "not every test needs every helper")]
 
+pub mod forge;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;

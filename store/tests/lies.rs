@@ -1,0 +1,255 @@
+//! A segment whose checksums match and whose footer or pages lie is an error that names it, and costs little memory and time.
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
+
+mod common;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use common::{T0, file, forge, options, windows};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::{
+    ColumnChunkMetaDataBuilder, FileMetaData, ParquetMetaData, ParquetMetaDataWriter,
+    RowGroupMetaData,
+};
+use parquet::file::properties::WriterProperties;
+use trackiops_schemas::request::{Request, RequestBatch};
+use trackiops_schemas::ring::RequestRecord;
+use trackiops_store::{RequestsView, Writer, check};
+
+/// A store with a segment of single requests, which no catalog knows.
+fn recorded(store: &Path) -> PathBuf {
+    let mut writer = Writer::open(store, options("h")).unwrap();
+    let mut requests = writer.requests(64 << 20, |_| {}).unwrap();
+    for window in windows(5) {
+        let end_ns = window.start.0 * 1_000_000;
+        requests
+            .append(&RequestBatch {
+                files: vec![file(1, 49, Some("/mnt/a"))],
+                requests: vec![Request::new(&RequestRecord::default(), end_ns, 0); 30],
+            })
+            .unwrap();
+        writer.append(&window).unwrap();
+    }
+    requests.finish().unwrap();
+    writer.finish().unwrap();
+    let files = common::parquet_files(store);
+    let mut files = files.iter().filter(|file| file.starts_with("requests/"));
+    store.join(files.next().unwrap())
+}
+
+/// Why the segment cannot be read, whoever reads it.
+fn refused(store: &Path, segment: &Path) -> String {
+    let findings = check(store).unwrap().findings;
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!(findings[0].path, segment);
+    let mut view = RequestsView::open(store).unwrap();
+    let all = T0 * 1_000_000..i64::MAX;
+    view.read(all, &mut |_| Ok(true)).unwrap();
+    let why = view.damaged()[segment].clone();
+    assert_eq!(findings[0].why, why);
+    why
+}
+
+/// The same metadata, other rows.
+fn with_rows(segment: &Path, batch: &RecordBatch, dictionary: bool) -> Vec<u8> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(segment).unwrap()).unwrap();
+    let mut pairs = reader.metadata().file_metadata().key_value_metadata();
+    let mut pairs = pairs.take().unwrap().clone();
+    pairs.retain(|pair| pair.key != "ARROW:schema");
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap()))
+        .set_dictionary_enabled(dictionary)
+        .set_key_value_metadata(Some(pairs))
+        .build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+/// The same data, another footer.
+fn with_footer(
+    segment: &Path,
+    change: impl Fn(ColumnChunkMetaDataBuilder, usize) -> ColumnChunkMetaDataBuilder,
+    rows: impl Fn(i64) -> i64,
+) -> Vec<u8> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(segment).unwrap()).unwrap();
+    let metadata = reader.metadata();
+    let groups = metadata.row_groups().iter().map(|group| {
+        let columns = group.columns().iter().enumerate();
+        let columns = columns.map(|(place, column)| {
+            let changed = change(column.clone().into_builder(), place);
+            changed.build().unwrap()
+        });
+        RowGroupMetaData::builder(group.schema_descr_ptr())
+            .set_num_rows(rows(group.num_rows()))
+            .set_total_byte_size(group.total_byte_size())
+            .set_column_metadata(columns.collect())
+            .build()
+            .unwrap()
+    });
+    let groups: Vec<_> = groups.collect();
+    let own = metadata.file_metadata();
+    let own = FileMetaData::new(
+        own.version(),
+        groups.iter().map(|group| group.num_rows()).sum(),
+        own.created_by().map(str::to_owned),
+        own.key_value_metadata().cloned(),
+        own.schema_descr_ptr(),
+        None,
+    );
+    let bytes = fs::read(segment).unwrap();
+    let mut parquet = bytes[..forge::sums(&bytes).start].to_vec();
+    let metadata = ParquetMetaData::new(own, groups);
+    ParquetMetaDataWriter::new(&mut parquet, &metadata)
+        .finish()
+        .unwrap();
+    parquet
+}
+
+fn rows_of(segment: &Path) -> RecordBatch {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(segment).unwrap()).unwrap();
+    reader.build().unwrap().next().unwrap().unwrap()
+}
+
+/// The most memory that this process ever had.
+fn peak_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+    kib.parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn what_lies_is_named_and_takes_little() {
+    let dir = tempfile::tempdir().unwrap();
+    let segment = recorded(dir.path());
+    let honest = fs::read(&segment).unwrap();
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+    let batch = rows_of(&segment);
+    let path = batch.schema().index_of("path").unwrap();
+    let named = |name: &str| {
+        let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
+        columns[path] = Arc::new(StringArray::from(vec![name; batch.num_rows()]));
+        RecordBatch::try_new(batch.schema(), columns).unwrap()
+    };
+    let same = |column: ColumnChunkMetaDataBuilder, _| column;
+    let long = "x".repeat(2 << 20);
+    let cases = [
+        // 300 MiB of it would be unpacked, out of 30 KB.
+        (
+            "a page",
+            with_rows(&segment, &named(&long), false),
+            "claim to hold more than they can",
+        ),
+        (
+            "a dictionary",
+            with_rows(&segment, &named(&long), true),
+            "claim to hold more than they can",
+        ),
+        (
+            "more rows",
+            with_footer(&segment, same, |rows| rows << 40),
+            "number of rows",
+        ),
+        (
+            "fewer rows",
+            with_footer(&segment, same, |rows| rows - 1),
+            "number of rows",
+        ),
+        (
+            "negative rows",
+            with_footer(&segment, same, |_| -1),
+            "do not add up",
+        ),
+        (
+            "a column beyond the end",
+            with_footer(
+                &segment,
+                |column, _| {
+                    column
+                        .set_data_page_offset(1 << 40)
+                        .set_dictionary_page_offset(None)
+                },
+                |rows| rows,
+            ),
+            "names places",
+        ),
+        (
+            "a column before the start",
+            with_footer(
+                &segment,
+                |column, _| {
+                    column
+                        .set_data_page_offset(-9)
+                        .set_dictionary_page_offset(None)
+                },
+                |rows| rows,
+            ),
+            "names places",
+        ),
+        (
+            "an index that is none",
+            with_footer(
+                &segment,
+                |column, _| column.set_offset_index_offset(Some(100)),
+                |rows| rows,
+            ),
+            "",
+        ),
+        (
+            "an index of all of the file",
+            with_footer(
+                &segment,
+                |column, _| {
+                    let all = i32::MAX;
+                    column
+                        .set_offset_index_offset(Some(4))
+                        .set_offset_index_length(Some(all))
+                },
+                |rows| rows,
+            ),
+            "",
+        ),
+        (
+            "no index",
+            with_footer(
+                &segment,
+                |column, _| {
+                    column
+                        .set_offset_index_offset(None)
+                        .set_offset_index_length(None)
+                },
+                |rows| rows,
+            ),
+            "",
+        ),
+    ];
+    let before = peak_bytes();
+    for (lie, parquet, expected) in cases {
+        fs::write(&segment, forge::segment(&parquet)).unwrap();
+        let begun = Instant::now();
+        let why = refused(dir.path(), &segment);
+        assert!(why.contains(expected), "{lie}: {why}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{lie}");
+        eprintln!("{lie}: {why}");
+    }
+    for footer_bytes in [u32::MAX, i32::MAX as u32, honest.len() as u32] {
+        let mut bytes = honest.clone();
+        let at = bytes.len() - 8;
+        bytes[at..at + 4].copy_from_slice(&footer_bytes.to_le_bytes());
+        fs::write(&segment, bytes).unwrap();
+        assert_eq!(
+            refused(dir.path(), &segment),
+            "its end is not that of a segment"
+        );
+    }
+    assert!(peak_bytes() - before < 128 << 20);
+    fs::write(&segment, &honest).unwrap();
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+}
