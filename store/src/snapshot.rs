@@ -171,6 +171,11 @@ impl Snapshot {
         let mut tails = Vec::new();
         for (number, path, journal) in opened {
             if sealed.contains(&number) {
+                // It is about to be removed, or set aside.
+                let scan = journal.and_then(Scan::new);
+                if scan.is_ok_and(|scan| scan.is_some_and(|scan| !scan.damage.is_empty())) {
+                    self.unread.push(Unread::sealed(path, []));
+                }
                 continue;
             }
             match journal.and_then(Scan::new) {
@@ -566,7 +571,7 @@ fn set_aside(store: &Path, catalog: &CatalogView) -> Result<Vec<Unread>, StoreEr
             .iter()
             .filter(|(_, span)| Some(span.number) == number);
         let spans = spans.map(|(_, span)| (span.start, span.end));
-        Unread::set_aside(path, spans)
+        Unread::sealed(path, spans)
     });
     Ok(unread.collect())
 }

@@ -33,17 +33,12 @@ impl Unread {
         })
     }
 
-    /// One that was set aside; `sealed` is when its windows were, as far as they could be read.
-    pub(crate) fn set_aside(
-        path: PathBuf,
-        sealed: impl IntoIterator<Item = (UtcMs, UtcMs)>,
-    ) -> Self {
+    /// A damaged one that was sealed and is set aside; `known` is when its windows were, as far as they could be read.
+    pub(crate) fn sealed(path: PathBuf, known: impl IntoIterator<Item = (UtcMs, UtcMs)>) -> Self {
         Self {
-            covers: covers(&path, sealed),
+            covers: covers(&path, known),
             path,
-            why:
-                "it was set aside when it was sealed, and the segments lack what could not be read"
-                    .to_owned(),
+            why: "segments have only what of it could be read".to_owned(),
         }
     }
 

@@ -71,7 +71,7 @@ impl RequestsView {
         }
         let mut aside = layout::set_aside(store)?;
         aside.retain(|path| layout::number_of_journal(path).is_none());
-        let aside = aside.into_iter().map(|path| Unread::set_aside(path, []));
+        let aside = aside.into_iter().map(|path| Unread::sealed(path, []));
         view.unread.extend(aside);
         let segments = layout::requests_segments(store)?.into_iter();
         let segments = segments.filter(|(number, _)| !read.contains(number));

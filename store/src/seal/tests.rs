@@ -7,7 +7,7 @@ use super::{Step, seal};
 use crate::catalog::Catalog;
 use crate::common::{self, Content, granularity, options, windows};
 use crate::error::StoreError;
-use crate::{Snapshot, Writer};
+use crate::{JournalTail, Snapshot, Writer};
 
 /// Leaves the journal of 20 windows.
 fn leave_a_journal(store: &Path) {
@@ -86,6 +86,29 @@ fn no_window_is_lost_or_doubled_whichever_step_is_the_last() {
         &[Step::NamesDurable, Step::Committed, Step::JournalRemoved],
     ];
     assert_eq!(stops, expected.concat());
+}
+
+#[test]
+fn a_damaged_journal_is_told_and_kept_whichever_step_is_the_last() {
+    let aside = |store: &Path| store.join("journal/1.tij.damaged");
+    for steps in 1.. {
+        let dir = tempfile::tempdir().unwrap();
+        leave_a_journal(dir.path());
+        let journal = dir.path().join("journal/1.tij");
+        let mut bytes = std::fs::read(&journal).unwrap();
+        bytes.truncate(bytes.len() - 1);
+        std::fs::write(&journal, bytes).unwrap();
+        let stop = seal_up_to(dir.path(), steps);
+        let snapshot = Snapshot::open(dir.path()).unwrap();
+        let damage = snapshot.tails().iter().flat_map(JournalTail::damage);
+        let told = damage.count() + snapshot.unread().len();
+        assert_eq!(told, 1, "after {stop:?}");
+        common::complete(dir.path(), options("h"));
+        assert!(aside(dir.path()).exists(), "after {stop:?}");
+        if stop.is_none() {
+            break;
+        }
+    }
 }
 
 #[test]
