@@ -29,14 +29,18 @@ lint: setup
 unit: setup
 	@echo "==> unit and integration tests"
 	$(CARGO) test --workspace --locked
-	@echo "==> writers that are killed at every step"
-	$(CARGO) test --package trackiops-store --features fail-points --test kill --locked
+	@echo "==> writers that are killed, and threads that panic, at every step"
+	$(CARGO) test --package trackiops-store --features fail-points --test kill --test panic --locked
+	$(CARGO) test --package trackiops-collector --features fail-points --lib --locked panic
+	$(CARGO) test --package trackiops --features fail-points --bin trackiops --locked panic
 
 GUEST = TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked --test guest -- --ignored --test-threads=1 --nocapture
 
 guest: setup python
 	@echo "==> tests in guests: real kernels, real NFS"
 	@$(GUEST)
+	@echo "==> recorders of which each thread panics, in a guest"
+	@$(subst --locked,--locked --features fail-points,$(GUEST)) panics::
 
 # With their usual lengths: what is long is on 6.12, or on every kernel, in `guest` already.
 guest-kernels: setup python

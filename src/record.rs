@@ -10,9 +10,9 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::mem;
 use std::ops::RangeInclusive;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -34,6 +34,9 @@ use crate::store_flag::StoreFlag;
 
 /// For how long windows of which length are kept.
 pub const DEFAULT_RETENTION: &str = "1s=2d,10s=14d,1m=90d,1h=forever";
+
+/// Exit status when a thread has died: all that was recorded is in the store, and another recorder should begin.
+const DIED: u8 = 4;
 
 /// Between the module's loading and the first request lies a mount, which takes about as long.
 const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
@@ -258,8 +261,31 @@ fn parse_size_in(text: &str, range: RangeInclusive<u64>, takes: &str) -> Result<
     }
 }
 
-/// Records until told to stop.
+/// Records until told to stop, or until a thread has died: then with all that it has.
 pub fn run(args: Args) -> Result<ExitCode> {
+    let ending = Arc::new(Notify::new());
+    let asked = Arc::clone(&ending);
+    trackiops_threads::watch(move |death| {
+        say(format_args!(
+            "{death}; the recording ends with all that it has"
+        ));
+        asked.notify_one();
+    });
+    let recorded = trackiops_threads::guarded(|| record(args, ending));
+    let Some(death) = trackiops_threads::death() else {
+        return recorded.unwrap_or_else(|panic| resume_unwind(panic));
+    };
+    if let Ok(Err(error)) = recorded {
+        say(format_args!("{error:#}"));
+    }
+    say(format_args!(
+        "stopped, as the thread `{}` has panicked: please report this; the next `trackiops record` seals what was recorded",
+        death.thread
+    ));
+    Ok(ExitCode::from(DIED))
+}
+
+fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
     let finest = args.granularity.finest();
     let store = args.store.dir();
     // What can never be recorded here is said before a store is made.
@@ -296,13 +322,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .build()?;
     runtime.block_on(async {
         // Before the probes are attached, so that a signal never kills a recording half begun.
-        let mut stop = Stop::new()?;
+        let mut stop = Stop::new(ending)?;
         let plan = match known {
             Some(plan) => plan,
             None => {
                 say("waiting for the NFS client to be loaded");
                 tokio::select! {
-                    () = stop.signalled() => {
+                    () = stop.asked_to() => {
                         writer.finish()?;
                         say("stopped: the NFS client was not loaded");
                         return Ok(ExitCode::SUCCESS);
@@ -334,7 +360,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         // What an earlier recording has left of them is sealed in any case.
         let requests = if args.requests || writer.has_unsealed_requests()? {
-            Some(requests::write(writer.requests(args.requests_size, say)?))
+            Some(requests::write(writer.requests(args.requests_size, say)?)?)
         } else {
             None
         };
@@ -344,12 +370,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if let Some(queue) = queue {
             recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
         }
-        let (waiting, store) = windows::write(writer, store);
+        let waiting = windows::write(writer, store)?;
         announce(&settings.filter, args.ready_file.as_deref())?;
         let mut show = Show::new(
             args.stdout,
             finest,
-            Rc::clone(&stop.asked),
+            Arc::clone(&stop.asked),
             Arc::clone(&kept),
         );
         let mut dropped = 0;
@@ -368,9 +394,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let totals = recorder
                   .run(sink, mounted, stalled, stop.wait(args.duration))
             .await;
-        drop(waiting);
-        let stored = store
-            .join()
+        let stored = waiting
+            .finish()
             .map_err(|_| anyhow!("the thread that writes the store panicked"))?;
         let requests = requests.map_or(Ok(Ok(())), JoinHandle::join);
         let requests = requests
@@ -460,22 +485,24 @@ struct Stop {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     /// Asked from within.
-    asked: Rc<Notify>,
+    asked: Arc<Notify>,
 }
 
 impl Stop {
-    fn new() -> io::Result<Self> {
+    fn new(asked: Arc<Notify>) -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            asked: Rc::new(Notify::new()),
+            asked,
         })
     }
 
-    async fn signalled(&mut self) {
+    /// By a signal, or from within.
+    async fn asked_to(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            () = self.asked.notified() => {}
         }
     }
 
@@ -486,10 +513,8 @@ impl Stop {
                 None => std::future::pending().await,
             }
         };
-        let asked = Rc::clone(&self.asked);
         tokio::select! {
-            () = self.signalled() => {}
-            () = asked.notified() => {}
+            () = self.asked_to() => {}
             () = elapsed => {}
         }
     }
@@ -500,7 +525,7 @@ struct Show {
     stdout: Option<Stdout>,
     status: bool,
     granularity: Granularity,
-    stop: Rc<Notify>,
+    stop: Arc<Notify>,
     /// Of the requests that are kept one by one, and how many left out a person has seen.
     kept: Arc<requests::Counts>,
     left_out_shown: u64,
@@ -510,7 +535,7 @@ impl Show {
     fn new(
         stdout: Option<Stdout>,
         granularity: Granularity,
-        stop: Rc<Notify>,
+        stop: Arc<Notify>,
         kept: Arc<requests::Counts>,
     ) -> Self {
         Self {
@@ -557,6 +582,31 @@ impl Show {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_dies_ends_the_recording() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            for is_recording in [false, true] {
+                let ending = Arc::new(Notify::new());
+                let mut stop = Stop::new(Arc::clone(&ending)).unwrap();
+                // As the watcher does, on the thread that dies.
+                let died = std::thread::spawn(move || ending.notify_one());
+                let stopped = async {
+                    match is_recording {
+                        true => stop.wait(None).await,
+                        false => stop.asked_to().await,
+                    }
+                };
+                let waited = tokio::time::timeout(Duration::from_secs(60), stopped).await;
+                assert!(waited.is_ok(), "it is asked from within");
+                died.join().unwrap();
+            }
+        });
+    }
 
     #[test]
     fn the_default_rotation_holds_whole_windows() {

@@ -125,7 +125,7 @@ mod tests {
         });
         let mut requests = records.iter().copied().peekable();
         rollup.add(&clock, &mut copies.of(&mut requests), |_, _| {});
-        let mut names = Names::new(false);
+        let mut names = Names::new(false).unwrap();
         copies.hand_on(&clock, &mut names, MonotonicNs(50));
         copies.hand_on(&clock, &mut names, MonotonicNs(60));
 

@@ -22,6 +22,9 @@ mod names;
 mod op_sums;
 mod open_files;
 mod ops;
+#[cfg(all(test, feature = "fail-points"))]
+#[allow(clippy::unwrap_used)] // helpers of tests are tests
+mod panics;
 mod path_ring;
 mod paths;
 mod pending;

@@ -1,12 +1,14 @@
 //! Looks out for servers that do not answer, on a thread of its own: whatever should hold up reading the kernel's lists,
 //! it does not hold up the recorder.
 
+use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
 use trackiops_schemas::pending::{Pending, STALLED_MS};
+use trackiops_threads::fail;
 
 use crate::clock::{MonotonicNs, Sample};
 use crate::pending::Waiting;
@@ -31,27 +33,24 @@ pub struct Look {
 
 /// The thread that looks. It ends when this is dropped.
 pub struct Lookout {
-    looks: Option<Receiver<Look>>,
+    looks: Receiver<Look>,
     last: Option<Look>,
 }
 
 impl Lookout {
-    /// Begins to look. Without a thread for it, nothing is known.
-    pub fn start() -> Self {
+    /// Begins to look.
+    pub fn start() -> io::Result<Self> {
         let (sender, looks) = sync_channel(LOOKS);
         let thread = thread::Builder::new()
             .name("trackiops-look".to_owned())
             .stack_size(STACK_BYTES);
-        let started = thread.spawn(move || look_out(&sender));
-        Self {
-            looks: started.is_ok().then_some(looks),
-            last: None,
-        }
+        trackiops_threads::spawn(thread, move || look_out(&sender))?;
+        Ok(Self { looks, last: None })
     }
 
     /// The next look, if there was one since.
     pub fn next(&mut self) -> Option<Look> {
-        let look = self.looks.as_ref()?.try_recv().ok()?;
+        let look = self.looks.try_recv().ok()?;
         self.last = Some(look.clone());
         Some(look)
     }
@@ -67,6 +66,7 @@ impl Lookout {
 fn look_out(looks: &SyncSender<Look>) {
     let mut waiting = Waiting::below(Path::new("/"));
     loop {
+        fail::point("lookout: look");
         let at = Sample::take().now;
         let pending = waiting.look(at).ok();
         let rest = rest(pending.as_ref(), waiting.looked_at());
@@ -107,5 +107,20 @@ mod tests {
         assert_eq!(rest(1000, 100), 750, "it is stalled already");
         assert_eq!(rest(751, 1000), 3000, "not more than they may");
         assert_eq!(super::rest(None, 0), LOOK_EVERY);
+    }
+
+    #[cfg(feature = "fail-points")]
+    #[test]
+    #[ignore = "is run by the other, to panic"]
+    fn as_child_the_lookout_panics() {
+        let _lookout = Lookout::start().unwrap();
+        assert_eq!(crate::panics::died(), "trackiops-look");
+    }
+
+    #[cfg(feature = "fail-points")]
+    #[test]
+    fn a_panic_of_the_lookout_is_reported() {
+        let test = "lookout::tests::as_child_the_lookout_panics";
+        crate::panics::run(test, "2 lookout: look");
     }
 }

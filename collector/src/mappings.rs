@@ -3,10 +3,13 @@
 //! its threads maps or unmaps something, holds that lock until the server is back.
 
 use std::collections::HashSet;
+use std::io;
 use std::mem;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
+
+use trackiops_threads::fail;
 
 use crate::open_files::{OpenFile, mapped};
 
@@ -29,12 +32,12 @@ struct Thread {
 }
 
 impl Mappings {
-    /// Starts the thread. Without one nothing is found.
-    pub fn new() -> Self {
-        Self {
-            thread: Thread::start(mapped),
+    /// Starts the thread.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            thread: Some(Thread::start(mapped)?),
             ..Self::none()
-        }
+        })
     }
 
     /// Finds nothing.
@@ -82,21 +85,22 @@ impl Mappings {
 
 impl Thread {
     /// `mapped` tells what a process has mapped. The thread ends when nobody asks any more.
-    fn start(mapped: fn(u32) -> Vec<OpenFile>) -> Option<Self> {
+    fn start(mapped: fn(u32) -> Vec<OpenFile>) -> io::Result<Self> {
         let (processes, asked) = channel::<Vec<u32>>();
         let (answer, found) = channel();
         let thread = thread::Builder::new()
             .name("trackiops-maps".to_owned())
             .stack_size(STACK_BYTES);
-        let started = thread.spawn(move || {
+        trackiops_threads::spawn(thread, move || {
             for processes in asked {
+                fail::point("mappings: look");
                 let files = processes.into_iter().flat_map(mapped).collect();
                 if answer.send(files).is_err() {
                     return;
                 }
             }
-        });
-        started.is_ok().then_some(Self { processes, found })
+        })?;
+        Ok(Self { processes, found })
     }
 }
 
@@ -119,8 +123,8 @@ mod tests {
 
     fn mappings() -> Mappings {
         Mappings {
-            thread: Thread::start(file),
-            ..Mappings::new()
+            thread: Some(Thread::start(file).unwrap()),
+            ..Mappings::none()
         }
     }
 
@@ -147,5 +151,24 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, [0, 7, 8]);
         assert!(!mappings.asked && mappings.wanted.is_empty());
+    }
+
+    #[cfg(feature = "fail-points")]
+    #[test]
+    #[ignore = "is run by the other, to panic"]
+    fn as_child_the_thread_that_reads_mappings_panics() {
+        let mut mappings = mappings();
+        mappings.want(7);
+        mappings.look();
+        assert_eq!(crate::panics::died(), "trackiops-maps");
+        mappings.want(8);
+        assert_eq!(fileids(mappings.look()), [], "nobody waits for it");
+    }
+
+    #[cfg(feature = "fail-points")]
+    #[test]
+    fn a_panic_of_the_thread_that_reads_mappings_is_reported() {
+        let test = "mappings::tests::as_child_the_thread_that_reads_mappings_panics";
+        crate::panics::run(test, "1 mappings: look");
     }
 }

@@ -1,6 +1,7 @@
 //! Files of this host and what is known of them: mount, key on disk, name.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -64,14 +65,14 @@ pub struct Names {
 
 impl Names {
     /// Knows the mounts of now, and no file. Paths are told, or looked for.
-    pub fn new(are_told: bool) -> Self {
+    pub fn new(are_told: bool) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         // Opened first: what changes from then on is told.
         let mountinfo = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok();
         let mut mounts = Mounts::default();
         mounts.refresh_all_namespaces();
         mounts.see(&mounts_of(std::process::id()).unwrap_or_default());
-        Self {
+        Ok(Self {
             mounts,
             mountinfo,
             known: Generations::new(),
@@ -80,13 +81,13 @@ impl Names {
             mappings: if are_told {
                 Mappings::none()
             } else {
-                Mappings::new()
+                Mappings::new()?
             },
             scanned: None,
             looked_for: HashMap::new(),
             mounts_scanned: None,
             paths: are_told.then(Paths::new),
-        }
+        })
     }
 
     /// The mounts of now, if any came or went since the last call. Cheap: one poll without waiting.
@@ -388,7 +389,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_the_path_once_its_mount_is_known_and_never_inferred() {
-        let mut names = Names::new(true);
+        let mut names = Names::new(true).unwrap();
         let now = MonotonicNs(0);
         let path = |names: &mut Names, fileid| {
             let attributes = names.attributes(row(fileid), now);

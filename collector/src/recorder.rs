@@ -22,6 +22,7 @@ use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationRow, Operatio
 use trackiops_schemas::ring::{Books, FoldKey, FoldValue, RequestRecord};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
+use trackiops_threads::fail;
 
 use crate::clock::{Clock, MonotonicNs, Sample, due};
 use crate::copies::{self, Copies};
@@ -62,6 +63,9 @@ pub enum RecordError {
     /// The ring cannot be waited for.
     #[error("cannot wait for the BPF ring buffer: {0}")]
     Wait(#[from] io::Error),
+    /// One of its threads cannot be started.
+    #[error("cannot start a thread: {0}; raise the limit of threads")]
+    Thread(#[source] io::Error),
     /// Whoever takes the windows failed.
     #[error(transparent)]
     Sink(Box<dyn Error + Send + Sync>),
@@ -109,7 +113,8 @@ pub struct Recorder {
 impl Recorder {
     /// Loads and attaches what was planned. From the moment of return on, every request is seen.
     pub fn start(plan: &Plan, settings: &Settings) -> Result<Self, RecordError> {
-        let names = Names::new(plan.has_paths());
+        let names = Names::new(plan.has_paths()).map_err(RecordError::Thread)?;
+        let lookout = Lookout::start().map_err(RecordError::Thread)?;
         let engine = Engine::start(plan, settings, Sample::take())?;
         let sample = Sample::take();
         Ok(Self {
@@ -118,7 +123,7 @@ impl Recorder {
             rollup: Rollup::new(settings.granularity),
             copies: None,
             names,
-            lookout: Lookout::start(),
+            lookout,
             stalls: Stalls::default(),
             operations: Operations::new(),
             covered_until: sample.now,
@@ -189,6 +194,7 @@ impl Recorder {
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
+        fail::point("recorder: step");
         let sample = Sample::take();
         let stepped_back = self.follow_clock(sample);
         self.follow_mounts(sample.now)?;

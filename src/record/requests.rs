@@ -1,6 +1,7 @@
 //! Requests one by one, on their way to the store. A disk that takes seconds must not keep the rings from being read:
 //! what finds too many of them waiting is left out, and counted.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -78,23 +79,32 @@ impl Queue {
 }
 
 /// Writes what is put into the queue, on a thread of its own, until the queue is dropped.
-pub fn write(writer: RequestsWriter) -> (Queue, JoinHandle<Result<(), StoreError>>) {
+pub fn write(writer: RequestsWriter) -> io::Result<(Queue, JoinHandle<Result<(), StoreError>>)> {
     let (batches, received) = channel();
     let counts = Arc::<Counts>::default();
     let queue = Queue {
         batches,
         counts: Arc::clone(&counts),
     };
-    let thread = thread::spawn(move || {
-        let written = write_all(writer, &received, &counts);
-        counts.has_ended.store(true, Ordering::Relaxed);
-        written.inspect_err(|error| {
+    let builder = thread::Builder::new().name("requests".to_owned());
+    let thread = trackiops_threads::spawn(builder, move || {
+        let counts = Ending(counts);
+        write_all(writer, &received, &counts.0).inspect_err(|error| {
             say(format_args!(
                 "requests are no longer kept one by one, windows are complete: {error}"
             ));
         })
-    });
-    (queue, thread)
+    })?;
+    Ok((queue, thread))
+}
+
+/// Notes the end of writing, also that by a panic: health rows count what is not written any more.
+struct Ending(Arc<Counts>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.has_ended.store(true, Ordering::Relaxed);
+    }
 }
 
 fn write_all(

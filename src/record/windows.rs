@@ -2,7 +2,8 @@
 //! within a bound, and become coarser there when there are too many.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Backlog, Doubt, Options, StoreError, Writer};
+use trackiops_threads::fail;
 
 use crate::output::say;
 
@@ -25,9 +27,11 @@ const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// For so long it is tried to write what waits when the recording ends.
 const LAST_TRIES: Duration = Duration::from_secs(5);
 
-/// Takes windows without waiting, and tells how many wait. Writing ends when it is dropped.
+/// Takes windows without waiting, and tells how many wait. When it is dropped, or finished, what waits is written first: also where the
+/// thread that closes windows panics.
 pub struct Queue {
     shared: Arc<Shared>,
+    thread: Option<JoinHandle<Result<(), StoreError>>>,
 }
 
 struct Shared {
@@ -88,15 +92,27 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
-    fn drop(&mut self) {
+impl Queue {
+    /// Waits until all is written and sealed. An error of the thread is that it has panicked.
+    pub fn finish(mut self) -> thread::Result<Result<(), StoreError>> {
+        self.join()
+    }
+
+    fn join(&mut self) -> thread::Result<Result<(), StoreError>> {
         self.shared.lock().has_ended = true;
         self.shared.changed.notify_one();
+        self.thread.take().map_or(Ok(Ok(())), JoinHandle::join)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        let _ = self.join();
     }
 }
 
 /// Makes windows durable on a thread of its own: a disk that takes seconds must not keep the ring from being read.
-pub fn write(writer: Writer, store: PathBuf) -> (Queue, JoinHandle<Result<(), StoreError>>) {
+pub fn write(writer: Writer, store: PathBuf) -> io::Result<Queue> {
     let options = writer.options().clone();
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
@@ -108,27 +124,31 @@ pub fn write(writer: Writer, store: PathBuf) -> (Queue, JoinHandle<Result<(), St
         changed: Condvar::new(),
         failures: AtomicU64::new(0),
     });
-    let queue = Queue {
-        shared: Arc::clone(&shared),
-    };
     let writing = Writing {
         store,
         options,
         writer: Some(writer),
         doubt: None,
         mounted: None,
-        shared,
+        shared: Arc::clone(&shared),
+        in_hand: None,
         is_unmounted: false,
         has_failed: false,
         waited: 0,
         deadline: None,
     };
-    (queue, thread::spawn(move || writing.run()))
+    let builder = thread::Builder::new().name("windows".to_owned());
+    let thread = trackiops_threads::spawn(builder, move || writing.run())?;
+    Ok(Queue {
+        shared,
+        thread: Some(thread),
+    })
 }
 
 /// What is to be written.
 enum Next {
-    Windows(Granularity, Vec<ClosedWindow>),
+    /// Those in hand.
+    Windows,
     Mounted(Mounted),
 }
 
@@ -143,6 +163,8 @@ struct Writing {
     /// What the store was told last, for the case that it is begun anew.
     mounted: Option<Mounted>,
     shared: Arc<Shared>,
+    /// What is being written. A panic leaves it here.
+    in_hand: Option<(Granularity, Vec<ClosedWindow>)>,
     /// It is on a file system that has become read-only, and may be taken away to be repaired.
     is_unmounted: bool,
     /// The last attempt has failed.
@@ -155,18 +177,41 @@ struct Writing {
 
 impl Writing {
     fn run(mut self) -> Result<(), StoreError> {
-        while let Some(next) = self.next() {
-            let (granularity, mut windows) = match next {
-                Next::Windows(granularity, windows) => (granularity, windows),
-                Next::Mounted(mounted) => {
-                    if let Err(error) = self.enter(&mounted) {
-                        self.shared.lock().mounted.push_front(mounted);
-                        self.failed(error)?;
-                    }
-                    continue;
+        match trackiops_threads::guarded(|| self.write_and_seal()) {
+            Ok(written) => written,
+            Err(panic) => {
+                // The recording ends. What was closed until then is written all the same, to the store opened anew, as nobody knows
+                // what the panic has left of the writer. The next recorder seals it.
+                self.let_go();
+                if let Some((granularity, windows)) = self.in_hand.take() {
+                    self.shared.lock().put_back(granularity, windows);
                 }
-            };
-            let appended = self.append(granularity, &windows);
+                let written = self.write_all();
+                if let Err(error) = written {
+                    say(format_args!("windows are lost: {error}"));
+                }
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    fn write_and_seal(&mut self) -> Result<(), StoreError> {
+        self.write_all()?;
+        self.writer.take().map_or(Ok(()), Writer::finish)
+    }
+
+    /// Writes until the recording has ended.
+    fn write_all(&mut self) -> Result<(), StoreError> {
+        while let Some(next) = self.next() {
+            if let Next::Mounted(mounted) = next {
+                if let Err(error) = self.enter(&mounted) {
+                    self.shared.lock().mounted.push_front(mounted);
+                    self.failed(error)?;
+                }
+                continue;
+            }
+            fail::point("windows: taken");
+            let appended = self.append();
             let done = match &appended {
                 Ok(count) => *count,
                 // It never can be written.
@@ -176,15 +221,19 @@ impl Writing {
                 }
                 Err(_) => 0,
             };
-            windows.drain(..done);
-            self.shared.lock().put_back(granularity, windows);
+            if let Some((granularity, mut windows)) = self.in_hand.take() {
+                windows.drain(..done);
+                self.shared.lock().put_back(granularity, windows);
+            }
             match appended {
                 Ok(count) => self.succeeded(count),
+                // The recording ends for that. Until then windows are written, and not sealed.
+                Err(StoreError::SealerGone { .. }) => {}
                 Err(error) if done == 0 => self.failed(error)?,
                 Err(_) => {}
             }
         }
-        self.writer.map_or(Ok(()), Writer::finish)
+        Ok(())
     }
 
     /// Waits for something to write; `None` when the recording has ended and all is written.
@@ -196,7 +245,8 @@ impl Writing {
             }
             if let Some((granularity, windows)) = state.backlog.pop() {
                 state.taken = windows.len();
-                return Some(Next::Windows(granularity, windows));
+                self.in_hand = Some((granularity, windows));
+                return Some(Next::Windows);
             }
             if state.has_ended {
                 return None;
@@ -206,12 +256,13 @@ impl Writing {
         }
     }
 
-    fn append(
-        &mut self,
-        granularity: Granularity,
-        windows: &[ClosedWindow],
-    ) -> Result<usize, StoreError> {
-        let appended = self.writer()?.append_first(granularity, windows);
+    /// Appends the first of what is in hand; how many.
+    fn append(&mut self) -> Result<usize, StoreError> {
+        self.open()?;
+        let (Some(writer), Some((granularity, windows))) = (&mut self.writer, &self.in_hand) else {
+            return Ok(0);
+        };
+        let appended = writer.append_first(*granularity, windows);
         let let_go = match &appended {
             // What was deleted is begun anew.
             Err(StoreError::Gone(path)) => *path == self.store,
@@ -220,38 +271,47 @@ impl Writing {
             _ => false,
         };
         if let_go {
-            self.doubt = self.writer.take().and_then(|writer| writer.doubt());
+            self.let_go();
             self.is_unmounted = matches!(&appended, Err(StoreError::Io { .. }));
         }
         appended
     }
 
+    /// Closes the store, and keeps what is in doubt of it.
+    fn let_go(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            self.doubt = writer.doubt();
+        }
+    }
+
     fn enter(&mut self, mounted: &Mounted) -> Result<(), StoreError> {
         let (at, mounts) = mounted;
-        self.writer()?.mounted(*at, mounts)?;
+        self.open()?;
+        if let Some(writer) = &mut self.writer {
+            writer.mounted(*at, mounts)?;
+        }
         self.mounted = Some(mounted.clone());
         Ok(())
     }
 
-    /// That of the store, which is begun anew if need be.
-    fn writer(&mut self) -> Result<&mut Writer, StoreError> {
-        Ok(match &mut self.writer {
-            Some(writer) => writer,
-            // While a file system is not mounted, what it is mounted on is no place for its store.
-            None if self.is_unmounted && !self.store.exists() => {
-                return Err(StoreError::Missing(self.store.clone()));
-            }
-            none => {
-                let doubt = self.doubt.clone();
-                let options = self.options.clone();
-                let mut writer = Writer::open_after(&self.store, options, doubt, say)?;
-                self.doubt = None;
-                if let Some((at, mounts)) = &self.mounted {
-                    writer.mounted(*at, mounts)?;
-                }
-                none.insert(writer)
-            }
-        })
+    /// Opens the store, or begins it anew, if need be.
+    fn open(&mut self) -> Result<(), StoreError> {
+        if self.writer.is_some() {
+            return Ok(());
+        }
+        // While a file system is not mounted, what it is mounted on is no place for its store.
+        if self.is_unmounted && !self.store.exists() {
+            return Err(StoreError::Missing(self.store.clone()));
+        }
+        let doubt = self.doubt.clone();
+        let options = self.options.clone();
+        let mut writer = Writer::open_after(&self.store, options, doubt, say)?;
+        self.doubt = None;
+        if let Some((at, mounts)) = &self.mounted {
+            writer.mounted(*at, mounts)?;
+        }
+        self.writer = Some(writer);
+        Ok(())
     }
 
     fn succeeded(&mut self, windows: usize) {
@@ -377,9 +437,9 @@ mod tests {
         }
     }
 
-    fn begin(store: &Path) -> (Queue, JoinHandle<Result<(), StoreError>>) {
+    fn begin(store: &Path) -> Queue {
         let writer = Writer::open(store, options()).unwrap();
-        write(writer, store.to_owned())
+        write(writer, store.to_owned()).unwrap()
     }
 
     fn wait_until(what: &str, is_so: impl Fn() -> bool) {
@@ -434,7 +494,7 @@ mod tests {
     fn as_root_a_full_disk_costs_no_window_and_recovery_is_automatic() {
         let disk = tmpfs("2m");
         let store = disk.0.path().join("store");
-        let (queue, thread) = begin(&store);
+        let queue = begin(&store);
         queue.put(window(0));
         wait_until("the first window is written", || queue.waiting() == 0);
         let filler = disk.0.path().join("filler");
@@ -452,8 +512,7 @@ mod tests {
         queue.put(window(30));
         wait_until("and the one that tells of it", || told(&store).0 == 31_000);
         assert!(told(&store).1 > 0, "failures are told");
-        drop(queue);
-        thread.join().unwrap().unwrap();
+        queue.finish().unwrap().unwrap();
         let snapshot = Snapshot::open(&store).unwrap();
         let rows = snapshot.segments(Dataset::Rollup, None).unwrap();
         assert_eq!(rows[0].rows, 31 * 200);
@@ -464,14 +523,14 @@ mod tests {
     fn as_root_a_disk_that_stays_full_ends_with_what_was_lost() {
         let disk = tmpfs("2m");
         let store = disk.0.path().join("store");
-        let (queue, thread) = begin(&store);
+        let queue = begin(&store);
         queue.put(window(0));
         wait_until("the first window is written", || queue.waiting() == 0);
         let _ = fs::write(disk.0.path().join("filler"), vec![1; 4 << 20]);
         (1..30).for_each(|i| queue.put(window(i)));
-        drop(queue);
         let begun = Instant::now();
-        assert!(matches!(thread.join().unwrap(), Err(StoreError::Io { .. })));
+        let finished = queue.finish().unwrap();
+        assert!(matches!(finished, Err(StoreError::Io { .. })));
         assert!(begun.elapsed() < 3 * LAST_TRIES);
         assert!(told(&store).0 >= 1000, "what was written is there");
     }
@@ -487,7 +546,7 @@ mod tests {
         let path = disk.0.path().to_str().unwrap();
         run("mount", &["-o", "loop,errors=remount-ro", image, path]);
         let store = disk.0.path().join("store");
-        let (queue, thread) = begin(&store);
+        let queue = begin(&store);
         queue.put(window(0));
         wait_until("the first window is written", || queue.waiting() == 0);
         let source = Command::new("findmnt")
@@ -512,8 +571,7 @@ mod tests {
         assert_eq!(queue.waiting(), 19);
         run("mount", &["-o", "loop", image, path]);
         wait_until("they are written", || queue.waiting() == 0);
-        drop(queue);
-        thread.join().unwrap().unwrap();
+        queue.finish().unwrap().unwrap();
         let snapshot = Snapshot::open(&store).unwrap();
         let seconds = snapshot
             .segments(Dataset::Rollup, None)
@@ -528,7 +586,7 @@ mod tests {
     fn a_store_that_is_deleted_is_begun_anew() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("store");
-        let (queue, thread) = begin(&store);
+        let queue = begin(&store);
         let mount = MountPoint {
             dev: Dev(49),
             mount: "srv:/e".into(),
@@ -546,10 +604,76 @@ mod tests {
         wait_until("a new store is there", || queue.waiting() == 0);
         queue.put(window(5));
         wait_until("and written", || told(&store).0 >= 5000);
-        drop(queue);
-        thread.join().unwrap().unwrap();
+        queue.finish().unwrap().unwrap();
         let mounts = Snapshot::open(&store).unwrap().mounts().unwrap();
         assert_eq!(mounts.len(), 1, "what is mounted is told again");
         assert!(check(&store).unwrap().findings.is_empty());
+    }
+
+    #[test]
+    fn what_was_closed_is_written_when_the_thread_that_closes_windows_panics() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        let panicked = std::panic::catch_unwind(|| {
+            let queue = begin(&store);
+            (0..20).for_each(|i| queue.put(window(i)));
+            panic!("as the main loop may");
+        });
+        assert!(panicked.is_err());
+        let snapshot = Snapshot::open(&store).unwrap();
+        assert_eq!(snapshot.tails().len(), 0, "it is sealed, too");
+        let segments = snapshot.segments(Dataset::Rollup, None).unwrap();
+        assert_eq!(segments[0].rows, 20 * 200);
+    }
+
+    #[cfg(feature = "fail-points")]
+    #[test]
+    #[ignore = "is run by the other, to panic"]
+    fn as_child_the_thread_that_writes_panics() {
+        let store = PathBuf::from(std::env::var_os("TRACKIOPS_PANIC_STORE").unwrap());
+        let queue = begin(&store);
+        for i in 0..3 {
+            queue.put(window(i));
+            wait_until("it is written", || queue.waiting() == 0);
+        }
+        // Several at once, and those that come when the thread has panicked.
+        (3..9).for_each(|i| queue.put(window(i)));
+        wait_until("they are written", || queue.waiting() == 0);
+        (9..12).for_each(|i| queue.put(window(i)));
+        let panic = queue.finish().unwrap_err();
+        assert!(trackiops_threads::why(&*panic).starts_with("fail point: "));
+        let death = trackiops_threads::death().unwrap();
+        assert_eq!(death.thread, "windows");
+    }
+
+    #[cfg(feature = "fail-points")]
+    #[test]
+    fn a_panic_of_the_thread_that_writes_costs_no_window_and_doubles_none() {
+        let test = "record::windows::tests::as_child_the_thread_that_writes_panics";
+        for turn in [
+            "1 windows: taken",
+            "3 windows: taken",
+            "2 append: encoded",
+            "3 append: written",
+            "4 append: durable",
+            "1 journal: created",
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let status = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", test, "--ignored", "--quiet"])
+                .env("TRACKIOPS_PANIC_STORE", dir.path())
+                .env("TRACKIOPS_PANIC_AT", turn)
+                .status();
+            assert!(status.unwrap().success(), "{turn}");
+            Writer::open(dir.path(), options())
+                .unwrap()
+                .finish()
+                .unwrap();
+            let snapshot = Snapshot::open(dir.path()).unwrap();
+            let segments = snapshot.segments(Dataset::Rollup, None).unwrap();
+            let seconds = segments.iter().filter(|s| s.granularity.ms() == 1000);
+            assert_eq!(seconds.map(|s| s.rows).sum::<u64>(), 12 * 200, "{turn}");
+            assert_eq!(check(dir.path()).unwrap().findings, [], "{turn}");
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::beneath;
 use crate::error::StoreError;
-use crate::fail;
 use crate::layout;
+use trackiops_threads::fail;
 
 /// Renames a damaged journal, to the path that is returned, and what is beside it, which says what it covers.
 pub(crate) fn set_aside(store: &Path, journal: &Path) -> Result<PathBuf, StoreError> {

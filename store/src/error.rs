@@ -140,9 +140,14 @@ pub enum StoreError {
         "a window makes {0} files of one journal, which is too many; record fewer files at once"
     )]
     TooManyFiles(usize),
-    /// The sealing thread is gone without saying why.
-    #[error("the sealing thread of {path} ended early; open the store again to recover its journals", path = .0.display())]
-    SealerGone(PathBuf),
+    /// The sealing thread has panicked.
+    #[error("the sealing thread of {path} has panicked: {why}; open the store again to seal its journals", path = .store.display())]
+    SealerGone {
+        /// The store.
+        store: PathBuf,
+        /// What it panicked with.
+        why: String,
+    },
     /// Somebody has deleted or moved the store while it was written.
     #[error("{path} is not where it was: somebody has deleted or moved it", path = .0.display())]
     Gone(PathBuf),

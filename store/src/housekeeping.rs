@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::time::UtcMs;
+use trackiops_threads::fail;
 
 use crate::beneath;
 use crate::catalog::Catalog;
 use crate::compact;
 use crate::error::StoreError;
-use crate::fail;
 use crate::layout;
 use crate::notice::Notice;
 use crate::options::Keep;

@@ -27,7 +27,6 @@ mod compact;
 mod describe;
 mod error;
 mod exported;
-mod fail;
 mod file_index;
 mod housekeeping;
 mod journal;

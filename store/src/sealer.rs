@@ -1,4 +1,7 @@
 //! The thread that seals journals while the recorder goes on appending.
+//!
+//! Should it panic, windows can be appended still, and are sealed when the store is opened again. Whoever appends is told once, and
+//! when it finishes.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -37,13 +40,16 @@ pub(crate) struct Sealer {
     store: PathBuf,
     queue: Option<SyncSender<u64>>,
     thread: Option<JoinHandle<()>>,
+    /// What the thread panicked with.
+    panic: Option<String>,
     failure: Arc<Mutex<Option<StoreError>>>,
 }
 
 impl Sealer {
-    /// Begins with the journals that `waiting` names. Up to `queued` of those that are handed over later may wait until
+    /// Starts a thread of that name, which begins with the journals that `waiting` names. Up to `queued` of those that are handed over later may wait until
     /// they are sealed; handing over more waits, too.
     pub(crate) fn start(
+        name: &str,
         store: PathBuf,
         waiting: Vec<u64>,
         queued: usize,
@@ -57,50 +63,68 @@ impl Sealer {
             waiting,
             failure: Arc::clone(&failure),
         };
-        let thread = thread::Builder::new()
-            .name("seal".into())
-            .spawn(move || worker.run(&journals))
+        let builder = thread::Builder::new().name(name.into());
+        let thread = trackiops_threads::spawn(builder, move || worker.run(&journals))
             .map_err(StoreError::io("start the sealing thread of", &store))?;
         Ok(Self {
             store,
             queue: Some(queue),
             thread: Some(thread),
+            panic: None,
             failure,
         })
     }
 
     /// Hands over a journal that nothing will be appended to.
-    pub(crate) fn seal(&self, journal: u64) -> Result<(), StoreError> {
-        let sent = self.queue.as_ref().map(|queue| queue.send(journal));
-        match sent {
+    pub(crate) fn seal(&mut self, journal: u64) -> Result<(), StoreError> {
+        match self.queue.as_ref().map(|queue| queue.send(journal)) {
             Some(Ok(())) => Ok(()),
-            _ => Err(StoreError::SealerGone(self.store.clone())),
+            Some(Err(_)) => {
+                self.join();
+                Err(self.gone())
+            }
+            // That the thread is gone was told. The journal stays in the store.
+            None => Ok(()),
         }
     }
 
-    /// Reports what failed since the last call.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    /// Reports what failed since the last call, and once that the thread is gone.
+    pub(crate) fn check(&mut self) -> Result<(), StoreError> {
+        if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.join();
+            return Err(self.gone());
+        }
         lock(&self.failure).take().map_or(Ok(()), Err)
     }
 
     /// Waits until all is sealed. What failed earlier and succeeds now is no failure.
     pub(crate) fn finish(mut self) -> Result<(), StoreError> {
-        let ended = self.join();
-        self.check()?;
-        ended
+        self.join();
+        if self.panic.is_some() {
+            return Err(self.gone());
+        }
+        self.check()
     }
 
-    fn join(&mut self) -> Result<(), StoreError> {
+    fn gone(&self) -> StoreError {
+        StoreError::SealerGone {
+            store: self.store.clone(),
+            why: self.panic.clone().unwrap_or_else(|| "it has ended".into()),
+        }
+    }
+
+    fn join(&mut self) {
         self.queue = None;
-        let joined = self.thread.take().map_or(Ok(()), JoinHandle::join);
-        joined.map_err(|_| StoreError::SealerGone(self.store.clone()))
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+            self.panic = Some(trackiops_threads::why(&*panic));
+        }
     }
 }
 
 impl Drop for Sealer {
     /// The store's lock must outlive the thread, so the thread is waited for.
     fn drop(&mut self) {
-        let _ = self.join();
+        self.join();
     }
 }
 

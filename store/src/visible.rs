@@ -12,9 +12,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use trackiops_threads::fail;
+
 use crate::beneath;
 use crate::error::StoreError;
-use crate::fail;
 use crate::layout;
 use crate::setbacks::Setbacks;
 

@@ -108,7 +108,7 @@ impl Writer {
             Box::new(tell),
         );
         Ok(Self {
-            sealer: Sealer::start(store.clone(), left, QUEUED_JOURNALS, seal)?,
+            sealer: Sealer::start("seal", store.clone(), left, QUEUED_JOURNALS, seal)?,
             mounts,
             until: UtcMs(i64::MIN),
             store,
@@ -120,10 +120,11 @@ impl Writer {
         })
     }
 
-    /// What a failed append may have left. Whoever drops the writer after one and opens the store again to append the same windows
+    /// What an append that failed or panicked may have left. Whoever drops the writer after one and opens the store again to append the same windows
     /// hands it over: nobody else knows that they are not to count.
     pub fn doubt(&self) -> Option<Doubt> {
-        self.doubt.clone()
+        let panicked = || self.journal.as_ref()?.writer.doubt();
+        self.doubt.clone().or_else(panicked)
     }
 
     /// Whether an earlier writer has left requests that are not sealed.

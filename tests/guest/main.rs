@@ -21,6 +21,8 @@ mod mountstats;
 mod names;
 mod ops;
 mod overload;
+#[cfg(feature = "fail-points")]
+mod panics;
 mod power_cut;
 mod requests;
 mod run;

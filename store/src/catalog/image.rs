@@ -15,8 +15,8 @@ use trackiops_schemas::ddl;
 use super::{error_at, mistrust, real};
 use crate::beneath;
 use crate::error::StoreError;
-use crate::fail;
 use crate::layout;
+use trackiops_threads::fail;
 
 /// Magic, length of the database u64, its CRC32C u32, CRC32C of these three u32: little endian.
 const TRAILER_BYTES: usize = 24;

@@ -22,13 +22,13 @@ use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::UtcMs;
+use trackiops_threads::fail;
 
 use crate::batch::{HealthRow, OpsRow, RollupRow};
 use crate::beneath;
 use crate::catalog::{Catalog, Kept, SegmentEntry};
 use crate::describe::{Description, JournalSpan};
 use crate::error::StoreError;
-use crate::fail;
 use crate::layout::{self, Dataset, Date};
 use crate::seal::coarsen::{Attributes, Coarsen};
 use crate::seal::merge::Merged;

@@ -34,11 +34,12 @@ struct Lying {
 impl Lying {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("journal")).unwrap();
         let (header, seed) = Header::new(&options("h"), 1).encode();
         let mut frames = NewFrames::new(seed);
         frames.begin(header.len() as u64);
         Self {
-            path: dir.path().join("1.tij"),
+            path: dir.path().join("journal/1.tij"),
             _dir: dir,
             frames,
             header,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
 use trackiops_schemas::time::{Granularity, UtcMs};
+use trackiops_threads::fail;
 
 use super::codec::{put_pending, put_row, put_window_head};
 use super::definitions::Definitions;
@@ -15,7 +16,6 @@ use super::format::{Header, Kind, NewFrames};
 use super::ops::put_ops;
 use crate::beneath;
 use crate::error::StoreError;
-use crate::fail;
 use crate::layout;
 
 /// Files of a journal after which another one is begun: the writer remembers them, some 400 bytes each, and so does whoever seals it.
@@ -35,6 +35,8 @@ pub(crate) struct JournalWriter {
     /// Length of the file up to its last durable frame.
     durable_bytes: u64,
     end: EndWriter,
+    /// That before an append that has not returned: it is at work, or has panicked.
+    before: Option<u64>,
     definitions: Definitions,
     frames: NewFrames,
 }
@@ -120,6 +122,7 @@ impl JournalWriter {
             finest: header.granularities.finest(),
             durable_bytes: created.bytes,
             end: created.end,
+            before: None,
             definitions: Definitions::default(),
             frames: created.frames,
         })
@@ -130,11 +133,23 @@ impl JournalWriter {
         self.definitions.count() >= MOST_FILES
     }
 
+    /// What an append that has panicked may have left.
+    pub(crate) fn doubt(&self) -> Option<Doubt> {
+        let durable_bytes = self.before?;
+        Some(Doubt {
+            journal: self.number,
+            durable_bytes,
+        })
+    }
+
     /// Appends the first of these windows with the definitions that they need, in one write, and makes them durable.
     /// Returns how many, at least one.
     pub(crate) fn append(&mut self, windows: &[ClosedWindow]) -> Result<usize, AppendError> {
         let known = self.definitions.count();
-        match self.try_append(windows) {
+        self.before = Some(self.durable_bytes);
+        let appended = self.try_append(windows);
+        self.before = None;
+        match appended {
             Ok(count) => Ok(count),
             Err(cause) => {
                 self.definitions.keep_first(known);

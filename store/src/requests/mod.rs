@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
+use trackiops_threads::fail;
 
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
@@ -79,7 +80,7 @@ impl RequestsWriter {
         Ok(Self {
             // Whoever begins a journal waits until the one before the last is sealed: journals take no more room than
             // `Budget` leaves for them.
-            sealer: Sealer::start(store.to_owned(), left, 0, seal)?,
+            sealer: Sealer::start("seal requests", store.to_owned(), left, 0, seal)?,
             store: store.to_owned(),
             options: options.clone(),
             budget,
@@ -121,6 +122,7 @@ impl RequestsWriter {
                 })
             }
         };
+        fail::point("requests: append");
         journal.last_ns = journal.last_ns.max(last_ns);
         journal.writer.append(batch)
     }
@@ -176,6 +178,7 @@ fn sealing(store: PathBuf, budget: Budget, first_own: u64, tell: Tell) -> Seal {
         let Task::Seal(number) = task else {
             return Ok(());
         };
+        fail::point("requests: seal");
         let outcome = seal::seal(&store, number)?;
         if number < first_own && (outcome.requests > 0 || outcome.torn_bytes > 0) {
             tell(Notice::RecoveredRequests {

@@ -27,12 +27,13 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use trackiops_threads::fail;
+
 use crate::aside::{remove_journal, set_aside, set_unreadable_aside};
 use crate::beneath;
 use crate::catalog::{Catalog, Sealed};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
-use crate::fail;
 use crate::journal::file::JournalFile;
 use crate::journal::scan::Scan;
 use crate::layout;

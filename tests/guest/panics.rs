@@ -1,0 +1,43 @@
+//! Each of the recorder's threads panics once: the recording ends with all that was closed, a status that a supervisor restarts, and a
+//! message that names the thread.
+
+use std::sync::LazyLock;
+
+use crate::run::{Run, sum};
+
+static RUN: LazyLock<Run> = LazyLock::new(|| {
+    let flags = ["--add", env!("CARGO_BIN_EXE_trackiops")];
+    Run::script("panics", &flags)
+});
+
+/// What `panics.sh` calls each recorder, and the thread that panics in it.
+const PANICS: [(&str, &str); 7] = [
+    ("main", "main"),
+    ("look", "trackiops-look"),
+    ("windows", "windows"),
+    ("seal", "seal"),
+    ("requests", "requests"),
+    ("seal-requests", "seal requests"),
+    ("maps", "trackiops-maps"),
+];
+
+const WRITTEN_BYTES: u64 = 16 * 65_536;
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_a_thread_that_dies_ends_the_recording_and_costs_nothing_that_was_closed() {
+    for (name, thread) in PANICS {
+        let said = RUN.text(&format!("{name}.err"));
+        let status = RUN.text(&format!("{name}.status"));
+        assert_eq!(status.trim(), "4", "{name}: {said}");
+        let death = format!("the thread `{thread}` has panicked: fail point: ");
+        assert!(said.contains(&death), "{name}: {said}");
+        for after in ["next", "check"] {
+            let said = RUN.text(&format!("{name}.{after}.err"));
+            let status = RUN.text(&format!("{name}.{after}.status"));
+            assert_eq!(status.trim(), "0", "{name}.{after}: {said}");
+        }
+        let all = Run::query_store(&RUN.out.join(name), &["--step", "all"]);
+        assert_eq!(sum(&all, "write_bytes"), WRITTEN_BYTES, "{name}");
+    }
+}

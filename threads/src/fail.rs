@@ -1,0 +1,42 @@
+//! Places at which a test ends the process as SIGKILL does, or makes the thread panic. In a release there is nothing of them.
+
+/// Ends the process here, or panics, if it is the turn of this place: `TRACKIOPS_KILL_AT` and `TRACKIOPS_PANIC_AT` are the how
+/// manyth time and the name, such as `2 seal: renamed`.
+#[cfg(feature = "fail-points")]
+#[allow(
+    clippy::panic,
+    reason = "that is what it is for, and no release has it"
+)]
+pub fn point(name: &str) {
+    use std::collections::HashMap;
+    use std::env;
+    use std::sync::{Mutex, PoisonError};
+
+    static PASSED: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
+    let turns = ["TRACKIOPS_KILL_AT", "TRACKIOPS_PANIC_AT"].map(|turn| env::var(turn).ok());
+    let [kill_at, panic_at] = &turns;
+    if turns.iter().all(Option::is_none) {
+        return;
+    }
+    let turn = {
+        let mut passed = PASSED.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = passed.get_or_insert_default().entry(name.to_owned());
+        let times = times.and_modify(|times| *times += 1).or_insert(1);
+        Some(format!("{times} {name}"))
+    };
+    if turn == *kill_at {
+        let own = rustix::process::getpid();
+        let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+        loop {
+            std::thread::park();
+        }
+    }
+    if turn == *panic_at {
+        panic!("fail point: {name}");
+    }
+}
+
+/// Nothing.
+#[cfg(not(feature = "fail-points"))]
+#[inline(always)]
+pub fn point(_: &str) {}
