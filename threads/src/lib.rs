@@ -8,6 +8,8 @@ pub mod fail;
 
 use std::any::Any;
 use std::fmt::{self, Display};
+use std::hash::RandomState;
+use std::hint::black_box;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
@@ -47,12 +49,17 @@ pub fn death() -> Option<&'static Death> {
     DEATH.get()
 }
 
-/// Starts a thread whose panic is reported, and is that of joining it.
+/// Starts a thread whose panic is reported, and is that of joining it. What it needs of the system later is taken now.
 pub fn spawn<T: Send + 'static>(
     builder: Builder,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    builder.spawn(|| guarded(run).unwrap_or_else(|panic| resume_unwind(panic)))
+    take_seeds_of_the_process();
+    builder.spawn(|| {
+        // That of std's hash maps, which each thread has of its own.
+        black_box(RandomState::new());
+        guarded(run).unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }
 
 /// Runs something on this thread. A panic is reported, and returned.
@@ -78,6 +85,12 @@ fn report(panic: &(dyn Any + Send)) {
     {
         watcher(death);
     }
+}
+
+/// Seeds of the hash maps in Arrow and Parquet. In a program without a loader the getrandom crate does not find the function of that
+/// name, and reads them from /dev/urandom: without a free descriptor the first segment's hash map panicked, in the thread that seals.
+fn take_seeds_of_the_process() {
+    black_box(ahash::RandomState::new());
 }
 
 #[cfg(test)]
