@@ -1,4 +1,4 @@
-//! What is checked of the program's dependencies, and what is said of them.
+//! What is checked of the program's dependencies, and what is said of them and of its security.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
 use std::collections::BTreeSet;
@@ -97,4 +97,18 @@ fn the_notices_are_of_the_crates_in_the_lock_file() {
         assert!(released.iter().any(|of| of.starts_with(name)), "{name}");
     }
     assert!(!released.iter().any(|of| of.starts_with("proptest ")));
+}
+
+#[test]
+fn what_security_md_promises_is_tested_where_it_says() {
+    let text = fs::read_to_string(Path::new(ROOT).join("SECURITY.md")).unwrap();
+    let promises = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains('`'));
+    let named = promises.filter_map(|line| line.trim_end_matches("` |").rsplit('`').next());
+    let named: Vec<_> = named.collect();
+    assert!(named.len() > 5, "{named:?}");
+    for path in named {
+        assert!(Path::new(ROOT).join(path).is_file(), "{path}");
+    }
 }
