@@ -226,7 +226,8 @@ fn footer_at(file: &File, length: u64) -> io::Result<Option<u64>> {
 /// metadata.
 fn place(footer: &[u8]) -> Option<usize> {
     let key: Vec<u8> = META_CRC32C.bytes().chain(BETWEEN).collect();
-    // The text behind it, in base 64, has no byte like the last one of the key.
-    let mut ends = (key.len()..=footer.len().checked_sub(UNKNOWN.len())?).rev();
-    ends.find(|end| footer[end - 1] == BETWEEN[1] && footer[..*end].ends_with(&key))
+    let digits_fit = footer.len().checked_sub(UNKNOWN.len())?;
+    // Arrow's schema behind it, some KB in base 64, has no byte like the last one of the key.
+    let mut ends = memchr::memrchr_iter(BETWEEN[1], &footer[..digits_fit]).map(|last| last + 1);
+    ends.find(|end| footer[..*end].ends_with(&key))
 }

@@ -53,7 +53,7 @@ impl Budget {
     }
 }
 
-/// The parts of a segment that its footer names: the offset indexes first, then pages.
+/// What the footer refers to beside pages: the offset indexes, which say where these are.
 pub(crate) struct Indexes<'v>(pub(crate) &'v Verified);
 
 impl Length for Indexes<'_> {
