@@ -174,7 +174,7 @@ pub fn status(notes: &[Note]) -> ExitCode {
 
 fn is_damaged(notes: &[Note]) -> bool {
     let mut notes = notes.iter();
-    notes.any(|note| matches!(note, Note::Damaged { .. }))
+    notes.any(Note::is_damage)
 }
 
 /// Which rows, in which order, with which columns.

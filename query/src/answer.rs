@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::mem;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -350,12 +351,12 @@ pub(crate) fn ask_with<R>(
             // A journal whose checksums hold and whose windows make no sense.
             Err(QueryError::Store(StoreError::Damaged { path, why, .. })) => (path, why.to_owned()),
             answered => {
-                let mut notes = damage.notes;
+                let mut notes = damage.notes();
                 notes.extend(journals(&snapshot, question));
                 return answered.map(|outcome| outcome.with(notes));
             }
         };
-        damage.leave_out(&snapshot, path, why)?;
+        damage.leave_out(&snapshot, question.range, path, why)?;
         question.explain.again();
     }
 }
@@ -367,9 +368,67 @@ struct LeftOut {
     notes: Vec<Note>,
 }
 
+/// So many damaged files are told one by one.
+const TOLD: usize = 10;
+/// Once so many segments were left out, all are looked at together: a store of which much is damaged is not planned again for each.
+const ONE_BY_ONE: usize = 8;
+
 impl LeftOut {
     /// Leaves a segment or a journal out from now on.
     fn leave_out(
+        &mut self,
+        snapshot: &Snapshot,
+        range: Range,
+        path: PathBuf,
+        why: String,
+    ) -> Result<(), QueryError> {
+        self.leave_one_out(snapshot, path, why)?;
+        if self.notes.len() < ONE_BY_ONE {
+            return Ok(());
+        }
+        let since = range.since.unwrap_or(UtcMs(i64::MIN));
+        let until = range.until.unwrap_or(UtcMs(i64::MAX));
+        for dataset in Dataset::ALL {
+            for segment in snapshot.segments(dataset, Some((since, until)))? {
+                let why = match segment.verify() {
+                    Err(StoreError::DamagedSegment { why, .. }) => why,
+                    Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                        "it is missing".to_owned()
+                    }
+                    _ => continue,
+                };
+                if self.paths.insert(segment.path.clone()) {
+                    let range = Interval::new(segment.start, segment.end);
+                    self.notes.push(Note::Damaged {
+                        path: segment.path,
+                        why,
+                        covers: Some((range, segment.files.unpack().keys().count())),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is left out: the first ones one by one.
+    fn notes(mut self) -> Vec<Note> {
+        if self.notes.len() <= TOLD {
+            return self.notes;
+        }
+        let more = self.notes.split_off(TOLD);
+        let ranges = more.iter().filter_map(|note| match note {
+            Note::Damaged { covers, .. } => covers.map(|(range, _)| range),
+            _ => None,
+        });
+        let hull = ranges.reduce(|a, b| Interval::new(a.start.min(b.start), a.end.max(b.end)));
+        self.notes.extend(hull.map(|range| Note::MoreDamaged {
+            count: more.len(),
+            range,
+        }));
+        self.notes
+    }
+
+    fn leave_one_out(
         &mut self,
         snapshot: &Snapshot,
         path: PathBuf,

@@ -65,6 +65,13 @@ pub enum Note {
         /// What it covers, where that is known, and of how many files.
         covers: Option<(Interval, usize)>,
     },
+    /// More of the store is damaged than is told one by one.
+    MoreDamaged {
+        /// How many files.
+        count: usize,
+        /// What they cover.
+        range: Interval,
+    },
     /// A part of the range was not recorded.
     Gap {
         /// The host, where there are several.
@@ -156,6 +163,7 @@ impl Note {
                     covers: Some(_),
                     ..
                 }
+                | Self::MoreDamaged { .. }
                 | Self::LeftOut { .. }
                 | Self::Lost { .. }
                 | Self::Missed { .. }
@@ -165,6 +173,11 @@ impl Note {
                 | Self::Twice { .. }
                 | Self::ClockSteps { .. }
         )
+    }
+
+    /// Whether it says that something is damaged.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::MoreDamaged { .. })
     }
 
     /// The note as people read it.
@@ -206,6 +219,10 @@ impl Note {
                     path.display()
                 )
             }
+            Self::MoreDamaged { count, range } => format!(
+                "{count} more segments, of times from {}, are damaged or missing; `trackiops store check` names them",
+                between(range)
+            ),
             Self::Gap { host, gap } if gap.is_whole() => {
                 format!("{}{} not recorded", on(host), between(&gap.range))
             }

@@ -98,6 +98,11 @@ impl Segment {
         visible::open(layout::store_of(&self.path), &self.path)
     }
 
+    /// Reads all of it, and says whether it is as it was written.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        self.reader()?.verify()
+    }
+
     /// Opens it for reading its rows. What is not as it was written, or not what the catalog says of it, is
     /// [`StoreError::DamagedSegment`].
     pub fn reader(&self) -> Result<SegmentReader, StoreError> {

@@ -194,7 +194,7 @@ impl Export {
 /// Those of a piece that are not of the whole range: what is damaged.
 fn add_damage(notes: &mut Vec<Note>, more: &[Note]) {
     for note in more {
-        if matches!(note, Note::Damaged { .. }) && !notes.contains(note) {
+        if note.is_damage() && !notes.contains(note) {
             notes.push(note.clone());
         }
     }
