@@ -135,3 +135,10 @@ fn a_segment_of_another_format_is_refused() {
     let left_out = rebuild_catalog(dir.path()).unwrap().left_out;
     assert_eq!(left_out, [(path, why.to_owned())]);
 }
+
+/// Tells something with `cargo test --release`: Cargo.toml asks for it.
+#[test]
+fn arithmetic_is_checked_in_releases() {
+    let overflows = || std::hint::black_box(u64::MAX) + 1;
+    assert!(std::panic::catch_unwind(overflows).is_err());
+}

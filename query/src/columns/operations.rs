@@ -49,7 +49,7 @@ const SHARES: [Derived; 4] = [
     }),
     ("completion_share", Unit::Share, |row| {
         let sums = &row.sums;
-        let known = sums.queue_ns_sum + sums.rtt_ns_sum;
+        let known = sums.queue_ns_sum.saturating_add(sums.rtt_ns_sum);
         part(row, sums.execute_ns_sum.saturating_sub(known))
     }),
     ("requests_share", Unit::Share, |row| {
