@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
@@ -25,14 +25,24 @@ pub struct Counts {
     offered: AtomicU64,
     accepted: AtomicU64,
     written: AtomicU64,
+    /// Those that could not be written.
+    failed: AtomicU64,
     /// Nothing will be written any more.
     has_ended: AtomicBool,
 }
 
 impl Counts {
-    /// Those that found no room, or nobody who writes.
+    /// Those that found no room, or nobody who writes, or could not be written.
     pub fn left_out(&self) -> u64 {
-        self.offered.load(Ordering::Relaxed) - self.accepted.load(Ordering::Relaxed)
+        let not_taken =
+            self.offered.load(Ordering::Relaxed) - self.accepted.load(Ordering::Relaxed);
+        not_taken + self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Those of `accepted` that wait to be written.
+    fn waiting(&self, accepted: u64) -> u64 {
+        let done = self.written.load(Ordering::Relaxed) + self.failed.load(Ordering::Relaxed);
+        accepted.saturating_sub(done)
     }
 
     /// Those of which it is known that they will not be written: nobody waits for them.
@@ -63,7 +73,7 @@ impl Queue {
         let none_left_out = counts.left_out() == 0;
         counts.offered.fetch_add(requests, Ordering::Relaxed);
         let accepted = counts.accepted.load(Ordering::Relaxed) + requests;
-        if accepted - counts.written.load(Ordering::Relaxed) > WAITING_REQUESTS {
+        if counts.waiting(accepted) > WAITING_REQUESTS {
             if none_left_out {
                 say("the disk is too slow for --requests: some are left out, windows are complete");
             }
@@ -89,11 +99,7 @@ pub fn write(writer: RequestsWriter) -> io::Result<(Queue, JoinHandle<Result<(),
     let builder = thread::Builder::new().name("requests".to_owned());
     let thread = trackiops_threads::spawn(builder, move || {
         let counts = Ending(counts);
-        write_all(writer, &received, &counts.0).inspect_err(|error| {
-            say(format_args!(
-                "requests are no longer kept one by one, windows are complete: {error}"
-            ));
-        })
+        write_all(writer, &received, &counts.0)
     })?;
     Ok((queue, thread))
 }
@@ -112,16 +118,68 @@ fn write_all(
     received: &Receiver<RequestBatch>,
     counts: &Counts,
 ) -> Result<(), StoreError> {
+    let mut failing: Option<Failing> = None;
     loop {
-        match received.recv_timeout(IDLE_EVERY) {
-            Ok(batch) => {
-                writer.append(&batch)?;
-                let written = batch.requests.len() as u64;
-                counts.written.fetch_add(written, Ordering::Relaxed);
-            }
-            Err(RecvTimeoutError::Timeout) => writer.idle(now())?,
+        let written = match received.recv_timeout(IDLE_EVERY) {
             Err(RecvTimeoutError::Disconnected) => return writer.finish(),
+            Err(RecvTimeoutError::Timeout) => writer.idle(now()),
+            Ok(batch) => {
+                let requests = batch.requests.len() as u64;
+                let is_pausing = failing.as_ref().is_some_and(Failing::is_pausing);
+                let written = match is_pausing {
+                    true => None,
+                    false => Some(writer.append(&batch)),
+                };
+                let counted = match written {
+                    Some(Ok(())) => &counts.written,
+                    _ => &counts.failed,
+                };
+                counted.fetch_add(requests, Ordering::Relaxed);
+                match written {
+                    Some(written) => written,
+                    None => continue,
+                }
+            }
+        };
+        failing = match (written, failing) {
+            (Ok(()), None) => None,
+            (Ok(()), Some(failing)) if failing.is_pausing() => Some(failing),
+            (Ok(()), Some(_)) => {
+                say("requests are kept one by one again");
+                None
+            }
+            (Err(error), before) => Some(Failing::after(&error, before)),
+        };
+    }
+}
+
+/// Requests cannot be written. It is tried again after pauses that grow: the windows need the disk more.
+struct Failing {
+    pause: Duration,
+    again: Instant,
+}
+
+impl Failing {
+    const FIRST_PAUSE: Duration = Duration::from_secs(1);
+    const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+    fn after(error: &StoreError, before: Option<Self>) -> Self {
+        let pause = before.map_or(Self::FIRST_PAUSE, |before| {
+            (before.pause * 2).min(Self::LONGEST_PAUSE)
+        });
+        if pause == Self::FIRST_PAUSE {
+            say(format_args!(
+                "requests are not kept one by one until this succeeds, windows are complete: {error}"
+            ));
         }
+        Self {
+            pause,
+            again: Instant::now() + pause,
+        }
+    }
+
+    fn is_pausing(&self) -> bool {
+        Instant::now() < self.again
     }
 }
 

@@ -92,8 +92,8 @@ impl RequestsWriter {
 
     /// Writes a batch.
     ///
-    /// An error may also be that of sealing an earlier journal; after one the writer is of no more use. Waits for
-    /// the disk, and when two journals wait to be sealed for the first of them.
+    /// An error may also be that of sealing an earlier journal. In every case the batch counts as not written, and others may be.
+    /// Waits for the disk, and when two journals wait to be sealed for the first of them.
     pub fn append(&mut self, batch: &RequestBatch) -> Result<(), StoreError> {
         self.sealer.check()?;
         let ends = || batch.requests.iter().map(|request| request.end_ns);
@@ -124,7 +124,12 @@ impl RequestsWriter {
         };
         fail::point("requests: append");
         journal.last_ns = journal.last_ns.max(last_ns);
-        journal.writer.append(batch)
+        let appended = journal.writer.append(batch);
+        if appended.is_err() {
+            // Nothing may be appended to it any more. What is whole in it is sealed.
+            self.retire(|_| true)?;
+        }
+        appended
     }
 
     /// What is due without a batch: to be called every second or so in which there was none.
@@ -132,10 +137,14 @@ impl RequestsWriter {
         self.sealer.check()?;
         let period = self.period(now);
         self.retire(|open| open.period.is_over_at(period))?;
-        match &mut self.journal {
+        let synced = match &mut self.journal {
             Some(open) => open.writer.sync_if_due(),
             None => Ok(()),
+        };
+        if synced.is_err() {
+            self.retire(|_| true)?;
         }
+        synced
     }
 
     fn period(&self, at: UtcMs) -> Period {

@@ -316,6 +316,31 @@ fn sealing_again_after_the_segments_got_their_names_doubles_nothing() {
 }
 
 #[test]
+fn what_cannot_be_written_is_left_out_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (writer, mut requests, _) = open(dir.path(), BUDGET);
+    let batches: Vec<_> = (0..4).map(|i| batch(T0_NS + i * 100_000_000, 3)).collect();
+    requests.append(&batches[0]).unwrap();
+    // The next journal cannot be created.
+    let journals = dir.path().join("journal");
+    let aside = dir.path().join("away");
+    std::fs::rename(&journals, &aside).unwrap();
+    requests.retire(|_| true).unwrap();
+    assert!(requests.append(&batches[1]).is_err());
+    std::fs::rename(&aside, &journals).unwrap();
+    // An error of sealing may come first.
+    let _ = requests.append(&batches[2]);
+    requests.append(&batches[3]).unwrap();
+    requests.finish().unwrap();
+    drop(writer);
+    let stored = ends_and_offsets(dir.path());
+    for (i, kept) in [(0, true), (1, false), (3, true)] {
+        let first = expected(&batches[i..=i])[0];
+        assert_eq!(stored.contains(&first), kept, "{i}");
+    }
+}
+
+#[test]
 fn a_journal_that_makes_no_sense_is_set_aside() {
     let dir = tempfile::tempdir().unwrap();
     drop(Writer::open(dir.path(), options("h")).unwrap());

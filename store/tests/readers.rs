@@ -1,0 +1,69 @@
+//! Whatever a reader of a store does, its recorder neither waits for him nor fails to start.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use common::{Content, granularity, options, windows};
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{FlockOperation, flock};
+use trackiops_store::{Options, Snapshot, Writer};
+
+/// Longer than anything that is done here takes, and shorter than a lock is waited for.
+const SOON: Duration = Duration::from_secs(8);
+
+#[test]
+fn readers_cannot_hold_up_a_recorder() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path();
+    let often = || Options {
+        rotate: granularity("2s"),
+        ..options("h")
+    };
+    let all = windows(40);
+    let mut writer = Writer::open(store, often()).unwrap();
+    all[..4].iter().for_each(|w| writer.append(w).unwrap());
+    writer.finish().unwrap();
+
+    // All that a member of the group may open, he has locked.
+    let held: Vec<File> = ["", "catalog.db", "journal", "rollup"]
+        .map(|path| File::open(store.join(path)).unwrap())
+        .into();
+    for file in &held {
+        flock(file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    }
+    let read = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let reader = Connection::open_with_flags(store.join("catalog.db"), read).unwrap();
+    reader
+        .execute_batch("BEGIN; SELECT count(*) FROM segment;")
+        .unwrap();
+    let snapshot = Snapshot::open(store).unwrap();
+
+    let began = Instant::now();
+    let mut writer = Writer::open(store, often()).unwrap();
+    all[4..].iter().for_each(|w| writer.append(w).unwrap());
+    writer.finish().unwrap();
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    let finest = granularity("1s");
+    assert!(Content::stored(store, finest) == Content::of(&all, finest));
+
+    // They see the moment at which they came.
+    let seen: i64 = reader
+        .query_row("SELECT count(*) FROM sealed_journal", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(seen, 2);
+    assert_eq!(snapshot.span().unwrap().1, all[4].start);
+    // And nothing but the recorder's own files is there, which nobody else may open.
+    let mut names: Vec<_> = fs::read_dir(store)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| store.join(name).is_file())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["catalog.db", "lock"]);
+    let mode = |name: &str| fs::metadata(store.join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("catalog.db"), mode("lock")), (0o640, 0o600));
+}
