@@ -27,20 +27,16 @@ lint: setup
 	@collector-ebpf/build.sh check-sources
 
 unit: setup
-	@echo "==> unit and integration tests"
-	$(CARGO) test --workspace --locked
-	@echo "==> writers that are killed, and threads that panic, at every step"
-	$(CARGO) test --package trackiops-store --features fail-points --test kill --test panic --locked
-	$(CARGO) test --package trackiops-collector --features fail-points --lib --locked panic
-	$(CARGO) test --package trackiops --features fail-points --bin trackiops --locked panic
+	@echo "==> unit and integration tests; writers that are killed, and threads that panic, at every step"
+	$(TEST) --workspace
 
-GUEST = TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked --test guest -- --ignored --test-threads=1 --nocapture
+# One build for all tests: without the variables that name them, fail points do nothing.
+TEST = $(CARGO) test --locked --features fail-points
+GUEST = TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test guest -- --ignored --test-threads=1 --nocapture
 
 guest: setup python
 	@echo "==> tests in guests: real kernels, real NFS"
 	@$(GUEST)
-	@echo "==> recorders of which each thread panics, in a guest"
-	@$(subst --locked,--locked --features fail-points,$(GUEST)) panics::
 
 # With their usual lengths: what is long is on 6.12, or on every kernel, in `guest` already.
 guest-kernels: setup python
@@ -59,13 +55,13 @@ test-long: science
 
 notebooks: setup python
 	@echo "==> the recipes of docs/notebooks.md: DuckDB, Polars, pandas; contrib/trackiops.sql and contrib/python; queries against what DuckDB computes from single requests"
-	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked --test notebooks --test equality --test doors -- --ignored --nocapture recipes_of every_answer_is every_answer_of_duckdb duckdb_polars trackiops_sql
+	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test notebooks --test equality --test doors -- --ignored --nocapture recipes_of every_answer_is every_answer_of_duckdb duckdb_polars trackiops_sql
 
 ## make science     the recipes of docs/notebooks.md with PySpark as well, which needs Java
 science: setup
 	@command -v java >/dev/null || scripts/install.sh default-jre-headless
 	@echo "==> the recipes of docs/notebooks.md, PySpark among them"
-	TRACKIOPS_PYTHON="$$(scripts/python.sh tests/science/requirements.txt)" $(CARGO) test --locked --test notebooks --test doors -- --ignored --test-threads=1
+	TRACKIOPS_PYTHON="$$(scripts/python.sh tests/science/requirements.txt)" $(TEST) --test notebooks --test doors -- --ignored --test-threads=1
 
 ## make matrix      every kernel, NFS version, kind of I/O and mount option; rewrites docs/matrix.md
 matrix: setup
