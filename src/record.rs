@@ -80,6 +80,11 @@ pub struct Args {
         help_heading = STORE
     )]
     retain: Retention,
+    /// Count time for --retain in which nothing was recorded
+    ///
+    /// By default a clock that is set ahead, or a host that was off for a month, has nothing deleted: age is the time that was recorded since.
+    #[arg(long, help_heading = STORE)]
+    retain_by_clock: bool,
     /// Room on disk: 20GB, 20GiB, 20G [default: unlimited]
     ///
     /// For windows, journals and catalog, at least 64MiB. When it is used up, the oldest of the shortest windows are deleted.
@@ -313,6 +318,7 @@ fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
         keep: Keep {
             retention: args.retain,
             most_bytes: args.store_size,
+            gaps_age: args.retain_by_clock,
             ..Keep::default()
         },
     };

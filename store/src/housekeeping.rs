@@ -26,6 +26,9 @@ pub(crate) struct Housekeeping {
     store: PathBuf,
     keep: Keep,
     setbacks: Setbacks,
+    news: Vec<Notice>,
+    /// Whether that was told.
+    has_spared: bool,
 }
 
 impl Housekeeping {
@@ -34,12 +37,16 @@ impl Housekeeping {
             store: store.to_owned(),
             keep,
             setbacks: Setbacks::default(),
+            news: Vec::new(),
+            has_spared: false,
         }
     }
 
     /// What a person should know.
     pub(crate) fn news(&mut self) -> Vec<Notice> {
-        self.setbacks.news()
+        let mut news = std::mem::take(&mut self.news);
+        news.extend(self.setbacks.news());
+        news
     }
 
     /// What is due when segments have come: expires them, then goes on as [`Self::idle`] does.
@@ -48,9 +55,13 @@ impl Housekeeping {
             None => 0,
             Some(_) => retention::other_bytes(&self.store)?,
         };
-        let paths = retention::expired(&catalog.kept()?, &self.keep, other_bytes);
-        if !paths.is_empty() {
-            catalog.expire(&paths, self.at())?;
+        let expired = retention::expired(&catalog.kept()?, &self.keep, other_bytes);
+        if expired.spared > 0 && !self.has_spared {
+            self.has_spared = true;
+            self.news.push(Notice::Spared(expired.spared));
+        }
+        if !expired.paths.is_empty() {
+            catalog.expire(&expired.paths, self.at())?;
             fail::point("retention: committed");
         }
         self.idle(catalog)

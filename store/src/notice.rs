@@ -25,6 +25,8 @@ pub enum Notice {
     SetAside(PathBuf),
     /// Something cannot be done with a file of the store: the text says what and why. It is tried again from time to time.
     Setback(String),
+    /// So many segments would be too old if time counted in which nothing was recorded. Told once.
+    Spared(usize),
     /// The oldest segments of requests are deleted from now on, because all together would exceed so many bytes. Told once.
     Full(u64),
 }
@@ -58,6 +60,11 @@ impl fmt::Display for Notice {
                     "{error}; all else goes on, and a recorder tries this again from time to time"
                 )
             }
+            Self::Spared(segments) => write!(
+                f,
+                "by the clock {segments} segments are older than --retain, but not by the time that was recorded since: the recorder did not \
+                 run, or the clock was set; they are kept, and --retain-by-clock deletes them"
+            ),
             Self::Full(bytes) => write!(
                 f,
                 "single requests have filled the {} MiB that they may take (--requests-size): the oldest are deleted \

@@ -31,6 +31,8 @@ pub struct Keep {
     pub retention: Retention,
     /// How many bytes all files may have together, those of single requests apart; `None` is any number.
     pub most_bytes: Option<u64>,
+    /// Whether time counts as age in which nothing was recorded: the recorder did not run, or the clock was set.
+    pub gaps_age: bool,
     /// The time that it is.
     pub now: fn() -> UtcMs,
 }
@@ -41,6 +43,7 @@ impl Default for Keep {
         Self {
             retention: Retention::default(),
             most_bytes: None,
+            gaps_age: false,
             now: || {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
                 UtcMs(since.map_or(0, |since| {

@@ -24,15 +24,41 @@ struct Unit {
     paths: Vec<String>,
 }
 
-/// Paths of the segments that are not to be kept. `other_bytes` is what the store has beside segments.
-pub(crate) fn expired(kept: &[Kept], keep: &Keep, other_bytes: u64) -> Vec<String> {
+/// More than so long without a window is a gap: the recorder did not run, or the clock was set.
+const GAP_MS: i64 = 60 * 60 * 1000;
+
+/// What is not to be kept.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expired {
+    /// Paths of segments.
+    pub(crate) paths: Vec<String>,
+    /// Segments that are too old only if gaps count.
+    pub(crate) spared: usize,
+}
+
+/// What is not to be kept. `other_bytes` is what the store has beside segments.
+///
+/// The clock is not trusted with it: one that jumps a year ahead would have all deleted at once. So age is the time that
+/// was recorded since.
+pub(crate) fn expired(kept: &[Kept], keep: &Keep, other_bytes: u64) -> Expired {
     let now = (keep.now)();
-    let is_old = |unit: &Unit| {
+    let recorded = Recorded::new(kept);
+    let is_old = |unit: &Unit, now: i64| {
         let age = keep.retention.of(unit.granularity);
-        age.is_some_and(|age| unit.end.0.saturating_add(age) <= now.0)
+        age.is_some_and(|age| unit.end.0.saturating_add(age) <= now)
     };
-    let (old, mut left): (Vec<_>, Vec<_>) = units(kept).into_iter().partition(is_old);
-    let mut paths: Vec<_> = old.into_iter().flat_map(|unit| unit.paths).collect();
+    let mut expired = Expired::default();
+    let mut left = Vec::new();
+    for unit in units(kept) {
+        if !is_old(&unit, now.0) {
+            left.push(unit);
+        } else if keep.gaps_age || is_old(&unit, recorded.until(unit.end, now)) {
+            expired.paths.extend(unit.paths);
+        } else {
+            expired.spared += unit.paths.len();
+            left.push(unit);
+        }
+    }
     if let Some(most_bytes) = keep.most_bytes {
         left.sort_by_key(|unit| (unit.granularity, unit.start));
         let mut bytes: u64 = other_bytes + left.iter().map(|unit| unit.bytes).sum::<u64>();
@@ -41,10 +67,38 @@ pub(crate) fn expired(kept: &[Kept], keep: &Keep, other_bytes: u64) -> Vec<Strin
                 break;
             }
             bytes -= unit.bytes;
-            paths.extend(unit.paths);
+            expired.paths.extend(unit.paths);
         }
     }
-    paths
+    expired
+}
+
+/// When something was recorded: ascending, with a gap between each two.
+struct Recorded(Vec<(i64, i64)>);
+
+impl Recorded {
+    fn new(kept: &[Kept]) -> Self {
+        let mut spans: Vec<_> = kept.iter().map(|of| (of.start.0, of.end.0)).collect();
+        spans.sort_unstable();
+        let mut joined: Vec<(i64, i64)> = Vec::new();
+        for (start, end) in spans {
+            match joined.last_mut() {
+                Some(last) if start.saturating_sub(last.1) <= GAP_MS => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
+            }
+        }
+        Self(joined)
+    }
+
+    /// `now` less the gaps since `end`, as far as anything was recorded until then.
+    fn until(&self, end: UtcMs, now: UtcMs) -> i64 {
+        let since = self
+            .0
+            .iter()
+            .map(|(from, to)| (from.max(&end.0), to.min(&now.0)));
+        let recorded: i64 = since.map(|(from, to)| (to - from).max(0)).sum();
+        end.0.saturating_add(recorded)
+    }
 }
 
 fn units(kept: &[Kept]) -> Vec<Unit> {
@@ -104,12 +158,13 @@ mod tests {
         Keep {
             retention: retention.parse().unwrap(),
             most_bytes,
+            gaps_age: true,
             now: || UtcMs(10 * 3_600_000),
         }
     }
 
     fn gone(kept: &[Kept], keep: &Keep, other_bytes: u64) -> Vec<String> {
-        let paths = expired(kept, keep, other_bytes).into_iter();
+        let paths = expired(kept, keep, other_bytes).paths.into_iter();
         let short = |path: String| {
             let granularity = path.split('/').nth(1).unwrap().to_owned();
             let name = path.rsplit('/').next().unwrap().to_owned();
@@ -151,5 +206,22 @@ mod tests {
         assert_eq!(gone(&all, &forever(400), 1), ["1s h-1"]);
         assert_eq!(gone(&all, &forever(299), 0), ["1s h-1", "1s h-2"]);
         assert_eq!(gone(&all, &forever(199), 0), ["1s h-1", "1s h-2", "1m h-1"]);
+    }
+    #[test]
+    fn age_is_time_that_was_recorded() {
+        let all: Vec<_> = [(1, 1), (2, 2), (3, 3), (4, 9000), (5, 9001)]
+            .map(|(journal, hour)| kept("1s", journal, hour))
+            .into();
+        let later = |gaps_age| Keep {
+            gaps_age,
+            now: || UtcMs(1_000_000 * 3_600_000),
+            ..keep("1s=3h", None)
+        };
+        // Three hours were recorded after the first, the clock being set in between, or nobody recording.
+        let expired = expired(&all, &later(false), 0);
+        let of = |journal| kept("1s", journal, 0).path;
+        assert_eq!(expired.paths, [of(1), of(2)]);
+        assert_eq!(expired.spared, 3);
+        assert_eq!(super::expired(&all, &later(true), 0).paths.len(), 5);
     }
 }

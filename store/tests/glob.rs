@@ -283,6 +283,7 @@ fn what_has_expired_is_hidden_until_the_recorder_ends() {
         rotate: granularity("10s"),
         keep: Keep {
             retention: "1s=30s,10s=forever".parse().unwrap(),
+            gaps_age: true,
             now: || UtcMs(T0 + 45_000),
             ..Keep::default()
         },

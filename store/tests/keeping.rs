@@ -127,6 +127,7 @@ fn a_granularity_expires_at_its_age_and_coarser_ones_stay() {
     let windows = windows(60);
     let keep = Keep {
         retention: "1s=30s,10s=1h,1h=forever".parse().unwrap(),
+        gaps_age: true,
         now: || UtcMs(T0 + 60_000),
         ..Keep::default()
     };
@@ -177,6 +178,7 @@ fn where_everything_has_expired_recording_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let keep = Keep {
         retention: "1h=1s".parse().unwrap(),
+        gaps_age: true,
         now: || UtcMs(T0 + 86_400_000),
         ..Keep::default()
     };

@@ -66,6 +66,7 @@ fn recorder() -> Options {
         rotate: granularity("2s"),
         keep: Keep {
             retention: "1s=600s,1m=forever".parse().unwrap(),
+            gaps_age: true,
             now: || UtcMs(NOW.load(Ordering::SeqCst)),
             ..Keep::default()
         },

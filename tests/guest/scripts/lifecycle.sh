@@ -30,7 +30,8 @@ python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' \
 keep_store
 
 # --- what can be wrong -----------------------------------------------------------------------------
-expect newer bash -c 'cp -a /var/tmp/store /var/tmp/newer; rm -f /var/tmp/newer/catalog.db-*
+# A catalog of a format that ends otherwise: without what this one has behind its last page.
+expect newer bash -c 'cp -a /var/tmp/store /var/tmp/newer; truncate --size=-24 /var/tmp/newer/catalog.db
     printf "\x00\x00\x03\xe7" | dd of=/var/tmp/newer/catalog.db bs=1 seek=60 conv=notrunc 2>/dev/null
     trackiops record --store /var/tmp/newer --duration 1s'
 mkdir -p /var/tmp/readonly && mount -t tmpfs -o ro tmpfs /var/tmp/readonly
