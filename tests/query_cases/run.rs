@@ -102,7 +102,9 @@ impl Session {
     fn show(&self, output: &Output) -> String {
         let text = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes).into_owned();
-            without_stat(&text.replace(self.dir().to_str().unwrap(), "DIR"))
+            without_lengths(&without_stat(
+                &text.replace(self.dir().to_str().unwrap(), "DIR"),
+            ))
         };
         let status = match output.status.code() {
             Some(0) => String::new(),
@@ -138,6 +140,20 @@ impl Drop for Session {
         let store = self.dir().join("store");
         let _ = fs::set_permissions(store, fs::Permissions::from_mode(0o755));
     }
+}
+
+/// How long a truncated segment is depends on how well its rows pack.
+fn without_lengths(text: &str) -> String {
+    let Some((before, rest)) = text.split_once(" is damaged: it has ") else {
+        return text.to_owned();
+    };
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    let Some((says, rest)) = rest.split_once("the catalog says ") else {
+        return text.to_owned();
+    };
+    let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    let rest = without_lengths(rest);
+    format!("{before} is damaged: it has N{says}the catalog says M{rest}")
 }
 
 /// What `stat` says is not the program's.
