@@ -91,7 +91,7 @@ impl Shape {
         cells.extend(self.seen(row.history.seen));
         cells.push(whole(format!("{}:{}", file.dev, file.fileid)));
         if self.host {
-            cells.push(left(&row.host));
+            cells.push(left(&*row.host));
         }
         if self.mount {
             cells.push(left(file.mount.as_deref().unwrap_or(NONE)));

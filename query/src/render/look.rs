@@ -1,5 +1,7 @@
 //! What a terminal can show: how wide it is, which characters it has, and what is drawn with them.
 
+use std::borrow::Cow;
+
 use super::visible::{tail, width};
 use crate::times::Zone;
 
@@ -84,9 +86,9 @@ impl Look {
     }
 
     /// A visible text in at most `width` cells, truncated on the left: names differ at their ends.
-    pub(super) fn cut(self, text: &str, most: usize) -> String {
+    pub(super) fn cut(self, text: &str, most: usize) -> Cow<'_, str> {
         if width(text) <= most {
-            return text.to_owned();
+            return text.into();
         }
         let mark = match self.ascii {
             true if most > 3 => "...",
@@ -94,7 +96,7 @@ impl Look {
             false if most > 0 => "…",
             false => "",
         };
-        format!("{mark}{}", tail(text, most - mark.chars().count()))
+        format!("{mark}{}", tail(text, most - mark.chars().count())).into()
     }
 }
 

@@ -102,7 +102,7 @@ impl Shape {
         if self.host {
             cells.push(left(&*row.host));
         }
-        cells.push(whole(&row.op));
+        cells.push(whole(&*row.op));
         if self.transport {
             cells.push(left(row.transport.as_deref().unwrap_or(NONE)));
         }

@@ -1,7 +1,9 @@
 //! A table for people: readable units, local time, no colours; drawings only on a terminal, where it has room for them.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::io::{self, Write};
+use std::iter;
 
 use super::look::{BAR_WIDTH, Look};
 use super::visible::{self, visible};
@@ -62,22 +64,27 @@ enum Kind {
 }
 
 /// A text that may be cut.
-pub(super) fn left(text: impl AsRef<str>) -> Cell {
-    cell(text.as_ref(), Kind::Text)
+pub(super) fn left<'t>(text: impl Into<Cow<'t, str>>) -> Cell {
+    cell(text.into(), Kind::Text)
 }
 
 /// A text that is never cut.
-pub(super) fn whole(text: impl AsRef<str>) -> Cell {
-    cell(text.as_ref(), Kind::Whole)
+pub(super) fn whole<'t>(text: impl Into<Cow<'t, str>>) -> Cell {
+    cell(text.into(), Kind::Whole)
 }
 
-pub(super) fn right(text: impl AsRef<str>) -> Cell {
-    cell(text.as_ref(), Kind::Figure)
+pub(super) fn right<'t>(text: impl Into<Cow<'t, str>>) -> Cell {
+    cell(text.into(), Kind::Figure)
 }
 
-fn cell(text: &str, kind: Kind) -> Cell {
+fn cell(text: Cow<'_, str>, kind: Kind) -> Cell {
+    let text = match visible(&text) {
+        Cow::Owned(escaped) => escaped,
+        // Most are made for their cell alone.
+        Cow::Borrowed(_) => text.into_owned(),
+    };
     Cell {
-        text: visible(text).into_owned(),
+        text,
         kind,
         weight: ESSENTIAL,
     }
@@ -89,13 +96,19 @@ impl Cell {
         Self { weight, ..self }
     }
 
-    /// Within a width in cells of a terminal.
-    fn shown(&self, width: usize, look: Look) -> String {
+    /// Adds it to a line, within a width in cells of a terminal.
+    fn show(&self, width: usize, look: Look, line: &mut String) {
         let text = look.cut(&self.text, width);
-        let blanks = " ".repeat(width.saturating_sub(visible::width(&text)));
+        let blanks = iter::repeat_n(' ', width.saturating_sub(visible::width(&text)));
         match self.kind {
-            Kind::Figure => blanks + &text,
-            _ => text + &blanks,
+            Kind::Figure => {
+                line.extend(blanks);
+                line.push_str(&text);
+            }
+            _ => {
+                line.push_str(&text);
+                line.extend(blanks);
+            }
         }
     }
 }
@@ -149,10 +162,11 @@ impl Table {
         }
         let place = self.end_of_figures();
         let name: String = name.chars().take(2 * BAR_WIDTH).collect();
-        self.header.insert(place, cell(&name, Kind::Bar).weighs(0));
+        self.header
+            .insert(place, cell(name.into(), Kind::Bar).weighs(0));
         for (line, value) in self.lines.iter_mut().zip(values) {
             let bar = value.map_or_else(String::new, |value| look.bar(value / most));
-            line.insert(place, cell(&bar, Kind::Bar));
+            line.insert(place, cell(bar.into(), Kind::Bar));
         }
     }
 
@@ -217,12 +231,14 @@ impl Table {
             writeln!(out, "{line}")?;
         }
         let (columns, left_out) = self.fit(look.width.unwrap_or(usize::MAX));
-        for line in std::iter::once(&self.header).chain(&self.lines) {
-            let cells = columns
-                .iter()
-                .filter_map(|column| Some(line.get(column.place)?.shown(column.width, look)));
-            let cells: Vec<_> = cells.collect();
-            writeln!(out, "{}", cells.join(GAP).trim_end_matches(' '))?;
+        let mut text = String::new();
+        for line in iter::once(&self.header).chain(&self.lines) {
+            text.clear();
+            for (i, column) in columns.iter().enumerate() {
+                text.push_str(if i == 0 { "" } else { GAP });
+                line[column.place].show(column.width, look, &mut text);
+            }
+            writeln!(out, "{}", text.trim_end_matches(' '))?;
         }
         if !left_out.is_empty() {
             let names: Vec<_> = left_out.iter().map(|cell| &*cell.text).collect();
@@ -346,7 +362,7 @@ mod tests {
                 .map(|(bytes, file)| {
                     vec![
                         whole("03:10"),
-                        right(bytes),
+                        right(*bytes),
                         right("1.00"),
                         right("12.0"),
                         left(file),

@@ -21,7 +21,7 @@ const ESCAPE: &str = "\\u{";
 /// No two texts look the same by their escapes: a backslash that seems to begin an escape is `\u{5c}` itself. All other backslashes stay,
 /// so that a cgroup's `dev-disk\x2dby` can be copied. What is visible already must not come here again.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if text.bytes().all(|b| matches!(b, b' '..=b'~')) && !text.contains(ESCAPE) {
+    if text.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'\\') {
         return text.into();
     }
     let mut shown = String::with_capacity(text.len());
