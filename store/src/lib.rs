@@ -24,6 +24,7 @@ mod checksum;
 #[path = "../tests/common/mod.rs"]
 mod common;
 mod compact;
+mod confined;
 mod describe;
 mod error;
 mod exported;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::confined::confine_to;
 use crate::error::StoreError;
 use crate::memory;
 
@@ -64,7 +65,13 @@ impl Sealer {
             failure: Arc::clone(&failure),
         };
         let builder = thread::Builder::new().name(name.into());
-        let thread = trackiops_threads::spawn(builder, move || worker.run(&journals))
+        let own = store.clone();
+        let run = move || {
+            // Where the kernel cannot, what is done is still beneath the store.
+            let _ = confine_to(&own);
+            worker.run(&journals)
+        };
+        let thread = trackiops_threads::spawn(builder, run)
             .map_err(StoreError::io("start the sealing thread of", &store))?;
         Ok(Self {
             store,

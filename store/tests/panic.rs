@@ -43,6 +43,7 @@ fn recorder_options() -> Options {
         rotate: granularity("2s"),
         keep: Keep {
             retention: "1s=600s,1m=forever".parse().unwrap(),
+            gaps_age: true,
             // So late that some have expired when they are sealed.
             now: || UtcMs(T0 + 1_000_000),
             ..Keep::default()
