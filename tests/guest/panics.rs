@@ -37,7 +37,10 @@ fn guest_a_thread_that_dies_ends_the_recording_and_costs_nothing_that_was_closed
             let status = RUN.text(&format!("{name}.{after}.status"));
             assert_eq!(status.trim(), "0", "{name}.{after}: {said}");
         }
-        let all = Run::query_store(&RUN.out.join(name), &["--step", "all"]);
+        let all = Run::query_store(
+            &RUN.out.join(name),
+            &["--step", "all", "--file", "/mnt/nfs/some.bin"],
+        );
         assert_eq!(sum(&all, "write_bytes"), WRITTEN_BYTES, "{name}");
     }
 }

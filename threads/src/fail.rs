@@ -1,7 +1,7 @@
 //! Places at which a test ends the process as SIGKILL does, or makes the thread panic. In a release there is nothing of them.
 
 /// Ends the process here, or panics, if it is the turn of this place: `TRACKIOPS_KILL_AT` and `TRACKIOPS_PANIC_AT` are the how
-/// manyth time and the name, such as `2 seal: renamed`.
+/// manyth time and the name, such as `2 seal: renamed`. With `TRACKIOPS_FAIL_FROM` times count from when a file of that name is there.
 #[cfg(feature = "fail-points")]
 #[allow(
     clippy::panic,
@@ -10,12 +10,17 @@
 pub fn point(name: &str) {
     use std::collections::HashMap;
     use std::env;
+    use std::path::Path;
     use std::sync::{Mutex, PoisonError};
 
     static PASSED: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
     let turns = ["TRACKIOPS_KILL_AT", "TRACKIOPS_PANIC_AT"].map(|turn| env::var(turn).ok());
     let [kill_at, panic_at] = &turns;
     if turns.iter().all(Option::is_none) {
+        return;
+    }
+    let has_begun = env::var_os("TRACKIOPS_FAIL_FROM").is_none_or(|file| Path::new(&file).exists());
+    if !has_begun {
         return;
     }
     let turn = {

@@ -7,26 +7,44 @@ write_some() {
     dd if=/dev/zero of=/mnt/nfs/some.bin bs=64k count=16 oflag=direct conv=notrunc 2>/dev/null
 }
 
-# panics NAME TURN FLAG...: a recorder that panics some seconds after 16 writes, and the next one on its store.
+# panics NAME TURN FLAG...: a recorder that panics once it has 16 writes, and the next one on its store.
 panics() {
-    local name=$1 turn=$2 status=0
+    local name=$1 turn=$2 status=0 recorder
     shift 2
-    rm -f /run/trackiops.ready
-    TRACKIOPS_PANIC_AT=$turn timeout 60 "$RECORDER" record --store "/var/tmp/$name" --ready-file /run/trackiops.ready "$@" \
-        2>"$OUT/$name.err" &
+    rm -f /run/trackiops.ready /run/fail
+    TRACKIOPS_PANIC_AT=$turn TRACKIOPS_FAIL_FROM=/run/fail timeout 120 "$RECORDER" record --store "/var/tmp/$name" \
+        --ready-file /run/trackiops.ready "$@" 2>"$OUT/$name.err" &
+    recorder=$!
     wait_for 60 test -s /run/trackiops.ready
     write_some
-    wait $! || status=$?
+    wait_for 60 has_writes "/var/tmp/$name"
+    touch /run/fail
+    # Something to do for whoever is to panic.
+    write_some_more &
+    wait "$recorder" || status=$?
     echo "$status" >"$OUT/$name.status"
+    wait
     expect "$name.next" trackiops record --store "/var/tmp/$name" --duration 1s
     expect "$name.check" trackiops store check --store "/var/tmp/$name"
     cp -a "/var/tmp/$name" "$OUT/$name"
 }
 
-# A step is at most 0.2 s, a look 0.75 s, an append a window of 1 s: all of these turns come some 5 s after the writes.
-panics main "40 recorder: step"
-panics look "8 lookout: look"
-panics windows "8 append: written"
+has_writes() {
+    trackiops query --store "$1" --file /mnt/nfs/some.bin --step all --columns write_bytes --csv 2>/dev/null | grep -q 1048576
+}
+
+# Other files: what of them is recorded depends on when the recorder ends.
+write_some_more() {
+    local i
+    for i in $(seq 20); do
+        dd if=/dev/zero of=/mnt/nfs/other.bin bs=64k count=1 oflag=direct conv=notrunc 2>/dev/null
+        sleep 0.3
+    done
+}
+
+panics main "1 recorder: step"
+panics look "1 lookout: look"
+panics windows "1 append: written"
 panics seal "1 seal: written" --rotate 4s
 panics requests "1 requests: append" --requests
 panics seal-requests "1 requests: seal" --requests --rotate 4s
