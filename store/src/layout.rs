@@ -157,8 +157,10 @@ fn journals_of(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
         let number = path
             .file_stem()
             .and_then(|stem| stem.to_str()?.strip_prefix(prefix)?.parse().ok());
-        // Only the name that `journal_of` writes: `007.tij` is not journal 7.
-        numbers.extend(number.filter(|n| journal_of(prefix, store, *n) == path));
+        // Only the name that `journal_of` writes: `007.tij` is not journal 7. The catalog has no larger numbers, and there is a next one.
+        let is_ours =
+            |n: &u64| *n < i64::MAX.cast_unsigned() && journal_of(prefix, store, *n) == path;
+        numbers.extend(number.filter(is_ours));
     }
     numbers.sort_unstable();
     Ok(numbers)

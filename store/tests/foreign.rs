@@ -3,6 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "helpers of tests fail by panicking"
 )]
 
@@ -103,6 +104,34 @@ fn a_catalog_has_nothing_read_but_segments() {
         );
         // Nor merged, nor expired.
         Writer::open(&store, often()).unwrap().finish().unwrap();
+    }
+}
+
+#[test]
+fn numbers_of_a_catalog_that_make_no_sense_end_no_recorder() {
+    for sql in [
+        "UPDATE segment SET end_ms = -9223372036854775808",
+        "UPDATE segment SET start_ms = 9223372036854775807",
+        "UPDATE segment SET bytes = 9223372036854775807",
+        "UPDATE segment SET bytes = -1",
+        "UPDATE segment SET journal = last_journal + 1",
+        "UPDATE segment SET journal = 0, last_journal = -1",
+        "DELETE FROM sealed_journal; INSERT INTO sealed_journal VALUES (-1, 1, 0, 0)",
+    ] {
+        let outer = tempfile::tempdir().unwrap();
+        let store = outer.path().join("store");
+        recorded(&store);
+        change(&store, sql);
+        fs::write(store.join("journal/18446744073709551615.tij"), "none").unwrap();
+        let mut writer = Writer::open(&store, often()).unwrap();
+        windows(6)[4..]
+            .iter()
+            .for_each(|window| writer.append(window).unwrap());
+        match writer.finish() {
+            // A segment of that number is there already.
+            Ok(()) | Err(StoreError::Catalog { .. }) => {}
+            Err(error) => panic!("{sql}: {error}"),
+        }
     }
 }
 

@@ -9,6 +9,9 @@ use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
 
+/// No segment is that large, and the bytes of all of them add up.
+const MOST_BYTES: i64 = 1 << 50;
+
 /// A segment without the index of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
@@ -50,14 +53,20 @@ impl Catalog {
                 {
                     continue;
                 }
+                let (start, end): (i64, i64) = (row.get(5)?, row.get(6)?);
+                let bytes: i64 = row.get(7)?;
+                let are_journals = 0 < journals.0 && journals.0 <= journals.1;
+                if !are_journals || start >= end || !(0..MOST_BYTES).contains(&bytes) {
+                    continue;
+                }
                 kept.push(Kept {
                     dataset,
                     granularity,
                     host: row.get(2)?,
                     journals: (journals.0.cast_unsigned(), journals.1.cast_unsigned()),
-                    start: UtcMs(row.get(5)?),
-                    end: UtcMs(row.get(6)?),
-                    bytes: row.get::<_, i64>(7)?.cast_unsigned(),
+                    start: UtcMs(start),
+                    end: UtcMs(end),
+                    bytes: bytes.cast_unsigned(),
                     path,
                     crc32c: row.get(9)?,
                 });

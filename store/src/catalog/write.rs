@@ -23,7 +23,7 @@ impl Catalog {
         let largest = "SELECT coalesce(max(journal), 0) FROM sealed_journal";
         let number: i64 =
             self.ask(|connection| connection.query_row(largest, [], |row| row.get(0)))?;
-        Ok(number.cast_unsigned())
+        Ok(number.max(0).cast_unsigned())
     }
 
     /// Enters all that a journal was sealed to, in one transaction.
