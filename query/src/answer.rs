@@ -453,7 +453,7 @@ impl LeftOut {
 }
 
 /// What is damaged of journals, and may be of the range; and what is no store.
-fn journals(snapshot: &Snapshot, question: &Question) -> Vec<Note> {
+pub(crate) fn journals(snapshot: &Snapshot, question: &Question) -> Vec<Note> {
     let Range { since, until } = question.range;
     let mut notes: Vec<_> = unread(snapshot.unread(), since, until).collect();
     let exports = snapshot.tails().iter().filter(|tail| tail.is_export());

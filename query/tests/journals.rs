@@ -304,6 +304,30 @@ fn what_is_no_journal_is_one_note_and_the_rest_is_read() {
 }
 
 #[test]
+fn a_journal_that_cannot_be_read_is_noted_by_an_export_of_health() {
+    for sealed in [0, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let windows = recorded(4);
+        record(dir.path(), recorder(), &windows[..sealed]);
+        drop(append(dir.path(), recorder(), &windows[sealed..]));
+        let journals = fs::read_dir(dir.path().join("journal")).unwrap();
+        let mut journals = journals.map(|entry| entry.unwrap().path());
+        let journal = journals.find(|path| path.extension() == Some("tij".as_ref()));
+        let journal = journal.unwrap();
+        fs::remove_file(&journal).unwrap();
+        fs::create_dir(&journal).unwrap();
+        let export = Export {
+            question: asked(dir.path(), Range::default()),
+            table: Table::Health,
+            granularity: None,
+        };
+        let exported = export.run::<QueryError>(&mut |_| Ok(())).unwrap();
+        assert_eq!(exported.rows, sealed as u64);
+        assert_eq!(damaged(&exported.notes), [journal]);
+    }
+}
+
+#[test]
 fn a_journal_that_makes_no_sense_is_one_note_and_the_rest_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let windows = recorded(4);

@@ -12,8 +12,8 @@ use trackiops_store::batch::{HealthRow, health_batch};
 use trackiops_store::{Dataset, Snapshot};
 
 use super::rows::windows;
-use super::{Export, Exported, Sink};
-use crate::answer::{Answer, Outcome, Question, ask_with, recorded};
+use super::{Export, Exported, Sink, add_damage};
+use crate::answer::{Answer, Outcome, Question, ask_with, journals, recorded};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::group::By;
@@ -25,14 +25,17 @@ type At = (UtcMs, String);
 
 pub(super) fn run<E: From<QueryError>>(export: &Export, sink: Sink<'_, E>) -> Result<Exported, E> {
     let snapshot = export.snapshot()?;
+    // A piece is of what could be read, and so tells nothing of what is around it.
+    let mut notes = Vec::new();
+    add_damage(&mut notes, &journals(&snapshot, &export.question));
     let range = match export.range(&snapshot)? {
         Ok(range) => range,
-        Err(why) => return Ok(Exported::nothing(why, Vec::new())),
+        Err(why) => return Ok(Exported::nothing(why, notes)),
     };
     let step = export.step(&snapshot, Dataset::Health)?;
     drop(snapshot);
     let ask = |question: &Question| ask_with(question, of_piece);
-    windows(export, range, step, Vec::new(), ask, batch, sink)
+    windows(export, range, step, notes, ask, batch, sink)
 }
 
 fn of_piece(snapshot: &Snapshot, question: &Question) -> Result<Outcome<(At, Health)>, QueryError> {
