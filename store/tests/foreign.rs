@@ -108,6 +108,20 @@ fn a_catalog_has_nothing_read_but_segments() {
 }
 
 #[test]
+fn a_segment_has_no_more_rows_than_there_can_be() {
+    let outer = tempfile::tempdir().unwrap();
+    let store = outer.path().join("store");
+    recorded(&store);
+    for sql in ["rows = -1", "rows = 9223372036854775807", "bytes = -1"] {
+        change(&store, &format!("UPDATE segment SET {sql}"));
+        let snapshot = Snapshot::open(&store).unwrap();
+        let read = snapshot.segments(trackiops_store::Dataset::Rollup, None);
+        let refused = read.expect_err(sql).to_string();
+        assert!(refused.contains("more rows or bytes than"), "{refused}");
+    }
+}
+
+#[test]
 fn numbers_of_a_catalog_that_make_no_sense_end_no_recorder() {
     for sql in [
         "UPDATE segment SET end_ms = -9223372036854775808",

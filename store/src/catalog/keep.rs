@@ -9,8 +9,8 @@ use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
 
-/// No segment is that large, and the bytes of all of them add up.
-const MOST_BYTES: i64 = 1 << 50;
+/// No segment has as many bytes or rows, and those of all of them add up.
+pub(super) const MOST: i64 = 1 << 50;
 
 /// A segment without the index of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Catalog {
                 let (start, end): (i64, i64) = (row.get(5)?, row.get(6)?);
                 let bytes: i64 = row.get(7)?;
                 let are_journals = 0 < journals.0 && journals.0 <= journals.1;
-                if !are_journals || start >= end || !(0..MOST_BYTES).contains(&bytes) {
+                if !are_journals || start >= end || !(0..MOST).contains(&bytes) {
                     continue;
                 }
                 kept.push(Kept {

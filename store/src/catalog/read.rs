@@ -7,6 +7,7 @@ use rusqlite::{Connection, Row, params};
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use super::keep::MOST;
 use super::{error_at, image, schema};
 use crate::describe::JournalSpan;
 use crate::error::StoreError;
@@ -89,6 +90,11 @@ impl CatalogView {
         // Nothing else is opened by it.
         if layout::parse_segment(&row.path) != Some((dataset, granularity, row.last_journal)) {
             return Err(damaged("a segment has the path of something else"));
+        }
+        if row.rows.max(row.bytes) >= MOST.cast_unsigned() {
+            return Err(damaged(
+                "a segment has more rows or bytes than there can be",
+            ));
         }
         Ok(Segment {
             store: 0,
