@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query release aarch64 deny third-party setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short release aarch64 deny third-party setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -102,6 +102,17 @@ bench-store: setup
 ## make bench-query  questions to a synthetic day, beside DuckDB and Polars: 100 files, or FILES=400, a tenth, or 4000
 bench-query: setup
 	@bench/query.sh
+
+## make faults      damage 100000 stores, and fail and kill a recorder's system calls; MUTANTS=, SEED=, KEEP=directory
+faults: setup
+	@bench/faults.sh
+
+# About a minute of it.
+test-long: faults-short
+
+faults-short: setup
+	@echo "==> damaged stores, and system calls that fail"
+	@SHORT=1 bench/faults.sh
 
 ## make deny        licences, sources, bans and known vulnerabilities of all dependencies
 deny: setup

@@ -1,0 +1,419 @@
+//! A recorder whose system calls fail or kill it, one after the other, and which has too little of what `ulimit` limits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use trackiops_query::{By, Outcome, Question, Step, ask};
+use trackiops_store::{RequestsView, Snapshot, Writer, check, ends_ns};
+
+use crate::common::{Numbers, THREE, question, rows, straightforward};
+use crate::mutants::panics;
+use crate::recorder::{ACKNOWLEDGED_BYTES, Said, of_time, windows};
+use crate::states::batch;
+
+const CALLS: &str = "openat,openat2,write,pwrite64,read,pread64,fsync,fdatasync,?rename,?renameat,renameat2,?unlink,unlinkat,\
+                     ?mkdir,mkdirat,ftruncate,fallocate,flock,fstat,?newfstatat,statx,getdents64,close,getrandom,mmap";
+const ERRORS: [&str; 5] = ["EIO", "ENOSPC", "EMFILE", "EINTR", "ENOMEM"];
+/// A recorder that takes longer is killed.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Limits, and what `ulimit` calls them: blocks of 512 bytes, descriptors, KiB of addresses.
+const LIMITS: [(&str, &[u64]); 3] = [
+    ("f", &[0, 1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256]),
+    (
+        "n",
+        &[4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 18, 20, 24, 32],
+    ),
+    (
+        "v",
+        &[
+            30_000, 50_000, 70_000, 100_000, 150_000, 200_000, 300_000, 500_000,
+        ],
+    ),
+];
+const PRINTED: usize = 100;
+
+/// What is done to a recorder.
+#[derive(Clone, Debug)]
+enum Fault {
+    /// `strace --inject`.
+    Inject(String),
+    /// `ulimit`.
+    Limit(&'static str, u64),
+}
+
+#[derive(Default)]
+struct Totals {
+    /// By what was done: how many recorders, how many did not end well, how many had to be killed, windows acknowledged.
+    counts: BTreeMap<String, [u64; 4]>,
+    panics: BTreeMap<String, u64>,
+    wrong: Vec<String>,
+}
+
+fn recorder(dir: &Path, fault: Option<&Fault>) -> Result<Child> {
+    fs::write(dir.join("acknowledged"), [0; ACKNOWLEDGED_BYTES])?;
+    let own = std::env::current_exe()?;
+    let mut command = match fault {
+        Some(Fault::Limit(kind, limit)) => {
+            let mut command = Command::new("sh");
+            command.args([
+                "-c",
+                &format!("ulimit -c 0; ulimit -{kind} {limit}; exec \"$0\" \"$@\""),
+            ]);
+            command.arg(own);
+            command
+        }
+        _ => Command::new(own),
+    };
+    command.arg("record").arg(dir).stdin(Stdio::piped());
+    command
+        .stdout(Stdio::null())
+        .stderr(File::create(dir.join("stderr"))?);
+    Ok(command.env("RUST_BACKTRACE", "0").spawn()?)
+}
+
+/// Attaches to a recorder that waits for a line.
+fn attach(recorder: &Child, args: &[String]) -> Result<Child> {
+    let mut strace = Command::new("strace")
+        .args(["-f", "-p", &recorder.id().to_string()])
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("strace cannot be run")?;
+    let mut said = BufReader::new(strace.stderr.take().context("it is piped")?);
+    let mut line = String::new();
+    said.read_line(&mut line)?;
+    ensure!(line.contains("attached"), "strace says: {line}");
+    // It must not be kept waiting.
+    thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+    Ok(strace)
+}
+
+/// Has a recorder begin and waits for its end; whether it was killed for taking too long.
+fn wait(mut recorder: Child) -> Result<(ExitStatus, bool)> {
+    let mut line = recorder.stdin.take().context("it is piped")?;
+    // It may be gone by now.
+    let _ = line.write_all(b"\n");
+    drop(line);
+    let began = Instant::now();
+    loop {
+        if let Some(status) = recorder.try_wait()? {
+            return Ok((status, false));
+        }
+        if began.elapsed() > PATIENCE {
+            recorder.kill()?;
+            return Ok((recorder.wait()?, true));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// How often each call is made by the thread that makes it most often: strace counts them by thread.
+fn profile() -> Result<BTreeMap<String, u64>> {
+    let dir = tempfile::tempdir()?;
+    let log = dir.path().join("strace");
+    let recorder = recorder(dir.path(), None)?;
+    let args = [
+        "-o",
+        &log.display().to_string(),
+        "-e",
+        &format!("trace={CALLS}"),
+    ];
+    let mut strace = attach(&recorder, &args.map(str::to_owned))?;
+    let (status, _) = wait(recorder)?;
+    strace.wait()?;
+    ensure!(
+        status.success(),
+        "a recorder fails that nobody disturbs: {status}"
+    );
+    let whole = judge(dir.path())?;
+    ensure!(
+        whole.is_empty(),
+        "what nobody disturbed is wrong: {whole:?}"
+    );
+    let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for line in fs::read_to_string(log)?.lines() {
+        let Some((thread, call)) = line.split_once(char::is_whitespace) else {
+            continue;
+        };
+        let Some((call, _)) = call.trim_start().split_once('(') else {
+            continue;
+        };
+        // The end of one that another thread's came into, or of the thread.
+        if call.starts_with(['<', '+', '-']) {
+            continue;
+        }
+        *counts
+            .entry((thread.to_owned(), call.to_owned()))
+            .or_default() += 1;
+    }
+    let mut most = BTreeMap::new();
+    for ((_, call), count) in counts {
+        let known: &mut u64 = most.entry(call).or_default();
+        *known = count.max(*known);
+    }
+    Ok(most)
+}
+
+/// At most so many numbers from 1 to `last`.
+fn some(numbers: &mut Numbers, last: u64, most: u64) -> BTreeSet<u64> {
+    if last <= most {
+        return (1..=last).collect();
+    }
+    let mut chosen = BTreeSet::new();
+    while (chosen.len() as u64) < most {
+        chosen.insert(1 + numbers.below(last));
+    }
+    chosen
+}
+
+/// All that is done, in which order.
+fn faults(
+    calls: &BTreeMap<String, u64>,
+    seed: u64,
+    places: u64,
+    kills: u64,
+) -> Vec<(String, Fault)> {
+    let mut numbers = Numbers(seed);
+    let mut faults = Vec::new();
+    for (call, last) in calls {
+        for at in some(&mut numbers, *last, kills) {
+            let inject = Fault::Inject(format!("{call}:signal=KILL:when={at}"));
+            faults.push(("killed".to_owned(), inject));
+        }
+        for error in ERRORS {
+            for at in some(&mut numbers, *last, places) {
+                let once = format!("{call}:error={error}:when={at}");
+                faults.push((format!("{error} once"), Fault::Inject(once)));
+                // What is interrupted is tried again, for ever if need be.
+                let last = if error == "EINTR" {
+                    format!("..{}", at + 20)
+                } else {
+                    "+".into()
+                };
+                let for_good = format!("{call}:error={error}:when={at}{last}");
+                let name = if error == "EINTR" {
+                    "21 times"
+                } else {
+                    "for good"
+                };
+                faults.push((format!("{error} {name}"), Fault::Inject(for_good)));
+            }
+        }
+    }
+    for (kind, limits) in LIMITS {
+        let step = if places > 1 { 1 } else { 4 };
+        for limit in limits.iter().step_by(step) {
+            faults.push((format!("ulimit -{kind}"), Fault::Limit(kind, *limit)));
+        }
+    }
+    faults
+}
+
+/// What is wrong with the store that a recorder has left, before and after the next one.
+fn judge(dir: &Path) -> Result<Vec<String>> {
+    let store = dir.join("store");
+    let said = Said::read(&dir.join("acknowledged"))?;
+    let acknowledged = usize::try_from(said.windows)?;
+    let mut wrong = Vec::new();
+    if store.join("catalog.db").exists() || acknowledged > 0 {
+        wrong.extend(content(&store, acknowledged).map(|why| format!("at once: {why}")));
+    }
+    let next = Writer::open(&store, of_time(acknowledged)).and_then(|writer| {
+        let requests = writer.requests(64 << 20, |_| {})?;
+        requests.finish()?;
+        writer.finish()
+    });
+    if let Err(error) = next {
+        wrong.push(format!("the next recorder fails: {error}"));
+        return Ok(wrong);
+    }
+    wrong
+        .extend(content(&store, acknowledged).map(|why| format!("after the next recorder: {why}")));
+    wrong.extend(requests(&store, said.requests)?);
+    let findings = check(&store)?.findings;
+    wrong.extend(
+        findings
+            .into_iter()
+            .map(|found| format!("check finds {}: {}", found.path.display(), found.why)),
+    );
+    Ok(wrong)
+}
+
+/// What is wrong with the windows of a store; one more than were acknowledged may have become durable.
+fn content(store: &Path, acknowledged: usize) -> Option<String> {
+    let minute = "1m".parse::<Step>().ok();
+    let asked = Question {
+        step: minute,
+        ..question(store)
+    };
+    let found = match ask(&asked) {
+        Ok(Outcome::Found(answer)) => rows(&answer),
+        Ok(Outcome::Nothing { .. }) => BTreeMap::new(),
+        Err(error) => return Some(error.to_string()),
+    };
+    let all = windows();
+    let expected = [acknowledged, acknowledged + 1].map(|count| {
+        let windows = &all[..count.min(all.len())];
+        straightforward(&[("a", windows)], |_| true, None, minute?, THREE, By::FILE).into()
+    });
+    if expected.contains(&Some(found)) {
+        return None;
+    }
+    let span = Snapshot::open(store).map(|snapshot| snapshot.span());
+    Some(format!(
+        "not the {acknowledged} windows that were acknowledged: {span:?}"
+    ))
+}
+
+/// What is wrong with the single requests of a store.
+fn requests(store: &Path, acknowledged: u64) -> Result<Vec<String>> {
+    let mut ends = Vec::new();
+    let mut view = RequestsView::open(store)?;
+    view.read(i64::MIN..i64::MAX, &mut |batch| {
+        ends.extend_from_slice(ends_ns(&batch));
+        Ok(true)
+    })?;
+    let count = ends.len();
+    let ends: BTreeSet<i64> = ends.into_iter().collect();
+    let mut wrong = Vec::new();
+    if ends.len() != count {
+        wrong.push(format!(
+            "{} single requests are there twice",
+            count - ends.len()
+        ));
+    }
+    for (place, window) in windows().iter().enumerate() {
+        let is_acknowledged = acknowledged & (1 << place) != 0;
+        let batch = batch(window);
+        if is_acknowledged && !batch.requests.iter().all(|r| ends.contains(&r.end_ns)) {
+            wrong.push(format!("single requests of window {place} are lost"));
+        }
+    }
+    Ok(wrong)
+}
+
+/// Does one thing to a recorder.
+fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let recorder = recorder(dir.path(), Some(fault))?;
+    let strace = match fault {
+        Fault::Inject(inject) => {
+            let call = inject.split(':').next().unwrap_or_default();
+            let args = [
+                "-o".to_owned(),
+                "/dev/null".to_owned(),
+                format!("--trace={call}"),
+                format!("--inject={inject}"),
+            ];
+            Some(attach(&recorder, &args)?)
+        }
+        Fault::Limit(..) => None,
+    };
+    let (status, was_killed) = wait(recorder)?;
+    if let Some(mut strace) = strace {
+        strace.wait()?;
+    }
+    let acknowledged = Said::read(&dir.path().join("acknowledged"))?.windows;
+    let wrong = judge(dir.path()).unwrap_or_else(|error| vec![format!("{error:#}")]);
+    let said = fs::read_to_string(dir.path().join("stderr")).unwrap_or_default();
+    let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
+    let counts = totals.counts.entry(what.to_owned()).or_default();
+    counts[0] += 1;
+    counts[1] += u64::from(!status.success());
+    counts[2] += u64::from(was_killed);
+    counts[3] += acknowledged;
+    let panics = said
+        .lines()
+        .filter_map(|line| line.split_once("panicked at "));
+    for (_, place) in panics {
+        *totals.panics.entry(place.to_owned()).or_default() += 1;
+    }
+    totals
+        .wrong
+        .extend(wrong.into_iter().map(|wrong| format!("{fault:?}: {wrong}")));
+    Ok(())
+}
+
+/// Fails and kills recorders, and prints what that came to.
+pub fn calls(seed: u64, places: u64, kills: u64, jobs: usize) -> Result<()> {
+    let began = Instant::now();
+    let calls = profile()?;
+    let faults = faults(&calls, seed, places, kills);
+    let (next, totals) = (AtomicUsize::new(0), Mutex::new(Totals::default()));
+    let work = || -> Result<()> {
+        while let Some((what, fault)) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
+            run(what, fault, &totals).with_context(|| format!("{fault:?}"))?;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| -> Result<()> {
+        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            match worker.join() {
+                Ok(done) => done?,
+                Err(_) => bail!("a thread panicked: {:?}", panics()),
+            }
+        }
+        Ok(())
+    })?;
+    let mut totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+    totals.wrong.extend(
+        panics()
+            .into_iter()
+            .map(|panic| format!("the next recorder: {panic}")),
+    );
+    print(&totals, &calls, seed, began.elapsed());
+    ensure!(totals.wrong.is_empty(), "{} failures", totals.wrong.len());
+    Ok(())
+}
+
+fn print(totals: &Totals, calls: &BTreeMap<String, u64>, seed: u64, took: Duration) {
+    let runs: u64 = totals.counts.values().map(|counts| counts[0]).sum();
+    println!(
+        "{runs} recorders from seed {seed} in {} s, {} system calls with {} errors each; {} failures\n",
+        took.as_secs(),
+        calls.len(),
+        ERRORS.len(),
+        totals.wrong.len()
+    );
+    println!(
+        "| fault | recorders | did not end well | ended after {PATIENCE:?} | windows acknowledged |"
+    );
+    println!("|---|--:|--:|--:|--:|");
+    for (what, counts) in &totals.counts {
+        println!(
+            "| {what} | {} |",
+            counts.map(|count| count.to_string()).join(" | ")
+        );
+    }
+    let calls: Vec<_> = calls
+        .iter()
+        .map(|(call, most)| format!("{call} {most}"))
+        .collect();
+    println!(
+        "\nCalls, and how many of each one thread makes: {}.",
+        calls.join(", ")
+    );
+    if !totals.panics.is_empty() {
+        println!("\nPanics of the recorder, after which nothing acknowledged was missing:\n");
+    }
+    for (place, count) in &totals.panics {
+        println!("    {count} at {place}");
+    }
+    if !totals.wrong.is_empty() {
+        println!("\nFailures:\n");
+    }
+    for wrong in totals.wrong.iter().take(PRINTED) {
+        println!("    {wrong}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Damages stores in every way and looks whether an answer is wrong without a note; and fails and kills a recorder's system
+//! calls. `bench/README.md` says more.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the helpers of tests, which it shares, fail by panicking"
+)]
+
+mod calls;
+#[path = "../../../query/tests/common/mod.rs"]
+mod common;
+mod damage;
+mod mutants;
+mod oracle;
+mod pool;
+mod recorder;
+mod states;
+#[path = "../../../store/tests/common/mod.rs"]
+mod store_common;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Damages stores, one mutant for each number from 0 on
+    Mutate {
+        /// How many mutants
+        #[arg(long, default_value_t = 100_000)]
+        mutants: u64,
+        /// Another seed makes other mutants
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// This mutant alone
+        #[arg(long)]
+        mutant: Option<u64>,
+        /// How many processes do it at once
+        #[arg(long, default_value_t = 2)]
+        jobs: u64,
+        /// Keep each mutant that fails here
+        #[arg(long)]
+        keep: Option<PathBuf>,
+    },
+    /// Fails system calls of a recorder, and kills it at them
+    Calls {
+        /// At how many places of each call it fails with each error
+        #[arg(long, default_value_t = 6)]
+        places: u64,
+        /// At how many places of each call it is killed
+        #[arg(long, default_value_t = 40)]
+        kills: u64,
+        /// Another seed chooses other places
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many recorders there are at once
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+    },
+    /// Is failed and killed: a process of `calls`
+    #[command(hide = true)]
+    Record { dir: PathBuf },
+    /// Makes every so manyth mutant: a process of `mutate`
+    #[command(hide = true)]
+    Mutants {
+        from: u64,
+        to: u64,
+        step: u64,
+        seed: u64,
+        keep: Option<PathBuf>,
+    },
+    /// Is killed while it merges: a process of `mutate`
+    #[command(hide = true)]
+    Merging { store: PathBuf },
+}
+
+fn main() -> Result<()> {
+    match Args::parse().command {
+        Command::Mutate {
+            mutants,
+            seed,
+            mutant,
+            jobs,
+            keep,
+        } => {
+            let numbers = mutant.map_or(0..mutants, |number| number..number + 1);
+            pool::mutate(numbers, seed, jobs, keep.as_deref())
+        }
+        Command::Mutants {
+            from,
+            to,
+            step,
+            seed,
+            keep,
+        } => {
+            mutants::note_panics();
+            let numbers = (from..to).step_by(step as usize);
+            mutants::Workshop::new(seed)?.work(numbers, keep.as_deref())
+        }
+        Command::Calls {
+            places,
+            kills,
+            seed,
+            jobs,
+        } => {
+            mutants::note_panics();
+            calls::calls(seed, places, kills, jobs)
+        }
+        Command::Record { dir } => recorder::run(&dir),
+        Command::Merging { store } => states::merge(&store),
+    }
+}

@@ -1,0 +1,341 @@
+//! Mutants one after the other, each held against what the undamaged store answers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use trackiops_query::Range;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Finding, StoreError, check};
+
+use crate::common::THREE;
+use crate::damage::{self, Kind, Mutant};
+use crate::oracle::{Said, answers, compare, same_rows};
+use crate::states::{self, State, restore};
+
+/// When the windows are that are recorded into a damaged store, and how many.
+const LATER: i64 = THREE + 2 * 3_600_000;
+const LATER_WINDOWS: i64 = 3;
+/// One of so many mutants is recorded into: that takes most of the time.
+const RECORDED: u64 = 4;
+/// A mutant may take so much more memory than the process had before.
+const MOST_MEMORY_KB: u64 = 256 << 10;
+
+/// Panics since the last look, wherever they were caught.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Has panics counted that somebody catches, and nothing printed.
+pub fn note_panics() {
+    panic::set_hook(Box::new(|info| {
+        let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+        panics.push(info.to_string().replace('\n', " "));
+    }));
+}
+
+/// The panics since the last call.
+pub fn panics() -> Vec<String> {
+    let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *panics)
+}
+
+/// What one mutant came to.
+struct Outcome {
+    mutant: Mutant,
+    counts: Vec<&'static str>,
+    wrong: Vec<String>,
+}
+
+/// The answers of a store that is not damaged.
+struct Before {
+    answers: Vec<Said>,
+    findings: Vec<Finding>,
+    /// After more was recorded: of the earlier time, and of the new one.
+    recorded: [Vec<Said>; 2],
+}
+
+/// A directory in which mutants are made.
+pub struct Workshop {
+    _dir: tempfile::TempDir,
+    store: PathBuf,
+    outside: PathBuf,
+    seed: u64,
+    states: Vec<State>,
+    before: Vec<Before>,
+}
+
+/// Questions whose answers are of the range alone: the list of files tells also when else they were seen.
+const WINDOWS: &[usize] = &[0, 1, 2, 4, 5];
+const REQUESTS: &[usize] = &[6];
+const CANARY: &str = "nobody of the store touches this";
+
+fn earlier() -> Range {
+    Range {
+        since: None,
+        until: Some(UtcMs(LATER)),
+    }
+}
+
+fn later() -> Range {
+    Range {
+        since: Some(UtcMs(LATER)),
+        until: Some(UtcMs(LATER + 1000 * LATER_WINDOWS)),
+    }
+}
+
+/// Records some windows into a store: what was acknowledged of them, and the first error.
+fn record(store: &Path) -> ([i64; 2], Result<(), StoreError>) {
+    let mut acknowledged = [0; 2];
+    let mut run = || {
+        let (mut writer, mut requests) = states::open(store, "1h")?;
+        let mut first = Ok(());
+        for window in states::recorded(9, LATER, LATER_WINDOWS) {
+            writer.append(&window)?;
+            acknowledged[0] += 1;
+            let appended = requests.append(&states::batch(&window));
+            acknowledged[1] += i64::from(appended.is_ok());
+            first = first.and(appended);
+        }
+        let requests = requests.finish();
+        writer.finish()?;
+        first.and(requests)
+    };
+    let done = run();
+    (acknowledged, done)
+}
+
+impl Workshop {
+    /// One in memory, if there is a file system for that.
+    pub fn new(seed: u64) -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let dir = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory)?,
+            false => tempfile::tempdir()?,
+        };
+        let mut workshop = Self {
+            store: dir.path().join("store"),
+            outside: dir.path().join("outside"),
+            _dir: dir,
+            seed,
+            states: states::all()?,
+            before: Vec::new(),
+        };
+        for place in 0..workshop.states.len() {
+            let before = workshop.before(place)?;
+            workshop.before.push(before);
+        }
+        Ok(workshop)
+    }
+
+    fn before(&self, place: usize) -> Result<Before> {
+        let State { name, image, .. } = &self.states[place];
+        restore(image, &self.store)?;
+        let answers = self::answers(&self.store, earlier());
+        let findings = check(&self.store)?.findings;
+        ensure!(
+            // Names that do not follow the catalog yet are findings.
+            !answers.iter().any(Said::tells) && (findings.is_empty() || *name == "merging"),
+            "the store `{name}` is damaged before anything damages it: {findings:?}"
+        );
+        let (acknowledged, done) = record(&self.store);
+        done.with_context(|| format!("recording into the store `{name}`"))?;
+        ensure!(acknowledged == [LATER_WINDOWS; 2], "windows are lost");
+        Ok(Before {
+            answers,
+            findings,
+            recorded: [earlier(), later()].map(|range| self::answers(&self.store, range)),
+        })
+    }
+
+    /// Makes one mutant and asks it.
+    fn run(&self, number: u64) -> Result<Outcome> {
+        if self.outside.exists() {
+            fs::remove_dir_all(&self.outside)?;
+        }
+        fs::create_dir(&self.outside)?;
+        let canary = self.outside.join("canary");
+        fs::write(&canary, CANARY)?;
+        fs::set_permissions(&canary, fs::Permissions::from_mode(0o604))?;
+        let mutant = damage::make(&self.states, self.seed, number, &self.store, &self.outside)?;
+        let outside = outside(&self.outside)?;
+        let before = &self.before[mutant.state];
+        let mut outcome = Outcome {
+            mutant,
+            counts: Vec::new(),
+            wrong: Vec::new(),
+        };
+        drop(panics());
+        let judged = panic::catch_unwind(AssertUnwindSafe(|| {
+            self.judge(number, before, &mut outcome)
+        }));
+        if judged.is_err() && PANICS.lock().is_ok_and(|panics| panics.is_empty()) {
+            outcome.wrong.push("it unwound".to_owned());
+        }
+        let panicked = panics().into_iter();
+        outcome
+            .wrong
+            .extend(panicked.map(|panic| format!("panic: {panic}")));
+        if self::outside(&self.outside)? != outside {
+            outcome.wrong.push("a file outside was touched".to_owned());
+        }
+        Ok(outcome)
+    }
+
+    fn judge(&self, number: u64, before: &Before, outcome: &mut Outcome) {
+        // What somebody forged may say anything: it must only do no harm.
+        let forged = outcome.mutant.kind == Kind::Forged;
+        let Outcome { counts, wrong, .. } = outcome;
+        let after = answers(&self.store, earlier());
+        let compared = compare(&before.answers, &after);
+        counts.push(match (compared.refused, compared.noted) {
+            (true, _) => "refused",
+            (_, true) => "noted",
+            _ => "equal",
+        });
+        let checked = check(&self.store);
+        let found = match &checked {
+            Ok(report) => report.findings != before.findings,
+            Err(_) => true,
+        };
+        counts.extend(found.then_some("found"));
+        let known = outcome.mutant.known.is_some();
+        if known && !compared.wrong.is_empty() {
+            counts.push("not noticed");
+        } else if !forged {
+            wrong.extend(compared.wrong);
+            if compared.differs && !found {
+                wrong.push("an answer differs, and check finds nothing".to_owned());
+            }
+        }
+        if !number.is_multiple_of(RECORDED) {
+            return;
+        }
+        counts.push("recorded into");
+        let (acknowledged, done) = record(&self.store);
+        keep_memory();
+        if let Err(error) = &done {
+            let kind = if acknowledged[0] == 0 {
+                "not recorded into"
+            } else {
+                "recorded with an error"
+            };
+            counts.push(kind);
+            if !forged
+                && !error
+                    .to_string()
+                    .contains(&self.store.display().to_string())
+            {
+                wrong.push(format!("the recorder's error names no file: {error}"));
+            }
+        }
+        let after = [earlier(), later()].map(|range| answers(&self.store, range));
+        if forged {
+            return;
+        }
+        // The list of files tells of the new windows, too.
+        let unchanged = match acknowledged[0] {
+            LATER_WINDOWS => &before.recorded[0],
+            _ => &before.answers,
+        };
+        let again = compare(unchanged, &after[0]);
+        let again = (!known).then_some(again.wrong).into_iter().flatten();
+        wrong.extend(again.map(|wrong| format!("after recording, {wrong}")));
+        for (kind, questions) in [(0, WINDOWS), (1, REQUESTS)] {
+            if acknowledged[kind] == LATER_WINDOWS {
+                let lost = same_rows(&before.recorded[1], &after[1], questions);
+                wrong.extend(lost.into_iter().map(|lost| format!("new windows, {lost}")));
+            }
+        }
+    }
+
+    /// Makes mutants, and says what they came to on stdout, a line each. Where `keep` is, those that failed are kept there.
+    pub fn work(&self, numbers: impl Iterator<Item = u64>, keep: Option<&Path>) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        let mut counts = BTreeMap::<String, u64>::new();
+        let mut most_kb = 0;
+        for number in numbers {
+            writeln!(out, "at {number}")?;
+            out.flush()?;
+            let had_kb = reset_peak()?;
+            let outcome = self
+                .run(number)
+                .with_context(|| format!("mutant {number}"))?;
+            let took_kb = memory("VmHWM:")?.saturating_sub(had_kb);
+            most_kb = most_kb.max(took_kb);
+            let Outcome {
+                mutant,
+                counts: of_it,
+                mut wrong,
+            } = outcome;
+            if took_kb > MOST_MEMORY_KB {
+                wrong.push(format!("it took {} MiB", took_kb >> 10));
+            }
+            let mut count = |what: &str| {
+                *counts
+                    .entry(format!("{}\t{what}", mutant.kind.name()))
+                    .or_default() += 1;
+            };
+            count("all");
+            of_it.iter().for_each(|what| count(what));
+            let state = self.states[mutant.state].name;
+            for wrong in &wrong {
+                let wrong = wrong.replace('\n', " ");
+                writeln!(out, "wrong {number}\t{state}\t{}\t{wrong}", mutant.what)?;
+            }
+            if let (false, Some(keep)) = (wrong.is_empty(), keep) {
+                damage::make(&self.states, self.seed, number, &self.store, &self.outside)?;
+                let kept = keep.join(number.to_string());
+                fs::create_dir_all(keep)?;
+                let copied = std::process::Command::new("cp")
+                    .args(["-a", "--no-target-directory"])
+                    .args([&self.store, &kept])
+                    .status()?;
+                ensure!(copied.success(), "cannot keep {}", kept.display());
+            }
+        }
+        for (what, count) in &counts {
+            writeln!(out, "count {count}\t{what}")?;
+        }
+        writeln!(out, "memory {most_kb}")?;
+        Ok(())
+    }
+}
+
+/// A recorder has glibc give memory back, which makes each question after it slow.
+fn keep_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets numbers of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
+    }
+}
+
+/// What is outside of the store.
+fn outside(dir: &Path) -> Result<Vec<(PathBuf, Vec<u8>, u32)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let mode = path.metadata()?.permissions().mode();
+        files.push((path.clone(), fs::read(&path)?, mode));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Has the peak of memory begin again: what there is, KiB.
+fn reset_peak() -> Result<u64> {
+    fs::write("/proc/self/clear_refs", "5")?;
+    memory("VmRSS:")
+}
+
+fn memory(what: &str) -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(what));
+    let kb = line.and_then(|line| line.split_whitespace().next());
+    Ok(kb.context("the kernel tells it")?.parse()?)
+}

@@ -1,0 +1,140 @@
+//! A small recorder: it appends windows and single requests, seals, merges and expires, and goes on after errors.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufRead};
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use anyhow::{Context as _, Result};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Keep, Options, StoreError, Writer};
+
+use crate::common::{THREE, options};
+use crate::states::{batch, recorded};
+
+/// So many windows are recorded in all, and between opening the store and finishing.
+pub const WINDOWS: usize = 24;
+const AT_ONCE: usize = 8;
+/// How often a window is tried.
+const ATTEMPTS: usize = 4;
+
+/// The time that it is: it runs faster than windows do, so that they expire and what was merged is deleted.
+static NOW: AtomicI64 = AtomicI64::new(THREE);
+
+/// What is recorded.
+pub fn windows() -> Vec<ClosedWindow> {
+    recorded(7, THREE, WINDOWS as i64)
+}
+
+/// How a store is written to after `recorded` windows.
+pub fn of_time(recorded: usize) -> Options {
+    NOW.store(THREE + 40_000 * recorded as i64, Ordering::SeqCst);
+    let Ok(retention) = "1s=600s,1m=forever".parse() else {
+        unreachable!("it is one");
+    };
+    Options {
+        keep: Keep {
+            retention,
+            gaps_age: true,
+            now: || UtcMs(NOW.load(Ordering::SeqCst)),
+            ..Keep::default()
+        },
+        ..options("a", "1s,1m", "2s")
+    }
+}
+
+/// What was acknowledged: the number of windows, and a bit for each batch of requests.
+///
+/// It is in memory that outlives the process, so that no system call is between a window and its acknowledgement.
+struct Acknowledged {
+    windows: &'static AtomicU64,
+    requests: &'static AtomicU64,
+}
+
+pub const ACKNOWLEDGED_BYTES: usize = 16;
+
+impl Acknowledged {
+    fn map(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: it is nowhere yet, and it is never unmapped.
+        let at = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                ACKNOWLEDGED_BYTES,
+                access,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )?
+        };
+        let at: *mut AtomicU64 = at.cast();
+        // SAFETY: a page is aligned, has room for two, and stays.
+        let (windows, requests) = unsafe { (&*at, &*at.add(1)) };
+        Ok(Self { windows, requests })
+    }
+}
+
+/// What a process says of a store.
+pub struct Said {
+    pub windows: u64,
+    pub requests: u64,
+}
+
+impl Said {
+    /// What was acknowledged.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path)?;
+        let number = |at: usize| -> Result<u64> {
+            let bytes = bytes.get(at..at + 8).context("it has two numbers")?;
+            Ok(u64::from_ne_bytes(bytes.try_into()?))
+        };
+        Ok(Self {
+            windows: number(0)?,
+            requests: number(8)?,
+        })
+    }
+}
+
+/// Tries again what has failed.
+fn retry<T>(mut what: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    for _ in 1..ATTEMPTS {
+        if let Ok(done) = what() {
+            return Ok(done);
+        }
+    }
+    what()
+}
+
+/// Records all windows into the store of a directory, which has a file for what is acknowledged. Begins when a line was read.
+pub fn run(dir: &Path) -> Result<()> {
+    let acknowledged = Acknowledged::map(&dir.join("acknowledged"))?;
+    // Its system calls are failed from here on, this one among them.
+    let _ = io::stdin().lock().read_line(&mut String::new());
+    let store = dir.join("store");
+    let windows = windows();
+    for (session, some) in windows.chunks(AT_ONCE).enumerate() {
+        let first = session * AT_ONCE;
+        let mut writer = retry(|| Writer::open(&store, of_time(first)))?;
+        let mut requests = writer.requests(64 << 20, |_| {}).ok();
+        for (place, window) in (first..).zip(some) {
+            retry(|| writer.append(window))?;
+            acknowledged
+                .windows
+                .store(place as u64 + 1, Ordering::SeqCst);
+            if let Some(requests) = &mut requests
+                && requests.append(&batch(window)).is_ok()
+            {
+                acknowledged.requests.fetch_or(1 << place, Ordering::SeqCst);
+            }
+        }
+        // What could not be sealed is left to the next recorder.
+        if let Some(requests) = requests {
+            drop(requests.finish());
+        }
+        drop(writer.finish());
+    }
+    Ok(())
+}
