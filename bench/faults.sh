@@ -3,6 +3,7 @@
 #
 # MUTANTS=100000 SEED=1   how many stores are damaged, and from which seed
 # PLACES=6 KILLS=40       at how many places of each system call it fails with each error, and kills
+# RECORDERS=60            no more recorders than that, chosen from all
 # SHORT=1                 about a minute of it, for `make test-long`
 # KEEP=directory          keep each damaged store that fails
 # TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/faults.md
@@ -10,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ "${SHORT:-}" = 1 ]; then
-    : "${MUTANTS:=300}" "${PLACES:=0}" "${KILLS:=2}"
+    : "${MUTANTS:=300}" "${RECORDERS:=60}"
 fi
 command -v strace >/dev/null || scripts/install.sh strace
 cargo build --release --locked --quiet --package trackiops-bench-faults --features fail-points
@@ -25,7 +26,7 @@ keep=()
 [ -z "${KEEP:-}" ] || keep=(--keep "$KEEP")
 "$faults" mutate --mutants "${MUTANTS:-100000}" --seed "${SEED:-1}" --jobs "$jobs" "${keep[@]}" | tee "$scratch/mutants" || status=1
 echo
-"$faults" calls --places "${PLACES:-6}" --kills "${KILLS:-40}" --seed "${SEED:-1}" --jobs "$jobs" | tee "$scratch/calls" || status=1
+"$faults" calls --places "${PLACES:-6}" --kills "${KILLS:-40}" --most "${RECORDERS:-1000000}" --seed "${SEED:-1}" --jobs "$jobs" | tee "$scratch/calls" || status=1
 if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
     mkdir -p docs/results
     {

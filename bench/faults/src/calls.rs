@@ -345,10 +345,14 @@ fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
 }
 
 /// Fails and kills recorders, and prints what that came to.
-pub fn calls(seed: u64, places: u64, kills: u64, jobs: usize) -> Result<()> {
+pub fn calls(seed: u64, places: u64, kills: u64, most: usize, jobs: usize) -> Result<()> {
     let began = Instant::now();
     let calls = profile()?;
-    let faults = faults(&calls, seed, places, kills);
+    let mut faults = faults(&calls, seed, places, kills);
+    let mut numbers = Numbers(seed);
+    while faults.len() > most {
+        faults.swap_remove(numbers.below(faults.len() as u64) as usize);
+    }
     let (next, totals) = (AtomicUsize::new(0), Mutex::new(Totals::default()));
     let work = || -> Result<()> {
         while let Some((what, fault)) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {

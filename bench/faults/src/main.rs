@@ -59,6 +59,9 @@ enum Command {
         /// At how many places of each call it is killed
         #[arg(long, default_value_t = 40)]
         kills: u64,
+        /// No more recorders than that, chosen from all
+        #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+        most: usize,
         /// Another seed chooses other places
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -109,11 +112,12 @@ fn main() -> Result<()> {
         Command::Calls {
             places,
             kills,
+            most,
             seed,
             jobs,
         } => {
             mutants::note_panics();
-            calls::calls(seed, places, kills, jobs)
+            calls::calls(seed, places, kills, most, jobs)
         }
         Command::Record { dir } => recorder::run(&dir),
         Command::Merging { store } => states::merge(&store),
