@@ -49,3 +49,5 @@ panics seal "1 seal: written" --rotate 4s
 panics requests "1 requests: append" --requests
 panics seal-requests "1 requests: seal" --requests --rotate 4s
 panics maps "1 mappings: look" --engine tracepoint
+# The engine of tracepoints tells no names.
+list_files /mnt/nfs/some.bin
