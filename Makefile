@@ -54,16 +54,16 @@ test: notebooks
 test-long: science
 
 notebooks: setup python
-	@echo "==> the recipes of docs/notebooks.md: DuckDB, Polars, pandas; contrib/trackiops.sql and contrib/python; queries against what DuckDB computes from single requests"
+	@echo "==> the recipes of docs/guide/notebooks.md: DuckDB, Polars, pandas; contrib/trackiops.sql and contrib/python; queries against what DuckDB computes from single requests"
 	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test notebooks --test equality --test doors -- --ignored --nocapture recipes_of every_answer_is every_answer_of_duckdb duckdb_polars trackiops_sql
 
-## make science     the recipes of docs/notebooks.md with PySpark as well, which needs Java
+## make science     the recipes of docs/guide/notebooks.md with PySpark as well, which needs Java
 science: setup
 	@command -v java >/dev/null || scripts/install.sh default-jre-headless
-	@echo "==> the recipes of docs/notebooks.md, PySpark among them"
+	@echo "==> the recipes of docs/guide/notebooks.md, PySpark among them"
 	TRACKIOPS_PYTHON="$$(scripts/python.sh tests/science/requirements.txt)" $(TEST) --test notebooks --test doors -- --ignored --test-threads=1
 
-## make matrix      every kernel, NFS version, kind of I/O and mount option; rewrites docs/matrix.md
+## make matrix      every kernel, NFS version, kind of I/O and mount option; rewrites docs/results/matrix.md
 matrix: setup
 	@TRACKIOPS_TEST_LONG=1 TRACKIOPS_WRITE_DOCS=1 $(GUEST) matrix::guest
 

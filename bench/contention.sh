@@ -7,7 +7,7 @@
 # CPUS="4"                        CPUs of the guests (2 4)
 # SECONDS_EACH=30                 how long each contender is read under, and then written under (10)
 # TRACKIOPS_BIN=path              profile this binary instead of building the release
-# TRACKIOPS_WRITE_DOCS=1          rewrite docs/contention.md
+# TRACKIOPS_WRITE_DOCS=1          rewrite docs/results/contention.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -49,5 +49,5 @@ for kernel; do
 done
 table
 if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
-    page >docs/contention.md
+    page >docs/results/contention.md
 fi

@@ -8,7 +8,7 @@
 # IDLE=0                          guest's seconds to look at an idle recorder (60); 0: do not
 # NFS="3 4.0"                     versions of NFS (3)
 # TRACKIOPS_BIN=path              measure this binary instead of building the release
-# TRACKIOPS_WRITE_DOCS=1          rewrite docs/overhead.md
+# TRACKIOPS_WRITE_DOCS=1          rewrite docs/results/overhead.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -75,5 +75,5 @@ page() {
 
 tables "$@"
 if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
-    page "$@" | sed -e '$d' >docs/overhead.md
+    page "$@" | sed -e '$d' >docs/results/overhead.md
 fi

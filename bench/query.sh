@@ -4,7 +4,7 @@
 # FILES=100 HOURS=24           the synthetic day; 4000 files are all of it, 400 a tenth
 # ROUNDS=7                     repetitions, of which the first is discarded
 # TRACKIOPS_BIN=path           measure this binary instead of building the release
-# TRACKIOPS_WRITE_DOCS=1       rewrite docs/query-performance.md
+# TRACKIOPS_WRITE_DOCS=1       rewrite docs/results/query-performance.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,5 +38,5 @@ ten=$(store 10 240)
 "$python" bench/query.py --rounds "${ROUNDS:-7}" --day "$day" --one "$one" --ten "$ten" >"$results/tables.md"
 cat "$results/tables.md"
 if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
-    { cat bench/query.head.md; echo; cat "$results/tables.md"; } >docs/query-performance.md
+    { cat bench/query.head.md; echo; cat "$results/tables.md"; } >docs/results/query-performance.md
 fi

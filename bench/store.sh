@@ -3,7 +3,7 @@
 #
 # FILES=4000 HOURS=24   the whole day: 8 billion requests, 170 million entries of 1 s (400 files, a tenth)
 # STORE=directory       keep the store there, and leave it
-# TRACKIOPS_WRITE_DOCS=1  rewrite docs/store.md
+# TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/store.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,5 +22,5 @@ if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
         cat "$scratch/day"
         printf '```\n\n## Encodings\n\n'
         cat "$scratch/encodings"
-    } >docs/store.md
+    } >docs/results/store.md
 fi

@@ -1,4 +1,4 @@
-//! The recipes of docs/notebooks.md, `contrib/trackiops.sql` and `contrib/python`, each run and compared with what `trackiops query`
+//! The recipes of docs/guide/notebooks.md, `contrib/trackiops.sql` and `contrib/python`, each run and compared with what `trackiops query`
 //! answers. They need a Python with what they import, which `make` brings (`make notebooks`, `make science`): TRACKIOPS_PYTHON is its path.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
@@ -70,7 +70,7 @@ fn merging(dir: &Path) -> Writer {
 }
 
 fn run(dir: &Path, engines: &[&str]) {
-    let notebooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/notebooks.md");
+    let notebooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide/notebooks.md");
     python(dir, "run.py", &[notebooks.to_str().unwrap()], engines);
 }
 

@@ -1,4 +1,4 @@
-//! docs/format.md tells the columns, the metadata and the tables that are written.
+//! docs/reference/format.md tells the columns, the metadata and the tables that are written.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod common;
@@ -15,7 +15,7 @@ use trackiops_schemas::columns::{
 use trackiops_store::{Dataset, Snapshot, Writer};
 
 fn document() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/format.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/format.md");
     fs::read_to_string(path).unwrap()
 }
 

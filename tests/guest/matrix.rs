@@ -2,7 +2,7 @@
 //!
 //! `make test` takes a set of cells in which every pair meets, `TRACKIOPS_TEST_LONG=1` all of them.
 //! `TRACKIOPS_TEST_KERNEL` names other kernels than the usual four, `TRACKIOPS_WRITE_DOCS=1` rewrites
-//! `docs/matrix.md`.
+//! `docs/results/matrix.md`.
 
 mod check;
 mod evidence;
@@ -137,8 +137,8 @@ fn guest_every_cell_of_the_matrix_equals_mountstats() {
     fs::write(kept.join(name), &page).expect("the table can be written");
     println!("the table is kept in {}", kept.join(name).display());
     if std::env::var_os("TRACKIOPS_WRITE_DOCS").is_some() {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/matrix.md");
-        fs::write(docs, &page).expect("docs/matrix.md can be written");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/results/matrix.md");
+        fs::write(docs, &page).expect("docs/results/matrix.md can be written");
     }
     assert!(
         failures.is_empty(),

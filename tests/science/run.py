@@ -1,4 +1,4 @@
-"""Runs the code of docs/notebooks.md, and compares it with what `trackiops query` answers.
+"""Runs the code of docs/guide/notebooks.md, and compares it with what `trackiops query` answers.
 
     run.py TRACKIOPS NOTEBOOKS [--live] ENGINE...
 

@@ -3,7 +3,7 @@
     short_way.py TRACKIOPS
 
 in a directory that has `lake`, a directory with the stores of two hosts: see tests/lake. The module that is installed with pip from
-contrib/python into this directory is what is tested. Examples in both, in READMEs and in docs/notebooks.md must run.
+contrib/python into this directory is what is tested. Examples in both, in READMEs and in docs/guide/notebooks.md must run.
 """
 
 import json
@@ -310,17 +310,19 @@ def examples(program, db, stores, trackiops):
     for code in blocks("contrib/python/README.md", "python", of=3):
         exec(adapted(code), scope)
         assert len(scope.pop("answer")) > 0, code
-    for code in blocks("README.md", "python", of=1):
+    for name in ("README.md", "docs/reference/parquet.md"):
+        [code] = blocks(name, "python", of=1)
         exec(adapted(code), {"print": lambda rows: scope.update(answer=rows)})
-        assert len(scope["answer"]) > 0, code
+        assert len(scope.pop("answer")) > 0, code
     session = duckdb.connect()
-    for code in blocks("README.md", "sql", of=4):
-        assert len(run_sql(session, code).pl()) > 0, f"{code} has no answer"
+    for name, of in (("README.md", 1), ("docs/reference/parquet.md", 3), ("docs/guide/hung-servers.md", 1)):
+        for code in blocks(name, "sql", of=of):
+            assert len(run_sql(session, code).pl()) > 0, f"{code} has no answer"
 
 
 def short_way(program, db, stores, trackiops):
-    """The recipe of docs/notebooks.md, against the query above it."""
-    name = "docs/notebooks.md"
+    """The recipe of docs/guide/notebooks.md, against the query above it."""
+    name = "docs/guide/notebooks.md"
     question = blocks(name, "sh short", of=1)[0].split()[2:]
     question = [word for word in question if word not in ("--store", "store", "--format", "csv")]
     compared = Compared(name, asked(program, *map(adapted, question), stores=["lake/h"]), 1)

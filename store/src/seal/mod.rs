@@ -14,7 +14,7 @@
 //!
 //! Memory is bounded by the journal's number of windows (a read buffer each, within
 //! [`merge::READ_BUFFER_BYTES`] in all) and of files, and by one Parquet row group for each date,
-//! not by the journal's size (`docs/store.md`).
+//! not by the journal's size (`docs/results/store.md`).
 
 pub(crate) mod coarsen;
 pub(crate) mod merge;
