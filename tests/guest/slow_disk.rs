@@ -8,6 +8,8 @@ static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("slow_disk", &["--deb",
 
 /// A sync of the disk takes 3 s, and one of a file up to three of these; what is closed meanwhile waits for the next one.
 const OLDEST_S: i64 = 30;
+/// Twice what a recorder takes whose 24 MiB of waiting windows are full.
+const MOST_MEMORY_KIB: u64 = 128 << 10;
 
 #[test]
 #[ignore = "boots a guest: make test"]
@@ -24,10 +26,7 @@ fn guest_a_disk_that_takes_seconds_to_sync_costs_no_request() {
     let output = RUN.query_output(&["--step", "1s"]);
     let said = String::from_utf8_lossy(&output.stderr);
     // The second in which it began and the one in which it stopped.
-    assert!(
-        !said.contains("to") || said.matches("not recorded").count() <= 2,
-        "{said}"
-    );
+    assert!(said.matches("not recorded").count() <= 2, "{said}");
 }
 
 #[test]
@@ -51,4 +50,5 @@ fn guest_on_a_slow_disk_windows_do_not_pile_up() {
         peak_kib / 1024
     );
     assert!(asked - newest <= OLDEST_S);
+    assert!(peak_kib <= MOST_MEMORY_KIB);
 }
