@@ -247,7 +247,7 @@ pub fn count(array: &Array<u64>, index: u32) {
 #[unsafe(no_mangle)]
 pub static mut MARKS: Marks = [Mark::NONE; marks::SLOTS];
 
-/// The only element of an array: on its own address where userspace links programs with it (`collector/src/typed.rs`), by a lookup
+/// The only element of an array: on its own address where userspace links programs with it (`collector/src/engine/btf_tracepoints.rs`), by a lookup
 /// elsewhere. For the former a word of the section after whose name the array is stands in its place.
 macro_rules! only_element {
     ($name:ident: $type:ty, $array:ident, $section:literal) => {

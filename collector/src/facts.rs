@@ -9,7 +9,7 @@ use aya::maps::MapType;
 use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::btf::{self, BtfError, Cast, Members, Name};
-use crate::rpc_tasks::RpcTasks;
+use crate::stalls::rpc_tasks::RpcTasks;
 
 /// The tracepoints that the tracepoint engine attaches to: category and event.
 pub const TRACEPOINTS: [(&str, &str); 6] = [

@@ -12,7 +12,7 @@ use rustix::fs::{major, minor};
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::ring::{FilterKey, filters};
 
-use crate::mountinfo::{NfsMount, cgroup_root};
+use crate::names::mountinfo::{NfsMount, cgroup_root};
 
 /// What a request must have to be recorded: one of each list that is not empty. Mounts, directories and files are one list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -280,7 +280,7 @@ fn key(kind: u32, dev: Dev, id: u64) -> FilterKey {
 }
 
 fn own_mounts() -> Vec<NfsMount> {
-    crate::mountinfo::mounts_of(std::process::id()).unwrap_or_default()
+    crate::names::mountinfo::mounts_of(std::process::id()).unwrap_or_default()
 }
 
 fn is_named(mount: &NfsMount, name: &str) -> bool {

@@ -12,7 +12,7 @@ use trackiops_schemas::ring::{
 
 use crate::btf::{BtfError, Cast, Members};
 use crate::facts::{KernelFacts, Lockdown, TRACEPOINTS, Tracefs};
-use crate::format::Format;
+use crate::tracefs::Format;
 
 /// Texts that describe a connection (`enum rpc_display_format_t`, include/linux/sunrpc/xprt.h).
 const ADDRESS_STRINGS: u32 = 6;

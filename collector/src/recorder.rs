@@ -25,15 +25,15 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail;
 
 use crate::clock::{Clock, MonotonicNs, Sample, due};
-use crate::copies::{self, Copies};
 use crate::engine::{Engine, EngineError, Missed};
 use crate::filter::Filter;
-use crate::lookout::Lookout;
 use crate::names::Names;
-use crate::ops::Operations;
+use crate::operations::Operations;
 use crate::plan::Plan;
+use crate::rollup::single_requests::{self, SingleRequests};
 use crate::rollup::{OpenWindow, Rollup, RowKey};
 use crate::settings::Settings;
+use crate::stalls::lookout::Lookout;
 use crate::stalls::{Stall, Stalls};
 
 /// How long a record may wait in the ring when nobody is woken for it.
@@ -92,7 +92,7 @@ pub struct Recorder {
     engine: Engine,
     clock: Clock,
     rollup: Rollup,
-    copies: Option<Copies>,
+    single_requests: Option<SingleRequests>,
     names: Names,
     lookout: Lookout,
     stalls: Stalls,
@@ -121,7 +121,7 @@ impl Recorder {
             engine,
             clock: Clock::new(sample),
             rollup: Rollup::new(settings.granularity),
-            copies: None,
+            single_requests: None,
             names,
             lookout,
             stalls: Stalls::default(),
@@ -146,8 +146,8 @@ impl Recorder {
 
     /// Hands every request that is read from the rings on to `sink` as well, in batches, about in the order of completion.
     /// Those that the kernel has added up are not among them.
-    pub fn hand_requests_to(&mut self, sink: copies::Sink) {
-        self.copies = Some(Copies::new(sink));
+    pub fn hand_requests_to(&mut self, sink: single_requests::Sink) {
+        self.single_requests = Some(SingleRequests::new(sink));
     }
 
     /// Records until `stop` is ready, handing each closed window to `sink` in the order of closing, and to `stalled`
@@ -332,8 +332,8 @@ impl Recorder {
     /// Reads what has arrived in the rings until `began`, or as far as is good for the windows; up to which
     /// time every record was read.
     fn drain(&mut self, began: MonotonicNs) -> MonotonicNs {
-        let at_once = match &self.copies {
-            Some(_) => Copies::AT_ONCE,
+        let at_once = match &self.single_requests {
+            Some(_) => SingleRequests::AT_ONCE,
             None => DRAIN_AT_MOST,
         };
         let mut left = DRAIN_AT_MOST;
@@ -352,9 +352,9 @@ impl Recorder {
         let mut newcomers = Vec::new();
         let newcomer = |row, record: &RequestRecord| newcomers.push((row, record.pid));
         let mut arrived = self.engine.rings.arrived(began, most);
-        match &mut self.copies {
-            Some(copies) => {
-                let mut copying = copies.of(&mut arrived);
+        match &mut self.single_requests {
+            Some(single_requests) => {
+                let mut copying = single_requests.of(&mut arrived);
                 self.rollup.add(&self.clock, &mut copying, newcomer);
             }
             None => self.rollup.add(&self.clock, &mut arrived, newcomer),
@@ -363,8 +363,8 @@ impl Recorder {
         let drained_until = arrived.read_until();
         self.read += read as u64;
         self.names.observe(&newcomers, began);
-        if let Some(copies) = &mut self.copies {
-            copies.hand_on(&self.clock, &mut self.names, began);
+        if let Some(single_requests) = &mut self.single_requests {
+            single_requests.hand_on(&self.clock, &mut self.names, began);
         }
         (read, drained_until)
     }

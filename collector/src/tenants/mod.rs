@@ -1,5 +1,7 @@
 //! Who used a file: users and cgroups, both by number and name.
 
+pub(crate) mod users;
+
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,8 +14,8 @@ use trackiops_schemas::identity::{Tenant, TenantId};
 use trackiops_schemas::ring::NO_USER;
 
 use crate::clock::{MonotonicNs, due};
-use crate::mountinfo::cgroup_root;
-use crate::users::Users;
+use crate::names::mountinfo::cgroup_root;
+use crate::tenants::users::Users;
 
 /// At most this often are all cgroups looked through for those that were not there before.
 const WALK: Duration = Duration::from_millis(500);

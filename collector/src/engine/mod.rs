@@ -1,6 +1,11 @@
 //! Executes a plan: loads the programs, attaches them, and hands out rings, sums and books. The
 //! only module that knows the BPF loader.
 
+pub(crate) mod bpf_calls;
+pub(crate) mod btf_tracepoints;
+pub(crate) mod filter_maps;
+pub(crate) mod relocations;
+
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -21,25 +26,24 @@ use trackiops_schemas::ring::{
 };
 use trackiops_schemas::time::Granularity;
 
-use crate::bpf_calls::recursion_misses;
 use crate::btf::Cast;
-use crate::cast;
 use crate::clock::Sample;
+use crate::engine::bpf_calls::recursion_misses;
+use crate::engine::btf_tracepoints::Typed;
+use crate::engine::filter_maps::{FilterMaps, WantedError};
 use crate::facts::TRACEPOINTS;
-use crate::file_ops::FileOpSums;
 use crate::filter::{Filter, FilterError, Resolved};
-use crate::folds::Folds;
-use crate::op_sums::{self, OpSums};
-use crate::path_ring::PathRing;
+use crate::kernel_sums::by_file::FileOpSums;
+use crate::kernel_sums::by_operation::{self, OpSums};
+use crate::kernel_sums::folded::Folds;
+use crate::names::path_ring::PathRing;
 use crate::plan::{Plan, Programs};
 use crate::rings::{RingSizes, Rings};
 use crate::settings::Settings;
-use crate::shared::{SharedBooks, SharedWord, SharedWords};
-use crate::typed::{self, Typed};
-use crate::wanted::{Wanted, WantedError};
+use crate::shared_memory::{SharedBooks, SharedWord, SharedWords};
 
 /// The kernel side, as `make ebpf` built it.
-pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../collector-ebpf/trackiops.bpf.o");
+pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../../collector-ebpf/trackiops.bpf.o");
 
 /// A program of the direct engine, in both forms, and the tracepoint it belongs on.
 #[derive(Clone, Copy)]
@@ -229,7 +233,7 @@ pub struct Engine {
     books: SharedBooks,
     clock: SharedWord,
     /// What requests are compared with, where there is a filter.
-    wanted: Option<Wanted>,
+    wanted: Option<FilterMaps>,
     attached: Attached,
 }
 
@@ -255,14 +259,15 @@ impl Engine {
         let wakeup_bytes = u64::from(sizes.bytes / 4);
         let window_ns = settings.granularity.ns();
         let filter = filter(plan, &settings.filter)?;
-        let cells = op_sums::cells();
+        let cells = by_operation::cells();
         let mut loader = EbpfLoader::new();
         let mut typed = None;
         let (tracepoint, direct);
         match &plan.programs {
             Programs::Direct { offsets, cast, .. } => {
                 direct = offsets.words::<DIRECT_WORDS>();
-                typed = cast.and_then(|cast| Some((cast, cast::complete(OBJECT, cast, &direct)?)));
+                typed = cast
+                    .and_then(|cast| Some((cast, relocations::complete(OBJECT, cast, &direct)?)));
                 loader.override_global(DIRECT_GLOBAL, direct.as_slice(), true);
                 loader.override_global(OP_CELLS_GLOBAL, cells.as_slice(), true);
                 // The other engine's maps are in the object, too.
@@ -437,9 +442,9 @@ fn filter(plan: &Plan, filter: &Filter) -> Result<Option<Resolved>, FilterError>
     (kinds != 0).then(|| Resolved::new(filter)).transpose()
 }
 
-fn wanted(map: Map, filter: Resolved) -> Result<Wanted, EngineError> {
+fn wanted(map: Map, filter: Resolved) -> Result<FilterMaps, EngineError> {
     let map = HashMap::try_from(map).map_err(map_error(FILTER_MAP))?;
-    Wanted::new(map, filter).map_err(|error| match error {
+    FilterMaps::new(map, filter).map_err(|error| match error {
         WantedError::Filter(error) => EngineError::Filter(error),
         WantedError::Map(source) => map_error(FILTER_MAP)(source),
     })
@@ -550,7 +555,7 @@ fn attach_direct(
     let (mut attached, mut links) = (Vec::new(), Vec::new());
     if let Some(loaded) = by_cast {
         for (raw, program) in used.iter().zip(&loaded) {
-            let link = typed::attach(program.as_fd());
+            let link = btf_tracepoints::attach(program.as_fd());
             links.push(link.map_err(|source| EngineError::AttachTyped {
                 event: raw.event,
                 source,

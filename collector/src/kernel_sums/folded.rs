@@ -6,7 +6,7 @@ use trackiops_schemas::ring::{
     FOLDS_BY_MOUNT, FoldKey, FoldValue,
 };
 
-use crate::sums::{Exchanged, InUse};
+use crate::kernel_sums::{Exchanged, InUse};
 
 /// The maps that the programs add to.
 pub struct Folds {

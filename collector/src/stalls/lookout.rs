@@ -11,7 +11,7 @@ use trackiops_schemas::pending::{Pending, STALLED_MS};
 use trackiops_threads::fail;
 
 use crate::clock::{MonotonicNs, Sample};
-use crate::pending::Waiting;
+use crate::stalls::pending::Waiting;
 
 /// How often the lists are looked at where nothing waits.
 const LOOK_EVERY: Duration = Duration::from_millis(750);

@@ -1,5 +1,12 @@
 //! Files of this host and what is known of them: mount, key on disk, name.
 
+pub(crate) mod mappings;
+pub(crate) mod mountinfo;
+pub(crate) mod mounts;
+pub(crate) mod open_files;
+pub(crate) mod path_ring;
+pub(crate) mod paths;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::mem;
@@ -17,12 +24,12 @@ use trackiops_schemas::mount::MountPoint;
 
 use crate::clock::{MonotonicNs, due};
 use crate::generations::Generations;
-use crate::mappings::Mappings;
-use crate::mountinfo::{NfsMount, mounts_of, pids};
-use crate::mounts::Mounts;
-use crate::open_files::{OpenFile, descriptors};
-use crate::path_ring::{News, Told};
-use crate::paths::{Paths, Place};
+use crate::names::mappings::Mappings;
+use crate::names::mountinfo::{NfsMount, mounts_of, pids};
+use crate::names::mounts::Mounts;
+use crate::names::open_files::{OpenFile, descriptors};
+use crate::names::path_ring::{News, Told};
+use crate::names::paths::{Paths, Place};
 use crate::rollup::RowKey;
 use crate::tenants::Tenants;
 
@@ -365,7 +372,7 @@ fn attributes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mountinfo::parse_mountinfo;
+    use crate::names::mountinfo::parse_mountinfo;
     use trackiops_schemas::identity::TenantId;
 
     fn row(fileid: u64) -> RowKey {

@@ -7,8 +7,8 @@ use std::mem;
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::mount::MountPoint;
 
-use crate::mountinfo::{NfsMount, mounts_of, pids};
-use crate::paths::is_below;
+use crate::names::mountinfo::{NfsMount, mounts_of, pids};
+use crate::names::paths::is_below;
 
 /// File systems that had a device number one after the other, as far as they are remembered.
 const REMEMBERED: usize = 4;
@@ -303,7 +303,7 @@ fn is_nearer(source: &str, than: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mountinfo::{TEXT, parse_mountinfo};
+    use crate::names::mountinfo::{TEXT, parse_mountinfo};
 
     #[test]
     fn mounts_that_share_a_superblock_are_one_in_any_order() {

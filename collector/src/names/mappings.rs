@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use trackiops_threads::fail;
 
-use crate::open_files::{OpenFile, mapped};
+use crate::names::open_files::{OpenFile, mapped};
 
 /// How long an answer is waited for, so that names are nearly always there when a window closes.
 const PATIENCE: Duration = Duration::from_millis(20);

@@ -2,6 +2,9 @@
 //!
 //! The coarser granularities are fed by closing these windows, so they cost nothing here.
 
+pub(crate) mod sequential;
+pub(crate) mod single_requests;
+
 use std::cmp::Reverse;
 use std::mem;
 use std::sync::Arc;
@@ -13,10 +16,10 @@ use trackiops_schemas::rollup::{Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, MonotonicNs};
-use crate::file_ops::{Budget, Taken};
 use crate::generations::Generations;
-use crate::ops::WindowOps;
-use crate::sequential::History;
+use crate::kernel_sums::by_file::{Budget, Taken};
+use crate::operations::WindowOps;
+use crate::rollup::sequential::History;
 
 /// What requests have in common that are added up in one row of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

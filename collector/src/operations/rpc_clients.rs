@@ -11,7 +11,7 @@ use ahash::{AHashMap, AHashSet};
 use trackiops_schemas::identity::Dev;
 
 use crate::clock::{MonotonicNs, due};
-use crate::mountinfo::sources_at;
+use crate::names::mountinfo::sources_at;
 
 /// Below the root.
 const DIRECTORY: &str = "sys/fs/nfs";

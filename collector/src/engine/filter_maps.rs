@@ -8,13 +8,13 @@ use trackiops_schemas::ring::{FILTER_ENTRIES, FILTER_KEY_WORDS, FilterKey};
 use crate::filter::{FilterError, Resolved};
 
 /// The map of what is wanted, kept as the filter resolves.
-pub struct Wanted {
+pub struct FilterMaps {
     map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
     filter: Resolved,
     there: BTreeSet<FilterKey>,
 }
 
-impl Wanted {
+impl FilterMaps {
     /// With everything that the filter names now.
     pub fn new(
         map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,

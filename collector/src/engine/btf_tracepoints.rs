@@ -12,8 +12,8 @@ use aya::maps::Map;
 use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_btf_info, bpf_cmd, bpf_prog_type};
 
-use crate::bpf_calls::{bpf, create, empty, info_of};
 use crate::btf::Event;
+use crate::engine::bpf_calls::{bpf, create, empty, info_of};
 
 /// With the name of an array: a section for its only element.
 const ELEMENT_PREFIX: &str = ".bss.";

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use trackiops_schemas::pending::{Pending, PendingClient};
 
 use crate::clock::MonotonicNs;
-use crate::mountinfo::sources_at;
-use crate::rpc_tasks::{ClientId, Lists, Task, server};
+use crate::names::mountinfo::sources_at;
+use crate::stalls::rpc_tasks::{ClientId, Lists, Task, server};
 
 /// What is known of the requests that wait.
 pub struct Waiting {

@@ -1,5 +1,5 @@
 //! Names of files that a process has open, from its `/proc` entry alone: neither a path is walked nor a server asked. A
-//! mount that hangs cannot hold up who reads descriptors; who reads mappings it can, see [`crate::mappings`].
+//! mount that hangs cannot hold up who reads descriptors; who reads mappings it can, see [`crate::names::mappings`].
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use trackiops_schemas::identity::{Dev, path_text};
 
-use crate::mountinfo::{NfsMount, mounts_of, unescape};
+use crate::names::mountinfo::{NfsMount, mounts_of, unescape};
 
 /// A file on NFS that a process holds open.
 #[derive(Clone, Debug, PartialEq, Eq)]

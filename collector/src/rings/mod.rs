@@ -1,5 +1,7 @@
 //! The rings that requests arrive in: one per CPU, read as one.
 
+pub(crate) mod ring_buffer;
+
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -12,7 +14,7 @@ use rustix::event::epoll;
 use trackiops_schemas::ring::{MAX_RINGS, RequestRecord};
 
 use crate::clock::MonotonicNs;
-use crate::ring::Ring;
+use crate::rings::ring_buffer::Ring;
 use crate::rollup::Requests;
 
 /// How many rings, and how large.
@@ -229,7 +231,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ring::tests::{Kernel, record};
+    use crate::rings::ring_buffer::tests::{Kernel, record};
 
     fn take(arrived: &mut Arrived) -> Vec<(u64, u64)> {
         let mut taken = Vec::new();

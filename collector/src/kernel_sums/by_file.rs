@@ -12,9 +12,9 @@ use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileId, TenantId};
 
 use crate::clock::MonotonicNs;
+use crate::kernel_sums::{Begun, Exchanged, InUse};
 use crate::rollup::RowKey;
-use crate::shared::SharedWords;
-use crate::sums::{Begun, Exchanged, InUse};
+use crate::shared_memory::SharedWords;
 
 /// The maps that the programs add to.
 pub struct FileOpSums {

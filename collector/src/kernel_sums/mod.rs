@@ -1,11 +1,15 @@
 //! Maps that the programs add up in, and that are taken away from them to be read.
 
+pub(crate) mod by_file;
+pub(crate) mod by_operation;
+pub(crate) mod folded;
+
 use std::mem;
 use std::sync::atomic::Ordering;
 
 use aya::maps::{ArrayOfMaps, HashMap, MapData, MapError};
 
-use crate::shared::SharedWords;
+use crate::shared_memory::SharedWords;
 
 /// A map, its keys and values in words.
 pub type Sums<const KEY: usize, const VALUE: usize> = HashMap<MapData, [u64; KEY], [u64; VALUE]>;

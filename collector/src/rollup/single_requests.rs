@@ -11,13 +11,13 @@ use crate::rollup::{Requests, RowKey};
 /// Takes what was copied; it must not wait.
 pub type Sink = Box<dyn FnMut(RequestBatch)>;
 
-/// Copies of what is read from the rings, for whoever asked for them.
-pub struct Copies {
+/// SingleRequests of what is read from the rings, for whoever asked for them.
+pub struct SingleRequests {
     sink: Sink,
     records: Vec<RequestRecord>,
 }
 
-impl Copies {
+impl SingleRequests {
     /// Records to be copied before they are handed on, which bounds the memory that they take: 1.5 MiB.
     pub const AT_ONCE: usize = 16 << 10;
 
@@ -117,7 +117,7 @@ mod tests {
         ];
         let handed = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&handed);
-        let mut copies = Copies::new(Box::new(move |batch| sink.borrow_mut().push(batch)));
+        let mut copies = SingleRequests::new(Box::new(move |batch| sink.borrow_mut().push(batch)));
         let mut rollup = Rollup::new("1s".parse().unwrap());
         let clock = Clock::new(Sample {
             now: MonotonicNs(0),

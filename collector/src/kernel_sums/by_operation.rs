@@ -14,8 +14,8 @@ use trackiops_schemas::op_sums::{
 use trackiops_schemas::time::Granularity;
 
 use crate::clock::Sample;
-use crate::shared::SharedWords;
-use crate::sums::{Begun, Exchanged, InUse};
+use crate::kernel_sums::{Begun, Exchanged, InUse};
+use crate::shared_memory::SharedWords;
 
 /// Where the programs add up.
 pub struct OpSums {

@@ -1,5 +1,7 @@
 //! Operations: what the kernel has added up of RPCs, under the names that rows have.
 
+pub(crate) mod rpc_clients;
+
 use std::collections::BTreeMap;
 use std::mem;
 use std::path::Path;
@@ -11,8 +13,8 @@ use trackiops_schemas::op_sums::{NO_NUMBER, OpKey, OpValue};
 use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationSums};
 
 use crate::clock::MonotonicNs;
-use crate::op_sums::{OpSums, first_bucket};
-use crate::rpc_clients::{RpcClient, RpcClients};
+use crate::kernel_sums::by_operation::{OpSums, first_bucket};
+use crate::operations::rpc_clients::{RpcClient, RpcClients};
 
 /// Number of the NFS program (RFC 1813, RFC 7530). Locks, access lists and callbacks are programs of their own.
 const NFS_PROGRAM: u32 = 100_003;

@@ -1,5 +1,9 @@
 //! Servers that cease to answer, and that answer again.
 
+pub(crate) mod lookout;
+pub(crate) mod pending;
+pub(crate) mod rpc_tasks;
+
 use std::collections::BTreeMap;
 use std::mem;
 
