@@ -22,7 +22,8 @@ use clap::ValueEnum;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use trackiops_collector::{
-    BtfError, Choice, Filter, KernelFacts, Procedure, Recorder, Settings, Unsupported, plan,
+    BtfError, Choice, Filter, KernelFacts, Plan, Procedure, Recorder, Settings, Totals,
+    Unsupported, plan,
 };
 use trackiops_query::parse_size;
 use trackiops_schemas::rollup::ClosedWindow;
@@ -141,7 +142,7 @@ pub struct Args {
 }
 
 /// What is to be recorded. Without any of these everything is.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 struct FilterArgs {
     /// Only what is mounted here or from there; repeatable
     #[arg(long = "mount", value_name = "MOUNT", help_heading = FILTERS)]
@@ -291,45 +292,24 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
-    let finest = args.granularity.finest();
     let store = args.store.dir();
     // What can never be recorded here is said before a store is made.
-    let btf = args.btf.as_deref();
-    let known = match plan(&facts(btf)?, args.engine.into()) {
+    let planned = match plan_with(&args)? {
         Err(Unsupported::NfsNotLoaded) if args.wait => None,
         planned => Some(planned?),
     };
     if let Some(file) = &args.ready_file {
         clear_ready_file(file)?;
     }
-    let settings = Settings {
-        granularity: finest,
-        ring_memory: args.ring_memory,
-        latency_parts: !args.no_latency_parts,
-        filter: args.filter.into(),
-        requests: args.requests,
-    };
-    let options = Options {
-        host: host_name(),
-        granularities: args.granularity,
-        rotate: args.rotate.unwrap_or_else(|| default_rotation(finest)),
-        filter: (!settings.filter.is_empty()).then(|| settings.filter.to_string()),
-        allow_nfs_store: args.allow_nfs_store,
-        keep: Keep {
-            retention: args.retain,
-            most_bytes: args.store_size,
-            gaps_age: args.retain_by_clock,
-            ..Keep::default()
-        },
-    };
-    let writer = Writer::open_after(&store, options, None, say)?;
+    let settings = args.settings();
+    let writer = Writer::open_after(&store, args.store_options(&settings.filter), None, say)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         // Before the probes are attached, so that a signal never kills a recording half begun.
         let mut stop = Stop::new(ending)?;
-        let plan = match known {
+        let plan = match planned {
             Some(plan) => plan,
             None => {
                 say("waiting for the NFS client to be loaded");
@@ -339,93 +319,148 @@ fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
                         say("stopped: the NFS client was not loaded");
                         return Ok(ExitCode::SUCCESS);
                     }
-                    () = nfs_client_loaded() => plan(&facts(btf)?, args.engine.into())?,
+                    () = nfs_client_loaded() => plan_with(&args)??,
                 }
             }
         };
-        if let Some(why) = &plan.fallback {
-            say(format_args!("using the tracepoint engine: {why}"));
-        }
-        let narrows = settings.filter.narrows();
-        if narrows && !args.no_ops && plan.has_operations() {
-            say(
-                "operations are not recorded: they are added up without their files, users and processes, by which the filter chooses"
-            );
-        }
-        let plan = if args.no_ops || narrows {
-            plan.without_operations()
-        } else {
-            plan
-        };
-        let mut recorder = Recorder::start(&plan, &settings)?;
-        if let Some(why) = recorder.refused() {
-            say(format_args!(
-                "the kernel has refused the programs that load from its memory ({why}): those that call it for each read are used \
-                 instead, at some twice the cost; see whether its compiler is on: sysctl net.core.bpf_jit_enable"
-            ));
-        }
-        // What an earlier recording has left of them is sealed in any case.
-        let requests = if args.requests || writer.has_unsealed_requests()? {
-            Some(requests::write(writer.requests(args.requests_size, say)?)?)
-        } else {
-            None
-        };
-        let (queue, requests) = requests.unzip();
-        let queue = queue.filter(|_| args.requests);
-        let kept = queue.as_ref().map(|queue| queue.counts()).unwrap_or_default();
-        if let Some(queue) = queue {
-            recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
-        }
-        let waiting = windows::write(writer, store)?;
-        announce(&settings.filter, args.ready_file.as_deref())?;
-        let mut show = Show::new(
-            args.stdout,
-            finest,
-            Arc::clone(&stop.asked),
-            Arc::clone(&kept),
-        );
-        let mut dropped = 0;
-        let sink = |mut window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
-            let before = mem::replace(&mut dropped, show.kept.unwritten_for_good());
-            window.health.requests_dropped = dropped - before;
-            show.window(&window, waiting.waiting())?;
-            waiting.put(window);
-            Ok(())
-        };
-        let mounted = |at, mounts| -> Result<(), Box<dyn Error + Send + Sync>> {
-            waiting.mounted(at, mounts);
-            Ok(())
-        };
-        let stalled = |stall: &_| say(status::stall(stall));
-        let totals = recorder
-                  .run(sink, mounted, stalled, stop.wait(args.duration))
-            .await;
-        let stored = waiting
-            .finish()
-            .map_err(|_| anyhow!("the thread that writes the store panicked"))?;
-        let requests = requests.map_or(Ok(Ok(())), JoinHandle::join);
-        let requests = requests
-            .map_err(|_| anyhow!("the thread that writes single requests panicked"))?;
-        stored?;
-        let totals = totals?;
-        let (seen, lost) = (totals.books.seen, totals.books.lost);
-        say(format_args!(
-            "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}{}",
-            totals.read,
-            status::folded(totals.folded),
-            status::missed(totals.missed),
-            status::left_out(kept.unwritten())
-        ));
-        if totals.unbalanced > 0 {
-            say(format_args!(
-                "warning: {} times the kernel had counted more requests as recorded, folded or lost than as \
-                 seen: the numbers above are wrong; please report this with `trackiops doctor`",
-                totals.unbalanced
-            ));
-        }
-        requests.context("single requests were not kept to the end")?;
-        Ok(ExitCode::SUCCESS)
+        record_by(plan, &args, settings, store, writer, stop).await
     })
+}
+
+/// Records by a plan until it is told to stop.
+async fn record_by(
+    plan: Plan,
+    args: &Args,
+    settings: Settings,
+    store: PathBuf,
+    writer: Writer,
+    stop: Stop,
+) -> Result<ExitCode> {
+    let plan = with_wanted_operations(plan, args, &settings.filter);
+    let mut recorder = Recorder::start(&plan, &settings)?;
+    if let Some(why) = recorder.refused() {
+        say(format_args!(
+            "the kernel has refused the programs that load from its memory ({why}): those that call it for each read are used \
+             instead, at some twice the cost; see whether its compiler is on: sysctl net.core.bpf_jit_enable"
+        ));
+    }
+    // What an earlier recording has left of them is sealed in any case.
+    let requests = if args.requests || writer.has_unsealed_requests()? {
+        Some(requests::write(writer.requests(args.requests_size, say)?)?)
+    } else {
+        None
+    };
+    let (queue, requests) = requests.unzip();
+    let queue = queue.filter(|_| args.requests);
+    let kept = queue.as_ref().map(|queue| queue.counts());
+    let kept = kept.unwrap_or_default();
+    if let Some(queue) = queue {
+        recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
+    }
+    let waiting = windows::write(writer, store)?;
+    announce(&settings.filter, args.ready_file.as_deref())?;
+    let mut show = Show::new(
+        args.stdout,
+        args.granularity.finest(),
+        Arc::clone(&stop.asked),
+        Arc::clone(&kept),
+    );
+    let mut dropped = 0;
+    let sink = |mut window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
+        let before = mem::replace(&mut dropped, show.kept.unwritten_for_good());
+        window.health.requests_dropped = dropped - before;
+        show.window(&window, waiting.waiting())?;
+        waiting.put(window);
+        Ok(())
+    };
+    let mounted = |at, mounts| -> Result<(), Box<dyn Error + Send + Sync>> {
+        waiting.mounted(at, mounts);
+        Ok(())
+    };
+    let stalled = |stall: &_| say(status::stall(stall));
+    let totals = recorder
+        .run(sink, mounted, stalled, stop.wait(args.duration))
+        .await;
+    let stored = waiting
+        .finish()
+        .map_err(|_| anyhow!("the thread that writes the store panicked"))?;
+    let requests = requests
+        .map_or(Ok(Ok(())), JoinHandle::join)
+        .map_err(|_| anyhow!("the thread that writes single requests panicked"))?;
+    stored?;
+    report(&totals?, &kept);
+    requests.context("single requests were not kept to the end")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn settings(&self) -> Settings {
+        Settings {
+            granularity: self.granularity.finest(),
+            ring_memory: self.ring_memory,
+            latency_parts: !self.no_latency_parts,
+            filter: self.filter.clone().into(),
+            requests: self.requests,
+        }
+    }
+
+    fn store_options(&self, filter: &Filter) -> Options {
+        let finest = self.granularity.finest();
+        Options {
+            host: host_name(),
+            granularities: self.granularity.clone(),
+            rotate: self.rotate.unwrap_or_else(|| default_rotation(finest)),
+            filter: (!filter.is_empty()).then(|| filter.to_string()),
+            allow_nfs_store: self.allow_nfs_store,
+            keep: Keep {
+                retention: self.retain.clone(),
+                most_bytes: self.store_size,
+                gaps_age: self.retain_by_clock,
+                ..Keep::default()
+            },
+        }
+    }
+}
+
+fn plan_with(args: &Args) -> Result<Result<Plan, Unsupported>, BtfError> {
+    Ok(plan(&facts(args.btf.as_deref())?, args.engine.into()))
+}
+
+/// Without the programs of operations if they are not wanted, or cannot be with such a filter. Says what is not recorded.
+fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
+    if let Some(why) = &plan.fallback {
+        say(format_args!("using the tracepoint engine: {why}"));
+    }
+    let narrows = filter.narrows();
+    if narrows && !args.no_ops && plan.has_operations() {
+        say(
+            "operations are not recorded: they are added up without their files, users and processes, by which the filter chooses",
+        );
+    }
+    if args.no_ops || narrows {
+        plan.without_operations()
+    } else {
+        plan
+    }
+}
+
+/// Says how a recording went.
+fn report(totals: &Totals, kept: &requests::Counts) {
+    let (seen, lost) = (totals.books.seen, totals.books.lost);
+    say(format_args!(
+        "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}{}",
+        totals.read,
+        status::folded(totals.folded),
+        status::missed(totals.missed),
+        status::left_out(kept.unwritten())
+    ));
+    if totals.unbalanced > 0 {
+        say(format_args!(
+            "warning: {} times the kernel had counted more requests as recorded, folded or lost than as \
+             seen: the numbers above are wrong; please report this with `trackiops doctor`",
+            totals.unbalanced
+        ));
+    }
 }
 
 /// What is known of the kernel, with the BTF of a file in place of its own if one is given.

@@ -21,8 +21,8 @@ pub struct StoreFlag {
 
 impl StoreFlag {
     /// Its directory, whether it is there or not.
-    pub fn dir(self) -> PathBuf {
-        self.store.unwrap_or_else(|| without_flag().1)
+    pub fn dir(&self) -> PathBuf {
+        self.store.clone().unwrap_or_else(|| without_flag().1)
     }
 
     /// Its directory, which is there.
