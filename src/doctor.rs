@@ -160,12 +160,12 @@ fn verdict(planned: &Planned) -> String {
                     "reads by helper calls: no `bpf_rdonly_cast` (Linux 6.2) or types of tracepoints in the BTF"
                 },
                 if offsets.cgroup == CgroupOffsets::default() {
-                    "tells users, but not cgroups: the BTF does not lead to them"
+                    "reports users, but not cgroups: the BTF does not lead to them"
                 } else {
-                    "tells users and cgroups"
+                    "reports users and cgroups"
                 },
                 if plan.has_paths() {
-                    "is told the paths of files"
+                    "gets the paths of files"
                 } else {
                     "looks for paths in /proc: the BTF does not lead to them"
                 },

@@ -43,9 +43,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Record NFS requests of this client into a store, until told to stop
+    /// Record this client's NFS requests into a store until stopped
     Record(record::Args),
-    /// Say what this kernel has, what would be used, and what is missing
+    /// Show what this kernel offers, what would be used, and what is missing
     Doctor(doctor::Args),
     /// Ask a store what files did
     Query(query::Args),

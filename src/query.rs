@@ -261,7 +261,7 @@ fn refuse_left_out(question: &Question, left_out: &[&str]) -> anyhow::Result<()>
     let conditions = question.conditions.iter().flat_map(Condition::columns);
     let mut names = sort.chain(conditions.map(|name| ("--where", name)));
     match names.find(|(_, name)| is_of(name, left_out)) {
-        Some((flag, name)) => bail!("{flag}: {name} is of what --op leaves out"),
+        Some((flag, name)) => bail!("{flag}: {name} belongs to what --op excludes"),
         None => Ok(()),
     }
 }
@@ -274,7 +274,7 @@ fn of_directions(
 ) -> anyhow::Result<Option<Columns<AnswerRow>>> {
     match columns {
         Some(columns) => match columns.iter().find(|c| is_of(&c.name, left_out)) {
-            Some(column) => bail!("--columns: {} is of what --op leaves out", column.name),
+            Some(column) => bail!("--columns: {} belongs to what --op excludes", column.name),
             None => Ok(Some(columns)),
         },
         None if format.is_table() || left_out.is_empty() => Ok(None),

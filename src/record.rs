@@ -105,7 +105,7 @@ pub struct Args {
     /// Its own traffic is recorded then, and a hung server holds up the recorder.
     #[arg(long, help_heading = STORE)]
     allow_nfs_store: bool,
-    /// Stop after this time: 90s, 2h, 1w ... [default: when told to]
+    /// Stop after this time: 90s, 2h, 1w ... [default: until stopped]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = RUN)]
     duration: Option<Duration>,
     /// Wait until the NFS client is loaded, instead of failing
@@ -144,7 +144,7 @@ pub struct Args {
 /// What is to be recorded. Without any of these everything is.
 #[derive(Clone, clap::Args)]
 struct FilterArgs {
-    /// Only what is mounted here or from there; repeatable
+    /// Only this mount point or SERVER:/EXPORT; repeatable
     #[arg(long = "mount", value_name = "MOUNT", help_heading = FILTERS)]
     mounts: Vec<String>,
     /// Only files below this directory; repeatable

@@ -25,13 +25,13 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Read all of a store, and tell what is damaged, when that was recorded and what to do
+    /// Read a whole store, and report what is damaged, which time that covers and what to do
     ///
     /// Verifies the checksums of journals and segments, the order of rows, the catalog in itself and against the files, and
     /// that coarse windows are the sums of fine ones, and that a glob over `*.parquet` sees each segment once. A recorder may be
     /// at work meanwhile, unless with --repair. Exit status 0: all is well; 1: something is damaged; 2: it could not be checked.
     Check(CheckArgs),
-    /// Make the catalog anew from the segments, while nobody records
+    /// Rebuild the catalog from the segments, while no recorder runs
     ///
     /// For a catalog that is lost or damaged, and after segments were restored, moved in or moved away. Exit status 0: it
     /// knows all there is; 1: some files were left out; 2: it could not be made.
@@ -42,7 +42,7 @@ enum Command {
 struct CheckArgs {
     #[command(flatten)]
     store: StoreFlag,
-    /// First finish what an interrupted recorder has left, while nobody records
+    /// First complete what an interrupted recorder left, while no recorder runs
     ///
     /// Hides segments that were merged or have expired from `*.parquet`, shows those that replace them, and deletes the hidden
     /// ones. The next `trackiops record` does the same.

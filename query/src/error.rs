@@ -95,7 +95,7 @@ pub enum QueryError {
     Rows(io::Error),
     /// The connection of a file's requests is not recorded.
     #[error(
-        "--by transport tells what was done for all files; leave out --file, and what else --by has beside op, mount and host"
+        "--by transport is about all files; drop --file, and what else --by has beside op, mount and host"
     )]
     ConnectionsOfFile,
     /// Rows are sorted by what is no column, or no number.

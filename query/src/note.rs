@@ -215,7 +215,7 @@ impl Note {
                     format!("; it covers {}{files}", between(&range))
                 });
                 format!(
-                    "{} is damaged: {why}{covers}; the rest is told; see `trackiops store check`",
+                    "{} is damaged: {why}{covers}; the rest is answered; see `trackiops store check`",
                     path.display()
                 )
             }
@@ -248,7 +248,7 @@ impl Note {
             Self::MoreGaps { count, missing_ms } => {
                 let missing = show_length(*missing_ms);
                 format!(
-                    "{count} more gaps not recorded, {missing} in all; a shorter range tells them"
+                    "{count} more gaps not recorded, {missing} in all; a shorter range lists them"
                 )
             }
             Self::Lost { host, losses } => format!(
@@ -295,7 +295,7 @@ impl Note {
                 },
             ),
             Self::MoreStalls { host, count } => format!(
-                "{}STALLED {count} more times; a shorter range tells them",
+                "{}STALLED {count} more times; a shorter range lists them",
                 on(host)
             ),
             Self::Twice { host, range } => format!(

@@ -63,7 +63,7 @@ impl MountFilter {
         let asked = asked.join(", ");
         let known: Vec<_> = known.into_iter().collect();
         Ok(match known.len() {
-            0 => format!("nothing was recorded on {asked}; `trackiops files` tells what was"),
+            0 => format!("nothing was recorded on {asked}; `trackiops files` lists what was"),
             1..=5 => format!(
                 "nothing was recorded on {asked}; what was mounted then or at another time: {}",
                 known.join(", ")

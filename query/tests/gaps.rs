@@ -225,7 +225,7 @@ fn many_gaps_are_told_as_a_sum() {
     assert_eq!(told.len(), 22);
     assert_eq!(
         told[21],
-        "30 more gaps not recorded, 30 s in all; a shorter range tells them"
+        "30 more gaps not recorded, 30 s in all; a shorter range lists them"
     );
 }
 

@@ -85,7 +85,7 @@ const RESTORE: &str = "restore it from a copy; or move it out of the store, and 
 /// What to do about a segment that is not there.
 const FORGET: &str = "restore it from a copy; without one, `trackiops store rebuild-catalog` forgets it; other granularities still answer";
 /// What to do about a catalog that is not what was written.
-const REBUILD: &str = "`trackiops store rebuild-catalog` makes the catalog anew from the segments";
+const REBUILD: &str = "`trackiops store rebuild-catalog` rebuilds the catalog from the segments";
 
 /// Reads all of a store. An error says that it could not be checked.
 pub fn check(store: &Path) -> Result<Report, StoreError> {
