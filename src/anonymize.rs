@@ -1,8 +1,8 @@
 //! `trackiops anonymize-key` and `trackiops deanonymize`: the key of `export --anonymize`, and the way back.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,11 +11,9 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use trackiops_query::pseudonym::{self, Key, Pseudonyms, Way};
 use trackiops_query::sheet::{Reader, Writer};
 
-use crate::output::{Output, Partial};
+use crate::output::{Access, Output, Partial};
 use crate::suffix::{EXPORTS, format_of};
 
-/// Nobody but its owner may read a key.
-const KEY_MODE: u32 = 0o600;
 /// Permissions of others.
 const OTHERS: u32 = 0o077;
 
@@ -37,6 +35,8 @@ pub struct Args {
     /// The file to write, in the same format
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
+    #[command(flatten)]
+    access: Access,
 }
 
 /// Makes a key file.
@@ -54,13 +54,12 @@ pub fn make_key(args: KeyArgs) -> anyhow::Result<ExitCode> {
             .context("the system has no random numbers; nothing is written")?;
     }
     let write = || -> std::io::Result<()> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(KEY_MODE)
-            .open(&args.file)?;
+        // Nobody but its owner may read a key.
+        let mut partial = Partial::create(&args.file, Access::default())?;
+        let mut file = partial.file()?;
         file.write_all(Key::new(&random).to_text().as_bytes())?;
-        file.sync_all()
+        file.sync_all()?;
+        partial.put_in_free_place()
     };
     write().with_context(|| format!("cannot write {shown}; check its directory"))?;
     Ok(ExitCode::SUCCESS)
@@ -87,15 +86,18 @@ pub fn read_key(path: &Path) -> anyhow::Result<Key> {
 /// Puts the names back.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let key = read_key(&args.key)?;
-    let Output::File(output) = Output::new(Some(args.output.clone()))? else {
-        bail!("--output: name a file; stdout could not be taken back if the key turned out wrong");
+    let output = Output::new(Some(args.output.clone()), args.access)?;
+    let Output::File(output, access) = output else {
+        bail!(
+            "--output: name a file; stdout or a pipe could not be taken back if the key turned out wrong"
+        );
     };
     let mut reader = Reader::open(&args.input, &pseudonym::known_schemas())?;
     let kind = reader.kind();
     let what = format!("{}, which is {}", args.input.display(), kind.extension());
     format_of(Some(&args.output), EXPORTS, Some((kind, &what)), kind)?;
     let cannot = || format!("cannot write {}", output.display());
-    let mut partial = Partial::create(&output).with_context(cannot)?;
+    let mut partial = Partial::create(&output, access).with_context(cannot)?;
     let out = BufWriter::new(partial.file().with_context(cannot)?);
     let mut writer = Writer::new(reader.kind(), reader.schema(), out).with_context(cannot)?;
     writer.describe(reader.described());

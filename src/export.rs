@@ -1,7 +1,7 @@
 //! `trackiops export`: a range of a store as a file that needs no store.
 
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Seek};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use trackiops_query::{Export, Exported, Format, QueryError, Table};
 use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;
-use crate::output::{Output, Partial, count, print, say};
+use crate::output::{Access, Output, Partial, count, print, say};
 use crate::question::{self, OUTPUT, ROWS, Selection, WHEN};
 use crate::suffix::{EXPORTS, format_of};
 
@@ -79,6 +79,8 @@ pub struct Args {
     /// name says what the file has.
     #[arg(long, value_name = "FILE|DIR", help_heading = OUTPUT)]
     output: PathBuf,
+    #[command(flatten)]
+    access: Access,
     /// parquet, csv or arrow [default: by the ending of FILE, or parquet]
     ///
     /// All columns are in every format, lists as JSON in CSV. Arrow is an IPC file, also known as Feather 2.
@@ -121,7 +123,7 @@ impl FromStr for FileFormat {
 /// Runs the command. Status 0: there are rows; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let key = args.anonymize.as_deref().map(read_key).transpose()?;
-    let place = Place::new(&args.output)?;
+    let place = Place::new(&args.output, args.access)?;
     let csv = Kind::Csv(Texts::AsTheyAre);
     let asked = match args.format {
         _ if args.csv => Some((csv, "--csv".to_owned())),
@@ -150,7 +152,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     check(&export)?;
     let zone = export.question.zone;
-    let mut target = Target::create(&place, &export, kind, key)?;
+    let mut target = Target::create(&place, args.access, &export, kind, key)?;
     let exported = export.run(&mut |batch| target.write(&batch));
     let exported = exported.map_err(in_words_of_exports)?;
     if let Some(why) = &exported.nothing {
@@ -217,16 +219,16 @@ enum Place {
 }
 
 impl Place {
-    fn new(path: &Path) -> anyhow::Result<Self> {
+    fn new(path: &Path, access: Access) -> anyhow::Result<Self> {
         if path.is_dir() {
             return Ok(Self::Dir(path.to_owned()));
         }
-        match Output::new(Some(path.to_owned()))? {
-            Output::File(path) if path.metadata().is_ok_and(|there| !there.is_file()) => bail!(
+        match Output::new(Some(path.to_owned()), access)? {
+            Output::File(path, _) => Ok(Self::File(path)),
+            Output::Stream(path) => bail!(
                 "cannot write {}: it is neither a file nor a directory; name one",
                 path.display()
             ),
-            Output::File(path) => Ok(Self::File(path)),
             Output::Stdout => {
                 bail!("--output: an export is a file that is whole; name one, or a directory")
             }
@@ -258,13 +260,14 @@ struct Veil {
 impl Target {
     fn create(
         place: &Place,
+        access: Access,
         export: &Export,
         kind: Kind,
         key: Option<Key>,
     ) -> anyhow::Result<Self> {
         let path = place.draft(export);
         let create = || -> io::Result<_> {
-            let partial = Partial::create(&path)?;
+            let partial = Partial::create(&path, access)?;
             let out = BufWriter::new(partial.file()?);
             let writer = Writer::new(kind, &export.table.schema(), out)?;
             Ok((partial, writer))
@@ -310,12 +313,13 @@ impl Target {
         writer.describe(exported.describe(export.table));
         let cannot = || cannot_write(partial.draft());
         let out = writer.finish().with_context(cannot)?.into_inner();
-        let out = out
+        let mut out = out
             .map_err(|error| error.into_error())
             .with_context(cannot)?;
         out.sync_all().with_context(cannot)?;
         if let Some(mut veil) = veil {
-            for batch in Reader::open(partial.draft(), &pseudonym::known_schemas())? {
+            out.rewind().with_context(cannot)?;
+            for batch in Reader::of(out, partial.draft(), &pseudonym::known_schemas())? {
                 veil.check.tells_nothing(&batch?)?;
             }
         }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use trackiops_query::Outcome;
 use trackiops_query::flame::{self, Directions, Graph, Measure};
 
-use crate::output::Output;
+use crate::output::{Access, Output};
 use crate::progress::watched;
 use crate::question::{self, OUTPUT, ROWS, Selection};
 use crate::suffix::{GRAPHS, format_of};
@@ -42,11 +42,13 @@ pub struct Args {
     /// Its name ends in .svg, or in .folded as with --folded.
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    access: Access,
 }
 
 /// Runs the command. Status 0: it is drawn; 1: nothing matched.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let output = Output::new(args.output.clone())?;
+    let output = Output::new(args.output.clone(), args.access)?;
     let asked = args.folded.then_some((true, "--folded"));
     let folded = format_of(args.output.as_deref(), GRAPHS, asked, false)?;
     if !folded && output.is_terminal() {

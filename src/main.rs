@@ -15,6 +15,7 @@ mod query;
 mod question;
 mod record;
 mod report;
+mod signals;
 mod store;
 mod store_flag;
 mod suffix;
@@ -68,6 +69,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    signals::ignore_file_size_limit();
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     let result = match cli.command {
         Command::Record(args) => record::run(args),

@@ -1,17 +1,20 @@
 //! Where an answer goes: to stdout or into a file, which is there in whole or not at all.
 
-use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process;
 
 use anyhow::{Context, bail};
+use rustix::fs::{CWD, OFlags, PROC_SUPER_MAGIC, RenameFlags, renameat_with, statfs};
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
 use trackiops_query::render::visible::{self, visible, wrap};
 
-use crate::terminal;
+use crate::question::OUTPUT;
+use crate::{signals, terminal};
 
 /// So much is written at a time.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -24,8 +27,29 @@ type WriteTo<'a> = &'a mut dyn FnMut(&mut (dyn Write + Send)) -> io::Result<()>;
 pub enum Output {
     /// To stdout.
     Stdout,
-    /// Into a file.
-    File(PathBuf),
+    /// Into a file, which is replaced.
+    File(PathBuf, Access),
+    /// Into a pipe, a device, or what a process has open, which have to be written as they are.
+    Stream(PathBuf),
+}
+
+/// Who may read a file that is written: names of files, users and directories are in it.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct Access {
+    /// Give the file the permissions of your umask, not 0600
+    ///
+    /// Without it only you may read what is written, also where a file is replaced that others may read.
+    #[arg(long = "umask", help_heading = OUTPUT)]
+    by_umask: bool,
+}
+
+impl Access {
+    fn mode(self) -> u32 {
+        match self.by_umask {
+            true => 0o666,
+            false => 0o600,
+        }
+    }
 }
 
 /// How far the lines of a message after its first are indented on a terminal.
@@ -46,8 +70,8 @@ pub fn write_stderr(text: impl Display) {
 }
 
 impl Output {
-    /// What `--output` says: `-` is stdout, as is nothing. A directory, or a file in none, is refused before anything is read.
-    pub fn new(path: Option<PathBuf>) -> anyhow::Result<Self> {
+    /// What `--output` says: `-` is stdout, as is nothing. A directory, a link, or a file in no directory is refused before anything is read.
+    pub fn new(path: Option<PathBuf>, access: Access) -> anyhow::Result<Self> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Ok(Self::Stdout);
         };
@@ -66,7 +90,17 @@ impl Output {
             );
         }
         refuse_in_store(&path)?;
-        Ok(Self::File(path))
+        if is_open(&path) {
+            return Ok(Self::Stream(path));
+        }
+        match path.symlink_metadata() {
+            Ok(there) if there.is_symlink() => bail!(
+                "cannot write {}: it is a symbolic link, which somebody else may have put there; name the file that it leads to",
+                path.display()
+            ),
+            Ok(there) if !there.is_file() => Ok(Self::Stream(path)),
+            _ => Ok(Self::File(path, access)),
+        }
     }
 
     /// Whether it is a terminal.
@@ -78,7 +112,9 @@ impl Output {
     pub fn untouched(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
-            Self::File(path) => Some(format!("{} is not written", path.display())),
+            Self::File(path, _) | Self::Stream(path) => {
+                Some(format!("{} is not written", path.display()))
+            }
         }
     }
 
@@ -95,7 +131,10 @@ impl Output {
                     written => written.context("cannot write to stdout"),
                 }
             }
-            Self::File(path) => write_file(path, &mut write)
+            Self::File(path, access) => write_file(path, *access, &mut write)
+                .with_context(|| format!("cannot write {}", path.display())),
+            Self::Stream(path) => open_stream(path)
+                .and_then(|stream| fill(stream, &mut write))
                 .with_context(|| format!("cannot write {}", path.display())),
         }
     }
@@ -146,54 +185,69 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// A device or a pipe has to be written as it is.
-fn write_file(path: &Path, write: WriteTo<'_>) -> io::Result<()> {
-    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        return fill(OpenOptions::new().write(true).open(path)?, write);
+/// Whether it names what a process has open, such as `/dev/stdout` and what a shell makes of `>(...)`: links that nobody can put there.
+fn is_open(path: &Path) -> bool {
+    let is_in_proc = |path| statfs(path).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC);
+    match path.to_str() {
+        Some("/dev/stdout" | "/dev/stderr") => true,
+        _ => is_in_proc(parent(path)),
     }
-    let mut partial = Partial::create(path)?;
+}
+
+/// To write what is there already, behind what is in it.
+fn open_stream(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    if !is_open(path) {
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    }
+    options.append(true).open(path)
+}
+
+fn write_file(path: &Path, access: Access, write: WriteTo<'_>) -> io::Result<()> {
+    let mut partial = Partial::create(path, access)?;
     fill(partial.file()?, write)?;
     partial.put_in_place()
 }
 
-/// A file under another name first, so that what bears the name is whole; without it being put in place nothing is left of it.
+/// A file under another name first, so that what bears the name is whole; without it being put in place nothing is left of it, unless the
+/// process is killed. Nobody can know the other name before.
 pub struct Partial {
     path: PathBuf,
-    partial: PathBuf,
+    draft: PathBuf,
+    file: File,
     is_in_place: bool,
 }
 
 impl Partial {
     /// Begins a file that is to be at `path`.
-    pub fn create(path: &Path) -> io::Result<Self> {
-        let path = match path.exists() {
-            // What a link leads to is replaced, not the link.
-            true => fs::canonicalize(path)?,
-            false => path.to_owned(),
-        };
-        let mut name = OsString::from(".");
-        name.push(path.file_name().unwrap_or_default());
-        name.push(format!(".{}.partial", process::id()));
-        let partial = parent(&path).join(name);
-        OpenOptions::new()
+    pub fn create(path: &Path, access: Access) -> io::Result<Self> {
+        let mut random = [0; 8];
+        getrandom(&mut random, GetRandomFlags::empty())?;
+        let name = format!(".trackiops-{:016x}.partial", u64::from_ne_bytes(random));
+        let draft = parent(path).join(name);
+        signals::remove_on_end(&draft);
+        let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .create_new(true)
-            .open(&partial)?;
+            .mode(access.mode())
+            .open(&draft);
         Ok(Self {
-            path,
-            partial,
+            path: path.to_owned(),
+            file: file.inspect_err(|_| signals::keep())?,
+            draft,
             is_in_place: false,
         })
     }
 
-    /// To write it.
+    /// To write it, or to read what was written.
     pub fn file(&self) -> io::Result<File> {
-        OpenOptions::new().write(true).open(&self.partial)
+        self.file.try_clone()
     }
 
     /// Its name until it is in place.
     pub fn draft(&self) -> &Path {
-        &self.partial
+        &self.draft
     }
 
     /// Gives it another name, in the same directory, for when it is in place.
@@ -201,19 +255,33 @@ impl Partial {
         self.path.set_file_name(name);
     }
 
-    /// Puts it in place. It was written and synced before.
+    /// Puts it in place. It was written and synced before. A link there is replaced, and not what it leads to.
     pub fn put_in_place(&mut self) -> io::Result<()> {
-        fs::rename(&self.partial, &self.path)?;
+        fs::rename(&self.draft, &self.path)?;
         self.is_in_place = true;
         Ok(())
+    }
+
+    /// As [`Self::put_in_place`], but only if nothing is there.
+    pub fn put_in_free_place(&mut self) -> io::Result<()> {
+        match renameat_with(CWD, &self.draft, CWD, &self.path, RenameFlags::NOREPLACE) {
+            // As on NFS.
+            Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(&self.draft, &self.path),
+            renamed => {
+                renamed?;
+                self.is_in_place = true;
+                Ok(())
+            }
+        }
     }
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
         if !self.is_in_place {
-            let _ = fs::remove_file(&self.partial);
+            let _ = fs::remove_file(&self.draft);
         }
+        signals::keep();
     }
 }
 
@@ -233,17 +301,30 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use std::ffi::OsString;
+    use std::fs::Permissions;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn names(dir: &Path) -> Vec<OsString> {
         let entries = fs::read_dir(dir).unwrap();
         entries.map(|entry| entry.unwrap().file_name()).collect()
     }
 
+    fn output(path: &Path) -> anyhow::Result<Output> {
+        Output::new(Some(path.to_owned()), Access::default())
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
     #[test]
     fn a_file_is_whole_or_as_it_was() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("answer.csv");
-        let output = Output::new(Some(path.clone())).unwrap();
+        let output = output(&path).unwrap();
         output.write(|out| out.write_all(b"one")).unwrap();
         let failed = output.write(|out| {
             out.write_all(&[b'x'; 100_000])?;
@@ -252,24 +333,80 @@ mod tests {
         assert!(failed.is_err());
         assert_eq!(fs::read(&path).unwrap(), b"one");
         assert_eq!(names(dir.path()), ["answer.csv"]);
+    }
+
+    #[test]
+    fn only_the_owner_may_read_a_file_unless_the_umask_is_to_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("answer.csv");
+        fs::write(&path, "of others").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let other = dir.path().join("other");
+        fs::write(&other, "").unwrap();
+        for (by_umask, expected) in [(false, 0o600), (true, mode(&other))] {
+            let output = Output::new(Some(path.clone()), Access { by_umask }).unwrap();
+            let write = |out: &mut (dyn Write + Send)| {
+                let mut names = names(dir.path()).into_iter();
+                let draft = names.find(|name| name.as_bytes().ends_with(b".partial"));
+                assert_eq!(mode(&dir.path().join(draft.unwrap())), expected);
+                out.write_all(b"x")
+            };
+            output.write(write).unwrap();
+            assert_eq!(mode(&path), expected);
+        }
+    }
+
+    #[test]
+    fn no_link_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let theirs = dir.path().join("theirs");
+        fs::write(&theirs, "theirs").unwrap();
         let link = dir.path().join("link");
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        let output = Output::new(Some(link.clone())).unwrap();
-        output.write(|out| out.write_all(b"two")).unwrap();
-        assert!(link.is_symlink());
-        assert_eq!(fs::read(&path).unwrap(), b"two");
+        for to in [&theirs, &dir.path().join("nowhere"), Path::new("/dev/null")] {
+            symlink(to, &link).unwrap();
+            let refused = output(&link).unwrap_err().to_string();
+            assert!(refused.contains("it is a symbolic link"), "{refused}");
+            // Also if it came later.
+            let mut partial = Partial::create(&link, Access::default()).unwrap();
+            partial.file().unwrap().write_all(b"ours").unwrap();
+            assert!(partial.put_in_free_place().is_err());
+            partial.put_in_place().unwrap();
+            assert!(!link.is_symlink());
+            fs::remove_file(&link).unwrap();
+        }
+        assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+        let pipe = dir.path().join("pipe");
+        let stream = Output::Stream(pipe.clone());
+        symlink(&theirs, &pipe).unwrap();
+        assert!(stream.write(|out| out.write_all(b"ours")).is_err());
+        assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn what_a_process_has_open_is_written_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = File::create(&path).unwrap();
+        for text in ["one", "two"] {
+            let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let stream = output(Path::new(&open)).unwrap();
+            stream.write(|out| out.write_all(text.as_bytes())).unwrap();
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"onetwo");
+        assert_eq!(names(dir.path()), ["file"]);
+        assert!(matches!(
+            output(Path::new("/dev/stdout")).unwrap(),
+            Output::Stream(_)
+        ));
     }
 
     #[test]
     fn what_cannot_be_a_file_is_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Output::new(Some(dir.path().to_owned())).is_err());
-        assert!(Output::new(Some(dir.path().join("no/where"))).is_err());
-        assert!(matches!(
-            Output::new(Some("-".into())).unwrap(),
-            Output::Stdout
-        ));
-        let device = Output::new(Some("/dev/null".into())).unwrap();
+        assert!(output(dir.path()).is_err());
+        assert!(output(&dir.path().join("no/where")).is_err());
+        assert!(matches!(output(Path::new("-")).unwrap(), Output::Stdout));
+        let device = output(Path::new("/dev/null")).unwrap();
         device.write(|out| out.write_all(b"x")).unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }

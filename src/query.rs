@@ -16,7 +16,7 @@ use trackiops_query::{
     ask_operations_by, render,
 };
 
-use crate::output::{Output, say, write_stderr};
+use crate::output::{Access, Output, say, write_stderr};
 use crate::progress::watched;
 use crate::question::{self, Form, OUTPUT, ROWS, Rows, Selection, WHEN};
 use crate::suffix::{PLOTS, format_of};
@@ -106,14 +106,14 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let Some(columns) = args.rows.columns()? else {
                 return Ok(ExitCode::SUCCESS);
             };
-            let plot = args.plot.clone();
+            let (plot, access) = (args.plot.clone(), args.form.access);
             let most_rows = most_rows(&args);
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
             let left_out = left_out(&question.ops);
             refuse_left_out(&question, left_out)?;
             let columns = of_directions(columns, left_out, format)?;
-            let drawing = Drawing::new(plot, columns.as_ref(), left_out)?;
+            let drawing = Drawing::new(plot, access, columns.as_ref(), left_out)?;
             question.detail = match &columns {
                 Some(columns) => Detail::Needs(columns.needs().only_transfers(true)),
                 None => format.detail(),
@@ -150,7 +150,7 @@ fn ask_about(
     let Some(columns) = args.rows.columns()? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let drawing = Drawing::new(args.plot.clone(), columns.as_ref(), &[])?;
+    let drawing = Drawing::new(args.plot.clone(), args.form.access, columns.as_ref(), &[])?;
     let most_rows = most_rows(&args);
     let (mut question, format, output) = question(args, by)?;
     question.explain = explain.clone();
@@ -180,6 +180,7 @@ impl<R: Plot> Drawing<R> {
     /// Of `chosen`, or of the usual columns without those of a direction that is left out.
     fn new(
         plot: Option<PathBuf>,
+        access: Access,
         chosen: Option<&Columns<R>>,
         left_out: &[&str],
     ) -> anyhow::Result<Option<Self>> {
@@ -188,7 +189,7 @@ impl<R: Plot> Drawing<R> {
             bail!("--plot -: stdout is for the answer; name a file for the picture");
         }
         let columns = R::drawn(chosen).context("--plot")?;
-        let output = Output::new(Some(path.clone())).context("--plot")?;
+        let output = Output::new(Some(path.clone()), access).context("--plot")?;
         format_of(Some(&path), PLOTS, None, ()).context("--plot")?;
         Ok(Some(Self {
             columns: columns.without(|name| is_of(name, left_out)),

@@ -19,7 +19,7 @@ use trackiops_query::{
 };
 use trackiops_schemas::time::UtcMs;
 
-use crate::output::{Output, say};
+use crate::output::{Access, Output, say};
 use crate::store_flag::StoreFlags;
 use crate::{suffix, terminal};
 
@@ -254,12 +254,14 @@ pub struct Form {
     /// Its ending chooses the format: .parquet, .csv, .json (.jsonl, .ndjson), .arrow (.feather, .ipc), .txt for a table.
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    pub access: Access,
 }
 
 impl Form {
     /// How, and where to, if the format is something for that.
     pub fn choose(&self) -> anyhow::Result<(Format, Output)> {
-        let output = Output::new(self.output.clone())?;
+        let output = Output::new(self.output.clone(), self.access)?;
         let csv = Format::Csv(Texts::AsTheyAre);
         let option = match self.format {
             _ if self.json => Some((Format::Json, "--json".to_owned())),

@@ -30,7 +30,7 @@ use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Keep, Options, Retention, Writer};
 
-use crate::output::say;
+use crate::output::{Access, Partial, say};
 use crate::store_flag::StoreFlag;
 
 /// For how long windows of which length are kept.
@@ -515,8 +515,12 @@ fn announce(filter: &Filter, ready_file: Option<&Path>) -> Result<()> {
         ));
     }
     if let Some(file) = ready_file {
-        fs::write(file, format!("{}\n", std::process::id()))
-            .with_context(|| format!("cannot write the ready file {}", file.display()))?;
+        let write = || {
+            let mut partial = Partial::create(file, Access::default())?;
+            writeln!(partial.file()?, "{}", std::process::id())?;
+            partial.put_in_place()
+        };
+        write().with_context(|| format!("cannot write the ready file {}", file.display()))?;
     }
     Ok(())
 }

@@ -3,12 +3,15 @@
 
 mod common;
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
@@ -454,6 +457,125 @@ fn no_file_of_a_store_is_replaced() {
     assert_fails_with(
         &["volume", "--store", store, "--granularity", "1m"],
         &["--plan"],
+    );
+}
+
+/// Commands that write a file, without its name.
+fn writing(store: &Path) -> Vec<Vec<String>> {
+    let store = store.to_str().expect("a readable name");
+    let (key, hidden) = (format!("{store}-key"), format!("{store}-hidden"));
+    let words = |command: &str| command.split(' ').map(str::to_owned).collect();
+    vec![
+        words(&format!("query --store {store} --output")),
+        words(&format!("query --store {store} --plot")),
+        words(&format!("files --store {store} --output")),
+        words(&format!("mounts --store {store} --output")),
+        words(&format!("flamegraph --store {store} --output")),
+        words(&format!("export --store {store} --output")),
+        words(&format!("deanonymize --key {key} {hidden} --output")),
+        words("anonymize-key"),
+    ]
+}
+
+#[test]
+fn what_is_written_is_for_its_owner_alone_and_behind_no_link() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = dir.path().join("store");
+    small_store(&store);
+    let path = |name: &str| format!("{}/{name}", dir.path().display());
+    let (key, hidden) = (path("store-key"), path("store-hidden"));
+    let ok = |args: &[&str]| {
+        let output = trackiops(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
+    };
+    ok(&["anonymize-key", &key]);
+    let (store_name, export) = (path("store"), ["export", "--anonymize", &key]);
+    ok(&[&export[..], &["--store", &store_name, "--output", &hidden]].concat());
+    fs::create_dir(path("out")).expect("a directory");
+    let theirs = path("theirs");
+    fs::write(&theirs, "theirs").expect("it is written");
+    let by_umask = fs::metadata(&theirs).unwrap().permissions().mode();
+    for command in writing(&store) {
+        let out = match command.iter().any(|word| word == "--plot") {
+            true => path("out/it.svg"),
+            false => path("out/it"),
+        };
+        let args: Vec<&str> = command.iter().map(String::as_str).chain([&*out]).collect();
+        let mode = || fs::metadata(&out).unwrap().permissions().mode();
+        ok(&args);
+        assert_eq!(mode() & 0o7777, 0o600, "{args:?}");
+        if command[0] != "anonymize-key" {
+            fs::set_permissions(&out, fs::Permissions::from_mode(0o644)).unwrap();
+            ok(&args);
+            assert_eq!(mode() & 0o7777, 0o600, "{args:?}");
+            ok(&[&args[..], &["--umask"]].concat());
+            assert_eq!(mode(), by_umask, "{args:?}");
+        }
+        fs::remove_file(&out).unwrap();
+        for to in [&*theirs, "nowhere", "/dev/full"] {
+            symlink(to, &out).unwrap();
+            assert_fails_with(&args, &[&out]);
+            assert!(Path::new(&out).is_symlink(), "{args:?}");
+            fs::remove_file(&out).unwrap();
+        }
+        assert_eq!(fs::read_dir(path("out")).unwrap().count(), 0, "{args:?}");
+    }
+    assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+}
+
+#[test]
+fn a_command_that_is_ended_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = dir.path().join("store");
+    small_store(&store);
+    let out = dir.path().join("out");
+    fs::create_dir(&out).expect("a directory");
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut caught = 0;
+        for _ in 0..200 {
+            let mut command = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+            command
+                .args(["export", "--granularity", "1s", "--store"])
+                .arg(&store);
+            command.arg("--output").arg(out.join("it.parquet"));
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = command.spawn().expect("it can be started");
+            let pid = Pid::from_child(&child);
+            let has_draft = || {
+                let mut entries = fs::read_dir(&out).unwrap();
+                entries.any(|entry| entry.unwrap().file_name() != "it.parquet")
+            };
+            while !has_draft() && child.try_wait().unwrap().is_none() {}
+            let _ = kill_process(pid, Signal::STOP);
+            sleep(Duration::from_millis(5));
+            let was_there = has_draft();
+            let _ = kill_process(pid, signal);
+            let _ = kill_process(pid, Signal::CONT);
+            let status = child.wait().unwrap();
+            assert!(!has_draft());
+            caught += u32::from(was_there && status.signal() == Some(signal.as_raw()));
+            if caught == 3 {
+                break;
+            }
+        }
+        assert!(caught > 0, "{signal:?} never came while a file was written");
+    }
+    // A file that gets too long is an error, and nothing is left of it.
+    let limited = format!(
+        "ulimit -f 0; {} export --store {} --output {}",
+        env!("CARGO_BIN_EXE_trackiops"),
+        store.display(),
+        out.join("long.parquet").display()
+    );
+    let output = Command::new("sh").args(["-c", &limited]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("File too large"), "{said}");
+    let left: Vec<_> = fs::read_dir(&out).unwrap().collect();
+    assert!(
+        left.iter()
+            .all(|entry| entry.as_ref().unwrap().file_name() == "it.parquet")
     );
 }
 

@@ -56,6 +56,15 @@ enum Batches {
 impl Reader {
     /// Opens a file, whatever its name is. `known` are the columns that one of CSV may have, which does not tell their types.
     pub fn open(path: &Path, known: &[SchemaRef]) -> Result<Self, ReadError> {
+        let file = File::open(path).map_err(|source| ReadError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::of(file, path, known)
+    }
+
+    /// As [`Self::open`], of a file that is open, at its beginning.
+    pub fn of(mut file: File, path: &Path, known: &[SchemaRef]) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io {
             path: path.to_owned(),
             source,
@@ -64,7 +73,6 @@ impl Reader {
             path: path.to_owned(),
             why,
         };
-        let mut file = File::open(path).map_err(io)?;
         let mut magic = Vec::new();
         file.by_ref().take(6).read_to_end(&mut magic).map_err(io)?;
         file.rewind().map_err(io)?;

@@ -1,0 +1,63 @@
+//! Signals that would end the process in the middle of a file.
+
+use std::ffi::{CString, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// What a person or a supervisor ends a command with.
+const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// The name of a file that is not whole yet.
+static DRAFT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// A file that would become longer than `ulimit -f` is an error of whoever writes it, instead of the end of the process.
+pub fn ignore_file_size_limit() {
+    // SAFETY: ignoring a signal runs no code of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Until [`keep`] is called, a signal that ends the process removes this file, which is not whole yet. A process writes one at a time.
+pub fn remove_on_end(draft: &Path) {
+    let Ok(draft) = CString::new(draft.as_os_str().as_bytes()) else {
+        return;
+    };
+    // Never freed: the handler may be reading it.
+    DRAFT.store(draft.into_raw(), Ordering::Release);
+    for signal in ENDING {
+        handle(signal);
+    }
+}
+
+/// There is no such file any more.
+pub fn keep() {
+    DRAFT.store(ptr::null_mut(), Ordering::Release);
+}
+
+/// What is ignored, as by `nohup`, stays so, and so does what a recorder does when it is told to stop.
+fn handle(signal: c_int) {
+    // SAFETY: both structures are ours, zeroes are valid in them, and the handler calls only what signal-safety(7) lists.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let known = libc::sigaction(signal, ptr::null(), &raw mut action) == 0;
+        if known && action.sa_sigaction == libc::SIG_DFL {
+            let handler: extern "C" fn(c_int) = remove_draft;
+            action.sa_sigaction = handler as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESETHAND;
+            libc::sigaction(signal, &raw const action, ptr::null_mut());
+        }
+    }
+}
+
+/// Then the signal does what it would have done: `SA_RESETHAND` has put that back.
+extern "C" fn remove_draft(signal: c_int) {
+    let draft = DRAFT.load(Ordering::Acquire);
+    // SAFETY: both are listed in signal-safety(7); a draft's name is never freed.
+    unsafe {
+        if !draft.is_null() {
+            libc::unlink(draft);
+        }
+        libc::raise(signal);
+    }
+}
