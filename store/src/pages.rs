@@ -1,11 +1,16 @@
 //! The pages of a segment as Parquet's reader asks for them, within bounds: what a page claims is believed by that reader.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use bytes::buf::{Buf, Reader};
+use parquet::basic::{Compression, Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::verified::Verified;
@@ -14,42 +19,182 @@ use crate::verified::Verified;
 const MOST_PAGE_BYTES: u64 = 16 << 20;
 /// No page has more values: 2048 rows with all buckets of their histograms have fewer.
 const MOST_PAGE_VALUES: u64 = 4 << 20;
-/// The pages that a batch of rows takes have no more bytes and no more values, each of which takes some 12 bytes.
-const MOST_BATCH_BYTES: u64 = 128 << 20;
-const MOST_BATCH_VALUES: u64 = 16 << 20;
-/// No batch has more rows.
-const MOST_BATCH_ROWS: u64 = 8192;
+/// Offset indexes take some 12 bytes a page, and twice as many once they are decoded.
+const MOST_INDEX_BYTES: u64 = 16 << 20;
+/// What a batch may take, its pages included. Up to eight threads of a query have one at a time.
+const MOST_BATCH_BYTES: u64 = 32 << 20;
+/// A value takes so much beside its text: a number and its levels.
+const VALUE_BYTES: u64 = 12;
+/// Encodings of text: as it is, and as places in a dictionary. Others repeat parts of texts, and the writer has none of them.
+const PLAIN: u64 = 0;
+const IN_DICTIONARY: [u64; 2] = [2, 8];
 
-/// What may still be unpacked for a batch.
-#[derive(Debug, Default)]
+/// Where the columns of a segment are, in order.
+#[derive(Debug)]
+pub(crate) struct Places(Vec<Place>);
+
+/// A column of a row group.
+#[derive(Clone, Debug)]
+struct Place {
+    bytes: Range<u64>,
+    leaf: usize,
+    is_text: bool,
+    /// Not of lists: it has a value for each row.
+    is_flat: bool,
+    is_packed: bool,
+}
+
+impl Places {
+    /// `None` if two columns share bytes: what a page may hold depends on its column.
+    pub(crate) fn of(metadata: &ParquetMetaData) -> Option<Self> {
+        let of_group = |group: &RowGroupMetaData| {
+            let columns = group.columns().to_vec().into_iter().enumerate();
+            columns.map(|(leaf, column)| {
+                let (start, length) = column.byte_range();
+                Place {
+                    bytes: start..start.saturating_add(length),
+                    leaf,
+                    is_text: column.column_type() == Type::BYTE_ARRAY,
+                    is_flat: column.column_descr().max_rep_level() == 0,
+                    is_packed: column.compression() != Compression::UNCOMPRESSED,
+                }
+            })
+        };
+        let mut places: Vec<_> = metadata.row_groups().iter().flat_map(of_group).collect();
+        places.sort_by_key(|place| (place.bytes.start, place.bytes.end));
+        let are_apart = |pair: &[Place]| pair[0].bytes.end <= pair[1].bytes.start;
+        places.windows(2).all(are_apart).then_some(Self(places))
+    }
+
+    /// Whether all pages that offset indexes name are in their columns.
+    pub(crate) fn have_pages_of(metadata: &ParquetMetaData) -> bool {
+        let is_within = |column: &ColumnChunkMetaData, page: &PageLocation| {
+            let (start, length) = column.byte_range();
+            let at = u64::try_from(page.offset).ok();
+            let end = at.zip(u64::try_from(page.compressed_page_size).ok());
+            let end = end.map(|(at, bytes)| at.saturating_add(bytes));
+            at >= Some(start) && end.is_some_and(|end| end <= start.saturating_add(length))
+        };
+        let mut groups = metadata.row_groups().iter().enumerate();
+        groups.all(|(number, group)| {
+            let index = metadata.page_index_for_row_group(number);
+            let mut columns = group.columns().iter().enumerate();
+            columns.all(|(leaf, column)| {
+                let mut pages = index.page_locations(leaf).into_iter().flatten();
+                pages.all(|page| is_within(column, page))
+            })
+        })
+    }
+
+    fn at(&self, page: &Range<u64>) -> Option<(usize, &Place)> {
+        let number = self
+            .0
+            .partition_point(|place| place.bytes.start <= page.start)
+            .checked_sub(1)?;
+        let place = self.0.get(number)?;
+        (page.end <= place.bytes.end).then_some((number, place))
+    }
+}
+
+/// What the batch that is being read takes of memory.
+#[derive(Debug)]
 pub(crate) struct Budget {
-    bytes: AtomicU64,
-    values: AtomicU64,
+    rows: u64,
+    columns: Mutex<HashMap<usize, Column>>,
+    is_exceeded: AtomicBool,
+}
+
+/// What a column takes: its reader holds a page and a dictionary, and a batch what was in earlier ones.
+#[derive(Debug, Default)]
+struct Column {
+    /// In which row group it is read.
+    place: usize,
+    dictionary_bytes: u64,
+    page_bytes: u64,
+    page_values: u64,
+    /// The longest text of the dictionaries.
+    longest: u64,
+    earlier_bytes: u64,
+    earlier_values: u64,
+    is_flat: bool,
+}
+
+impl Column {
+    /// Of the page that is held, and of those before it in the same batch.
+    fn bytes(&self, rows: u64) -> u64 {
+        let values = self.page_values + self.earlier_values;
+        let values = if self.is_flat {
+            values.min(rows)
+        } else {
+            values
+        };
+        let decoded = values.saturating_mul(VALUE_BYTES + self.longest);
+        decoded.saturating_add(self.dictionary_bytes + self.page_bytes + self.earlier_bytes)
+    }
+
+    fn end_page(&mut self) {
+        self.earlier_bytes += std::mem::take(&mut self.page_bytes);
+        self.earlier_values += std::mem::take(&mut self.page_values);
+    }
 }
 
 impl Budget {
-    /// Begins a batch.
-    pub(crate) fn renew(&self) {
-        self.bytes.store(0, Ordering::Relaxed);
-        self.values.store(0, Ordering::Relaxed);
+    /// That of batches of so many rows.
+    pub(crate) fn new(rows: usize) -> Self {
+        Self {
+            rows: rows as u64,
+            columns: Mutex::default(),
+            is_exceeded: AtomicBool::new(false),
+        }
     }
 
-    fn take(&self, page: &Claims) -> Result<(), &'static str> {
-        if page.bytes > MOST_PAGE_BYTES || page.values > MOST_PAGE_VALUES {
-            return Err("a page claims to hold more than any can");
+    /// Whether a batch failed because it would have taken too much: one of fewer rows may not.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.is_exceeded.load(Ordering::Relaxed)
+    }
+
+    /// Begins a batch.
+    pub(crate) fn renew(&self) {
+        for column in self.columns().values_mut() {
+            (column.earlier_bytes, column.earlier_values) = (0, 0);
         }
-        let add = |sum: &AtomicU64, more| sum.fetch_add(more, Ordering::Relaxed) + more;
-        // Each row may repeat a value of a dictionary.
-        let most = match page.is_dictionary {
-            true => page.bytes / page.values.max(1) * MOST_BATCH_ROWS,
-            false => 0,
-        };
-        let bytes = add(&self.bytes, page.bytes.max(most));
-        let values = add(&self.values, page.values);
-        match bytes > MOST_BATCH_BYTES || values > MOST_BATCH_VALUES {
-            true => Err("its pages claim to hold more than they can"),
-            false => Ok(()),
+    }
+
+    fn columns(&self) -> MutexGuard<'_, HashMap<usize, Column>> {
+        self.columns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a page; of a dictionary, `longest` is the longest text.
+    fn take(&self, (number, place): (usize, &Place), page: &Claims, longest: u64) -> bool {
+        let mut columns = self.columns();
+        let column = columns.entry(place.leaf).or_default();
+        column.end_page();
+        column.is_flat = place.is_flat;
+        if column.place != number {
+            // Its last dictionary counts on until the batch ends, as its values may be in that.
+            column.earlier_bytes += std::mem::take(&mut column.dictionary_bytes);
+            column.place = number;
         }
+        match page.is_dictionary {
+            true => {
+                column.dictionary_bytes = page.bytes;
+                // In a batch may still be texts of the one before.
+                column.longest = match column.earlier_values {
+                    0 => longest,
+                    _ => longest.max(column.longest),
+                };
+            }
+            false => {
+                column.page_bytes = page.bytes;
+                column.page_values = page.values;
+            }
+        }
+        let bytes = columns.values().map(|column| column.bytes(self.rows));
+        let fits = bytes.fold(0, u64::saturating_add) <= MOST_BATCH_BYTES;
+        if !fits {
+            self.is_exceeded.store(true, Ordering::Relaxed);
+        }
+        fits
     }
 }
 
@@ -70,6 +215,13 @@ impl ChunkReader for Indexes<'_> {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        if length as u64 > MOST_INDEX_BYTES {
+            return Err(self
+                .0
+                .trace
+                .fail("its indexes are longer than any can be")
+                .into());
+        }
         Ok(self.0.read(start, length as u64)?)
     }
 }
@@ -77,6 +229,7 @@ impl ChunkReader for Indexes<'_> {
 /// The pages of a segment. All have an offset index, by which they are read whole.
 pub(crate) struct Pages {
     pub(crate) file: Verified,
+    pub(crate) places: Arc<Places>,
     pub(crate) budget: Arc<Budget>,
 }
 
@@ -100,14 +253,29 @@ impl ChunkReader for Pages {
                 .fail("a page claims to be longer than any can be")
                 .into());
         }
-        let page = self.file.read(start, length as u64)?;
-        let claims = Claims::of(&page).ok_or("the header of a page is damaged");
-        let taken = claims.and_then(|claims| self.budget.take(&claims));
-        taken.map_err(|why| trace.fail(why))?;
+        let bytes = self.file.read(start, length as u64)?;
+        let fail = |why: &str| ParquetError::from(trace.fail(why));
+        let place = self.places.at(&(start..start + length as u64));
+        let place = place.ok_or_else(|| fail("a page is in none of its columns"))?;
+        let page = Claims::of(&bytes).ok_or_else(|| fail("the header of a page is damaged"))?;
+        if page.bytes > MOST_PAGE_BYTES || page.values > MOST_PAGE_VALUES {
+            return Err(fail("a page claims to hold more than any can"));
+        }
+        let longest = match place.1.is_text {
+            true => page.longest(&bytes, place.1.is_packed),
+            false => Some(0),
+        };
+        let longest = longest.ok_or_else(|| fail("a page of text cannot be decoded"))?;
+        if !self.budget.take(place, &page, longest) {
+            return Err(ParquetError::General(TOO_MUCH.to_owned()));
+        }
         trace.pages.fetch_add(1, Ordering::Relaxed);
-        Ok(page)
+        Ok(bytes)
     }
 }
+
+/// Why a batch is not read.
+pub(crate) const TOO_MUCH: &str = "its pages claim to hold more than they can";
 
 /// Parquet's reader asks for what has no end where a column has no pages.
 const NO_INDEX: &str = "it does not say where its pages are";
@@ -118,13 +286,17 @@ struct Claims {
     /// Unpacked.
     bytes: u64,
     values: u64,
+    encoding: u64,
     is_dictionary: bool,
+    /// Length of the header, of that of a dictionary.
+    header_bytes: usize,
 }
 
 impl Claims {
     /// Reads the beginning of a `PageHeader` (`parquet.thrift`) in Thrift's compact protocol: a field is a byte, the step from
     /// the number of the one before and its type, and its value. `None` if it is not as the writer of segments makes them.
-    fn of(mut page: &[u8]) -> Option<Self> {
+    fn of(whole: &[u8]) -> Option<Self> {
+        let mut page = whole;
         const NUMBER: u8 = 5;
         const STRUCT: u8 = 12;
         let number = |page: &mut &[u8]| {
@@ -145,11 +317,52 @@ impl Claims {
             return None;
         }
         let values = number(&mut page)?;
+        let encoding = number(&mut page)?;
+        if is_dictionary {
+            // Whether it is sorted, which may be missing, and the ends of both structures.
+            const IS_SORTED: [u8; 2] = [1 << 4 | 1, 1 << 4 | 2];
+            let next = page.try_get_u8().ok()?;
+            let end = match IS_SORTED.contains(&next) {
+                true => page.try_get_u8().ok()?,
+                false => next,
+            };
+            if end != 0 || page.try_get_u8().ok()? != 0 {
+                return None;
+            }
+        }
         Some(Self {
             bytes,
             values,
+            encoding,
             is_dictionary,
+            header_bytes: whole.len() - page.len(),
         })
+    }
+
+    /// The longest text of a page of text, if it is a dictionary; else 0, as no text of it is there twice. `None` if it cannot be
+    /// decoded.
+    fn longest(&self, page: &[u8], is_packed: bool) -> Option<u64> {
+        if !self.is_dictionary {
+            let is_known = self.encoding == PLAIN || IN_DICTIONARY.contains(&self.encoding);
+            return is_known.then_some(0);
+        }
+        let content = page.get(self.header_bytes..)?;
+        let unpacked;
+        let mut texts = match is_packed {
+            true => {
+                // No page is longer than `usize`.
+                unpacked = zstd::bulk::decompress(content, self.bytes as usize).ok()?;
+                &*unpacked
+            }
+            false => content,
+        };
+        let mut longest = 0;
+        for _ in 0..self.values {
+            let length = texts.try_get_u32_le().ok()?;
+            texts = texts.get(length as usize..)?;
+            longest = longest.max(length);
+        }
+        Some(u64::from(longest))
     }
 }
 
@@ -174,44 +387,80 @@ mod tests {
     fn a_page_says_how_much_is_in_it() {
         // A data page of 300 bytes in 200 with 64 values, and a dictionary of one value.
         let data = [
-            0x15, 0, 0x15, 0xD8, 0x04, 0x15, 0x90, 0x03, 0x2C, 0x15, 0x80, 0x01,
+            0x15, 0, 0x15, 0xD8, 0x04, 0x15, 0x90, 0x03, 0x2C, 0x15, 0x80, 0x01, 0x15, 0,
         ];
-        let claims = |bytes, values, is_dictionary| {
-            Some(Claims {
-                bytes,
-                values,
-                is_dictionary,
-            })
+        let claims = Claims {
+            bytes: 300,
+            values: 64,
+            encoding: 0,
+            is_dictionary: false,
+            header_bytes: data.len(),
         };
-        assert_eq!(Claims::of(&data), claims(300, 64, false));
-        let dictionary = [0x15, 4, 0x15, 8, 0x15, 8, 0x4C, 0x15, 2, 0x15];
-        assert_eq!(Claims::of(&dictionary), claims(4, 1, true));
+        assert_eq!(Claims::of(&data), Some(claims));
+        let dictionary = [
+            0x15, 4, 0x15, 18, 0x15, 18, 0x4C, 0x15, 2, 0x15, 0, 0x12, 0, 0, 5, 0, 0, 0, b'a',
+            b'b', b'c', b'd', b'e',
+        ];
+        let claims = Claims::of(&dictionary).unwrap();
+        assert_eq!(
+            (claims.bytes, claims.values, claims.header_bytes),
+            (9, 1, 14)
+        );
+        assert_eq!(claims.longest(&dictionary, false), Some(5));
+        assert_eq!(claims.longest(&dictionary[..20], false), None);
         for cut in 0..data.len() {
             assert_eq!(Claims::of(&data[..cut]), None);
+        }
+        for cut in 0..14 {
+            assert_eq!(Claims::of(&dictionary[..cut]), None);
         }
         let negative = [0x15, 0, 0x15, 1, 0x15, 8, 0x2C, 0x15, 2];
         assert_eq!(Claims::of(&negative), None);
     }
 
+    fn column(leaf: usize, is_flat: bool) -> Place {
+        Place {
+            bytes: 0..1,
+            leaf,
+            is_text: true,
+            is_flat,
+            is_packed: true,
+        }
+    }
+
+    fn page(bytes: u64, values: u64, is_dictionary: bool) -> Claims {
+        Claims {
+            bytes,
+            values,
+            encoding: 0,
+            is_dictionary,
+            header_bytes: 14,
+        }
+    }
+
     #[test]
     fn a_batch_takes_no_more_than_its_budget() {
-        let budget = Budget::default();
-        let page = Claims {
-            bytes: MOST_PAGE_BYTES,
-            values: 1,
-            is_dictionary: false,
-        };
-        let taken = (0..100).take_while(|_| budget.take(&page).is_ok()).count();
-        assert_eq!(taken as u64, MOST_BATCH_BYTES / MOST_PAGE_BYTES);
+        let budget = Budget::new(8192);
+        let large = page(MOST_PAGE_BYTES / 2, 1, false);
+        let taken =
+            (0..100).take_while(|leaf| budget.take((*leaf, &column(*leaf, true)), &large, 0));
+        assert_eq!(taken.count(), 3);
+        // A new batch still holds the last page of each column.
         budget.renew();
-        assert_eq!(budget.take(&page), Ok(()));
-        let values = MOST_PAGE_VALUES + 1;
-        assert!(budget.take(&Claims { values, ..page }).is_err());
-        let dictionary = Claims {
-            bytes: 1 << 20,
-            values: 1,
-            is_dictionary: true,
-        };
-        assert!(budget.take(&dictionary).is_err());
+        assert!(!budget.take((4, &column(4, true)), &large, 0));
+        assert!(budget.is_exceeded());
+    }
+
+    #[test]
+    fn a_text_counts_as_often_as_it_may_be_repeated() {
+        for (rows, is_flat, fits) in [(8192, true, false), (128, true, true), (128, false, false)] {
+            let budget = Budget::new(rows);
+            let column = column(0, is_flat);
+            assert!(budget.take((0, &column), &page(1 << 20, 1000, true), 64 << 10));
+            assert_eq!(
+                budget.take((0, &column), &page(1 << 10, 4096, false), 0),
+                fits
+            );
+        }
     }
 }

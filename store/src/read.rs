@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ use parquet::file::statistics::Statistics;
 
 use crate::describe::check_format;
 use crate::error::StoreError;
-use crate::pages::{Budget, Indexes, Pages};
+use crate::pages::{Budget, Indexes, Pages, Places, TOO_MUCH};
 use crate::verified::{Trace, Verified, damaged};
 
 /// So much of a segment is a piece of it, as it is stored: what is merged is in memory as one piece of each segment, and a coarse row, of a
@@ -34,12 +34,16 @@ const PIECE_BYTES: u64 = 32 << 10;
 const FEWEST_ROWS: usize = 128;
 /// More rows make it no faster.
 const MOST_ROWS: usize = 1024;
+/// A batch that would take too much memory is read again with so many times fewer rows, but not with fewer than that.
+const FEWER: usize = 4;
+const FEWEST_AT_ONCE: usize = 32;
 
 /// An open segment.
 #[derive(Debug)]
 pub struct SegmentReader {
     file: Verified,
     metadata: ParquetMetaData,
+    places: Arc<Places>,
     columns: ProjectionMask,
     /// Row groups; `None` is all of them.
     groups: Option<Vec<usize>>,
@@ -91,6 +95,8 @@ impl SegmentReader {
         if !columns.all(|column| is_within(column, file.data_bytes())) {
             return Err(damaged(path, "its footer names places that are not in it"));
         }
+        let places = Places::of(&metadata);
+        let places = places.ok_or_else(|| damaged(path, "two of its columns are in one place"))?;
         let mut groups = metadata.row_groups().iter();
         let rows = groups.try_fold(0_u64, |sum, group| {
             sum.checked_add(u64::try_from(group.num_rows()).ok()?)
@@ -101,6 +107,7 @@ impl SegmentReader {
             rows: rows.ok_or_else(|| damaged(path, "its numbers of rows do not add up"))?,
             file,
             metadata,
+            places: Arc::new(places),
             columns: ProjectionMask::all(),
             groups: None,
             selection: None,
@@ -213,10 +220,11 @@ impl SegmentReader {
     }
 
     /// Adds to what it knows where the wanted pages are.
-    fn located(self) -> Result<(Verified, ArrowReaderMetadata), StoreError> {
+    fn located(self) -> Result<(Verified, Arc<Places>, ArrowReaderMetadata), StoreError> {
         let Self {
             file,
             metadata,
+            places,
             columns,
             groups,
             ..
@@ -237,12 +245,17 @@ impl SegmentReader {
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
             ArrowReaderMetadata::try_new(Arc::new(reader.finish()?), options)
         })?;
-        Ok((file, metadata))
+        if !Places::have_pages_of(metadata.metadata()) {
+            return Err(damaged(
+                file.path(),
+                "it names pages outside of their columns",
+            ));
+        }
+        Ok((file, places, metadata))
     }
 
     /// Its rows, in batches of so many.
     pub fn batches(self, rows: usize) -> Result<Batches, StoreError> {
-        let path = self.path().to_owned();
         let columns = self.columns.clone();
         let (groups, selection) = (self.groups.clone(), self.selection.clone());
         let of_group = |place: &usize| self.metadata.row_group(*place).num_rows().unsigned_abs();
@@ -251,33 +264,22 @@ impl SegmentReader {
             (Some(groups), None) => groups.iter().map(of_group).sum(),
             (None, None) => self.rows,
         };
-        let (file, metadata) = self.located()?;
-        let trace = Arc::clone(&file.trace);
-        let budget = Arc::new(Budget::default());
-        let reader = decoding(&path, &trace, || {
-            let pages = Pages {
-                file,
-                budget: Arc::clone(&budget),
-            };
-            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata)
-                .with_projection(columns)
-                .with_batch_size(rows);
-            if let Some(groups) = groups {
-                builder = builder.with_row_groups(groups);
-            }
-            if let Some(selection) = selection {
-                builder = builder.with_row_selection(selection);
-            }
-            builder.build()
-        })?;
-        Ok(Batches {
-            path,
-            reader,
-            trace,
-            budget,
+        let (file, places, metadata) = self.located()?;
+        let mut batches = Batches {
+            file,
+            places,
+            metadata,
+            columns,
+            groups,
+            selection,
+            reader: None,
+            budget: Arc::new(Budget::new(rows)),
+            at_once: rows,
             expected,
             rows: 0,
-        })
+        };
+        batches.begin()?;
+        Ok(batches)
     }
 
     /// Its rows, one batch after the other. Between two batches nothing is open: a reader holds a decompressor of
@@ -285,9 +287,10 @@ impl SegmentReader {
     pub(crate) fn pieces(self) -> Result<Pieces, StoreError> {
         let rows = PIECE_BYTES.saturating_mul(self.rows) / self.bytes().max(1);
         let end = usize::try_from(self.rows).unwrap_or(usize::MAX);
-        let (file, metadata) = self.located()?;
+        let (file, places, metadata) = self.located()?;
         Ok(Pieces {
             file,
+            places,
             metadata,
             next: 0,
             end,
@@ -322,10 +325,17 @@ fn decoding<T, E: ToString>(
 
 /// The rows of a segment.
 pub struct Batches {
-    path: PathBuf,
-    reader: ParquetRecordBatchReader,
-    trace: Arc<Trace>,
+    file: Verified,
+    places: Arc<Places>,
+    metadata: ArrowReaderMetadata,
+    columns: ProjectionMask,
+    groups: Option<Vec<usize>>,
+    selection: Option<RowSelection>,
+    /// `None` once it has failed.
+    reader: Option<ParquetRecordBatchReader>,
     budget: Arc<Budget>,
+    /// Rows of a batch.
+    at_once: usize,
     /// How many rows there must be in all.
     expected: u64,
     rows: u64,
@@ -334,34 +344,90 @@ pub struct Batches {
 impl Batches {
     /// Bytes of the file that were read until now.
     pub fn bytes_read(&self) -> u64 {
-        self.trace.bytes.load(Ordering::Relaxed)
+        self.file.trace.bytes.load(Ordering::Relaxed)
     }
 
     /// Pages of it that were.
     pub fn pages_read(&self) -> u64 {
-        self.trace.pages.load(Ordering::Relaxed)
+        self.file.trace.pages.load(Ordering::Relaxed)
     }
 
     /// Rows that were decoded.
     pub fn rows_read(&self) -> u64 {
         self.rows
     }
+
+    /// Begins with the first row that was not read.
+    fn begin(&mut self) -> Result<(), StoreError> {
+        self.reader = None;
+        self.budget = Arc::new(Budget::new(self.at_once));
+        let read = usize::try_from(self.rows).unwrap_or(usize::MAX);
+        let reader = decoding(self.file.path(), &self.file.trace, || {
+            let pages = Pages {
+                file: self.file.again(),
+                places: Arc::clone(&self.places),
+                budget: Arc::clone(&self.budget),
+            };
+            let metadata = self.metadata.clone();
+            let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata)
+                .with_projection(self.columns.clone())
+                .with_batch_size(self.at_once);
+            if let Some(groups) = &self.groups {
+                builder = builder.with_row_groups(groups.clone());
+            }
+            if let Some(selection) = &self.selection {
+                builder = builder.with_row_selection(selection.clone());
+            }
+            if read > 0 {
+                builder = builder.with_offset(read);
+            }
+            builder.build()
+        })?;
+        self.reader = Some(reader);
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<Option<RecordBatch>, StoreError> {
+        loop {
+            let Some(reader) = &mut self.reader else {
+                return Ok(None);
+            };
+            self.budget.renew();
+            let next = || reader.next().transpose();
+            let batch = decoding(self.file.path(), &self.file.trace, next);
+            if batch.is_ok() {
+                return batch;
+            }
+            self.reader = None;
+            if !self.budget.is_exceeded() {
+                return batch;
+            }
+            self.at_once =
+                fewer(self.at_once).ok_or_else(|| damaged(self.file.path(), TOO_MUCH))?;
+            self.begin()?;
+        }
+    }
+}
+
+/// How many rows to read in place of so many.
+fn fewer(rows: usize) -> Option<usize> {
+    (rows > FEWEST_AT_ONCE).then(|| (rows / FEWER).max(FEWEST_AT_ONCE))
 }
 
 impl Iterator for Batches {
     type Item = Result<RecordBatch, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.budget.renew();
-        let next = || self.reader.next().transpose();
-        let batch = decoding(&self.path, &self.trace, next);
+        let batch = self.read();
         match &batch {
             Ok(Some(batch)) => self.rows += batch.num_rows() as u64,
             Ok(None) if self.rows != self.expected => {
                 self.expected = self.rows;
-                return Some(Err(other_rows(&self.path)));
+                return Some(Err(other_rows(self.file.path())));
             }
-            Ok(None) | Err(_) => {}
+            Ok(None) => {}
+            // Nothing follows.
+            Err(_) => self.expected = self.rows,
         }
         batch.transpose()
     }
@@ -370,6 +436,7 @@ impl Iterator for Batches {
 /// The rows of a segment, of which one batch is read at a time.
 pub(crate) struct Pieces {
     file: Verified,
+    places: Arc<Places>,
     metadata: ArrowReaderMetadata,
     /// The next row, and how many there are.
     next: usize,
@@ -378,24 +445,40 @@ pub(crate) struct Pieces {
     rows: usize,
 }
 
+impl Pieces {
+    fn read(&mut self) -> Result<Option<RecordBatch>, StoreError> {
+        loop {
+            let file = self.file.again();
+            let trace = Arc::clone(&file.trace);
+            let budget = Arc::new(Budget::new(self.rows));
+            let pages = Pages {
+                file,
+                places: Arc::clone(&self.places),
+                budget: Arc::clone(&budget),
+            };
+            let read = || -> Result<Option<RecordBatch>, ParquetError> {
+                let metadata = self.metadata.clone();
+                let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata)
+                    .with_offset(self.next)
+                    .with_limit(self.rows)
+                    .with_batch_size(self.rows)
+                    .build()?;
+                Ok(reader.into_iter().next().transpose()?)
+            };
+            let batch = decoding(self.file.path(), &trace, read);
+            if batch.is_ok() || !budget.is_exceeded() {
+                return batch;
+            }
+            self.rows = fewer(self.rows).ok_or_else(|| damaged(self.file.path(), TOO_MUCH))?;
+        }
+    }
+}
+
 impl Iterator for Pieces {
     type Item = Result<RecordBatch, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let file = self.file.again();
-        let trace = Arc::clone(&file.trace);
-        let read = || -> Result<Option<RecordBatch>, ParquetError> {
-            let budget = Arc::default();
-            let pages = Pages { file, budget };
-            let metadata = self.metadata.clone();
-            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(pages, metadata)
-                .with_offset(self.next)
-                .with_limit(self.rows)
-                .with_batch_size(self.rows)
-                .build()?;
-            Ok(reader.into_iter().next().transpose()?)
-        };
-        let batch = decoding(self.file.path(), &trace, read);
+        let batch = self.read();
         let expected = self.rows.min(self.end - self.next);
         self.next += expected;
         match batch {

@@ -5,10 +5,11 @@ mod common;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::compute::concat_batches;
 use common::{T0, file, forge, options, windows};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -21,6 +22,9 @@ use parquet::file::properties::WriterProperties;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::ring::RequestRecord;
 use trackiops_store::{RequestsView, Writer, check};
+
+/// What is measured is of the process.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// A store with a segment of single requests, which no catalog knows.
 fn recorded(store: &Path) -> PathBuf {
@@ -57,7 +61,11 @@ fn refused(store: &Path, segment: &Path) -> String {
 }
 
 /// The same metadata, other rows.
-fn with_rows(segment: &Path, batch: &RecordBatch, dictionary: bool) -> Vec<u8> {
+fn with_rows(
+    segment: &Path,
+    batches: impl IntoIterator<Item = RecordBatch>,
+    dictionary: bool,
+) -> Vec<u8> {
     let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(segment).unwrap()).unwrap();
     let mut pairs = reader.metadata().file_metadata().key_value_metadata();
     let mut pairs = pairs.take().unwrap().clone();
@@ -65,10 +73,15 @@ fn with_rows(segment: &Path, batch: &RecordBatch, dictionary: bool) -> Vec<u8> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1).unwrap()))
         .set_dictionary_enabled(dictionary)
+        .set_dictionary_page_size_limit(16 << 20)
         .set_key_value_metadata(Some(pairs))
         .build();
-    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
-    writer.write(batch).unwrap();
+    let mut batches = batches.into_iter().peekable();
+    let schema = batches.peek().unwrap().schema();
+    let mut writer = ArrowWriter::try_new(Vec::new(), schema, Some(properties)).unwrap();
+    for batch in batches {
+        writer.write(&batch).unwrap();
+    }
     writer.into_inner().unwrap()
 }
 
@@ -125,31 +138,77 @@ fn peak_bytes() -> u64 {
     kib.parse::<u64>().unwrap() << 10
 }
 
+/// `batch` with some names, over and over.
+fn named<'n>(batch: &RecordBatch, names: impl Iterator<Item = &'n str>) -> RecordBatch {
+    let path = batch.schema().index_of("path").unwrap();
+    let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
+    columns[path] = Arc::new(
+        names
+            .take(batch.num_rows())
+            .map(Some)
+            .collect::<StringArray>(),
+    );
+    RecordBatch::try_new(batch.schema(), columns).unwrap()
+}
+
+#[test]
+fn a_text_that_is_repeated_takes_as_little_as_it_does_in_the_file() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let segment = recorded(dir.path());
+    // Rows of one time are in order, however many there are.
+    let batch = rows_of(&segment);
+    let one = batch.slice(0, 1);
+    let batch = concat_batches(&batch.schema(), std::iter::repeat_n(&one, batch.num_rows()));
+    let batch = batch.unwrap();
+    let rows = 20 * batch.num_rows();
+    // The dictionary has a long text among many short ones, of which each second row has it: 750 MiB in all.
+    let long = "x".repeat(512 << 10);
+    let short: Vec<_> = (0..rows).map(|i| i.to_string()).collect();
+    let batches = short.chunks(batch.num_rows()).map(|short| {
+        let names = short.iter().enumerate();
+        let names = names.map(|(i, short)| if i % 2 == 0 { &*long } else { short });
+        named(&batch, names)
+    });
+    let parquet = with_rows(&segment, batches, true);
+    fs::write(&segment, forge::segment(&parquet)).unwrap();
+    drop(parquet);
+    let before = peak_bytes();
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+    let mut view = RequestsView::open(dir.path()).unwrap();
+    let mut read = 0;
+    let all = T0 * 1_000_000..i64::MAX;
+    view.read(all, &mut |batch| {
+        read += batch.num_rows();
+        Ok(true)
+    })
+    .unwrap();
+    assert_eq!(read, rows);
+    let grown = peak_bytes() - before;
+    assert!(grown < 128 << 20, "{grown}");
+}
+
 #[test]
 fn what_lies_is_named_and_takes_little() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let segment = recorded(dir.path());
     let honest = fs::read(&segment).unwrap();
     assert_eq!(check(dir.path()).unwrap().findings, []);
     let batch = rows_of(&segment);
-    let path = batch.schema().index_of("path").unwrap();
-    let named = |name: &str| {
-        let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
-        columns[path] = Arc::new(StringArray::from(vec![name; batch.num_rows()]));
-        RecordBatch::try_new(batch.schema(), columns).unwrap()
-    };
+    let named = |name: &str| named(&batch, std::iter::repeat(name));
     let same = |column: ColumnChunkMetaDataBuilder, _| column;
     let long = "x".repeat(2 << 20);
     let cases = [
         // 300 MiB of it would be unpacked, out of 30 KB.
         (
             "a page",
-            with_rows(&segment, &named(&long), false),
+            with_rows(&segment, [named(&long)], false),
             "claim to hold more than they can",
         ),
         (
             "a dictionary",
-            with_rows(&segment, &named(&long), true),
+            with_rows(&segment, [named(&long)], true),
             "claim to hold more than they can",
         ),
         (
@@ -192,6 +251,19 @@ fn what_lies_is_named_and_takes_little() {
                 |rows| rows,
             ),
             "names places",
+        ),
+        (
+            "two columns in one place",
+            with_footer(
+                &segment,
+                |column, _| {
+                    column
+                        .set_data_page_offset(4)
+                        .set_dictionary_page_offset(None)
+                },
+                |rows| rows,
+            ),
+            "in one place",
         ),
         (
             "an index that is none",
