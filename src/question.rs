@@ -151,17 +151,12 @@ fn lines(notes: &[Note], zone: Zone) -> Vec<String> {
 /// Says why there is nothing.
 pub fn nothing(why: &Nothing, notes: &[Note], zone: Zone) -> ExitCode {
     tell(notes, zone);
-    let why = why.show(zone);
-    match is_damaged(notes) {
-        true => {
-            say(format_args!("trackiops: as far as it can be read, {why}"));
-            ExitCode::from(DAMAGED)
-        }
-        false => {
-            say(format_args!("trackiops: {why}"));
-            ExitCode::from(NOTHING)
-        }
-    }
+    let (why, status) = match is_damaged(notes) {
+        true => (why.show_damaged(zone), DAMAGED),
+        false => (why.show(zone), NOTHING),
+    };
+    say(format_args!("trackiops: {why}"));
+    ExitCode::from(status)
 }
 
 /// The exit status of an answer.

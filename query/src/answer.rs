@@ -276,6 +276,27 @@ impl Nothing {
     }
 }
 
+impl Nothing {
+    /// As [`Self::show`], where a part cannot be read: there may have been something in it.
+    pub fn show_damaged(&self, zone: Zone) -> String {
+        match self {
+            Self::NotRecorded { asked, .. }
+            | Self::LeftOut { asked }
+            | Self::NoOperation { asked }
+            | Self::NoRow { asked, .. }
+            | Self::NoneOf { asked, .. }
+            | Self::Idle { asked, .. } => format!(
+                "no rows can be read from {}; the damaged files may have some",
+                show_range(asked.start, asked.end, zone)
+            ),
+            Self::EmptyStore(_)
+            | Self::UnknownFile(_)
+            | Self::NoMount(_)
+            | Self::NotExported(_) => format!("as far as it can be read, {}", self.show(zone)),
+        }
+    }
+}
+
 /// What a question leads to.
 #[derive(Clone, Debug)]
 pub enum Outcome<R = AnswerRow> {
