@@ -658,6 +658,46 @@ fn damage_is_told_and_the_rest_is_answered() {
     assert_eq!(nowhere.status.code(), Some(2));
 }
 
+#[test]
+fn a_journal_that_was_deleted_is_missed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut writer = Writer::open(dir.path(), small_options("1m")).expect("a store");
+    let window = small_window(1_795_230_000_000, Vec::new());
+    writer.append(&window).expect("it is written");
+    drop(writer);
+    fs::remove_file(dir.path().join("journal/1.tij")).expect("it is removed");
+    let (_, said, status) = ask(dir.path(), &["query"]);
+    assert_eq!(status, Some(3), "{said}");
+    assert!(
+        said.contains("1.tij") && said.contains("deleted before"),
+        "{said}"
+    );
+    let store = dir.path().to_str().expect("a readable name");
+    let checked = trackiops(&["store", "check", "--store", store]);
+    let told = String::from_utf8_lossy(&checked.stdout);
+    let status = checked.status.code();
+    assert_eq!(status, Some(1), "{told}");
+    assert!(
+        told.contains("1.tij") && told.contains("2026-11-21"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_recorder_that_may_open_too_few_files_says_so() {
+    let few = format!(
+        "ulimit -n 32; {} record --store x",
+        env!("CARGO_BIN_EXE_trackiops")
+    );
+    let output = Command::new("sh").args(["-c", &few]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("no more than 32 files") && said.contains("ulimit -n 256"),
+        "{said}"
+    );
+}
+
 /// Hidden files below a directory, and those that a glob sees.
 fn segments(dir: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut hidden, mut seen) = (Vec::new(), Vec::new());

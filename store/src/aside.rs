@@ -4,7 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::beneath;
+use crate::catalog::Catalog;
 use crate::error::StoreError;
+use crate::journal::end::Extent;
 use crate::layout;
 use trackiops_threads::fail;
 
@@ -32,12 +34,29 @@ pub(crate) fn remove_journal(store: &Path, journal: &Path) -> Result<(), StoreEr
     layout::sync_dir(store, &layout::journal_dir(store))
 }
 
-/// Removes what was beside journals that are gone: whoever removed them was interrupted.
-pub(crate) fn remove_orphans(store: &Path) -> Result<(), StoreError> {
-    for path in layout::orphaned_ends(store)? {
-        beneath::remove(store, &path).map_err(StoreError::io("remove", &path))?;
+/// Removes what was beside journals that are gone, if whoever removed them was interrupted.
+pub(crate) fn remove_orphans(store: &Path, catalog: &Catalog) -> Result<(), StoreError> {
+    for end in layout::orphaned_ends(store)? {
+        if lost(store, &end, |number| catalog.is_sealed(number))?.is_none() {
+            beneath::remove(store, &end).map_err(StoreError::io("remove", &end))?;
+        }
     }
     Ok(())
+}
+
+/// The journal of windows that somebody has deleted, although it had windows and was never sealed. `end` is what was
+/// beside it, and says so; it was found before the catalog was read, as a journal is removed after the catalog knows it.
+pub(crate) fn lost(
+    store: &Path,
+    end: &Path,
+    is_sealed: impl Fn(u64) -> Result<bool, StoreError>,
+) -> Result<Option<PathBuf>, StoreError> {
+    let Some(number) = layout::number_of_end(store, end) else {
+        return Ok(None);
+    };
+    let journal = layout::journal(store, number);
+    let is_lost = Extent::read(&journal).is_some() && !is_sealed(number)?;
+    Ok(is_lost.then_some(journal))
 }
 
 /// As [`set_aside`], of one that could not be sealed for this error, if the error is that nothing of it can be read.

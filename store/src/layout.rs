@@ -320,17 +320,46 @@ pub(crate) fn journal_end(journal: &Path) -> PathBuf {
     }
 }
 
-/// What says how far journals go that are not there.
+/// What says how far journals go that are not there, not even set aside.
 pub(crate) fn orphaned_ends(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut ends = entries(store, &journal_dir(store))?;
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
     ends.retain(|path| {
         let own = set_aside_from(path);
         let end = own.as_deref().unwrap_or(path);
         let journal = end.with_extension(JOURNAL_EXTENSION);
-        let journal = own.as_ref().map_or(journal.clone(), |_| aside(&journal));
-        end.extension().is_some_and(|e| e == END_EXTENSION) && journal.symlink_metadata().is_err()
+        // One that is being set aside has its new name before what is beside it.
+        let is_alone = !is_there(&aside(&journal)) && (own.is_some() || !is_there(&journal));
+        end.extension().is_some_and(|e| e == END_EXTENSION) && is_alone
     });
     Ok(ends)
+}
+
+/// The largest number of a journal of windows of which anything is in the directory of journals: itself, or what was set aside or beside it.
+/// Another one of that number could be taken for it. 0 if there is none.
+pub(crate) fn last_number(store: &Path) -> Result<u64, StoreError> {
+    last_number_of("", store)
+}
+
+/// As [`last_number`], of journals of requests.
+pub(crate) fn last_requests_number(store: &Path) -> Result<u64, StoreError> {
+    last_number_of(REQUESTS_PREFIX, store)
+}
+
+fn last_number_of(prefix: &str, store: &Path) -> Result<u64, StoreError> {
+    let numbers = entries(store, &journal_dir(store))?.into_iter();
+    let numbers = numbers.filter_map(|path| {
+        let path = set_aside_from(&path).unwrap_or(path);
+        let number = path.file_stem()?.to_str()?.strip_prefix(prefix)?.parse();
+        number.ok().filter(|n: &u64| *n < i64::MAX.cast_unsigned())
+    });
+    Ok(numbers.max().unwrap_or(0))
+}
+
+/// The number of the journal of windows that this is beside; `None` of others, and of what was set aside.
+pub(crate) fn number_of_end(store: &Path, end: &Path) -> Option<u64> {
+    let number = number_of_journal(end)?;
+    (journal_end(&journal(store, number)) == end).then_some(number)
 }
 
 /// What is in a directory; nothing, if there is none.

@@ -11,6 +11,7 @@ use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::aside::lost;
 use crate::catalog::CatalogView;
 use crate::catalog::mounts::MountSeen;
 use crate::describe::{JournalSpan, agrees};
@@ -170,6 +171,7 @@ impl Snapshot {
 
     fn add(&mut self, store: &Path) -> Result<(), StoreError> {
         let opened = open_journals(store)?;
+        let ends = layout::orphaned_ends(store)?;
         let catalog = CatalogView::open(store)?;
         let sealed = catalog.sealed_journals()?;
         let index = self.catalogs.len();
@@ -190,6 +192,10 @@ impl Snapshot {
                 })),
                 Err(error) => self.unread.push(Unread::journal(path, error)?),
             }
+        }
+        for end in ends {
+            let lost = lost(store, &end, |number| Ok(sealed.contains(&number)))?;
+            self.unread.extend(lost.map(Unread::lost));
         }
         self.unread.extend(set_aside(store, &catalog)?);
         self.granularities.extend(catalog.granularities()?);

@@ -1,4 +1,4 @@
-//! Journals that are there and not read.
+//! Journals that are not read.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,10 @@ use trackiops_schemas::time::UtcMs;
 use crate::error::StoreError;
 use crate::journal::end::Extent;
 
-/// A journal that is there and not read.
+/// Why a journal is not read that is not there, either.
+pub(crate) const LOST: &str = "it was deleted before it was sealed";
+
+/// A journal that is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// Its file.
@@ -39,6 +42,15 @@ impl Unread {
             covers: covers(&path, known),
             path,
             why: "segments have only what of it could be read".to_owned(),
+        }
+    }
+
+    /// One that is gone.
+    pub(crate) fn lost(path: PathBuf) -> Self {
+        Self {
+            covers: covers(&path, []),
+            path,
+            why: LOST.to_owned(),
         }
     }
 

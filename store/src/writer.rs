@@ -94,10 +94,9 @@ impl Writer {
         let catalog = Catalog::open(&store)?;
         layout::create_dir(&store, &layout::journal_dir(&store))?;
         layout::sync_dir(&store, &store)?;
-        remove_orphans(&store)?;
+        remove_orphans(&store, &catalog)?;
         let left = left(&store)?;
-        let last = catalog.last_journal()?;
-        let next_number = left.last().map_or(last, |left| last.max(*left)) + 1;
+        let next_number = catalog.last_journal()?.max(layout::last_number(&store)?) + 1;
         let mounts = MountLog::new(catalog.clone(), &options.host);
         let housekeeping = Housekeeping::new(&store, options.keep.clone());
         let seal = sealing(

@@ -13,11 +13,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use common::{
-    Content, Told, complete, granularity, journals, open, options, recovered, tell, windows,
+    Content, T0, Told, complete, granularity, journals, open, options, recovered, tell, window,
+    windows,
 };
 use proptest::prelude::*;
 use trackiops_schemas::rollup::ClosedWindow;
-use trackiops_store::{Notice, Snapshot, Writer};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{Notice, Snapshot, Writer, check};
 
 fn assert_holds(store: &Path, windows: &[ClosedWindow]) {
     for text in ["1s", "10s", "1m", "1h"] {
@@ -220,4 +222,59 @@ proptest! {
         let left = journals(dir.path());
         prop_assert!(left.is_empty() || left == ["1.tij.damaged"], "{:?}", left);
     }
+}
+
+#[test]
+fn a_journal_that_somebody_deletes_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path();
+    let (journal, end) = (store.join("journal/1.tij"), store.join("journal/1.end"));
+    let recorded = windows(3);
+    let (mut writer, _) = open(store, options("h"));
+    recorded
+        .iter()
+        .for_each(|window| writer.append(window).unwrap());
+    let vouched = fs::read(&end).unwrap();
+    drop(writer);
+    fs::copy(&journal, store.join("copy")).unwrap();
+    fs::remove_file(&journal).unwrap();
+    let is_missed = || {
+        let snapshot = Snapshot::open(store).unwrap();
+        let unread = snapshot
+            .unread()
+            .iter()
+            .map(|unread| (&unread.path, unread.covers));
+        let findings = check(store).unwrap().findings;
+        let found: Vec<_> = findings.iter().map(|finding| &finding.path).collect();
+        assert_eq!(
+            unread.clone().map(|(path, _)| path).collect::<Vec<_>>(),
+            found
+        );
+        let (start, after) = (UtcMs(T0), UtcMs(T0 + 3000));
+        match unread.collect::<Vec<_>>()[..] {
+            [] => false,
+            ref missed => {
+                assert_eq!(*missed, [(&journal, Some((start, after)))]);
+                true
+            }
+        }
+    };
+    assert!(is_missed());
+    // The next recorder neither hides that nor takes the number.
+    complete(store, options("h"));
+    assert!(is_missed());
+    let (mut writer, _) = open(store, options("h"));
+    writer.append(&window(T0 + 60_000, Vec::new())).unwrap();
+    assert!(!journal.exists());
+    writer.finish().unwrap();
+    assert!(is_missed());
+    // It comes back and is sealed.
+    fs::rename(store.join("copy"), &journal).unwrap();
+    complete(store, options("h"));
+    assert!(!is_missed() && !end.exists());
+    // A recorder that was killed between removing it and what is beside it.
+    fs::write(&end, vouched).unwrap();
+    assert!(!is_missed());
+    complete(store, options("h"));
+    assert!(!end.exists());
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use trackiops_schemas::time::UtcMs;
 
-use super::{Covers, Report};
+use super::{Covers, Report, fresh};
+use crate::aside::lost;
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::journal::cursor;
@@ -14,11 +15,15 @@ use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
 use crate::journal::scan::{Damage, Scan};
 use crate::layout;
+use crate::unread::LOST;
 
 /// What to do about a damaged journal.
 pub(super) const RECORD: &str = "the rest is read as before; the next `trackiops record` seals it and sets the damaged file aside";
 /// What to do about one that was set aside.
 const MOVE_AWAY: &str = "what of it could be read is in the segments; move it out of the store";
+/// What to do about one that was deleted.
+const RESTORE: &str =
+    "restore it from a copy; without one, delete what is beside it, which ends in .end";
 /// A recorder appends within some of these.
 const APPENDING: Duration = Duration::from_millis(100);
 /// How often the end of a journal is looked at, which may be just being written.
@@ -45,6 +50,16 @@ pub(super) fn check(
             Ok(None) => {}
             Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
             Err(error) => report.find(&path, why(&error), written(store, view, &path), RECORD),
+        }
+    }
+    let ends = layout::orphaned_ends(store)?;
+    // It is opened after these were listed: what was removed meanwhile it knows as sealed.
+    let sealed = fresh(store).and_then(|view| view.sealed_journals().ok());
+    if let Some(sealed) = sealed {
+        for end in ends {
+            if let Some(path) = lost(store, &end, |number| Ok(sealed.contains(&number)))? {
+                report.find(&path, LOST, written(store, view, &path), RESTORE);
+            }
         }
     }
     for path in layout::set_aside(store)? {
