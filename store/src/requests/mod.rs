@@ -73,8 +73,8 @@ impl RequestsWriter {
     ) -> Result<Self, StoreError> {
         let left = layout::requests_journals(store)?;
         let sealed = layout::requests_segments(store)?;
-        let last = sealed.last().map(|(number, _)| number).max(left.last());
-        let next_number = last.map_or(1, |last| last + 1);
+        let last = sealed.last().map_or(0, |(number, _)| *number);
+        let next_number = last.max(layout::last_requests_number(store)?) + 1;
         let budget = Budget::new(most_bytes);
         let seal = sealing(store.to_owned(), budget, next_number, tell);
         Ok(Self {

@@ -352,12 +352,20 @@ fn a_journal_that_makes_no_sense_is_set_aside() {
         b"not a journal at all",
     )
     .unwrap();
-    let (_writer, mut requests, told) = open(dir.path(), BUDGET);
+    let (writer, mut requests, told) = open(dir.path(), BUDGET);
     requests.append(&batch(T0_NS, 2)).unwrap();
     requests.finish().unwrap();
     let aside = dir.path().join("journal/requests-3.tij.damaged");
-    assert_eq!(*told.lock().unwrap(), [Notice::SetAside(aside)]);
+    assert_eq!(*told.lock().unwrap(), [Notice::SetAside(aside.clone())]);
     assert!(request_files(dir.path())[0].ends_with("-4.parquet"));
+    // All of it has expired. What was set aside must not be replaced by another journal of its number.
+    drop(writer);
+    fs::remove_dir_all(dir.path().join("requests")).unwrap();
+    let (_writer, mut requests, _) = open(dir.path(), BUDGET);
+    requests.append(&batch(T0_NS, 2)).unwrap();
+    requests.finish().unwrap();
+    assert!(request_files(dir.path())[0].ends_with("-4.parquet"));
+    assert_eq!(fs::read(&aside).unwrap(), b"not a journal at all");
 }
 
 #[test]
