@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use trackiops_collector::{
@@ -38,6 +39,9 @@ pub const DEFAULT_RETENTION: &str = "1s=2d,10s=14d,1m=90d,1h=forever";
 
 /// Exit status when a thread has died: all that was recorded is in the store, and another recorder should begin.
 const DIED: u8 = 4;
+
+/// Up to 32 rings, maps, programs and their links, files of the kernel, the journals, and four segments that become one.
+const OPEN_FILES: u64 = 256;
 
 /// Between the module's loading and the first request lies a mount, which takes about as long.
 const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
@@ -294,6 +298,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
     let store = args.store.dir();
     // What can never be recorded here is said before a store is made.
+    allow_open_files()?;
     let planned = match plan_with(&args)? {
         Err(Unsupported::NfsNotLoaded) if args.wait => None,
         planned => Some(planned?),
@@ -491,6 +496,24 @@ fn host_name() -> String {
         .nodename()
         .to_string_lossy()
         .into_owned()
+}
+
+/// Has the process open as many files as a recorder may need, as far as it is allowed to.
+fn allow_open_files() -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let is_enough = |limit: Option<u64>| limit.is_none_or(|most| most >= OPEN_FILES);
+    if let (Some(most), false) = (limit.maximum, is_enough(limit.maximum)) {
+        bail!(
+            "no more than {most} files may be open, and a recorder needs {OPEN_FILES}; raise the limit by `ulimit -n {OPEN_FILES}`, or by \
+             LimitNOFILE= of systemd"
+        );
+    }
+    if !is_enough(limit.current) {
+        let current = Some(OPEN_FILES);
+        setrlimit(Resource::Nofile, Rlimit { current, ..limit })
+            .context("cannot raise the limit of open files; try `ulimit -n 256`")?;
+    }
+    Ok(())
 }
 
 /// A file left by an earlier recording must not be taken for this one's.

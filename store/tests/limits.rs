@@ -1,0 +1,69 @@
+//! A recorder whose files may not become longer: what fails is an error, and once there is room again nothing is missing.
+//!
+//! The limit is of the process, which has this test alone.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod common;
+
+use std::io;
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{Content, granularity, options, windows};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use trackiops_store::{Options, StoreError, Writer, check};
+
+/// Files of this process may have so many bytes.
+fn limit(bytes: Option<u64>) {
+    let limit = Rlimit {
+        current: bytes,
+        ..getrlimit(Resource::Fsize)
+    };
+    setrlimit(Resource::Fsize, limit).unwrap();
+}
+
+fn is_too_long(error: &StoreError) -> bool {
+    matches!(error, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::FileTooLarge)
+}
+
+#[test]
+fn a_file_that_may_not_become_longer_costs_no_window() {
+    // SAFETY: as `main` does; ignoring a signal runs no code.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let options = || Options {
+        rotate: granularity("2s"),
+        ..options("h")
+    };
+    let recorded = windows(24);
+    // Nothing at all, journals, and segments but no catalog.
+    for bytes in [0, 8 << 10, 64 << 10] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::open(dir.path(), options()).unwrap();
+        let mut refused = 0;
+        for (i, window) in recorded.iter().enumerate() {
+            limit((6..12).contains(&i).then_some(bytes));
+            while let Err(error) = writer.append(window) {
+                // What sealing comes to may be SQLite's word for it.
+                assert!(bytes > 0 || is_too_long(&error), "{error}");
+                refused += 1;
+                limit(None);
+            }
+            if i == 11 {
+                // Sealing meets the limit, too.
+                sleep(Duration::from_millis(300));
+            }
+        }
+        assert!(refused > 0 || bytes > 0);
+        writer.finish().unwrap();
+        assert_eq!(check(dir.path()).unwrap().findings, [], "{bytes}");
+        for text in ["1s", "1m"] {
+            let text = granularity(text);
+            let expected = Content::of(&recorded, text);
+            assert_eq!(Content::stored(dir.path(), text), expected, "{bytes}");
+        }
+    }
+}
