@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use trackiops_query::answer::{READ, WRITE};
 use trackiops_query::explain::Stage;
+use trackiops_query::question::{READ, WRITE};
 use trackiops_query::render::Plot;
 use trackiops_query::render::look::Style;
 use trackiops_query::times::Zone;

@@ -8,9 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::builder::NonEmptyStringValueParser;
+use trackiops_query::Figures;
 use trackiops_query::note::Note;
 use trackiops_query::render::look::Style;
-use trackiops_query::render::{self, Figures, Render};
+use trackiops_query::render::{self, Render};
 use trackiops_query::sheet::Texts;
 use trackiops_query::times::{self, Moment, Zone};
 use trackiops_query::{

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::bail;
+use trackiops_query::Figures;
 use trackiops_query::Format;
-use trackiops_query::render::Figures;
 use trackiops_query::sheet::{Kind, Texts};
 
 /// A format, and the endings of names that choose it.

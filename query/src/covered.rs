@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use trackiops_schemas::time::UtcMs;
 
 use crate::coverage::Interval;
-use crate::merge::HostIndex;
+use crate::origin::HostIndex;
 
 /// For how long each host recorded.
 #[derive(Debug, Default)]

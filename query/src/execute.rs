@@ -16,10 +16,12 @@ use crate::error::QueryError;
 use crate::explain::{Explain, Stage};
 use crate::file::{Verdict, Wanted};
 use crate::group::{Grouping, Of};
-use crate::merge::{File, GroupKey, Groups, HostIndex, Merger};
+use crate::merge::{GroupKey, Groups, Merger};
+use crate::origin::{File, HostIndex};
 use crate::parallel::share_out;
 use crate::plan::{Journal, Plan, Tail};
-use crate::scan::{self, Columns, Detail};
+use crate::question::Detail;
+use crate::scan::{self, Columns};
 
 /// What was found.
 #[derive(Debug)]

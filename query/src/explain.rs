@@ -13,7 +13,6 @@ use trackiops_store::{Dataset, Snapshot};
 
 use crate::coverage::Interval;
 use crate::error::QueryError;
-use crate::plan::Plan;
 
 /// Collects it, if it is asked for. Clones collect together.
 #[derive(Clone, Debug, Default)]
@@ -247,21 +246,21 @@ impl Explain {
         });
     }
 
-    /// Takes over what a plan will read of what there is.
-    pub(crate) fn plan(&self, plan: &Plan<'_>, stored: Stored) {
+    /// Takes over what will be read of what there is: so many segments and journals, and which granularity answers when.
+    pub(crate) fn planned(
+        &self,
+        segments: u64,
+        journals: u64,
+        parts: impl Iterator<Item = Part>,
+        stored: Stored,
+    ) {
         self.note(|explained| {
-            let planned: u64 = plan.journals.iter().map(|j| j.rows.len() as u64).sum();
-            let segments = &mut explained.segments;
-            segments.all += stored.all;
-            segments.damaged += stored.damaged;
-            segments.outside += stored.all.saturating_sub(stored.damaged + stored.in_range);
-            segments.other_granularity += stored.in_range.saturating_sub(planned);
-            explained.journals = plan.tails.len() as u64;
-            let parts = plan.journals.iter().map(|journal| Part {
-                host: plan.hosts[journal.host].clone(),
-                range: journal.bounds.range(),
-                granularity: journal.granularity,
-            });
+            explained.segments.all += stored.all;
+            explained.segments.damaged += stored.damaged;
+            explained.segments.outside +=
+                stored.all.saturating_sub(stored.damaged + stored.in_range);
+            explained.segments.other_granularity += stored.in_range.saturating_sub(segments);
+            explained.journals = journals;
             for part in parts {
                 // Several journals have something of a coarse window, and --top plans twice.
                 if !explained.parts.contains(&part) {

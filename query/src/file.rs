@@ -12,8 +12,8 @@ use trackiops_store::{NameSeen, Names, Seen, Snapshot, is_in};
 
 use crate::coverage::Interval;
 use crate::error::QueryError;
-use crate::merge::File;
 use crate::near;
+use crate::origin::File;
 use crate::stat::{STAT_LIMIT, Stat, stat};
 
 /// As a shell has it: a directory ends what `*` stands for.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use trackiops_store::{FileHistory, Snapshot};
 
-use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask_whole};
+use crate::answer::{Answer, AnswerRow, Nothing, Outcome};
+use crate::ask::ask_whole;
 use crate::error::QueryError;
 use crate::group::By;
-use crate::merge::File;
+use crate::origin::File;
+use crate::question::Question;
 use crate::terms::{Terms, in_words};
 
 /// A file with activity in the range.

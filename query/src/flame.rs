@@ -13,9 +13,11 @@ use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_store::{Snapshot, Trunks, is_below};
 
-use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask_whole};
+use crate::answer::{Answer, AnswerRow, Nothing, Outcome};
+use crate::ask::ask_whole;
 use crate::error::QueryError;
 use crate::group::{By, Of};
+use crate::question::Question;
 use crate::render::visible::visible;
 use crate::times::{Zone, show_offset, show_range};
 

@@ -10,8 +10,8 @@ use trackiops_store::{Snapshot, Trunks, is_below, is_in};
 
 use crate::error::QueryError;
 use crate::file::FileSelector;
-use crate::merge::{File, HostIndex};
 use crate::on::MountFilter;
+use crate::origin::{File, HostIndex};
 
 /// What a row of the answer stands for, beside its window and host: rows of several hosts are never added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,6 +12,7 @@
 extern crate self as trackiops_query;
 
 pub mod answer;
+pub mod ask;
 pub mod columns;
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]
@@ -35,9 +36,11 @@ mod needs;
 pub mod note;
 mod on;
 pub mod operations;
+pub mod origin;
 mod parallel;
 pub mod plan;
 pub mod pseudonym;
+pub mod question;
 pub mod render;
 mod report;
 pub mod scan;
@@ -51,7 +54,8 @@ mod tile;
 pub mod times;
 pub mod volume;
 
-pub use answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};
+pub use answer::{Answer, AnswerRow, Nothing, Outcome};
+pub use ask::ask;
 pub use columns::{Columns, Record};
 pub use condition::Condition;
 pub use error::QueryError;
@@ -66,9 +70,7 @@ pub use needs::Needs;
 pub use operations::{
     Connections, KnownBytes, OperationAnswer, Subject, ask_operations, ask_operations_by,
 };
-pub use plan::Range;
-pub use render::{Figures, Format};
-pub use scan::Detail;
+pub use question::{Detail, Figures, Question, Range, Sort};
+pub use render::Format;
 pub use step::Step;
-pub use terms::Sort;
 pub use volume::{Volume, ask_volume, plan_volume, sizes};

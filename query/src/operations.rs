@@ -15,19 +15,18 @@ use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
-use crate::answer::{
-    Answer, AnswerRow, Nothing, Outcome, Question, READ, WRITE, ask, ask_with, nothing, recorded,
-    within,
-};
+use crate::answer::{Answer, AnswerRow, Nothing, Outcome};
+use crate::ask::{ask, ask_with, nothing, recorded, within};
 use crate::error::QueryError;
 use crate::execute::Account;
 use crate::group::{By, ByError, ByTenant, Of};
-use crate::merge::HostIndex;
 use crate::note::Note;
 use crate::on::MountFilter;
+use crate::origin::HostIndex;
 use crate::plan::{Plan, plan};
+use crate::question::{Detail, Question, READ, WRITE};
 use crate::report::notes;
-use crate::scan::{self, Detail};
+use crate::scan;
 use crate::step::Step;
 use crate::terms::{Terms, in_words};
 

@@ -10,23 +10,14 @@ use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Dataset, JournalTail, Segment, Snapshot};
 
-use crate::answer::Question;
 use crate::coverage::Interval;
 use crate::error::QueryError;
-use crate::explain::{Stage, Stored};
-use crate::merge::HostIndex;
+use crate::explain::{self, Stage, Stored};
+use crate::origin::HostIndex;
+use crate::question::Question;
 use crate::step::{Part, Recorded, Step};
 use crate::tile::align_up;
 use sealed::Sealed;
-
-/// The asked range; an open end is an end of what was recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Range {
-    /// Its start.
-    pub since: Option<UtcMs>,
-    /// The first point after it.
-    pub until: Option<UtcMs>,
-}
 
 /// Which window starts of a journal belong to the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +180,14 @@ pub fn plan<'s>(
         make(snapshot, dataset, span, question, step)
     })?;
     if explain.is_on() {
-        explain.plan(&plan, Stored::count(snapshot, dataset, plan.asked)?);
+        let segments = plan.journals.iter().map(|j| j.rows.len() as u64).sum();
+        let parts = plan.journals.iter().map(|journal| explain::Part {
+            host: plan.hosts[journal.host].clone(),
+            range: journal.bounds.range(),
+            granularity: journal.granularity,
+        });
+        let stored = Stored::count(snapshot, dataset, plan.asked)?;
+        explain.planned(segments, plan.tails.len() as u64, parts, stored);
     }
     Ok(plan)
 }

@@ -4,10 +4,11 @@ use std::cmp::Reverse;
 
 use trackiops_schemas::time::UtcMs;
 
-use crate::answer::{AnswerRow, Question};
+use crate::answer::AnswerRow;
 use crate::coverage::{Coverage, Gap, Interval, Losses};
 use crate::note::Note;
 use crate::plan::Plan;
+use crate::question::Question;
 use crate::stall::Stall;
 use crate::step::Step;
 

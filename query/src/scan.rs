@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::{
-    CGROUP, DEV, ERRNOS, FILE_KEY, FILE_OPS, FILEID, LATENCY_HIST, MOUNT, PATH, PATH_INFERRED,
-    TIME, UID, UNSPLIT, USER, health_schema, ops_schema, rollup_schema,
+    CGROUP, DEV, FILE_KEY, FILEID, MOUNT, PATH, TIME, UID, USER, health_schema, ops_schema,
+    rollup_schema,
 };
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::rollup::{Health, Row};
@@ -18,24 +18,8 @@ use trackiops_store::batch::{StoredOps, StoredRow, decode_health, decode_ops, de
 use crate::error::QueryError;
 use crate::explain::Explain;
 use crate::group::By;
-use crate::merge::File;
-use crate::needs::Needs;
-use crate::render::Figures;
-
-/// How much of a row is needed. What is not needed stays zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// Bytes, to rank files.
-    Bytes,
-    /// Requests, bytes and latencies, only the sums.
-    Totals,
-    /// What a table shows.
-    Figures(Figures),
-    /// What some columns are made of.
-    Needs(Needs),
-    /// All columns, and all that was recorded: files of which there is only metadata as well.
-    Full,
-}
+use crate::origin::File;
+use crate::question::Detail;
 
 /// What decides which columns are read.
 #[derive(Clone, Copy, Debug)]
@@ -55,69 +39,6 @@ impl Columns {
             UID | USER | CGROUP if self.by.tenants => true,
             MOUNT | PATH if self.by.needs_names() || self.by_name => true,
             _ => self.detail.includes(column),
-        }
-    }
-}
-
-impl Detail {
-    /// What columns need beside it.
-    pub fn with(self, needs: Needs) -> Self {
-        let all = rollup_schema();
-        let names = all.fields().iter().map(|field| field.name().as_str());
-        let own = Needs::new(names.filter(|name| self.includes(name)));
-        match self {
-            Self::Full => Self::Full,
-            _ => Self::Needs(own.and(needs).only_transfers(self.is_of_transfers())),
-        }
-    }
-
-    /// What an answer about reading and writing has in formats for other programs: all columns.
-    pub fn of_transfers() -> Self {
-        Self::Needs(Needs::all().only_transfers(true))
-    }
-
-    /// Whether files of which there is only metadata are left out: of what people ask about they would be rows of zeros. Whoever
-    /// asks for all that there is gets them as well.
-    pub(crate) fn is_of_transfers(self) -> bool {
-        match self {
-            Self::Figures(_) | Self::Totals => true,
-            Self::Needs(needs) => needs.is_of_transfers(),
-            Self::Bytes | Self::Full => false,
-        }
-    }
-
-    fn includes(self, column: &str) -> bool {
-        let plain = column
-            .strip_prefix("read_")
-            .or(column.strip_prefix("write_"));
-        match self {
-            Self::Full => true,
-            Self::Needs(needs) => needs.include(column),
-            Self::Figures(figures) => {
-                let seldom = [
-                    "latency_us_max",
-                    "short",
-                    "sequential",
-                    "retrans",
-                    "direct",
-                    "stable",
-                    ERRNOS,
-                ];
-                let rates = [LATENCY_HIST];
-                let parts = ["queue_us_sum", "rtt_us_sum", UNSPLIT];
-                let without = match figures {
-                    Figures::Rates => parts.as_slice(),
-                    Figures::Parts => rates.as_slice(),
-                };
-                !matches!(column, FILE_OPS | PATH_INFERRED | UID | USER | CGROUP)
-                    && !plain
-                        .is_some_and(|plain| seldom.contains(&plain) || without.contains(&plain))
-            }
-            Self::Totals => {
-                let sums = ["requests", "bytes", "latency_us_sum"];
-                matches!(column, MOUNT | PATH) || plain.is_some_and(|plain| sums.contains(&plain))
-            }
-            Self::Bytes => plain == Some("bytes"),
         }
     }
 }

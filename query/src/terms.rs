@@ -1,41 +1,11 @@
 //! Which rows of an answer there are, and in which order: `--where`, `--sort`.
 
 use std::cmp::Ordering;
-use std::str::FromStr;
 
-use crate::answer::Question;
 use crate::columns::{Column, Columns, Record};
 use crate::condition::Bound;
 use crate::error::QueryError;
-
-/// What rows are sorted by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sort {
-    /// Name of a column, long or short.
-    pub column: String,
-    /// Smallest first.
-    pub ascending: bool,
-}
-
-/// There is no such order.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an order: write a column, which puts the largest first, or COLUMN:asc")]
-pub struct SortError(String);
-
-impl FromStr for Sort {
-    type Err = SortError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (column, order) = text.split_once(':').unwrap_or((text, "desc"));
-        let ascending = match order {
-            "asc" => true,
-            "desc" => false,
-            _ => return Err(SortError(text.into())),
-        };
-        let column = column.to_owned();
-        Ok(Self { column, ascending })
-    }
-}
+use crate::question::Question;
 
 /// Conditions and order of rows of one kind.
 pub(crate) struct Terms<R> {
@@ -110,18 +80,4 @@ impl<R: Record> Terms<R> {
 pub(crate) fn in_words(question: &Question) -> String {
     let conditions = question.conditions.iter().map(ToString::to_string);
     conditions.collect::<Vec<_>>().join(" and ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_order_is_a_column_and_which_end_is_first() {
-        let sort = |text: &str| text.parse::<Sort>().map(|s| (s.column, s.ascending));
-        assert_eq!(sort("read_p99"), Ok(("read_p99".into(), false)));
-        assert_eq!(sort("iops:asc"), Ok(("iops".into(), true)));
-        assert_eq!(sort("iops:desc"), Ok(("iops".into(), false)));
-        assert!(sort("iops:up").unwrap_err().to_string().contains("iops:up"));
-    }
 }

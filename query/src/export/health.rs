@@ -13,11 +13,13 @@ use trackiops_store::{Dataset, Snapshot};
 
 use super::rows::windows;
 use super::{Export, Exported, Sink, add_damage};
-use crate::answer::{Answer, Outcome, Question, ask_with, journals, recorded};
+use crate::answer::{Answer, Outcome};
+use crate::ask::{ask_with, journals, recorded};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::group::By;
 use crate::plan::plan;
+use crate::question::Question;
 use crate::scan;
 
 /// A window of a host.
@@ -41,7 +43,7 @@ pub(super) fn run<E: From<QueryError>>(export: &Export, sink: Sink<'_, E>) -> Re
 fn of_piece(snapshot: &Snapshot, question: &Question) -> Result<Outcome<(At, Health)>, QueryError> {
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
-        Err(why) => return Ok(crate::answer::nothing(why)),
+        Err(why) => return Ok(crate::ask::nothing(why)),
     };
     let plan = plan(snapshot, Dataset::Health, span, question, question.step)?;
     let most_rows = question.most_rows.unwrap_or(usize::MAX);

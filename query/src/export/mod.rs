@@ -23,13 +23,15 @@ use trackiops_schemas::columns::{
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{Dataset, Snapshot};
 
-use crate::answer::{AnswerRow, Nothing, Question, check, recorded, within};
+use crate::answer::{AnswerRow, Nothing};
+use crate::ask::{check, recorded, within};
 use crate::columns::Columns;
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::note::Note;
 use crate::operations::OperationAnswer;
 use crate::plan::plan;
+use crate::question::Question;
 use crate::step::Step;
 
 /// Rows of a batch that is handed over.
@@ -165,7 +167,7 @@ impl Export {
         let span = recorded(snapshot, &self.question);
         Ok(span.and_then(|span| {
             within(span, &self.question)?;
-            Ok(crate::answer::asked(span, &self.question).intersect(span))
+            Ok(crate::ask::asked(span, &self.question).intersect(span))
         }))
     }
 

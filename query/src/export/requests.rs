@@ -15,13 +15,15 @@ use trackiops_store::{RequestsView, ends_ns};
 use super::pieces::{self, MOST_ROWS, Took};
 use super::rows::overview;
 use super::{BATCH_ROWS, Export, Exported, Sink};
-use crate::answer::{Answer, Nothing, Outcome, Question, ask, asked, recorded, unread};
+use crate::answer::{Answer, Nothing, Outcome};
+use crate::ask::{ask, asked, recorded, unread};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::file::{Verdict, Wanted, resolve};
-use crate::merge::File;
 use crate::note::Note;
 use crate::on::MountFilter;
+use crate::origin::File;
+use crate::question::Question;
 use crate::sheet::of_arrow;
 
 /// Pieces begin and end at whole seconds.

@@ -10,15 +10,15 @@ use trackiops_store::Dataset;
 
 use super::pieces::{self, MOST_ROWS, Took};
 use super::{BATCH_ROWS, Export, Exported, Sink, add_damage, ops_columns};
-use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Question, ask};
+use crate::answer::{Answer, AnswerRow, Nothing, Outcome};
+use crate::ask::ask;
 use crate::columns::{Columns, Record};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::group::{By, ByTenant};
 use crate::note::Note;
 use crate::operations::{Connections, OperationAnswer, ask_operations};
-use crate::plan::Range;
-use crate::scan::Detail;
+use crate::question::{Detail, Question, Range};
 use crate::sheet::of_arrow;
 use crate::step::Step;
 

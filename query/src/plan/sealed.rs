@@ -8,7 +8,7 @@ use trackiops_store::{Dataset, JournalSpan, SealedJournal, Segment, Snapshot, St
 use super::{Bounds, HealthPart, Journal};
 use crate::coverage::Interval;
 use crate::error::QueryError;
-use crate::merge::HostIndex;
+use crate::origin::HostIndex;
 use crate::step::{Part, Step};
 use crate::tile::{Level, align_up, tile};
 

@@ -6,11 +6,11 @@ use std::str::FromStr;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::MountSeen;
 
-use crate::answer::{Answer, AnswerRow, READ, WRITE};
+use crate::answer::{Answer, AnswerRow};
 use crate::columns::{Column, Columns, Record};
 use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
-use crate::scan::Detail;
+use crate::question::{Detail, Figures, READ, WRITE};
 use crate::sheet::{Kind, Texts, Writer};
 use crate::step::Step;
 use crate::times::Zone;
@@ -57,16 +57,6 @@ pub enum Format {
     Parquet,
     /// An Arrow IPC file, also known as Feather 2.
     Arrow,
-}
-
-/// What a table tells of each direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Figures {
-    /// Requests, throughput and latency.
-    #[default]
-    Rates,
-    /// Requests, and of what their latency consists.
-    Parts,
 }
 
 impl Format {
