@@ -9,7 +9,7 @@ use bytes::Bytes;
 use bytes::buf::{Buf, Reader};
 use parquet::basic::{Compression, Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::reader::{ChunkReader, Length};
 
@@ -47,20 +47,19 @@ struct Place {
 impl Places {
     /// `None` if two columns share bytes: what a page may hold depends on its column.
     pub(crate) fn of(metadata: &ParquetMetaData) -> Option<Self> {
-        let of_group = |group: &RowGroupMetaData| {
-            let columns = group.columns().to_vec().into_iter().enumerate();
-            columns.map(|(leaf, column)| {
-                let (start, length) = column.byte_range();
-                Place {
-                    bytes: start..start.saturating_add(length),
-                    leaf,
-                    is_text: column.column_type() == Type::BYTE_ARRAY,
-                    is_flat: column.column_descr().max_rep_level() == 0,
-                    is_packed: column.compression() != Compression::UNCOMPRESSED,
-                }
-            })
+        let place = |(leaf, column): (usize, &ColumnChunkMetaData)| {
+            let (start, length) = column.byte_range();
+            Place {
+                bytes: start..start.saturating_add(length),
+                leaf,
+                is_text: column.column_type() == Type::BYTE_ARRAY,
+                is_flat: column.column_descr().max_rep_level() == 0,
+                is_packed: column.compression() != Compression::UNCOMPRESSED,
+            }
         };
-        let mut places: Vec<_> = metadata.row_groups().iter().flat_map(of_group).collect();
+        let groups = metadata.row_groups().iter();
+        let columns = groups.flat_map(|group| group.columns().iter().enumerate());
+        let mut places: Vec<_> = columns.map(place).collect();
         places.sort_by_key(|place| (place.bytes.start, place.bytes.end));
         let are_apart = |pair: &[Place]| pair[0].bytes.end <= pair[1].bytes.start;
         places.windows(2).all(are_apart).then_some(Self(places))
