@@ -88,19 +88,22 @@ impl JournalWriter {
 
     /// Makes durable what was written, unless that was done a moment ago.
     pub(super) fn sync_if_due(&mut self) -> Result<(), StoreError> {
-        match self.not_synced {
-            Some(span) if self.synced.elapsed() >= SYNC_EVERY => self.sync(span),
-            _ => Ok(()),
+        match self.synced.elapsed() >= SYNC_EVERY {
+            true => self.sync(),
+            false => Ok(()),
         }
     }
 
-    /// Makes durable what was written.
-    fn sync(&mut self, span: (UtcMs, UtcMs)) -> Result<(), StoreError> {
+    /// Makes durable what was written. After an error nothing more may be appended.
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+        // Once: after a failed sync the next one may succeed without what the kernel has dropped.
+        let Some(span) = self.not_synced.take() else {
+            return Ok(());
+        };
         self.file
             .sync_data()
             .map_err(StoreError::io("sync journal", &self.path))?;
         self.synced = Instant::now();
-        self.not_synced = None;
         self.end.note(self.bytes, span);
         Ok(())
     }

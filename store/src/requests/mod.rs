@@ -151,17 +151,26 @@ impl RequestsWriter {
         Period::of(at, self.options.rotate)
     }
 
-    /// Hands the open journal over to be sealed, if it is over.
+    /// Hands the open journal over to be sealed, if it is over. It is synced first: sealing may take longer than a power cut may cost,
+    /// and may fail.
     fn retire(&mut self, is_over: impl FnOnce(&OpenJournal) -> bool) -> Result<(), StoreError> {
         match self.journal.take_if(|open| is_over(open)) {
-            Some(open) => self.sealer.seal(open.number),
+            Some(mut open) => {
+                let synced = open.writer.sync();
+                self.sealer.seal(open.number)?;
+                synced
+            }
             None => Ok(()),
         }
     }
 
     /// Seals everything. The store then holds no journal of requests.
     pub fn finish(mut self) -> Result<(), StoreError> {
-        self.retire(|_| true)?;
+        if let Some(mut open) = self.journal.take() {
+            // What is sealed is durable, whatever became of this.
+            let _ = open.writer.sync();
+            self.sealer.seal(open.number)?;
+        }
         self.sealer.finish()
     }
 }

@@ -15,6 +15,7 @@ use super::{Notice, RequestsWriter};
 use crate::common::{
     T0, Told, file, journals, named, options, parquet_files, tell, used_by, windows,
 };
+use crate::journal::end::Extent;
 use crate::{Writer, layout};
 
 const T0_NS: i64 = T0 * 1_000_000;
@@ -237,6 +238,19 @@ fn a_clock_that_is_set_back_begins_another_segment() {
     requests.finish().unwrap();
     assert_eq!(request_files(dir.path()).len(), 2);
     assert_eq!(stored(dir.path()).len(), 2);
+}
+
+#[test]
+fn a_journal_is_durable_when_it_is_handed_over_to_be_sealed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_writer, mut requests, _) = open(dir.path(), BUDGET);
+    requests.append(&batch(T0_NS, 5)).unwrap();
+    // So that it cannot be sealed.
+    fs::write(dir.path().join("requests"), "").unwrap();
+    requests.idle(UtcMs(T0 + 86_400_000)).unwrap();
+    let journal = layout::requests_journal(dir.path(), 1);
+    let durable = Extent::read(&journal).map(|extent| extent.bytes);
+    assert_eq!(durable, Some(fs::metadata(&journal).unwrap().len()));
 }
 
 #[test]
