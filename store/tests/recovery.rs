@@ -158,20 +158,43 @@ fn damage_in_the_middle_costs_the_damaged_window_alone_and_is_reported() {
 }
 
 #[test]
-fn a_journal_that_ends_within_its_header_is_empty() {
+fn a_journal_whose_header_a_power_cut_has_kept_from_the_disk_is_empty() {
     let dir = tempfile::tempdir().unwrap();
     leave(dir.path(), &windows(1));
     let journal = dir.path().join("journal/1.tij");
     let bytes = fs::read(&journal).unwrap();
-    fs::write(&journal, &bytes[..20]).unwrap();
-    // A crash leaves such a journal before anything was appended to it.
-    fs::write(dir.path().join("journal/1.end"), "").unwrap();
-    assert!(Snapshot::open(dir.path()).unwrap().tails().is_empty());
-    let (mut writer, told) = open(dir.path(), options("h"));
-    writer.append(&windows(1)[0]).unwrap();
-    drop(writer);
-    assert_eq!(*told.lock().unwrap(), [recovered(0, 20)]);
-    assert_eq!(journals(dir.path()), ["2.tij"]);
+    let header_bytes = 16 + u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
+    let mut torn = bytes[..header_bytes].to_vec();
+    torn[header_bytes - 4..].fill(0);
+    // A part of it, a length without what was written, and a part of that.
+    for left in [bytes[..20].to_vec(), vec![0; header_bytes], torn] {
+        let store = tempfile::tempdir().unwrap();
+        leave(store.path(), &windows(1));
+        fs::write(store.path().join("journal/1.tij"), &left).unwrap();
+        // Nothing was appended to it.
+        fs::write(store.path().join("journal/1.end"), "").unwrap();
+        assert_eq!(check(store.path()).unwrap().findings, []);
+        assert!(Snapshot::open(store.path()).unwrap().tails().is_empty());
+        let (mut writer, told) = open(store.path(), options("h"));
+        writer.append(&windows(1)[0]).unwrap();
+        drop(writer);
+        assert_eq!(*told.lock().unwrap(), [recovered(0, left.len() as u64)]);
+        assert_eq!(journals(store.path()), ["2.tij"]);
+    }
+}
+
+#[test]
+fn a_journal_of_zeros_that_had_windows_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    leave(dir.path(), &windows(2));
+    let journal = dir.path().join("journal/1.tij");
+    let bytes = fs::read(&journal).unwrap().len();
+    fs::write(&journal, vec![0; bytes]).unwrap();
+    let aside = dir.path().join("journal/1.tij.damaged");
+    assert_eq!(
+        complete(dir.path(), options("h")),
+        [Notice::SetAside(aside)]
+    );
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Header {
     }
 
     /// Reads the header of a journal; the pieces are what follows it, where `is_kind` knows the kinds of frames. `None` when
-    /// the file ends within the header: such a journal was never used.
+    /// the file ends within the header, or the power failed before the header was written: such a journal was never used.
     pub(crate) fn read(
         journal: &JournalFile,
         is_kind: fn(u8) -> bool,
@@ -117,6 +117,9 @@ impl Header {
         let mut fixed = [0; FIXED_HEADER_BYTES];
         let got = read_at(file, &mut fixed, 0).map_err(read())?;
         if !MAGIC.starts_with(&fixed[..got.min(MAGIC.len())]) {
+            if journal.vouched() == 0 && is_unwritten(journal).map_err(read())? {
+                return Ok(None);
+            }
             return Err(damaged(0, "it does not begin like a journal"));
         }
         if got < FIXED_HEADER_BYTES {
@@ -138,6 +141,10 @@ impl Header {
             };
         }
         if checksum_of(version, &fields) != crc {
+            // A power cut may have torn a long one.
+            if journal.vouched() == 0 && journal.bytes == start + u64::from(length) {
+                return Ok(None);
+            }
             return Err(damaged(12, "its header does not match its checksum"));
         }
         // Not before: a flipped bit makes another version as well.
@@ -165,6 +172,17 @@ impl Header {
             filter: input.optional_str()?.map(Arc::from),
         })
     }
+}
+
+/// Whether a journal may be a header that never reached the disk: zeros, as file systems can make a length durable before what
+/// was written.
+fn is_unwritten(journal: &JournalFile) -> io::Result<bool> {
+    if journal.bytes > FIXED_HEADER_BYTES as u64 + u64::from(MAX_FIELDS_BYTES) {
+        return Ok(false);
+    }
+    let mut bytes = vec![0; usize::try_from(journal.bytes).unwrap_or(usize::MAX)];
+    let got = read_at(&journal.file, &mut bytes, 0)?;
+    Ok(bytes[..got].iter().all(|byte| *byte == 0))
 }
 
 /// The checksum of a header: of its fields, then the version.
