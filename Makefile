@@ -103,15 +103,15 @@ bench-store: setup
 bench-query: setup
 	@bench/query.sh
 
-## make faults      damage 100000 stores, and fail and kill a recorder's system calls; MUTANTS=, SEED=, KEEP=directory
+## make faults      damage 100000 stores, fail and kill a recorder's system calls, cut its power; MUTANTS=, CUTS=, SEED=, KEEP=directory
 faults: setup
 	@bench/faults.sh
 
-# About a minute of it.
+# A few minutes of it.
 test-long: faults-short
 
 faults-short: setup
-	@echo "==> damaged stores, and system calls that fail"
+	@echo "==> damaged stores, system calls that fail, and power cuts"
 	@SHORT=1 bench/faults.sh
 
 ## make deny        licences, sources, bans and known vulnerabilities of all dependencies

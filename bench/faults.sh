@@ -1,32 +1,69 @@
 #!/usr/bin/env bash
-# Damages stores, and fails and kills the system calls of a recorder; prints what that came to. See README.md beside it.
+# Damages stores, fails and kills the system calls of a recorder, and cuts the power of its disk; prints what that came to.
+# See README.md beside it.
 #
 # MUTANTS=100000 SEED=1   how many stores are damaged, and from which seed
 # PLACES=6 KILLS=40       at how many places of each system call it fails with each error, and kills
 # RECORDERS=60            no more recorders than that, chosen from all
-# SHORT=1                 about a minute of it, for `make test-long`
-# KEEP=directory          keep each damaged store that fails
+# CUTS=1000               how many power cuts
+# SHORT=1                 about two minutes of it, for `make test-long`
+# REPLAY=host             look at the power cuts on this machine, not in the guest: as root, several times quicker
+# ONLY=cuts               this alone, mutants, calls or cuts: not with TRACKIOPS_WRITE_DOCS
+# KEEP=directory          keep each damaged store that fails, and the logs of the disks
 # TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/faults.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ "${SHORT:-}" = 1 ]; then
-    : "${MUTANTS:=300}" "${RECORDERS:=60}"
+    : "${MUTANTS:=300}" "${RECORDERS:=60}" "${CUTS:=30}"
 fi
 command -v strace >/dev/null || scripts/install.sh strace
-cargo build --release --locked --quiet --package trackiops-bench-faults --features fail-points
-target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
-faults=$target/release/trackiops-bench-faults
+# It runs in guests, too. A shell of its own: the flags are not for `cargo vm`.
+faults=$(
+    . scripts/target.sh
+    build_for "$(uname -m)"
+    cargo build --release --locked --quiet --target "$triple" --package trackiops-bench-faults --features fail-points >&2
+    target=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+    echo "$target/$triple/release/trackiops-bench-faults"
+)
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 jobs=$(nproc)
 status=0
+
+# part NAME COMMAND...: one of the parts, whose report it keeps for the page.
+part() {
+    local name=$1
+    shift
+    case ${ONLY:-$name} in "$name") ;; *) return ;; esac
+    "$@" | tee "$scratch/$name" || status=1
+    echo
+}
+
 keep=()
 [ -z "${KEEP:-}" ] || keep=(--keep "$KEEP")
-"$faults" mutate --mutants "${MUTANTS:-100000}" --seed "${SEED:-1}" --jobs "$jobs" "${keep[@]}" | tee "$scratch/mutants" || status=1
-echo
-"$faults" calls --places "${PLACES:-6}" --kills "${KILLS:-40}" --most "${RECORDERS:-1000000}" --seed "${SEED:-1}" --jobs "$jobs" | tee "$scratch/calls" || status=1
+part mutants "$faults" mutate --mutants "${MUTANTS:-100000}" --seed "${SEED:-1}" --jobs "$jobs" "${keep[@]}"
+part calls "$faults" calls --places "${PLACES:-6}" --kills "${KILLS:-40}" --most "${RECORDERS:-1000000}" --seed "${SEED:-1}" --jobs "$jobs"
+
+# guest FLAG...: `cargo vm` puts that program into the guest, in place of a release that is not needed there.
+guest() {
+    local out=()
+    [ -z "$logs" ] || out=(--out "$logs")
+    TRACKIOPS_BIN=$faults cargo vm run --quiet --no-nfs --deb xfsprogs --timeout 14400 "${out[@]}" bench/cuts_guest.sh "$@"
+}
+
+cuts() {
+    local flags=(--cuts "${CUTS:-1000}" --seed "${SEED:-1}" --jobs "$((2 * jobs))") logs=${KEEP:-}
+    if [ "${REPLAY:-}" != host ]; then
+        guest "${flags[@]}"
+        return
+    fi
+    logs=${logs:-$scratch/logs}
+    guest --record || return
+    "$faults" cuts --dir "$logs" --replay "${flags[@]}"
+}
+part cuts cuts
 if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
     mkdir -p docs/results
     {
@@ -35,6 +72,8 @@ if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
         cat "$scratch/mutants"
         printf '\n## System calls\n\nOn %s cores. ' "$jobs"
         cat "$scratch/calls"
+        printf '\n## Power cuts\n\nRecorded with Linux 6.12. '
+        cat "$scratch/cuts"
     } >docs/results/faults.md
 fi
 exit "$status"

@@ -11,13 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use trackiops_query::{By, Outcome, Question, Step, ask};
-use trackiops_store::{RequestsView, Snapshot, Writer, check, ends_ns};
+use trackiops_store::{Writer, check};
 
-use crate::common::{Numbers, THREE, question, rows, straightforward};
+use crate::common::Numbers;
+use crate::kept::{self, Wrong};
 use crate::mutants::panics;
-use crate::recorder::{ACKNOWLEDGED_BYTES, Said, of_time, windows};
-use crate::states::batch;
+use crate::recorder::{ACKNOWLEDGED_BYTES, Promised, of_time, windows};
 
 const CALLS: &str = "openat,openat2,write,pwrite64,read,pread64,fsync,fdatasync,?rename,?renameat,renameat2,?unlink,unlinkat,\
                      ?mkdir,mkdirat,ftruncate,fallocate,flock,fstat,?newfstatat,statx,getdents64,close,getrandom,mmap";
@@ -222,11 +221,18 @@ fn faults(
 /// What is wrong with the store that a recorder has left, before and after the next one.
 fn judge(dir: &Path) -> Result<Vec<String>> {
     let store = dir.join("store");
-    let said = Said::read(&dir.join("acknowledged"))?;
+    let said = Promised::read(&dir.join("acknowledged"))?;
+    let all = windows();
     let acknowledged = usize::try_from(said.windows)?;
+    // One more may have become durable.
+    let counts = acknowledged..=(acknowledged + 1).min(all.len());
     let mut wrong = Vec::new();
+    let content = |when: &str| {
+        let found = kept::windows(&store, &all, counts.clone());
+        found.err().map(|why| format!("{when}: {why}"))
+    };
     if store.join("catalog.db").exists() || acknowledged > 0 {
-        wrong.extend(content(&store, acknowledged).map(|why| format!("at once: {why}")));
+        wrong.extend(content("at once"));
     }
     let next = Writer::open(&store, of_time(acknowledged)).and_then(|writer| {
         let requests = writer.requests(64 << 20, |_| {})?;
@@ -237,68 +243,15 @@ fn judge(dir: &Path) -> Result<Vec<String>> {
         wrong.push(format!("the next recorder fails: {error}"));
         return Ok(wrong);
     }
-    wrong
-        .extend(content(&store, acknowledged).map(|why| format!("after the next recorder: {why}")));
-    wrong.extend(requests(&store, said.requests)?);
+    wrong.extend(content("after the next recorder"));
+    let requests = kept::requests(&store, &all, said.requests)?;
+    wrong.extend(requests.iter().map(Wrong::to_string));
     let findings = check(&store)?.findings;
     wrong.extend(
         findings
             .into_iter()
             .map(|found| format!("check finds {}: {}", found.path.display(), found.why)),
     );
-    Ok(wrong)
-}
-
-/// What is wrong with the windows of a store; one more than were acknowledged may have become durable.
-fn content(store: &Path, acknowledged: usize) -> Option<String> {
-    let minute = "1m".parse::<Step>().ok();
-    let asked = Question {
-        step: minute,
-        ..question(store)
-    };
-    let found = match ask(&asked) {
-        Ok(Outcome::Found(answer)) => rows(&answer),
-        Ok(Outcome::Nothing { .. }) => BTreeMap::new(),
-        Err(error) => return Some(error.to_string()),
-    };
-    let all = windows();
-    let expected = [acknowledged, acknowledged + 1].map(|count| {
-        let windows = &all[..count.min(all.len())];
-        straightforward(&[("a", windows)], |_| true, None, minute?, THREE, By::FILE).into()
-    });
-    if expected.contains(&Some(found)) {
-        return None;
-    }
-    let span = Snapshot::open(store).map(|snapshot| snapshot.span());
-    Some(format!(
-        "not the {acknowledged} windows that were acknowledged: {span:?}"
-    ))
-}
-
-/// What is wrong with the single requests of a store.
-fn requests(store: &Path, acknowledged: u64) -> Result<Vec<String>> {
-    let mut ends = Vec::new();
-    let mut view = RequestsView::open(store)?;
-    view.read(i64::MIN..i64::MAX, &mut |batch| {
-        ends.extend_from_slice(ends_ns(&batch));
-        Ok(true)
-    })?;
-    let count = ends.len();
-    let ends: BTreeSet<i64> = ends.into_iter().collect();
-    let mut wrong = Vec::new();
-    if ends.len() != count {
-        wrong.push(format!(
-            "{} single requests are there twice",
-            count - ends.len()
-        ));
-    }
-    for (place, window) in windows().iter().enumerate() {
-        let is_acknowledged = acknowledged & (1 << place) != 0;
-        let batch = batch(window);
-        if is_acknowledged && !batch.requests.iter().all(|r| ends.contains(&r.end_ns)) {
-            wrong.push(format!("single requests of window {place} are lost"));
-        }
-    }
     Ok(wrong)
 }
 
@@ -323,7 +276,7 @@ fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
     if let Some(mut strace) = strace {
         strace.wait()?;
     }
-    let acknowledged = Said::read(&dir.path().join("acknowledged"))?.windows;
+    let acknowledged = Promised::read(&dir.path().join("acknowledged"))?.windows;
     let wrong = judge(dir.path()).unwrap_or_else(|error| vec![format!("{error:#}")]);
     let said = fs::read_to_string(dir.path().join("stderr")).unwrap_or_default();
     let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Damages stores in every way and looks whether an answer is wrong without a note; and fails and kills a recorder's system
-//! calls. `bench/README.md` says more.
+//! Damages stores in every way and looks whether an answer is wrong without a note; fails and kills a recorder's system
+//! calls; and cuts the power of its disk. `bench/README.md` says more.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,7 +10,9 @@
 mod calls;
 #[path = "../../../query/tests/common/mod.rs"]
 mod common;
+mod cuts;
 mod damage;
+mod kept;
 mod mutants;
 mod oracle;
 mod pool;
@@ -69,6 +71,8 @@ enum Command {
         #[arg(long, default_value_t = 2)]
         jobs: usize,
     },
+    /// Cuts the power of a recorder's disk: as root, where the kernel has dm-log-writes and loop
+    Cuts(cuts::Args),
     /// Is failed and killed: a process of `calls`
     #[command(hide = true)]
     Record { dir: PathBuf },
@@ -119,6 +123,7 @@ fn main() -> Result<()> {
             mutants::note_panics();
             calls::calls(seed, places, kills, most, jobs)
         }
+        Command::Cuts(args) => cuts::cuts(&args),
         Command::Record { dir } => recorder::run(&dir),
         Command::Merging { store } => states::merge(&store),
     }

@@ -4,12 +4,14 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Keep, Options, StoreError, Writer};
+use trackiops_store::{Keep, Options, RequestsWriter, StoreError, Writer};
 
 use crate::common::{THREE, options};
 use crate::states::{batch, recorded};
@@ -77,13 +79,16 @@ impl Acknowledged {
     }
 }
 
-/// What a process says of a store.
-pub struct Said {
+/// What a store must have.
+#[derive(Clone, Copy, Default)]
+pub struct Promised {
+    /// The first windows, so many.
     pub windows: u64,
+    /// A bit for each window whose single requests it must have.
     pub requests: u64,
 }
 
-impl Said {
+impl Promised {
     /// What was acknowledged.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path)?;
@@ -108,33 +113,84 @@ fn retry<T>(mut what: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreE
     what()
 }
 
+/// What a recorder says as it goes on.
+pub enum Said {
+    /// So many windows are acknowledged.
+    Windows(usize),
+    /// The single requests of this window are acknowledged.
+    Requests(usize),
+    /// All single requests that were acknowledged are durable.
+    Durable,
+}
+
+/// How single requests become durable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// When the store likes.
+    Hurried,
+    /// Now and then it waits until they are. One of its sessions is not finished, too.
+    Waiting,
+}
+
+/// Windows between two waits.
+const WAITS: usize = 3;
+/// Somewhat longer than single requests take to become durable.
+const DURABLE: Duration = Duration::from_millis(1050);
+
+/// Records windows into a store.
+pub fn record(
+    store: &Path,
+    windows: &[ClosedWindow],
+    pace: Pace,
+    said: &mut dyn FnMut(Said) -> Result<()>,
+) -> Result<()> {
+    for (session, some) in windows.chunks(AT_ONCE).enumerate() {
+        let first = session * AT_ONCE;
+        let mut writer = retry(|| Writer::open(store, of_time(first)))?;
+        let mut requests = writer.requests(64 << 20, |_| {}).ok();
+        for (place, window) in (first..).zip(some) {
+            retry(|| writer.append(window))?;
+            said(Said::Windows(place + 1))?;
+            let Some(requests) = &mut requests else {
+                continue;
+            };
+            if requests.append(&batch(window)).is_ok() {
+                said(Said::Requests(place))?;
+            }
+            if pace == Pace::Waiting && place % WAITS == WAITS - 1 {
+                thread::sleep(DURABLE);
+                requests.idle(window.start)?;
+                said(Said::Durable)?;
+            }
+        }
+        if pace == Pace::Waiting && session == 1 {
+            continue;
+        }
+        // What could not be sealed is left to the next recorder.
+        let sealed = requests.map(RequestsWriter::finish);
+        if pace == Pace::Waiting && matches!(sealed, Some(Ok(()))) {
+            said(Said::Durable)?;
+        }
+        drop(writer.finish());
+    }
+    Ok(())
+}
+
 /// Records all windows into the store of a directory, which has a file for what is acknowledged. Begins when a line was read.
 pub fn run(dir: &Path) -> Result<()> {
     let acknowledged = Acknowledged::map(&dir.join("acknowledged"))?;
     // Its system calls are failed from here on, this one among them.
     let _ = io::stdin().lock().read_line(&mut String::new());
-    let store = dir.join("store");
-    let windows = windows();
-    for (session, some) in windows.chunks(AT_ONCE).enumerate() {
-        let first = session * AT_ONCE;
-        let mut writer = retry(|| Writer::open(&store, of_time(first)))?;
-        let mut requests = writer.requests(64 << 20, |_| {}).ok();
-        for (place, window) in (first..).zip(some) {
-            retry(|| writer.append(window))?;
-            acknowledged
-                .windows
-                .store(place as u64 + 1, Ordering::SeqCst);
-            if let Some(requests) = &mut requests
-                && requests.append(&batch(window)).is_ok()
-            {
+    record(&dir.join("store"), &windows(), Pace::Hurried, &mut |said| {
+        match said {
+            Said::Windows(count) => {
+                acknowledged.windows.store(count as u64, Ordering::SeqCst);
+            }
+            Said::Requests(place) => {
                 acknowledged.requests.fetch_or(1 << place, Ordering::SeqCst);
             }
+            Said::Durable => {}
         }
-        // What could not be sealed is left to the next recorder.
-        if let Some(requests) = requests {
-            drop(requests.finish());
-        }
-        drop(writer.finish());
-    }
-    Ok(())
+        Ok(())
+    })
 }

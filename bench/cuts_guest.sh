@@ -1,0 +1,8 @@
+# cuts_guest.sh FLAG...: `trackiops-bench-faults cuts`, which is here under the name of what it replaces. Leaves the logs in $OUT.
+modprobe -a loop dm-log-writes ext4 xfs
+# In memory, like all of the guest's root.
+mkdir -p /var/tmp/cuts
+status=0
+trackiops cuts --dir /var/tmp/cuts "$@" || status=$?
+mv /var/tmp/cuts/*.before /var/tmp/cuts/*.log "$OUT"
+exit "$status"

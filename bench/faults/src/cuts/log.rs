@@ -1,0 +1,240 @@
+//! The log of the kernel's dm-log-writes, and what a disk holds after a power cut.
+//!
+//! The format is in `Documentation/admin-guide/device-mapper/log-writes.rst` and `drivers/md/dm-log-writes.c` of Linux.
+//! A write that no flush has followed is in the log right before the next flush that began after the write had ended. A write with FUA
+//! is there as soon as it has ended, a mark as soon as it was sent. So whatever is before a mark was written before the mark was sent.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::common::Numbers;
+
+const MAGIC: u64 = 0x006a_7366_7773_6872;
+const VERSION: u64 = 1;
+const FLUSH: u64 = 1;
+const FUA: u64 = 2;
+const DISCARD: u64 = 4;
+const MARK: u64 = 8;
+/// Sector, sectors, flags, and the length of what a mark says.
+const ENTRY_BYTES: usize = 32;
+/// What a disk writes as a whole.
+const SECTOR_BYTES: u64 = 512;
+const PAGE_BYTES: usize = 4096;
+
+/// An entry of the log.
+pub struct Entry {
+    flags: u64,
+    /// Where on the disk, in bytes.
+    to: u64,
+    bytes: u64,
+    /// Where in the log.
+    from: u64,
+    /// What a mark says.
+    pub mark: Option<String>,
+}
+
+impl Entry {
+    fn is(&self, flag: u64) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether something is durable once it is there that was not before.
+    pub fn is_barrier(&self) -> bool {
+        self.is(FLUSH) || self.is(FUA)
+    }
+
+    /// Whether it may be missing as long as no flush follows.
+    fn is_volatile(&self) -> bool {
+        self.bytes > 0 && !self.is(FUA)
+    }
+}
+
+/// What was written to a disk.
+pub struct Log {
+    file: File,
+    pub entries: Vec<Entry>,
+}
+
+impl Log {
+    pub fn read(file: File) -> Result<Self> {
+        let u64_at = |at: u64| -> Result<u64> {
+            let mut bytes = [0; 8];
+            file.read_exact_at(&mut bytes, at)?;
+            Ok(u64::from_le_bytes(bytes))
+        };
+        ensure!(
+            u64_at(0)? == MAGIC && u64_at(8)? == VERSION,
+            "it is no log of dm-log-writes"
+        );
+        let count = u64_at(16)?;
+        // u32, and zeros behind it.
+        let sector = u64_at(24)?;
+        ensure!(
+            sector.is_multiple_of(SECTOR_BYTES) && (1..=65536).contains(&sector),
+            "its sectors have {sector} bytes"
+        );
+        let mut entries = Vec::new();
+        let mut at = sector;
+        for _ in 0..count {
+            let [to, sectors, flags, said] = [0, 8, 16, 24].map(|field| u64_at(at + field));
+            let (flags, said) = (flags?, said?);
+            // How often a discarded sector reads as what is the device's affair; nobody asks for it here.
+            ensure!(flags & DISCARD == 0, "something was discarded");
+            let mut entry = Entry {
+                flags,
+                to: to? * sector,
+                bytes: sectors? * sector,
+                from: at + sector,
+                mark: None,
+            };
+            if entry.is(MARK) {
+                ensure!(said + ENTRY_BYTES as u64 <= sector, "a mark is too long");
+                let mut text = vec![0; usize::try_from(said)?];
+                file.read_exact_at(&mut text, at + ENTRY_BYTES as u64)?;
+                let text = String::from_utf8(text).context("a mark is text")?;
+                entry.mark = Some(text.trim_end_matches('\0').to_owned());
+            }
+            at = entry.from + entry.bytes;
+            entries.push(entry);
+        }
+        Ok(Self { file, entries })
+    }
+
+    fn data(&self, entry: &Entry) -> Result<Vec<u8>> {
+        let mut data = vec![0; usize::try_from(entry.bytes)?];
+        self.file.read_exact_at(&mut data, entry.from)?;
+        Ok(data)
+    }
+}
+
+/// What of the writes survives that no flush has followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survives {
+    /// Each of them.
+    All,
+    /// Some of them.
+    Some,
+    /// Some sectors of them.
+    Torn,
+}
+
+/// A power cut.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// How many entries of the log there are.
+    pub at: usize,
+    pub survives: Survives,
+    /// Which of them survive.
+    pub seed: u64,
+}
+
+/// The cuts that are made: right after each barrier, or after as many of them as are half of the cuts, and the others anywhere.
+pub fn cuts(log: &Log, count: usize, numbers: &mut Numbers) -> Vec<Cut> {
+    let mut barriers: Vec<usize> = (1..=log.entries.len())
+        .filter(|at| log.entries[at - 1].is_barrier())
+        .collect();
+    while barriers.len() > count / 2 {
+        barriers.swap_remove(numbers.below(barriers.len() as u64) as usize);
+    }
+    let mut cuts: Vec<Cut> = barriers
+        .into_iter()
+        .map(|at| Cut {
+            at,
+            survives: Survives::All,
+            seed: 0,
+        })
+        .collect();
+    while cuts.len() < count {
+        cuts.push(Cut {
+            at: 1 + numbers.below(log.entries.len() as u64) as usize,
+            survives: [Survives::All, Survives::Some, Survives::Torn][numbers.below(3) as usize],
+            seed: numbers.below(1 << 31),
+        });
+    }
+    cuts.sort_by_key(|cut| cut.at);
+    cuts
+}
+
+/// A disk to which the log is written, entry by entry.
+pub struct Disk<'l> {
+    log: &'l Log,
+    bytes: u64,
+    /// The pages that are not all zeros.
+    pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
+    /// How many entries are durable and in the pages.
+    durable: usize,
+}
+
+impl<'l> Disk<'l> {
+    /// The disk before anything was logged.
+    pub fn new(log: &'l Log, before: &File) -> Result<Self> {
+        let bytes = before.metadata()?.len();
+        let mut disk = Self {
+            log,
+            bytes,
+            pages: BTreeMap::new(),
+            durable: 0,
+        };
+        let mut chunk = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < bytes {
+            let read = before.read_at(&mut chunk, at)?;
+            ensure!(read > 0, "the disk ends at {at}");
+            disk.write(at, &chunk[..read]);
+            at += read as u64;
+        }
+        Ok(disk)
+    }
+
+    fn write(&mut self, mut at: u64, mut data: &[u8]) {
+        while !data.is_empty() {
+            let (page, within) = (at / PAGE_BYTES as u64, at as usize % PAGE_BYTES);
+            let (part, rest) = data.split_at(data.len().min(PAGE_BYTES - within));
+            let is_there = self.pages.contains_key(&page);
+            if is_there || part.iter().any(|byte| *byte != 0) {
+                let bytes = self
+                    .pages
+                    .entry(page)
+                    .or_insert_with(|| Box::new([0; PAGE_BYTES]));
+                bytes[within..within + part.len()].copy_from_slice(part);
+            }
+            at += part.len() as u64;
+            data = rest;
+        }
+    }
+
+    /// Writes the disk as it is after a cut to an empty file. Cuts come in the order of their places.
+    pub fn cut(&mut self, cut: &Cut, file: &File) -> Result<()> {
+        let entries = &self.log.entries[..cut.at];
+        // A flush is for what was before it, not for what it may itself carry.
+        let flushed = entries.iter().rposition(|entry| entry.is(FLUSH));
+        let flushed = flushed.unwrap_or(0).max(self.durable);
+        for entry in &entries[self.durable..flushed] {
+            self.write(entry.to, &self.log.data(entry)?);
+        }
+        self.durable = flushed;
+        file.set_len(self.bytes)?;
+        for (page, bytes) in &self.pages {
+            file.write_all_at(&bytes[..], page * PAGE_BYTES as u64)?;
+        }
+        let mut numbers = Numbers(cut.seed);
+        for entry in &entries[flushed..] {
+            let data = self.log.data(entry)?;
+            let parts = match cut.survives {
+                Survives::Torn if entry.is_volatile() => SECTOR_BYTES as usize,
+                _ => data.len().max(1),
+            };
+            for (place, part) in data.chunks(parts).enumerate() {
+                let survives =
+                    cut.survives == Survives::All || !entry.is_volatile() || numbers.below(2) == 0;
+                if survives {
+                    file.write_all_at(part, entry.to + (place * parts) as u64)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
