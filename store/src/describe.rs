@@ -78,6 +78,8 @@ pub(crate) fn journals(text: &str) -> Option<Vec<JournalSpan>> {
             end: UtcMs(end.parse().ok()?),
         })
     };
+    let one =
+        |text| one(text).filter(|span| span.start.is_in_calendar() && span.end.is_in_calendar());
     let journals: Option<Vec<_>> = text.split(',').map(one).collect();
     journals.filter(|journals| journals.is_sorted_by(|a, b| a.number < b.number))
 }
@@ -167,7 +169,16 @@ mod tests {
         let text = spans.iter().map(encode).collect::<Vec<_>>().join(",");
         assert_eq!(text, "7:-1000..2000,9:2000..5000");
         assert_eq!(journals(&text).unwrap(), spans);
-        for text in ["", "7", "7:1", "7:1..x", "9:1..2,7:2..3", "7:1..2,"] {
+        let beyond = format!("7:{}..1", i64::MIN);
+        for text in [
+            &*beyond,
+            "",
+            "7",
+            "7:1",
+            "7:1..x",
+            "9:1..2,7:2..3",
+            "7:1..2,",
+        ] {
             assert_eq!(journals(text), None, "{text}");
         }
     }

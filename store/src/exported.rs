@@ -17,6 +17,7 @@ use crate::batch::{StoredRow, decode_rows};
 use crate::describe::{check_format, value};
 use crate::error::StoreError;
 use crate::layout::Dataset;
+use crate::read::caught;
 use crate::rebuild::file_of;
 use crate::verified::damaged;
 
@@ -35,8 +36,6 @@ const IDENTITY: [&str; 10] = [
 ];
 /// More windows are no recording, but damage or a forgery, over which a question would run for hours: four years of seconds.
 const MOST_WINDOWS: i64 = 1 << 27;
-/// No calendar goes on after the year 9999.
-const LATEST_MS: i64 = 253_402_300_800_000;
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 8192;
 
@@ -164,7 +163,7 @@ impl Exported {
 type Reader = ParquetRecordBatchReaderBuilder<File>;
 
 fn reader(file: File, path: &Path) -> Result<Reader, StoreError> {
-    let reader = Reader::try_new(file).map_err(|error| damaged(path, error))?;
+    let reader = caught(|| Reader::try_new(file)).map_err(|why| damaged(path, why))?;
     let metadata = reader.metadata().file_metadata();
     check_format(metadata.key_value_metadata()).map_err(|why| damaged(path, why))?;
     Ok(reader)
@@ -181,8 +180,10 @@ fn each_row(
     let columns = columns.filter(|(_, column)| wanted(column.name()));
     let columns = ProjectionMask::roots(schema, columns.map(|(place, _)| place));
     let reader = reader.with_projection(columns).with_batch_size(BATCH_ROWS);
-    for batch in reader.build().map_err(|error| damaged(path, error))? {
-        let batch = batch.map_err(|error| damaged(path, error))?;
+    let mut reader = caught(|| reader.build()).map_err(|why| damaged(path, why))?;
+    while let Some(batch) =
+        caught(|| reader.next().transpose()).map_err(|why| damaged(path, why))?
+    {
         decode_rows(&batch, &mut each).map_err(|error| damaged(path, error))?;
     }
     Ok(())
@@ -192,8 +193,9 @@ fn each_row(
 fn parse_range(text: &str) -> Option<(UtcMs, UtcMs)> {
     let (start, end) = text.split_once("..")?;
     let (start, end) = (start.parse().ok()?, end.parse().ok()?);
-    let is_range = -LATEST_MS <= start && start < end && end <= LATEST_MS;
-    is_range.then_some((UtcMs(start), UtcMs(end)))
+    let (start, end) = (UtcMs(start), UtcMs(end));
+    let is_range = start.is_in_calendar() && start < end && end.is_in_calendar();
+    is_range.then_some((start, end))
 }
 
 #[cfg(test)]

@@ -317,9 +317,14 @@ fn decoding<T, E: ToString>(
     trace: &Trace,
     decode: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, StoreError> {
+    caught(decode).map_err(|why| damaged(path, trace.why(why)))
+}
+
+/// What comes of decoding, or why nothing does.
+pub(crate) fn caught<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(decode)) {
-        Ok(decoded) => decoded.map_err(|error| damaged(path, trace.why(error))),
-        Err(_) => Err(damaged(path, trace.why("it cannot be decoded"))),
+        Ok(decoded) => decoded.map_err(|error| error.to_string()),
+        Err(_) => Err("it cannot be decoded".to_owned()),
     }
 }
 

@@ -79,12 +79,24 @@ impl CatalogView {
             .collect()
     }
 
-    fn segment(&self, dataset: Dataset, row: SegmentRow) -> Result<Segment, StoreError> {
-        let damaged = |why| StoreError::Damaged {
+    fn damaged(&self, why: &'static str) -> StoreError {
+        StoreError::Damaged {
             path: self.path.clone(),
             offset: 0,
             why,
-        };
+        }
+    }
+
+    /// What journals or segments are of.
+    fn in_calendar(&self, start: UtcMs, end: UtcMs) -> Result<(UtcMs, UtcMs), StoreError> {
+        match start.is_in_calendar() && end.is_in_calendar() {
+            true => Ok((start, end)),
+            false => Err(self.damaged("it has times that no calendar has")),
+        }
+    }
+
+    fn segment(&self, dataset: Dataset, row: SegmentRow) -> Result<Segment, StoreError> {
+        let damaged = |why| self.damaged(why);
         let granularity = Granularity::from_ms(row.granularity_ms)
             .map_err(|_| damaged("a segment has no such granularity"))?;
         // Nothing else is opened by it.
@@ -96,6 +108,7 @@ impl CatalogView {
                 "a segment has more rows or bytes than there can be",
             ));
         }
+        let (start, end) = self.in_calendar(row.start, row.end)?;
         Ok(Segment {
             store: 0,
             path: self.store.join(&row.path),
@@ -104,8 +117,8 @@ impl CatalogView {
             host: row.host,
             journal: row.journal,
             last_journal: row.last_journal,
-            start: row.start,
-            end: row.end,
+            start,
+            end,
             rows: row.rows,
             bytes: row.bytes,
             crc32c: row.crc32c,
@@ -137,7 +150,7 @@ impl CatalogView {
 
     /// The journals that were sealed, by host and number, as far as anything of them is left.
     pub(crate) fn journals(&self) -> Result<Vec<(String, JournalSpan)>, StoreError> {
-        self.rows(
+        let journals = self.rows(
             "SELECT host.name, journal, start_ms, end_ms FROM sealed_journal JOIN host ON host.id = host
              WHERE start_ms IS NOT NULL AND end_ms IS NOT NULL ORDER BY host.name, journal",
             params![],
@@ -149,7 +162,11 @@ impl CatalogView {
                 };
                 Ok((row.get(0)?, span))
             },
-        )
+        )?;
+        for (_, span) in &journals {
+            self.in_calendar(span.start, span.end)?;
+        }
+        Ok(journals)
     }
 
     /// Start of the first and end of the last window of the finest granularity.
@@ -160,7 +177,8 @@ impl CatalogView {
             |row| Ok(row.get::<_, Option<i64>>(0)?.zip(row.get(1)?)),
         )?;
         let span = spans.into_iter().flatten().next();
-        Ok(span.map(|(start, end)| (UtcMs(start), UtcMs(end))))
+        span.map(|(start, end)| self.in_calendar(UtcMs(start), UtcMs(end)))
+            .transpose()
     }
 
     /// Hands over names, with the files that had them, in no order.

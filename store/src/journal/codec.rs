@@ -9,13 +9,14 @@ use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
+use super::definitions::MOST_DEFINED;
 use crate::varint::{DecodeError, Input, put_i64, put_optional_str, put_str, put_u64};
 
 /// No counter of one window is larger: 2^52 bytes a window are 4 PiB. It keeps sums over all
 /// windows of a journal within 64 bits, whatever a frame holds.
 const MAX_COUNTER: u64 = 1 << 52;
 /// Histogram buckets of latencies that 64 bits of nanoseconds can hold are within.
-const BUCKETS: std::ops::RangeInclusive<i64> = -512..=2047;
+pub(crate) const BUCKETS: std::ops::RangeInclusive<i32> = -512..=2047;
 
 /// Numbers of a direction: its counters, then the length of its list of errors.
 const COUNTERS: usize = Direction::COUNT + 1;
@@ -118,12 +119,22 @@ pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow, files: u
 }
 
 pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeError> {
-    Ok(WindowHead {
+    let head = WindowHead {
         start: UtcMs(input.i64()?),
         health: Health::of_counters(row_counters(input, &Health::COUNTERS)?),
         rows: input.u64()?,
         files: input.u64()?,
-    })
+    };
+    if !head.start.is_in_calendar() {
+        return Err(DecodeError::Malformed("a window is at no time"));
+    }
+    // A row of two bytes takes hundreds in memory.
+    match head.rows <= MOST_DEFINED as u64 {
+        true => Ok(head),
+        false => Err(DecodeError::Malformed(
+            "a window has more rows than a journal has files",
+        )),
+    }
 }
 
 pub(crate) fn put_pending(out: &mut Vec<u8>, pending: &Pending) {
@@ -331,6 +342,14 @@ fn errno_counts(input: &mut Input<'_>, length: u64) -> Result<Errnos, DecodeErro
     for _ in 0..length {
         let errno = i32::try_from(input.i64()?);
         let errno = errno.map_err(|_| DecodeError::Malformed("an error has no errno"))?;
+        // Each would be moved for each that comes later.
+        if errnos
+            .counts()
+            .last()
+            .is_some_and(|(last, _)| *last >= errno)
+        {
+            return Err(DecodeError::Malformed("an error is out of place"));
+        }
         errnos.add(errno, counter(input)?);
     }
     Ok(errnos)
@@ -360,7 +379,7 @@ pub(super) fn histogram(input: &mut Input<'_>) -> Result<Histogram, DecodeError>
         let bucket = before.saturating_add(input.i64()?);
         let ascends = i == 0 || bucket > before;
         match i32::try_from(bucket) {
-            Ok(number) if ascends && BUCKETS.contains(&bucket) => {
+            Ok(number) if ascends && BUCKETS.contains(&number) => {
                 histogram.add(number, counter(input)?);
             }
             _ => return Err(DecodeError::Malformed("a histogram bucket is out of place")),
@@ -500,7 +519,7 @@ mod tests {
     fn the_largest_window_head_is_read_in_whole() {
         let largest = MAX_COUNTER;
         let window = ClosedWindow {
-            start: UtcMs(i64::MIN),
+            start: UtcMs(-253_402_300_800_000),
             rows: Vec::new(),
             ops: Vec::new(),
             health: Health::of_counters([largest; Health::COUNT]),

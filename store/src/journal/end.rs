@@ -63,10 +63,12 @@ impl Extent {
         }
         let u64_at = |at| u64::from(u32_at(slot, at)) | u64::from(u32_at(slot, at + 4)) << 32;
         let time_at = |at| UtcMs(u64_at(at).cast_signed());
+        let span = (time_at(8), time_at(16));
+        let is_time = span.0.is_in_calendar() && span.1.is_in_calendar();
         // Of zeros the checksum is zero.
-        (u64_at(0) > 0).then(|| Self {
+        (u64_at(0) > 0 && is_time).then(|| Self {
             bytes: u64_at(0),
-            span: (time_at(8), time_at(16)),
+            span,
         })
     }
 }
@@ -139,6 +141,16 @@ mod tests {
             let expected = if torn < 512 { 8 } else { 7 };
             assert_eq!(read, expected, "{torn}");
         }
+        let mut none = whole.clone();
+        for at in SLOTS_AT {
+            let times = Extent {
+                bytes: 9,
+                span: (UtcMs(i64::MIN), UtcMs(0)),
+            };
+            none[at as usize..][..SLOT_BYTES].copy_from_slice(&times.encode());
+        }
+        std::fs::write(&path, none).unwrap();
+        assert_eq!(Extent::read(&journal), None);
         std::fs::write(&path, vec![0; whole.len()]).unwrap();
         assert_eq!(Extent::read(&journal), None);
     }

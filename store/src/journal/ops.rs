@@ -10,6 +10,23 @@ const NO_MOUNT: u64 = 0;
 /// In its place: it is that of the row before.
 const SAME_MOUNT: u64 = 1;
 
+/// The kernel side keeps 768 sums for a window. A row of five bytes takes hundreds in memory.
+const MOST_ROWS: u64 = 1 << 16;
+/// A mount that is named once is in memory with each of its rows.
+const MOST_MOUNT_BYTES: usize = 32 << 20;
+const TOO_MANY: DecodeError =
+    DecodeError::Malformed("a window has more operations than there can be");
+
+/// That somebody would read them; else how many bytes they have at least.
+pub(super) fn fits(ops: &[OperationRow]) -> Result<(), usize> {
+    let mounts = ops.iter().filter_map(|row| row.operation.mount.as_ref());
+    let bytes = mounts.map(String::len).sum();
+    match ops.len() as u64 <= MOST_ROWS && bytes <= MOST_MOUNT_BYTES {
+        true => Ok(()),
+        false => Err(bytes),
+    }
+}
+
 /// The rows, those of a mount together.
 pub(super) fn put_ops(out: &mut Vec<u8>, ops: &[OperationRow]) {
     put_u64(out, ops.len() as u64);
@@ -38,8 +55,13 @@ pub(super) fn put_ops(out: &mut Vec<u8>, ops: &[OperationRow]) {
 }
 
 pub(super) fn ops(input: &mut Input<'_>) -> Result<Vec<OperationRow>, DecodeError> {
+    let count = input.u64()?;
+    if count > MOST_ROWS {
+        return Err(TOO_MANY);
+    }
     let mut rows: Vec<OperationRow> = Vec::new();
-    for _ in 0..input.u64()? {
+    let mut mount_bytes = 0;
+    for _ in 0..count {
         let before = rows.last().and_then(|row| row.operation.mount.as_ref());
         let mount = match input.u64()? {
             NO_MOUNT => None,
@@ -50,6 +72,10 @@ pub(super) fn ops(input: &mut Input<'_>) -> Result<Vec<OperationRow>, DecodeErro
             ),
             _ => Some(input.str()?.to_owned()),
         };
+        mount_bytes += mount.as_ref().map_or(0, String::len);
+        if mount_bytes > MOST_MOUNT_BYTES {
+            return Err(TOO_MANY);
+        }
         let operation = Operation {
             mount,
             op: input.str()?.to_owned(),

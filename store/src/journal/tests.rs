@@ -5,7 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::ops::{Operation, OperationRow};
+use trackiops_schemas::rollup::{ClosedWindow, Direction};
 
 use super::codec::put_window_head;
 use super::cursor;
@@ -15,7 +16,7 @@ use super::format::{FRAME_PREFIX_BYTES, Header, Kind, NewFrames};
 use super::scan::Scan;
 use crate::common::{options, window, windows};
 use crate::error::StoreError;
-use crate::varint::put_u64;
+use crate::varint::{put_i64, put_str, put_u64};
 use crate::writer::Writer;
 use crate::{Snapshot, layout};
 
@@ -160,7 +161,7 @@ fn rows_are_bounded_whatever_they_claim() {
     for counts in [&[1][..], &[1 << 40, 1 << 40]] {
         let mut lying = Lying::new();
         lying.put(Kind::Window, |out| {
-            head(out, 1 << 60);
+            head(out, MOST_DEFINED as u64);
             put_u64(out, 0);
             // Operations of a file: how many, then names of one byte.
             put_u64(out, 4);
@@ -172,6 +173,31 @@ fn rows_are_bounded_whatever_they_claim() {
         assert!(cursor::window(&scan, &scan.windows[0]).is_err());
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
+    // A row of two bytes takes hundreds in memory, and a journal has no more files.
+    let mut lying = Lying::new();
+    lying.put(Kind::Window, |out| {
+        head(out, 4 << 20);
+        out.resize(out.len() + LARGE, 0);
+    });
+    assert!(lying.refused().contains("more rows"));
+    // Errors in the wrong order, of which each would make room before all others.
+    let mut lying = Lying::new();
+    lying.put(Kind::Window, |out| {
+        head(out, 1);
+        out.extend([0, 1]);
+        // The bit of the length of the list of errors.
+        put_u64(out, 1 << Direction::COUNT);
+        put_u64(out, 300_000);
+        for errno in (0..300_000).rev() {
+            put_i64(out, errno);
+            out.push(1);
+        }
+    });
+    let scan = lying.scan().unwrap();
+    let began = Instant::now();
+    let error = cursor::window(&scan, &scan.windows[0]).unwrap_err();
+    assert!(error.to_string().contains("out of place"), "{error}");
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     // A row that goes on and on.
     let mut lying = Lying::new();
     lying.put(Kind::Window, |out| {
@@ -184,6 +210,58 @@ fn rows_are_bounded_whatever_they_claim() {
     let scan = lying.scan().unwrap();
     let error = cursor::window(&scan, &scan.windows[0]).unwrap_err();
     assert!(error.to_string().contains("a row is too long"), "{error}");
+}
+
+#[test]
+fn operations_are_bounded_whatever_they_repeat() {
+    // A mount that is written once, and meant with each row.
+    let ops = |rows: u64, mount_bytes: usize| {
+        let mut lying = Lying::new();
+        lying.put(Kind::Operations, |out| {
+            put_u64(out, rows);
+            put_u64(out, 2);
+            put_str(out, &"m".repeat(mount_bytes));
+            out.extend([0; 4]);
+            for _ in 1..rows {
+                out.extend([1, 0, 0, 0, 0]);
+            }
+        });
+        lying.put(Kind::Window, |out| head(out, 0));
+        let scan = lying.scan().unwrap();
+        scan.ops(&scan.windows[0]).map(|ops| ops.len())
+    };
+    assert_eq!(ops(1000, 10_000).unwrap(), 1000);
+    for (rows, mount_bytes) in [(100_000, 1), (10_000, 1 << 20)] {
+        let error = ops(rows, mount_bytes).unwrap_err().to_string();
+        assert!(error.contains("more operations"), "{error}");
+    }
+    // Nobody writes such a window.
+    let operation = Operation {
+        mount: Some("m".repeat(1 << 10)),
+        ..Operation::default()
+    };
+    let row = OperationRow {
+        operation,
+        ..OperationRow::default()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    let mut one = windows(1).remove(0);
+    one.ops = vec![row; 40_000];
+    let error = writer.append(&one).unwrap_err().to_string();
+    assert!(error.contains("does not fit"), "{error}");
+}
+
+#[test]
+fn times_that_no_calendar_has_are_none() {
+    for start in [i64::MIN, i64::MAX, -300_000_000_000_000] {
+        let mut lying = Lying::new();
+        lying.put(Kind::Window, |out| {
+            put_i64(out, start);
+            out.extend([0, 0, 0]);
+        });
+        assert!(lying.refused().contains("at no time"), "{start}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::codec::{put_pending, put_row, put_window_head};
 use super::definitions::Definitions;
 use super::end::EndWriter;
 use super::format::{Header, Kind, NewFrames};
-use super::ops::put_ops;
+use super::ops::{fits, put_ops};
 use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
@@ -222,6 +222,7 @@ impl JournalWriter {
         let ids = self.definitions.ids(files, &mut self.frames)?;
         let defined = self.definitions.count();
         if !window.ops.is_empty() {
+            fits(&window.ops).map_err(StoreError::WindowTooLarge)?;
             self.frames.put(Kind::Operations, |out| {
                 put_ops(out, &window.ops);
             })?;
