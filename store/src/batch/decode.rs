@@ -1,6 +1,6 @@
 //! Record batches to rows.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -19,6 +19,7 @@ use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::of_stored;
+use crate::journal::codec::BUCKETS;
 use crate::units::{time_of, unsigned};
 
 /// A row of a rollup segment. What the batch has no column for is empty, zero or `None`, so a
@@ -105,7 +106,7 @@ pub struct StoredOps<'a> {
 /// A batch does not have the columns of this format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "column `{0}` is not of the type it has in this format; was the segment written by another program?"
+    "column `{0}` is not of the type or order it has in this format; was the segment written by another program?"
 )]
 pub struct BatchError(String);
 
@@ -196,7 +197,13 @@ impl<'a> FileOpColumns<'a> {
         let Some(lists) = column::<ListArray>(batch, columns::FILE_OPS)? else {
             return Ok(None);
         };
-        let columns = Self::of_elements(lists);
+        let columns = Self::of_elements(lists).filter(|columns| {
+            let ascends = |i| {
+                let names = elements(lists, i).map(|at| columns.names.value(at));
+                names.is_sorted_by(|a, b| a < b)
+            };
+            (0..lists.len()).all(ascends)
+        });
         columns
             .map(Some)
             .ok_or(BatchError(columns::FILE_OPS.into()))
@@ -317,7 +324,7 @@ pub fn decode_ops<'a>(
     let transports: Option<&StringArray> = column(batch, columns::TRANSPORT)?;
     let counters = Counters::new(batch, "", &OperationSums::COUNTERS)?;
     let histograms = columns::EXECUTE_HIST.to_owned();
-    let histograms = Lists::of(batch, histograms, columns::HIST_BUCKET)?;
+    let histograms = Lists::of(batch, histograms, columns::HIST_BUCKET, BUCKETS)?;
     for i in 0..batch.num_rows() {
         let mut sums = OperationSums::of_counters(counters.at(i));
         for (bucket, count) in histograms.iter().flat_map(|lists| lists.at(i)) {
@@ -388,11 +395,13 @@ impl<'a> DirectionColumns<'a> {
                 batch,
                 format!("{prefix}{}", columns::ERRNOS),
                 columns::ERRNO,
+                i32::MIN..=i32::MAX,
             )?,
             latencies: Lists::of(
                 batch,
                 format!("{prefix}{}", columns::LATENCY_HIST),
                 columns::HIST_BUCKET,
+                BUCKETS,
             )?,
         })
     }
@@ -414,8 +423,13 @@ impl<'a> DirectionColumns<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// Those of a column, if it is there; `key` is what they count.
-    fn of(batch: &'a RecordBatch, name: String, key: &str) -> Result<Option<Self>, BatchError> {
+    /// Those of a column, if it is there; `key` is what they count, which ascends and is in a range.
+    fn of(
+        batch: &'a RecordBatch,
+        name: String,
+        key: &str,
+        range: RangeInclusive<i32>,
+    ) -> Result<Option<Self>, BatchError> {
         let Some(lists) = column::<ListArray>(batch, &name)? else {
             return Ok(None);
         };
@@ -429,6 +443,12 @@ impl<'a> Lists<'a> {
                     .column_by_name(columns::COUNT)?
                     .as_primitive_opt::<Int64Type>()?,
             })
+        });
+        // What ascends is added at the end; what does not would be moved for each element.
+        let found = found.filter(|found| {
+            let keys = found.keys.values();
+            let ascends = |i| keys[elements(lists, i)].is_sorted_by(|a, b| a < b);
+            keys.iter().all(|key| range.contains(key)) && (0..lists.len()).all(ascends)
         });
         found.map(Some).ok_or(BatchError(name))
     }

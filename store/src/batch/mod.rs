@@ -37,6 +37,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::RecordBatch;
+    use trackiops_schemas::file_ops::{FileOp, OpName};
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
     use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
     use trackiops_schemas::pending::{Pending, PendingClient};
@@ -237,6 +238,50 @@ mod tests {
             row.health.filter = None;
         }
         assert_eq!(decoded(&before), rows);
+    }
+
+    /// The same batch with the elements of all lists of a column in another order.
+    fn reordered(batch: &RecordBatch, name: &str, order: &[u32]) -> RecordBatch {
+        use arrow::array::{ListArray, UInt32Array};
+        let place = batch.schema().index_of(name).unwrap();
+        let list = batch.column(place).as_any().downcast_ref::<ListArray>();
+        let (field, offsets, values, nulls) = list.unwrap().clone().into_parts();
+        let order = UInt32Array::from(order.to_vec());
+        let values = arrow::compute::take(&values, &order, None).unwrap();
+        let mut columns = batch.columns().to_vec();
+        columns[place] = Arc::new(ListArray::new(field, offsets, values, nulls));
+        RecordBatch::try_new(batch.schema(), columns).unwrap()
+    }
+
+    /// Each element of a list that descends makes room before all others: of a page's four million that takes hours.
+    #[test]
+    fn lists_that_do_not_ascend_are_refused() {
+        let mut row = rows().remove(0);
+        row.row.write.errnos.add(116, 1);
+        for name in ["ACCESS", "COMMIT"] {
+            row.row.ops.add(&FileOp {
+                op: OpName::new(name),
+                requests: 1,
+                ..FileOp::default()
+            });
+        }
+        let batch = rollup_batch("h", &[row]).unwrap();
+        for name in ["read_latency_hist", "write_errors_by_errno", "ops"] {
+            assert!(decode_rows(&reordered(&batch, name, &[0, 1]), |_| {}).is_ok());
+            for order in [[1, 0], [0, 0]] {
+                let error = decode_rows(&reordered(&batch, name, &order), |_| {}).unwrap_err();
+                assert!(error.to_string().contains(name), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn buckets_that_no_latency_has_are_refused() {
+        let mut row = rows().remove(0);
+        row.row.read.latency.add(1 << 20, 1);
+        let batch = rollup_batch("h", &[row]).unwrap();
+        let error = decode_rows(&batch, |_| {}).unwrap_err().to_string();
+        assert!(error.contains("read_latency_hist"), "{error}");
     }
 
     #[test]
