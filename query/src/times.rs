@@ -2,7 +2,7 @@
 
 use chrono::{
     DateTime, Datelike, FixedOffset, Local, LocalResult, NaiveDate, NaiveDateTime, NaiveTime,
-    Offset, SecondsFormat, TimeZone, Timelike, Utc,
+    Offset, SecondsFormat, TimeDelta, TimeZone, Timelike, Utc,
 };
 use trackiops_schemas::time::{DAY_MS, UtcMs, parse_duration_ms};
 
@@ -23,10 +23,15 @@ impl Zone {
 
     /// The time of day and date here at `at`. Times that no calendar can show become its ends.
     pub fn at(self, at: UtcMs) -> DateTime<FixedOffset> {
+        // In every zone: chrono panics where an offset leads out of its calendar.
+        let [first, last] = [
+            DateTime::<Utc>::MIN_UTC + TimeDelta::days(1),
+            DateTime::<Utc>::MAX_UTC - TimeDelta::days(1),
+        ];
         let utc = match DateTime::<Utc>::from_timestamp_millis(at.0) {
-            Some(utc) => utc,
-            None if at.0 < 0 => DateTime::<Utc>::MIN_UTC,
-            None => DateTime::<Utc>::MAX_UTC,
+            Some(utc) => utc.clamp(first, last),
+            None if at.0 < 0 => first,
+            None => last,
         };
         match self {
             Self::Local => utc.with_timezone(&Local).fixed_offset(),
@@ -417,7 +422,12 @@ mod tests {
             "2026-11-21 14:00:00 to 2026-11-22 14:00:00"
         );
         assert_eq!(show_offset(NOON, east()), "+02:00");
-        assert!(show(UtcMs(i64::MAX), Zone::utc()).starts_with("+262142"));
+        for zone in [-24, 0, 24].map(|hours| FixedOffset::east_opt(hours * 3599).map(Zone::Fixed)) {
+            let zone = zone.unwrap();
+            assert!(show(UtcMs(i64::MAX), zone).starts_with("+262142"));
+            assert!(show(UtcMs(i64::MIN), zone).starts_with("-26214"));
+            assert!(show(UtcMs(8_210_266_876_799_999), zone).starts_with("+262142"));
+        }
         for (ms, text) in [
             (400, "0.4 s"),
             (4, "4 ms"),
