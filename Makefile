@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short release aarch64 deny third-party setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short fuzz release aarch64 deny third-party setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -22,6 +22,7 @@ test-long: test guest-kernels vm-archive ebpf-check aarch64 deny
 lint: setup
 	@echo "==> format and lints"
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@echo "==> the committed kernel object belongs to its sources"
 	@collector-ebpf/build.sh check-sources
@@ -113,6 +114,13 @@ test-long: faults-short
 faults-short: setup
 	@echo "==> damaged stores, system calls that fail, and power cuts"
 	@SHORT=1 bench/faults.sh
+
+## make fuzz        fuzz what reads bytes from elsewhere, a minute for each target; FUZZ_SECONDS=, FUZZ_TARGETS=
+fuzz: setup
+	@echo "==> fuzz targets"
+	@scripts/fuzz.sh
+
+test-long: fuzz
 
 ## make deny        licences, sources, bans and known vulnerabilities of all dependencies
 deny: setup

@@ -9,6 +9,7 @@
 # SHORT=1                 about two minutes of it, for `make test-long`
 # REPLAY=host             look at the power cuts on this machine, not in the guest: as root, several times quicker
 # ONLY=cuts               this alone, mutants, calls or cuts: not with TRACKIOPS_WRITE_DOCS
+# FUZZ_SECONDS=0          run each fuzz target for so long as well (fuzz/README.md)
 # KEEP=directory          keep each damaged store that fails, and the logs of the disks
 # TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/faults.md
 set -euo pipefail
@@ -64,6 +65,7 @@ cuts() {
     "$faults" cuts --dir "$logs" --replay "${flags[@]}"
 }
 part cuts cuts
+[ "${FUZZ_SECONDS:-0}" = 0 ] || part fuzz env FUZZ_SECONDS="$FUZZ_SECONDS" scripts/fuzz.sh
 if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
     mkdir -p docs/results
     {
@@ -74,6 +76,10 @@ if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
         cat "$scratch/calls"
         printf '\n## Power cuts\n\nRecorded with Linux 6.12. '
         cat "$scratch/cuts"
+        if [ -f "$scratch/fuzz" ]; then
+            printf '\n## Fuzzing\n\nEach target for %s s. [What the targets are](../../fuzz/README.md).\n\n' "$FUZZ_SECONDS"
+            cat "$scratch/fuzz"
+        fi
     } >docs/results/faults.md
 fi
 exit "$status"

@@ -7,6 +7,9 @@ mod clock;
 mod engine;
 mod facts;
 mod filter;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod generations;
 mod kernel_sums;
 mod names;

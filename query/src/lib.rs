@@ -27,6 +27,9 @@ pub mod export;
 pub mod file;
 pub mod files;
 pub mod flame;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod group;
 mod literal;
 pub mod merge;

@@ -29,6 +29,10 @@ mod describe;
 mod error;
 mod exported;
 mod file_index;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+#[allow(clippy::expect_used)] // what is not so is what is looked for
+pub mod fuzzing;
 mod housekeeping;
 mod journal;
 mod layout;

@@ -69,7 +69,7 @@ pub fn cgroup_root() -> Option<PathBuf> {
     cgroup_root_of(&text)
 }
 
-fn cgroup_root_of(mountinfo: &str) -> Option<PathBuf> {
+pub(crate) fn cgroup_root_of(mountinfo: &str) -> Option<PathBuf> {
     let mut unified = None;
     for line in mountinfo.lines() {
         let Some((mount, superblock)) = line.split_once(" - ") else {

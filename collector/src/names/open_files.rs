@@ -85,7 +85,7 @@ fn descriptors_on(pid: u32, mounts: &[NfsMount], limit: &mut usize) -> Vec<OpenF
 }
 
 /// Device and inode number out of a descriptor's `fdinfo` (`ino:` is there from Linux 5.14 on).
-fn parse_fdinfo(text: &str, mounts: &[NfsMount]) -> Option<(Dev, u64)> {
+pub(crate) fn parse_fdinfo(text: &str, mounts: &[NfsMount]) -> Option<(Dev, u64)> {
     let value = |key: &str| {
         text.lines()
             .find_map(|line| line.strip_prefix(key))
@@ -99,7 +99,7 @@ fn parse_fdinfo(text: &str, mounts: &[NfsMount]) -> Option<(Dev, u64)> {
 
 /// Files on NFS among the lines `address perms offset major:minor inode path` of a `maps` file. `is_nfs` is asked of
 /// devices that can be.
-fn parse_maps(text: &[u8], mut is_nfs: impl FnMut(Dev) -> bool) -> Vec<OpenFile> {
+pub(crate) fn parse_maps(text: &[u8], mut is_nfs: impl FnMut(Dev) -> bool) -> Vec<OpenFile> {
     let text = String::from_utf8_lossy(text);
     let parse = |line: &str| {
         let mut rest = line;

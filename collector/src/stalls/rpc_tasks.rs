@@ -78,7 +78,7 @@ pub struct Task {
 
 /// Parses `13 c885 0 0x10 0x51708611 12988 nfs4_open_ops [nfsv4] nfsv4 OPEN a:call_status [sunrpc] q:xprt_pending`.
 /// `None` for what is not of the NFS program: locks, mounts, port maps, callbacks.
-fn parse_task(line: &str) -> Option<Task> {
+pub(crate) fn parse_task(line: &str) -> Option<Task> {
     let mut words = line.split_ascii_whitespace();
     let id = words.next()?.parse().ok()?;
     // Flags, status, client.
@@ -179,7 +179,7 @@ pub fn server(directory: BorrowedFd<'_>, client: u32) -> Option<String> {
 }
 
 /// Finds `addr:  127.0.0.1`.
-fn parse_server(info: &str) -> Option<String> {
+pub(crate) fn parse_server(info: &str) -> Option<String> {
     let address = info.lines().find_map(|line| line.strip_prefix("addr:"))?;
     Some(address.trim().to_owned()).filter(|address| !address.is_empty())
 }

@@ -104,7 +104,7 @@ impl Users {
 }
 
 /// Of several users with the same number the first counts, as for getpwuid(3).
-fn names(passwd: &[u8]) -> AHashMap<u32, Arc<str>> {
+pub(crate) fn names(passwd: &[u8]) -> AHashMap<u32, Arc<str>> {
     let mut names = AHashMap::new();
     let lines = passwd.split(|byte| *byte == b'\n');
     for (uid, name) in lines.filter_map(|line| user(str::from_utf8(line).ok()?)) {

@@ -1,0 +1,114 @@
+//! Doors for `fuzz/`: what reads the kernel's files and records, and `/etc/passwd`, with any bytes in them. Nothing else
+//! uses them.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use trackiops_schemas::identity::{Dev, FileId};
+use trackiops_schemas::paths::PathRecord;
+use trackiops_schemas::ring::RequestRecord;
+
+use crate::btf::{Btf, Kind, find};
+use crate::facts::{KernelFacts, MEMBERS, TRACEPOINTS, Tracefs};
+use crate::names::mountinfo::{cgroup_root_of, parse_mountinfo};
+use crate::names::mounts::Mounts;
+use crate::names::open_files::{parse_fdinfo, parse_maps};
+use crate::names::path_ring::Told;
+use crate::plan::{Choice, plan};
+use crate::stalls::rpc_tasks::{parse_server, parse_task};
+use crate::tenants::users;
+use crate::tracefs::Format;
+
+/// Looks for what the plan needs in BTF of a kernel and of a module.
+pub fn btf(kernel: &[u8], module: &[u8]) {
+    let Ok(kernel) = Btf::parse(kernel) else {
+        return;
+    };
+    look(&kernel);
+    if let Ok(module) = Btf::parse_module(module, &kernel) {
+        look(&module);
+    }
+}
+
+fn look(btf: &Btf) {
+    let _ = find(btf, &MEMBERS);
+    let _ = btf.find(Kind::Function, "bpf_rdonly_cast");
+    let _ = btf.find(Kind::Typedef, "btf_trace_nfs_readpage_done");
+    for number in btf.numbers() {
+        let Some(found) = btf.get(number) else {
+            continue;
+        };
+        let _ = (
+            btf.name(found.name),
+            btf.plain(number),
+            found.size(),
+            found.elements(),
+        );
+        let members = found.members().map(|member| member.number);
+        for number in members.chain(found.parameters()).take(64) {
+            let _ = btf.plain(number);
+        }
+    }
+}
+
+/// Plans by descriptions of tracepoints, one after the other with a zero between them.
+pub fn formats(text: &[u8]) {
+    static FACTS: LazyLock<KernelFacts> = LazyLock::new(|| KernelFacts {
+        nfs_client: true,
+        tracefs: Tracefs::At("/".into()),
+        ..KernelFacts::read_in(Path::new("/nonexistent"))
+    });
+    let texts = text.split(|byte| *byte == 0);
+    let mut facts = FACTS.clone();
+    for ((_, event), text) in TRACEPOINTS.into_iter().zip(texts) {
+        let _ = Format::parse(text).field("status");
+        facts.formats.insert(event.to_owned(), text.to_vec());
+    }
+    if let Err(why) = plan(&facts, Choice::Tracepoint) {
+        let _ = why.to_string();
+    }
+}
+
+/// Reads what `/proc`, sunrpc's debugfs and `/etc/passwd` may have.
+pub fn proc(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    // What is there first, and what takes its place.
+    let (first, then) = match bytes.iter().position(|byte| *byte == 0) {
+        Some(zero) => (&bytes[..zero], &bytes[zero + 1..]),
+        None => (bytes, &[][..]),
+    };
+    let (first, then) = (parse_mountinfo(first), parse_mountinfo(then));
+    let mut mounts = Mounts::default();
+    for now in [&first, &then] {
+        let _ = (mounts.gone(now), mounts.left(now));
+        mounts.see(now);
+        let _ = mounts.news();
+    }
+    for mount in first.iter().chain(&then).take(16) {
+        let place = [mount.source.as_bytes(), b"/a/b"].concat();
+        let _ = mounts.path(mount.dev, &place);
+        mounts.note_top(mount.dev, &place);
+        let _ = mounts.source_of(mount.dev, Some(&place));
+        let _ = mounts.is_strange(mount.dev, Some(&place));
+    }
+    let _ = cgroup_root_of(&text);
+    let _ = parse_fdinfo(&text, &first);
+    let _ = parse_maps(bytes, |dev| dev != Dev(0));
+    let _ = users::names(bytes);
+    let _ = parse_server(&text);
+    for line in text.lines() {
+        let _ = parse_task(line);
+    }
+}
+
+/// Decodes records of the kernel side.
+pub fn records(bytes: &[u8]) {
+    if let Ok(record) = RequestRecord::decode(bytes) {
+        assert_eq!(record.encode().as_slice(), bytes);
+    }
+    if let Some(record) = PathRecord::decode(bytes) {
+        let told = Told::from(record);
+        let _ = FileId::others(Dev(record.head.dev));
+        assert!(told.top_bytes <= bytes.len());
+    }
+}

@@ -1,0 +1,69 @@
+//! What an execution may take, and which panics are caught.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
+use std::panic;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// libFuzzer sees the memory that was touched, and once a second; this sees what was asked for.
+const MOST_BYTES: usize = 512 << 20;
+
+/// The system's allocator, which ends the process when too much is allocated at once.
+pub struct Limited;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+fn count(bytes: usize) {
+    if ALLOCATED.fetch_add(bytes, Relaxed) + bytes > MOST_BYTES {
+        ALLOCATED.store(0, Relaxed);
+        panic::set_hook(Box::new(|_| {}));
+        eprintln!(
+            "more than {MOST_BYTES} bytes are allocated, of which {bytes} at once, by:\n{}",
+            Backtrace::force_capture()
+        );
+        std::process::abort();
+    }
+}
+
+// SAFETY: it does what the system's allocator does, and counts.
+unsafe impl GlobalAlloc for Limited {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller keeps to the same contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller keeps to the same contract.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller keeps to the same contract.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
+        count(size);
+        // SAFETY: the caller keeps to the same contract.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+/// Panics in crates from elsewhere are no bugs, as long as somebody catches them: what reads segments does, as Parquet's
+/// reader panics on some damage. What nobody catches ends the process nonetheless; `TRACKIOPS_FUZZ_PANICS=1` shows where they are.
+pub fn forgive_other_crates() {
+    let abort = panic::take_hook();
+    let show = std::env::var_os("TRACKIOPS_FUZZ_PANICS").is_some();
+    panic::set_hook(Box::new(move |info| {
+        let file = info.location().map_or("", |location| location.file());
+        if !file.contains("/registry/") && !file.starts_with("/rustc/") {
+            abort(info);
+        } else if show {
+            eprintln!("{info}\n{}", Backtrace::force_capture());
+        }
+    }));
+}
