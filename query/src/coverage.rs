@@ -104,8 +104,8 @@ impl Losses {
         };
         for (window, count, seen) in windows {
             if !window.intersect(range).is_empty() {
-                losses.count += count;
-                losses.seen += seen;
+                losses.count = losses.count.saturating_add(count);
+                losses.seen = losses.seen.saturating_add(seen);
             }
         }
         Some(losses)

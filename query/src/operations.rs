@@ -362,10 +362,14 @@ fn keep_top(
             Entry::Occupied(mut entry) => {
                 let sum = entry.get_mut();
                 sum.sums.merge(&row.sums);
-                sum.untimed += row.untimed;
-                sum.unsplit += row.unsplit;
-                sum.mount_requests += row.mount_requests;
-                sum.covered_ms += row.covered_ms;
+                for (sum, more) in [
+                    (&mut sum.untimed, row.untimed),
+                    (&mut sum.unsplit, row.unsplit),
+                    (&mut sum.mount_requests, row.mount_requests),
+                    (&mut sum.covered_ms, row.covered_ms),
+                ] {
+                    *sum = sum.saturating_add(more);
+                }
             }
         }
     }
@@ -420,7 +424,8 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
         };
         let window = (row.time, Arc::clone(&row.host), mount.clone());
         for (op, sums, bytes, [untimed, unsplit]) in of_row(&row.sum.row()) {
-            *mounts.entry(window.clone()).or_default() += sums.requests;
+            let requests = mounts.entry(window.clone()).or_default();
+            *requests = requests.saturating_add(sums.requests);
             let by_tenant = ByTenant(Arc::clone(tenant));
             let key = (window.clone(), about.clone(), by_tenant, op);
             let place = places.entry(key).or_insert(rows.len());
@@ -552,7 +557,8 @@ fn ask_once(
     let mut mounts: HashMap<(UtcMs, HostIndex, Option<Arc<str>>), u64> = HashMap::new();
     for (key, group) in &groups {
         let mount = (key.window, key.host, key.mount.clone());
-        *mounts.entry(mount).or_default() += group.sums.requests;
+        let requests = mounts.entry(mount).or_default();
+        *requests = requests.saturating_add(group.sums.requests);
     }
     let names: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
     let row = |(key, group): (Key, Group)| OperationAnswer {

@@ -57,10 +57,11 @@ impl<R> Counter<R> {
     }
 }
 
-/// Two values add up.
+/// Two counts add up, to the largest that a column holds at most: a forged file may hold any, and of two such counts there is
+/// a sum.
 #[inline]
 pub(crate) fn sum(a: u64, b: u64) -> u64 {
-    a + b
+    a.saturating_add(b).min(i64::MAX.cast_unsigned())
 }
 
 /// Two values add up, to the largest number at most: a file's damage may hold any number of nanoseconds.

@@ -1,5 +1,7 @@
 //! How often requests ended with which error.
 
+use crate::counters::sum;
+
 /// Counts by errno, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errnos {
@@ -13,7 +15,7 @@ impl Errnos {
             .counts
             .binary_search_by_key(&errno, |(known, _)| *known)
         {
-            Ok(at) => self.counts[at].1 += count,
+            Ok(at) => self.counts[at].1 = sum(self.counts[at].1, count),
             Err(at) => self.counts.insert(at, (errno, count)),
         }
     }

@@ -230,7 +230,8 @@ impl Histogram {
 
     /// How many requests it holds.
     pub fn total(&self) -> u64 {
-        self.buckets.iter().map(|(_, count)| count).sum()
+        let counts = self.buckets.iter().map(|(_, count)| *count);
+        counts.fold(0, u64::saturating_add)
     }
 
     /// The latency, in us, that a share `q` (0 to 1) of the requests does not exceed, within 1.1 %
@@ -238,9 +239,9 @@ impl Histogram {
     pub fn quantile_us(&self, q: f64) -> Option<f64> {
         let total = self.total();
         let rank = ((q * total as f64).ceil() as u64).clamp(1, total.max(1));
-        let mut below = 0;
+        let mut below = 0_u64;
         for (bucket, count) in &self.buckets {
-            below += count;
+            below = below.saturating_add(*count);
             if below >= rank {
                 return Some(middle_us(*bucket));
             }

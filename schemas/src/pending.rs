@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::counters::sum;
+
 /// A server is called stalled when a request has waited for it for so long, ms. The numbers are kept
 /// whatever they are.
 pub const STALLED_MS: u64 = 1000;
@@ -58,7 +60,7 @@ impl Pending {
         for client in self.clients.iter().filter(|client| client.is_stalled()) {
             let server = servers.entry(&client.server).or_default();
             server.address.clone_from(&client.server);
-            server.requests_max += client.requests_max;
+            server.requests_max = sum(server.requests_max, client.requests_max);
             server.age_ms_max = server.age_ms_max.max(client.age_ms_max);
             add_mounts(&mut server.mounts, &client.mounts);
         }

@@ -65,16 +65,21 @@ impl Direction {
         self.latency.merge(&other.latency);
     }
 
+    /// Requests whose latency is known.
+    fn timed(&self) -> u64 {
+        self.requests.saturating_sub(self.untimed)
+    }
+
     /// Mean latency of the timed requests, ns; `None` without one.
     pub fn latency_ns_mean(&self) -> Option<f64> {
-        let timed = self.requests - self.untimed;
+        let timed = self.timed();
         (timed > 0).then(|| self.latency_ns_sum as f64 / timed as f64)
     }
 
     /// Of what that mean consists, ns: waiting in the client, network and server, the client's completion. They add up to
     /// it; the last one has all of what is not known in parts. `None` where nothing is.
     pub fn parts_ns_mean(&self) -> Option<[f64; 3]> {
-        let timed = self.requests - self.untimed;
+        let timed = self.timed();
         let completion_ns_sum = self
             .latency_ns_sum
             .saturating_sub(self.queue_ns_sum)
@@ -206,6 +211,36 @@ mod tests {
                 d
             },
         )
+    }
+
+    #[test]
+    fn sums_that_no_column_holds_end_where_it_does() {
+        let mut sum = Direction::default();
+        for _ in 0..3 {
+            let mut most = Direction::of_counters([u64::MAX; Direction::COUNT]);
+            most.errnos.add(5, u64::MAX);
+            most.latency.add(1, u64::MAX);
+            most.latency.add(2, u64::MAX);
+            sum.merge(&most);
+        }
+        let most = i64::MAX.cast_unsigned();
+        assert_eq!((sum.requests, sum.bytes), (most, most));
+        assert_eq!(sum.latency_ns_sum, u64::MAX);
+        assert_eq!(sum.errnos.counts(), [(5, most)]);
+        assert_eq!(sum.latency.total(), u64::MAX);
+        assert!(sum.latency.quantile_us(1.0).is_some());
+    }
+
+    #[test]
+    fn of_more_untimed_requests_than_there_are_no_mean_is_known() {
+        let odd = Direction {
+            requests: 1,
+            untimed: 2,
+            latency_ns_sum: 3,
+            ..Direction::default()
+        };
+        assert_eq!(odd.latency_ns_mean(), None);
+        assert_eq!(odd.parts_ns_mean(), None);
     }
 
     proptest! {

@@ -11,7 +11,13 @@ pub struct UtcMs(pub i64);
 impl UtcMs {
     /// The start of the window of `granularity` that holds this point.
     pub fn align(self, granularity: Granularity) -> Self {
-        Self(self.0 - self.0.rem_euclid(granularity.ms()))
+        Self(self.0.saturating_sub(self.0.rem_euclid(granularity.ms())))
+    }
+
+    /// Whether a calendar has it: no clock says anything else, and with what a damaged or forged file says one must not
+    /// have to compute.
+    pub fn is_in_calendar(self) -> bool {
+        (-END_MS..=END_MS).contains(&self.0)
     }
 
     /// The point `granularity` later.
@@ -24,6 +30,9 @@ impl UtcMs {
 /// is a whole number of days, so that windows aligned to the epoch are aligned to UTC midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Granularity(NonZeroU32);
+
+/// The end of the year 9999, behind which no calendar goes on.
+const END_MS: i64 = 253_402_300_800_000;
 
 /// One day in milliseconds.
 pub const DAY_MS: i64 = 86_400_000;
@@ -137,6 +146,14 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Granularity>().unwrap().to_string(), shown);
         }
+    }
+
+    #[test]
+    fn the_first_point_in_time_has_a_window() {
+        let hour: Granularity = "1h".parse().unwrap();
+        assert_eq!(UtcMs(i64::MIN).align(hour), UtcMs(i64::MIN));
+        assert_eq!(UtcMs(-1).align(hour), UtcMs(-3_600_000));
+        assert!(UtcMs(0).is_in_calendar() && !UtcMs(i64::MIN).is_in_calendar());
     }
 
     #[test]

@@ -141,14 +141,15 @@ fn sum_of(row: &Row) -> Sum {
     for direction in [&row.read, &row.write] {
         let mut exact = counts(&Direction::COUNTERS, direction);
         let errnos = direction.errnos.counts().iter();
-        exact.push(errnos.map(|(_, count)| count).sum());
+        let errors = errnos.fold(0, |sum: u64, (_, count)| sum.wrapping_add(*count));
+        exact.push(errors);
         exact.push(direction.latency.total());
         sum.extend(&exact);
     }
     let mut ops = vec![0; FileOp::COUNT];
     for op in row.ops.as_slice() {
         for (sum, count) in ops.iter_mut().zip(counts(&FileOp::COUNTERS, op)) {
-            *sum += count;
+            *sum = u64::wrapping_add(*sum, count);
         }
     }
     sum.extend(&ops);
