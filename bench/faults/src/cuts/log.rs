@@ -20,8 +20,8 @@ const DISCARD: u64 = 4;
 const MARK: u64 = 8;
 /// Sector, sectors, flags, and the length of what a mark says.
 const ENTRY_BYTES: usize = 32;
-/// What a disk writes as a whole.
-const SECTOR_BYTES: u64 = 512;
+/// The least that a disk writes as a whole.
+pub const SECTOR_BYTES: u64 = 512;
 const PAGE_BYTES: usize = 4096;
 
 /// An entry of the log.
@@ -206,8 +206,9 @@ impl<'l> Disk<'l> {
         }
     }
 
-    /// Writes the disk as it is after a cut to an empty file. Cuts come in the order of their places.
-    pub fn cut(&mut self, cut: &Cut, file: &File) -> Result<()> {
+    /// Writes the disk as it is after a cut to an empty file. Cuts come in the order of their places. Writes are torn between these many
+    /// bytes.
+    pub fn cut(&mut self, cut: &Cut, sector: u64, file: &File) -> Result<()> {
         let entries = &self.log.entries[..cut.at];
         // A flush is for what was before it, not for what it may itself carry.
         let flushed = entries.iter().rposition(|entry| entry.is(FLUSH));
@@ -224,7 +225,7 @@ impl<'l> Disk<'l> {
         for entry in &entries[flushed..] {
             let data = self.log.data(entry)?;
             let parts = match cut.survives {
-                Survives::Torn if entry.is_volatile() => SECTOR_BYTES as usize,
+                Survives::Torn if entry.is_volatile() => sector as usize,
                 _ => data.len().max(1),
             };
             for (place, part) in data.chunks(parts).enumerate() {

@@ -38,6 +38,8 @@ struct FileSystem {
     bytes: u64,
     mkfs: &'static [&'static str],
     options: &'static str,
+    /// Between how many bytes writes are torn.
+    sector: u64,
 }
 
 const FILE_SYSTEMS: [FileSystem; 2] = [
@@ -55,6 +57,7 @@ const FILE_SYSTEMS: [FileSystem; 2] = [
         ],
         // Left to itself, ext4 makes up for a file that is renamed without having been synced.
         options: "noauto_da_alloc",
+        sector: log::SECTOR_BYTES,
     },
     FileSystem {
         name: "xfs",
@@ -62,6 +65,8 @@ const FILE_SYSTEMS: [FileSystem; 2] = [
         mkfs: &["-q", "-f", "-K"],
         // Several copies of it are mounted at once.
         options: "nouuid",
+        // Within its blocks of 4096 bytes, a torn write may keep xfs itself from being mounted.
+        sector: 4096,
     },
 ];
 
@@ -245,7 +250,7 @@ fn replay(system: &FileSystem, count: usize, args: &Args) -> Result<Totals> {
             // One that is mounted no more may have the former image still.
             let _ = fs::remove_file(&image);
             let file = zeros(&image, 0)?;
-            disk.cut(cut, &file)?;
+            disk.cut(cut, system.sector, &file)?;
             let promised = promised[cut.at];
             let judged = judge(system, &file, &mount, promised, &windows);
             let (torn, wrong) = judged.unwrap_or_else(|error| {
