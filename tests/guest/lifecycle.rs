@@ -56,7 +56,7 @@ fn guest_the_doctor_tells_what_is_there_and_what_is_used() {
     assert_eq!(RUN.text("doctor.status").trim(), "0", "{said}");
     for word in [
         "BTF                readable",
-        "tells users",
+        "reports users",
         "uses the direct engine",
     ] {
         assert!(said.contains(word), "`{word}` in:\n{said}");
