@@ -3,7 +3,8 @@
 # See README.md beside it.
 #
 # MUTANTS=100000 SEED=1   how many stores are damaged, and from which seed
-# PLACES=6 KILLS=40       at how many places of each system call it fails with each error, and kills
+# PLACES=2 KILLS=2000     at how many places of each system call it fails with each error, and kills
+# ROUNDS=3                how often the calls are gone through
 # RECORDERS=60            no more recorders than that, chosen from all
 # CUTS=1000               how many power cuts
 # SHORT=1                 about two minutes of it, for `make test-long`
@@ -30,7 +31,8 @@ faults=$(
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-jobs=$(nproc)
+# They wait for disks and for each other.
+jobs=$((3 * $(nproc)))
 status=0
 
 # part NAME COMMAND...: one of the parts, whose report it keeps for the page.
@@ -45,7 +47,8 @@ part() {
 keep=()
 [ -z "${KEEP:-}" ] || keep=(--keep "$KEEP")
 part mutants "$faults" mutate --mutants "${MUTANTS:-100000}" --seed "${SEED:-1}" --jobs "$jobs" "${keep[@]}"
-part calls "$faults" calls --places "${PLACES:-6}" --kills "${KILLS:-40}" --most "${RECORDERS:-1000000}" --seed "${SEED:-1}" --jobs "$jobs"
+part calls "$faults" calls --places "${PLACES:-2}" --kills "${KILLS:-2000}" --rounds "${ROUNDS:-3}" \
+    --most "${RECORDERS:-1000000}" --seed "${SEED:-1}" --jobs "$jobs"
 
 # guest FLAG...: `cargo vm` puts that program into the guest, in place of a release that is not needed there.
 guest() {
@@ -55,7 +58,7 @@ guest() {
 }
 
 cuts() {
-    local flags=(--cuts "${CUTS:-1000}" --seed "${SEED:-1}" --jobs "$((2 * jobs))") logs=${KEEP:-}
+    local flags=(--cuts "${CUTS:-1000}" --seed "${SEED:-1}" --jobs "$jobs") logs=${KEEP:-}
     if [ "${REPLAY:-}" != host ]; then
         guest "${flags[@]}"
         return
@@ -70,9 +73,9 @@ if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
     mkdir -p docs/results
     {
         cat bench/faults.head.md
-        printf '\n## Damaged stores\n\nOn %s cores. ' "$jobs"
+        printf '\n## Damaged stores\n\nOn %s cores. ' "$(nproc)"
         cat "$scratch/mutants"
-        printf '\n## System calls\n\nOn %s cores. ' "$jobs"
+        printf '\n## System calls\n\nOn %s cores. ' "$(nproc)"
         cat "$scratch/calls"
         printf '\n## Power cuts\n\nRecorded with Linux 6.12. '
         cat "$scratch/cuts"

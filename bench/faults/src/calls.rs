@@ -17,6 +17,7 @@ use crate::common::Numbers;
 use crate::kept::{self, Wrong};
 use crate::mutants::panics;
 use crate::recorder::{ACKNOWLEDGED_BYTES, Promised, of_time, windows};
+use crate::scratch;
 
 const CALLS: &str = "openat,openat2,write,pwrite64,read,pread64,fsync,fdatasync,?rename,?renameat,renameat2,?unlink,unlinkat,\
                      ?mkdir,mkdirat,ftruncate,fallocate,flock,fstat,?newfstatat,statx,getdents64,close,getrandom,mmap";
@@ -38,6 +39,28 @@ const LIMITS: [(&str, &[u64]); 3] = [
     ),
 ];
 const PRINTED: usize = 100;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// At how many places of each call it fails with each error
+    #[arg(long, default_value_t = 6)]
+    places: u64,
+    /// At how many places of each call it is killed
+    #[arg(long, default_value_t = 40)]
+    kills: u64,
+    /// How often all of that is done: its threads are elsewhere each time
+    #[arg(long, default_value_t = 1)]
+    rounds: u64,
+    /// No more recorders than that, chosen from all
+    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+    most: usize,
+    /// Another seed chooses other places
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many recorders there are at once
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+}
 
 /// What is done to a recorder.
 #[derive(Clone, Debug)]
@@ -118,7 +141,7 @@ fn wait(mut recorder: Child) -> Result<(ExitStatus, bool)> {
 
 /// How often each call is made by the thread that makes it most often: strace counts them by thread.
 fn profile() -> Result<BTreeMap<String, u64>> {
-    let dir = tempfile::tempdir()?;
+    let dir = scratch()?;
     let log = dir.path().join("strace");
     let recorder = recorder(dir.path(), None)?;
     let args = [
@@ -181,10 +204,11 @@ fn faults(
     seed: u64,
     places: u64,
     kills: u64,
+    rounds: u64,
 ) -> Vec<(String, Fault)> {
     let mut numbers = Numbers(seed);
     let mut faults = Vec::new();
-    for (call, last) in calls {
+    for (call, last) in (0..rounds).flat_map(|_| calls) {
         for at in some(&mut numbers, *last, kills) {
             let inject = Fault::Inject(format!("{call}:signal=KILL:when={at}"));
             faults.push(("killed".to_owned(), inject));
@@ -257,7 +281,7 @@ fn judge(dir: &Path) -> Result<Vec<String>> {
 
 /// Does one thing to a recorder.
 fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
-    let dir = tempfile::tempdir()?;
+    let dir = scratch()?;
     let recorder = recorder(dir.path(), Some(fault))?;
     let strace = match fault {
         Fault::Inject(inject) => {
@@ -298,12 +322,12 @@ fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
 }
 
 /// Fails and kills recorders, and prints what that came to.
-pub fn calls(seed: u64, places: u64, kills: u64, most: usize, jobs: usize) -> Result<()> {
+pub fn calls(args: &Args) -> Result<()> {
     let began = Instant::now();
     let calls = profile()?;
-    let mut faults = faults(&calls, seed, places, kills);
-    let mut numbers = Numbers(seed);
-    while faults.len() > most {
+    let mut faults = faults(&calls, args.seed, args.places, args.kills, args.rounds);
+    let mut numbers = Numbers(args.seed);
+    while faults.len() > args.most {
         faults.swap_remove(numbers.below(faults.len() as u64) as usize);
     }
     let (next, totals) = (AtomicUsize::new(0), Mutex::new(Totals::default()));
@@ -314,7 +338,7 @@ pub fn calls(seed: u64, places: u64, kills: u64, most: usize, jobs: usize) -> Re
         Ok(())
     };
     thread::scope(|scope| -> Result<()> {
-        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..args.jobs.max(1)).map(|_| scope.spawn(work)).collect();
         for worker in workers {
             match worker.join() {
                 Ok(done) => done?,
@@ -329,7 +353,7 @@ pub fn calls(seed: u64, places: u64, kills: u64, most: usize, jobs: usize) -> Re
             .into_iter()
             .map(|panic| format!("the next recorder: {panic}")),
     );
-    print(&totals, &calls, seed, began.elapsed());
+    print(&totals, &calls, args.seed, began.elapsed());
     ensure!(totals.wrong.is_empty(), "{} failures", totals.wrong.len());
     Ok(())
 }

@@ -21,10 +21,12 @@ mod states;
 #[path = "../../../store/tests/common/mod.rs"]
 mod store_common;
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use tempfile::TempDir;
 
 #[derive(Parser)]
 #[command(about)]
@@ -54,23 +56,7 @@ enum Command {
         keep: Option<PathBuf>,
     },
     /// Fails system calls of a recorder, and kills it at them
-    Calls {
-        /// At how many places of each call it fails with each error
-        #[arg(long, default_value_t = 6)]
-        places: u64,
-        /// At how many places of each call it is killed
-        #[arg(long, default_value_t = 40)]
-        kills: u64,
-        /// No more recorders than that, chosen from all
-        #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
-        most: usize,
-        /// Another seed chooses other places
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// How many recorders there are at once
-        #[arg(long, default_value_t = 2)]
-        jobs: usize,
-    },
+    Calls(calls::Args),
     /// Cuts the power of a recorder's disk: as root, where the kernel has dm-log-writes and loop
     Cuts(cuts::Args),
     /// Is failed and killed: a process of `calls`
@@ -113,18 +99,21 @@ fn main() -> Result<()> {
             let numbers = (from..to).step_by(step as usize);
             mutants::Workshop::new(seed)?.work(numbers, keep.as_deref())
         }
-        Command::Calls {
-            places,
-            kills,
-            most,
-            seed,
-            jobs,
-        } => {
+        Command::Calls(args) => {
             mutants::note_panics();
-            calls::calls(seed, places, kills, most, jobs)
+            calls::calls(&args)
         }
         Command::Cuts(args) => cuts::cuts(&args),
         Command::Record { dir } => recorder::run(&dir),
         Command::Merging { store } => states::merge(&store),
+    }
+}
+
+/// A directory in memory, if there is a file system for that.
+fn scratch() -> io::Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    match memory.is_dir() {
+        true => tempfile::tempdir_in(memory),
+        false => tempfile::tempdir(),
     }
 }

@@ -16,6 +16,7 @@ use trackiops_store::{Finding, StoreError, check};
 use crate::common::THREE;
 use crate::damage::{self, Kind, Mutant};
 use crate::oracle::{Said, answers, compare, same_rows};
+use crate::scratch;
 use crate::states::{self, State, restore};
 
 /// When the windows are that are recorded into a damaged store, and how many.
@@ -109,13 +110,8 @@ fn record(store: &Path) -> ([i64; 2], Result<(), StoreError>) {
 }
 
 impl Workshop {
-    /// One in memory, if there is a file system for that.
     pub fn new(seed: u64) -> Result<Self> {
-        let memory = Path::new("/dev/shm");
-        let dir = match memory.is_dir() {
-            true => tempfile::tempdir_in(memory)?,
-            false => tempfile::tempdir()?,
-        };
+        let dir = scratch()?;
         let mut workshop = Self {
             store: dir.path().join("store"),
             outside: dir.path().join("outside"),
