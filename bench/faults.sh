@@ -5,6 +5,7 @@
 # MUTANTS=100000 SEED=1   how many stores are damaged, and from which seed
 # PLACES=2 KILLS=2000     at how many places of each system call it fails with each error, and kills
 # ROUNDS=3                how often the calls are gone through
+# ALLOCATIONS=2000        how many allocations of memory fail
 # RECORDERS=60            no more recorders than that, chosen from all
 # CUTS=1000               how many power cuts
 # SHORT=1                 about two minutes of it, for `make test-long`
@@ -48,7 +49,7 @@ keep=()
 [ -z "${KEEP:-}" ] || keep=(--keep "$KEEP")
 part mutants "$faults" mutate --mutants "${MUTANTS:-100000}" --seed "${SEED:-1}" --jobs "$jobs" "${keep[@]}"
 part calls "$faults" calls --places "${PLACES:-2}" --kills "${KILLS:-2000}" --rounds "${ROUNDS:-3}" \
-    --most "${RECORDERS:-1000000}" --seed "${SEED:-1}" --jobs "$jobs"
+    --allocations "${ALLOCATIONS:-2000}" --most "${RECORDERS:-1000000}" --seed "${SEED:-1}" --jobs "$jobs"
 
 # guest FLAG...: `cargo vm` puts that program into the guest, in place of a release that is not needed there.
 guest() {

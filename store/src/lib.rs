@@ -71,7 +71,7 @@ pub use layout::Dataset;
 pub use names::{FileHistory, NameSeen, Names, Seen, Trunks, is_below, is_in};
 pub use notice::Notice;
 pub use options::{GranularitySet, Keep, Options, OptionsError, Retention};
-pub use read::{Batches, SegmentReader};
+pub use read::{Batches, SegmentReader, caught};
 pub use rebuild::{Rebuilt, rebuild_catalog};
 pub use repair::{Repaired, repair};
 pub use requests::{EachBatch, RequestsView, RequestsWriter, ends_ns};

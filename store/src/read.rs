@@ -320,8 +320,8 @@ fn decoding<T, E: ToString>(
     caught(decode).map_err(|why| damaged(path, trace.why(why)))
 }
 
-/// What comes of decoding, or why nothing does.
-pub(crate) fn caught<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+/// What comes of decoding Parquet, or Arrow, or why nothing does: their readers may panic.
+pub fn caught<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(decoded) => decoded.map_err(|error| error.to_string()),
         Err(_) => Err("it cannot be decoded".to_owned()),

@@ -1,4 +1,5 @@
-//! A recorder whose system calls fail or kill it, one after the other, and which has too little of what `ulimit` limits.
+//! A recorder whose system calls and allocations fail, or kill it, one after the other, and which has too little of what
+//! `ulimit` limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -16,7 +17,7 @@ use trackiops_store::{Writer, check};
 use crate::common::Numbers;
 use crate::kept::{self, Wrong};
 use crate::mutants::panics;
-use crate::recorder::{ACKNOWLEDGED_BYTES, Promised, of_time, windows};
+use crate::recorder::{ACKNOWLEDGED_BYTES, FAILS_AT, Promised, of_time, windows};
 use crate::scratch;
 
 const CALLS: &str = "openat,openat2,write,pwrite64,read,pread64,fsync,fdatasync,?rename,?renameat,renameat2,?unlink,unlinkat,\
@@ -48,7 +49,10 @@ pub struct Args {
     /// At how many places of each call it is killed
     #[arg(long, default_value_t = 40)]
     kills: u64,
-    /// How often all of that is done: its threads are elsewhere each time
+    /// How many of its allocations fail
+    #[arg(long, default_value_t = 1000)]
+    allocations: u64,
+    /// How often the calls are gone through: its threads are elsewhere each time
     #[arg(long, default_value_t = 1)]
     rounds: u64,
     /// No more recorders than that, chosen from all
@@ -69,6 +73,8 @@ enum Fault {
     Inject(String),
     /// `ulimit`.
     Limit(&'static str, u64),
+    /// The allocation with this number fails.
+    Allocation(u64),
 }
 
 #[derive(Default)]
@@ -94,6 +100,9 @@ fn recorder(dir: &Path, fault: Option<&Fault>) -> Result<Child> {
         }
         _ => Command::new(own),
     };
+    if let Some(Fault::Allocation(number)) = fault {
+        command.env(FAILS_AT, number.to_string());
+    }
     command.arg("record").arg(dir).stdin(Stdio::piped());
     command
         .stdout(Stdio::null())
@@ -137,6 +146,17 @@ fn wait(mut recorder: Child) -> Result<(ExitStatus, bool)> {
         }
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// How often a recorder allocates memory that nobody disturbs.
+fn allocations() -> Result<u64> {
+    let dir = scratch()?;
+    let (status, _) = wait(recorder(dir.path(), Some(&Fault::Allocation(0)))?)?;
+    ensure!(
+        status.success(),
+        "a recorder fails that nobody disturbs: {status}"
+    );
+    Ok(Promised::read(&dir.path().join("acknowledged"))?.allocations)
 }
 
 /// How often each call is made by the thread that makes it most often: strace counts them by thread.
@@ -199,22 +219,16 @@ fn some(numbers: &mut Numbers, last: u64, most: u64) -> BTreeSet<u64> {
 }
 
 /// All that is done, in which order.
-fn faults(
-    calls: &BTreeMap<String, u64>,
-    seed: u64,
-    places: u64,
-    kills: u64,
-    rounds: u64,
-) -> Vec<(String, Fault)> {
-    let mut numbers = Numbers(seed);
+fn faults(calls: &BTreeMap<String, u64>, allocations: u64, args: &Args) -> Vec<(String, Fault)> {
+    let mut numbers = Numbers(args.seed);
     let mut faults = Vec::new();
-    for (call, last) in (0..rounds).flat_map(|_| calls) {
-        for at in some(&mut numbers, *last, kills) {
+    for (call, last) in (0..args.rounds).flat_map(|_| calls) {
+        for at in some(&mut numbers, *last, args.kills) {
             let inject = Fault::Inject(format!("{call}:signal=KILL:when={at}"));
             faults.push(("killed".to_owned(), inject));
         }
         for error in ERRORS {
-            for at in some(&mut numbers, *last, places) {
+            for at in some(&mut numbers, *last, args.places) {
                 let once = format!("{call}:error={error}:when={at}");
                 faults.push((format!("{error} once"), Fault::Inject(once)));
                 // What is interrupted is tried again, for ever if need be.
@@ -233,8 +247,14 @@ fn faults(
             }
         }
     }
+    for number in some(&mut numbers, allocations, args.allocations) {
+        faults.push((
+            "ENOMEM of an allocation".to_owned(),
+            Fault::Allocation(number),
+        ));
+    }
     for (kind, limits) in LIMITS {
-        let step = if places > 1 { 1 } else { 4 };
+        let step = if args.places > 1 { 1 } else { 4 };
         for limit in limits.iter().step_by(step) {
             faults.push((format!("ulimit -{kind}"), Fault::Limit(kind, *limit)));
         }
@@ -294,7 +314,7 @@ fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
             ];
             Some(attach(&recorder, &args)?)
         }
-        Fault::Limit(..) => None,
+        Fault::Limit(..) | Fault::Allocation(_) => None,
     };
     let (status, was_killed) = wait(recorder)?;
     if let Some(mut strace) = strace {
@@ -325,7 +345,8 @@ fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
 pub fn calls(args: &Args) -> Result<()> {
     let began = Instant::now();
     let calls = profile()?;
-    let mut faults = faults(&calls, args.seed, args.places, args.kills, args.rounds);
+    let allocations = allocations()?;
+    let mut faults = faults(&calls, allocations, args);
     let mut numbers = Numbers(args.seed);
     while faults.len() > args.most {
         faults.swap_remove(numbers.below(faults.len() as u64) as usize);
@@ -353,12 +374,18 @@ pub fn calls(args: &Args) -> Result<()> {
             .into_iter()
             .map(|panic| format!("the next recorder: {panic}")),
     );
-    print(&totals, &calls, args.seed, began.elapsed());
+    print(&totals, &calls, allocations, args.seed, began.elapsed());
     ensure!(totals.wrong.is_empty(), "{} failures", totals.wrong.len());
     Ok(())
 }
 
-fn print(totals: &Totals, calls: &BTreeMap<String, u64>, seed: u64, took: Duration) {
+fn print(
+    totals: &Totals,
+    calls: &BTreeMap<String, u64>,
+    allocations: u64,
+    seed: u64,
+    took: Duration,
+) {
     let runs: u64 = totals.counts.values().map(|counts| counts[0]).sum();
     println!(
         "{runs} recorders from seed {seed} in {} s, {} system calls with {} errors each; {} failures\n",
@@ -382,7 +409,7 @@ fn print(totals: &Totals, calls: &BTreeMap<String, u64>, seed: u64, took: Durati
         .map(|(call, most)| format!("{call} {most}"))
         .collect();
     println!(
-        "\nCalls, and how many of each one thread makes: {}.",
+        "\nCalls, and how many of each one thread makes: {}. Allocations: {allocations}.",
         calls.join(", ")
     );
     if !totals.panics.is_empty() {

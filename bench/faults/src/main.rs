@@ -28,6 +28,9 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use tempfile::TempDir;
 
+#[global_allocator]
+static ALLOCATOR: recorder::Failing = recorder::Failing;
+
 #[derive(Parser)]
 #[command(about)]
 struct Args {

@@ -1,5 +1,6 @@
 //! A small recorder: it appends windows and single requests, seals, merges and expires, and goes on after errors.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::OpenOptions;
 use std::io::{self, BufRead};
 use std::path::Path;
@@ -53,9 +54,11 @@ pub fn of_time(recorded: usize) -> Options {
 struct Acknowledged {
     windows: &'static AtomicU64,
     requests: &'static AtomicU64,
+    /// How often memory was allocated, if it came to its end.
+    allocations: &'static AtomicU64,
 }
 
-pub const ACKNOWLEDGED_BYTES: usize = 16;
+pub const ACKNOWLEDGED_BYTES: usize = 24;
 
 impl Acknowledged {
     fn map(path: &Path) -> Result<Self> {
@@ -73,9 +76,13 @@ impl Acknowledged {
             )?
         };
         let at: *mut AtomicU64 = at.cast();
-        // SAFETY: a page is aligned, has room for two, and stays.
-        let (windows, requests) = unsafe { (&*at, &*at.add(1)) };
-        Ok(Self { windows, requests })
+        // SAFETY: a page is aligned, has room for three, and stays.
+        let (windows, requests, allocations) = unsafe { (&*at, &*at.add(1), &*at.add(2)) };
+        Ok(Self {
+            windows,
+            requests,
+            allocations,
+        })
     }
 }
 
@@ -86,6 +93,8 @@ pub struct Promised {
     pub windows: u64,
     /// A bit for each window whose single requests it must have.
     pub requests: u64,
+    /// How often the recorder allocated memory.
+    pub allocations: u64,
 }
 
 impl Promised {
@@ -99,7 +108,48 @@ impl Promised {
         Ok(Self {
             windows: number(0)?,
             requests: number(8)?,
+            allocations: number(16)?,
         })
+    }
+}
+
+/// The allocator, of which one allocation fails in a recorder.
+pub struct Failing;
+
+/// How often memory was allocated since [`FAILS`] was set.
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// Which of them fails, from 1 on.
+static FAILS: AtomicU64 = AtomicU64::new(0);
+/// The variable with that number.
+pub const FAILS_AT: &str = "TRACKIOPS_FAULTS_ALLOCATION";
+
+impl Failing {
+    fn is_it() -> bool {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed) + 1 == FAILS.load(Ordering::Relaxed)
+    }
+}
+
+// SAFETY: it is the system's, but for null, which is its way to fail.
+unsafe impl GlobalAlloc for Failing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if Self::is_it() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: as for this function.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as for this function.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        if Self::is_it() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: as for this function.
+        unsafe { System.realloc(at, layout, bytes) }
     }
 }
 
@@ -181,7 +231,11 @@ pub fn run(dir: &Path) -> Result<()> {
     let acknowledged = Acknowledged::map(&dir.join("acknowledged"))?;
     // Its system calls are failed from here on, this one among them.
     let _ = io::stdin().lock().read_line(&mut String::new());
-    record(&dir.join("store"), &windows(), Pace::Hurried, &mut |said| {
+    if let Ok(number) = std::env::var(FAILS_AT) {
+        ALLOCATIONS.store(0, Ordering::SeqCst);
+        FAILS.store(number.parse()?, Ordering::SeqCst);
+    }
+    let done = record(&dir.join("store"), &windows(), Pace::Hurried, &mut |said| {
         match said {
             Said::Windows(count) => {
                 acknowledged.windows.store(count as u64, Ordering::SeqCst);
@@ -192,5 +246,8 @@ pub fn run(dir: &Path) -> Result<()> {
             Said::Durable => {}
         }
         Ok(())
-    })
+    });
+    let count = ALLOCATIONS.load(Ordering::SeqCst);
+    acknowledged.allocations.store(count, Ordering::SeqCst);
+    done
 }

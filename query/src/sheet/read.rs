@@ -11,6 +11,7 @@ use arrow_ipc::reader::FileReader;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::KeyValue;
 use trackiops_schemas::columns::{META_DATASET, META_FORMAT, META_GRANULARITY, META_RANGE};
+use trackiops_store::caught;
 
 use super::{Kind, Texts, arrays, text};
 
@@ -79,8 +80,8 @@ impl Reader {
         let mut described = Vec::new();
         let (kind, schema, batches) = match magic.as_slice() {
             [b'P', b'A', b'R', b'1', ..] => {
-                let builder = ParquetRecordBatchReaderBuilder::try_new(file)
-                    .map_err(|error| content(error.to_string()))?;
+                let builder = caught(|| ParquetRecordBatchReaderBuilder::try_new(file));
+                let builder = builder.map_err(content)?;
                 let schema = Arc::clone(builder.schema());
                 let pairs = builder.metadata().file_metadata().key_value_metadata();
                 for KeyValue { key, value } in pairs.into_iter().flatten() {
@@ -90,13 +91,12 @@ impl Reader {
                         described.push((key.clone(), value.clone().unwrap_or_default()));
                     }
                 }
-                let reader = builder.with_batch_size(BATCH_ROWS).build();
-                let reader = reader.map_err(|error| content(error.to_string()))?;
+                let reader = caught(|| builder.with_batch_size(BATCH_ROWS).build());
+                let reader = reader.map_err(content)?;
                 (Kind::Parquet, schema, Batches::Parquet(reader))
             }
             b"ARROW1" => {
-                let reader = FileReader::try_new(file, None);
-                let reader = reader.map_err(|error| content(error.to_string()))?;
+                let reader = caught(|| FileReader::try_new(file, None)).map_err(content)?;
                 (Kind::Arrow, reader.schema(), Batches::Arrow(reader))
             }
             _ => {
@@ -134,12 +134,11 @@ impl Reader {
 
     fn read(&mut self) -> Result<Option<RecordBatch>, String> {
         let batch = match &mut self.batches {
-            Batches::Parquet(reader) => reader.next().transpose(),
-            Batches::Arrow(reader) => reader.next().transpose(),
+            Batches::Parquet(reader) => caught(|| reader.next().transpose()),
+            Batches::Arrow(reader) => caught(|| reader.next().transpose()),
             Batches::Csv(reader) => return of_lines(reader, &self.schema),
         };
-        let batch = batch.map_err(|error| error.to_string())?;
-        let batch = batch.map(|batch| batch.with_schema(Arc::clone(&self.schema)));
+        let batch = batch?.map(|batch| batch.with_schema(Arc::clone(&self.schema)));
         batch.transpose().map_err(|error| error.to_string())
     }
 }
@@ -209,4 +208,60 @@ fn of_lines(
     let arrays = arrays.collect::<Result<_, _>>();
     let batch = arrays.and_then(|arrays| RecordBatch::try_new(Arc::clone(schema), arrays));
     batch.map(Some).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::{Seek as _, Write as _};
+
+    use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray};
+    use arrow::datatypes::Int64Type;
+
+    use super::super::Writer;
+    use super::*;
+
+    /// A small file of all that exports have: numbers, texts with a dictionary, and lists.
+    fn file(kind: Kind) -> Vec<u8> {
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>(
+            (0..9).map(|row| (row != 4).then(|| vec![Some(row); row as usize])),
+        );
+        let columns: [(&str, ArrayRef); 3] = [
+            ("n", Arc::new(Int64Array::from_iter(0..9))),
+            ("path", Arc::new(StringArray::from(vec!["/mnt/a"; 9]))),
+            ("buckets", Arc::new(lists)),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(kind, &batch.schema(), &mut bytes).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        bytes
+    }
+
+    /// How many rows there are, or why not.
+    fn rows(bytes: &[u8]) -> Result<usize, ReadError> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        let reader = Reader::of(file, Path::new("/day"), &[])?;
+        reader.map(|batch| Ok(batch?.num_rows())).sum()
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_or_has_rows() {
+        for kind in [Kind::Parquet, Kind::Arrow] {
+            let whole = file(kind);
+            assert_eq!(rows(&whole).unwrap(), 9);
+            let mut errors = 0;
+            for at in 0..whole.len() {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 0xff;
+                errors += u64::from(rows(&bytes).is_err());
+            }
+            assert!(errors > 0);
+            assert!(rows(&whole[..whole.len() / 2]).is_err());
+        }
+    }
 }
