@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use rustix::rand::{GetRandomFlags, getrandom};
-use trackiops_query::pseudonym::{self, Key, Pseudonyms, Way};
-use trackiops_query::sheet::{Reader, Writer};
+use trackiops_render::formats::{Reader, Writer};
+use trackiops_render::pseudonym::{self, Key, Pseudonyms, Way};
 
 use crate::output::{Access, Output, Partial};
 use crate::suffix::{EXPORTS, format_of};

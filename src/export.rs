@@ -8,10 +8,11 @@ use std::str::FromStr;
 
 use anyhow::{Context, anyhow, bail};
 use arrow::array::RecordBatch;
-use trackiops_query::pseudonym::{self, Check, Key, Pseudonyms, Way};
-use trackiops_query::sheet::{Kind, Reader, Texts, Writer};
+use trackiops_query::QueryError;
 use trackiops_query::times::file_name;
-use trackiops_query::{Export, Exported, Format, QueryError, Table};
+use trackiops_render::formats::{Kind, Reader, Texts, Writer};
+use trackiops_render::pseudonym::{self, Check, Key, Pseudonyms, Way};
+use trackiops_render::{Export, Exported, Format, Table};
 use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;

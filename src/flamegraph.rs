@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use trackiops_query::Outcome;
-use trackiops_query::flame::{self, Directions, Graph, Measure};
+use trackiops_render::flame::{self, Directions, Graph, Measure};
 
 use crate::output::{Access, Output};
 use crate::progress::watched;

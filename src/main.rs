@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use trackiops_query::render::visible::visible;
+use trackiops_render::visible::visible;
 
 use crate::output::{say, write_stderr};
 

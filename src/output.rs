@@ -11,7 +11,7 @@ use rustix::fs::{CWD, OFlags, PROC_SUPER_MAGIC, RenameFlags, renameat_with, stat
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
-use trackiops_query::render::visible::{self, visible, wrap};
+use trackiops_render::visible::{self, visible, wrap};
 
 use crate::question::OUTPUT;
 use crate::{signals, terminal};

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use trackiops_query::explain::Stage;
 use trackiops_query::question::{READ, WRITE};
-use trackiops_query::render::Plot;
-use trackiops_query::render::look::Style;
 use trackiops_query::times::Zone;
 use trackiops_query::{
-    AnswerRow, By, Columns, Condition, Connections, Detail, Explain, Figures, Format, Level,
-    OperationAnswer, Outcome, QueryError, Question, Step, Subject, ask, ask_operations,
-    ask_operations_by, render,
+    AnswerRow, Columns, Condition, Connections, Explain, Figures, GroupBy, Level, OperationAnswer,
+    Outcome, QueryError, Question, Step, Subject, ask, ask_operations, ask_operations_by,
 };
+use trackiops_render::Format;
+use trackiops_render::Plot;
+use trackiops_render::terminal_style::Style;
 
 use crate::output::{Access, Output, say, write_stderr};
 use crate::progress::watched;
@@ -95,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let answered = answer(args, &explain)?;
     if let Some(explained) = explain.explained() {
         let width = terminal::stderr_width();
-        write_stderr(render::explain(&explained, Zone::Local, width));
+        write_stderr(trackiops_render::explain(&explained, Zone::Local, width));
     }
     Ok(answered)
 }
@@ -107,22 +107,22 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::SUCCESS);
             };
             let (plot, access) = (args.plot.clone(), args.form.access);
-            let most_rows = most_rows(&args);
+            let row_limit = row_limit(&args);
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
             let left_out = left_out(&question.ops);
             refuse_left_out(&question, left_out)?;
             let columns = of_directions(columns, left_out, format)?;
             let drawing = Drawing::new(plot, access, columns.as_ref(), left_out)?;
-            question.detail = match &columns {
-                Some(columns) => Detail::Needs(columns.needs().only_transfers(true)),
+            question.projection = match &columns {
+                Some(columns) => columns.needs().only_transfers(true),
                 None => format.detail(),
             };
             if let Some(drawing) = &drawing {
-                question.detail = question.detail.with(drawing.columns.needs());
+                question.projection = question.projection.with(drawing.columns.needs());
             }
             let mut outcome = watched(explain, || ask(&question))?;
-            if let (Some(most), Outcome::Found(answer)) = (most_rows, &mut outcome)
+            if let (Some(most), Outcome::Found(answer)) = (row_limit, &mut outcome)
                 && format.is_table()
             {
                 answer.keep_first(most);
@@ -132,7 +132,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
                 question::show(outcome, columns.as_ref(), format, &output, style(&question))
             })
         }
-        Subject::Operations(connections) => ask_about(args, explain, By::MOUNT, |question| {
+        Subject::Operations(connections) => ask_about(args, explain, GroupBy::MOUNT, |question| {
             ask_operations(question, connections)
         }),
         Subject::OperationsBy(by) => ask_about(args, explain, by, |question| {
@@ -144,18 +144,18 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
 fn ask_about(
     args: Args,
     explain: &Explain,
-    by: By,
+    by: GroupBy,
     ask: impl Fn(&Question) -> Result<Outcome<OperationAnswer>, QueryError>,
 ) -> anyhow::Result<ExitCode> {
     let Some(columns) = args.rows.columns()? else {
         return Ok(ExitCode::SUCCESS);
     };
     let drawing = Drawing::new(args.plot.clone(), args.form.access, columns.as_ref(), &[])?;
-    let most_rows = most_rows(&args);
+    let row_limit = row_limit(&args);
     let (mut question, format, output) = question(args, by)?;
     question.explain = explain.clone();
     let mut outcome = watched(explain, || ask(&question))?;
-    if let (Some(most), Outcome::Found(answer)) = (most_rows, &mut outcome)
+    if let (Some(most), Outcome::Found(answer)) = (row_limit, &mut outcome)
         && format.is_table()
         && answer.rows.len() > most
     {
@@ -202,7 +202,9 @@ impl<R: Plot> Drawing<R> {
             return Ok(());
         };
         match outcome {
-            Outcome::Found(answer) => output.write(|out| render::plot(answer, columns, zone, out)),
+            Outcome::Found(answer) => {
+                output.write(|out| trackiops_render::plot(answer, columns, zone, out))
+            }
             Outcome::Nothing { .. } => {
                 if let Some(untouched) = output.untouched() {
                     say(untouched);
@@ -214,7 +216,7 @@ impl<R: Plot> Drawing<R> {
 }
 
 /// How many rows a table has that nobody has said how long it may be. Files that are named are all told.
-fn most_rows(args: &Args) -> Option<usize> {
+fn row_limit(args: &Args) -> Option<usize> {
     let is_open = args.step.is_none() && args.rows.top.is_none() && !args.selection.names_files();
     is_open.then_some(MOST_ROWS)
 }
@@ -231,7 +233,7 @@ fn style(question: &Question) -> Style {
 fn subject(args: &Args) -> Subject {
     let of_files = |op: &String| [READ, WRITE].contains(&&*op_name(op));
     match (args.by, args.op.iter().all(of_files)) {
-        (None, true) => Subject::Files(By::FILE),
+        (None, true) => Subject::Files(GroupBy::FILE),
         (None, false) => Subject::Operations(Connections::Together),
         (Some(Subject::Files(by)), false) => Subject::OperationsBy(by),
         (Some(subject), _) => subject,
@@ -284,7 +286,7 @@ fn of_directions(
 }
 
 /// What is asked, and how and where to it is answered.
-fn question(args: Args, mut by: By) -> anyhow::Result<(Question, Format, Output)> {
+fn question(args: Args, mut by: GroupBy) -> anyhow::Result<(Question, Format, Output)> {
     let (format, output) = args.form.choose()?;
     let format = match format {
         Format::Table(_) if args.parts => Format::Table(Figures::Parts),

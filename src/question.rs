@@ -9,15 +9,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::builder::NonEmptyStringValueParser;
 use trackiops_query::Figures;
-use trackiops_query::note::Note;
-use trackiops_query::render::look::Style;
-use trackiops_query::render::{self, Render};
-use trackiops_query::sheet::Texts;
+use trackiops_query::coverage::note::Note;
 use trackiops_query::times::{self, Moment, Zone};
 use trackiops_query::{
-    By, Columns, Condition, Detail, Explain, FileSelector, Format, Nothing, Outcome, Question,
+    Columns, Condition, EmptyReason, Explain, FileSelector, GroupBy, Outcome, Projection, Question,
     Range, Record, Sort, Step,
 };
+use trackiops_render::Format;
+use trackiops_render::Render;
+use trackiops_render::formats::Texts;
+use trackiops_render::terminal_style::Style;
 use trackiops_schemas::time::UtcMs;
 
 use crate::output::{Access, Output, say};
@@ -115,12 +116,12 @@ impl Selection {
             conditions: Vec::new(),
             sort: None,
             top: None,
-            by: By::FILE,
-            detail: Detail::Totals,
+            by: GroupBy::FILE,
+            projection: Projection::totals(),
             now,
             zone,
             explain: Explain::default(),
-            most_rows: None,
+            row_limit: None,
         })
     }
 }
@@ -150,7 +151,7 @@ fn lines(notes: &[Note], zone: Zone) -> Vec<String> {
 }
 
 /// Says why there is nothing.
-pub fn nothing(why: &Nothing, notes: &[Note], zone: Zone) -> ExitCode {
+pub fn nothing(why: &EmptyReason, notes: &[Note], zone: Zone) -> ExitCode {
     tell(notes, zone);
     let (why, status) = match is_damaged(notes) {
         true => (why.show_damaged(zone), DAMAGED),
@@ -207,7 +208,7 @@ impl Rows {
             None => Ok(Some(None)),
             Some("help") => {
                 let look = terminal::look(&Output::Stdout);
-                Output::Stdout.write(|out| render::list_columns::<R>(look, out))?;
+                Output::Stdout.write(|out| trackiops_render::list_columns::<R>(look, out))?;
                 Ok(None)
             }
             Some(list) => Ok(Some(Some(Columns::parse(list).context("--columns")?))),
@@ -306,9 +307,9 @@ pub fn show<R: Render>(
         Outcome::Found(answer) => {
             tell(&answer.notes, zone);
             output.write(|out| match columns {
-                None => render::write(&answer, format, style.clone(), out),
+                None => trackiops_render::write(&answer, format, style.clone(), out),
                 Some(columns) => {
-                    render::write_columns(&answer, columns, format, style.clone(), out)
+                    trackiops_render::write_columns(&answer, columns, format, style.clone(), out)
                 }
             })?;
             let status = status(&answer.notes);

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use trackiops_query::render::units;
 use trackiops_query::times::{Zone, rfc3339, show_range};
+use trackiops_render::units;
 use trackiops_store::{Covers, Finding, Repaired, Report};
 
 use crate::output::{Output, count, print, print_json};

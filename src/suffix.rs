@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::bail;
 use trackiops_query::Figures;
-use trackiops_query::Format;
-use trackiops_query::sheet::{Kind, Texts};
+use trackiops_render::Format;
+use trackiops_render::formats::{Kind, Texts};
 
 /// A format, and the endings of names that choose it.
 pub type Known<F> = [(F, &'static [&'static str])];

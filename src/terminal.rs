@@ -4,7 +4,7 @@ use std::env;
 use std::io::{self, IsTerminal};
 
 use terminal_size::{Width, terminal_size, terminal_size_of};
-use trackiops_query::render::look::Look;
+use trackiops_render::terminal_style::Look;
 
 use crate::output::Output;
 

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::value_parser;
-use trackiops_query::render::units;
 use trackiops_query::times::Zone;
 use trackiops_query::{Outcome, Volume, ask_volume, plan_volume, sizes};
+use trackiops_render::units;
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{GranularitySet, Retention};
 

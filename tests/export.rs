@@ -17,8 +17,8 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use recordings::{THREE, named, options, used_by, windows};
 use tempfile::TempDir;
-use trackiops_query::pseudonym::known_schemas;
-use trackiops_query::sheet::Reader;
+use trackiops_render::formats::Reader;
+use trackiops_render::pseudonym::known_schemas;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, path_text};
 use trackiops_schemas::pending::{Pending, PendingClient};
@@ -540,8 +540,8 @@ fn what_is_anonymized_tells_no_name_and_comes_back_as_it_was() {
         let there = store.export(dataset, &hidden, &["--anonymize", "key"]);
         assert_eq!(there.num_rows(), expected.num_rows());
         let mut csv = Vec::new();
-        trackiops_query::sheet::Writer::new(
-            trackiops_query::sheet::Kind::Csv(Default::default()),
+        trackiops_render::formats::Writer::new(
+            trackiops_render::formats::Kind::Csv(Default::default()),
             &there.schema(),
             &mut csv,
         )

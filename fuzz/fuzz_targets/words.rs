@@ -6,7 +6,8 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use trackiops_collector::Procedure;
 use trackiops_query::times::{self, Zone};
-use trackiops_query::{By, FileSelector, Format, Sort, Step, flame, parse_size};
+use trackiops_query::{FileSelector, GroupBy, Sort, Step, parse_size};
+use trackiops_render::{Format, flame};
 use trackiops_schemas::identity::{Dev, Tenant};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{GranularitySet, Retention};
@@ -38,7 +39,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = text.parse::<Retention>();
     let _ = text.parse::<Step>();
     let _ = text.parse::<Sort>();
-    let _ = text.parse::<By>();
+    let _ = text.parse::<GroupBy>();
     let _ = text.parse::<Format>();
     let _ = text.parse::<flame::Measure>();
     let _ = text.parse::<flame::Directions>();

@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use trackiops_query::render::{self, Render};
-use trackiops_query::sheet::Texts;
 use trackiops_query::times::Zone;
 use trackiops_query::{
-    By, Connections, Detail, Explain, Figures, Format, Outcome, Question, Range, Subject, ask,
+    Connections, Explain, Figures, GroupBy, Outcome, Projection, Question, Range, Subject, ask,
     ask_files, ask_operations, ask_operations_by, ask_volume,
 };
+use trackiops_render::Format;
+use trackiops_render::Render;
+use trackiops_render::formats::Texts;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
@@ -49,12 +50,12 @@ pub fn ask_everything(store: &Path) {
         conditions: Vec::new(),
         sort: None,
         top: None,
-        by: By::FILE,
-        detail: Detail::Full,
+        by: GroupBy::FILE,
+        projection: Projection::all(),
         now: NOW,
         zone: Zone::utc(),
         explain: Explain::default(),
-        most_rows: Some(10_000),
+        row_limit: Some(10_000),
     };
     for by in ["file,tenant", "dir", "host"] {
         let Ok(Subject::Files(by)) = by.parse() else {
@@ -77,7 +78,7 @@ pub fn ask_everything(store: &Path) {
     write(ask(&all));
     write(ask_files(&question));
     write(ask_operations(&question, Connections::Apart));
-    write(ask_operations_by(&question, By::FILE));
+    write(ask_operations_by(&question, GroupBy::FILE));
     let _ = ask_volume(store, &Default::default());
 }
 
@@ -90,7 +91,7 @@ fn write<R: Render, E>(outcome: Result<Outcome<R>, E>) {
         Format::Table(Figures::Parts),
         Format::Csv(Texts::ForSpreadsheets),
     ] {
-        let _ = render::write(&answer, format, Zone::utc(), &mut Vec::new());
+        let _ = trackiops_render::write(&answer, format, Zone::utc(), &mut Vec::new());
     }
     for note in &answer.notes {
         let _ = note.show(Zone::utc());

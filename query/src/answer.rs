@@ -7,12 +7,12 @@ use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::time::UtcMs;
 
 use crate::coverage::Interval;
+use crate::coverage::note::Note;
 use crate::file::FileSelector;
-use crate::group::{By, Of};
-use crate::note::Note;
+use crate::group::{Entity, GroupBy};
 use crate::origin::File;
+use crate::sparse_row::SparseRow;
 use crate::step::Step;
-use crate::sum::Sum;
 use crate::times::{Zone, show_range};
 
 /// One file in one window, or what else a row stands for.
@@ -23,13 +23,13 @@ pub struct AnswerRow {
     /// The recording host.
     pub host: Arc<str>,
     /// What it is of.
-    pub of: Of,
+    pub of: Entity,
     /// The file, if it is of one.
     pub file: Option<Arc<File>>,
     /// Who used it; a part that is unknown or differs between several tenants is `None`.
     pub tenant: Arc<Tenant>,
     /// Its counters.
-    pub sum: Sum,
+    pub sum: SparseRow,
     /// How much of the window that host recorded, ms: what rates divide by.
     pub covered_ms: u64,
 }
@@ -38,19 +38,21 @@ impl AnswerRow {
     /// `server:/export`, where it is known and the row is of one.
     pub fn mount(&self) -> Option<&str> {
         match &self.of {
-            Of::File(_) => self.file.as_ref()?.mount.as_deref(),
-            Of::Name(mount, _) | Of::Dir(mount, _) | Of::Mount(mount) => mount.as_deref(),
-            Of::Host(_) => None,
+            Entity::File(_) => self.file.as_ref()?.mount.as_deref(),
+            Entity::Name(mount, _) | Entity::Dir(mount, _) | Entity::Mount(mount) => {
+                mount.as_deref()
+            }
+            Entity::Host(_) => None,
         }
     }
 
     /// The name of the file or directory, where it is known and the row is of one.
     pub fn path(&self) -> Option<&str> {
         match &self.of {
-            Of::File(_) => self.file.as_ref()?.path.as_deref(),
-            Of::Name(_, name) => Some(name),
-            Of::Dir(_, dir) => dir.as_deref(),
-            Of::Mount(_) | Of::Host(_) => None,
+            Entity::File(_) => self.file.as_ref()?.path.as_deref(),
+            Entity::Name(_, name) => Some(name),
+            Entity::Dir(_, dir) => dir.as_deref(),
+            Entity::Mount(_) | Entity::Host(_) => None,
         }
     }
 
@@ -58,11 +60,11 @@ impl AnswerRow {
     pub fn name(&self) -> String {
         let unknown = || "-".to_owned();
         match &self.of {
-            Of::File(_) => self.file.as_ref().map_or_else(unknown, |file| file.name()),
-            Of::Name(_, name) => name.to_string(),
-            Of::Dir(_, dir) => dir.as_deref().unwrap_or("(no name)").to_owned(),
-            Of::Mount(mount) => mount.as_deref().map_or_else(unknown, str::to_owned),
-            Of::Host(_) => self.host.to_string(),
+            Entity::File(_) => self.file.as_ref().map_or_else(unknown, |file| file.name()),
+            Entity::Name(_, name) => name.to_string(),
+            Entity::Dir(_, dir) => dir.as_deref().unwrap_or("(no name)").to_owned(),
+            Entity::Mount(mount) => mount.as_deref().map_or_else(unknown, str::to_owned),
+            Entity::Host(_) => self.host.to_string(),
         }
     }
 }
@@ -75,7 +77,7 @@ pub struct Answer<R = AnswerRow> {
     /// Their windows.
     pub step: Step,
     /// What each stands for.
-    pub by: By,
+    pub by: GroupBy,
     /// The range that they cover.
     pub range: Interval,
     /// What else to know.
@@ -95,7 +97,7 @@ impl<R> Answer<R> {
 
 /// Why there is nothing to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Nothing {
+pub enum EmptyReason {
     /// Nothing was recorded yet.
     EmptyStore(Vec<PathBuf>),
     /// No such file was ever recorded; the text says which.
@@ -165,7 +167,7 @@ impl Which {
     }
 }
 
-impl Nothing {
+impl EmptyReason {
     /// The reason as people read it.
     pub fn show(&self, zone: Zone) -> String {
         let from_to = |range: &Interval| show_range(range.start, range.end, zone);
@@ -209,7 +211,7 @@ impl Nothing {
     }
 }
 
-impl Nothing {
+impl EmptyReason {
     /// As [`Self::show`], where a part cannot be read: there may have been something in it.
     pub fn show_damaged(&self, zone: Zone) -> String {
         match self {
@@ -238,7 +240,7 @@ pub enum Outcome<R = AnswerRow> {
     /// No row.
     Nothing {
         /// Why.
-        why: Nothing,
+        why: EmptyReason,
         /// What else to know.
         notes: Vec<Note>,
     },

@@ -14,24 +14,24 @@ use trackiops_schemas::rollup::Direction;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Damage, Dataset, JournalTail, Snapshot, StoreError, Unread};
 
-use crate::answer::{Answer, AnswerRow, Nothing, Outcome, Which};
+use crate::aggregation::{Group, GroupKey, Groups};
+use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome, Which};
 use crate::columns::Column;
 use crate::coverage::Interval;
-use crate::covered::Covered;
+use crate::coverage::needed_notes::{folded, notes};
+use crate::coverage::note::Note;
+use crate::coverage::recorded_time::RecordedTime;
 use crate::error::QueryError;
 use crate::execute::{Found, execute};
 use crate::explain::Stage;
-use crate::file::{FileSelector, Wanted, resolve};
-use crate::group::{By, ByTenant, Grouping, Of};
-use crate::merge::{Group, GroupKey, Groups};
-use crate::needs::Needs;
-use crate::note::Note;
-use crate::on::MountFilter;
+use crate::file::{FileSelection, FileSelector, resolve};
+use crate::filter_and_sort::{FilterAndSort, in_words};
+use crate::group::{Entity, GroupBy, Grouping, TenantKey};
+use crate::mount_filter::MountFilter;
 use crate::plan::{Plan, plan};
-use crate::question::{Detail, Question, READ, Range, WRITE};
-use crate::report::{folded, notes};
+use crate::projection::Projection;
+use crate::question::{Question, READ, Range, WRITE};
 use crate::step::Step;
-use crate::terms::{Terms, in_words};
 use crate::times::show;
 
 /// How often a question is planned again because another segment vanished between plan and scan.
@@ -46,15 +46,15 @@ pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
 }
 
 /// Answers a question with one row per file, or what else `by` says, for the whole range; `make` makes of these rows what is wanted.
-pub(crate) fn ask_whole<R>(
+pub fn ask_whole<R>(
     question: &Question,
-    by: By,
+    by: GroupBy,
     make: impl Fn(&Snapshot, Answer) -> Result<Outcome<R>, QueryError>,
 ) -> Result<Outcome<R>, QueryError> {
     let question = Question {
         by,
         step: Some(Step::All),
-        detail: Detail::Totals,
+        projection: Projection::totals(),
         ..question.clone()
     };
     ask_with(&question, |snapshot, question| {
@@ -67,7 +67,7 @@ pub(crate) fn ask_whole<R>(
 
 /// Answers a question by `ask_once`, which is called again where a segment has vanished meanwhile. The catalog forgets a segment
 /// before it is deleted, so one that a new plan has once more is missing.
-pub(crate) fn ask_with<R>(
+pub fn ask_with<R>(
     question: &Question,
     ask_once: impl Fn(&Snapshot, &Question) -> Result<Outcome<R>, QueryError>,
 ) -> Result<Outcome<R>, QueryError> {
@@ -194,7 +194,7 @@ impl LeftOut {
 }
 
 /// What is damaged of journals, and may be of the range; and what is no store.
-pub(crate) fn journals(snapshot: &Snapshot, question: &Question) -> Vec<Note> {
+pub fn journals(snapshot: &Snapshot, question: &Question) -> Vec<Note> {
     let Range { since, until } = question.range;
     let mut notes: Vec<_> = unread(snapshot.unread(), since, until).collect();
     let exports = snapshot.tails().iter().filter(|tail| tail.is_export());
@@ -237,7 +237,7 @@ fn damaged(tail: &JournalTail, parts: &[&Damage]) -> Option<Note> {
 }
 
 /// Journals that are not read and may be of a time.
-pub(crate) fn unread(
+pub fn unread(
     journals: &[Unread],
     since: Option<UtcMs>,
     until: Option<UtcMs>,
@@ -255,7 +255,8 @@ fn covers(span: Option<(UtcMs, UtcMs)>) -> Option<(Interval, usize)> {
     span.map(|(start, end)| (Interval::new(start, end.max(start)), 0))
 }
 
-pub(crate) fn check(question: &Question) -> Result<(), QueryError> {
+/// Refuses a range that is empty or in the future.
+pub fn check(question: &Question) -> Result<(), QueryError> {
     let Range { since, until } = question.range;
     let shown = |at| show(at, question.zone);
     match (since, until) {
@@ -281,7 +282,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         Ok(selection) => selection,
         Err(why) => return Ok(nothing(why)),
     };
-    let terms = Terms::new(question)?;
+    let terms = FilterAndSort::new(question)?;
     let plan = plan(snapshot, Dataset::Rollup, span, question, question.step)?;
     let grouping = explain.time(Stage::Find, || {
         let mounts = MountFilter::new(snapshot, &question.mounts)?;
@@ -299,19 +300,19 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     };
     if let Some(ranks) = ranks.as_ref().filter(|_| question.by.is_of_files()) {
         let keys = ranks.keys().filter_map(|(of, _)| match of {
-            Of::File(key) => Some(*key),
+            Entity::File(key) => Some(*key),
             _ => None,
         });
         wanted = Some(wanted.unwrap_or_default().only(keys));
     }
-    let detail = question.detail.with(needs(question, &terms, plan.step));
-    let most_rows = question.most_rows;
+    let projection = question.projection.with(needs(question, &terms, plan.step));
+    let row_limit = question.row_limit;
     let mut found = execute(
         &plan,
         wanted.as_ref(),
-        detail,
+        projection,
         &grouping,
-        most_rows,
+        row_limit,
         explain,
     )?;
     let mut groups = mem::take(&mut found.groups);
@@ -326,7 +327,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     }
     if groups.is_empty() && only_metadata == 0 && any_asked && !question.mounts.is_empty() {
         let hint = MountFilter::hint(snapshot, &question.mounts)?;
-        return Ok(nothing(Nothing::NoMount(hint)));
+        return Ok(nothing(EmptyReason::NoMount(hint)));
     }
     let mut told = selection.notes;
     // Who asks for one direction does not ask for what had neither.
@@ -368,16 +369,16 @@ fn keep_ops(groups: &mut Groups, ops: &[String]) {
 }
 
 /// What it takes to choose and to order rows, beside what is shown of them.
-fn needs(question: &Question, terms: &Terms<AnswerRow>, step: Step) -> Needs {
+fn needs(question: &Question, terms: &FilterAndSort<AnswerRow>, step: Step) -> Projection {
     let compared = terms.compared().into_iter().map(Column::needs);
-    let mut needs = compared.fold(Needs::default(), Needs::and);
+    let mut needs = compared.fold(Projection::default(), Projection::with);
     match (terms.sorted_by(), step) {
-        (Some(column), _) => needs = needs.and(column.needs()),
-        (None, Step::All) => needs = needs.and(Needs::new(["read_bytes", "write_bytes"])),
+        (Some(column), _) => needs = needs.with(column.needs()),
+        (None, Step::All) => needs = needs.with(Projection::bytes()),
         (None, Step::Windows(_)) => {}
     }
     if Which::of(&question.files) != Which::One {
-        needs = needs.and(Needs::new([PATH]));
+        needs = needs.with(Projection::new([PATH]));
     }
     // Of one direction only those files are told that have any requests in it.
     needs.only_transfers(!question.ops.is_empty())
@@ -386,7 +387,7 @@ fn needs(question: &Question, terms: &Terms<AnswerRow>, step: Step) -> Needs {
 /// The files that are asked for.
 struct Selection {
     /// `None` is all.
-    wanted: Option<Wanted>,
+    wanted: Option<FileSelection>,
     /// What is to be said of those that there are not.
     notes: Vec<Note>,
 }
@@ -396,10 +397,10 @@ fn select(
     snapshot: &Snapshot,
     question: &Question,
     span: Interval,
-) -> Result<Result<Selection, Nothing>, QueryError> {
+) -> Result<Result<Selection, EmptyReason>, QueryError> {
     let found = resolve(snapshot, &question.files, asked(span, question))?;
     if found.wanted.is_none() && !question.files.is_empty() {
-        return Ok(Err(Nothing::UnknownFile(found.never.join("; "))));
+        return Ok(Err(EmptyReason::UnknownFile(found.never.join("; "))));
     }
     let never = found.never.into_iter().map(Note::NoSuchFile);
     let elsewhere = found.elsewhere.into_iter();
@@ -411,26 +412,28 @@ fn select(
     }))
 }
 
-pub(crate) fn nothing<R>(why: Nothing) -> Outcome<R> {
+/// An answer without rows, and why there are none.
+pub fn nothing<R>(why: EmptyReason) -> Outcome<R> {
     let notes = Vec::new();
     Outcome::Nothing { why, notes }
 }
 
 /// What was recorded in all.
-pub(crate) fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Interval, Nothing> {
+pub fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Interval, EmptyReason> {
     let (start, end) = snapshot
         .span()
-        .ok_or_else(|| Nothing::EmptyStore(question.stores.clone()))?;
+        .ok_or_else(|| EmptyReason::EmptyStore(question.stores.clone()))?;
     Ok(Interval::new(start, end))
 }
 
-pub(crate) fn asked(span: Interval, question: &Question) -> Interval {
+/// The range that is asked for: what it leaves open ends with what was recorded.
+pub fn asked(span: Interval, question: &Question) -> Interval {
     let Range { since, until } = question.range;
     Interval::new(since.unwrap_or(span.start), until.unwrap_or(span.end))
 }
 
 /// Whether the range has something in common with what was recorded.
-pub(crate) fn within(span: Interval, question: &Question) -> Result<(), Nothing> {
+pub fn within(span: Interval, question: &Question) -> Result<(), EmptyReason> {
     let asked = asked(span, question);
     if !asked.intersect(span).is_empty() {
         return Ok(());
@@ -438,25 +441,25 @@ pub(crate) fn within(span: Interval, question: &Question) -> Result<(), Nothing>
     let until = question.range.until;
     let until = until.unwrap_or(question.now).max(asked.start);
     let asked = Interval::new(asked.start, until);
-    Err(Nothing::NotRecorded { asked, span })
+    Err(EmptyReason::NotRecorded { asked, span })
 }
 
 /// The place of each file, or of what else a row stands for, among those with the most bytes in the range.
-type Ranks = HashMap<(Of, Option<ByTenant>), usize>;
+type Ranks = HashMap<(Entity, Option<TenantKey>), usize>;
 
 /// What takes a rank.
-fn ranked(row: &AnswerRow, by: By) -> (Of, Option<ByTenant>) {
+fn ranked(row: &AnswerRow, by: GroupBy) -> (Entity, Option<TenantKey>) {
     (row.of.clone(), by.tenant(&row.tenant))
 }
 
-/// Ranks what rows stand for. Needs few columns of the coarsest granularities. Where there is one row for the whole range, only
+/// Ranks what rows stand for. Projection few columns of the coarsest granularities. Where there is one row for the whole range, only
 /// what has a row that meets the conditions takes a rank. Also returns how many of them were neither read nor written.
 fn rank(
     snapshot: &Snapshot,
     span: Interval,
     question: &Question,
-    terms: &Terms<AnswerRow>,
-    wanted: Option<&Wanted>,
+    terms: &FilterAndSort<AnswerRow>,
+    wanted: Option<&FileSelection>,
     grouping: &Grouping,
     top: NonZeroUsize,
 ) -> Result<(Ranks, usize), QueryError> {
@@ -464,15 +467,15 @@ fn rank(
     let conditions = question.step == Some(Step::All);
     let mut needs = match terms.sorted_by() {
         Some(column) => column.needs(),
-        None => Needs::new(["read_bytes", "write_bytes"]),
+        None => Projection::bytes(),
     };
     if conditions {
         let compared = terms.compared().into_iter().map(Column::needs);
-        needs = compared.fold(needs, Needs::and);
+        needs = compared.fold(needs, Projection::with);
     }
-    let only_transfers = question.detail.is_of_transfers() || !question.ops.is_empty();
-    let detail = Detail::Needs(needs.only_transfers(only_transfers));
-    let mut found = execute(&plan, wanted, detail, grouping, None, &question.explain)?;
+    let only_transfers = question.projection.is_of_transfers() || !question.ops.is_empty();
+    let projection = needs.only_transfers(only_transfers);
+    let mut found = execute(&plan, wanted, projection, grouping, None, &question.explain)?;
     keep_ops(&mut found.groups, &question.ops);
     let mut sums: HashMap<_, (AnswerRow, bool)> = HashMap::new();
     for row in rows(found.groups, &found.covered, &plan, question) {
@@ -503,7 +506,12 @@ fn rank(
 }
 
 /// Groups as rows of the answer.
-fn rows(groups: Groups, covered: &Covered, plan: &Plan<'_>, question: &Question) -> Vec<AnswerRow> {
+fn rows(
+    groups: Groups,
+    covered: &RecordedTime,
+    plan: &Plan<'_>,
+    question: &Question,
+) -> Vec<AnswerRow> {
     let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
     let row = |(key, group): (GroupKey, Group)| AnswerRow {
         time: key.window,
@@ -523,7 +531,7 @@ fn outcome(
     found: Found,
     plan: &Plan<'_>,
     question: &Question,
-    terms: &Terms<AnswerRow>,
+    terms: &FilterAndSort<AnswerRow>,
     span: Interval,
     ranks: Option<Ranks>,
     told: Vec<Note>,
@@ -542,14 +550,14 @@ fn outcome(
         let why = match recorded {
             _ if chosen => {
                 let conditions = in_words(question);
-                Nothing::NoRow { conditions, asked }
+                EmptyReason::NoRow { conditions, asked }
             }
-            true if !question.ops.is_empty() => Nothing::NoneOf {
+            true if !question.ops.is_empty() => EmptyReason::NoneOf {
                 what: format!("{} requests", question.ops.join(" or ")),
                 asked,
             },
-            true => Nothing::Idle { asked, files },
-            false => Nothing::NotRecorded { asked, span },
+            true => EmptyReason::Idle { asked, files },
+            false => EmptyReason::NotRecorded { asked, span },
         };
         return Outcome::Nothing { why, notes };
     }
@@ -567,9 +575,9 @@ fn outcome(
 fn sort(
     rows: &mut [AnswerRow],
     step: Step,
-    by: By,
+    by: GroupBy,
     ranks: Option<&Ranks>,
-    terms: &Terms<AnswerRow>,
+    terms: &FilterAndSort<AnswerRow>,
 ) {
     rows.sort_by(|a, b| {
         let rank = |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&ranked(row, by)));
@@ -581,8 +589,8 @@ fn sort(
             (false, Step::Windows(_)) => 0.0,
         };
         let name = |row: &AnswerRow| match &row.of {
-            Of::File(_) => (row.path().is_none(), row.path().map(str::to_owned)),
-            Of::Dir(_, dir) => (dir.is_none(), None),
+            Entity::File(_) => (row.path().is_none(), row.path().map(str::to_owned)),
+            Entity::Dir(_, dir) => (dir.is_none(), None),
             _ => (false, None),
         };
         rank(a)

@@ -427,7 +427,7 @@ mod tests {
     use trackiops_schemas::time::UtcMs;
 
     use crate::answer::AnswerRow;
-    use crate::group::Of;
+    use crate::group::Entity;
 
     /// A row of 10 reads of 4096 bytes, 1 to 10 ms each, in 2 s.
     fn row() -> AnswerRow {
@@ -441,7 +441,7 @@ mod tests {
         AnswerRow {
             time: UtcMs(0),
             host: "h".into(),
-            of: Of::Host(0),
+            of: Entity::Host(0),
             file: None,
             tenant: Default::default(),
             sum: row.into(),

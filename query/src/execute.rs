@@ -10,17 +10,17 @@ use trackiops_schemas::rollup::{ClosedWindow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
 
+use crate::aggregation::{Aggregator, GroupKey, Groups};
+use crate::coverage::recorded_time::RecordedTime;
 use crate::coverage::{Coverage, Interval, Piece};
-use crate::covered::Covered;
 use crate::error::QueryError;
 use crate::explain::{Explain, Stage};
-use crate::file::{Verdict, Wanted};
-use crate::group::{Grouping, Of};
-use crate::merge::{GroupKey, Groups, Merger};
+use crate::file::{FileMatch, FileSelection};
+use crate::group::{Entity, Grouping};
 use crate::origin::{File, HostIndex};
 use crate::parallel::share_out;
 use crate::plan::{Journal, Plan, Tail};
-use crate::question::Detail;
+use crate::projection::Projection;
 use crate::scan::{self, Columns};
 
 /// What was found.
@@ -29,31 +29,31 @@ pub struct Found {
     /// The sums.
     pub groups: Groups,
     /// How much of each window of the answer each host recorded.
-    pub covered: Covered,
+    pub covered: RecordedTime,
     /// Each host's coverage and what it recorded in all.
     pub hosts: Vec<(Coverage, Option<Interval>)>,
     /// How many files, or what else rows stand for, are left out because they were neither read nor written.
     pub only_metadata: usize,
 }
 
-/// Executes a plan for the wanted files, or for all, adding up what `grouping` puts together. More rows than `most_rows`, in
+/// Executes a plan for the wanted files, or for all, adding up what `grouping` puts together. More rows than `row_limit`, in
 /// any thread, are refused.
 pub fn execute(
     plan: &Plan<'_>,
-    wanted: Option<&Wanted>,
-    detail: Detail,
+    wanted: Option<&FileSelection>,
+    projection: Projection,
     grouping: &Grouping,
-    most_rows: Option<usize>,
+    row_limit: Option<usize>,
     explain: &Explain,
 ) -> Result<Found, QueryError> {
     let mut run = Run {
         plan,
         wanted,
-        detail,
+        projection,
         grouping,
-        most_rows: most_rows.unwrap_or(usize::MAX),
+        row_limit: row_limit.unwrap_or(usize::MAX),
         explain,
-        merger: Merger::default(),
+        aggregator: Aggregator::default(),
         account: Account::new(plan, explain),
     };
     explain.time(Stage::Read, || run.rollups())?;
@@ -66,8 +66,8 @@ pub fn execute(
         tails.try_for_each(|tail| run.tail(tail))
     })?;
     let (covered, hosts) = run.account.finish();
-    let mut groups = run.merger.finish();
-    let only_metadata = match detail.is_of_transfers() {
+    let mut groups = run.aggregator.finish();
+    let only_metadata = match projection.is_of_transfers() {
         true => keep_transfers(&mut groups),
         false => 0,
     };
@@ -101,19 +101,19 @@ fn keep_transfers(groups: &mut Groups) -> usize {
 pub(crate) struct Account<'p> {
     plan: &'p Plan<'p>,
     explain: &'p Explain,
-    covered: Covered,
+    covered: RecordedTime,
     hosts: Vec<(Coverage, Option<Interval>)>,
 }
 
 /// An execution under way.
 struct Run<'p> {
     plan: &'p Plan<'p>,
-    wanted: Option<&'p Wanted>,
-    detail: Detail,
+    wanted: Option<&'p FileSelection>,
+    projection: Projection,
     grouping: &'p Grouping,
-    most_rows: usize,
+    row_limit: usize,
     explain: &'p Explain,
-    merger: Merger,
+    aggregator: Aggregator,
     account: Account<'p>,
 }
 
@@ -142,7 +142,7 @@ impl Job<'_> {
 /// What a thread has read.
 #[derive(Default)]
 struct Share {
-    merger: Merger,
+    aggregator: Aggregator,
     unclear: Unclear,
 }
 
@@ -151,7 +151,7 @@ type Unclear = BTreeMap<usize, BTreeSet<FileKey>>;
 
 impl<'p> Run<'p> {
     fn rollups(&mut self) -> Result<(), QueryError> {
-        let keys = self.wanted.map(Wanted::keys);
+        let keys = self.wanted.map(FileSelection::keys);
         let mut jobs = Vec::new();
         for (place, journal) in self.plan.journals.iter().enumerate() {
             let (rows, granularity) = (&journal.rows, journal.granularity);
@@ -204,8 +204,8 @@ impl<'p> Run<'p> {
         let shares = share_out(jobs, rows, read)?;
         let mut unclear = Unclear::new();
         for share in shares {
-            self.merger.absorb(share.merger);
-            self.check_rows(&self.merger)?;
+            self.aggregator.absorb(share.aggregator);
+            self.check_rows(&self.aggregator)?;
             for (place, keys) in share.unclear {
                 unclear.entry(place).or_default().extend(keys);
             }
@@ -214,8 +214,8 @@ impl<'p> Run<'p> {
     }
 
     /// That there are not too many rows.
-    fn check_rows(&self, merger: &Merger) -> Result<(), QueryError> {
-        match merger.len() > self.most_rows {
+    fn check_rows(&self, aggregator: &Aggregator) -> Result<(), QueryError> {
+        match aggregator.len() > self.row_limit {
             true => Err(QueryError::TooManyRows),
             false => Ok(()),
         }
@@ -225,20 +225,20 @@ impl<'p> Run<'p> {
         let Self {
             plan,
             wanted,
-            detail,
+            projection,
             grouping,
             ..
         } = *self;
         let columns = Columns {
-            detail,
+            projection,
             by: grouping.by,
-            by_name: wanted.is_some_and(Wanted::by_name) || grouping.needs_mounts(),
+            by_name: wanted.is_some_and(FileSelection::by_name) || grouping.needs_mounts(),
         };
         let journal = job.journal;
         // A segment hands over the same file until the next one.
         let mut last: Option<Placed> = None;
         let each = &mut |time: UtcMs, file: &Arc<File>, tenant: &Arc<Tenant>, row| {
-            if !journal.bounds.contains(time) || share.merger.len() > self.most_rows {
+            if !journal.bounds.contains(time) || share.aggregator.len() > self.row_limit {
                 return;
             }
             let same = last.take().filter(|placed| Arc::ptr_eq(&placed.file, file));
@@ -260,13 +260,13 @@ impl<'p> Run<'p> {
                 };
                 let closed = window_of(time, job.granularity, journal.extent).end;
                 share
-                    .merger
+                    .aggregator
                     .add(key, (closed, job.order), file, tenant, row);
             }
         };
         let ranges = job.ranges.as_deref();
         scan::rollup(job.segment, ranges, columns, self.explain, each)?;
-        self.check_rows(&share.merger)
+        self.check_rows(&share.aggregator)
     }
 
     fn tail(&mut self, tail: &Tail<'_>) -> Result<(), QueryError> {
@@ -281,7 +281,7 @@ impl<'p> Run<'p> {
                 return;
             };
             for row in window.rows {
-                if self.merger.len() > self.most_rows {
+                if self.aggregator.len() > self.row_limit {
                     return;
                 }
                 let tenant = &row.file.tenant;
@@ -298,12 +298,12 @@ impl<'p> Run<'p> {
                         tenant: self.grouping.by.tenant(tenant),
                     };
                     let age = (closed, usize::MAX);
-                    self.merger.add(key, age, &placed.file, tenant, row.row);
+                    self.aggregator.add(key, age, &placed.file, tenant, row.row);
                 }
             }
         };
         tail.tail.windows(&mut each)?;
-        self.check_rows(&self.merger)
+        self.check_rows(&self.aggregator)
     }
 }
 
@@ -311,9 +311,9 @@ impl<'p> Run<'p> {
 struct Placed {
     file: Arc<File>,
     /// To what they belong.
-    of: Of,
+    of: Entity,
     /// Whether they are wanted.
-    verdict: Verdict,
+    verdict: FileMatch,
 }
 
 impl Placed {
@@ -321,30 +321,30 @@ impl Placed {
         file: &Arc<File>,
         host: HostIndex,
         grouping: &Grouping,
-        wanted: Option<&Wanted>,
+        wanted: Option<&FileSelection>,
     ) -> Self {
         Self {
             file: Arc::clone(file),
             of: grouping.of(host, file),
             verdict: match (grouping.is_on_mounts(file), wanted) {
-                (false, _) => Verdict::Unwanted,
-                (true, None) => Verdict::Wanted,
+                (false, _) => FileMatch::None,
+                (true, None) => FileMatch::All,
                 (true, Some(wanted)) => wanted.verdict(file),
             },
         }
     }
 
     /// Whether a row of it is wanted in one part of a window and unwanted in another.
-    fn is_unclear(&self, wanted: Option<&Wanted>, window: Interval) -> bool {
-        self.verdict == Verdict::Depends
+    fn is_unclear(&self, wanted: Option<&FileSelection>, window: Interval) -> bool {
+        self.verdict == FileMatch::Depends
             && wanted.is_some_and(|wanted| wanted.changes(window, self.file.key))
     }
 
-    fn is_wanted(&self, wanted: Option<&Wanted>, time: UtcMs) -> bool {
+    fn is_wanted(&self, wanted: Option<&FileSelection>, time: UtcMs) -> bool {
         match self.verdict {
-            Verdict::Wanted => true,
-            Verdict::Unwanted => false,
-            Verdict::Depends => wanted.is_some_and(|wanted| wanted.holds(time, self.file.key)),
+            FileMatch::All => true,
+            FileMatch::None => false,
+            FileMatch::Depends => wanted.is_some_and(|wanted| wanted.holds(time, self.file.key)),
         }
     }
 }
@@ -356,13 +356,13 @@ impl<'p> Account<'p> {
         Self {
             plan,
             explain,
-            covered: Covered::default(),
+            covered: RecordedTime::default(),
             hosts: hosts.collect(),
         }
     }
 
     /// As in [`Found`].
-    pub(crate) fn finish(self) -> (Covered, Vec<(Coverage, Option<Interval>)>) {
+    pub(crate) fn finish(self) -> (RecordedTime, Vec<(Coverage, Option<Interval>)>) {
         (self.covered.finish(), self.hosts)
     }
 

@@ -12,9 +12,9 @@ use trackiops_store::{NameSeen, Names, Seen, Snapshot, is_in};
 
 use crate::coverage::Interval;
 use crate::error::QueryError;
-use crate::near;
 use crate::origin::File;
-use crate::stat::{STAT_LIMIT, Stat, stat};
+use crate::stat_with_timeout::{STAT_LIMIT, Stat, stat};
+use crate::suggestions;
 
 /// As a shell has it: a directory ends what `*` stands for.
 const GLOB_OPTIONS: MatchOptions = MatchOptions {
@@ -102,7 +102,7 @@ impl FileSelector {
 
 /// Which rows are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct FileSelection {
     /// Their file keys, ascending.
     keys: Vec<FileKey>,
     /// What the rows' names must be like, or their numbers; `None` is anything.
@@ -119,7 +119,7 @@ struct Which {
     mixed: HashMap<FileKey, Vec<(UtcMs, bool)>>,
 }
 
-impl Wanted {
+impl FileSelection {
     /// All rows of these files.
     pub fn of(keys: impl IntoIterator<Item = FileKey>) -> Self {
         let mut wanted = Self::default();
@@ -152,20 +152,20 @@ impl Wanted {
     }
 
     /// Whether rows of this file are wanted.
-    pub fn verdict(&self, file: &File) -> Verdict {
+    pub fn verdict(&self, file: &File) -> FileMatch {
         let Some(which) = &self.which else {
-            return Verdict::of(self.keys.binary_search(&file.key).is_ok());
+            return FileMatch::of(self.keys.binary_search(&file.key).is_ok());
         };
         if self.keys.binary_search(&file.key).is_err() {
-            return Verdict::Unwanted;
+            return FileMatch::None;
         }
         if which.ids.contains(&(file.dev, file.fileid)) {
-            return Verdict::Wanted;
+            return FileMatch::All;
         }
         match &file.path {
-            Some(path) => Verdict::of(which.names.iter().any(|name| name.matches(path))),
-            None if which.mixed.contains_key(&file.key) => Verdict::Depends,
-            None => Verdict::of(which.named.binary_search(&file.key).is_ok()),
+            Some(path) => FileMatch::of(which.names.iter().any(|name| name.matches(path))),
+            None if which.mixed.contains_key(&file.key) => FileMatch::Depends,
+            None => FileMatch::of(which.named.binary_search(&file.key).is_ok()),
         }
     }
 
@@ -193,20 +193,20 @@ impl Wanted {
 
 /// Whether a file's rows are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FileMatch {
     /// All of them.
-    Wanted,
+    All,
     /// None of them.
-    Unwanted,
-    /// Some: see [`Wanted::holds`].
+    None,
+    /// Some: see [`FileSelection::holds`].
     Depends,
 }
 
-impl Verdict {
+impl FileMatch {
     fn of(wanted: bool) -> Self {
         match wanted {
-            true => Self::Wanted,
-            false => Self::Unwanted,
+            true => Self::All,
+            false => Self::None,
         }
     }
 }
@@ -215,7 +215,7 @@ impl Verdict {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// What they mean; `None` if none of them means anything that was ever recorded.
-    pub wanted: Option<Wanted>,
+    pub wanted: Option<FileSelection>,
     /// What is to be said of selectors that mean nothing which was ever recorded.
     pub never: Vec<String>,
     /// Selectors that mean nothing which was seen in the range, in words, and when there was something.
@@ -286,7 +286,7 @@ pub fn resolve(
     which.named.dedup();
     which.mixed = mixed(snapshot, &which)?;
     if !keys.is_empty() || !resolved.elsewhere.is_empty() {
-        let mut wanted = Wanted::of(keys);
+        let mut wanted = FileSelection::of(keys);
         wanted.which = Some(which);
         resolved.wanted = Some(wanted);
     }
@@ -380,7 +380,7 @@ fn by_stat(snapshot: &Snapshot, path: &Path, name: &str) -> Result<Found, QueryE
         Ok(Stat::Is(dev, fileid)) => {
             let mut found = by_id(snapshot, dev, fileid)?;
             if found.never.is_some() {
-                let near = near::hint(snapshot, name)?;
+                let near = suggestions::hint(snapshot, name)?;
                 found.never = Some(format!(
                     "{name} ({dev}:{fileid}) was never recorded; {near}"
                 ));
@@ -390,7 +390,7 @@ fn by_stat(snapshot: &Snapshot, path: &Path, name: &str) -> Result<Found, QueryE
         Ok(Stat::Refused(why)) => Ok(Found {
             never: Some(format!(
                 "no file was ever recorded under the name {name}, and there is none to be seen now ({why}); {}",
-                near::hint(snapshot, name)?
+                suggestions::hint(snapshot, name)?
             )),
             ..Found::default()
         }),

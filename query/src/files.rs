@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use trackiops_store::{FileHistory, Snapshot};
 
-use crate::answer::{Answer, AnswerRow, Nothing, Outcome};
+use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome};
 use crate::ask::ask_whole;
 use crate::error::QueryError;
-use crate::group::By;
+use crate::filter_and_sort::{FilterAndSort, in_words};
+use crate::group::GroupBy;
 use crate::origin::File;
 use crate::question::Question;
-use crate::terms::{Terms, in_words};
 
 /// A file with activity in the range.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl FileActivity {
 
 /// Lists the files with activity, by name unless an order is asked for. A row for each of them is held in memory.
 pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryError> {
-    let terms = Terms::new(question)?;
+    let terms = FilterAndSort::new(question)?;
     // They are about what is listed, which has other columns.
     let all = Question {
         conditions: Vec::new(),
@@ -54,7 +54,7 @@ pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryErro
         top: None,
         ..question.clone()
     };
-    ask_whole(&all, By::FILE, |snapshot, answer| {
+    ask_whole(&all, GroupBy::FILE, |snapshot, answer| {
         let answer = with_histories(snapshot, answer)?;
         Ok(choose(question, &terms, answer))
     })
@@ -63,7 +63,7 @@ pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryErro
 /// The files that are asked for, in the order that is asked for.
 fn choose(
     question: &Question,
-    terms: &Terms<FileActivity>,
+    terms: &FilterAndSort<FileActivity>,
     mut answer: Answer<FileActivity>,
 ) -> Outcome<FileActivity> {
     let rows = &mut answer.rows;
@@ -77,7 +77,7 @@ fn choose(
     }
     match rows.is_empty() {
         true => Outcome::Nothing {
-            why: Nothing::NoRow {
+            why: EmptyReason::NoRow {
                 conditions: in_words(question),
                 asked: answer.range,
             },

@@ -10,12 +10,12 @@ use trackiops_store::{Snapshot, Trunks, is_below, is_in};
 
 use crate::error::QueryError;
 use crate::file::FileSelector;
-use crate::on::MountFilter;
+use crate::mount_filter::MountFilter;
 use crate::origin::{File, HostIndex};
 
 /// What a row of the answer stands for, beside its window and host: rows of several hosts are never added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct By {
+pub struct GroupBy {
     /// Which files it has.
     pub level: Level,
     /// Whether each tenant that used them has a row of its own.
@@ -52,7 +52,7 @@ pub struct ByError(pub(crate) String);
 
 /// One or several with commas between them. Of file, dir, mount and host the finest says it all, as a file has one of each;
 /// `tenant` alone is a tenant, whatever it did on a host.
-impl FromStr for By {
+impl FromStr for GroupBy {
     type Err = ByError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -76,7 +76,7 @@ impl FromStr for By {
     }
 }
 
-impl By {
+impl GroupBy {
     /// A file, whoever used it and whatever its name.
     pub const FILE: Self = Self::level(Level::File);
     /// What one tenant did with a file.
@@ -102,8 +102,8 @@ impl By {
     }
 
     /// The tenant as far as it tells rows apart.
-    pub fn tenant(self, tenant: &Arc<Tenant>) -> Option<ByTenant> {
-        self.tenants.then(|| ByTenant(Arc::clone(tenant)))
+    pub fn tenant(self, tenant: &Arc<Tenant>) -> Option<TenantKey> {
+        self.tenants.then(|| TenantKey(Arc::clone(tenant)))
     }
 
     /// Whether rows are told apart by their names and mounts.
@@ -119,7 +119,7 @@ impl By {
 
 /// What rows with equal values of are added up, beside window, host and tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Of {
+pub enum Entity {
     /// A file.
     File(FileKey),
     /// A name: the path, or `MAJOR:MINOR:FILEID` of a file of which it is not known.
@@ -134,29 +134,29 @@ pub enum Of {
 
 /// A tenant that tells rows apart: its uid and cgroup do, and the name of its user does not.
 #[derive(Clone, Debug)]
-pub struct ByTenant(pub Arc<Tenant>);
+pub struct TenantKey(pub Arc<Tenant>);
 
-impl PartialEq for ByTenant {
+impl PartialEq for TenantKey {
     fn eq(&self, other: &Self) -> bool {
         self.0.id() == other.0.id()
     }
 }
 
-impl Eq for ByTenant {}
+impl Eq for TenantKey {}
 
-impl PartialOrd for ByTenant {
+impl PartialOrd for TenantKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for ByTenant {
+impl Ord for TenantKey {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.id().cmp(&other.0.id())
     }
 }
 
-impl Hash for ByTenant {
+impl Hash for TenantKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.id().hash(state);
     }
@@ -166,7 +166,7 @@ impl Hash for ByTenant {
 #[derive(Debug, Default)]
 pub struct Grouping {
     /// What a row of the answer stands for.
-    pub by: By,
+    pub by: GroupBy,
     /// Directories below which the depth counts, deepest first.
     dirs: Vec<String>,
     trunks: Trunks,
@@ -178,7 +178,7 @@ impl Grouping {
     /// Groups rows `by`, of the selected files and mounts.
     pub fn new(
         snapshot: &Snapshot,
-        by: By,
+        by: GroupBy,
         files: &[FileSelector],
         mounts: Option<MountFilter>,
     ) -> Result<Self, QueryError> {
@@ -213,17 +213,17 @@ impl Grouping {
     }
 
     /// To what a file's rows belong.
-    pub fn of(&self, host: HostIndex, file: &File) -> Of {
+    pub fn of(&self, host: HostIndex, file: &File) -> Entity {
         let mount = || file.mount.as_deref().map(Into::into);
         match self.by.level {
-            Level::File => Of::File(file.key),
-            Level::Name => Of::Name(mount(), file.name().into()),
+            Level::File => Entity::File(file.key),
+            Level::Name => Entity::Name(mount(), file.name().into()),
             Level::Dir { depth } => {
                 let dir = file.path.as_deref().map(|path| self.dir(file, path, depth));
-                Of::Dir(mount(), dir.map(Into::into))
+                Entity::Dir(mount(), dir.map(Into::into))
             }
-            Level::Mount => Of::Mount(mount()),
-            Level::Host => Of::Host(host),
+            Level::Mount => Entity::Mount(mount()),
+            Level::Host => Entity::Host(host),
         }
     }
 
@@ -267,16 +267,16 @@ mod tests {
 
     #[test]
     fn of_several_the_finest_says_it_all() {
-        let by = |text: &str| text.parse::<By>();
-        assert_eq!(by("dir,mount"), Ok(By::dir(1)));
-        assert_eq!(by("host, file"), Ok(By::FILE));
-        assert_eq!(by("file,tenant"), Ok(By::FILE_TENANT));
-        let tenants = |by| By {
+        let by = |text: &str| text.parse::<GroupBy>();
+        assert_eq!(by("dir,mount"), Ok(GroupBy::dir(1)));
+        assert_eq!(by("host, file"), Ok(GroupBy::FILE));
+        assert_eq!(by("file,tenant"), Ok(GroupBy::FILE_TENANT));
+        let tenants = |by| GroupBy {
             tenants: true,
             ..by
         };
-        assert_eq!(by("tenant"), Ok(tenants(By::HOST)));
-        assert_eq!(by("mount,tenant"), Ok(tenants(By::MOUNT)));
+        assert_eq!(by("tenant"), Ok(tenants(GroupBy::HOST)));
+        assert_eq!(by("mount,tenant"), Ok(tenants(GroupBy::MOUNT)));
         for text in ["", "file,", "colour", "file;dir"] {
             assert!(by(text).is_err(), "{text}");
         }

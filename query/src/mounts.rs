@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use trackiops_store::{MountSeen, Snapshot};
 
-use crate::answer::{Answer, Nothing, Outcome};
+use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::coverage::Interval;
 use crate::error::QueryError;
-use crate::group::By;
+use crate::group::GroupBy;
 use crate::step::Step;
 
 /// All mounts that were seen while stores were recorded, in the order in which they came.
@@ -17,11 +17,11 @@ pub fn ask_mounts(stores: &[PathBuf]) -> Result<Outcome<MountSeen>, QueryError> 
     let times = rows.iter().map(|row| Interval::new(row.seen.0, row.seen.1));
     let Some(range) = times.reduce(Interval::hull) else {
         let why = match snapshot.span() {
-            None => Nothing::EmptyStore(stores.to_owned()),
+            None => EmptyReason::EmptyStore(stores.to_owned()),
             Some(_) if snapshot.has_exports() => {
-                Nothing::NotExported("list of mounts: ask the store")
+                EmptyReason::NotExported("list of mounts: ask the store")
             }
-            Some((start, end)) => Nothing::NoneOf {
+            Some((start, end)) => EmptyReason::NoneOf {
                 what: "mounts recorded".into(),
                 asked: Interval::new(start, end),
             },
@@ -32,7 +32,7 @@ pub fn ask_mounts(stores: &[PathBuf]) -> Result<Outcome<MountSeen>, QueryError> 
     Ok(Outcome::Found(Answer {
         rows,
         step: Step::All,
-        by: By::MOUNT,
+        by: GroupBy::MOUNT,
         range,
         notes: Vec::new(),
     }))

@@ -15,20 +15,21 @@ use trackiops_schemas::rollup::{Direction, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
-use crate::answer::{Answer, AnswerRow, Nothing, Outcome};
+use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome};
 use crate::ask::{ask, ask_with, nothing, recorded, within};
+use crate::coverage::needed_notes::notes;
+use crate::coverage::note::Note;
 use crate::error::QueryError;
 use crate::execute::Account;
-use crate::group::{By, ByError, ByTenant, Of};
-use crate::note::Note;
-use crate::on::MountFilter;
+use crate::filter_and_sort::{FilterAndSort, in_words};
+use crate::group::{ByError, Entity, GroupBy, TenantKey};
+use crate::mount_filter::MountFilter;
 use crate::origin::HostIndex;
 use crate::plan::{Plan, plan};
-use crate::question::{Detail, Question, READ, WRITE};
-use crate::report::notes;
+use crate::projection::Projection;
+use crate::question::{Question, READ, WRITE};
 use crate::scan;
 use crate::step::Step;
-use crate::terms::{Terms, in_words};
 
 /// How reading is called on mounts of NFS 4.2; rows of files have it among their READs.
 const READ_PLUS: &str = "READ_PLUS";
@@ -46,11 +47,11 @@ pub enum Connections {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Files: [`crate::ask`].
-    Files(By),
+    Files(GroupBy),
     /// Operations of mounts: [`ask_operations`].
     Operations(Connections),
     /// Operations of files, or of what else: [`ask_operations_by`].
-    OperationsBy(By),
+    OperationsBy(GroupBy),
 }
 
 impl FromStr for Subject {
@@ -67,9 +68,9 @@ impl FromStr for Subject {
             (_, true, true) => Ok(Self::Operations(Connections::Apart)),
             (true, false, true) => Ok(Self::Operations(Connections::Together)),
             (_, true, false) => Err(ByError(text.into())),
-            (true, false, false) if others == ["tenant"] => Ok(Self::OperationsBy(By {
+            (true, false, false) if others == ["tenant"] => Ok(Self::OperationsBy(GroupBy {
                 tenants: true,
-                ..By::MOUNT
+                ..GroupBy::MOUNT
             })),
             (true, false, false) => match others.join(",").parse() {
                 Ok(by) => Ok(Self::OperationsBy(by)),
@@ -220,7 +221,7 @@ pub fn ask_operations(
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
     match (question.files.is_empty(), connections) {
         (false, Connections::Apart) => return Err(QueryError::ConnectionsOfFile),
-        (false, Connections::Together) => return ask_operations_by(question, By::MOUNT),
+        (false, Connections::Together) => return ask_operations_by(question, GroupBy::MOUNT),
         (true, _) => {}
     }
     ask_with(question, |snapshot, question| {
@@ -232,18 +233,18 @@ pub fn ask_operations(
 /// their bytes, without what is around it in a message; of others bytes are not known.
 pub fn ask_operations_by(
     question: &Question,
-    by: By,
+    by: GroupBy,
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
     let files = Question {
         by,
-        detail: Detail::Full,
+        projection: Projection::all(),
         ops: Vec::new(),
         conditions: Vec::new(),
         sort: None,
         top: None,
         ..question.clone()
     };
-    let terms = Terms::new(question)?;
+    let terms = FilterAndSort::new(question)?;
     Ok(match ask(&files)? {
         Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
         Outcome::Found(answer) => {
@@ -267,7 +268,7 @@ pub fn ask_operations_by(
 /// Leaves those of the rows that are asked for, in the order that is asked for.
 fn choose(
     question: &Question,
-    terms: &Terms<OperationAnswer>,
+    terms: &FilterAndSort<OperationAnswer>,
     connections: Connections,
     mut answer: Answer<OperationAnswer>,
 ) -> Outcome<OperationAnswer> {
@@ -286,11 +287,11 @@ fn choose(
         .rows
         .retain(|row| ops.is_empty() || ops.iter().any(|op| is_asked(op, &row.op)));
     let why = match answer.rows.is_empty() {
-        true => Nothing::NoneOf {
+        true => EmptyReason::NoneOf {
             what: what(),
             asked,
         },
-        false => Nothing::NoRow {
+        false => EmptyReason::NoRow {
             conditions: in_words(question),
             asked,
         },
@@ -326,7 +327,7 @@ type Which = (
     Arc<str>,
     Option<Arc<str>>,
     Option<(Option<FileKey>, Option<Arc<str>>)>,
-    ByTenant,
+    TenantKey,
 );
 
 /// Of several connections that are not told apart, one window may have one and another several.
@@ -341,7 +342,7 @@ fn which(row: &OperationAnswer, connections: Connections) -> Which {
         Arc::clone(&row.op),
         transport,
         row.about.as_ref().map(About::identity),
-        ByTenant(Arc::clone(&row.tenant)),
+        TenantKey(Arc::clone(&row.tenant)),
     )
 }
 
@@ -349,7 +350,7 @@ fn which(row: &OperationAnswer, connections: Connections) -> Which {
 /// row for the whole range, only those that meet the conditions count.
 fn keep_top(
     answer: &mut Answer<OperationAnswer>,
-    terms: &Terms<OperationAnswer>,
+    terms: &FilterAndSort<OperationAnswer>,
     connections: Connections,
     top: NonZeroUsize,
 ) {
@@ -396,7 +397,7 @@ fn keep_top(
 }
 
 fn about(row: &AnswerRow) -> Option<About> {
-    let is_told = matches!(row.of, Of::File(_) | Of::Name(..) | Of::Dir(..));
+    let is_told = matches!(row.of, Entity::File(_) | Entity::Name(..) | Entity::Dir(..));
     is_told.then(|| About {
         path: row.path().map(Into::into),
         shown: row.name().into(),
@@ -426,7 +427,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
         for (op, sums, bytes, [untimed, unsplit]) in of_row(&row.sum.row()) {
             let requests = mounts.entry(window.clone()).or_default();
             *requests = requests.saturating_add(sums.requests);
-            let by_tenant = ByTenant(Arc::clone(tenant));
+            let by_tenant = TenantKey(Arc::clone(tenant));
             let key = (window.clone(), about.clone(), by_tenant, op);
             let place = places.entry(key).or_insert(rows.len());
             if *place == rows.len() {
@@ -462,7 +463,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
     };
     let key = |row: &OperationAnswer| {
         let host_and_mount = (Arc::clone(&row.host), row.mount.clone());
-        let about = (row.about.clone(), ByTenant(Arc::clone(&row.tenant)));
+        let about = (row.about.clone(), TenantKey(Arc::clone(&row.tenant)));
         (
             row.time,
             host_and_mount,
@@ -518,7 +519,7 @@ fn ask_once(
     question: &Question,
     connections: Connections,
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
-    let terms = Terms::new(question)?;
+    let terms = FilterAndSort::new(question)?;
     let mounts = MountFilter::new(snapshot, &question.mounts)?;
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
@@ -535,7 +536,7 @@ fn ask_once(
     }
     if any && groups.is_empty() {
         let hint = MountFilter::hint(snapshot, &question.mounts)?;
-        return Ok(nothing(Nothing::NoMount(hint)));
+        return Ok(nothing(EmptyReason::NoMount(hint)));
     }
     let (covered, hosts) = account.finish();
     let recorded = covered.is_any();
@@ -543,14 +544,14 @@ fn ask_once(
     let notes = notes(Vec::new(), hosts, &plan, question, groups.is_empty(), None);
     if groups.is_empty() && snapshot.has_exports() {
         let why = "operations of mounts: take --by file,op for those of files, or ask the store";
-        return Ok(nothing(Nothing::NotExported(why)));
+        return Ok(nothing(EmptyReason::NotExported(why)));
     }
     if groups.is_empty() {
         let asked = plan.asked;
         let why = match (recorded, left_out) {
-            (true, _) => Nothing::NoOperation { asked },
-            (false, true) => Nothing::LeftOut { asked },
-            (false, false) => Nothing::NotRecorded { asked, span },
+            (true, _) => EmptyReason::NoOperation { asked },
+            (false, true) => EmptyReason::LeftOut { asked },
+            (false, false) => EmptyReason::NotRecorded { asked, span },
         };
         return Ok(Outcome::Nothing { why, notes });
     }
@@ -581,7 +582,7 @@ fn ask_once(
     let answer = Answer {
         rows: groups.into_iter().map(row).collect(),
         step: plan.step,
-        by: By::MOUNT,
+        by: GroupBy::MOUNT,
         range: plan.asked,
         notes,
     };
@@ -594,7 +595,7 @@ fn execute<'p>(
     question: &'p Question,
 ) -> Result<(HashMap<Key, Group>, Account<'p>), QueryError> {
     let explain = &question.explain;
-    let most_rows = question.most_rows.unwrap_or(usize::MAX);
+    let row_limit = question.row_limit.unwrap_or(usize::MAX);
     let mut groups = HashMap::new();
     let mut account = Account::new(plan, explain);
     let segments = || plan.journals.iter().flat_map(|journal| &journal.rows);
@@ -602,7 +603,7 @@ fn execute<'p>(
     for journal in &plan.journals {
         for segment in &journal.rows {
             scan::ops(segment, explain, &mut |stored| {
-                if journal.bounds.contains(stored.time) && groups.len() <= most_rows {
+                if journal.bounds.contains(stored.time) && groups.len() <= row_limit {
                     let key = Key {
                         window: plan.window(stored.time),
                         host: journal.host,
@@ -621,7 +622,7 @@ fn execute<'p>(
             account.window(tail, window.start, window.health);
         })?;
         tail.tail.operations(&mut |start, rows| {
-            if !tail.bounds.contains(start) || groups.len() > most_rows {
+            if !tail.bounds.contains(start) || groups.len() > row_limit {
                 return;
             }
             for OperationRow { operation, sums } in rows {
@@ -636,7 +637,7 @@ fn execute<'p>(
             }
         })?;
     }
-    match groups.len() > most_rows {
+    match groups.len() > row_limit {
         true => Err(QueryError::TooManyRows),
         false => Ok((groups, account)),
     }

@@ -65,7 +65,7 @@ pub(crate) fn share_out<J: Sync, S: Default + Send, E: Send>(
 }
 
 /// What each of the jobs leads to, in their order.
-pub(crate) fn in_order<J: Sync, T: Send, E: Send>(
+pub fn in_order<J: Sync, T: Send, E: Send>(
     jobs: &[J],
     rows: u64,
     work: impl Fn(&J) -> Result<T, E> + Sync,

@@ -13,10 +13,10 @@ use trackiops_store::{Dataset, JournalTail, Segment, Snapshot};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::explain::{self, Stage, Stored};
+use crate::granularity_cover::align_up;
 use crate::origin::HostIndex;
 use crate::question::Question;
 use crate::step::{Part, Recorded, Step};
-use crate::tile::align_up;
 use sealed::Sealed;
 
 /// Which window starts of a journal belong to the range.

@@ -17,17 +17,17 @@ use trackiops_store::batch::{StoredOps, StoredRow, decode_health, decode_ops, de
 
 use crate::error::QueryError;
 use crate::explain::Explain;
-use crate::group::By;
+use crate::group::GroupBy;
 use crate::origin::File;
-use crate::question::Detail;
+use crate::projection::Projection;
 
 /// What decides which columns are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
     /// How much of a row is needed.
-    pub detail: Detail,
+    pub projection: Projection,
     /// What rows are told apart by.
-    pub by: By,
+    pub by: GroupBy,
     /// Rows are wanted for their names.
     pub by_name: bool,
 }
@@ -38,7 +38,7 @@ impl Columns {
             TIME | FILE_KEY | DEV | FILEID => true,
             UID | USER | CGROUP if self.by.tenants => true,
             MOUNT | PATH if self.by.needs_names() || self.by_name => true,
-            _ => self.detail.includes(column),
+            _ => self.projection.includes(column),
         }
     }
 }

@@ -204,7 +204,7 @@ pub fn rfc3339(at: UtcMs) -> String {
 }
 
 /// Adds that to a text.
-pub(crate) fn put_rfc3339(at: UtcMs, to: &mut String) {
+pub fn put_rfc3339(at: UtcMs, to: &mut String) {
     let time = Zone::utc().at(at);
     let Ok(year @ 0..=9999) = u32::try_from(time.year()) else {
         return to.push_str(&time.to_rfc3339_opts(SecondsFormat::Millis, true));

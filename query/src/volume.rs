@@ -5,10 +5,10 @@ use std::path::Path;
 use trackiops_schemas::time::{DAY_MS, Granularity};
 use trackiops_store::{Dataset, GranularitySet, Retention, Snapshot};
 
-use crate::answer::{Answer, Nothing, Outcome};
+use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::coverage::Interval;
 use crate::error::QueryError;
-use crate::group::By;
+use crate::group::GroupBy;
 use crate::step::Step;
 use crate::times::show_length;
 
@@ -105,7 +105,7 @@ pub fn ask_volume(store: &Path, retention: &Retention) -> Result<Outcome<Volume>
     }
     let Some(range) = range else {
         return Ok(Outcome::Nothing {
-            why: Nothing::EmptyStore(vec![store.to_owned()]),
+            why: EmptyReason::EmptyStore(vec![store.to_owned()]),
             notes: Vec::new(),
         });
     };
@@ -172,7 +172,7 @@ fn answer(rows: Vec<Volume>, range: Interval) -> Outcome<Volume> {
     Outcome::Found(Answer {
         rows,
         step: Step::All,
-        by: By::MOUNT,
+        by: GroupBy::MOUNT,
         range,
         notes: Vec::new(),
     })

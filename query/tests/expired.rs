@@ -6,8 +6,8 @@ mod common;
 use std::path::Path;
 
 use common::*;
-use trackiops_query::note::Note;
-use trackiops_query::{By, Outcome, QueryError, Step, ask};
+use trackiops_query::coverage::note::Note;
+use trackiops_query::{GroupBy, Outcome, QueryError, Step, ask};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Keep, Options, Snapshot, Writer};
@@ -99,7 +99,7 @@ fn a_segment_that_is_missing_for_good_is_told() {
     let start = THREE + 10_000;
     let counts = |window: &ClosedWindow| window.start.0 >= start;
     let recordings = [("a", &windows[..])];
-    let expected = straightforward(&recordings, counts, None, step("1s"), start, By::FILE);
+    let expected = straightforward(&recordings, counts, None, step("1s"), start, GroupBy::FILE);
     assert!(rows(&answer) == expected);
 }
 
@@ -127,7 +127,7 @@ fn coarse_windows_answer_where_fine_ones_have_expired() {
         let counts = |window: &ClosedWindow| (from..THREE + last * 1000).contains(&window.start.0);
         let recordings = [("a", &windows[..])];
         let start = THREE + since * 1000;
-        let expected = straightforward(&recordings, counts, None, step(text), start, By::FILE);
+        let expected = straightforward(&recordings, counts, None, step(text), start, GroupBy::FILE);
         assert!(rows(&found(&asked)) == expected, "{since}..{until} {text}");
     }
     let mut asked = question(dir.path());
@@ -147,7 +147,8 @@ fn a_segment_that_cannot_be_read_is_told_and_another_granularity_answers() {
         let recordings = [("a", &windows[..])];
         let mut asked = question(dir.path());
         asked.step = Some(Step::All);
-        let everything = straightforward(&recordings, |_| true, None, Step::All, THREE, By::FILE);
+        let everything =
+            straightforward(&recordings, |_| true, None, Step::All, THREE, GroupBy::FILE);
         let snapshot = Snapshot::open(dir.path()).unwrap();
         let hours = snapshot.segments(dataset, None).unwrap();
         let hour = hours

@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use trackiops_query::explain::{Explained, Segments, Stage};
-use trackiops_query::{Detail, Explain, Question, Step};
+use trackiops_query::{Explain, Projection, Question, Step};
 
 /// One file's answer from two hours of windows of 10 s of 60 files, in journals of an hour.
 fn explained(change: impl FnOnce(&mut Question)) -> Explained {
@@ -51,7 +51,7 @@ fn of_a_segment_the_rows_of_the_file_and_what_is_asked_of_them_are_read() {
         full.rows * 40 < full.rows_stored && full.rows > 300,
         "{full:?}"
     );
-    let totals = explained(|asked| asked.detail = Detail::Totals).rows_read();
+    let totals = explained(|asked| asked.projection = Projection::totals()).rows_read();
     assert_eq!(totals.rows, full.rows);
     assert!(totals.pages * 3 < full.pages, "{totals:?} {full:?}");
     // Both read the footers.

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use common::*;
-use trackiops_query::{By, Nothing, Outcome, Question, Range, Step, ask};
+use trackiops_query::{EmptyReason, GroupBy, Outcome, Question, Range, Step, ask};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
@@ -45,7 +45,14 @@ fn a_restart_is_told_to_the_millisecond_at_every_step() {
         let expected = "2026-11-21 03:01:40.600 to 03:04:10.250 not recorded".to_owned();
         assert_eq!(notes(&asked), [local.clone(), expected], "{text}");
         let step: Step = text.parse().unwrap();
-        let sums = straightforward(&[("a", &recorded)], |_| true, None, step, THREE, By::FILE);
+        let sums = straightforward(
+            &[("a", &recorded)],
+            |_| true,
+            None,
+            step,
+            THREE,
+            GroupBy::FILE,
+        );
         assert!(rows(&found(&asked)) == sums, "{text}");
     }
 }
@@ -306,7 +313,7 @@ fn an_idle_file_is_not_an_unknown_one() {
         asked.files = file.map(select).into_iter().collect();
         match ask(&asked).unwrap() {
             Outcome::Nothing {
-                why: why @ Nothing::Idle { .. },
+                why: why @ EmptyReason::Idle { .. },
                 notes,
             } => {
                 assert_eq!(
@@ -357,7 +364,7 @@ fn a_store_without_a_window_is_empty() {
     record(dir.path(), options("a", LIST, "1m"), &[]);
     match ask(&question(dir.path())).unwrap() {
         Outcome::Nothing {
-            why: Nothing::EmptyStore(_),
+            why: EmptyReason::EmptyStore(_),
             ..
         } => {}
         other => panic!("{other:?}"),

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use common::*;
-use trackiops_query::note::Note;
+use trackiops_query::coverage::note::Note;
 use trackiops_query::{Answer, Step};
 use trackiops_store::{Dataset, Snapshot};
 

@@ -6,11 +6,11 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::*;
+use trackiops_query::coverage::note::Note;
 use trackiops_query::coverage::{Gap, Interval};
-use trackiops_query::note::Note;
 use trackiops_query::{
-    Answer, By, Connections, Nothing, OperationAnswer, Outcome, QueryError, Question, Step,
-    ask_operations, ask_operations_by,
+    Answer, Connections, EmptyReason, GroupBy, OperationAnswer, Outcome, QueryError, Question,
+    Step, ask_operations, ask_operations_by,
 };
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
@@ -169,7 +169,7 @@ fn of_several_connections_none_stands_in_the_sum() {
 }
 
 /// What is said where there is no row.
-fn nothing(question: &Question) -> (Nothing, Vec<Note>) {
+fn nothing(question: &Question) -> (EmptyReason, Vec<Note>) {
     match ask_operations(question, Connections::Together).unwrap() {
         Outcome::Nothing { why, notes } => (why, notes),
         Outcome::Found(answer) => panic!("{answer:?}"),
@@ -191,8 +191,8 @@ fn a_recording_without_operations_says_so_and_an_idle_one_that_there_were_none()
             .any(|note| matches!(note, Note::LeftOut { .. }));
         assert_eq!(left_out, !recorded, "{notes:?}");
         let expected = match recorded {
-            true => matches!(why, Nothing::NoOperation { .. }),
-            false => matches!(why, Nothing::LeftOut { .. }),
+            true => matches!(why, EmptyReason::NoOperation { .. }),
+            false => matches!(why, EmptyReason::LeftOut { .. }),
         };
         assert!(expected, "{why:?}");
     }
@@ -318,7 +318,7 @@ fn operations_of_files_add_up_to_those_of_all_files() {
         step: Some(Step::All),
         ..question(dir.path())
     };
-    let sums = |by: By| {
+    let sums = |by: GroupBy| {
         let Outcome::Found(answer) = ask_operations_by(&asked, by).unwrap() else {
             panic!("nothing found");
         };
@@ -329,14 +329,19 @@ fn operations_of_files_add_up_to_those_of_all_files() {
         }
         (sums, answer.rows.len())
     };
-    let (mounts, rows) = sums(By::MOUNT);
+    let (mounts, rows) = sums(GroupBy::MOUNT);
     assert_eq!(mounts.len(), rows);
-    for by in [By::FILE, By::FILE_TENANT, By::dir(1), By::HOST] {
+    for by in [
+        GroupBy::FILE,
+        GroupBy::FILE_TENANT,
+        GroupBy::dir(1),
+        GroupBy::HOST,
+    ] {
         let (other, count) = sums(by);
-        if by != By::HOST {
+        if by != GroupBy::HOST {
             assert_eq!(other, mounts, "{by:?}");
         }
-        assert!(count > rows || by == By::HOST, "{by:?}");
+        assert!(count > rows || by == GroupBy::HOST, "{by:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 
 use common::*;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
-use trackiops_query::note::Note;
+use trackiops_query::coverage::note::Note;
 use trackiops_query::{FileSelector, Outcome, ask};
 use trackiops_store::{Dataset, NameSeen, Names, Snapshot};
 

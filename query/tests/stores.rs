@@ -7,8 +7,8 @@ mod common;
 use std::path::PathBuf;
 
 use common::*;
-use trackiops_query::note::Note;
-use trackiops_query::{By, Outcome, Step, ask};
+use trackiops_query::coverage::note::Note;
+use trackiops_query::{GroupBy, Outcome, Step, ask};
 use trackiops_schemas::rollup::ClosedWindow;
 
 const LIST: &str = "1s,10s,1m";
@@ -32,7 +32,7 @@ fn stores_of_several_hosts_answer_as_one_store_of_all() {
     let mut asked = question(dirs[0].path());
     asked.stores = stores;
     for step in [Step::All, Step::Windows("1s".parse().unwrap())] {
-        for by in [By::FILE, By::FILE_TENANT] {
+        for by in [GroupBy::FILE, GroupBy::FILE_TENANT] {
             asked.step = Some(step);
             asked.by = by;
             let expected =
@@ -41,7 +41,7 @@ fn stores_of_several_hosts_answer_as_one_store_of_all() {
         }
     }
     // The same file of the same export is one file.
-    asked.by = By::FILE;
+    asked.by = GroupBy::FILE;
     asked.files = vec![select("/mnt/f4")];
     let answer = found(&asked);
     let keys: Vec<_> = answer.rows.iter().map(key_of).collect();
@@ -115,7 +115,14 @@ fn damage_in_one_store_leaves_the_others_whole() {
     asked.stores.push(dirs[1].path().into());
     asked.step = Some(Step::All);
     let answer = found(&asked);
-    let expected = straightforward(&[("b", &b)], |_| true, None, Step::All, THREE, By::FILE);
+    let expected = straightforward(
+        &[("b", &b)],
+        |_| true,
+        None,
+        Step::All,
+        THREE,
+        GroupBy::FILE,
+    );
     assert!(rows(&answer) == expected);
     let is_told = |note: &Note| matches!(note, Note::Damaged { path: told, .. } if *told == path);
     assert!(answer.notes.iter().any(is_told), "{:?}", answer.notes);

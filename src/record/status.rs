@@ -1,9 +1,9 @@
 //! One line per window for a person at a terminal.
 
 use trackiops_collector::{Change, Stall};
-use trackiops_query::render::units;
-use trackiops_query::stall::stalled;
+use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::Zone;
+use trackiops_render::units;
 use trackiops_schemas::pending::{Pending, StalledServer};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
 

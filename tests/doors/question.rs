@@ -7,8 +7,8 @@ use std::process::Command;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
 use serde_json::{Value as Json, json};
-use trackiops_query::pseudonym::known_schemas;
-use trackiops_query::sheet::Reader;
+use trackiops_render::formats::Reader;
+use trackiops_render::pseudonym::known_schemas;
 
 use crate::common;
 

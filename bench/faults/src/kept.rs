@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::Result;
-use trackiops_query::note::Note;
-use trackiops_query::{By, Outcome, Question, Step, ask};
+use trackiops_query::coverage::note::Note;
+use trackiops_query::{GroupBy, Outcome, Question, Step, ask};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_store::{RequestsView, Snapshot, ends_ns};
 
@@ -71,7 +71,14 @@ pub fn windows(
     }
     let expected = |count: usize| {
         let windows = &all[..count];
-        straightforward(&[("a", windows)], |_| true, None, minute, THREE, By::FILE)
+        straightforward(
+            &[("a", windows)],
+            |_| true,
+            None,
+            minute,
+            THREE,
+            GroupBy::FILE,
+        )
     };
     if let Some(count) = counts.clone().find(|count| expected(*count) == found) {
         return Ok(count);

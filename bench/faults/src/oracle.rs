@@ -10,11 +10,11 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use trackiops_query::note::Note;
+use trackiops_query::coverage::note::Note;
 use trackiops_query::{
-    Connections, Export, Outcome, QueryError, Question, Range, Step, Table, ask, ask_files,
-    ask_operations,
+    Connections, Outcome, QueryError, Question, Range, Step, ask, ask_files, ask_operations,
 };
+use trackiops_render::{Export, Table};
 use trackiops_schemas::time::Granularity;
 
 use crate::common::{question, select};

@@ -15,7 +15,7 @@ use super::tenants::tenants;
 use super::value::share;
 use super::{Column, Columns, QUANTILES, Record, Unit, Value, per_second};
 use crate::answer::AnswerRow;
-use crate::needs::Needs;
+use crate::projection::Projection;
 
 /// Which requests a column is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -198,16 +198,16 @@ impl Record for AnswerRow {
 
 impl Columns<AnswerRow> {
     /// What they are made of.
-    pub fn needs(&self) -> Needs {
+    pub fn needs(&self) -> Projection {
         let needs = self.iter().map(Column::needs);
-        needs.fold(Needs::default(), Needs::and)
+        needs.fold(Projection::default(), Projection::with)
     }
 }
 
 impl Column<AnswerRow> {
     /// What it is made of.
-    pub fn needs(&self) -> Needs {
-        Needs::new(self.needs.iter().map(String::as_str))
+    pub fn needs(&self) -> Projection {
+        Projection::new(self.needs.iter().map(String::as_str))
     }
 }
 

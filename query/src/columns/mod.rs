@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::render::visible::visible;
-
 mod files;
-mod listing;
+mod inventory;
 mod operations;
 mod tenants;
 mod value;
@@ -264,13 +262,13 @@ impl<R: Record> Columns<R> {
         self
     }
 
-    /// The same with texts as people see them.
-    pub(crate) fn visible(&self) -> Self {
+    /// The same with each text changed by a function.
+    pub fn map_texts(&self, change: fn(&str) -> String) -> Self {
         let of = |column: &Column<R>| {
             let get = Arc::clone(&column.get);
             Column {
                 get: Arc::new(move |row| match get(row) {
-                    Value::Text(text) => Value::text(visible(&text).into_owned()),
+                    Value::Text(text) => Value::text(change(&text)),
                     other => other,
                 }),
                 ..column.clone()

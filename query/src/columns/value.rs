@@ -30,7 +30,7 @@ pub enum Value<'r> {
 
 impl<'r> Value<'r> {
     /// Text that is known.
-    pub(crate) fn text(text: impl Into<Cow<'r, str>>) -> Self {
+    pub fn text(text: impl Into<Cow<'r, str>>) -> Self {
         Self::Text(text.into())
     }
 
@@ -55,7 +55,7 @@ impl<'r> Value<'r> {
     }
 
     /// The value with other texts, also those of lists.
-    pub(crate) fn map_texts(self, map: &impl Fn(&str) -> Cow<'_, str>) -> Self {
+    pub fn map_texts(self, map: &impl Fn(&str) -> Cow<'_, str>) -> Self {
         match self {
             Self::Text(text) => Self::text(map(&text).into_owned()),
             Self::List(elements) => {

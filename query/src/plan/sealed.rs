@@ -8,9 +8,9 @@ use trackiops_store::{Dataset, JournalSpan, SealedJournal, Segment, Snapshot, St
 use super::{Bounds, HealthPart, Journal};
 use crate::coverage::Interval;
 use crate::error::QueryError;
+use crate::granularity_cover::{Level, align_up, tile};
 use crate::origin::HostIndex;
 use crate::step::{Part, Step};
-use crate::tile::{Level, align_up, tile};
 
 /// What is sealed.
 pub(super) struct Sealed {

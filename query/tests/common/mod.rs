@@ -10,7 +10,8 @@ use std::{fs, thread};
 
 use trackiops_query::times::Zone;
 use trackiops_query::{
-    Answer, AnswerRow, By, Detail, Explain, FileSelector, Outcome, Question, Range, Step, ask,
+    Answer, AnswerRow, Explain, FileSelector, GroupBy, Outcome, Projection, Question, Range, Step,
+    ask,
 };
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
@@ -277,13 +278,13 @@ pub fn question(store: &Path) -> Question {
         conditions: Vec::new(),
         sort: None,
         top: None,
-        by: By::FILE,
-        detail: Detail::Full,
+        by: GroupBy::FILE,
+        projection: Projection::all(),
         // Long after everything that tests record.
         now: UtcMs(THREE + 30 * 86_400_000),
         zone: Zone::utc(),
         explain: Explain::default(),
-        most_rows: None,
+        row_limit: None,
     }
 }
 
@@ -319,7 +320,7 @@ pub type Sum = (Row, u64, Option<String>, Tenant);
 pub fn rows(answer: &Answer) -> BTreeMap<Key, Sum> {
     let row = |row: &trackiops_query::AnswerRow| {
         let tenant = Tenant::clone(&row.tenant);
-        let apart = (answer.by == By::FILE_TENANT).then(|| tenant.to_string());
+        let apart = (answer.by == GroupBy::FILE_TENANT).then(|| tenant.to_string());
         let path = row.path().map(str::to_owned);
         (
             (row.time.0, row.host.to_string(), key_of(row), apart),
@@ -338,7 +339,7 @@ pub fn straightforward(
     only: Option<FileKey>,
     step: Step,
     start: i64,
-    by: By,
+    by: GroupBy,
 ) -> BTreeMap<Key, Sum> {
     let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
     let mut covered: BTreeMap<(i64, String), u64> = BTreeMap::new();
@@ -354,7 +355,7 @@ pub fn straightforward(
                     continue;
                 }
                 let tenant = &*row.file.tenant;
-                let apart = (by == By::FILE_TENANT).then(|| tenant.to_string());
+                let apart = (by == GroupBy::FILE_TENANT).then(|| tenant.to_string());
                 let sum = sums
                     .entry((time, host.to_string(), row.file.key, apart))
                     .or_insert_with(|| (Row::default(), 0, None, tenant.clone()));

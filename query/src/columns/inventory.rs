@@ -1,0 +1,130 @@
+//! The columns of lists: which files there were, which mounts, and what is on disk.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Fields};
+use trackiops_schemas::columns::{DEV, DIRECTIONS, FILE_KEY, FILEID, HOST, MOUNT, PATH, time_type};
+use trackiops_store::{MountSeen, Seen};
+
+use super::{Column, Record, Unit, Value};
+use crate::files::FileActivity;
+use crate::volume::Volume;
+
+/// Of files: start of the first and end of the last window with requests of a file, or under a name. Of mounts: when they were
+/// first and last there.
+const FIRST_SEEN: &str = "first_seen";
+const LAST_SEEN: &str = "last_seen";
+
+impl Record for FileActivity {
+    fn columns() -> Vec<Column<Self>> {
+        let id = |name, get: fn(&Self) -> i64| {
+            Column::new(name, DataType::Int64, Unit::None, move |row: &Self| {
+                Value::Int(get(row))
+            })
+        };
+        let [read, write] = DIRECTIONS;
+        let count = |direction: &str, of: &str, unit, get: fn(&Self) -> u64| {
+            Column::count(&format!("{direction}_{of}"), unit, move |row: &Self| {
+                Value::Count(get(row))
+            })
+        };
+        let of_both = |name, unit, get: fn(&Self) -> u64| Column {
+            is_usual: false,
+            ..Column::count(name, unit, move |row: &Self| Value::Count(get(row)))
+        };
+        vec![
+            Column::text(HOST, |row: &Self| Value::text(&*row.host)),
+            Column::text(MOUNT, |row: &Self| {
+                Value::some_text(row.file.mount.as_deref())
+            }),
+            Column::text(PATH, |row: &Self| {
+                Value::some_text(row.file.path.as_deref())
+            }),
+            id(FILE_KEY, |row| row.file.key.0),
+            Column::text(DEV, |row: &Self| Value::text(row.file.dev.to_string())),
+            id(FILEID, |row| row.file.fileid.cast_signed()),
+            Column::time(FIRST_SEEN, |row: &Self| Value::Time(row.history.seen.0)),
+            Column::time(LAST_SEEN, |row: &Self| Value::Time(row.history.seen.1)),
+            Column::new("names", names_type(), Unit::None, |row: &Self| {
+                names(&row.history.names)
+            }),
+            count(read, "requests", Unit::Count, |row| row.read_requests),
+            count(read, "bytes", Unit::Bytes, |row| row.read_bytes),
+            count(write, "requests", Unit::Count, |row| row.write_requests),
+            count(write, "bytes", Unit::Bytes, |row| row.write_bytes),
+            of_both("requests", Unit::Count, FileActivity::requests),
+            of_both("bytes", Unit::Bytes, FileActivity::bytes),
+        ]
+    }
+}
+
+fn names_type() -> DataType {
+    let fields = Fields::from(vec![
+        Field::new(PATH, DataType::Utf8, false),
+        Field::new(FIRST_SEEN, time_type(), false),
+        Field::new(LAST_SEEN, time_type(), false),
+    ]);
+    let element = Field::new("element", DataType::Struct(fields), false);
+    DataType::List(Arc::new(element))
+}
+
+fn names(names: &[(String, Seen)]) -> Value<'_> {
+    let element = |(path, (first, last)): &'_ (String, Seen)| {
+        let path = Value::text(path.clone());
+        vec![path, Value::Time(*first), Value::Time(*last)]
+    };
+    Value::List(names.iter().map(element).collect())
+}
+
+impl Record for MountSeen {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            Column::text(HOST, |row: &Self| Value::text(&row.host)),
+            Column::text(DEV, |row: &Self| Value::text(row.mount.dev.to_string())),
+            Column::text(MOUNT, |row: &Self| Value::text(&row.mount.mount)),
+            Column::text("source", |row: &Self| Value::text(&row.mount.source)),
+            Column::text(PATH, |row: &Self| Value::text(&row.mount.path)),
+            Column::text("version", |row: &Self| {
+                Value::some_text(row.mount.version.as_deref())
+            }),
+            Column::text("options", |row: &Self| Value::text(&row.mount.options)),
+            Column::new(
+                "foreign_namespace",
+                DataType::Boolean,
+                Unit::None,
+                |row: &Self| Value::Flag(row.mount.is_foreign),
+            ),
+            Column::time(FIRST_SEEN, |row: &Self| Value::Time(row.seen.0)),
+            Column::time(LAST_SEEN, |row: &Self| Value::Time(row.seen.1)),
+        ]
+    }
+}
+
+impl Record for Volume {
+    fn columns() -> Vec<Column<Self>> {
+        let bytes = |name, get: fn(&Self) -> Option<f64>| {
+            Column::new(name, DataType::Float64, Unit::Bytes, move |row: &Self| {
+                Value::some_figure(get(row), Unit::Bytes)
+            })
+        };
+        vec![
+            Column::text("dataset", |row: &Self| Value::text(row.dataset)),
+            Column::count("granularity_ms", Unit::None, |row: &Self| {
+                Value::Count(row.granularity.ms().unsigned_abs())
+            }),
+            Column::count("segments", Unit::Count, |row: &Self| {
+                Value::Count(row.segments)
+            }),
+            Column::count("entries", Unit::Count, |row: &Self| {
+                Value::Count(row.entries)
+            }),
+            Column::count("bytes", Unit::Bytes, |row: &Self| Value::Count(row.bytes)),
+            bytes("bytes_per_entry", Volume::bytes_per_entry),
+            Column::count("paper_bytes", Unit::Bytes, |row: &Self| {
+                Value::some_count(row.paper_bytes)
+            }),
+            bytes("bytes_per_day", |row| Some(row.bytes_per_day)),
+            bytes("bytes_at_most", |row| row.bytes_at_most),
+        ]
+    }
+}

@@ -1,0 +1,421 @@
+//! What was recorded and what was not: tells *no data* from *idle*.
+//!
+//! The recorder writes a health row for every window, with the milliseconds in which its probes
+//! were attached. Where the rows fall short of the asked range, there is a gap.
+
+pub(crate) mod needed_notes;
+pub mod note;
+pub mod recorded_time;
+pub mod stalls;
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::Arc;
+
+use trackiops_schemas::rollup::Health;
+use trackiops_schemas::time::UtcMs;
+
+use crate::coverage::stalls::{Stall, Stalls};
+
+/// A half-open range of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Interval {
+    /// Its first millisecond.
+    pub start: UtcMs,
+    /// The first millisecond after it.
+    pub end: UtcMs,
+}
+
+impl Interval {
+    /// The range `[start, end)`.
+    pub fn new(start: UtcMs, end: UtcMs) -> Self {
+        Self { start, end }
+    }
+
+    /// Its length; 0 when it is empty.
+    pub fn ms(self) -> u64 {
+        u64::try_from(self.end.0.saturating_sub(self.start.0)).unwrap_or(0)
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(self) -> bool {
+        self.start >= self.end
+    }
+
+    /// What both have in common; empty when they have nothing.
+    pub fn intersect(self, other: Self) -> Self {
+        Self::new(self.start.max(other.start), self.end.min(other.end))
+    }
+
+    /// The smallest range that holds both.
+    pub fn hull(self, other: Self) -> Self {
+        Self::new(self.start.min(other.start), self.end.max(other.end))
+    }
+}
+
+/// A window and how much of it was recorded. Which part of it is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The window, cut to what its journal holds.
+    pub window: Interval,
+    /// How many of its milliseconds were recorded.
+    pub covered_ms: u64,
+}
+
+impl Piece {
+    fn is_whole(&self) -> bool {
+        self.covered_ms >= self.window.ms()
+    }
+}
+
+/// A part of the asked range that was not recorded, or not all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Where it lies.
+    pub range: Interval,
+    /// How much of it is missing.
+    pub missing_ms: u64,
+}
+
+impl Gap {
+    /// Nothing at all is known of its range.
+    pub fn is_whole(&self) -> bool {
+        self.missing_ms >= self.range.ms()
+    }
+}
+
+/// Requests that are not in the rows, or not in whole, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Losses {
+    /// From the first to the last window with any.
+    pub range: Interval,
+    /// How many in it.
+    pub count: u64,
+    /// Requests seen in all of it.
+    pub seen: u64,
+}
+
+impl Losses {
+    /// Adds up windows, each with how many of those there were and how many requests were seen.
+    pub fn between(windows: impl Iterator<Item = (Interval, u64, u64)> + Clone) -> Option<Self> {
+        let with_loss = windows.clone().filter(|(_, count, _)| *count > 0);
+        let range = with_loss
+            .map(|(window, ..)| window)
+            .reduce(Interval::hull)?;
+        let mut losses = Self {
+            range,
+            count: 0,
+            seen: 0,
+        };
+        for (window, count, seen) in windows {
+            if !window.intersect(range).is_empty() {
+                losses.count = losses.count.saturating_add(count);
+                losses.seen = losses.seen.saturating_add(seen);
+            }
+        }
+        Some(losses)
+    }
+}
+
+/// The coverage of one host.
+#[derive(Debug, Default)]
+pub struct Coverage {
+    pieces: Vec<Piece>,
+    health: Vec<(Interval, Health)>,
+    stalls: Stalls,
+    filters: BTreeMap<Arc<str>, Interval>,
+    left_out: Option<Gap>,
+}
+
+impl Coverage {
+    /// Adds for how long of a window that was recorded the recorder was told to leave out what is asked.
+    pub fn leave_out(&mut self, window: Interval, missing_ms: u64) {
+        if missing_ms > 0 {
+            let known = self.left_out.get_or_insert(Gap {
+                range: window,
+                missing_ms: 0,
+            });
+            known.range = known.range.hull(window);
+            known.missing_ms += missing_ms;
+        }
+    }
+
+    /// What was left out, from the first to the last of it.
+    pub fn left_out(&self) -> Option<Gap> {
+        self.left_out
+    }
+
+    /// Adds a window's account. Windows of several journals may overlap.
+    pub fn add_health(&mut self, window: Interval, health: Health) {
+        let Health {
+            lost,
+            missed,
+            clock_steps,
+            seen,
+            ..
+        } = health;
+        if let Some(pending) = &health.pending {
+            self.stalls.add(window, pending);
+        }
+        if let Some(filter) = &health.filter {
+            let known = self.filters.entry(Arc::clone(filter));
+            known
+                .and_modify(|range| *range = range.hull(window))
+                .or_insert(window);
+        }
+        if lost + missed + clock_steps + seen > 0 {
+            self.health.push((window, health));
+        }
+    }
+
+    /// Adds what is known of where the recorder was attached.
+    pub fn add_piece(&mut self, piece: Piece) {
+        if !piece.window.is_empty() {
+            self.pieces.push(piece);
+        }
+    }
+
+    /// Requests that `of` counts: those lost, or those missed.
+    pub fn losses(&self, of: fn(&Health) -> u64) -> Option<Losses> {
+        let windows = self.health.iter();
+        Losses::between(windows.map(|(window, health)| (*window, of(health), health.seen)))
+    }
+
+    /// Filters, and from when to when they held.
+    pub fn filters(&mut self) -> Vec<(Interval, Arc<str>)> {
+        let filters = mem::take(&mut self.filters).into_iter();
+        let mut filters: Vec<_> = filters.map(|(filter, range)| (range, filter)).collect();
+        filters.sort();
+        filters
+    }
+
+    /// Servers that did not answer, and when.
+    pub fn stalls(&mut self) -> Vec<Stall> {
+        mem::take(&mut self.stalls).finish()
+    }
+
+    /// Steps of the wall clock, and where.
+    pub fn clock_steps(&self) -> Option<(Interval, u64)> {
+        let stepped = self.health.iter().filter(|(_, h)| h.clock_steps > 0);
+        let add = |(r, n): (Interval, u64), (s, m): (Interval, u64)| (r.hull(s), n + m);
+        stepped
+            .map(|(window, h)| (*window, h.clock_steps))
+            .reduce(add)
+    }
+
+    /// What is missing from `since` to `until`; an open end is the end of what was recorded there.
+    /// `span` is what the host recorded in all: in its first window the recorder started, in its
+    /// last one it stopped, and it is known when.
+    pub fn gaps(self, since: Option<UtcMs>, until: Option<UtcMs>, span: Interval) -> Vec<Gap> {
+        let mut pieces = add_up(self.pieces);
+        trim_edges(&mut pieces, span);
+        let recorded = pieces.first().zip(pieces.last());
+        let recorded = recorded.map(|(a, z)| Interval::new(a.window.start, z.window.end));
+        let recorded = recorded.unwrap_or(span);
+        let (start, end) = (
+            since.unwrap_or(recorded.start),
+            until.unwrap_or(recorded.end),
+        );
+        let mut gaps = Vec::new();
+        let mut region = Region::after(start);
+        for piece in pieces {
+            if piece.is_whole() {
+                let next = Region::after(piece.window.end.max(region.start));
+                gaps.extend(region.close(piece.window.start));
+                region = next;
+            } else {
+                region.partial.push(piece);
+            }
+        }
+        gaps.extend(region.close(end));
+        gaps.retain(|gap| !gap.range.is_empty() && gap.missing_ms > 0);
+        gaps
+    }
+}
+
+/// Sorts the pieces and adds up those that overlap: a window that a restart cut in two is in two
+/// journals.
+fn add_up(mut pieces: Vec<Piece>) -> Vec<Piece> {
+    pieces.sort_by_key(|piece| piece.window);
+    let mut sum: Vec<Piece> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match sum.last_mut() {
+            Some(last) if piece.window.start < last.window.end => {
+                last.window = last.window.hull(piece.window);
+                last.covered_ms += piece.covered_ms;
+            }
+            _ => sum.push(piece),
+        }
+    }
+    sum
+}
+
+/// Cuts off what was before the first start and after the last stop.
+fn trim_edges(pieces: &mut [Piece], span: Interval) {
+    let covered = |piece: &Piece| i64::try_from(piece.covered_ms).unwrap_or(i64::MAX);
+    if let Some(first) = pieces.first_mut()
+        && !first.is_whole()
+        && first.window.start <= span.start
+    {
+        first.window.start = UtcMs(first.window.end.0.saturating_sub(covered(first)));
+    }
+    if let Some(last) = pieces.last_mut()
+        && !last.is_whole()
+        && last.window.end >= span.end
+    {
+        last.window.end = UtcMs(last.window.start.0.saturating_add(covered(last)));
+    }
+}
+
+/// What lies between two pieces that are whole.
+struct Region {
+    start: UtcMs,
+    partial: Vec<Piece>,
+}
+
+impl Region {
+    fn after(start: UtcMs) -> Self {
+        Self {
+            start,
+            partial: Vec::new(),
+        }
+    }
+
+    /// The gap up to `end`. Where the recorder stopped within the region's first window and
+    /// started again in its last one, the gap begins and ends within these.
+    fn close(self, end: UtcMs) -> Option<Gap> {
+        let mut range = Interval::new(self.start, end);
+        if range.is_empty() {
+            return None;
+        }
+        let covered: u64 = self.partial.iter().map(|piece| piece.covered_ms).sum();
+        let missing_ms = range.ms().saturating_sub(covered);
+        let touches_start = |p: &&Piece| p.window.start <= range.start;
+        let touches_end = |p: &&Piece| p.window.end >= range.end;
+        let head = self.partial.first().filter(touches_start);
+        let tail = self.partial.last().filter(touches_end);
+        let only_one_touches_both = self.partial.len() == 1 && head.is_some() && tail.is_some();
+        if !only_one_touches_both {
+            let ms = |piece: Option<&Piece>| piece.map_or(0, |p| p.covered_ms as i64);
+            let (head, tail) = (ms(head), ms(tail));
+            range.start.0 += head;
+            range.end.0 -= tail;
+        }
+        Some(Gap { range, missing_ms })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(start: i64, end: i64) -> Interval {
+        Interval::new(UtcMs(start), UtcMs(end))
+    }
+
+    fn gaps(asked: Interval, span: Interval, pieces: &[(i64, i64, u64)]) -> Vec<(i64, i64, u64)> {
+        let mut coverage = Coverage::default();
+        for (start, end, covered_ms) in pieces.iter().copied() {
+            let window = at(start, end);
+            coverage.add_piece(Piece { window, covered_ms });
+        }
+        let gaps = coverage
+            .gaps(Some(asked.start), Some(asked.end), span)
+            .into_iter();
+        gaps.map(|g| (g.range.start.0, g.range.end.0, g.missing_ms))
+            .collect()
+    }
+
+    #[test]
+    fn covered_time_has_no_gap_however_it_is_cut() {
+        let all = at(0, 10_000);
+        assert_eq!(gaps(all, all, &[(0, 10_000, 10_000)]), []);
+        let cut = [(4000, 10_000, 6000), (0, 3000, 3000), (3000, 4000, 1000)];
+        assert_eq!(gaps(all, all, &cut), []);
+        // A restart within the window of 3000: two journals share it.
+        let shared = [(0, 4000, 3400), (3000, 10_000, 6600)];
+        assert_eq!(gaps(all, all, &shared), []);
+    }
+
+    #[test]
+    fn a_restart_gap_is_known_to_the_millisecond() {
+        let all = at(0, 10_000);
+        let pieces = [
+            (0, 3000, 3000),
+            (3000, 4000, 600),
+            (7000, 8000, 700),
+            (8000, 10_000, 2000),
+        ];
+        assert_eq!(gaps(all, all, &pieces), [(3600, 7300, 3700)]);
+        let touching = [
+            (0, 3000, 3000),
+            (3000, 4000, 600),
+            (4000, 5000, 700),
+            (5000, 10_000, 5000),
+        ];
+        assert_eq!(gaps(all, all, &touching), [(3600, 4300, 700)]);
+    }
+
+    #[test]
+    fn a_restart_within_one_window_tells_how_much_is_missing() {
+        let all = at(0, 10_000);
+        let pieces = [(0, 3000, 3000), (3000, 4000, 600), (4000, 10_000, 6000)];
+        assert_eq!(gaps(all, all, &pieces), [(3000, 4000, 400)]);
+    }
+
+    #[test]
+    fn the_windows_of_the_first_start_and_the_last_stop_are_no_gaps() {
+        let span = at(0, 10_000);
+        let pieces = [(0, 1000, 300), (1000, 9000, 8000), (9000, 10_000, 10)];
+        assert_eq!(gaps(at(700, 9010), span, &pieces), []);
+        // Who asks for more than was recorded learns where it begins and ends.
+        assert_eq!(
+            gaps(at(-5000, 12_000), span, &pieces),
+            [(-5000, 700, 5700), (9010, 12_000, 2990)]
+        );
+        assert_eq!(gaps(at(700, 1000), at(0, 1000), &[(0, 1000, 300)]), []);
+        let mut coverage = Coverage::default();
+        for (start, end, covered_ms) in pieces {
+            let window = at(start, end);
+            coverage.add_piece(Piece { window, covered_ms });
+        }
+        assert_eq!(coverage.gaps(None, None, span), []);
+    }
+
+    #[test]
+    fn a_range_without_any_window_is_one_gap() {
+        assert_eq!(gaps(at(0, 10), at(500, 600), &[]), [(0, 10, 10)]);
+    }
+
+    #[test]
+    fn a_flapping_recorder_is_one_gap_that_is_not_whole() {
+        let all = at(0, 10_000);
+        let pieces = [
+            (0, 3000, 3000),
+            (3000, 4000, 600),
+            (5000, 6000, 100),
+            (8000, 10_000, 2000),
+        ];
+        assert_eq!(gaps(all, all, &pieces), [(3600, 8000, 4300)]);
+    }
+
+    #[test]
+    fn losses_count_between_the_first_and_the_last() {
+        let mut coverage = Coverage::default();
+        for (i, lost) in [0, 2, 0, 1, 0].into_iter().enumerate() {
+            let start = i as i64 * 1000;
+            let health = Health {
+                seen: 10,
+                lost,
+                ..Health::default()
+            };
+            coverage.add_health(at(start, start + 1000), health);
+        }
+        let losses = coverage.losses(|health| health.lost).unwrap();
+        assert_eq!(
+            (losses.range, losses.count, losses.seen),
+            (at(1000, 4000), 3, 30)
+        );
+        assert!(coverage.losses(|health| health.missed).is_none());
+    }
+}

@@ -1,0 +1,146 @@
+//! Which notes an answer needs.
+
+use std::cmp::Reverse;
+
+use trackiops_schemas::time::UtcMs;
+
+use crate::answer::AnswerRow;
+use crate::coverage::note::Note;
+use crate::coverage::stalls::Stall;
+use crate::coverage::{Coverage, Gap, Interval, Losses};
+use crate::plan::Plan;
+use crate::question::Question;
+use crate::step::Step;
+
+/// More gaps than this are told as a sum.
+const MAX_GAPS: usize = 20;
+/// More stalls than this are only counted, and those told that were longest.
+const MAX_STALLS: usize = 20;
+/// A live recording's last window closes within this time after its end: until then the present
+/// is no gap. Two windows of the finest granularity, where that is longer.
+const CLOSING_MS: i64 = 5000;
+
+/// Adds notes about the range, its coverage and the rows found in it, if there are any, of which some requests may have been
+/// folded.
+pub(crate) fn notes(
+    mut notes: Vec<Note>,
+    hosts: Vec<(Coverage, Option<Interval>)>,
+    plan: &Plan<'_>,
+    question: &Question,
+    is_empty: bool,
+    folded: Option<Losses>,
+) -> Vec<Note> {
+    if let (Some(finest), Step::Windows(step), true) = (plan.finer, plan.step, !is_empty) {
+        notes.push(Note::StepChosen { step, finest });
+    }
+    let several = plan.hosts.len() > 1;
+    for (host, (mut coverage, span)) in plan.hosts.iter().zip(hosts) {
+        let Some(span) = span else { continue };
+        let host = several.then(|| host.clone());
+        let lost = coverage.losses(|health| health.lost);
+        let missed = coverage.losses(|health| health.missed);
+        let steps = coverage.clock_steps();
+        let stalls = coverage.stalls();
+        let filters = coverage.filters();
+        let left_out = coverage.left_out();
+        let until = until(plan, question, span);
+        let gaps = coverage.gaps(question.range.since, until, span);
+        tell_gaps(&mut notes, &host, gaps);
+        tell_stalls(&mut notes, &host, stalls);
+        notes.extend(filters.into_iter().map(|(range, filter)| Note::Filtered {
+            host: host.clone(),
+            filter,
+            range,
+        }));
+        if let Some(gap) = left_out {
+            let host = host.clone();
+            notes.push(Note::LeftOut { host, gap });
+        }
+        if let Some(losses) = lost {
+            let host = host.clone();
+            notes.push(Note::Lost { host, losses });
+        }
+        if let Some(losses) = missed {
+            let host = host.clone();
+            notes.push(Note::Missed { host, losses });
+        }
+        if let Some((range, count)) = steps {
+            notes.push(Note::ClockSteps { host, range, count });
+        }
+    }
+    notes.extend(plan.twice.iter().map(|(host, range)| Note::Twice {
+        host: plan.hosts[*host].clone(),
+        range: *range,
+    }));
+    if let Some(losses) = folded {
+        notes.push(Note::Folded { losses });
+    }
+    if let (Some(_), at) = (notes.iter().find(|note| note.has_time()), plan.asked.start) {
+        notes.insert(0, Note::LocalTimes { at });
+    }
+    notes
+}
+
+/// The requests in the rows of which only sums are known.
+pub(crate) fn folded(plan: &Plan<'_>, rows: &[AnswerRow]) -> Option<Losses> {
+    let windows = rows.iter().map(|row| {
+        let [read, write] = [row.sum.read(), row.sum.write()];
+        let window = match plan.step {
+            Step::Windows(step) => Interval::new(row.time, row.time.plus(step)),
+            Step::All => plan.asked,
+        };
+        let [folded, seen] = [read.folded + write.folded, read.requests + write.requests];
+        (window, folded, seen)
+    });
+    Losses::between(windows)
+}
+
+/// Until when something missing is a gap for a host: as far as somebody asked, where `--since`
+/// alone asks up to the present; `None` is as far as the host recorded.
+fn until(plan: &Plan<'_>, question: &Question, span: Interval) -> Option<UtcMs> {
+    let end = match (question.range.until, question.range.since) {
+        (Some(until), _) => until.min(question.now),
+        (None, Some(_)) => question.now,
+        (None, None) => return None,
+    };
+    let tails = plan.tails.iter().map(|tail| tail.tail.granularity());
+    let finest = tails.chain(plan.journals.iter().map(|journal| journal.finest));
+    let closing_ms = finest
+        .map(|g| 2 * g.ms())
+        .max()
+        .unwrap_or(0)
+        .max(CLOSING_MS);
+    let at_work = question.now.0 - span.end.0 <= closing_ms;
+    (end <= span.end || !at_work).then_some(end)
+}
+
+fn tell_gaps(notes: &mut Vec<Note>, host: &Option<String>, gaps: Vec<Gap>) {
+    let untold = gaps.get(MAX_GAPS..).unwrap_or_default();
+    for gap in gaps.iter().take(MAX_GAPS) {
+        let host = host.clone();
+        notes.push(Note::Gap { host, gap: *gap });
+    }
+    if !untold.is_empty() {
+        notes.push(Note::MoreGaps {
+            count: untold.len(),
+            missing_ms: untold.iter().map(|gap| gap.missing_ms).sum(),
+        });
+    }
+}
+
+fn tell_stalls(notes: &mut Vec<Note>, host: &Option<String>, mut stalls: Vec<Stall>) {
+    let count = stalls.len().saturating_sub(MAX_STALLS);
+    if count > 0 {
+        stalls.sort_by_key(|stall| Reverse(stall.server.age_ms_max));
+        stalls.truncate(MAX_STALLS);
+        stalls.sort_by_key(|stall| stall.range);
+    }
+    for stall in stalls {
+        let host = host.clone();
+        notes.push(Note::Stalled { host, stall });
+    }
+    if count > 0 {
+        let host = host.clone();
+        notes.push(Note::MoreStalls { host, count });
+    }
+}

@@ -1,0 +1,381 @@
+//! What people must know about an answer beside its rows.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::coverage::stalls::{Stall, stalled};
+use crate::coverage::{Gap, Interval, Losses};
+use crate::group::{GroupBy, Level};
+use crate::times::{Zone, show_length, show_offset, show_range};
+
+/// Something about the answer, one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Times are local.
+    LocalTimes {
+        /// A time at which the offset holds.
+        at: UtcMs,
+    },
+    /// One of several that were asked for was never recorded; the text says which.
+    NoSuchFile(String),
+    /// Nothing was seen in the range of what was asked for.
+    SeenElsewhere {
+        /// That, in words.
+        names: String,
+        /// From the first to the last window in which there was something of it.
+        range: Interval,
+    },
+    /// Some of what rows stand for was neither read nor written, and is left out.
+    OnlyMetadata {
+        /// How many of it.
+        count: usize,
+        /// What rows stand for.
+        by: GroupBy,
+    },
+    /// Some of the operations that were asked for were not among those that there were.
+    NoOperation {
+        /// These, in words.
+        what: String,
+    },
+    /// The step was chosen, and finer ones are stored.
+    StepChosen {
+        /// The step.
+        step: Granularity,
+        /// The finest that is stored.
+        finest: Granularity,
+    },
+    /// Rows were left out, so that a table can be read.
+    MoreRows {
+        /// How many.
+        count: usize,
+    },
+    /// Answered from an export, which does not say what was not recorded.
+    Export {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A part of the store is damaged.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What it covers, where that is known, and of how many files.
+        covers: Option<(Interval, usize)>,
+    },
+    /// More of the store is damaged than is told one by one.
+    MoreDamaged {
+        /// How many files.
+        count: usize,
+        /// What they cover.
+        range: Interval,
+    },
+    /// A part of the range was not recorded.
+    Gap {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// Where.
+        gap: Gap,
+    },
+    /// A part of the range was recorded without operations, which are asked for.
+    LeftOut {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// Where.
+        gap: Gap,
+    },
+    /// More gaps than anybody reads.
+    MoreGaps {
+        /// How many.
+        count: usize,
+        /// What is missing in all of them.
+        missing_ms: u64,
+    },
+    /// Requests were counted but not described.
+    Lost {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// How many, and where.
+        losses: Losses,
+    },
+    /// Of some requests only sums are known.
+    Folded {
+        /// How many, and where.
+        losses: Losses,
+    },
+    /// The kernel skipped programs that should have seen requests.
+    Missed {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// At most how many, and where.
+        losses: Losses,
+    },
+    /// Not everything was recorded.
+    Filtered {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// What a request had to have.
+        filter: Arc<str>,
+        /// From the first to the last window of such a recording.
+        range: Interval,
+    },
+    /// A server did not answer.
+    Stalled {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// Which, when and for how long.
+        stall: Stall,
+    },
+    /// More stalls than anybody reads.
+    MoreStalls {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// How many.
+        count: usize,
+    },
+    /// Two of the stores or exports have data of a host for the same time.
+    Twice {
+        /// The host.
+        host: String,
+        /// From the first to the last of it.
+        range: Interval,
+    },
+    /// The wall clock was set.
+    ClockSteps {
+        /// The host, where there are several.
+        host: Option<String>,
+        /// Where.
+        range: Interval,
+        /// How often.
+        count: u64,
+    },
+}
+
+impl Note {
+    /// Whether it names a time.
+    pub fn has_time(&self) -> bool {
+        matches!(
+            self,
+            Self::Gap { .. }
+                | Self::Damaged {
+                    covers: Some(_),
+                    ..
+                }
+                | Self::MoreDamaged { .. }
+                | Self::LeftOut { .. }
+                | Self::Lost { .. }
+                | Self::Missed { .. }
+                | Self::Folded { .. }
+                | Self::Filtered { .. }
+                | Self::Stalled { .. }
+                | Self::Twice { .. }
+                | Self::ClockSteps { .. }
+        )
+    }
+
+    /// Whether it says that something is damaged.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::MoreDamaged { .. })
+    }
+
+    /// The note as people read it.
+    pub fn show(&self, zone: Zone) -> String {
+        let on = |host: &Option<String>| host.as_ref().map_or(String::new(), |h| format!("{h}: "));
+        let between = |range: &Interval| show_range(range.start, range.end, zone);
+        match self {
+            Self::LocalTimes { at } => format!("times are local, UTC{}", show_offset(*at, zone)),
+            Self::NoSuchFile(what) => what.clone(),
+            Self::SeenElsewhere { names, range } => {
+                format!("requests under {names} were seen {}", between(range))
+            }
+            Self::OnlyMetadata { count, by } => only_metadata(*count, *by),
+            Self::NoOperation { what } => format!("there were no {what}"),
+            Self::StepChosen { step, finest } => {
+                format!(
+                    "rows of {step}; {finest} is stored: --step {finest} or a shorter range shows more"
+                )
+            }
+            Self::Export { path } => format!(
+                "{} is an export, which does not say what was not recorded: rates are over all of its time",
+                path.display()
+            ),
+            Self::MoreRows { count } => {
+                let rows = if *count == 1 { "row is" } else { "rows are" };
+                format!("{count} more {rows} not shown; --top N shows more, --step all shows all")
+            }
+            Self::Damaged { path, why, covers } => {
+                let covers = covers.map_or(String::new(), |(range, files)| {
+                    let files = match files {
+                        0 => String::new(),
+                        1 => " of 1 file".to_owned(),
+                        n => format!(" of {n} files"),
+                    };
+                    format!("; it covers {}{files}", between(&range))
+                });
+                format!(
+                    "{} is damaged: {why}{covers}; the rest is answered; see `trackiops store check`",
+                    path.display()
+                )
+            }
+            Self::MoreDamaged { count, range } => format!(
+                "{count} more segments, of times from {}, are damaged or missing; `trackiops store check` names them",
+                between(range)
+            ),
+            Self::Gap { host, gap } if gap.is_whole() => {
+                format!("{}{} not recorded", on(host), between(&gap.range))
+            }
+            Self::Gap { host, gap } => {
+                let missing = show_length(gap.missing_ms);
+                format!(
+                    "{}{} not recorded for {missing} of it",
+                    on(host),
+                    between(&gap.range)
+                )
+            }
+            Self::LeftOut { host, gap } => {
+                let part = match gap.is_whole() {
+                    true => String::new(),
+                    false => format!(" for {} of it", show_length(gap.missing_ms)),
+                };
+                format!(
+                    "{}{} recorded without operations{part} (--no-ops, a filter, or the tracepoint engine)",
+                    on(host),
+                    between(&gap.range)
+                )
+            }
+            Self::MoreGaps { count, missing_ms } => {
+                let missing = show_length(*missing_ms);
+                format!(
+                    "{count} more gaps not recorded, {missing} in all; a shorter range lists them"
+                )
+            }
+            Self::Lost { host, losses } => format!(
+                "{}{} of {} requests lost between {}: counts below are too low by that",
+                on(host),
+                losses.count,
+                losses.seen,
+                between(&losses.range).replace(" to ", " and "),
+            ),
+            Self::Missed { host, losses } => format!(
+                "{}up to {} requests missed beside {} seen between {}: counts below may be too low by that",
+                on(host),
+                losses.count,
+                losses.seen,
+                between(&losses.range).replace(" to ", " and "),
+            ),
+            Self::Folded { losses } => format!(
+                "{} of {} requests between {} were folded: their counts, bytes and sums are exact, \
+                 percentiles and sequential shares leave them out",
+                losses.count,
+                losses.seen,
+                between(&losses.range).replace(" to ", " and "),
+            ),
+            Self::Filtered {
+                host,
+                filter,
+                range,
+            } => format!(
+                "{}between {} only {filter} was recorded",
+                on(host),
+                between(range).replace(" to ", " and "),
+            ),
+            Self::Stalled { host, stall } => format!(
+                "{}{}{}: {} did not answer {}between {}, {} waited",
+                on(host),
+                stalled(stall.server.age_ms_max),
+                if stall.is_one() { "" } else { " at most" },
+                stall.server,
+                if stall.is_one() { "" } else { "at times " },
+                between(&stall.range).replace(" to ", " and "),
+                match stall.server.requests_max {
+                    1 => "1 request".to_owned(),
+                    most => format!("up to {most} requests"),
+                },
+            ),
+            Self::MoreStalls { host, count } => format!(
+                "{}STALLED {count} more times; a shorter range lists them",
+                on(host)
+            ),
+            Self::Twice { host, range } => format!(
+                "{} is counted twice on {host}: two of these stores or exports have it",
+                between(range)
+            ),
+            Self::ClockSteps { host, range, count } => {
+                let times = if *count == 1 { "once" } else { "several times" };
+                let between = between(range).replace(" to ", " and ");
+                format!(
+                    "{}the clock was set {times} between {between}: times there are approximate",
+                    on(host)
+                )
+            }
+        }
+    }
+}
+
+/// What is left out of an answer about reading and writing, and which question has it.
+fn only_metadata(count: usize, by: GroupBy) -> String {
+    let (one, several, word) = match by.level {
+        Level::File => ("file", "files", "file"),
+        Level::Name => ("name", "names", "file"),
+        Level::Dir { .. } => ("directory", "directories", "dir"),
+        Level::Mount => ("mount", "mounts", "mount"),
+        Level::Host if by.tenants => ("tenant", "tenants", "tenant"),
+        Level::Host => ("host", "hosts", "host"),
+    };
+    let is_pair = by.tenants && by.level != Level::Host;
+    let what = match (count, is_pair) {
+        (1, false) => format!("1 {one}"),
+        (_, false) => format!("{count} {several}"),
+        (1, true) => format!("1 pair of {one} and tenant"),
+        (_, true) => format!("{count} pairs of {one} and tenant"),
+    };
+    let tenant = if is_pair { ",tenant" } else { "" };
+    format!(
+        "{what} had only metadata operations; `trackiops query --by {word}{tenant},op` shows them"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use trackiops_schemas::pending::StalledServer;
+
+    use super::*;
+
+    #[test]
+    fn one_request_that_waited_is_one() {
+        let said = |requests_max| {
+            let server = StalledServer {
+                requests_max,
+                ..StalledServer::default()
+            };
+            let range = Interval::new(UtcMs(0), UtcMs(1000));
+            let stall = Stall { server, range };
+            Note::Stalled { host: None, stall }.show(Zone::utc())
+        };
+        assert!(said(1).ends_with(", 1 request waited"), "{}", said(1));
+        assert!(said(4).ends_with(", up to 4 requests waited"));
+    }
+
+    #[test]
+    fn a_range_that_no_single_wait_fills_may_be_several_stalls() {
+        let said = |seconds: i64| {
+            let server = StalledServer {
+                age_ms_max: 1200,
+                ..StalledServer::default()
+            };
+            let range = Interval::new(UtcMs(0), UtcMs(seconds * 1000));
+            let stall = Stall { server, range };
+            Note::Stalled { host: None, stall }.show(Zone::utc())
+        };
+        let (one, several) = (said(2), said(5));
+        assert!(one.starts_with("STALLED 1 s: "), "{one}");
+        assert!(one.contains("did not answer between "), "{one}");
+        assert!(several.starts_with("STALLED 1 s at most: "), "{several}");
+        assert!(
+            several.contains("did not answer at times between "),
+            "{several}"
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Which stored columns an answer is made of.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use foldhash::fast::FixedState;
+use trackiops_schemas::columns::{
+    CGROUP, DIRECTIONS, ERRNOS, FILE_OPS, LATENCY_HIST, MOUNT, PATH, PATH_INFERRED, UID, UNSPLIT,
+    USER, rollup_schema,
+};
+
+/// A set of the columns of the rollup. What is not in it stays zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Projection {
+    /// One bit for each, in the order of the schema.
+    columns: u64,
+    only_transfers: bool,
+}
+
+/// What a table shows of each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Figures {
+    /// Requests, throughput and latency.
+    #[default]
+    Rates,
+    /// Requests, and the parts of their latency.
+    Parts,
+}
+
+/// Where each column is in the schema.
+static PLACES: LazyLock<HashMap<String, u32, FixedState>> = LazyLock::new(|| {
+    let schema = rollup_schema();
+    let names = schema.fields().iter().map(|field| field.name().clone());
+    names.zip(0..).collect()
+});
+
+fn bit(column: &str) -> u64 {
+    PLACES.get(column).map_or(0, |place| 1 << place)
+}
+
+/// A column of a direction without `read_` or `write_`.
+fn of_direction(column: &str) -> Option<&str> {
+    let read = column.strip_prefix("read_");
+    read.or_else(|| column.strip_prefix("write_"))
+}
+
+impl Projection {
+    /// These columns.
+    pub fn new<'n>(columns: impl IntoIterator<Item = &'n str>) -> Self {
+        Self {
+            columns: columns.into_iter().map(bit).fold(0, |all, one| all | one),
+            only_transfers: false,
+        }
+    }
+
+    fn filter(is_needed: impl Fn(&str) -> bool) -> Self {
+        Self::new(PLACES.keys().map(String::as_str).filter(|c| is_needed(c)))
+    }
+
+    /// All columns, and all files: also those that were neither read nor written.
+    pub fn all() -> Self {
+        Self::filter(|_| true)
+    }
+
+    /// Bytes, to rank files.
+    pub fn bytes() -> Self {
+        Self::new(["read_bytes", "write_bytes"])
+    }
+
+    /// Names, requests, bytes and the sums of latencies, of files that were read or written.
+    pub fn totals() -> Self {
+        let sums = ["requests", "bytes", "latency_us_sum"];
+        let is_sum = |column: &str| of_direction(column).is_some_and(|plain| sums.contains(&plain));
+        Self::filter(|column| matches!(column, MOUNT | PATH) || is_sum(column)).only_transfers(true)
+    }
+
+    /// What a table shows, of files that were read or written.
+    pub fn table(figures: Figures) -> Self {
+        let seldom = [
+            "latency_us_max",
+            "short",
+            "sequential",
+            "retrans",
+            "direct",
+            "stable",
+            ERRNOS,
+        ];
+        let others = match figures {
+            Figures::Rates => ["queue_us_sum", "rtt_us_sum", UNSPLIT].as_slice(),
+            Figures::Parts => [LATENCY_HIST].as_slice(),
+        };
+        let is_shown = |column: &str| {
+            let is_hidden = |plain| seldom.contains(&plain) || others.contains(&plain);
+            !matches!(column, FILE_OPS | PATH_INFERRED | UID | USER | CGROUP)
+                && !of_direction(column).is_some_and(is_hidden)
+        };
+        Self::filter(is_shown).only_transfers(true)
+    }
+
+    /// The same with more columns.
+    pub fn with(self, more: Self) -> Self {
+        Self {
+            columns: self.columns | more.columns,
+            ..self
+        }
+    }
+
+    /// Whether to drop files that were neither read nor written, which takes the counts of requests: people who ask about
+    /// transfers would see rows of zeros.
+    pub fn only_transfers(self, only_transfers: bool) -> Self {
+        let requests = DIRECTIONS.map(|direction| format!("{direction}_requests"));
+        let requests = match only_transfers {
+            true => Self::new(requests.iter().map(String::as_str)),
+            false => Self::default(),
+        };
+        Self {
+            only_transfers,
+            ..self.with(requests)
+        }
+    }
+
+    /// Whether files that were neither read nor written are dropped.
+    pub(crate) fn is_of_transfers(self) -> bool {
+        self.only_transfers
+    }
+
+    /// Whether a column is one of them.
+    pub(crate) fn includes(self, column: &str) -> bool {
+        self.columns & bit(column) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stored_column_has_a_bit_of_its_own() {
+        assert!(PLACES.len() <= u64::BITS as usize);
+        let all = Projection::all();
+        assert_eq!(all.columns.count_ones() as usize, PLACES.len());
+        let one = Projection::new(["path"]);
+        assert!(one.includes("path") && !one.includes("mount") && !one.includes("colour"));
+        assert!(one.only_transfers(true).includes("write_requests"));
+    }
+}

@@ -1,0 +1,180 @@
+//! What a row of an answer adds up to. There may be a hundred thousand, of which most have few counters.
+
+use std::borrow::Cow;
+
+use trackiops_schemas::file_ops::{FileOp, FileOps};
+use trackiops_schemas::rollup::{Direction, Row};
+
+const COUNTERS: usize = Direction::COUNT;
+const _: () = assert!(2 * COUNTERS <= u64::BITS as usize);
+
+/// The counters of a row of an answer, in as little memory as they take.
+#[derive(Clone, Debug)]
+pub struct SparseRow(Kept);
+
+#[derive(Clone, Debug)]
+enum Kept {
+    /// Of counters of READ, then of WRITE, those that are not zero, and a bit for each of them. There are no lists.
+    Few { which: u64, counters: Box<[u64]> },
+    /// All of it.
+    Whole(Box<Row>),
+}
+
+impl From<Row> for SparseRow {
+    fn from(row: Row) -> Self {
+        let Row { read, write, ops } = &row;
+        let is_plain =
+            |of: &Direction| of.errnos.counts().is_empty() && of.latency.buckets().is_empty();
+        if !(is_plain(read) && is_plain(write) && ops.as_slice().is_empty()) {
+            return Self(Kept::Whole(Box::new(row)));
+        }
+        let mut all = [0; 2 * COUNTERS];
+        all[..COUNTERS].copy_from_slice(&read.counters());
+        all[COUNTERS..].copy_from_slice(&write.counters());
+        let bits = all.iter().enumerate();
+        let which = bits.fold(0, |which, (i, counter)| {
+            which | u64::from(*counter != 0) << i
+        });
+        let mut counters = Vec::with_capacity(which.count_ones() as usize);
+        counters.extend(ones(which).map(|i| all[i]));
+        let counters = counters.into();
+        Self(Kept::Few { which, counters })
+    }
+}
+
+impl SparseRow {
+    /// What was read.
+    pub fn read(&self) -> Cow<'_, Direction> {
+        self.direction(0, |row| &row.read)
+    }
+
+    /// What was written.
+    pub fn write(&self) -> Cow<'_, Direction> {
+        self.direction(1, |row| &row.write)
+    }
+
+    /// All other operations.
+    pub fn ops(&self) -> &[FileOp] {
+        match &self.0 {
+            Kept::Few { .. } => &[],
+            Kept::Whole(row) => row.ops.as_slice(),
+        }
+    }
+
+    /// All of it.
+    pub fn row(&self) -> Cow<'_, Row> {
+        match &self.0 {
+            Kept::Few { .. } => Cow::Owned(Row {
+                read: self.read().into_owned(),
+                write: self.write().into_owned(),
+                ops: FileOps::default(),
+            }),
+            Kept::Whole(row) => Cow::Borrowed(row),
+        }
+    }
+
+    /// Adds a row.
+    pub fn merge(&mut self, row: &Row) {
+        self.change(|own| own.merge(row));
+    }
+
+    /// Changes it.
+    pub fn change(&mut self, change: impl FnOnce(&mut Row)) {
+        if let Kept::Few { .. } = self.0 {
+            self.0 = Kept::Whole(Box::new(self.row().into_owned()));
+        }
+        if let Kept::Whole(row) = &mut self.0 {
+            change(row);
+        }
+    }
+
+    /// Whether anything was read or written.
+    pub fn is_transfer(&self) -> bool {
+        self.read().requests + self.write().requests > 0
+    }
+
+    /// Bytes read and written.
+    pub fn bytes(&self) -> u64 {
+        self.read().bytes + self.write().bytes
+    }
+
+    fn direction(&self, place: usize, of: impl Fn(&Row) -> &Direction) -> Cow<'_, Direction> {
+        let (which, counters) = match &self.0 {
+            Kept::Few { which, counters } => (*which, counters),
+            Kept::Whole(row) => return Cow::Borrowed(of(row)),
+        };
+        let first = place * COUNTERS;
+        let before = (which & ((1 << first) - 1)).count_ones() as usize;
+        let mut direction = [0; COUNTERS];
+        let which = which >> first & ((1 << COUNTERS) - 1);
+        for (i, counter) in ones(which).zip(&counters[before..]) {
+            direction[i] = *counter;
+        }
+        Cow::Owned(Direction::of_counters(direction))
+    }
+}
+
+/// The places of the bits that are 1, from the lowest on.
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros();
+        (bits != 0).then(|| {
+            bits &= bits - 1;
+            place as usize
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use trackiops_schemas::file_ops::OpName;
+
+    fn direction() -> impl Strategy<Value = Direction> {
+        let counter = prop_oneof![Just(0), Just(1), 0..=u64::from(u32::MAX)];
+        let counters = prop::collection::vec(counter, COUNTERS);
+        let latencies = prop::collection::vec(1_u64..1 << 40, 0..3);
+        (counters, latencies).prop_map(|(counters, latencies)| {
+            let mut direction = Direction::of_counters(counters.try_into().unwrap());
+            latencies
+                .into_iter()
+                .for_each(|ns| direction.latency.record(ns));
+            direction
+        })
+    }
+
+    fn row() -> impl Strategy<Value = Row> {
+        (direction(), direction(), 0_u64..2).prop_map(|(read, write, requests)| {
+            let mut ops = FileOps::default();
+            let op = OpName::new("GETATTR");
+            (0..requests).for_each(|_| {
+                ops.add(&FileOp {
+                    op,
+                    requests: 1,
+                    ..FileOp::default()
+                })
+            });
+            Row { read, write, ops }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_sum_is_what_was_added(mut rows in prop::collection::vec(row(), 1..4)) {
+            let mut expected = rows.remove(0);
+            let mut sum = SparseRow::from(expected.clone());
+            prop_assert_eq!(&*sum.row(), &expected);
+            for row in rows {
+                expected.merge(&row);
+                sum.merge(&row);
+            }
+            prop_assert_eq!(&*sum.row(), &expected);
+            prop_assert_eq!(&*sum.read(), &expected.read);
+            prop_assert_eq!(&*sum.write(), &expected.write);
+            prop_assert_eq!(sum.ops(), expected.ops.as_slice());
+            prop_assert_eq!(sum.is_transfer(), expected.is_transfer());
+            prop_assert_eq!(sum.bytes(), expected.read.bytes + expected.write.bytes);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The recorder's own account, piece by piece.
+
+use std::collections::BTreeMap;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::error::ArrowError;
+use trackiops_schemas::columns::health_schema;
+use trackiops_schemas::rollup::Health;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::batch::{HealthRow, health_batch};
+use trackiops_store::{Dataset, Snapshot};
+
+use super::rows::windows;
+use super::{Export, Exported, Sink, add_damage};
+use trackiops_query::answer::{Answer, Outcome};
+use trackiops_query::ask::{ask_with, journals, recorded};
+use trackiops_query::coverage::Interval;
+use trackiops_query::error::QueryError;
+use trackiops_query::group::GroupBy;
+use trackiops_query::plan::plan;
+use trackiops_query::question::Question;
+use trackiops_query::scan;
+
+/// A window of a host.
+type At = (UtcMs, String);
+
+pub(super) fn run<E: From<QueryError>>(export: &Export, sink: Sink<'_, E>) -> Result<Exported, E> {
+    let snapshot = export.snapshot()?;
+    // A piece is of what could be read, and so tells nothing of what is around it.
+    let mut notes = Vec::new();
+    add_damage(&mut notes, &journals(&snapshot, &export.question));
+    let range = match export.range(&snapshot)? {
+        Ok(range) => range,
+        Err(why) => return Ok(Exported::nothing(why, notes)),
+    };
+    let step = export.step(&snapshot, Dataset::Health)?;
+    drop(snapshot);
+    let ask = |question: &Question| ask_with(question, of_piece);
+    windows(export, range, step, notes, ask, batch, sink)
+}
+
+fn of_piece(snapshot: &Snapshot, question: &Question) -> Result<Outcome<(At, Health)>, QueryError> {
+    let span = match recorded(snapshot, question) {
+        Ok(span) => span,
+        Err(why) => return Ok(trackiops_query::ask::nothing(why)),
+    };
+    let plan = plan(snapshot, Dataset::Health, span, question, question.step)?;
+    let row_limit = question.row_limit.unwrap_or(usize::MAX);
+    let mut rows: BTreeMap<At, Health> = BTreeMap::new();
+    for journal in &plan.journals {
+        let host = &plan.hosts[journal.host];
+        for segment in &journal.health {
+            for (time, health) in scan::health(segment, &question.explain)? {
+                if journal.bounds.contains(time) {
+                    let key = (plan.window(time), host.clone());
+                    rows.entry(key).or_default().merge(&health);
+                }
+            }
+        }
+    }
+    for tail in &plan.tails {
+        let host = &plan.hosts[tail.host];
+        tail.tail.windows(&mut |window| {
+            if tail.bounds.contains(window.start) {
+                let key = (plan.window(window.start), host.clone());
+                rows.entry(key).or_default().merge(&window.health);
+            }
+        })?;
+    }
+    if rows.len() > row_limit {
+        return Err(QueryError::TooManyRows);
+    }
+    Ok(Outcome::Found(Answer {
+        rows: rows.into_iter().collect(),
+        step: plan.step,
+        by: GroupBy::HOST,
+        range: Interval::new(plan.asked.start, plan.asked.end),
+        notes: Vec::new(),
+    }))
+}
+
+/// Rows of several hosts, in order.
+fn batch(rows: &[(At, Health)]) -> Result<RecordBatch, ArrowError> {
+    let runs = rows.chunk_by(|((_, host), _), ((_, next), _)| host == next);
+    let batches = runs.map(|run| {
+        let ((_, host), _) = &run[0];
+        let rows = run.iter().map(|((time, _), health)| HealthRow {
+            time: *time,
+            health: health.clone(),
+        });
+        health_batch(host, &rows.collect::<Vec<_>>())
+    });
+    let batches = batches.collect::<Result<Vec<_>, _>>()?;
+    concat_batches(&health_schema(), &batches)
+}

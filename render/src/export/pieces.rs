@@ -1,0 +1,89 @@
+//! Pieces of a range, one after the other, each as long as can be held at once.
+
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use trackiops_query::coverage::Interval;
+
+/// At most about so many rows are held.
+pub(super) const MOST_ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
+
+/// What came of a piece.
+pub(super) enum Took {
+    /// So many rows.
+    Rows(usize),
+    /// There are too many.
+    TooMany,
+}
+
+/// Takes a range piece by piece, in whole windows of `step`. How many rows a piece has is not known before: one that has too many is
+/// tried again as half of it, and after few the next one is longer. `each` is told whether there may be too many: of one window
+/// there may not.
+pub(super) fn take<E>(
+    range: Interval,
+    step: Granularity,
+    mut each: impl FnMut(Interval, bool) -> Result<Took, E>,
+) -> Result<(), E> {
+    let whole = i64::try_from(range.ms()).unwrap_or(i64::MAX);
+    let mut length = whole.max(step.ms());
+    let mut start = range.start;
+    while start < range.end {
+        let next = start.align(step).plus(step);
+        let stop = UtcMs(start.0.saturating_add(length)).align(step);
+        let piece = Interval::new(start, stop.max(next).min(range.end));
+        let is_one = piece.end <= next;
+        match each(piece, !is_one)? {
+            Took::TooMany => {
+                let held = i64::try_from(piece.ms()).unwrap_or(i64::MAX);
+                length = (held / 2).max(step.ms());
+            }
+            Took::Rows(rows) => {
+                start = piece.end;
+                if rows < MOST_ROWS / 2 {
+                    length = length.saturating_mul(2).min(whole.max(step.ms()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[test]
+    fn the_pieces_are_the_range_in_whole_windows() {
+        // 3 rows a second until a crowd comes.
+        let rows = |piece: Interval| -> usize {
+            let seconds = piece.start.0.div_euclid(1000)..(piece.end.0 + 999).div_euclid(1000);
+            seconds
+                .map(|s| if s == 70_000 { 3 * MOST_ROWS } else { 3 })
+                .sum()
+        };
+        let step = Granularity::from_ms(10_000).unwrap();
+        let range = Interval::new(UtcMs(2_500), UtcMs(100_000_500));
+        let mut taken = Vec::new();
+        take(range, step, |piece, may_refuse| {
+            let rows = rows(piece);
+            if may_refuse && rows > MOST_ROWS {
+                return Ok::<_, Infallible>(Took::TooMany);
+            }
+            taken.push((piece, rows));
+            Ok(Took::Rows(rows))
+        })
+        .unwrap();
+        assert_eq!(taken.first().unwrap().0.start, range.start);
+        assert_eq!(taken.last().unwrap().0.end, range.end);
+        for pair in taken.windows(2) {
+            assert_eq!(pair[0].0.end, pair[1].0.start);
+            assert_eq!(pair[1].0.start.align(step), pair[1].0.start);
+        }
+        let crowds: Vec<_> = taken.iter().filter(|(_, rows)| *rows > MOST_ROWS).collect();
+        assert_eq!(crowds.len(), 1);
+        assert_eq!(crowds[0].0.ms(), 10_000);
+        // 300,000 rows.
+        assert!(taken.len() < 4 * 300_000 / MOST_ROWS, "{}", taken.len());
+    }
+}

@@ -1,0 +1,310 @@
+//! Flame graphs: the tree of directories, each as wide as what was done below it.
+//!
+//! A stack is a mount, where it is mounted (or, if that is not known, the directory that all its names have in common), the
+//! directories below that, and a file, by the name that held at the time. Their sum is the sum of the rows that a query finds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use inferno::flamegraph::color::{BasicPalette, Palette};
+use inferno::flamegraph::{self, Options, TextTruncateDirection};
+use trackiops_schemas::rollup::{Direction, Row};
+use trackiops_store::{Snapshot, Trunks, is_below};
+
+use crate::visible::visible;
+use trackiops_query::answer::{Answer, AnswerRow, EmptyReason, Outcome};
+use trackiops_query::ask::ask_whole;
+use trackiops_query::error::QueryError;
+use trackiops_query::group::{Entity, GroupBy};
+use trackiops_query::question::Question;
+use trackiops_query::times::{Zone, show_offset, show_range};
+
+/// What stands for a mount that is not known.
+const NO_MOUNT: &str = "(no mount)";
+/// Of a name that looks like a stack's value, its spaces.
+const NO_BREAK_SPACE: &str = "\u{a0}";
+
+/// What a stack is as wide as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Measure {
+    /// Bytes.
+    #[default]
+    Bytes,
+    /// Requests.
+    Requests,
+    /// The sum of the latencies of the timed requests, us.
+    Time,
+}
+
+/// Which requests count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Directions {
+    /// READs.
+    Read,
+    /// WRITEs.
+    Write,
+    /// Both, added up.
+    #[default]
+    Both,
+    /// Both, each with a tree of its own.
+    Apart,
+}
+
+/// There is no such choice.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is not one of {choices}")]
+pub struct ChoiceError {
+    given: String,
+    choices: &'static str,
+}
+
+impl FromStr for Measure {
+    type Err = ChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "bytes" => Ok(Self::Bytes),
+            "requests" => Ok(Self::Requests),
+            "time" => Ok(Self::Time),
+            _ => Err(ChoiceError {
+                given: text.into(),
+                choices: "bytes, requests and time",
+            }),
+        }
+    }
+}
+
+impl FromStr for Directions {
+    type Err = ChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "read" => Ok(Self::Read),
+            "write" => Ok(Self::Write),
+            "both" => Ok(Self::Both),
+            "apart" => Ok(Self::Apart),
+            _ => Err(ChoiceError {
+                given: text.into(),
+                choices: "read, write, both and apart",
+            }),
+        }
+    }
+}
+
+impl Measure {
+    /// The value of a direction; of times, ns.
+    fn of(self, direction: &Direction) -> u64 {
+        match self {
+            Self::Bytes => direction.bytes,
+            Self::Requests => direction.requests,
+            Self::Time => direction.latency_ns_sum,
+        }
+    }
+
+    /// What values count.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Requests => "requests",
+            Self::Time => "us",
+        }
+    }
+}
+
+/// What a graph shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Graph {
+    /// What a stack is as wide as.
+    pub measure: Measure,
+    /// Which requests count.
+    pub directions: Directions,
+}
+
+impl Graph {
+    /// What it shows, in words.
+    fn title(self) -> String {
+        let what = match self.measure {
+            Measure::Bytes => "bytes",
+            Measure::Requests => "requests",
+            Measure::Time => "latencies",
+        };
+        let which = match self.directions {
+            Directions::Read => "READ ",
+            Directions::Write => "WRITE ",
+            Directions::Both | Directions::Apart => "READ and WRITE ",
+        };
+        format!("{which}{what}")
+    }
+
+    /// The values of a row, each with the root that it belongs to, if there is any beside the mount.
+    fn values(self, row: &Row) -> Vec<(Option<&'static str>, u64)> {
+        let [read, write] = [&row.read, &row.write].map(|direction| self.measure.of(direction));
+        match self.directions {
+            Directions::Read => vec![(None, read)],
+            Directions::Write => vec![(None, write)],
+            Directions::Both => vec![(None, read.saturating_add(write))],
+            Directions::Apart => vec![(Some("read"), read), (Some("write"), write)],
+        }
+    }
+}
+
+/// A path through the tree, and the value of what it ends at, in the unit of its measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// From the root on, none with a semicolon or a control character in it.
+    pub frames: Vec<String>,
+    /// More than 0.
+    pub value: u64,
+}
+
+/// The stacks of what a question finds, in order.
+pub fn stacks(question: &Question, graph: Graph) -> Result<Outcome<Stack>, QueryError> {
+    ask_whole(question, GroupBy::NAME, |snapshot, answer| {
+        from_answer(snapshot, answer, graph)
+    })
+}
+
+fn from_answer(
+    snapshot: &Snapshot,
+    answer: Answer<AnswerRow>,
+    graph: Graph,
+) -> Result<Outcome<Stack>, QueryError> {
+    let trunks = snapshot.trunks()?;
+    let mut sums: BTreeMap<Vec<String>, u64> = BTreeMap::new();
+    for row in &answer.rows {
+        for (root, value) in graph.values(&row.sum.row()) {
+            let root = root.map(str::to_owned).into_iter();
+            let sum = sums.entry(root.chain(frames(row, &trunks)).collect());
+            let sum = sum.or_default();
+            *sum = sum.saturating_add(value);
+        }
+    }
+    let rows = match graph.measure {
+        Measure::Bytes | Measure::Requests => sums.into_iter().collect(),
+        Measure::Time => in_us(sums),
+    };
+    let there = rows.into_iter().filter(|(_, value)| *value > 0);
+    let rows: Vec<_> = there
+        .map(|(frames, value)| Stack { frames, value })
+        .collect();
+    if rows.is_empty() {
+        let (what, asked, notes) = (graph.title(), answer.range, answer.notes);
+        let why = EmptyReason::NoneOf { what, asked };
+        return Ok(Outcome::Nothing { why, notes });
+    }
+    Ok(Outcome::Found(Answer {
+        rows,
+        step: answer.step,
+        by: answer.by,
+        range: answer.range,
+        notes: answer.notes,
+    }))
+}
+
+/// What is rounded off one stack is added to the next one, so that their sum is rounded once.
+fn in_us(sums: BTreeMap<Vec<String>, u64>) -> Vec<(Vec<String>, u64)> {
+    let us = |ns: u128| ns.saturating_add(500) / 1000;
+    let mut before = 0_u128;
+    let convert = |(frames, ns): (Vec<String>, u64)| {
+        let after = before + u128::from(ns);
+        let value = us(after) - us(before);
+        before = after;
+        (frames, u64::try_from(value).unwrap_or(u64::MAX))
+    };
+    sums.into_iter().map(convert).collect()
+}
+
+/// From the mount to the file.
+fn frames(row: &AnswerRow, trunks: &Trunks) -> Vec<String> {
+    let mut frames = vec![frame(row.mount().unwrap_or(NO_MOUNT))];
+    let Entity::Name(_, name) = &row.of else {
+        return frames;
+    };
+    let trunk = trunks.of(row.mount(), name);
+    match name.strip_prefix(trunk) {
+        Some(rest) if is_below(name, trunk) => {
+            frames.extend(Some(trunk).filter(|trunk| !trunk.is_empty()).map(frame));
+            frames.extend(rest.split('/').skip(1).map(frame));
+        }
+        // What is no path, such as `(other)`.
+        _ => frames.push(frame(name)),
+    }
+    frames
+}
+
+/// A name as a frame, which a semicolon would end.
+fn frame(name: &str) -> String {
+    visible(name).replace(';', "\\u{3b}")
+}
+
+/// Writes folded stacks: frames between semicolons, a space, the value. A name that ends in a number has a no-break space
+/// before it, because those who read the format take a second number for a second value.
+pub fn folded(answer: &Answer<Stack>, out: &mut dyn Write) -> io::Result<()> {
+    for stack in &answer.rows {
+        writeln!(out, "{}", line(stack))?;
+    }
+    Ok(())
+}
+
+fn line(stack: &Stack) -> String {
+    let mut line = stack.frames.join(";");
+    let number = |c: char| c.is_ascii_digit() || c == '.' || c == ' ';
+    let name = line.trim_end_matches(number).len();
+    let end = line.split_off(name).replace(' ', NO_BREAK_SPACE);
+    // Cannot fail: it is a string.
+    let _ = write!(line, "{end} {}", stack.value);
+    line
+}
+
+/// Draws the graph as an SVG in which a click zooms and Ctrl-F searches.
+pub fn svg(
+    answer: &Answer<Stack>,
+    graph: Graph,
+    zone: Zone,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let (start, end) = (answer.range.start, answer.range.end);
+    let range = show_range(start, end, zone);
+    let mut options = Options::default();
+    options.title = format!("NFS: {}", graph.title());
+    options.subtitle = Some(format!("{range} ({})", show_offset(start, zone)));
+    options.count_name = graph.measure.unit().into();
+    options.name_type = "Name:".into();
+    options.colors = Palette::Basic(BasicPalette::Io);
+    // The same names have the same colours in every graph.
+    options.deterministic = true;
+    options.direction = flamegraph::Direction::Inverted;
+    options.text_truncate_direction = TextTruncateDirection::Right;
+    let lines: Vec<_> = answer.rows.iter().map(line).collect();
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_once() {
+        let sums = [("a", 400), ("b", 400), ("c", 0), ("d", 1800)];
+        let sums = sums.map(|(name, ns)| (vec![name.to_owned()], ns));
+        let us: Vec<_> = in_us(sums.into()).into_iter().map(|(_, us)| us).collect();
+        assert_eq!(us, [0, 1, 0, 2]);
+        assert_eq!(us.iter().sum::<u64>(), 3);
+    }
+
+    #[test]
+    fn names_do_not_end_frames_nor_look_like_values() {
+        let shown = |name: &str| {
+            line(&Stack {
+                frames: vec!["srv:/e".into(), frame(name)],
+                value: 7,
+            })
+        };
+        assert_eq!(shown("a;b\n"), "srv:/e;a\\u{3b}b\\u{a} 7");
+        assert_eq!(shown("part 3"), "srv:/e;part\u{a0}3 7");
+        assert_eq!(shown("part 3 1.5 "), "srv:/e;part\u{a0}3\u{a0}1.5\u{a0} 7");
+        assert_eq!(shown("a b3"), "srv:/e;a b3 7");
+    }
+}

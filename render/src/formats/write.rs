@@ -1,0 +1,122 @@
+//! Writes record batches. Parquet and Arrow end in a footer, so that half of one is not taken for a whole.
+
+use std::io::{self, Write};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow_ipc::writer::FileWriter;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use trackiops_schemas::columns::{END_TIME, META_WRITER, histogram_metadata};
+use trackiops_schemas::time::UtcMs;
+
+use super::{Kind, Texts, arrays, batch, of_arrow, of_parquet, text};
+use trackiops_query::columns::{Columns, Record, Value};
+
+/// Rows of a row group of Parquet, which is in memory until it is complete.
+const ROW_GROUP_ROWS: usize = 1 << 16;
+
+/// A file that is being written.
+pub enum Writer<W: Write + Send> {
+    /// Parquet.
+    Parquet(Box<ArrowWriter<W>>),
+    /// Arrow.
+    Arrow(Box<FileWriter<W>>),
+    /// CSV.
+    Csv(W, Texts),
+}
+
+impl<W: Write + Send> Writer<W> {
+    /// Begins a file with such columns.
+    pub fn new(kind: Kind, schema: &SchemaRef, mut out: W) -> io::Result<Self> {
+        Ok(match kind {
+            Kind::Parquet => {
+                let version = env!("CARGO_PKG_VERSION").to_owned();
+                let mut metadata = vec![KeyValue::new(META_WRITER.to_owned(), version)];
+                let histogram = histogram_metadata(schema);
+                metadata
+                    .extend(histogram.map(|(key, mapping)| KeyValue::new(key.to_owned(), mapping)));
+                let properties = WriterProperties::builder()
+                    .set_compression(Compression::ZSTD(Default::default()))
+                    .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+                    .set_key_value_metadata(Some(metadata))
+                    .build();
+                let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties));
+                Self::Parquet(Box::new(writer.map_err(of_parquet)?))
+            }
+            Kind::Arrow => {
+                let writer = FileWriter::try_new(out, schema).map_err(of_arrow)?;
+                Self::Arrow(Box::new(writer))
+            }
+            Kind::Csv(texts) => {
+                let names = schema.fields().iter().map(|field| field.name());
+                let names = names.map(|name| Ok((&DataType::Utf8, Value::text(name))));
+                let mut header = String::new();
+                text::put_line(names, texts, &mut header)?;
+                out.write_all(header.as_bytes())?;
+                Self::Csv(out, texts)
+            }
+        })
+    }
+
+    /// Writes rows.
+    pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        match self {
+            Self::Parquet(writer) => writer.write(batch).map_err(of_parquet),
+            Self::Arrow(writer) => writer.write(batch).map_err(of_arrow),
+            Self::Csv(out, texts) => {
+                let schema = batch.schema();
+                let rows: Vec<_> = (0..batch.num_rows()).collect();
+                text::write_lines(&rows, out, |row, line| {
+                    let fields = schema.fields().iter().zip(batch.columns());
+                    let cells = fields.map(|(field, column)| {
+                        let value = match arrays::value(column, *row).map_err(of_arrow)? {
+                            // Windows begin at whole ms, and are written so everywhere.
+                            Value::TimeUs(us) if field.name() != END_TIME => {
+                                Value::Time(UtcMs(us.div_euclid(1000)))
+                            }
+                            value => value,
+                        };
+                        Ok((field.data_type(), value))
+                    });
+                    text::put_line(cells, *texts, line)
+                })
+            }
+        }
+    }
+
+    /// Writes what columns have of some rows.
+    pub fn write_rows<R: Record>(&mut self, columns: &Columns<R>, rows: &[R]) -> io::Result<()> {
+        let Self::Csv(out, texts) = self else {
+            return self.write(&batch(columns, rows).map_err(of_arrow)?);
+        };
+        // Not by way of a batch, which takes as long again.
+        text::write_lines(rows, out, |row, line| {
+            let cells = columns.iter().map(|c| Ok((&c.data_type, c.value(row))));
+            text::put_line(cells, *texts, line)
+        })
+    }
+
+    /// Adds to what a Parquet file says of itself; the others have no place for it.
+    pub fn describe<'d>(&mut self, pairs: impl IntoIterator<Item = (&'d str, String)>) {
+        if let Self::Parquet(writer) = self {
+            for (key, value) in pairs {
+                writer.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
+            }
+        }
+    }
+
+    /// Completes the file.
+    pub fn finish(self) -> io::Result<W> {
+        match self {
+            Self::Parquet(writer) => writer.into_inner().map_err(of_parquet),
+            Self::Arrow(mut writer) => {
+                writer.finish().map_err(of_arrow)?;
+                writer.into_inner().map_err(of_arrow)
+            }
+            Self::Csv(out, _) => Ok(out),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What people and files see of an answer: tables, CSV, JSON, Parquet and Arrow, plots, flame graphs, exports and pseudonyms.
+//!
+//! [`write()`] writes an [`Answer`](trackiops_query::Answer) in a [`Format`]. What an answer holds is `trackiops_query`'s, which knows
+//! nothing of this crate.
+
+mod answer;
+#[cfg(test)]
+#[path = "../../query/tests/common/mod.rs"]
+mod common;
+mod explain;
+pub mod export;
+mod file_activity;
+mod files;
+pub mod flame;
+pub mod formats;
+mod json;
+mod mounts;
+mod operations;
+mod plot;
+pub mod pseudonym;
+mod selected_columns;
+pub mod table;
+pub mod terminal_style;
+pub mod units;
+pub mod visible;
+mod volume;
+
+pub use answer::{Format, FormatError, Render, list_columns, write, write_columns};
+pub use explain::explain;
+pub use export::{Export, Exported, Table};
+pub use plot::{Plot, PlotError, plot};

@@ -1,0 +1,144 @@
+//! What servers were asked to do, for people. The mount stands last, as files do.
+
+use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
+use crate::units::{bytes, latency, rate, share};
+use trackiops_query::answer::Answer;
+use trackiops_query::columns::per_second;
+use trackiops_query::operations::OperationAnswer;
+use trackiops_query::times::Zone;
+
+pub(super) fn table(answer: &Answer<OperationAnswer>, zone: Zone) -> Table {
+    let shape = Shape::of(answer, zone);
+    Table {
+        title: shape.title(answer),
+        header: shape.header(answer),
+        lines: answer.rows.iter().map(|row| shape.line(row)).collect(),
+        is_chosen: false,
+    }
+}
+
+/// Which columns a table has.
+struct Shape {
+    times: Times,
+    host: bool,
+    transport: bool,
+    errors: bool,
+    mount: bool,
+    tenant: bool,
+    about: bool,
+}
+
+impl Shape {
+    fn of(answer: &Answer<OperationAnswer>, zone: Zone) -> Self {
+        let rows = &answer.rows;
+        let differ = |same: fn(&OperationAnswer, &OperationAnswer) -> bool| {
+            rows.windows(2).any(|pair| !same(&pair[0], &pair[1]))
+        };
+        Self {
+            times: Times::of(answer, zone, |row| row.time),
+            host: differ(|a, b| a.host == b.host),
+            transport: differ(|a, b| a.transport == b.transport),
+            errors: rows.iter().any(|row| row.sums.errors > 0),
+            mount: differ(|a, b| a.mount == b.mount),
+            tenant: rows.iter().any(|row| row.tenant.is_known()),
+            about: rows.iter().any(|row| row.about.is_some()),
+        }
+    }
+
+    /// What holds for every row.
+    fn title(&self, answer: &Answer<OperationAnswer>) -> Vec<String> {
+        let first = answer.rows.first();
+        let mount = first
+            .filter(|_| !self.mount)
+            .and_then(|row| row.mount.as_deref());
+        let transport = first
+            .filter(|_| !self.transport)
+            .and_then(|row| row.transport.as_deref());
+        let held = mount.into_iter().chain(transport).map(str::to_owned);
+        held.chain(self.times.title(answer)).collect()
+    }
+
+    fn header(&self, answer: &Answer<OperationAnswer>) -> Vec<Cell> {
+        let first = answer.rows.first();
+        let first = first.map_or(answer.range.start, |row| row.time);
+        let mut cells: Vec<_> = self.times.header(first).into_iter().collect();
+        if self.host {
+            cells.push(left("host").weighs(KEY + 1));
+        }
+        cells.push(left("op").weighs(KEY + 8));
+        if self.transport {
+            cells.push(left("transport").weighs(KEY + 2));
+        }
+        for (figure, weight) in [
+            ("requests", ESSENTIAL + 9),
+            ("share", 60),
+            ("iops", 70),
+            ("sent/op", 30),
+            ("received/op", 30),
+            ("queue", 50),
+            ("rtt", 75),
+            ("execute", ESSENTIAL + 7),
+            ("p99", ESSENTIAL + 8),
+        ] {
+            cells.push(right(figure).weighs(weight));
+        }
+        if self.errors {
+            cells.push(right("errors").weighs(80));
+        }
+        if self.tenant {
+            cells.push(left("tenant").weighs(KEY + 3));
+        }
+        if self.mount {
+            cells.push(left("mount").weighs(KEY));
+        }
+        if self.about {
+            cells.push(left("about").weighs(NAME));
+        }
+        cells
+    }
+
+    fn line(&self, row: &OperationAnswer) -> Vec<Cell> {
+        let mut cells: Vec<_> = self.times.cell(row.time).into_iter().collect();
+        if self.host {
+            cells.push(left(&*row.host));
+        }
+        cells.push(whole(&*row.op));
+        if self.transport {
+            cells.push(left(row.transport.as_deref().unwrap_or(NONE)));
+        }
+        let sums = &row.sums;
+        let mean_bytes = |sum: Option<u64>| {
+            let mean = sums.per_request(sum?)?;
+            Some(bytes(mean.round() as u64))
+        };
+        let mean_time = |ns| row.per_timed(ns).map(|ns| latency(ns / 1000.0));
+        let part_of_time = |ns| row.part_per_timed(ns).map(|ns| latency(ns / 1000.0));
+        let of_mount = sums.requests as f64 / row.mount_requests.max(1) as f64;
+        cells.push(right(sums.requests.to_string()));
+        cells.push(right(share(of_mount)));
+        let figures = [
+            per_second(sums.requests, row.covered_ms).map(rate),
+            mean_bytes(row.sent_bytes()),
+            mean_bytes(row.received_bytes()),
+            part_of_time(sums.queue_ns_sum),
+            part_of_time(sums.rtt_ns_sum),
+            mean_time(sums.execute_ns_sum),
+            sums.execute.quantile_us(0.99).map(latency),
+        ];
+        cells.extend(figures.map(|text| right(text.unwrap_or_else(|| NONE.into()))));
+        if self.errors {
+            cells.push(right(sums.errors.to_string()));
+        }
+        let text = |text: Option<&str>| left(text.unwrap_or(NONE));
+        if self.tenant {
+            cells.push(text(row.tenant.named().as_deref()));
+        }
+        if self.mount {
+            cells.push(text(row.mount.as_deref()));
+        }
+        if self.about {
+            cells.push(text(row.about.as_ref().map(|about| &*about.shown)));
+        }
+        cells
+    }
+}

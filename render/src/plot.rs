@@ -1,0 +1,593 @@
+//! What a table says, drawn: over time a chart for each column, with a line for each thing that has rows; without times a bar for each row.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::prelude::*;
+use trackiops_schemas::time::UtcMs;
+
+use crate::Render;
+use crate::terminal_style::Look;
+use crate::units;
+use crate::visible::{visible, width};
+use trackiops_query::answer::{Answer, AnswerRow};
+use trackiops_query::columns::{Column, Columns, Unit};
+use trackiops_query::operations::OperationAnswer;
+use trackiops_query::step::Step;
+use trackiops_query::times::{Zone, show_length, show_offset, show_range};
+
+/// Pixels.
+const WIDTH: u32 = 1200;
+const CHART_HEIGHT: u32 = 220;
+const LINE_HEIGHT: u32 = 20;
+const MARGIN: u32 = 12;
+/// Beside the charts, for the numbers of the axis.
+const AXIS_WIDTH: u32 = 90;
+/// Beside bars, for what they are of; and for their numbers.
+const NAME_WIDTH: u32 = 520;
+const NUMBER_WIDTH: u32 = 100;
+
+const FONT: &str = "sans-serif";
+const TEXT_SIZE: u32 = 13;
+/// More of a name than that does not fit, in cells of a terminal.
+const NAME_CELLS: usize = 72;
+
+/// More lines in one chart cannot be told apart.
+const COLOURS: [RGBColor; 10] = [
+    RGBColor(31, 119, 180),
+    RGBColor(255, 127, 14),
+    RGBColor(44, 160, 44),
+    RGBColor(214, 39, 40),
+    RGBColor(148, 103, 189),
+    RGBColor(140, 86, 75),
+    RGBColor(227, 119, 194),
+    RGBColor(127, 127, 127),
+    RGBColor(188, 189, 34),
+    RGBColor(23, 190, 207),
+];
+/// More bars are no picture any more.
+const MAX_BARS: usize = 50;
+
+const SECOND: i64 = 1000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+/// Between two marks of time, ms.
+const TIME_STEPS: [i64; 22] = [
+    100,
+    SECOND,
+    5 * SECOND,
+    10 * SECOND,
+    15 * SECOND,
+    30 * SECOND,
+    MINUTE,
+    2 * MINUTE,
+    5 * MINUTE,
+    10 * MINUTE,
+    15 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    2 * HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    DAY,
+    2 * DAY,
+    7 * DAY,
+    30 * DAY,
+    365 * DAY,
+];
+const TIME_MARKS: i64 = 10;
+const VALUE_MARKS: f64 = 5.0;
+
+/// Nothing of what is asked for can be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "none of these columns is a number, so there is nothing to draw; name one that is: `--columns help` lists all"
+)]
+pub struct PlotError;
+
+/// A row that can be drawn.
+pub trait Plot: Render {
+    /// The columns that are drawn unless others are chosen.
+    const DRAWN: &'static [&'static str];
+
+    /// What it is of: its own name first, then what tells it from others of that name. `apart` is as in [`Plot::are_apart`].
+    fn names(&self, apart: bool) -> Vec<Cow<'_, str>>;
+
+    /// Whether rows of one window differ only in what else they may have in common by chance, in one window and not in the next:
+    /// the tenant, or the connection.
+    fn are_apart(answer: &Answer<Self>) -> bool;
+
+    /// The columns that are drawn: those of `chosen` that are numbers, or the usual ones.
+    fn drawn(chosen: Option<&Columns<Self>>) -> Result<Columns<Self>, PlotError> {
+        let is_drawn = |name: &str| Self::DRAWN.contains(&name);
+        let drawn = match chosen {
+            Some(columns) => columns.numbers(),
+            None => Columns::usual().without(|name| !is_drawn(name)),
+        };
+        match drawn.iter().next() {
+            Some(_) => Ok(drawn),
+            None => Err(PlotError),
+        }
+    }
+}
+
+impl Plot for AnswerRow {
+    const DRAWN: &'static [&'static str] = &[
+        "read_throughput",
+        "write_throughput",
+        "read_iops",
+        "write_iops",
+        "read_latency_us_p99",
+        "write_latency_us_p99",
+    ];
+
+    fn are_apart(answer: &Answer) -> bool {
+        answer.by.tenants
+    }
+
+    fn names(&self, apart: bool) -> Vec<Cow<'_, str>> {
+        let tenant = self.tenant.named().filter(|_| apart);
+        vec![
+            self.name().into(),
+            tenant.unwrap_or_default().into(),
+            self.mount().unwrap_or_default().into(),
+            (&*self.host).into(),
+        ]
+    }
+}
+
+impl Plot for OperationAnswer {
+    const DRAWN: &'static [&'static str] = &["iops", "throughput", "execute_us_p99"];
+
+    fn are_apart(answer: &Answer<Self>) -> bool {
+        let mut seen = HashSet::new();
+        let mut names = answer.rows.iter().map(|row| (row.time, row.names(false)));
+        !names.all(|names| seen.insert(names))
+    }
+
+    fn names(&self, apart: bool) -> Vec<Cow<'_, str>> {
+        let or_nothing =
+            |text: &Option<std::sync::Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
+        let about = self.about.as_ref();
+        let transport = self.transport.clone().filter(|_| apart);
+        vec![
+            (&*self.op).into(),
+            about.map_or(Cow::Borrowed(""), |about| (&*about.shown).into()),
+            self.tenant.named().unwrap_or_default().into(),
+            or_nothing(&transport).into(),
+            or_nothing(&self.mount).into(),
+            (&*self.host).into(),
+        ]
+    }
+}
+
+/// Draws an answer as SVG. `columns` are numbers.
+pub fn plot<R: Plot>(
+    answer: &Answer<R>,
+    columns: &Columns<R>,
+    zone: Zone,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let subjects = Subjects::of(answer, columns);
+    let mut drawn = String::new();
+    match answer.step {
+        Step::Windows(step) => courses(answer, step.ms(), columns, &subjects, zone, &mut drawn),
+        Step::All => bars(answer, columns, &subjects, zone, &mut drawn),
+    }
+    .map_err(|error| io::Error::other(error.to_string()))?;
+    out.write_all(drawn.as_bytes())
+}
+
+type Drawn<'s> = Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>>;
+type Area<'s> = DrawingArea<SVGBackend<'s>, plotters::coord::Shift>;
+
+/// What rows are of, that with the largest values first.
+struct Subjects<'r, R> {
+    /// Name and rows of each.
+    list: Vec<(String, Vec<&'r R>)>,
+}
+
+impl<'r, R: Plot> Subjects<'r, R> {
+    fn of(answer: &'r Answer<R>, columns: &Columns<R>) -> Self {
+        let mut places: BTreeMap<Vec<Cow<'r, str>>, usize> = BTreeMap::new();
+        let mut list: Vec<(Vec<Cow<'r, str>>, Vec<&'r R>)> = Vec::new();
+        let apart = R::are_apart(answer);
+        for row in &answer.rows {
+            let names = row.names(apart);
+            let place = *places.entry(names.clone()).or_insert(list.len());
+            if place == list.len() {
+                list.push((names, Vec::new()));
+            }
+            list[place].1.push(row);
+        }
+        let is_told: Vec<bool> = match list.first() {
+            None => Vec::new(),
+            // What all have in common needs not be told with each.
+            Some((first, _)) => (0..first.len())
+                .map(|i| list.iter().any(|(names, _)| names[i] != first[i]))
+                .collect(),
+        };
+        if let (Step::Windows(_), Some(column)) = (answer.step, columns.iter().next()) {
+            let total = |rows: &[&R]| -> f64 {
+                rows.iter()
+                    .filter_map(|row| column.value(row).number())
+                    .sum()
+            };
+            list.sort_by(|(_, a), (_, b)| total(b).total_cmp(&total(a)));
+        }
+        let shown = |names: Vec<Cow<'_, str>>| {
+            let told = names.iter().enumerate().filter(|(i, name)| {
+                *i == 0 || is_told[*i] && !name.is_empty() && **name != names[0]
+            });
+            let told = told.map(|(_, name)| name);
+            let told: Vec<_> = told.map(|name| visible(name)).collect();
+            abridged(&told, NAME_CELLS)
+        };
+        Self {
+            list: list
+                .into_iter()
+                .map(|(names, rows)| (shown(names), rows))
+                .collect(),
+        }
+    }
+
+    /// So many, and what is said of the others.
+    fn first(&self, most: usize) -> (&[(String, Vec<&'r R>)], Option<String>) {
+        let (first, others) = self.list.split_at(self.list.len().min(most));
+        let said = || {
+            format!(
+                "{} more are not drawn: --top or --where chooses",
+                others.len()
+            )
+        };
+        (first, (!others.is_empty()).then(said))
+    }
+}
+
+/// Names beside each other within a number of cells: the longest are truncated.
+fn abridged(names: &[Cow<'_, str>], most: usize) -> String {
+    const GAP: &str = "  ";
+    let mut widths: Vec<_> = names.iter().map(|name| width(name)).collect();
+    let room = most.saturating_sub(GAP.len() * names.len().saturating_sub(1));
+    while widths.iter().sum::<usize>() > room {
+        let Some(longest) = widths.iter_mut().max() else {
+            break;
+        };
+        *longest -= 1;
+    }
+    let names = names.iter().zip(widths);
+    let cut = names.map(|(name, width)| Look::default().cut(name, width));
+    cut.collect::<Vec<_>>().join(GAP)
+}
+
+/// A chart for each column.
+fn courses<'s, R: Plot>(
+    answer: &Answer<R>,
+    step_ms: i64,
+    columns: &Columns<R>,
+    subjects: &Subjects<'_, R>,
+    zone: Zone,
+    to: &'s mut String,
+) -> Drawn<'s> {
+    let (drawn, beyond) = subjects.first(COLOURS.len());
+    let legend = drawn.len() as u32 + u32::from(beyond.is_some());
+    let charts = columns.iter().count() as u32;
+    let height = MARGIN + LINE_HEIGHT * (1 + legend) + charts * CHART_HEIGHT + MARGIN;
+    let root = SVGBackend::with_string(to, (WIDTH, height)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let step = show_length(step_ms.unsigned_abs());
+    title(&root, answer, zone, format!(", one point each {step}"))?;
+    let mut y = MARGIN + LINE_HEIGHT;
+    for ((name, _), colour) in drawn.iter().zip(COLOURS) {
+        let (x, top) = (MARGIN as i32, y as i32);
+        let line = [(x, top + 7), (x + 24, top + 7)];
+        root.draw(&PathElement::new(line, colour.stroke_width(3)))?;
+        text(&root, name, (x + 32, top))?;
+        y += LINE_HEIGHT;
+    }
+    if let Some(beyond) = beyond {
+        text(&root, &beyond, (MARGIN as i32, y as i32))?;
+        y += LINE_HEIGHT;
+    }
+    let marks = time_marks(answer.range.start, answer.range.end, zone);
+    for column in columns.iter() {
+        let area = root.clone().shrink((0, y), (WIDTH, CHART_HEIGHT));
+        chart(&area, answer, step_ms, column, drawn, &marks, zone)?;
+        y += CHART_HEIGHT;
+    }
+    root.present()
+}
+
+fn chart<'s, R: Plot>(
+    area: &Area<'s>,
+    answer: &Answer<R>,
+    step_ms: i64,
+    column: &Column<R>,
+    subjects: &[(String, Vec<&R>)],
+    (time_step, times): &(i64, Vec<f64>),
+    zone: Zone,
+) -> Drawn<'s> {
+    let lines: Vec<Vec<(f64, f64)>> = subjects
+        .iter()
+        .map(|(_, rows)| {
+            let point = |row: &&R| {
+                let time = R::time(row)?.0 as f64 + step_ms as f64 / 2.0;
+                Some((time, value(*row, column)?))
+            };
+            let mut points: Vec<_> = rows.iter().filter_map(point).collect();
+            // Rows may be sorted by anything.
+            points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            points
+        })
+        .collect();
+    let most = lines
+        .iter()
+        .flatten()
+        .map(|(_, value)| *value)
+        .fold(0.0, f64::max);
+    let values = value_marks(most, column.unit);
+    let x = Axis {
+        range: answer.range.start.0 as f64..answer.range.end.0 as f64,
+        marks: times.clone(),
+    };
+    let y = Axis {
+        range: 0.0..values.1,
+        marks: values.0,
+    };
+    let mut chart = ChartBuilder::on(area)
+        .caption(&column.name, (FONT, TEXT_SIZE + 2))
+        .margin(MARGIN)
+        .margin_right(3 * MARGIN)
+        .set_label_area_size(LabelAreaPosition::Left, AXIS_WIDTH)
+        .set_label_area_size(LabelAreaPosition::Bottom, LINE_HEIGHT)
+        .build_cartesian_2d(x, y)?;
+    let clock = clock(*time_step, &answer_range(answer), zone);
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .x_label_formatter(&|at| clock(*at))
+        .y_label_formatter(&|value| units::show(column.unit, *value))
+        .label_style((FONT, TEXT_SIZE - 1))
+        .draw()?;
+    for (line, colour) in lines.iter().zip(COLOURS) {
+        for run in runs(line, step_ms as f64) {
+            let run = thinned(run, answer_range(answer));
+            if let [point] = run[..] {
+                let dot = Circle::new(point, 2, colour.filled());
+                chart.draw_series([dot])?;
+            } else {
+                chart.draw_series(LineSeries::new(run, colour.stroke_width(1)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is drawn of a row, where there was anything.
+fn value<R: Plot>(row: &R, column: &Column<R>) -> Option<f64> {
+    let value = crate::answer::done(row, column);
+    value.filter(|value| value.is_finite())
+}
+
+fn answer_range<R>(answer: &Answer<R>) -> Range<f64> {
+    answer.range.start.0 as f64..answer.range.end.0 as f64
+}
+
+/// Points without a window between them that has none: a line over what is not there would say that it is.
+fn runs(points: &[(f64, f64)], step_ms: f64) -> impl Iterator<Item = &[(f64, f64)]> {
+    points.chunk_by(move |a, b| b.0 - a.0 <= step_ms * 1.5)
+}
+
+/// At most four points for each pixel: the first, the lowest, the highest and the last, which make the same line.
+fn thinned(points: &[(f64, f64)], range: Range<f64>) -> Vec<(f64, f64)> {
+    let pixel = (range.end - range.start) / f64::from(WIDTH);
+    let place = |point: &(f64, f64)| ((point.0 - range.start) / pixel) as i64;
+    let mut kept = Vec::new();
+    for of_pixel in points.chunk_by(|a, b| place(a) == place(b)) {
+        if of_pixel.len() <= 4 {
+            kept.extend_from_slice(of_pixel);
+            continue;
+        }
+        let by_value = |a: &usize, b: &usize| of_pixel[*a].1.total_cmp(&of_pixel[*b].1);
+        let last = of_pixel.len() - 1;
+        let lowest = (0..=last).min_by(by_value).unwrap_or(0);
+        let highest = (0..=last).max_by(by_value).unwrap_or(0);
+        let mut places = [0, lowest, highest, last];
+        places.sort_unstable();
+        kept.extend(places.map(|place| of_pixel[place]));
+    }
+    kept
+}
+
+/// A list of bars for each column.
+fn bars<'s, R: Plot>(
+    answer: &Answer<R>,
+    columns: &Columns<R>,
+    subjects: &Subjects<'_, R>,
+    zone: Zone,
+    to: &'s mut String,
+) -> Drawn<'s> {
+    let (drawn, beyond) = subjects.first(MAX_BARS);
+    let list = LINE_HEIGHT * (drawn.len() as u32 + 1) + MARGIN;
+    let charts = columns.iter().count() as u32;
+    let height = 2 * MARGIN + LINE_HEIGHT * (1 + u32::from(beyond.is_some())) + charts * list;
+    let root = SVGBackend::with_string(to, (WIDTH, height)).into_drawing_area();
+    root.fill(&WHITE)?;
+    title(&root, answer, zone, "")?;
+    let mut y = (MARGIN + LINE_HEIGHT) as i32;
+    if let Some(beyond) = beyond {
+        text(&root, &beyond, (MARGIN as i32, y))?;
+        y += LINE_HEIGHT as i32;
+    }
+    let left = (MARGIN + NAME_WIDTH) as i32;
+    let room = f64::from(WIDTH - 2 * MARGIN - NAME_WIDTH - NUMBER_WIDTH);
+    for (column, colour) in columns.iter().zip(COLOURS.iter().cycle()) {
+        let heading = TextStyle::from((FONT, TEXT_SIZE + 2)).color(&BLACK);
+        root.draw_text(&column.name, &heading, (left, y))?;
+        y += LINE_HEIGHT as i32;
+        let first = |rows: &[&R]| rows.first().and_then(|row| value(*row, column));
+        let values = drawn.iter().map(|(_, rows)| first(rows));
+        let values: Vec<Option<f64>> = values.collect();
+        let most = values.iter().flatten().copied().fold(0.0, f64::max);
+        for ((name, _), value) in drawn.iter().zip(&values) {
+            text(&root, name, (MARGIN as i32, y))?;
+            let length = match value {
+                Some(value) if most > 0.0 => (value.max(0.0) / most * room).ceil() as i32,
+                _ => 0,
+            };
+            let corners = [(left, y), (left + length, y + LINE_HEIGHT as i32 - 6)];
+            root.draw(&Rectangle::new(corners, colour.filled()))?;
+            let number = value.map_or("-".into(), |value| units::show(column.unit, value));
+            text(&root, &number, (left + length + 6, y))?;
+            y += LINE_HEIGHT as i32;
+        }
+        y += MARGIN as i32;
+    }
+    root.present()
+}
+
+fn title<'s, R>(root: &Area<'s>, answer: &Answer<R>, zone: Zone, more: impl Display) -> Drawn<'s> {
+    let range = &answer.range;
+    let shown = show_range(range.start, range.end, zone);
+    let offset = show_offset(range.start, zone);
+    text(
+        root,
+        &format!("{shown} ({offset}){more}"),
+        (MARGIN as i32, 6),
+    )
+}
+
+fn text<'s>(root: &Area<'s>, text: &str, at: (i32, i32)) -> Drawn<'s> {
+    let style = TextStyle::from((FONT, TEXT_SIZE)).color(&BLACK);
+    root.draw_text(text, &style, at)
+}
+
+/// The distance of marks, and the marks, at round times of day.
+fn time_marks(start: UtcMs, end: UtcMs, zone: Zone) -> (i64, Vec<f64>) {
+    let length = end.0 - start.0;
+    let fits = |step: &&i64| length / **step <= TIME_MARKS;
+    let step = TIME_STEPS.iter().find(fits).copied();
+    let step = step.unwrap_or(length / TIME_MARKS + 1);
+    let offset = i64::from(zone.at(start).offset().local_minus_utc()) * SECOND;
+    let first = (start.0 + offset).div_euclid(step) * step - offset;
+    let marks = (0..)
+        .map(|n| first + n * step)
+        .take_while(|mark| *mark <= end.0);
+    let marks = marks.filter(|mark| *mark >= start.0);
+    (step, marks.map(|mark| mark as f64).collect())
+}
+
+/// How marks of time are written.
+fn clock(step: i64, range: &Range<f64>, zone: Zone) -> impl Fn(f64) -> String + use<> {
+    let format = match range.end - range.start > DAY as f64 {
+        _ if step >= DAY => "%Y-%m-%d",
+        true => "%m-%d %H:%M",
+        false if step >= MINUTE => "%H:%M",
+        false if step >= SECOND => "%H:%M:%S",
+        false => "%H:%M:%S%.1f",
+    };
+    move |at| zone.at(UtcMs(at as i64)).format(format).to_string()
+}
+
+/// Marks of an axis from 0 to the largest value, and where the axis ends.
+fn value_marks(most: f64, unit: Unit) -> (Vec<f64>, f64) {
+    let most = match most {
+        most if most.is_finite() && most > 0.0 => most,
+        _ => 1.0,
+    };
+    let least = most / VALUE_MARKS;
+    let step = match unit {
+        Unit::Bytes | Unit::BytesPerSecond => 2_f64.powf(least.log2().ceil()),
+        _ => {
+            let scale = 10_f64.powf(least.log10().floor());
+            let fits = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * scale);
+            fits.into_iter()
+                .find(|step| *step >= least)
+                .unwrap_or(least)
+        }
+    };
+    let count = (most / step).ceil();
+    let marks = (0..=count as u32).map(|n| f64::from(n) * step);
+    (marks.collect(), count * step)
+}
+
+/// An axis with marks where it is told.
+struct Axis {
+    range: Range<f64>,
+    marks: Vec<f64>,
+}
+
+impl Ranged for Axis {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let part = (value - self.range.start) / (self.range.end - self.range.start);
+        limit.0 + (f64::from(limit.1 - limit.0) * part).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.marks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chrono::FixedOffset;
+
+    #[test]
+    fn each_name_keeps_its_end() {
+        let names = ["/mnt/nfs/db/orders.db", "0:/a", "/資料/資料"].map(Cow::from);
+        assert_eq!(abridged(&names, 99), names.join("  "));
+        assert_eq!(abridged(&names, 24), "…ders.db  0:/a  …料/資料");
+    }
+
+    #[test]
+    fn marks_of_values_are_round_and_reach_the_largest() {
+        let (marks, end) = value_marks(9.3, Unit::PerSecond);
+        assert_eq!(marks, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(end, 10.0);
+        let (marks, end) = value_marks(70.0 * 1024.0, Unit::BytesPerSecond);
+        assert_eq!(marks[1], 16.0 * 1024.0);
+        assert_eq!(end, 80.0 * 1024.0);
+        for odd in [0.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(value_marks(odd, Unit::Count).1, 1.0);
+        }
+    }
+
+    #[test]
+    fn marks_of_time_are_round_where_people_are() {
+        let zone = Zone::Fixed(FixedOffset::east_opt(5 * 3600 + 1800).unwrap());
+        // 2026-11-21T12:00:00Z.
+        let noon = UtcMs(1_795_262_400_000);
+        let (step, marks) = time_marks(noon, UtcMs(noon.0 + 6 * HOUR), zone);
+        assert_eq!(step, HOUR);
+        let clock = clock(step, &(0.0..1.0), zone);
+        assert_eq!(clock(marks[0]), "18:00");
+        assert_eq!(marks.len(), 6);
+    }
+
+    #[test]
+    fn what_is_not_there_breaks_a_line_and_peaks_stay() {
+        let points = [(0.0, 1.0), (10.0, 1.0), (30.0, 1.0)];
+        let runs: Vec<_> = runs(&points, 10.0).collect();
+        assert_eq!(runs, [&points[..2], &points[2..]]);
+        let mut many: Vec<_> = (0..100_000).map(|n| (f64::from(n), 1.0)).collect();
+        many[50_001].1 = 9.0;
+        let kept = thinned(&many, 0.0..100_000.0);
+        assert!(kept.len() <= 4 * WIDTH as usize + 4 && kept.contains(&(50_001.0, 9.0)));
+        assert!(kept.is_sorted_by(|a, b| a.0 <= b.0));
+    }
+}

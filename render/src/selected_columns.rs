@@ -1,0 +1,76 @@
+//! The columns that somebody chose, for people.
+
+use arrow::datatypes::DataType;
+
+use crate::formats::text;
+use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
+use crate::units;
+use trackiops_query::answer::Answer;
+use trackiops_query::columns::{Column, Columns, PERCENTILE_ERROR, Record, Value};
+use trackiops_query::times::{Zone, show, show_offset};
+
+pub(super) fn table<R: Record>(answer: &Answer<R>, columns: &Columns<R>, zone: Zone) -> Table {
+    let times = Times::of(answer, zone, |_| answer.range.start);
+    let header = |column: &Column<R>| {
+        let name = column.shown_name();
+        match (column.is_number(), &column.data_type) {
+            (true, _) => right(name),
+            (false, DataType::Timestamp(..)) => whole(name),
+            _ => left(name),
+        }
+    };
+    let line = |row: &R| {
+        let cells = columns.iter().map(|c| cell(c, &c.value(row), zone));
+        cells.collect::<Vec<_>>()
+    };
+    Table {
+        title: times.title(answer).into_iter().collect(),
+        header: columns.iter().map(header).collect(),
+        lines: answer.rows.iter().map(line).collect(),
+        is_chosen: true,
+    }
+}
+
+/// All columns that there are.
+pub(super) fn list<R: Record>() -> Table {
+    let line = |column: Column<R>| {
+        let mut unit = column.unit.name().unwrap_or(NONE).to_owned();
+        if column.is_estimate {
+            unit += &format!(", within {:.1}%", PERCENTILE_ERROR * 100.0);
+        }
+        let short = column.short_names().into_iter().next();
+        vec![
+            left(&column.name),
+            left(short.unwrap_or_else(|| NONE.into())),
+            left(unit),
+            left(match (column.is_usual, column.is_list()) {
+                (true, false) => "yes",
+                (true, true) => "yes, in csv if asked for",
+                (false, _) => "if asked for",
+            }),
+        ]
+    };
+    Table {
+        title: Vec::new(),
+        header: vec![
+            whole("column").weighs(NAME),
+            left("or").weighs(KEY),
+            whole("unit").weighs(ESSENTIAL),
+            whole("in csv, json, parquet, arrow").weighs(50),
+        ],
+        lines: R::columns().into_iter().map(line).collect(),
+        is_chosen: false,
+    }
+}
+
+fn cell<R>(column: &Column<R>, value: &Value<'_>, zone: Zone) -> Cell {
+    if let Some(number) = value.number().filter(|_| column.is_number()) {
+        return right(units::show(column.unit, number));
+    }
+    match value {
+        Value::Null if column.is_number() => right(NONE),
+        Value::Null => left(NONE),
+        Value::Time(time) => whole(format!("{}{}", show(*time, zone), show_offset(*time, zone))),
+        other => left(text::plain(&column.data_type, other).unwrap_or_default()),
+    }
+}

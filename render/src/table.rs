@@ -1,0 +1,472 @@
+//! A table for people: readable units, local time, no colours; drawings only on a terminal, where it has room for them.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::io::{self, Write};
+use std::iter;
+
+use crate::terminal_style::{BAR_WIDTH, Look};
+use crate::visible::{self, visible};
+use trackiops_query::answer::Answer;
+use trackiops_query::step::Step;
+use trackiops_query::times::{Zone, show, show_offset, show_range};
+use trackiops_schemas::time::UtcMs;
+
+/// Between two columns.
+const GAP: &str = "  ";
+/// What is not known, and what did not happen.
+pub(super) const NONE: &str = "-";
+
+/// A truncated text keeps at least this many cells.
+const LEAST_WIDTH: usize = 10;
+/// Columns that are not [`ESSENTIAL`] are left out before texts have less than that.
+const GOOD_WIDTH: usize = 24;
+
+/// How much a column tells: those that tell least are left out first where a line has no room for all. Columns that tell the
+/// same, such as that of reading and that of writing, stay or go together.
+pub(super) type Weight = u8;
+/// What rows are called.
+pub(super) const NAME: Weight = Weight::MAX;
+/// What rows are sorted by.
+const SORTED: Weight = 250;
+/// What tells rows of one name apart, and more than that.
+pub(super) const KEY: Weight = 200;
+/// From here on texts are cut before the column is left out.
+pub(super) const ESSENTIAL: Weight = 100;
+
+/// A table, ready to be written.
+pub struct Table {
+    /// What holds for every row.
+    pub(super) title: Vec<String>,
+    pub(super) header: Vec<Cell>,
+    pub(super) lines: Vec<Vec<Cell>>,
+    /// Where there is no room, columns are left out from the right, whatever they tell: somebody has chosen their order.
+    pub(super) is_chosen: bool,
+}
+
+/// A cell. That of the header says how much its column tells.
+pub(super) struct Cell {
+    text: String,
+    kind: Kind,
+    weight: Weight,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Leans to the left, and may lose its beginning.
+    Text,
+    /// Leans to the left.
+    Whole,
+    /// Leans to the right.
+    Figure,
+    /// Repeats a figure.
+    Bar,
+}
+
+/// A text that may be cut.
+pub(super) fn left<'t>(text: impl Into<Cow<'t, str>>) -> Cell {
+    cell(text.into(), Kind::Text)
+}
+
+/// A text that is never cut.
+pub(super) fn whole<'t>(text: impl Into<Cow<'t, str>>) -> Cell {
+    cell(text.into(), Kind::Whole)
+}
+
+pub(super) fn right<'t>(text: impl Into<Cow<'t, str>>) -> Cell {
+    cell(text.into(), Kind::Figure)
+}
+
+fn cell(text: Cow<'_, str>, kind: Kind) -> Cell {
+    let text = match visible(&text) {
+        Cow::Owned(escaped) => escaped,
+        // Most are made for their cell alone.
+        Cow::Borrowed(_) => text.into_owned(),
+    };
+    Cell {
+        text,
+        kind,
+        weight: ESSENTIAL,
+    }
+}
+
+impl Cell {
+    /// Of a header: how much the column tells.
+    pub(super) fn weighs(self, weight: Weight) -> Self {
+        Self { weight, ..self }
+    }
+
+    /// Adds it to a line, within a width in cells of a terminal.
+    fn show(&self, width: usize, look: Look, line: &mut String) {
+        let text = look.cut(&self.text, width);
+        let blanks = iter::repeat_n(' ', width.saturating_sub(visible::width(&text)));
+        match self.kind {
+            Kind::Figure => {
+                line.extend(blanks);
+                line.push_str(&text);
+            }
+            _ => {
+                line.push_str(&text);
+                line.extend(blanks);
+            }
+        }
+    }
+}
+
+/// A column as it is fitted.
+struct Fitted<'t> {
+    header: &'t Cell,
+    place: usize,
+    width: usize,
+}
+
+impl Fitted<'_> {
+    /// What it takes at least beside a column of this weight.
+    fn least(&self, weight: Weight) -> usize {
+        match (self.header.kind, weight >= ESSENTIAL) {
+            (Kind::Text, true) => self.width.min(LEAST_WIDTH),
+            (Kind::Text, false) => self.width.min(GOOD_WIDTH),
+            _ => self.width,
+        }
+    }
+}
+
+impl Table {
+    /// The names of the columns of figures.
+    pub(super) fn figures(&self) -> impl Iterator<Item = &str> {
+        let figures = self.header.iter().filter(|cell| cell.kind == Kind::Figure);
+        figures.map(|cell| cell.text.as_str())
+    }
+
+    /// Where the figures end, and the texts at the end begin.
+    fn end_of_figures(&self) -> usize {
+        let is_figure = |cell: &Cell| cell.kind == Kind::Figure;
+        let last = self.header.iter().rposition(is_figure);
+        last.map_or(0, |at| at + 1)
+    }
+
+    /// Adds a column of figures, one for each line, after the others.
+    pub(super) fn add_figure(&mut self, name: &str, cells: Vec<Cell>) {
+        let end = self.end_of_figures();
+        self.header.insert(end, right(name));
+        for (line, cell) in self.lines.iter_mut().zip(cells) {
+            line.insert(end, cell);
+        }
+    }
+
+    /// Adds a column of bars, one for each line, before the texts at the end.
+    pub(super) fn add_bars(&mut self, name: &str, values: &[Option<f64>], look: Look) {
+        let most = values.iter().flatten().copied().fold(0.0, f64::max);
+        if values.len() != self.lines.len() || most <= 0.0 {
+            return;
+        }
+        let place = self.end_of_figures();
+        let name: String = name.chars().take(2 * BAR_WIDTH).collect();
+        self.header
+            .insert(place, cell(name.into(), Kind::Bar).weighs(0));
+        for (line, value) in self.lines.iter_mut().zip(values) {
+            let bar = value.map_or_else(String::new, |value| look.bar(value / most));
+            line.insert(place, cell(bar.into(), Kind::Bar));
+        }
+    }
+
+    /// Columns whose names meet that are what rows are sorted by.
+    pub(super) fn sorted_by(&mut self, is_sorted: impl Fn(&str) -> bool) {
+        let sorted = self.header.iter_mut().filter(|cell| is_sorted(&cell.text));
+        sorted.for_each(|cell| cell.weight = cell.weight.max(SORTED));
+    }
+
+    fn columns(&self) -> Vec<Fitted<'_>> {
+        let headers = self.header.iter().enumerate();
+        let mut columns: Vec<_> = headers
+            .map(|(place, header)| Fitted {
+                header,
+                place,
+                width: visible::width(&header.text),
+            })
+            .collect();
+        for line in &self.lines {
+            for (column, cell) in columns.iter_mut().zip(line) {
+                column.width = column.width.max(visible::width(&cell.text));
+            }
+        }
+        columns
+    }
+
+    /// The columns for which there is room, and those for which there is none, each in order.
+    fn fit(&self, room: usize) -> (Vec<Fitted<'_>>, Vec<&Cell>) {
+        let mut order = self.columns();
+        let weight = |column: &Fitted<'_>| match (self.is_chosen, column.header.kind) {
+            (true, Kind::Bar) => (0, 0),
+            (true, _) => (ESSENTIAL, usize::MAX - column.place),
+            (false, _) => (column.header.weight, 0),
+        };
+        order.sort_by_key(|column| Reverse(weight(column)));
+        let (mut kept, mut left_out): (Vec<Fitted<'_>>, Vec<Fitted<'_>>) = Default::default();
+        while let Some(heaviest) = order.first() {
+            let same = weight(heaviest);
+            let next = order.split_off(order.partition_point(|column| weight(column) == same));
+            let together = kept.iter().chain(&order);
+            let needed: usize = together.map(|c| c.least(same.0) + GAP.len()).sum();
+            let is_beyond = self.is_chosen && !left_out.is_empty();
+            match kept.is_empty() || needed <= room.saturating_add(GAP.len()) && !is_beyond {
+                true => kept.append(&mut order),
+                false => left_out.append(&mut order),
+            }
+            order = next;
+        }
+        kept.sort_by_key(|column| column.place);
+        left_out.sort_by_key(|column| column.place);
+        shrink(&mut kept, room);
+        let left_out = left_out.into_iter().map(|column| column.header);
+        (
+            kept,
+            left_out.filter(|cell| cell.kind != Kind::Bar).collect(),
+        )
+    }
+
+    /// Writes it. `elsewhere` says how to see the columns that are left out for lack of room.
+    pub(super) fn write(&self, look: Look, elsewhere: &str, out: &mut dyn Write) -> io::Result<()> {
+        for line in self.title(look) {
+            writeln!(out, "{line}")?;
+        }
+        let (columns, left_out) = self.fit(look.width.unwrap_or(usize::MAX));
+        let mut text = String::new();
+        for line in iter::once(&self.header).chain(&self.lines) {
+            text.clear();
+            for (i, column) in columns.iter().enumerate() {
+                text.push_str(if i == 0 { "" } else { GAP });
+                line[column.place].show(column.width, look, &mut text);
+            }
+            writeln!(out, "{}", text.trim_end_matches(' '))?;
+        }
+        if !left_out.is_empty() {
+            let names: Vec<_> = left_out.iter().map(|cell| &*cell.text).collect();
+            let note = format!("no room for {}; {elsewhere}", names.join(", "));
+            writeln!(out, "{}", visible::wrap(&note, look.width, 0))?;
+        }
+        Ok(())
+    }
+
+    /// The parts of the title, in as few lines as they fit in. Nothing is truncated.
+    fn title(&self, look: Look) -> Vec<String> {
+        let room = look.width.unwrap_or(usize::MAX);
+        let mut lines: Vec<String> = Vec::new();
+        for part in &self.title {
+            let part = visible(part);
+            let fits = |line: &&mut String| {
+                visible::width(line) + GAP.len() + visible::width(&part) <= room
+            };
+            match lines.last_mut().filter(fits) {
+                Some(line) => line.extend([GAP, &part]),
+                None => lines.extend(
+                    visible::wrap(&part, look.width, 0)
+                        .lines()
+                        .map(str::to_owned),
+                ),
+            }
+        }
+        lines
+    }
+}
+
+/// Cuts columns such that a line has room: the widest text first, figures only where nothing else is left.
+fn shrink(columns: &mut [Fitted<'_>], room: usize) {
+    for (kinds, least) in [
+        (&[Kind::Text][..], LEAST_WIDTH),
+        (&[Kind::Text, Kind::Whole, Kind::Figure, Kind::Bar], 1),
+    ] {
+        let gaps = GAP.len() * columns.len().saturating_sub(1);
+        let mut excess =
+            (columns.iter().map(|c| c.width).sum::<usize>() + gaps).saturating_sub(room);
+        while excess > 0 {
+            let fits = |c: &&mut Fitted<'_>| kinds.contains(&c.header.kind) && c.width > least;
+            let Some(widest) = columns.iter_mut().filter(fits).max_by_key(|c| c.width) else {
+                break;
+            };
+            (widest.width, excess) = (widest.width - 1, excess - 1);
+        }
+    }
+}
+
+/// How a table shows times.
+pub(super) struct Times {
+    /// Each row has one.
+    pub(super) shown: bool,
+    /// Local time had two offsets in the range: each time is shown with its own.
+    offsets: bool,
+    zone: Zone,
+}
+
+impl Times {
+    /// For rows whose first and last have these times.
+    pub(super) fn of<R>(answer: &Answer<R>, zone: Zone, time: impl Fn(&R) -> UtcMs) -> Self {
+        let rows = &answer.rows;
+        let shown = answer.step != Step::All;
+        let offset = |row: Option<&R>| row.map(|row| show_offset(time(row), zone));
+        Self {
+            shown,
+            offsets: shown && offset(rows.first()) != offset(rows.last()),
+            zone,
+        }
+    }
+
+    /// What stands above the table, where rows have no time.
+    pub(super) fn title<R>(&self, answer: &Answer<R>) -> Option<String> {
+        let (start, end) = (answer.range.start, answer.range.end);
+        let offset = show_offset(start, self.zone);
+        (!self.shown).then(|| format!("{} ({offset})", show_range(start, end, self.zone)))
+    }
+
+    /// The column's name, if there is one; `first` is the time of the first row.
+    pub(super) fn header(&self, first: UtcMs) -> Option<Cell> {
+        self.shown.then(|| {
+            whole(match self.offsets {
+                true => "time".into(),
+                false => format!("time ({})", show_offset(first, self.zone)),
+            })
+            .weighs(KEY + 9)
+        })
+    }
+
+    /// A row's time, if it has one.
+    pub(super) fn cell(&self, time: UtcMs) -> Option<Cell> {
+        self.shown.then(|| {
+            let mut text = show(time, self.zone);
+            if self.offsets {
+                text.push_str(&show_offset(time, self.zone));
+            }
+            whole(text)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let figures = ["4 KiB", "1 KiB"];
+        let names = ["/mnt/home/db/資料/orders.db", "/a\u{202e}"];
+        let lines = figures.iter().zip(names);
+        Table {
+            title: vec!["title".into(), "/資料\u{7}".into()],
+            header: vec![
+                whole("time").weighs(KEY),
+                right("bytes").weighs(ESSENTIAL),
+                right("iops").weighs(20),
+                right("mean").weighs(30),
+                left("file").weighs(NAME),
+            ],
+            lines: lines
+                .map(|(bytes, file)| {
+                    vec![
+                        whole("03:10"),
+                        right(*bytes),
+                        right("1.00"),
+                        right("12.0"),
+                        left(file),
+                    ]
+                })
+                .collect(),
+            is_chosen: false,
+        }
+    }
+
+    fn shown(table: &Table, width: Option<usize>) -> String {
+        let look = Look {
+            width,
+            ..Look::default()
+        };
+        let mut out = Vec::new();
+        table.write(look, "ask", &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_pipe_gets_all_of_it_by_the_widths_of_characters() {
+        let expected = "title  /資料\\u{7}\n\
+             time   bytes  iops  mean  file\n\
+             03:10  4 KiB  1.00  12.0  /mnt/home/db/資料/orders.db\n\
+             03:10  1 KiB  1.00  12.0  /a\\u{202e}\n";
+        assert_eq!(shown(&table(), None), expected);
+    }
+
+    #[test]
+    fn what_tells_least_is_left_out_first_and_the_name_is_cut() {
+        let line = |width| {
+            shown(&table(), Some(width))
+                .lines()
+                .nth(2)
+                .unwrap()
+                .to_owned()
+        };
+        for (width, expected) in [
+            (53, "03:10  4 KiB  1.00  12.0  /mnt/home/db/資料/orders.db"),
+            (50, "03:10  4 KiB  1.00  12.0  …/home/db/資料/orders.db"),
+            (49, "03:10  4 KiB  12.0  /mnt/home/db/資料/orders.db"),
+            (43, "03:10  4 KiB  /mnt/home/db/資料/orders.db"),
+            (24, "03:10  4 KiB  …orders.db"),
+            (23, "03:10  …/資料/orders.db"),
+            (17, "03:10  …orders.db"),
+        ] {
+            assert_eq!(line(width), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_is_named_and_no_line_is_wider_than_there_is_room() {
+        for width in 12..80 {
+            let text = shown(&table(), Some(width));
+            let is_whole = ["iops", "mean", "bytes", "time"]
+                .iter()
+                .all(|name| text.matches(name).count() == 1);
+            assert!(is_whole, "{width}: {text}");
+            assert_eq!(text.contains("no room"), width < 50, "{width}: {text}");
+            let widest = text.lines().map(visible::width).max();
+            assert!(widest <= Some(width), "{width}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_sorted_by_stays() {
+        let mut table = table();
+        table.sorted_by(|name| name == "iops");
+        let text = shown(&table, Some(22));
+        assert_eq!(text.lines().nth(1), Some("iops  file"), "{text}");
+    }
+
+    #[test]
+    fn chosen_columns_go_from_the_right() {
+        let mut table = table();
+        table.is_chosen = true;
+        let text = shown(&table, Some(26));
+        assert!(text.contains("\ntime   bytes  iops  mean\n"), "{text}");
+        assert!(text.ends_with("no room for file; ask\n"), "{text}");
+        let text = shown(&table, Some(17));
+        assert!(text.contains("\ntime   bytes\n"), "{text}");
+    }
+
+    #[test]
+    fn bars_are_there_where_there_is_room() {
+        let mut table = table();
+        let look = Look {
+            width: None,
+            ascii: false,
+            is_terminal: true,
+        };
+        table.add_bars("bytes", &[Some(4.0), Some(1.0)], look);
+        let line = |width| {
+            shown(&table, Some(width))
+                .lines()
+                .nth(2)
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(
+            line(80),
+            "03:10  4 KiB  1.00  12.0  ████████  /mnt/home/db/資料/orders.db"
+        );
+        assert!(!line(50).contains('█') && !shown(&table, Some(50)).contains("no room"));
+    }
+}

@@ -1,0 +1,149 @@
+//! What a terminal can show: how wide it is, which characters it has, and what is drawn with them.
+
+use std::borrow::Cow;
+
+use crate::visible::{tail, width};
+use trackiops_query::times::Zone;
+
+/// Cells of a bar.
+pub(super) const BAR_WIDTH: usize = 8;
+/// Cells of a sparkline at most.
+pub(super) const SPARKLINE_WIDTH: usize = 60;
+
+/// Eighths of a cell, from left.
+const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+/// Eighths of a cell, from below.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Heights without these characters.
+const ASCII_HEIGHTS: [char; 8] = ['_', '.', ',', '-', '=', '+', '*', '#'];
+
+/// What a table is written for. Nothing of it is coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Cells in a line; as many as it takes without it.
+    pub width: Option<usize>,
+    /// There are no others than those of ASCII.
+    pub ascii: bool,
+    /// Whether it is a terminal: bars and sparklines are drawn, and no format has hidden characters.
+    pub is_terminal: bool,
+}
+
+/// How an answer is shown to people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// The zone of times.
+    pub zone: Zone,
+    /// What the terminal can show.
+    pub look: Look,
+    /// The column that rows are sorted by: tables show it, and bars are drawn of it in place of the usual one.
+    pub sorted_by: Option<String>,
+}
+
+impl From<Zone> for Style {
+    fn from(zone: Zone) -> Self {
+        Self {
+            zone,
+            look: Look::default(),
+            sorted_by: None,
+        }
+    }
+}
+
+impl Look {
+    /// A bar for a part of the largest value, from 0 to 1. What is there at all is seen.
+    pub(super) fn bar(self, part: f64) -> String {
+        if part.is_nan() || part <= 0.0 {
+            return String::new();
+        }
+        let eighths = ((part.min(1.0) * (8 * BAR_WIDTH) as f64).round() as usize).max(1);
+        match self.ascii {
+            true => "#".repeat(eighths.div_ceil(8)),
+            false => {
+                let mut bar = EIGHTHS[7].to_string().repeat(eighths / 8);
+                bar.extend((!eighths.is_multiple_of(8)).then(|| EIGHTHS[eighths % 8 - 1]));
+                bar
+            }
+        }
+    }
+
+    /// At most `cells` cells, one for each value, or for the largest of several neighbours. What is 0 is blank.
+    pub(super) fn sparkline(self, values: &[f64], most: usize) -> String {
+        let neighbours = values.len().div_ceil(most.clamp(1, SPARKLINE_WIDTH)).max(1);
+        let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+        let most = largest(values);
+        let heights = match self.ascii {
+            true => ASCII_HEIGHTS,
+            false => HEIGHTS,
+        };
+        let height = |value: f64| match value {
+            value if value > 0.0 => heights[((value / most * 8.0).ceil() as usize).clamp(1, 8) - 1],
+            _ => ' ',
+        };
+        let cells = values
+            .chunks(neighbours)
+            .map(|values| height(largest(values)));
+        cells.collect()
+    }
+
+    /// A visible text in at most `width` cells, truncated on the left: names differ at their ends.
+    pub(super) fn cut(self, text: &str, most: usize) -> Cow<'_, str> {
+        if width(text) <= most {
+            return text.into();
+        }
+        let mark = match self.ascii {
+            true if most > 3 => "...",
+            true => "",
+            false if most > 0 => "…",
+            false => "",
+        };
+        format!("{mark}{}", tail(text, most - mark.chars().count())).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNICODE: Look = Look {
+        width: Some(40),
+        ascii: false,
+        is_terminal: true,
+    };
+    const ASCII: Look = Look {
+        ascii: true,
+        ..UNICODE
+    };
+
+    #[test]
+    fn bars_are_as_long_as_their_part() {
+        assert_eq!(UNICODE.bar(1.0), "████████");
+        assert_eq!(UNICODE.bar(0.5), "████");
+        assert_eq!(UNICODE.bar(0.33), "██▋");
+        assert_eq!(UNICODE.bar(1e-9), "▏");
+        assert_eq!([UNICODE.bar(0.0), UNICODE.bar(f64::NAN)], ["", ""]);
+        assert_eq!([ASCII.bar(0.5), ASCII.bar(0.01)], ["####", "#"]);
+    }
+
+    #[test]
+    fn a_sparkline_shows_the_peaks() {
+        assert_eq!(UNICODE.sparkline(&[0.0, 1.0, 4.0, 8.0], 9), " ▁▄█");
+        assert_eq!(ASCII.sparkline(&[0.0, 1.0, 4.0, 8.0], 9), " _-#");
+        let mut many = vec![1.0; 600];
+        many[305] = 8.0;
+        let line = UNICODE.sparkline(&many, 1000);
+        assert_eq!(line.chars().count(), SPARKLINE_WIDTH);
+        assert_eq!(line.chars().position(|c| c == '█'), Some(30));
+        assert_eq!(UNICODE.sparkline(&many, 7).chars().count(), 7);
+    }
+
+    #[test]
+    fn a_cut_text_keeps_its_end() {
+        assert_eq!(UNICODE.cut("/mnt/home/db/orders.db", 12), "…b/orders.db");
+        assert_eq!(ASCII.cut("/mnt/home/db/orders.db", 12), "...orders.db");
+        assert_eq!(ASCII.cut("/mnt/é", 6), "/mnt/é");
+        assert_eq!(UNICODE.cut("/データ", 6), "…ータ");
+        assert_eq!(UNICODE.cut("/データ", 7), "/データ");
+        assert_eq!([UNICODE.cut("/a", 0), UNICODE.cut("/a", 1)], ["", "…"]);
+        assert_eq!([ASCII.cut("/abc", 0), ASCII.cut("/abc", 3)], ["", "abc"]);
+    }
+}

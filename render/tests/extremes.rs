@@ -1,0 +1,190 @@
+//! A store that somebody hands over may hold any number, and sums of them that no number holds. An answer is what it is then, but
+//! there is one.
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+#[path = "../../query/tests/common/mod.rs"]
+mod common;
+
+use std::sync::Arc;
+
+use common::*;
+use trackiops_query::times::Zone;
+use trackiops_query::{
+    Connections, Figures, GroupBy, Outcome, Question, Subject, ask, ask_files, ask_operations,
+    ask_operations_by, ask_volume,
+};
+use trackiops_render::Render;
+use trackiops_render::flame::{self, Directions, Graph, Measure};
+use trackiops_render::formats::Texts;
+use trackiops_render::{Export, Format, Table};
+use trackiops_schemas::file_ops::{FileOp, OpName};
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::time::UtcMs;
+
+const MOST: u64 = i64::MAX as u64;
+
+/// Each file in one window alone, so that only queries add up.
+fn extremes(start: i64) -> Vec<ClosedWindow> {
+    let direction = || {
+        let mut direction = Direction::of_counters([MOST; Direction::COUNT]);
+        direction.errnos.add(5, MOST);
+        direction
+    };
+    let op = FileOp {
+        requests: MOST,
+        errors: MOST,
+        ..FileOp::default()
+    };
+    let window = |i: i64| {
+        let path = format!("/mnt/home/{i}");
+        let files = [2 * i as u64, 2 * i as u64 + 1].map(|id| file(id, Some(&path)));
+        let mut rows: Vec<_> = files
+            .iter()
+            .map(|file| FileRow {
+                file: Arc::clone(file),
+                row: Row {
+                    read: direction(),
+                    write: direction(),
+                    ops: [FileOp {
+                        op: OpName::new("COMMIT"),
+                        ..op
+                    }]
+                    .into_iter()
+                    .collect(),
+                },
+            })
+            .collect();
+        rows.sort_by_key(|row| row.file.key);
+        let operation = |op: &str| OperationRow {
+            operation: Operation {
+                mount: Some("srv:/even".into()),
+                op: op.into(),
+                transport: None,
+            },
+            sums: OperationSums::of_counters([MOST; OperationSums::COUNT]),
+        };
+        ClosedWindow {
+            start: UtcMs(start + 1000 * i),
+            rows,
+            ops: vec![operation("GETATTR"), operation("READ")],
+            health: Health {
+                covered_ms: 1000,
+                seen: MOST,
+                recorded: MOST,
+                folded: MOST,
+                lost: MOST,
+                missed: MOST,
+                ops_covered_ms: 1000,
+                ops_seen: MOST,
+                ..Health::default()
+            },
+        }
+    };
+    (0..6).map(window).collect()
+}
+
+fn write<R: Render>(outcome: Outcome<R>) {
+    let Outcome::Found(answer) = outcome else {
+        panic!("nothing found")
+    };
+    for format in [
+        Format::Table(Figures::Rates),
+        Format::Table(Figures::Parts),
+        Format::Csv(Texts::AsTheyAre),
+        Format::Json,
+    ] {
+        trackiops_render::write(&answer, format, Zone::utc(), &mut Vec::new()).unwrap();
+    }
+    answer
+        .notes
+        .iter()
+        .for_each(|note| drop(note.show(Zone::utc())));
+}
+
+fn ask_everything(asked: &Question) {
+    for by in ["file", "file,tenant", "dir", "mount", "host", "tenant"] {
+        let Ok(Subject::Files(by)) = by.parse() else {
+            panic!("{by}")
+        };
+        for step in ["all", "10s"] {
+            let step = Some(step.parse().unwrap());
+            let asked = Question {
+                by,
+                step,
+                ..asked.clone()
+            };
+            write(ask(&asked).unwrap());
+            let sort = Some("write_throughput".parse().unwrap());
+            let conditions = vec!["bytes > 1 and p99 > 0 or errors > 1".parse().unwrap()];
+            write(
+                ask(&Question {
+                    sort,
+                    conditions,
+                    ..asked
+                })
+                .unwrap(),
+            );
+        }
+    }
+    for step in ["all", "1s"] {
+        let asked = Question {
+            step: Some(step.parse().unwrap()),
+            ..asked.clone()
+        };
+        write(ask_operations(&asked, Connections::Together).unwrap());
+        write(ask_operations(&asked, Connections::Apart).unwrap());
+        write(ask_operations_by(&asked, GroupBy::FILE).unwrap());
+    }
+    let all = Question {
+        step: Some("all".parse().unwrap()),
+        ..asked.clone()
+    };
+    write(ask_files(&all).unwrap());
+    for measure in [Measure::Bytes, Measure::Requests, Measure::Time] {
+        let graph = Graph {
+            measure,
+            directions: Directions::Both,
+        };
+        let Outcome::Found(stacks) = flame::stacks(&all, graph).unwrap() else {
+            panic!("nothing")
+        };
+        flame::folded(&stacks, &mut Vec::new()).unwrap();
+        flame::svg(&stacks, graph, Zone::utc(), &mut Vec::new()).unwrap();
+    }
+    for table in [Table::Rollup, Table::Ops, Table::Health] {
+        let export = Export {
+            table,
+            granularity: None,
+            question: all.clone(),
+        };
+        // Of the future nothing is exported.
+        let _ = export.run::<trackiops_query::QueryError>(&mut |_| Ok(()));
+    }
+}
+
+#[test]
+fn sums_that_no_number_holds_end_no_question() {
+    let dir = tempfile::tempdir().unwrap();
+    for (i, start) in [THREE, 253_402_300_000_000].into_iter().enumerate() {
+        for is_sealed in [true, false] {
+            let store = dir.path().join(format!("{i}{is_sealed}"));
+            let writer = append(&store, options("h", "1s", "1h"), &extremes(start));
+            if is_sealed {
+                writer.finish().unwrap();
+            } else {
+                drop(writer);
+            }
+            ask_everything(&question(&store));
+            ask_volume(&store, &Default::default()).unwrap();
+            trackiops_store::check(&store).unwrap();
+        }
+    }
+}
+
+/// Tells something with `cargo test --release`: Cargo.toml asks for it.
+#[test]
+fn arithmetic_is_checked_in_releases() {
+    let overflows = || std::hint::black_box(u64::MAX) + 1;
+    assert!(std::panic::catch_unwind(overflows).is_err());
+}

@@ -1,0 +1,126 @@
+//! What is drawn is what was done: a line has a point for each window with requests of its direction, and nothing between.
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
+
+#[path = "../../query/tests/common/mod.rs"]
+mod common;
+
+use common::*;
+use trackiops_query::{Answer, AnswerRow, Columns, GroupBy, OperationAnswer, Outcome, Step};
+use trackiops_render::Plot;
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+
+/// Lines and dots of the charts of some columns; those of the legend are not among them.
+fn drawn<R: Plot>(answer: &Answer<R>, columns: &str) -> (usize, usize) {
+    let columns = Columns::parse(columns).unwrap();
+    let mut svg = Vec::new();
+    trackiops_render::plot(
+        answer,
+        &columns,
+        trackiops_query::times::Zone::utc(),
+        &mut svg,
+    )
+    .unwrap();
+    let svg = String::from_utf8(svg).unwrap();
+    let is_black = |line: &&str| line.contains("stroke=\"#000000\"");
+    let of = |shape: &str| {
+        let lines = svg.lines().filter(|line| line.starts_with(shape));
+        lines.filter(|line| !is_black(line)).collect::<Vec<_>>()
+    };
+    let thin = |line: &&&str| line.contains("stroke-width=\"1\"");
+    (
+        of("<polyline").iter().filter(thin).count(),
+        of("<circle").len(),
+    )
+}
+
+/// A file that is read in the first three seconds and the last, and written in the third.
+fn recorded() -> Vec<ClosedWindow> {
+    let mut windows = windows(1, THREE, 1000, 6, 0);
+    for (second, window) in windows.iter_mut().enumerate() {
+        let mut row = Row::default();
+        for (direction, is_used) in [
+            (&mut row.read, [0, 1, 2, 5].contains(&second)),
+            (&mut row.write, second == 2),
+        ] {
+            if is_used {
+                direction.requests = 3;
+                direction.untimed = 3;
+                direction.bytes = 100 * (6 - second as u64);
+            }
+        }
+        if row != Row::default() {
+            let file = file(1, Some("/mnt/f1"));
+            window.rows = vec![FileRow { file, row }];
+        }
+    }
+    windows
+}
+
+#[test]
+fn a_line_is_absent_where_nothing_was_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let windows = recorded();
+    record(dir.path(), options("h", "1s", "15m"), &windows);
+    let mut asked = question(dir.path());
+    asked.step = Some(Step::Windows("1s".parse().unwrap()));
+    for sort in [None, Some("read_bytes"), Some("write_bytes:asc")] {
+        asked.sort = sort.map(|sort| sort.parse().unwrap());
+        for by in [GroupBy::FILE, GroupBy::MOUNT, GroupBy::HOST] {
+            asked.by = by;
+            let answer = found(&asked);
+            assert_eq!(answer.rows.len(), 4);
+            // The first three seconds are a line, the last one is a dot.
+            assert_eq!(drawn(&answer, "read_throughput"), (1, 1), "{sort:?}");
+            assert_eq!(drawn(&answer, "read_errors"), (1, 1));
+            // No line at zero before and after.
+            assert_eq!(drawn(&answer, "write_throughput"), (0, 1), "{sort:?}");
+            assert_eq!(drawn(&answer, "bytes"), (1, 1));
+        }
+    }
+}
+
+#[test]
+fn who_used_a_file_makes_no_two_lines_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut windows = recorded();
+    for window in &mut windows {
+        let operation = |transport: &str| OperationRow {
+            operation: Operation {
+                mount: Some("srv:/a".into()),
+                op: "GETATTR".into(),
+                transport: Some(transport.into()),
+            },
+            sums: OperationSums {
+                requests: 1,
+                ..OperationSums::default()
+            },
+        };
+        window.health.ops_covered_ms = window.health.covered_ms;
+        let second = (window.start.0 - THREE) / 1000;
+        window.ops = match second {
+            0 => vec![operation("tcp-0"), operation("tcp-1")],
+            1 => vec![operation("tcp-0")],
+            _ => vec![operation("tcp-1")],
+        };
+        for row in &mut window.rows {
+            if second == 1 {
+                row.file = used_by(&row.file, "0:/a.service");
+            }
+        }
+    }
+    record(dir.path(), options("h", "1s", "15m"), &windows);
+    let mut asked = question(dir.path());
+    asked.step = Some(Step::Windows("1s".parse().unwrap()));
+    assert_eq!(drawn::<AnswerRow>(&found(&asked), "read_bytes"), (1, 1));
+    let operations =
+        |connections| match trackiops_query::ask_operations(&asked, connections).unwrap() {
+            Outcome::Found(answer) => answer,
+            Outcome::Nothing { why, .. } => panic!("{why:?}"),
+        };
+    let together = operations(trackiops_query::Connections::Together);
+    assert_eq!(drawn::<OperationAnswer>(&together, "iops"), (1, 0));
+    // That of tcp-0 has two seconds, that of tcp-1 the first, and the last four.
+    let apart = operations(trackiops_query::Connections::Apart);
+    assert_eq!(drawn::<OperationAnswer>(&apart, "iops"), (2, 1));
+}
