@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short fuzz release aarch64 deny third-party setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short fuzz test-guests guest-workloads release aarch64 deny third-party setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -11,13 +11,17 @@ help:
 demo: setup
 	@scripts/demo.sh
 
-## make test        format, lints, kernel object, unit and integration tests, then tests in guests
-test: lint unit guest
-	@echo "==> all tests passed"
+## make test        format, lints, kernel object, unit and integration tests, one test in a guest
+test: lint unit guest-workloads
+	@echo "==> all tests passed; \`make test-guests\` runs those in guests"
 
-## make test-long   make test with every cell, every fault and every kernel, and what takes longer
+## make test-guests tests in guests: real kernels with a real NFS server
+test-guests: guest
+	@echo "==> all tests in guests passed"
+
+## make test-long   make test and test-guests with every cell, fault and kernel, and what takes longer
 test-long: export TRACKIOPS_TEST_LONG = 1
-test-long: test guest-kernels vm-archive ebpf-check aarch64 deny
+test-long: test test-guests guest-kernels vm-archive ebpf-check aarch64 deny
 
 lint: setup
 	@echo "==> format and lints"
@@ -33,11 +37,19 @@ unit: setup
 
 # One build for all tests: without the variables that name them, fail points do nothing.
 TEST = $(CARGO) test --locked --features fail-points
-GUEST = TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test guest -- --ignored --test-threads=1 --nocapture
+# What guests run is built once, and sooner without LTO. Tests wait for guests, of which few run at once (tests/guest/run.rs).
+FAST_RELEASE = CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+test-long: FAST_RELEASE =
+GUEST = TRACKIOPS_BIN="$$($(FAST_RELEASE) scripts/release.sh)" TRACKIOPS_PYTHON="$$(scripts/python.sh)" \
+	$(TEST) --test guest -- --ignored --test-threads=64 --nocapture
 
 guest: setup python
 	@echo "==> tests in guests: real kernels, real NFS"
 	@$(GUEST)
+
+guest-workloads: setup python
+	@echo "==> a workload on real NFS in a guest"
+	@$(GUEST) workloads::
 
 # With their usual lengths: what is long is on 6.12, or on every kernel, in `guest` already.
 guest-kernels: setup python

@@ -233,7 +233,7 @@ fn commands_of_the_guide_run() {
             .filter(|(language, _)| language.starts_with("sh"))
         {
             let line = line.strip_prefix("sudo ").unwrap_or(line);
-            // These need a kernel; `make test` runs them in guests.
+            // These need a kernel; `make test-guests` runs them in guests.
             let elsewhere = [
                 "trackiops record",
                 "trackiops doctor",

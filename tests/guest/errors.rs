@@ -30,7 +30,7 @@ fn assert_says(run: &Run, name: &str, words: &[&str]) {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_what_is_wrong_is_said() {
     for (name, words) in CASES {
         assert_says(&RUN, name, words);
@@ -38,7 +38,7 @@ fn guest_what_is_wrong_is_said() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_store_on_nfs_is_made_when_asked_for() {
     assert_eq!(
         RUN.text("nfs_store_allowed.status").trim(),
@@ -49,14 +49,14 @@ fn guest_a_store_on_nfs_is_made_when_asked_for() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_kernel_without_the_nfs_client_is_told() {
     let run = Run::script("no_nfs", &["--no-nfs"]);
     assert_says(&run, "no_nfs", &["modprobe nfs"]);
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_locked_down_kernel_is_told() {
     let flags = ["--no-nfs", "--append", "lockdown=confidentiality"];
     let run = Run::script("locked_down", &flags);

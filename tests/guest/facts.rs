@@ -9,7 +9,7 @@ use trackiops_collector::{Choice, KernelFacts, plan};
 use crate::run::{KERNELS, Run};
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_the_kept_facts_are_those_of_each_kernel() {
     for kernel in KERNELS {
         let run = Run::on(

@@ -103,7 +103,7 @@ impl Recorded<'_> {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_bytes_and_operations_equal_mountstats_under_faults() {
     for guest in GUESTS.iter() {
         for phase in PHASES {
@@ -143,7 +143,7 @@ fn guest_bytes_and_operations_equal_mountstats_under_faults() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_both_engines_agree_under_faults() {
     for guest in GUESTS.iter() {
         let disagreements = guest.run.disagreements();
@@ -157,7 +157,7 @@ fn guest_both_engines_agree_under_faults() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_nothing_is_lost_or_untimed_under_faults() {
     for guest in GUESTS.iter() {
         let requests = sum(&guest.files, "read_requests") + sum(&guest.files, "write_requests");
@@ -170,7 +170,7 @@ fn guest_nothing_is_lost_or_untimed_under_faults() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_recording_takes_no_bpf_call_that_keeps_the_programs_away() {
     for guest in GUESTS.iter() {
         assert_eq!(guest.run.text("bpf_calls"), "", "{}", guest.kernel);
@@ -182,7 +182,7 @@ const NO_TASK: &str = "ffffffffffffffff";
 const NOT_PENDING: &str = "00000000";
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_no_link_to_a_finished_request_is_left() {
     for guest in GUESTS.iter() {
         // What the look at the maps shows while a request is in flight.

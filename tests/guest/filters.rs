@@ -81,7 +81,7 @@ fn assert_recorded(case: &str, expected: &[(&str, Work)]) {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_mounts_are_wanted_by_source_and_place_also_those_that_come_later() {
     let expected = [("/mnt/two/two.bin", BOTH), ("/mnt/late/late.bin", BOTH)];
     assert_recorded("mount", &expected);
@@ -91,7 +91,7 @@ fn guest_mounts_are_wanted_by_source_and_place_also_those_that_come_later() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_directories_are_wanted_with_what_is_below_them_and_what_comes_into_them() {
     let expected = [
         ("/mnt/nfs/a/b/c/deep.bin", BOTH),
@@ -103,7 +103,7 @@ fn guest_directories_are_wanted_with_what_is_below_them_and_what_comes_into_them
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_files_users_and_processes_are_wanted_by_both_engines() {
     let files = [("/mnt/nfs/outside.bin", BOTH), ("/mnt/two/two.bin", BOTH)];
     let users = [("/mnt/nfs/user.bin", BOTH), ("/mnt/nfs/a/user.bin", BOTH)];
@@ -115,7 +115,7 @@ fn guest_files_users_and_processes_are_wanted_by_both_engines() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_what_has_to_pass_several_filters_passes_each() {
     assert_recorded("ops", &[("/mnt/two/two.bin", WRITTEN)]);
     assert_recorded("ops_tracepoint", &[("/mnt/two/two.bin", READ)]);
@@ -123,7 +123,7 @@ fn guest_what_has_to_pass_several_filters_passes_each() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_cgroups_are_wanted_with_those_below_them() {
     if !RUN.text("doctor").contains("users and cgroups") {
         println!("this kernel does not tell cgroups");
@@ -134,7 +134,7 @@ fn guest_cgroups_are_wanted_with_those_below_them() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_queries_tell_what_was_left_out() {
     let output = Run::query_store_output(&RUN.out.join("several"), &["--step", "all"]);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -143,7 +143,7 @@ fn guest_queries_tell_what_was_left_out() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_filter_that_cannot_be_is_refused_by_name() {
     for (case, words) in [
         ("nowhere", ["/etc/hostname", "is not on NFS"]),

@@ -180,7 +180,7 @@ fn stderr(output: &Output) -> String {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_stall_is_told_within_two_seconds_and_so_is_its_end() {
     for (phase, over) in [("hung", "over"), ("stopped", "end")] {
         let (begin, end) = HANG.waited(phase);
@@ -217,7 +217,7 @@ fn guest_a_stall_is_told_within_two_seconds_and_so_is_its_end() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_the_age_of_a_stall_grows_with_it_in_every_health_row() {
     let (begin, end) = HANG.waited("hung");
     let mut rows = 0;
@@ -251,7 +251,7 @@ fn guest_the_age_of_a_stall_grows_with_it_in_every_health_row() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_server_that_is_idle_or_slow_or_answers_beside_a_hung_one_is_not_stalled() {
     let before = |(_, line): &&(f64, String)| line.contains("STALLED");
     assert_eq!(HANG.lines(0.0, HANG.at("down")).find(before), None);
@@ -268,7 +268,7 @@ fn guest_a_server_that_is_idle_or_slow_or_answers_beside_a_hung_one_is_not_stall
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_dead_mount_never_blocks_the_recorder() {
     // Else nothing is shown about `/proc/PID/maps`.
     assert!(HANG.run.text("mapped").trim_end().ends_with("locked"));
@@ -302,7 +302,7 @@ fn guest_a_dead_mount_never_blocks_the_recorder() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_late_completions_are_counted_once_with_the_time_that_they_took() {
     let all = HANG.run.query(&["--step", "all"]);
     let phases = ["slow", "hung", "stopped"].map(|phase| HANG.calls(phase));
@@ -390,7 +390,7 @@ fn of_file<'a>(answers: &'a [Answer], file: &Calls) -> &'a Answer {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_queries_tell_a_stall_while_it_lasts_and_after() {
     let while_it_lasts = HANG.run.text("during.err");
     let mounts = VERSIONS
@@ -418,7 +418,7 @@ fn guest_queries_tell_a_stall_while_it_lasts_and_after() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_without_debugfs_what_is_pending_is_unknown_and_doctor_says_so() {
     assert!(HANG.run.text("doctor.out").contains("mount -t debugfs"));
     assert_eq!(HANG.run.text("blind.status").trim(), "0");

@@ -54,7 +54,7 @@ fn fio_us(report: &serde_json::Value) -> f64 {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_mean_latency_agrees_with_mountstats_and_stays_below_fio() {
     let answers = RUN.query(&["--step", "all"]);
     println!(
@@ -100,7 +100,7 @@ fn guest_mean_latency_agrees_with_mountstats_and_stays_below_fio() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_server_that_is_far_away_makes_the_network_part_longer_and_no_other() {
     let answers = RUN.query(&["--step", "all"]);
     let [slow, fast] = [
@@ -122,7 +122,7 @@ fn guest_a_server_that_is_far_away_makes_the_network_part_longer_and_no_other() 
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_writers_that_wait_for_a_slot_make_the_queue_longer() {
     let answers = RUN.query(&["--step", "all"]);
     let [one, many] = ["/mnt/few/few1.", "/mnt/few/few64."]
@@ -136,7 +136,7 @@ fn guest_writers_that_wait_for_a_slot_make_the_queue_longer() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_every_request_tells_its_parts_and_they_add_up() {
     let (mut parts, mut direct) = (0, 0.0);
     for answer in RUN.query(&["--step", "1s"]) {
@@ -159,7 +159,7 @@ fn guest_every_request_tells_its_parts_and_they_add_up() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_parts_of_latencies_are_left_out_when_asked_and_nothing_else_is() {
     // Both saw the same, to the last request and byte.
     assert_eq!(RUN.disagreements(), [] as [String; 0]);
@@ -176,7 +176,7 @@ fn guest_parts_of_latencies_are_left_out_when_asked_and_nothing_else_is() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_slow_and_a_fast_file_never_swap_latencies() {
     let answers = RUN.query(&["--step", "all"]);
     let of = |mount: &str, path: &str| match about(&answers, mount, path)[..] {

@@ -10,7 +10,7 @@ pub static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("lifecycle", &[]));
 const WRITE_BYTES: u64 = 65_536;
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_every_closed_window_is_in_the_answer_while_recording() {
     assert_eq!(
         RUN.text("live.status").trim(),
@@ -25,7 +25,7 @@ fn guest_every_closed_window_is_in_the_answer_while_recording() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_what_was_closed_survives_sigkill_and_nothing_is_counted_twice() {
     let all = RUN.query(&["--step", "all"]);
     assert_eq!(sum(&all, "write_bytes"), 48 * WRITE_BYTES);
@@ -42,7 +42,7 @@ fn guest_what_was_closed_survives_sigkill_and_nothing_is_counted_twice() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_the_time_between_two_recordings_is_told_as_a_gap() {
     let output = RUN.query_output(&[]);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -50,7 +50,7 @@ fn guest_the_time_between_two_recordings_is_told_as_a_gap() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_the_doctor_tells_what_is_there_and_what_is_used() {
     let said = RUN.text("doctor.out");
     assert_eq!(RUN.text("doctor.status").trim(), "0", "{said}");
@@ -64,7 +64,7 @@ fn guest_the_doctor_tells_what_is_there_and_what_is_used() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_programs_are_of_the_form_that_the_doctor_tells() {
     /// `BPF_PROG_TYPE_RAW_TRACEPOINT` and `BPF_PROG_TYPE_TRACING`.
     const BY_PROBE: &str = "17";
@@ -88,7 +88,7 @@ fn guest_programs_are_of_the_form_that_the_doctor_tells() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_the_papers_lines_are_printed_per_file_and_window() {
     let text = RUN.text("paper.out");
     let fields: Vec<Vec<&str>> = text
@@ -113,7 +113,7 @@ fn guest_the_papers_lines_are_printed_per_file_and_window() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_terminal_gets_a_status_line_per_window() {
     let text = RUN.text("terminal");
     let lines = text

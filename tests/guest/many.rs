@@ -19,7 +19,7 @@ struct Row {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_each_of_very_many_files_is_counted_under_its_name_or_as_other() {
     let count = if long() { 200_000 } else { 2_000 };
     let flags = ["--nfs", "3", "--mem", "3072", "--timeout", "2400"];

@@ -1,6 +1,6 @@
 //! Every kernel, NFS version, kind of I/O and mount option: what is recorded is what the kernel counted.
 //!
-//! `make test` takes a set of cells in which every pair meets, `TRACKIOPS_TEST_LONG=1` all of them.
+//! `make test-guests` takes a set of cells in which every pair meets, `TRACKIOPS_TEST_LONG=1` all of them.
 //! `TRACKIOPS_TEST_KERNEL` names other kernels than the usual four, `TRACKIOPS_WRITE_DOCS=1` rewrites
 //! `docs/results/matrix.md`.
 
@@ -97,7 +97,7 @@ fn beyond_cells(
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_every_cell_of_the_matrix_equals_mountstats() {
     let kernels: Vec<String> = match std::env::var("TRACKIOPS_TEST_KERNEL") {
         Ok(names) => names.split(',').map(str::to_owned).collect(),

@@ -35,7 +35,7 @@ fn answers(version: &str) -> Vec<Answer> {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_every_file_is_on_its_mount_and_told_by_a_path_that_was_there() {
     for version in VERSIONS {
         let mut recorded: BTreeMap<Place, u64> = BTreeMap::new();
@@ -73,7 +73,7 @@ fn files(places: &BTreeMap<Place, u64>) -> usize {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_file_is_one_file_by_whichever_mount_and_another_one_after_its_device_number_was_used_again()
  {
     for version in VERSIONS {
@@ -100,7 +100,7 @@ fn guest_a_file_is_one_file_by_whichever_mount_and_another_one_after_its_device_
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_the_catalog_tells_what_was_mounted_where_with_which_options_and_when() {
     for version in VERSIONS {
         let output = Command::new(env!("CARGO_BIN_EXE_trackiops"))

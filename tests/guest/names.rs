@@ -105,7 +105,7 @@ fn assert_named(listed: &Listed) {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_every_row_of_many_files_that_are_closed_at_once_is_named_right() {
     let listed = of_case("nested");
     println!("{} files", listed.len());
@@ -113,7 +113,7 @@ fn guest_every_row_of_many_files_that_are_closed_at_once_is_named_right() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_any_bytes_and_any_depth_are_a_name() {
     of_case("odd").into_iter().for_each(assert_named);
     let deep = of_case("deep");
@@ -123,13 +123,13 @@ fn guest_any_bytes_and_any_depth_are_a_name() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_renamed_file_has_its_old_name_before_and_its_new_name_after() {
     of_case("renamed_file").into_iter().for_each(assert_named);
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_what_is_in_a_renamed_directory_is_renamed_and_nothing_beside_it() {
     let listed = of_case("renamed_directory");
     assert_eq!(listed.len(), 4);
@@ -137,7 +137,7 @@ fn guest_what_is_in_a_renamed_directory_is_renamed_and_nothing_beside_it() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_file_that_others_renamed_is_named_anew_within_seconds() {
     let listed = of_case("renamed_there");
     let [file] = listed[..] else {
@@ -150,20 +150,20 @@ fn guest_a_file_that_others_renamed_is_named_anew_within_seconds() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_an_unlinked_file_keeps_its_name_and_a_linked_one_has_the_one_it_was_opened_by() {
     of_case("unlinked").into_iter().for_each(assert_named);
     of_case("linked").into_iter().for_each(assert_named);
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_file_that_was_opened_by_its_handle_has_no_name_rather_than_a_wrong_one() {
     of_case("by_handle").into_iter().for_each(assert_named);
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_reused_inode_number_is_another_file() {
     let mut names: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
     for file in of_case("reused") {
@@ -190,7 +190,7 @@ fn guest_a_reused_inode_number_is_another_file() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_what_the_tracepoint_engine_finds_out_is_marked_as_inferred() {
     let rows = rows(&RUN.out.join("tracepoint"));
     let listed: Vec<Listed> = lines(&RUN.text("list.tracepoint"));

@@ -119,7 +119,7 @@ fn text<'a>(row: &'a Answer, column: &str) -> &'a str {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_every_operation_equals_mountstats_over_every_version() {
     for version in VERSIONS {
         let truth = truth(version, "/mnt/nfs");
@@ -177,7 +177,7 @@ fn assert_times(row: &Answer, numbers: &[u64], version: &str) {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_operations_are_the_same_at_every_granularity_and_before_they_are_sealed() {
     for version in VERSIONS {
         let all = counts(&recorded(version, "op", "all"));
@@ -238,7 +238,7 @@ fn learns() -> bool {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_metadata_is_told_by_file_and_is_never_more_than_there_was() {
     for version in VERSIONS {
         let files = Run::query_store(&RUN.out.join(version), &BY_FILE);
@@ -285,7 +285,7 @@ fn guest_metadata_is_told_by_file_and_is_never_more_than_there_was() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_each_file_has_the_metadata_that_it_was_asked_for() {
     for version in VERSIONS {
         let known = RUN.text(&format!("{version}.told.json"));
@@ -360,7 +360,7 @@ fn guest_each_file_has_the_metadata_that_it_was_asked_for() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_connections_are_told_apart() {
     let truth = truth("nconnect", "/mnt/nfs");
     assert_eq!(truth.sent.len(), 3, "connections");
@@ -397,7 +397,7 @@ fn guest_connections_are_told_apart() {
 
 /// A mount's line of mountstats adds up its own RPC client and those above it, which other mounts may share.
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_mounts_of_one_server_are_told_apart_where_the_kernel_says_which_is_which() {
     let rows = recorded("two", "op", "all");
     let of = |mount: Option<&str>| counts(rows.iter().filter(|row| row["mount"].as_str() == mount));
@@ -426,7 +426,7 @@ fn guest_mounts_of_one_server_are_told_apart_where_the_kernel_says_which_is_whic
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_operations_left_out_cost_no_program_and_are_told() {
     let programs = |name: &str| -> u32 {
         let count = RUN.text(&format!("{name}.programs"));

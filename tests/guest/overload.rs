@@ -62,7 +62,7 @@ fn recorded(answers: &[Answer], fileid: u64, name: &str, uid: u32, direction: &s
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_recorder_that_was_stopped_has_every_request_in_its_second_and_with_its_tenant() {
     let answers = RUN.query(&["--by", "file,tenant", "--step", "1s"]);
     let files = RUN.files();
@@ -89,7 +89,7 @@ fn guest_a_recorder_that_was_stopped_has_every_request_in_its_second_and_with_it
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_what_the_rings_cannot_hold_is_folded_and_nothing_is_lost() {
     let answers = RUN.query(&["--step", "all"]);
     let truth = &RUN.mountstats("before", "after").mounts["/mnt/nfs"].1;
@@ -116,7 +116,7 @@ fn guest_what_the_rings_cannot_hold_is_folded_and_nothing_is_lost() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_files_for_which_there_is_no_room_are_added_up_by_mount() {
     let answers = Run::query_store(&RUN.out.join("many.store"), &["--step", "all"]);
     let truth = &RUN.mountstats("many.before", "many.after").mounts["/mnt/nfs"].1;
@@ -131,7 +131,7 @@ fn guest_files_for_which_there_is_no_room_are_added_up_by_mount() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_recorder_that_was_killed_misses_its_last_window_and_the_time_until_it_is_back() {
     let store = RUN.out.join("killed.store");
     let answers = Run::query_store(&store, &["--by", "file,tenant", "--step", "1s"]);

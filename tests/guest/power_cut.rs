@@ -16,13 +16,13 @@ const DISK_BYTES: u64 = 320 << 20;
 const SETTLED_MS: i64 = 4000;
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_nothing_that_was_closed_is_lost_or_doubled_when_the_power_is_cut_on_ext4() {
     cut("ext4", if long() { 12 } else { 1 });
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_nothing_that_was_closed_is_lost_or_doubled_when_the_power_is_cut_on_xfs() {
     cut("xfs", if long() { 12 } else { 1 });
 }

@@ -10,7 +10,7 @@ use crate::run::Run;
 static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("requests", &[]));
 
 static SEEN: LazyLock<Value> = LazyLock::new(|| {
-    let python = std::env::var("TRACKIOPS_PYTHON").expect("make test sets TRACKIOPS_PYTHON");
+    let python = std::env::var("TRACKIOPS_PYTHON").expect("make test-guests sets TRACKIOPS_PYTHON");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/requests.py");
     let output = Command::new(python)
         .arg(script)
@@ -26,7 +26,7 @@ static SEEN: LazyLock<Value> = LazyLock::new(|| {
 });
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_single_requests_add_up_to_the_rollup_and_to_mountstats() {
     let (_, truth) = &RUN.mountstats("before", "after").mounts["/mnt/nfs"];
     assert_eq!(SEEN["disagreements"], json!([]), "with the rollup, by file");
@@ -47,7 +47,7 @@ fn guest_single_requests_add_up_to_the_rollup_and_to_mountstats() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_offsets_and_sizes_are_those_that_were_asked_for() {
     let rows = SEEN["of_file"].as_array().expect("rows");
     let row = |op: &str, offset: u64, bytes: u64| (op.to_owned(), offset, bytes);
@@ -79,7 +79,7 @@ fn guest_offsets_and_sizes_are_those_that_were_asked_for() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_all_is_known_of_single_requests() {
     let all = ["read_requests", "write_requests"].map(|key| SEEN[key].as_u64());
     let all = all
@@ -103,7 +103,7 @@ fn guest_all_is_known_of_single_requests() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_requests_that_were_not_sealed_survive_a_kill() {
     let left = RUN.text("journals");
     assert!(left.contains("requests-"), "a journal was left: {left}");

@@ -4,12 +4,53 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::compare;
 use crate::mountstats::Mountstats;
+
+/// How many guests run at once: most of them sleep for half of their time.
+const AT_ONCE: usize = 2;
+/// Scripts that measure times or fill the processors run alone.
+const ALONE: [&str; 7] = [
+    "crowd",
+    "hang",
+    "latency",
+    "many",
+    "overload",
+    "slow_disk",
+    "soak",
+];
+
+/// Guests that run.
+static RUNNING: Mutex<usize> = Mutex::new(0);
+static ENDED: Condvar = Condvar::new();
+
+/// The right to run a guest.
+struct Turn(usize);
+
+impl Turn {
+    /// Waits until a script may run.
+    fn of(script: &str) -> Self {
+        let takes = if ALONE.contains(&script) { AT_ONCE } else { 1 };
+        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = |running: &mut usize| *running + takes > AT_ONCE;
+        let running = ENDED.wait_while(running, waits);
+        *running.unwrap_or_else(PoisonError::into_inner) += takes;
+        Self(takes)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= self.0;
+        ENDED.notify_all();
+    }
+}
 
 /// What a script left in `$OUT`.
 pub struct Run {
@@ -35,6 +76,8 @@ impl Run {
         // What an earlier run left must not be taken for this one's.
         let _ = fs::remove_dir_all(&out);
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let turn = Turn::of(name);
+        let began = Instant::now();
         let status = Command::new(cargo)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args(["vm", "run", "--kernel", kernel])
@@ -49,6 +92,9 @@ impl Run {
             .args(args)
             .status()
             .expect("cargo vm can be started");
+        drop(turn);
+        let took = began.elapsed().as_secs();
+        eprintln!("guest: {name}.sh on Linux {kernel} took {took} s");
         assert!(
             status.success(),
             "the guest script {name}.sh failed on Linux {kernel}: {status}"
@@ -176,7 +222,7 @@ pub fn answers(text: &str) -> Vec<Answer> {
 
 /// The rows of files in a store's Parquet files of the granularity of a second, as others read them.
 pub fn stored_rows<T: for<'l> Deserialize<'l>>(store: &Path, columns: &[&str]) -> Vec<T> {
-    let python = std::env::var("TRACKIOPS_PYTHON").expect("make test sets TRACKIOPS_PYTHON");
+    let python = std::env::var("TRACKIOPS_PYTHON").expect("make test-guests sets TRACKIOPS_PYTHON");
     let output = Command::new(python)
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/rows.py"))
         .arg(store)

@@ -12,7 +12,7 @@ const OLDEST_S: i64 = 30;
 const MOST_MEMORY_KIB: u64 = 128 << 10;
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_disk_that_takes_seconds_to_sync_costs_no_request() {
     let sync_ms: u64 = RUN.text("sync_ms").trim().parse().unwrap();
     assert!(sync_ms >= 3000, "the disk is not slow: {sync_ms} ms");
@@ -30,7 +30,7 @@ fn guest_a_disk_that_takes_seconds_to_sync_costs_no_request() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_on_a_slow_disk_windows_do_not_pile_up() {
     let newest = crate::run::answers(&RUN.text("while_slow"))
         .iter()

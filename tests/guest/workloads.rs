@@ -18,7 +18,7 @@ fn of<'a>(answers: &'a [Answer], key: &str, value: &str) -> Vec<&'a Answer> {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_bytes_and_requests_equal_mountstats_per_mount() {
     let stats = RUN.mountstats("before", "after");
     assert_eq!(stats.mounts.len(), 2, "both mounts have statistics");
@@ -55,7 +55,7 @@ fn guest_bytes_and_requests_equal_mountstats_per_mount() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_server_side_copy_is_seen_by_the_server_alone() {
     let stats = RUN.mountstats("before", "after");
     let copies = stats.mounts["/mnt/nfs"]
@@ -74,7 +74,7 @@ fn guest_server_side_copy_is_seen_by_the_server_alone() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_direct_io_is_counted_file_by_file() {
     let files = RUN.files();
     let answers = RUN.query(&["--step", "all"]);
@@ -103,7 +103,7 @@ fn guest_direct_io_is_counted_file_by_file() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_equal_inode_numbers_of_two_exports_are_two_files() {
     let answers = RUN.query(&["--step", "all"]);
     let mut by_fileid: BTreeMap<u64, BTreeSet<(String, i64, String)>> = BTreeMap::new();
@@ -150,7 +150,7 @@ fn guest_equal_inode_numbers_of_two_exports_are_two_files() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_every_granularity_tells_the_same_totals() {
     let totals = |step: &str| {
         let answers = RUN.query(&["--step", step]);
@@ -172,7 +172,7 @@ fn guest_every_granularity_tells_the_same_totals() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_the_books_are_balanced_and_the_histogram_holds_every_request() {
     let stopped = RUN.text("record.err");
     let answers = RUN.query(&["--step", "1s"]);
@@ -205,9 +205,9 @@ fn guest_the_books_are_balanced_and_the_histogram_holds_every_request() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_stopped_store_opens_with_pyarrow_and_duckdb_and_matches_its_catalog() {
-    let python = std::env::var("TRACKIOPS_PYTHON").expect("make test sets TRACKIOPS_PYTHON");
+    let python = std::env::var("TRACKIOPS_PYTHON").expect("make test-guests sets TRACKIOPS_PYTHON");
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/python/open_everything.py"

@@ -137,7 +137,7 @@ impl Case {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_every_fault_took_place_once_and_the_application_saw_it() {
     for guest in GUESTS.iter() {
         let log = answers(&guest.run.text("injected"));
@@ -175,7 +175,7 @@ fn guest_every_fault_took_place_once_and_the_application_saw_it() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_request_that_meets_a_fault_is_counted_once_per_completion() {
     for guest in GUESTS.iter() {
         let log = answers(&guest.run.text("injected"));
@@ -225,7 +225,7 @@ fn guest_a_request_that_meets_a_fault_is_counted_once_per_completion() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_faults_latency_is_its_own_and_the_next_requests_is_not_its() {
     for guest in GUESTS.iter() {
         // Readahead overlaps its requests with the calls that follow.

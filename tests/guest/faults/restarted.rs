@@ -6,7 +6,7 @@ use crate::run::{answers, number};
 const DOWN: f64 = 2.0; // s
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_io_in_flight_over_a_server_restart_is_counted_once() {
     for guest in GUESTS.iter() {
         let files = answers(&guest.run.text("restarted"));

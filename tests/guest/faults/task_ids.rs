@@ -16,7 +16,7 @@ impl Faults {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_more_requests_than_task_ids_are_each_counted() {
     for guest in GUESTS.iter() {
         let fileid = guest.run.files()["/exp/wrapped/many"] as f64;
@@ -42,7 +42,7 @@ fn guest_more_requests_than_task_ids_are_each_counted() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_a_request_outlives_a_round_of_task_ids() {
     for guest in GUESTS.iter() {
         let held = guest.run.json("held");
@@ -67,7 +67,7 @@ fn guest_a_request_outlives_a_round_of_task_ids() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_equal_task_ids_of_two_mounts_are_two_requests() {
     for guest in GUESTS.iter() {
         let result = guest.run.json("aligned");

@@ -35,7 +35,7 @@ fn answered(answers: &[Answer], column: &str) -> BTreeMap<i64, u64> {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_each_name_of_a_file_that_is_moved_to_and_fro_finds_what_was_done_under_it() {
     let moved = of_case("moved");
     let [file, beside] = moved[..] else {
@@ -157,7 +157,7 @@ fn stacks(by: &str, direction: &str) -> Vec<(String, u64)> {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_the_flame_graph_is_as_wide_as_the_query_and_as_mountstats() {
     let whole = RUN.query(&["--step", "all", "--by", "host"]);
     let truth = RUN.mountstats("before", "after");
@@ -203,7 +203,7 @@ fn guest_the_flame_graph_is_as_wide_as_the_query_and_as_mountstats() {
 }
 
 #[test]
-#[ignore = "boots a guest: make test"]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_the_flame_graph_has_the_tree_of_directories() {
     let moved = of_case("moved");
     let writes = |path: &str| -> u64 {
