@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{FileAttributes, FileKey, Tenant};
-use trackiops_schemas::pending::STALLED_MS;
-use trackiops_schemas::rollup::{ClosedWindow, Health};
+use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
 
 use crate::aggregation::{Aggregator, GroupKey, Groups};
+use crate::coverage::account::{Account, window_of};
 use crate::coverage::recorded_time::RecordedTime;
-use crate::coverage::{Coverage, Interval, Piece};
+use crate::coverage::{Coverage, Interval};
 use crate::error::QueryError;
 use crate::explain::{Explain, Stage};
 use crate::file::{FileMatch, FileSelection};
@@ -95,14 +95,6 @@ fn keep_transfers(groups: &mut Groups) -> usize {
         }
     }
     without.len()
-}
-
-/// What was recorded of the range.
-pub(crate) struct Account<'p> {
-    plan: &'p Plan<'p>,
-    explain: &'p Explain,
-    covered: RecordedTime,
-    hosts: Vec<(Coverage, Option<Interval>)>,
 }
 
 /// An execution under way.
@@ -347,176 +339,4 @@ impl Placed {
             FileMatch::Depends => wanted.is_some_and(|wanted| wanted.holds(time, self.file.key)),
         }
     }
-}
-
-impl<'p> Account<'p> {
-    /// Nothing yet.
-    pub(crate) fn new(plan: &'p Plan<'p>, explain: &'p Explain) -> Self {
-        let hosts = plan.spans.iter().map(|span| (Coverage::default(), *span));
-        Self {
-            plan,
-            explain,
-            covered: RecordedTime::default(),
-            hosts: hosts.collect(),
-        }
-    }
-
-    /// As in [`Found`].
-    pub(crate) fn finish(self) -> (RecordedTime, Vec<(Coverage, Option<Interval>)>) {
-        (self.covered.finish(), self.hosts)
-    }
-
-    /// Takes over the health rows of a journal. Of coarse windows in which nothing happened that must be told there are no
-    /// others to read.
-    pub(crate) fn journal(&mut self, journal: &Journal) -> Result<(), QueryError> {
-        for part in &journal.coarse_health {
-            let (bounds, granularity) = (part.bounds, part.granularity);
-            let rows = self.health_rows(&part.segments, |time| bounds.contains(time))?;
-            if granularity == journal.granularity {
-                self.windows(journal, rows, |time| bounds.contains(time))?;
-                continue;
-            }
-            let is_plain = |(time, health): &(UtcMs, Health)| {
-                self.is_plain(health, window_of(*time, granularity, journal.extent))
-            };
-            let (plain, other): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_plain);
-            for (time, health) in plain {
-                let window = window_of(time, granularity, journal.extent);
-                match self.plan.step.accepts(granularity) {
-                    true => self.add_covered(journal.host, time, &health),
-                    false => self.covered.add_whole(journal.host, window),
-                }
-                self.add(journal.host, window, health);
-            }
-            if !other.is_empty() {
-                let other: BTreeSet<_> = other.into_iter().map(|(time, _)| time).collect();
-                let is_asked =
-                    |time: UtcMs| bounds.contains(time) && other.contains(&time.align(granularity));
-                let rows = self.health_rows(&journal.health, is_asked)?;
-                self.windows(journal, rows, is_asked)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether all of a window was recorded, and nothing is to be told of it.
-    fn is_plain(&self, health: &Health, window: Interval) -> bool {
-        let Health {
-            covered_ms,
-            lost,
-            missed,
-            clock_steps,
-            ops_missed,
-            filter,
-            ..
-        } = health;
-        *covered_ms >= window.ms()
-            && lost + missed + clock_steps + ops_missed == 0
-            && filter.is_none()
-            && !is_stalled(health)
-            && self.left_out_ms(health) == 0
-    }
-
-    /// Takes over windows of the granularity that answers, those that are asked for.
-    fn windows(
-        &mut self,
-        journal: &Journal,
-        rows: BTreeMap<UtcMs, Health>,
-        is_asked: impl Fn(UtcMs) -> bool,
-    ) -> Result<(), QueryError> {
-        for (time, health) in &rows {
-            self.add_covered(journal.host, *time, health);
-        }
-        let whole = rows.iter().all(|(time, health)| {
-            health.covered_ms >= window_of(*time, journal.granularity, journal.extent).ms()
-        });
-        let stalled = rows.values().any(is_stalled);
-        let left_out = rows.values().any(|health| self.left_out_ms(health) > 0);
-        // A coarse window that was not covered in whole says how much is missing, not where; nor does it say
-        // when a server was stalled.
-        if (whole && !stalled && !left_out) || journal.finest_health.is_empty() {
-            self.cover(journal, journal.granularity, rows);
-        } else {
-            let rows = self.health_rows(&journal.finest_health, is_asked)?;
-            self.cover(journal, journal.finest, rows);
-        }
-        Ok(())
-    }
-
-    fn add_covered(&mut self, host: HostIndex, time: UtcMs, health: &Health) {
-        let covered_ms = self.plan.covered_ms(health);
-        self.covered.add(host, self.plan.window(time), covered_ms);
-    }
-
-    fn cover(
-        &mut self,
-        journal: &Journal,
-        granularity: Granularity,
-        rows: BTreeMap<UtcMs, Health>,
-    ) {
-        for (time, health) in rows {
-            let window = window_of(time, granularity, journal.extent);
-            self.add(journal.host, window, health);
-        }
-    }
-
-    fn add(&mut self, host: HostIndex, window: Interval, health: Health) {
-        let left_out_ms = self.left_out_ms(&health);
-        let coverage = &mut self.hosts[host].0;
-        let covered_ms = health.covered_ms;
-        coverage.add_piece(Piece { window, covered_ms });
-        coverage.leave_out(window, left_out_ms);
-        coverage.add_health(window, self.plan.account(health));
-    }
-
-    /// For how long that which is asked was left out of a recording.
-    fn left_out_ms(&self, health: &Health) -> u64 {
-        let asked_ms = self.plan.covered_ms(health);
-        health.covered_ms.saturating_sub(asked_ms)
-    }
-
-    /// Takes over the health row of a window that is not sealed. The window of the answer that holds it, if it is in the
-    /// range.
-    pub(crate) fn window(
-        &mut self,
-        tail: &Tail<'_>,
-        start: UtcMs,
-        health: Health,
-    ) -> Option<UtcMs> {
-        let extent = Interval::new(start, start.plus(tail.tail.granularity()));
-        let (_, span) = &mut self.hosts[tail.host];
-        *span = Some(span.map_or(extent, |span| span.hull(extent)));
-        if !tail.bounds.contains(start) {
-            return None;
-        }
-        self.add_covered(tail.host, start, &health);
-        self.add(tail.host, extent, health);
-        Some(self.plan.window(start))
-    }
-
-    /// The health rows that are asked for, those of the same window added up.
-    fn health_rows(
-        &self,
-        segments: &[Segment],
-        is_asked: impl Fn(UtcMs) -> bool,
-    ) -> Result<BTreeMap<UtcMs, Health>, QueryError> {
-        let mut rows: BTreeMap<UtcMs, Health> = BTreeMap::new();
-        for segment in segments {
-            for (time, health) in scan::health(segment, self.explain)? {
-                if is_asked(time) {
-                    rows.entry(time).or_default().merge(&health);
-                }
-            }
-        }
-        Ok(rows)
-    }
-}
-
-fn is_stalled(health: &Health) -> bool {
-    let pending = health.pending.as_ref();
-    pending.is_some_and(|pending| pending.age_ms_max >= STALLED_MS)
-}
-
-fn window_of(time: UtcMs, granularity: Granularity, extent: Interval) -> Interval {
-    Interval::new(time, time.plus(granularity)).intersect(extent)
 }

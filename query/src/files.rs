@@ -6,8 +6,8 @@ use std::sync::Arc;
 use trackiops_store::{FileHistory, Snapshot};
 
 use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome};
-use crate::ask::ask_whole;
 use crate::error::QueryError;
+use crate::file_rows::ask_whole;
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::GroupBy;
 use crate::origin::File;

@@ -50,6 +50,14 @@ impl<R: Record> FilterAndSort<R> {
         self.sort.as_ref().and_then(value).unwrap_or(f64::INFINITY)
     }
 
+    /// As [`Self::place`]; where no order is asked for, the row with the largest of another number is first.
+    pub(crate) fn place_or(&self, row: &R, largest: u64) -> f64 {
+        match self.is_sorted() {
+            true => self.place(row),
+            false => -(largest as f64),
+        }
+    }
+
     /// Puts rows into the order that is asked for, if one is; those that are alike stay as they are.
     pub(crate) fn sort(&self, rows: &mut [R]) {
         if self.is_sorted() {

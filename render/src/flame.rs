@@ -15,8 +15,8 @@ use trackiops_store::{Snapshot, Trunks, is_below};
 
 use crate::visible::visible;
 use trackiops_query::answer::{Answer, AnswerRow, EmptyReason, Outcome};
-use trackiops_query::ask::ask_whole;
 use trackiops_query::error::QueryError;
+use trackiops_query::file_rows::ask_whole;
 use trackiops_query::group::{Entity, GroupBy};
 use trackiops_query::question::Question;
 use trackiops_query::times::{Zone, show_offset, show_range};

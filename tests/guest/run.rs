@@ -220,7 +220,7 @@ pub fn answers(text: &str) -> Vec<Answer> {
     lines(text)
 }
 
-/// The rows of files in a store's Parquet files of the granularity of a second, as others read them.
+/// The rows of files in a store's Parquet files of the finest granularity, as others read them.
 pub fn stored_rows<T: for<'l> Deserialize<'l>>(store: &Path, columns: &[&str]) -> Vec<T> {
     let python = std::env::var("TRACKIOPS_PYTHON").expect("make test-guests sets TRACKIOPS_PYTHON");
     let output = Command::new(python)

@@ -3,6 +3,8 @@
 //! The recorder writes a health row for every window, with the milliseconds in which its probes
 //! were attached. Where the rows fall short of the asked range, there is a gap.
 
+pub(crate) mod account;
+pub mod damage;
 pub(crate) mod needed_notes;
 pub mod note;
 pub mod recorded_time;

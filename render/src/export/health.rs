@@ -14,8 +14,9 @@ use trackiops_store::{Dataset, Snapshot};
 use super::rows::windows;
 use super::{Export, Exported, Sink, add_damage};
 use trackiops_query::answer::{Answer, Outcome};
-use trackiops_query::ask::{ask_with, journals, recorded};
+use trackiops_query::ask::{ask_with, nothing, recorded};
 use trackiops_query::coverage::Interval;
+use trackiops_query::coverage::damage::of_journals;
 use trackiops_query::error::QueryError;
 use trackiops_query::group::GroupBy;
 use trackiops_query::plan::plan;
@@ -29,7 +30,7 @@ pub(super) fn run<E: From<QueryError>>(export: &Export, sink: Sink<'_, E>) -> Re
     let snapshot = export.snapshot()?;
     // A piece is of what could be read, and so tells nothing of what is around it.
     let mut notes = Vec::new();
-    add_damage(&mut notes, &journals(&snapshot, &export.question));
+    add_damage(&mut notes, &of_journals(&snapshot, export.question.range));
     let range = match export.range(&snapshot)? {
         Ok(range) => range,
         Err(why) => return Ok(Exported::nothing(why, notes)),
@@ -43,7 +44,7 @@ pub(super) fn run<E: From<QueryError>>(export: &Export, sink: Sink<'_, E>) -> Re
 fn of_piece(snapshot: &Snapshot, question: &Question) -> Result<Outcome<(At, Health)>, QueryError> {
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
-        Err(why) => return Ok(trackiops_query::ask::nothing(why)),
+        Err(why) => return Ok(nothing(why)),
     };
     let plan = plan(snapshot, Dataset::Health, span, question, question.step)?;
     let row_limit = question.row_limit.unwrap_or(usize::MAX);

@@ -13,7 +13,7 @@ use super::{BATCH_ROWS, Export, Exported, Sink, add_damage, ops_columns};
 use crate::formats::{self, of_arrow};
 use trackiops_query::Projection;
 use trackiops_query::answer::{Answer, AnswerRow, EmptyReason, Outcome};
-use trackiops_query::ask::ask;
+use trackiops_query::ask;
 use trackiops_query::columns::{Columns, Record};
 use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::note::Note;

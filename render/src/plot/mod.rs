@@ -1,21 +1,22 @@
 //! What a table says, drawn: over time a chart for each column, with a line for each thing that has rows; without times a bar for each row.
 
+mod axes;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::ops::Range;
 
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::prelude::*;
-use trackiops_schemas::time::UtcMs;
 
+use self::axes::{Axis, clock, time_marks, value_marks};
 use crate::Render;
 use crate::terminal_style::Look;
 use crate::units;
 use crate::visible::{visible, width};
 use trackiops_query::answer::{Answer, AnswerRow};
-use trackiops_query::columns::{Column, Columns, Unit};
+use trackiops_query::columns::{Column, Columns};
 use trackiops_query::operations::OperationAnswer;
 use trackiops_query::step::Step;
 use trackiops_query::times::{Zone, show_length, show_offset, show_range};
@@ -51,38 +52,6 @@ const COLOURS: [RGBColor; 10] = [
 ];
 /// More bars are no picture any more.
 const MAX_BARS: usize = 50;
-
-const SECOND: i64 = 1000;
-const MINUTE: i64 = 60 * SECOND;
-const HOUR: i64 = 60 * MINUTE;
-const DAY: i64 = 24 * HOUR;
-/// Between two marks of time, ms.
-const TIME_STEPS: [i64; 22] = [
-    100,
-    SECOND,
-    5 * SECOND,
-    10 * SECOND,
-    15 * SECOND,
-    30 * SECOND,
-    MINUTE,
-    2 * MINUTE,
-    5 * MINUTE,
-    10 * MINUTE,
-    15 * MINUTE,
-    30 * MINUTE,
-    HOUR,
-    2 * HOUR,
-    3 * HOUR,
-    6 * HOUR,
-    12 * HOUR,
-    DAY,
-    2 * DAY,
-    7 * DAY,
-    30 * DAY,
-    365 * DAY,
-];
-const TIME_MARKS: i64 = 10;
-const VALUE_MARKS: f64 = 5.0;
 
 /// Nothing of what is asked for can be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -469,114 +438,15 @@ fn text<'s>(root: &Area<'s>, text: &str, at: (i32, i32)) -> Drawn<'s> {
     root.draw_text(text, &style, at)
 }
 
-/// The distance of marks, and the marks, at round times of day.
-fn time_marks(start: UtcMs, end: UtcMs, zone: Zone) -> (i64, Vec<f64>) {
-    let length = end.0 - start.0;
-    let fits = |step: &&i64| length / **step <= TIME_MARKS;
-    let step = TIME_STEPS.iter().find(fits).copied();
-    let step = step.unwrap_or(length / TIME_MARKS + 1);
-    let offset = i64::from(zone.at(start).offset().local_minus_utc()) * SECOND;
-    let first = (start.0 + offset).div_euclid(step) * step - offset;
-    let marks = (0..)
-        .map(|n| first + n * step)
-        .take_while(|mark| *mark <= end.0);
-    let marks = marks.filter(|mark| *mark >= start.0);
-    (step, marks.map(|mark| mark as f64).collect())
-}
-
-/// How marks of time are written.
-fn clock(step: i64, range: &Range<f64>, zone: Zone) -> impl Fn(f64) -> String + use<> {
-    let format = match range.end - range.start > DAY as f64 {
-        _ if step >= DAY => "%Y-%m-%d",
-        true => "%m-%d %H:%M",
-        false if step >= MINUTE => "%H:%M",
-        false if step >= SECOND => "%H:%M:%S",
-        false => "%H:%M:%S%.1f",
-    };
-    move |at| zone.at(UtcMs(at as i64)).format(format).to_string()
-}
-
-/// Marks of an axis from 0 to the largest value, and where the axis ends.
-fn value_marks(most: f64, unit: Unit) -> (Vec<f64>, f64) {
-    let most = match most {
-        most if most.is_finite() && most > 0.0 => most,
-        _ => 1.0,
-    };
-    let least = most / VALUE_MARKS;
-    let step = match unit {
-        Unit::Bytes | Unit::BytesPerSecond => 2_f64.powf(least.log2().ceil()),
-        _ => {
-            let scale = 10_f64.powf(least.log10().floor());
-            let fits = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * scale);
-            fits.into_iter()
-                .find(|step| *step >= least)
-                .unwrap_or(least)
-        }
-    };
-    let count = (most / step).ceil();
-    let marks = (0..=count as u32).map(|n| f64::from(n) * step);
-    (marks.collect(), count * step)
-}
-
-/// An axis with marks where it is told.
-struct Axis {
-    range: Range<f64>,
-    marks: Vec<f64>,
-}
-
-impl Ranged for Axis {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        let part = (value - self.range.start) / (self.range.end - self.range.start);
-        limit.0 + (f64::from(limit.1 - limit.0) * part).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
-        self.marks.clone()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.range.clone()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chrono::FixedOffset;
 
     #[test]
     fn each_name_keeps_its_end() {
         let names = ["/mnt/nfs/db/orders.db", "0:/a", "/資料/資料"].map(Cow::from);
         assert_eq!(abridged(&names, 99), names.join("  "));
         assert_eq!(abridged(&names, 24), "…ders.db  0:/a  …料/資料");
-    }
-
-    #[test]
-    fn marks_of_values_are_round_and_reach_the_largest() {
-        let (marks, end) = value_marks(9.3, Unit::PerSecond);
-        assert_eq!(marks, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
-        assert_eq!(end, 10.0);
-        let (marks, end) = value_marks(70.0 * 1024.0, Unit::BytesPerSecond);
-        assert_eq!(marks[1], 16.0 * 1024.0);
-        assert_eq!(end, 80.0 * 1024.0);
-        for odd in [0.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(value_marks(odd, Unit::Count).1, 1.0);
-        }
-    }
-
-    #[test]
-    fn marks_of_time_are_round_where_people_are() {
-        let zone = Zone::Fixed(FixedOffset::east_opt(5 * 3600 + 1800).unwrap());
-        // 2026-11-21T12:00:00Z.
-        let noon = UtcMs(1_795_262_400_000);
-        let (step, marks) = time_marks(noon, UtcMs(noon.0 + 6 * HOUR), zone);
-        assert_eq!(step, HOUR);
-        let clock = clock(step, &(0.0..1.0), zone);
-        assert_eq!(clock(marks[0]), "18:00");
-        assert_eq!(marks.len(), 6);
     }
 
     #[test]

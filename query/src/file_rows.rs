@@ -1,0 +1,350 @@
+//! Answers about files, and about what they are added up to: select, rank, add up, sort.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::mem;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use trackiops_schemas::columns::PATH;
+use trackiops_schemas::file_ops::FileOps;
+use trackiops_schemas::rollup::Direction;
+use trackiops_store::{Dataset, Snapshot};
+
+use crate::aggregation::{Group, GroupKey, Groups};
+use crate::answer::{Answer, AnswerRow, EmptyReason, Outcome, Which};
+use crate::ask::{ask_with, asked, nothing, recorded, within};
+use crate::columns::Column;
+use crate::coverage::Interval;
+use crate::coverage::needed_notes::{folded, notes};
+use crate::coverage::note::Note;
+use crate::coverage::recorded_time::RecordedTime;
+use crate::error::QueryError;
+use crate::execute::{Found, execute};
+use crate::explain::Stage;
+use crate::file::{FileSelection, FileSelector, resolve};
+use crate::filter_and_sort::{FilterAndSort, in_words};
+use crate::group::{Entity, GroupBy, Grouping, TenantKey};
+use crate::mount_filter::MountFilter;
+use crate::plan::{Plan, plan};
+use crate::projection::Projection;
+use crate::question::{Question, READ, WRITE};
+use crate::ranking;
+use crate::step::Step;
+
+/// Answers a question about files.
+pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
+    ask_with(question, ask_once)
+}
+
+/// Answers a question with one row per file, or what else `by` says, for the whole range; `make` makes of these rows what is wanted.
+pub fn ask_whole<R>(
+    question: &Question,
+    by: GroupBy,
+    make: impl Fn(&Snapshot, Answer) -> Result<Outcome<R>, QueryError>,
+) -> Result<Outcome<R>, QueryError> {
+    let question = Question {
+        by,
+        step: Some(Step::All),
+        projection: Projection::totals(),
+        ..question.clone()
+    };
+    ask_with(&question, |snapshot, question| {
+        match ask_once(snapshot, question)? {
+            Outcome::Nothing { why, notes } => Ok(Outcome::Nothing { why, notes }),
+            Outcome::Found(answer) => make(snapshot, answer),
+        }
+    })
+}
+
+/// Answers a question about files from one view of the store.
+fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
+    let span = match recorded(snapshot, question) {
+        Ok(span) => span,
+        Err(why) => return Ok(nothing(why)),
+    };
+    let explain = &question.explain;
+    let selection = match explain.time(Stage::Find, || select(snapshot, question, span))? {
+        Ok(selection) => selection,
+        Err(why) => return Ok(nothing(why)),
+    };
+    let terms = FilterAndSort::new(question)?;
+    let plan = plan(snapshot, Dataset::Rollup, span, question, question.step)?;
+    let grouping = explain.time(Stage::Find, || {
+        let mounts = MountFilter::new(snapshot, &question.mounts)?;
+        Grouping::new(snapshot, question.by, &question.files, mounts)
+    })?;
+    let mut wanted = selection.wanted;
+    let (ranks, mut only_metadata) = match question.top {
+        None => (None, 0),
+        Some(top) => {
+            let wanted = wanted.as_ref();
+            let (ranks, only_metadata) =
+                rank(snapshot, span, question, &terms, wanted, &grouping, top)?;
+            (Some(ranks), only_metadata)
+        }
+    };
+    if let Some(ranks) = ranks.as_ref().filter(|_| question.by.is_of_files()) {
+        let keys = ranks.keys().filter_map(|(of, _)| match of {
+            Entity::File(key) => Some(*key),
+            _ => None,
+        });
+        wanted = Some(wanted.unwrap_or_default().only(keys));
+    }
+    let projection = question.projection.with(needs(question, &terms, plan.step));
+    let row_limit = question.row_limit;
+    let mut found = execute(
+        &plan,
+        wanted.as_ref(),
+        projection,
+        &grouping,
+        row_limit,
+        explain,
+    )?;
+    let mut groups = mem::take(&mut found.groups);
+    keep_ops(&mut groups, &question.ops);
+    if let Some(ranks) = &ranks {
+        groups.retain(|key, _| ranks.contains_key(&(key.of.clone(), key.tenant.clone())));
+    }
+    // Without a rank, rows may have been there and not met the conditions.
+    let any_asked = ranks.is_none() || question.conditions.is_empty();
+    if ranks.is_none() {
+        only_metadata = found.only_metadata;
+    }
+    if groups.is_empty() && only_metadata == 0 && any_asked && !question.mounts.is_empty() {
+        let hint = MountFilter::hint(snapshot, &question.mounts)?;
+        return Ok(nothing(EmptyReason::NoMount(hint)));
+    }
+    let mut told = selection.notes;
+    // Who asks for one direction does not ask for what had neither.
+    if question.ops.is_empty() && is_worth_a_note(only_metadata, groups.len(), &question.files) {
+        let (count, by) = (only_metadata, question.by);
+        told.push(Note::OnlyMetadata { count, by });
+    }
+    Ok(explain.time(Stage::Finish, || {
+        outcome(groups, found, &plan, question, &terms, span, ranks, told)
+    }))
+}
+
+/// Whether it helps to know that so many were neither read nor written, beside `rows` that were. Each mount's root, and directories
+/// on the way to files, had a GETATTR: who asks what was read and written is not asking for these few. But they are all there is, most
+/// of what was used, or a file that was asked for by name.
+fn is_worth_a_note(only_metadata: usize, rows: usize, files: &[FileSelector]) -> bool {
+    let is_named = files.iter().any(|selector| !selector.is_of_several());
+    only_metadata > rows || (only_metadata > 0 && is_named)
+}
+
+/// Of files only their READs, or only their WRITEs, if one of them is asked for.
+fn keep_ops(groups: &mut Groups, ops: &[String]) {
+    let is_asked = |op: &str| ops.is_empty() || ops.iter().any(|asked| asked == op);
+    let (read, write) = (is_asked(READ), is_asked(WRITE));
+    if read && write {
+        return;
+    }
+    for group in groups.values_mut() {
+        group.sum.change(|row| {
+            for (is_asked, direction) in [(read, &mut row.read), (write, &mut row.write)] {
+                if !is_asked {
+                    *direction = Direction::default();
+                }
+            }
+            row.ops = FileOps::default();
+        });
+    }
+    groups.retain(|_, group| group.sum.is_transfer());
+}
+
+/// What it takes to choose and to order rows, beside what is shown of them.
+fn needs(question: &Question, terms: &FilterAndSort<AnswerRow>, step: Step) -> Projection {
+    let compared = terms.compared().into_iter().map(Column::needs);
+    let mut needs = compared.fold(Projection::default(), Projection::with);
+    match (terms.sorted_by(), step) {
+        (Some(column), _) => needs = needs.with(column.needs()),
+        (None, Step::All) => needs = needs.with(Projection::bytes()),
+        (None, Step::Windows(_)) => {}
+    }
+    if Which::of(&question.files) != Which::One {
+        needs = needs.with(Projection::new([PATH]));
+    }
+    // Of one direction only those files are told that have any requests in it.
+    needs.only_transfers(!question.ops.is_empty())
+}
+
+/// The files that are asked for.
+struct Selection {
+    /// `None` is all.
+    wanted: Option<FileSelection>,
+    /// What is to be said of those that there are not.
+    notes: Vec<Note>,
+}
+
+/// Finds the files that are asked for, or why there is nothing of them.
+fn select(
+    snapshot: &Snapshot,
+    question: &Question,
+    span: Interval,
+) -> Result<Result<Selection, EmptyReason>, QueryError> {
+    let found = resolve(snapshot, &question.files, asked(span, question))?;
+    if found.wanted.is_none() && !question.files.is_empty() {
+        return Ok(Err(EmptyReason::UnknownFile(found.never.join("; "))));
+    }
+    let never = found.never.into_iter().map(Note::NoSuchFile);
+    let elsewhere = found.elsewhere.into_iter();
+    let elsewhere = elsewhere.map(|(names, range)| Note::SeenElsewhere { names, range });
+    let notes = never.chain(elsewhere).collect();
+    Ok(within(span, question).map(|()| Selection {
+        wanted: found.wanted,
+        notes,
+    }))
+}
+
+/// The place of each file, or of what else a row stands for, among those with the most bytes in the range.
+type Ranks = ranking::Ranks<(Entity, Option<TenantKey>)>;
+
+/// What takes a rank.
+fn ranked(row: &AnswerRow, by: GroupBy) -> (Entity, Option<TenantKey>) {
+    (row.of.clone(), by.tenant(&row.tenant))
+}
+
+/// Ranks what rows stand for. Needs few columns of the coarsest granularities. Where there is one row for the whole range, only
+/// what has a row that meets the conditions takes a rank. Also returns how many of them were neither read nor written.
+fn rank(
+    snapshot: &Snapshot,
+    span: Interval,
+    question: &Question,
+    terms: &FilterAndSort<AnswerRow>,
+    wanted: Option<&FileSelection>,
+    grouping: &Grouping,
+    top: NonZeroUsize,
+) -> Result<(Ranks, usize), QueryError> {
+    let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
+    let conditions = question.step == Some(Step::All);
+    let mut needs = match terms.sorted_by() {
+        Some(column) => column.needs(),
+        None => Projection::bytes(),
+    };
+    if conditions {
+        let compared = terms.compared().into_iter().map(Column::needs);
+        needs = compared.fold(needs, Projection::with);
+    }
+    let only_transfers = question.projection.is_of_transfers() || !question.ops.is_empty();
+    let projection = needs.only_transfers(only_transfers);
+    let mut found = execute(&plan, wanted, projection, grouping, None, &question.explain)?;
+    keep_ops(&mut found.groups, &question.ops);
+    let mut sums: HashMap<_, (AnswerRow, bool)> = HashMap::new();
+    for row in rows(found.groups, &found.covered, &plan, question) {
+        let meets = !conditions || terms.hold(&row);
+        match sums.entry(ranked(&row, question.by)) {
+            Entry::Vacant(entry) => {
+                entry.insert((row, meets));
+            }
+            Entry::Occupied(mut entry) => {
+                let (all, any) = entry.get_mut();
+                all.sum.merge(&row.sum.row());
+                // Of several hosts at the same time.
+                all.covered_ms = all.covered_ms.max(row.covered_ms);
+                *any |= meets;
+            }
+        }
+    }
+    let place = |row: &AnswerRow| terms.place_or(row, row.sum.bytes());
+    let met = sums.into_iter().filter(|(_, (_, meets))| *meets);
+    let places = met.map(|(of, (row, _))| (place(&row), of));
+    Ok((ranking::rank(places, top), found.only_metadata))
+}
+
+/// Groups as rows of the answer.
+fn rows(
+    groups: Groups,
+    covered: &RecordedTime,
+    plan: &Plan<'_>,
+    question: &Question,
+) -> Vec<AnswerRow> {
+    let hosts: Vec<Arc<str>> = plan.hosts.iter().map(|host| host.as_str().into()).collect();
+    let row = |(key, group): (GroupKey, Group)| AnswerRow {
+        time: key.window,
+        host: Arc::clone(&hosts[key.host]),
+        covered_ms: covered.ms(key.host, plan.window_at(key.window)),
+        file: question.by.is_of_files().then_some(group.file),
+        of: key.of,
+        tenant: group.tenant,
+        sum: group.sum,
+    };
+    groups.into_iter().map(row).collect()
+}
+
+#[allow(clippy::too_many_arguments)] // all that was found out
+fn outcome(
+    groups: Groups,
+    found: Found,
+    plan: &Plan<'_>,
+    question: &Question,
+    terms: &FilterAndSort<AnswerRow>,
+    span: Interval,
+    ranks: Option<Ranks>,
+    told: Vec<Note>,
+) -> Outcome {
+    let Found { covered, hosts, .. } = found;
+    let recorded = covered.is_any();
+    let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
+    let mut rows = rows(groups, &covered, plan, question);
+    rows.retain(|row| terms.hold(row));
+    sort(&mut rows, plan.step, question.by, ranks.as_ref(), terms);
+    let folded = folded(plan, &rows);
+    let notes = notes(told, hosts, plan, question, rows.is_empty(), folded);
+    if rows.is_empty() {
+        let asked = plan.asked;
+        let files = Which::of(&question.files);
+        let why = match recorded {
+            _ if chosen => {
+                let conditions = in_words(question);
+                EmptyReason::NoRow { conditions, asked }
+            }
+            true if !question.ops.is_empty() => EmptyReason::NoneOf {
+                what: format!("{} requests", question.ops.join(" or ")),
+                asked,
+            },
+            true => EmptyReason::Idle { asked, files },
+            false => EmptyReason::NotRecorded { asked, span },
+        };
+        return Outcome::Nothing { why, notes };
+    }
+    Outcome::Found(Answer {
+        rows,
+        step: plan.step,
+        by: question.by,
+        range: plan.asked,
+        notes,
+    })
+}
+
+/// By what is asked for; else by time and name; with `--top` by rank first; one row per file, or what else a row stands for,
+/// by bytes.
+fn sort(
+    rows: &mut [AnswerRow],
+    step: Step,
+    by: GroupBy,
+    ranks: Option<&Ranks>,
+    terms: &FilterAndSort<AnswerRow>,
+) {
+    rows.sort_by(|a, b| {
+        let rank = |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&ranked(row, by)));
+        let place = |row: &AnswerRow| match step {
+            // Each of those that rank has its own windows one after the other.
+            Step::Windows(_) if ranks.is_some() => 0.0,
+            Step::Windows(_) => terms.place_or(row, 0),
+            Step::All => terms.place_or(row, row.sum.bytes()),
+        };
+        let name = |row: &AnswerRow| match &row.of {
+            Entity::File(_) => (row.path().is_none(), row.path().map(str::to_owned)),
+            Entity::Dir(_, dir) => (dir.is_none(), None),
+            _ => (false, None),
+        };
+        rank(a)
+            .cmp(&rank(b))
+            .then_with(|| place(a).total_cmp(&place(b)))
+            .then_with(|| a.time.cmp(&b.time))
+            .then_with(|| name(a).cmp(&name(b)))
+            .then_with(|| (&a.of, &a.host, a.tenant.id()).cmp(&(&b.of, &b.host, b.tenant.id())))
+    });
+}

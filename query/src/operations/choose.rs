@@ -1,0 +1,142 @@
+//! Which operations an answer has, and in which order.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use trackiops_schemas::identity::FileKey;
+
+use super::{About, Connections, OperationAnswer};
+use crate::answer::{Answer, EmptyReason, Outcome};
+use crate::coverage::note::Note;
+use crate::filter_and_sort::{FilterAndSort, in_words};
+use crate::group::TenantKey;
+use crate::question::{Question, READ};
+use crate::ranking::rank;
+use crate::step::Step;
+
+/// How reading is called on mounts of NFS 4.2; rows of files have it among their READs.
+const READ_PLUS: &str = "READ_PLUS";
+
+/// Leaves those of the rows that are asked for, in the order that is asked for.
+pub(super) fn choose(
+    question: &Question,
+    terms: &FilterAndSort<OperationAnswer>,
+    connections: Connections,
+    mut answer: Answer<OperationAnswer>,
+) -> Outcome<OperationAnswer> {
+    let asked = answer.range;
+    let ops = &question.ops;
+    let seen: BTreeSet<_> = answer.rows.iter().map(|row| Arc::clone(&row.op)).collect();
+    let is_seen = |op: &&String| seen.iter().any(|seen| is_asked(op, seen));
+    let (found, missing): (Vec<_>, Vec<_>) = ops.iter().partition(is_seen);
+    let missing: Vec<_> = missing.into_iter().map(String::as_str).collect();
+    let what = || {
+        let seen: Vec<_> = seen.iter().map(|op| &**op).collect();
+        let (missing, seen) = (missing.join(" or "), seen.join(", "));
+        format!("{missing} operations (there were {seen})")
+    };
+    answer
+        .rows
+        .retain(|row| ops.is_empty() || ops.iter().any(|op| is_asked(op, &row.op)));
+    let why = match answer.rows.is_empty() {
+        true => EmptyReason::NoneOf {
+            what: what(),
+            asked,
+        },
+        false => EmptyReason::NoRow {
+            conditions: in_words(question),
+            asked,
+        },
+    };
+    if !missing.is_empty() && !found.is_empty() {
+        answer.notes.push(Note::NoOperation { what: what() });
+    }
+    if let Some(top) = question.top {
+        keep_top(&mut answer, terms, connections, top);
+    }
+    answer.rows.retain(|row| terms.hold(row));
+    if question.top.is_none() {
+        terms.sort(&mut answer.rows);
+    }
+    match answer.rows.is_empty() {
+        true => Outcome::Nothing {
+            why,
+            notes: answer.notes,
+        },
+        false => Outcome::Found(answer),
+    }
+}
+
+/// Whether an operation is the one that is asked for: reading is READ, and READ_PLUS where a server of NFS 4.2 has it.
+fn is_asked(asked: &str, op: &str) -> bool {
+    asked == op || (asked == READ && op == READ_PLUS)
+}
+
+/// What tells operations apart, beside the window.
+type Which = (
+    Arc<str>,
+    Option<Arc<str>>,
+    Arc<str>,
+    Option<Arc<str>>,
+    Option<(Option<FileKey>, Option<Arc<str>>)>,
+    TenantKey,
+);
+
+/// Of several connections that are not told apart, one window may have one and another several.
+fn which(row: &OperationAnswer, connections: Connections) -> Which {
+    let transport = match connections {
+        Connections::Together => None,
+        Connections::Apart => row.transport.clone(),
+    };
+    (
+        Arc::clone(&row.host),
+        row.mount.clone(),
+        Arc::clone(&row.op),
+        transport,
+        row.about.as_ref().map(About::identity),
+        TenantKey(Arc::clone(&row.tenant)),
+    )
+}
+
+/// Leaves the rows of those operations that come first over the whole range, or else are the most frequent. Where there is one
+/// row for the whole range, only those that meet the conditions count.
+fn keep_top(
+    answer: &mut Answer<OperationAnswer>,
+    terms: &FilterAndSort<OperationAnswer>,
+    connections: Connections,
+    top: NonZeroUsize,
+) {
+    let mut sums: HashMap<Which, OperationAnswer> = HashMap::new();
+    for row in &answer.rows {
+        match sums.entry(which(row, connections)) {
+            Entry::Vacant(entry) => {
+                entry.insert(row.clone());
+            }
+            Entry::Occupied(mut entry) => {
+                let sum = entry.get_mut();
+                sum.sums.merge(&row.sums);
+                for (sum, more) in [
+                    (&mut sum.untimed, row.untimed),
+                    (&mut sum.unsplit, row.unsplit),
+                    (&mut sum.mount_requests, row.mount_requests),
+                    (&mut sum.covered_ms, row.covered_ms),
+                ] {
+                    *sum = sum.saturating_add(more);
+                }
+            }
+        }
+    }
+    if answer.step == Step::All {
+        sums.retain(|_, row| terms.hold(row));
+    }
+    let place = |row: &OperationAnswer| terms.place_or(row, row.sums.requests);
+    let ranks = rank(sums.into_iter().map(|(of, row)| (place(&row), of)), top);
+    answer
+        .rows
+        .retain(|row| ranks.contains_key(&which(row, connections)));
+    answer
+        .rows
+        .sort_by_key(|row| (ranks.get(&which(row, connections)).copied(), row.time));
+}

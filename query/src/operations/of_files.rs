@@ -1,0 +1,174 @@
+//! Operations that are known to be about files: they are in the rows of the files.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use trackiops_schemas::file_ops::OpName;
+use trackiops_schemas::ops::OperationSums;
+use trackiops_schemas::rollup::{Direction, Row};
+
+use super::choose::choose;
+use super::{About, Connections, FileNumbers, KnownBytes, OperationAnswer};
+use crate::answer::{Answer, AnswerRow, Outcome};
+use crate::error::QueryError;
+use crate::file_rows::ask;
+use crate::filter_and_sort::FilterAndSort;
+use crate::group::{Entity, GroupBy, TenantKey};
+use crate::projection::Projection;
+use crate::question::{Question, READ, WRITE};
+use crate::step::Step;
+
+/// Answers a question about the operations that are known to be about files, added up `by`. READs and WRITEs have the data for
+/// their bytes, without what is around it in a message; of others bytes are not known.
+pub fn ask_operations_by(
+    question: &Question,
+    by: GroupBy,
+) -> Result<Outcome<OperationAnswer>, QueryError> {
+    let files = Question {
+        by,
+        projection: Projection::all(),
+        ops: Vec::new(),
+        conditions: Vec::new(),
+        sort: None,
+        top: None,
+        ..question.clone()
+    };
+    let terms = FilterAndSort::new(question)?;
+    Ok(match ask(&files)? {
+        Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
+        Outcome::Found(answer) => {
+            let rows = of_rows(&answer);
+            choose(
+                question,
+                &terms,
+                Connections::Together,
+                Answer {
+                    rows,
+                    step: answer.step,
+                    by: answer.by,
+                    range: answer.range,
+                    notes: answer.notes,
+                },
+            )
+        }
+    })
+}
+
+fn about(row: &AnswerRow) -> Option<About> {
+    let is_told = matches!(row.of, Entity::File(_) | Entity::Name(..) | Entity::Dir(..));
+    is_told.then(|| About {
+        path: row.path().map(Into::into),
+        shown: row.name().into(),
+        file: row.file.as_ref().map(|file| FileNumbers {
+            key: file.key,
+            dev: file.dev,
+            fileid: file.fileid,
+        }),
+    })
+}
+
+/// Of several files of a group one operation is one row.
+fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
+    let mut places: HashMap<_, usize> = HashMap::new();
+    let mut mounts: HashMap<_, u64> = HashMap::new();
+    let mut rows: Vec<OperationAnswer> = Vec::new();
+    let nobody = Arc::default();
+    for row in &answer.rows {
+        let mount: Option<Arc<str>> = row.mount().map(Into::into);
+        let about = about(row);
+        let tenant = if answer.by.tenants {
+            &row.tenant
+        } else {
+            &nobody
+        };
+        let window = (row.time, Arc::clone(&row.host), mount.clone());
+        for (op, sums, bytes, [untimed, unsplit]) in of_row(&row.sum.row()) {
+            let requests = mounts.entry(window.clone()).or_default();
+            *requests = requests.saturating_add(sums.requests);
+            let by_tenant = TenantKey(Arc::clone(tenant));
+            let key = (window.clone(), about.clone(), by_tenant, op);
+            let place = places.entry(key).or_insert(rows.len());
+            if *place == rows.len() {
+                rows.push(OperationAnswer {
+                    time: row.time,
+                    host: Arc::clone(&row.host),
+                    mount: mount.clone(),
+                    op: op.as_str().into(),
+                    transport: None,
+                    about: about.clone(),
+                    tenant: Arc::clone(tenant),
+                    sums: OperationSums::default(),
+                    bytes,
+                    untimed: 0,
+                    unsplit: 0,
+                    mount_requests: 0,
+                    covered_ms: row.covered_ms,
+                });
+            }
+            let all = &mut rows[*place];
+            all.sums.merge(&sums);
+            all.untimed += untimed;
+            all.unsplit += unsplit;
+        }
+    }
+    for row in &mut rows {
+        let window = (row.time, Arc::clone(&row.host), row.mount.clone());
+        row.mount_requests = mounts[&window];
+    }
+    let requests = |row: &OperationAnswer| match answer.step {
+        Step::All => Reverse(row.sums.requests),
+        Step::Windows(_) => Reverse(0),
+    };
+    let key = |row: &OperationAnswer| {
+        let host_and_mount = (Arc::clone(&row.host), row.mount.clone());
+        let about = (row.about.clone(), TenantKey(Arc::clone(&row.tenant)));
+        (
+            row.time,
+            host_and_mount,
+            about,
+            requests(row),
+            Arc::clone(&row.op),
+        )
+    };
+    rows.sort_by_cached_key(key);
+    rows
+}
+
+/// The operations of one file that there were, which of their bytes are known, and how many of each are untimed and unsplit.
+fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, KnownBytes, [u64; 2])> {
+    let Row { read, write, ops } = row;
+    let direction = |name, d: &Direction, bytes| {
+        let sums = OperationSums {
+            requests: d.requests,
+            errors: d.errors,
+            queue_ns_sum: d.queue_ns_sum,
+            rtt_ns_sum: d.rtt_ns_sum,
+            execute_ns_sum: d.latency_ns_sum,
+            execute_ns_max: d.latency_ns_max,
+            execute: d.latency.clone(),
+            ..OperationSums::default()
+        };
+        (OpName::new(name), sums, bytes, [d.untimed, d.unsplit])
+    };
+    let mut both = [
+        direction(READ, read, KnownBytes::Received),
+        direction(WRITE, write, KnownBytes::Sent),
+    ];
+    both[0].1.received_bytes = read.bytes;
+    both[1].1.sent_bytes = write.bytes;
+    let others = ops.as_slice().iter().map(|op| {
+        let sums = OperationSums {
+            requests: op.requests,
+            errors: op.errors,
+            queue_ns_sum: op.queue_ns_sum,
+            rtt_ns_sum: op.rtt_ns_sum,
+            execute_ns_sum: op.execute_ns_sum,
+            execute_ns_max: op.execute_ns_max,
+            ..OperationSums::default()
+        };
+        (op.op, sums, KnownBytes::None, [0; 2])
+    });
+    let all = both.into_iter().chain(others);
+    all.filter(|(_, sums, ..)| sums.requests > 0)
+}
