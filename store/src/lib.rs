@@ -13,19 +13,16 @@
 #[cfg(test)]
 extern crate self as trackiops_store;
 
-mod aside;
 mod backlog;
 pub mod batch;
 mod beneath;
 mod catalog;
 mod check;
-mod checksum;
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]
 mod common;
 mod compact;
 mod confined;
-mod describe;
 mod error;
 mod exported;
 mod file_index;
@@ -41,8 +38,8 @@ mod memory;
 mod names;
 mod notice;
 mod options;
-mod pages;
-mod read;
+mod panics;
+mod quarantine;
 mod rebuild;
 mod repair;
 mod requests;
@@ -55,14 +52,12 @@ mod snapshot;
 mod units;
 mod unread;
 mod varint;
-mod verified;
 mod visible;
 mod writer;
 
 pub use backlog::Backlog;
 pub use catalog::mounts::MountSeen;
 pub use check::{Covers, Finding, Report, check};
-pub use describe::JournalSpan;
 pub use error::StoreError;
 pub use file_index::{FileIndex, PackedIndex};
 pub use journal::scan::Damage;
@@ -71,10 +66,13 @@ pub use layout::Dataset;
 pub use names::{FileHistory, NameSeen, Names, Seen, Trunks, is_below, is_in};
 pub use notice::Notice;
 pub use options::{GranularitySet, Keep, Options, OptionsError, Retention};
-pub use read::{Batches, SegmentReader, caught};
+pub use panics::caught;
 pub use rebuild::{Rebuilt, rebuild_catalog};
 pub use repair::{Repaired, repair};
 pub use requests::{EachBatch, RequestsView, RequestsWriter, ends_ns};
-pub use snapshot::{JournalTail, SealedJournal, Segment, Snapshot, StoreIndex};
+pub use segment::metadata::JournalSpan;
+pub use segment::reader::{Batches, SegmentReader};
+pub use segment::{Segment, StoreIndex};
+pub use snapshot::{JournalTail, SealedJournal, Snapshot};
 pub use unread::Unread;
 pub use writer::Writer;

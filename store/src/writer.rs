@@ -9,13 +9,13 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
-use crate::aside::remove_orphans;
 use crate::catalog::Catalog;
 use crate::catalog::mounts::MountLog;
 use crate::error::StoreError;
 use crate::housekeeping::Housekeeping;
 use crate::journal::file::JournalFile;
-use crate::journal::format::Header;
+use crate::journal::header::Header;
+use crate::journal::removal::remove_orphaned_ends;
 use crate::journal::write::{AppendError, Doubt, JournalWriter};
 use crate::layout;
 use crate::lock::StoreLock;
@@ -94,7 +94,7 @@ impl Writer {
         let catalog = Catalog::open(&store)?;
         layout::create_dir(&store, &layout::journal_dir(&store))?;
         layout::sync_dir(&store, &store)?;
-        remove_orphans(&store, &catalog)?;
+        remove_orphaned_ends(&store, |number| catalog.is_sealed(number))?;
         let left = left(&store)?;
         let next_number = catalog.last_journal()?.max(layout::last_number(&store)?) + 1;
         let mounts = MountLog::new(catalog.clone(), &options.host);
@@ -293,7 +293,7 @@ fn sealing(
                         torn_bytes: outcome.torn_bytes,
                     });
                 }
-                outcome.set_aside.map(Notice::SetAside).map(&tell);
+                outcome.quarantined.map(Notice::SetAside).map(&tell);
                 Ok(())
             }
             Task::AfterSealing => housekeeping.after_sealing(&mut catalog),

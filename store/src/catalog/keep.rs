@@ -5,9 +5,9 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::write::{Named, enter_removed, enter_segment, file_blob, named};
 use super::{Catalog, Publish, SegmentEntry};
-use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
+use crate::segment::metadata::JournalSpan;
 
 /// No segment has as many bytes or rows, and those of all of them add up.
 pub(super) const MOST: i64 = 1 << 50;

@@ -23,10 +23,10 @@ use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::beneath;
-use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout::{self, Dataset};
+use crate::segment::metadata::JournalSpan;
 
 pub(crate) use keep::Kept;
 pub(crate) use read::CatalogView;

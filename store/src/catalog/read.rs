@@ -9,12 +9,12 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::keep::MOST;
 use super::{error_at, image, schema};
-use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
 use crate::layout::{self, Dataset};
 use crate::names::{FileHistory, NameSeen, Names, Seen, Trunks};
-use crate::snapshot::Segment;
+use crate::segment::Segment;
+use crate::segment::metadata::JournalSpan;
 
 /// The catalog as it was at one moment.
 #[derive(Debug)]

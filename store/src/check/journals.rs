@@ -7,12 +7,12 @@ use std::time::{Duration, UNIX_EPOCH};
 use trackiops_schemas::time::UtcMs;
 
 use super::{Covers, Report, fresh};
-use crate::aside::lost;
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::journal::cursor;
 use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
+use crate::journal::removal::deleted_unsealed;
 use crate::journal::scan::{Damage, Scan};
 use crate::layout;
 use crate::unread::LOST;
@@ -57,12 +57,14 @@ pub(super) fn check(
     let sealed = fresh(store).and_then(|view| view.sealed_journals().ok());
     if let Some(sealed) = sealed {
         for end in ends {
-            if let Some(path) = lost(store, &end, |number| Ok(sealed.contains(&number)))? {
+            if let Some(path) =
+                deleted_unsealed(store, &end, |number| Ok(sealed.contains(&number)))?
+            {
                 report.find(&path, LOST, written(store, view, &path), RESTORE);
             }
         }
     }
-    for path in layout::set_aside(store)? {
+    for path in layout::quarantined_journals(store)? {
         let why = "it was found damaged and set aside";
         report.find(&path, why, written(store, view, &path), MOVE_AWAY);
     }

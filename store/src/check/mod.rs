@@ -19,7 +19,7 @@ use trackiops_schemas::time::UtcMs;
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::layout;
-use crate::read::SegmentReader;
+use crate::segment::reader::SegmentReader;
 use crate::snapshot::check_is_store;
 
 /// What [`check`] came to.

@@ -15,11 +15,10 @@ use trackiops_schemas::time::UtcMs;
 use super::totals::Sum;
 use super::why;
 use crate::batch::{decode_health, decode_ops, decode_rows};
-use crate::describe::agrees;
 use crate::file_index::FileIndex;
 use crate::layout::Dataset;
-use crate::read::SegmentReader;
-use crate::snapshot::Segment;
+use crate::segment::Segment;
+use crate::segment::reader::SegmentReader;
 
 const BATCH_ROWS: usize = 4096;
 
@@ -32,7 +31,7 @@ pub(super) struct Rows {
 
 /// Goes through the rows of a segment. The error says in what they are not as the catalog has it, or not in order.
 pub(super) fn of_segment(reader: SegmentReader, segment: &Segment) -> Result<Rows, String> {
-    agrees(&reader, segment)?;
+    segment.agrees_with(&reader)?;
     let mut seen = Seen::default();
     for batch in reader.batches(BATCH_ROWS).map_err(why)? {
         let batch = batch.map_err(why)?;

@@ -11,7 +11,7 @@ use crate::beneath;
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
-use crate::snapshot::Segment;
+use crate::segment::Segment;
 
 /// What to do about a segment that the catalog does not know.
 pub(super) const TAKE_IN: &str = "`trackiops store rebuild-catalog` takes it in; if it is a copy, or not of this store, move it away";

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 
+use super::bytes::read_at;
 use super::codec;
-use super::format::read_at;
 use super::scan::{Scan, WindowFrame};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};

@@ -20,7 +20,7 @@ use trackiops_threads::fail;
 
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
-use crate::journal::format::Header;
+use crate::journal::header::Header;
 use crate::layout;
 use crate::lock::StoreLock;
 use crate::notice::{Notice, Tell};
@@ -204,7 +204,7 @@ fn sealing(store: PathBuf, budget: Budget, first_own: u64, tell: Tell) -> Seal {
                 torn_bytes: outcome.torn_bytes,
             });
         }
-        outcome.set_aside.map(Notice::SetAside).map(&tell);
+        outcome.quarantined.map(Notice::SetAside).map(&tell);
         if budget.enforce(&store)? && !full {
             full = true;
             tell(Notice::Full(budget.most_bytes()));

@@ -13,14 +13,15 @@ use trackiops_schemas::request::Request;
 use trackiops_schemas::time::UtcMs;
 
 use super::journal::Scan;
-use crate::aside::{remove_journal, set_aside, set_unreadable_aside};
 use crate::batch::RequestRow;
 use crate::beneath;
-use crate::describe::Description;
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
+use crate::journal::removal;
 use crate::layout::{self, Date};
-use crate::segment::{SegmentWriter, Target};
+use crate::quarantine::{quarantine, quarantine_unreadable};
+use crate::segment::metadata::Description;
+use crate::segment::writer::{SegmentWriter, Target};
 
 /// What sealing a journal came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(super) struct Outcome {
     pub(super) requests: u64,
     pub(super) torn_bytes: u64,
     /// The journal, or parts of it, were damaged; it was not removed, but renamed to this path.
-    pub(super) set_aside: Option<PathBuf>,
+    pub(super) quarantined: Option<PathBuf>,
 }
 
 /// Seals a journal that nobody appends to any more; nothing is done when there is none.
@@ -36,7 +37,7 @@ pub(super) fn seal(store: &Path, number: u64) -> Result<Outcome, StoreError> {
     let journal = layout::requests_journal(store, number);
     seal_readable(store, number, &journal).or_else(|error| {
         Ok(Outcome {
-            set_aside: Some(set_unreadable_aside(store, &journal, error)?),
+            quarantined: Some(quarantine_unreadable(store, &journal, error)?),
             ..Outcome::default()
         })
     })
@@ -74,10 +75,10 @@ fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, Stor
         layout::sync_names(store, written.iter())?;
     }
     if damaged {
-        outcome.set_aside = Some(set_aside(store, path)?);
+        outcome.quarantined = Some(quarantine(store, path)?);
         return Ok(outcome);
     }
-    remove_journal(store, path)?;
+    removal::remove(store, path)?;
     Ok(outcome)
 }
 

@@ -29,14 +29,15 @@ use std::path::{Path, PathBuf};
 
 use trackiops_threads::fail;
 
-use crate::aside::{remove_journal, set_aside, set_unreadable_aside};
 use crate::beneath;
 use crate::catalog::{Catalog, Sealed};
-use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
+use crate::journal::removal;
 use crate::journal::scan::Scan;
 use crate::layout;
+use crate::quarantine::{quarantine, quarantine_unreadable};
+use crate::segment::metadata::JournalSpan;
 use outputs::Outputs;
 
 /// A step of sealing that has just been taken.
@@ -73,7 +74,7 @@ pub(crate) struct Outcome {
     pub(crate) windows: u64,
     pub(crate) torn_bytes: u64,
     /// The journal, or parts of it, are damaged; it was not removed, but renamed to this path.
-    pub(crate) set_aside: Option<PathBuf>,
+    pub(crate) quarantined: Option<PathBuf>,
 }
 
 /// Seals a journal that nobody appends to any more.
@@ -86,7 +87,7 @@ pub(crate) fn seal(
     seal_readable(store, catalog, number, observer).or_else(|error| {
         let journal = layout::journal(store, number);
         Ok(Outcome {
-            set_aside: Some(set_unreadable_aside(store, &journal, error)?),
+            quarantined: Some(quarantine_unreadable(store, &journal, error)?),
             ..Outcome::default()
         })
     })
@@ -130,9 +131,9 @@ fn seal_readable(
         }
     }
     if damaged {
-        outcome.set_aside = Some(set_aside(store, &path)?);
+        outcome.quarantined = Some(quarantine(store, &path)?);
     } else {
-        remove_journal(store, &path)?;
+        removal::remove(store, &path)?;
     }
     step(Step::JournalRemoved)?;
     Ok(outcome)

@@ -17,11 +17,11 @@ use super::merge::{Merge, Merged, Rows};
 use super::spool::{Spool, SpooledRows};
 use crate::batch::{HealthRow, OpsRow, RollupRow};
 use crate::catalog::{FileSeen, SegmentEntry};
-use crate::describe::{Description, JournalSpan};
 use crate::error::StoreError;
 use crate::journal::scan::{Scan, WindowFrame};
 use crate::layout::{self, Dataset, Date};
-use crate::segment::{SegmentRow, SegmentWriter, Target};
+use crate::segment::metadata::{Description, JournalSpan};
+use crate::segment::writer::{SegmentRow, SegmentWriter, Target};
 
 /// Writes the segments of one journal, under temporary names.
 pub(super) struct Outputs<'a> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
-use crate::checksum::{NoSums, Sums};
+use super::checksum::{NoSums, Sums};
 use crate::error::StoreError;
 
 /// A file of so little data is read in one piece: its pages are small, and each read is of whole blocks.

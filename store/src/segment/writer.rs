@@ -14,12 +14,12 @@ use parquet::schema::types::ColumnPath;
 use trackiops_schemas::columns;
 use trackiops_schemas::rollup::Direction;
 
+use super::checksum::Summed;
+use super::metadata::Description;
 use crate::batch::{
     HealthRow, OpsRow, RequestRow, RollupRow, health_batch, ops_batch, request_batch, rollup_batch,
 };
 use crate::beneath;
-use crate::checksum::Summed;
-use crate::describe::Description;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout;

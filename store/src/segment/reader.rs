@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,10 +21,11 @@ use parquet::file::metadata::{
 };
 use parquet::file::statistics::Statistics;
 
-use crate::describe::check_format;
+use super::metadata::check_format;
+use super::pages::{Budget, Indexes, Pages, Places, TOO_MUCH};
+use super::verified::{Trace, Verified, damaged};
 use crate::error::StoreError;
-use crate::pages::{Budget, Indexes, Pages, Places, TOO_MUCH};
-use crate::verified::{Trace, Verified, damaged};
+use crate::panics::caught;
 
 /// So much of a segment is a piece of it, as it is stored: what is merged is in memory as one piece of each segment, and a coarse row, of a
 /// hundred buckets and more, takes ten times as much as a fine one.
@@ -132,6 +132,16 @@ impl SegmentReader {
     /// The checksum that stands for all of its file.
     pub(crate) fn crc32c(&self) -> u32 {
         self.file.crc32c()
+    }
+
+    /// That it is the one of which the catalog has this checksum.
+    pub(crate) fn check_crc32c(&self, expected: u32) -> Result<(), String> {
+        match self.crc32c() {
+            found if found == expected => Ok(()),
+            found => Err(format!(
+                "its checksum is {found:08x}, the catalog says {expected:08x}"
+            )),
+        }
     }
 
     /// Verifies also what is never read.
@@ -318,14 +328,6 @@ fn decoding<T, E: ToString>(
     decode: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, StoreError> {
     caught(decode).map_err(|why| damaged(path, trace.why(why)))
-}
-
-/// What comes of decoding Parquet, or Arrow, or why nothing does: their readers may panic.
-pub fn caught<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(decode)) {
-        Ok(decoded) => decoded.map_err(|error| error.to_string()),
-        Err(_) => Err("it cannot be decoded".to_owned()),
-    }
 }
 
 /// The rows of a segment.

@@ -13,7 +13,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::reader::{ChunkReader, Length};
 
-use crate::verified::Verified;
+use super::verified::Verified;
 
 /// No page is longer, packed or unpacked. The writer ends one at 64 KiB, a dictionary at 1 MiB, each with up to 512 values more.
 const MOST_PAGE_BYTES: u64 = 16 << 20;
