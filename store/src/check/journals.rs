@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use trackiops_schemas::time::UtcMs;
 
-use super::{Covers, Report, fresh};
+use super::report::{Covers, Report, fresh};
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::journal::cursor;

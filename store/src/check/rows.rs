@@ -12,8 +12,8 @@ use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
+use super::report::why;
 use super::totals::Sum;
-use super::why;
 use crate::batch::{decode_health, decode_ops, decode_rows};
 use crate::file_index::FileIndex;
 use crate::layout::Dataset;

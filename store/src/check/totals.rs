@@ -5,7 +5,7 @@ use std::path::Path;
 
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::{Covers, REBUILD, Report};
+use super::report::{Covers, REBUILD, Report};
 use crate::layout::Dataset;
 use crate::segment::metadata::JournalSpan;
 
