@@ -5,7 +5,7 @@
 //! requests       -> journal (append, CRC)        -> seal -> segments (Parquet)
 //! ```
 //!
-//! [`Writer`] is the recorder's side and [`Snapshot`] the reader's. Both may be at work on the same
+//! [`WindowQueue`] and the [`Writer`] behind it are the recorder's side and [`Snapshot`] the reader's. Both may be at work on the same
 //! store at once, in different processes; of writers there is one. [`RequestsWriter`] keeps single requests beside them. Rows are mergeable partial
 //! aggregates: several rows of the same file and window, in one segment or in several, add up.
 
@@ -13,7 +13,6 @@
 #[cfg(test)]
 extern crate self as trackiops_store;
 
-mod backlog;
 pub mod batch;
 mod beneath;
 mod catalog;
@@ -40,6 +39,7 @@ mod notice;
 mod options;
 mod panics;
 mod quarantine;
+mod queue;
 mod rebuild;
 mod repair;
 mod requests;
@@ -55,7 +55,6 @@ mod varint;
 mod visible;
 mod writer;
 
-pub use backlog::Backlog;
 pub use catalog::mounts::MountSeen;
 pub use check::{Covers, Finding, Report, check};
 pub use error::StoreError;
@@ -67,6 +66,7 @@ pub use names::{FileHistory, NameSeen, Names, Seen, Trunks, is_below, is_in};
 pub use notice::Notice;
 pub use options::{GranularitySet, Keep, Options, OptionsError, Retention};
 pub use panics::caught;
+pub use queue::WindowQueue;
 pub use rebuild::{Rebuilt, rebuild_catalog};
 pub use repair::{Repaired, repair};
 pub use requests::{EachBatch, RequestsView, RequestsWriter, ends_ns};

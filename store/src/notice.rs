@@ -29,6 +29,23 @@ pub enum Notice {
     Spared(usize),
     /// The oldest segments of requests are deleted from now on, because all together would exceed so many bytes. Told once.
     Full(u64),
+    /// The store cannot be written, for this error. Windows wait in memory until it can be.
+    CannotWrite(String),
+    /// The store is written again, after [`Self::CannotWrite`].
+    WrittenAgain {
+        /// Windows that had waited.
+        waited: u64,
+        /// Windows that were added up to coarser ones meanwhile, as there was no room for all.
+        coarsened: u64,
+        /// Windows that found no room even then.
+        dropped: u64,
+    },
+    /// A window never can be written, for this error, and is left out.
+    WindowLeftOut(String),
+    /// The recording has ended, and so many windows still could not be written.
+    WaitingLost(usize),
+    /// The thread that writes windows has panicked, and those that waited could not be written after that, for this error.
+    LostAfterPanic(String),
 }
 
 impl fmt::Display for Notice {
@@ -71,9 +88,61 @@ impl fmt::Display for Notice {
                  from now on; windows are kept",
                 bytes >> 20
             ),
+            Self::CannotWrite(error) => write!(
+                f,
+                "the store cannot be written, recording goes on and windows wait in memory: {error}"
+            ),
+            Self::WrittenAgain {
+                waited,
+                coarsened,
+                dropped,
+            } => {
+                write!(f, "the store is written again: {waited} windows had waited")?;
+                if *coarsened > 0 {
+                    write!(
+                        f,
+                        ", {coarsened} were added up to coarser ones for lack of memory"
+                    )?;
+                }
+                if *dropped > 0 {
+                    write!(f, ", {dropped} of these are lost")?;
+                }
+                Ok(())
+            }
+            Self::WindowLeftOut(error) => write!(f, "a window is left out: {error}"),
+            Self::WaitingLost(windows) => {
+                write!(f, "{windows} windows that waited in memory are lost")
+            }
+            Self::LostAfterPanic(error) => write!(f, "windows are lost: {error}"),
         }
     }
 }
 
 /// Tells a person.
 pub(crate) type Tell = Box<dyn Fn(Notice) + Send>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_is_written_again_says_what_that_has_cost() {
+        let text = |coarsened, dropped| {
+            let again = Notice::WrittenAgain {
+                waited: 7,
+                coarsened,
+                dropped,
+            };
+            again.to_string()
+        };
+        assert_eq!(
+            text(0, 0),
+            "the store is written again: 7 windows had waited"
+        );
+        assert_eq!(
+            text(5, 2),
+            "the store is written again: 7 windows had waited, 5 were added up to coarser ones for lack of memory, 2 of these \
+             are lost"
+        );
+    }
+}
