@@ -28,7 +28,7 @@ use trackiops_collector::{
 use trackiops_query::parse_size;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
-use trackiops_store::{GranularitySet, Keep, Options, Retention, WindowQueue, Writer};
+use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy, WindowQueue, Writer};
 
 use crate::output::{Access, Partial, say};
 use crate::store_flag::StoreFlag;
@@ -416,11 +416,11 @@ impl Args {
             rotate: self.rotate.unwrap_or_else(|| default_rotation(finest)),
             filter: (!filter.is_empty()).then(|| filter.to_string()),
             allow_nfs_store: self.allow_nfs_store,
-            keep: Keep {
+            keep: RetentionPolicy {
                 retention: self.retain.clone(),
                 most_bytes: self.store_size,
                 gaps_age: self.retain_by_clock,
-                ..Keep::default()
+                ..RetentionPolicy::default()
             },
         }
     }

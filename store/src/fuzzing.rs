@@ -23,7 +23,8 @@ use crate::journal::cursor;
 use crate::journal::file::JournalFile;
 use crate::journal::scan::Scan;
 use crate::layout::{self, Dataset};
-use crate::names::{Names, Trunks};
+use crate::mount_roots::MountRoots;
+use crate::names::Names;
 use crate::requests::{RequestsView, ends_ns};
 use crate::seal::{self, Step};
 use crate::segment::Segment;
@@ -312,7 +313,7 @@ fn ask(view: &CatalogView) -> Result<(), StoreError> {
     let _ = view.granularities();
     let _ = view.span();
     let _ = view.mounts();
-    let _ = view.trunks(&mut Trunks::default());
+    let _ = view.mount_roots(&mut MountRoots::default());
     let range = Some((UtcMs(0), UtcMs(i64::MAX)));
     for (dataset, range) in Dataset::ALL.into_iter().zip([None, range, None]) {
         for segment in view.segments(dataset, range).into_iter().flatten() {

@@ -305,14 +305,14 @@ fn is_journal(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == JOURNAL_EXTENSION)
 }
 
-/// The number of a journal of windows, or of one that was set aside; `None` of one of requests.
+/// The number of a journal of windows, or of one in quarantine; `None` of one of requests.
 pub(crate) fn number_of_journal(path: &Path) -> Option<u64> {
     let own = quarantined_from(path);
     let own = own.as_deref().unwrap_or(path);
     own.file_stem()?.to_str()?.parse().ok()
 }
 
-/// What says how far a journal goes, whether it was set aside or not.
+/// What says how far a journal goes, whether it is in quarantine or not.
 pub(crate) fn journal_end(journal: &Path) -> PathBuf {
     match quarantined_from(journal) {
         Some(journal) => quarantined(&journal.with_extension(END_EXTENSION)),
@@ -320,7 +320,7 @@ pub(crate) fn journal_end(journal: &Path) -> PathBuf {
     }
 }
 
-/// What says how far journals go that are not there, not even set aside.
+/// What says how far journals go that are not there, not even in quarantine.
 pub(crate) fn orphaned_ends(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut ends = entries(store, &journal_dir(store))?;
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
@@ -328,14 +328,14 @@ pub(crate) fn orphaned_ends(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
         let own = quarantined_from(path);
         let end = own.as_deref().unwrap_or(path);
         let journal = end.with_extension(JOURNAL_EXTENSION);
-        // One that is being set aside has its new name before what is beside it.
+        // One that is being quarantined has its new name before what is beside it.
         let is_alone = !is_there(&quarantined(&journal)) && (own.is_some() || !is_there(&journal));
         end.extension().is_some_and(|e| e == END_EXTENSION) && is_alone
     });
     Ok(ends)
 }
 
-/// The largest number of a journal of windows of which anything is in the directory of journals: itself, or what was set aside or beside it.
+/// The largest number of a journal of windows of which anything is in the directory of journals: itself, quarantined or not, or what is beside it.
 /// Another one of that number could be taken for it. 0 if there is none.
 pub(crate) fn last_number(store: &Path) -> Result<u64, StoreError> {
     last_number_of("", store)
@@ -356,7 +356,7 @@ fn last_number_of(prefix: &str, store: &Path) -> Result<u64, StoreError> {
     Ok(numbers.max().unwrap_or(0))
 }
 
-/// The number of the journal of windows that this is beside; `None` of others, and of what was set aside.
+/// The number of the journal of windows that this is beside; `None` of others, and of what is in quarantine.
 pub(crate) fn number_of_end(store: &Path, end: &Path) -> Option<u64> {
     let number = number_of_journal(end)?;
     (journal_end(&journal(store, number)) == end).then_some(number)

@@ -16,6 +16,7 @@ use trackiops_schemas::columns;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::backoff::FileBackoff;
 use crate::batch::{decode_health, decode_ops, decode_rows};
 use crate::catalog::{Catalog, CatalogView, FileSeen, Restored, SegmentEntry};
 use crate::error::StoreError;
@@ -27,7 +28,6 @@ use crate::names::{Seen, hull};
 use crate::segment::metadata::{self, JournalSpan};
 use crate::segment::reader::SegmentReader;
 use crate::segment::verified::{cannot_open, damaged};
-use crate::setbacks::Setbacks;
 use crate::visible;
 
 const BATCH_ROWS: usize = 4096;
@@ -57,7 +57,7 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
         catalog.restore_mounts(&mounts)?;
     }
     catalog.publish()?;
-    tidy(store, &mut catalog, &mut Setbacks::default())?;
+    tidy(store, &mut catalog, &mut FileBackoff::default())?;
     Ok(rebuilt)
 }
 

@@ -19,7 +19,8 @@ use crate::journal::file::JournalFile;
 use crate::journal::removal::deleted_unsealed;
 use crate::journal::scan::{Damage, Scan};
 use crate::layout::{self, Dataset};
-use crate::names::{FileHistory, NameSeen, Names, Trunks};
+use crate::mount_roots::MountRoots;
+use crate::names::{FileHistory, NameSeen, Names};
 use crate::segment::metadata::JournalSpan;
 use crate::segment::{Segment, StoreIndex};
 use crate::unread::Unread;
@@ -116,7 +117,7 @@ impl Snapshot {
         let mut tails = Vec::new();
         for (number, path, journal) in opened {
             if sealed.contains(&number) {
-                // It is about to be removed, or set aside.
+                // It is about to be removed, or quarantined.
                 let scan = journal.and_then(Scan::new);
                 if scan.is_ok_and(|scan| scan.is_some_and(|scan| !scan.damage.is_empty())) {
                     self.unread.push(Unread::sealed(path, []));
@@ -348,20 +349,20 @@ impl Snapshot {
     }
 
     /// Of each mount where it was mounted, and the directories that the names of its files have in common.
-    pub fn trunks(&self) -> Result<Trunks, StoreError> {
-        let mut trunks = Trunks::default();
+    pub fn mount_roots(&self) -> Result<MountRoots, StoreError> {
+        let mut mount_roots = MountRoots::default();
         for catalog in &self.catalogs {
-            catalog.trunks(&mut trunks)?;
+            catalog.mount_roots(&mut mount_roots)?;
         }
         for MountSeen { mount, .. } in self.mounts()? {
-            trunks.add_mount_point(&mount.mount, &mount.path);
+            mount_roots.add_mount_point(&mount.mount, &mount.path);
         }
         for file in self.defined() {
             if let Some(path) = &file.path {
-                trunks.add(file.mount.as_deref(), path);
+                mount_roots.add(file.mount.as_deref(), path);
             }
         }
-        Ok(trunks)
+        Ok(mount_roots)
     }
 
     /// The files that had this fileid on a mount that ever had this device number, ascending.
@@ -505,7 +506,7 @@ fn open_journals(
     Ok(opened)
 }
 
-/// The journals of windows that were set aside: what of them could be read is in segments, and that something is missing there
+/// The journals of windows in quarantine: what of them could be read is in segments, and that something is missing there
 /// only they say.
 fn quarantined(store: &Path, catalog: &CatalogView) -> Result<Vec<Unread>, StoreError> {
     let mut quarantined = layout::quarantined_journals(store)?;

@@ -18,8 +18,8 @@ use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
+use crate::column_values::{of_stored, time_of, unsigned};
 use crate::journal::codec::BUCKETS;
-use crate::units::{of_stored, time_of, unsigned};
 
 /// A row of a rollup segment. What the batch has no column for is empty, zero or `None`, so a
 /// query may leave out what it does not need.

@@ -24,7 +24,7 @@ mod tests {
     use trackiops_schemas::time::UtcMs;
 
     use super::*;
-    use crate::units::of_stored;
+    use crate::column_values::of_stored;
 
     fn rows() -> Vec<RollupRow> {
         let file = |fileid, mount: Option<&str>| {

@@ -19,7 +19,7 @@ use crate::unread::LOST;
 
 /// What to do about a damaged journal.
 pub(super) const RECORD: &str = "the rest is read as before; the next `trackiops record` seals it and sets the damaged file aside";
-/// What to do about one that was set aside.
+/// What to do about one in quarantine.
 const MOVE_AWAY: &str = "what of it could be read is in the segments; move it out of the store";
 /// What to do about one that was deleted.
 const RESTORE: &str =

@@ -11,7 +11,7 @@ use trackiops_schemas::ops::{Operation, OperationRow};
 use crate::batch::{
     BatchError, HealthRow, OpsRow, RollupRow, decode_health, decode_ops, decode_rows,
 };
-use crate::catalog::Kept;
+use crate::catalog::KeptSegment;
 use crate::error::StoreError;
 use crate::segment::reader::{Pieces, SegmentReader};
 use crate::segment::verified::{cannot_open, damaged};
@@ -33,7 +33,7 @@ struct Input<R> {
 }
 
 impl<R> Input<R> {
-    fn open(store: &Path, kept: &Kept, decode: Decode<R>) -> Result<Self, StoreError> {
+    fn open(store: &Path, kept: &KeptSegment, decode: Decode<R>) -> Result<Self, StoreError> {
         let path = store.join(&kept.path);
         let file = visible::open(store, &path).map_err(|error| cannot_open(&path, error))?;
         let reader = SegmentReader::of_length(file, &path, kept.bytes)?;
@@ -63,7 +63,7 @@ impl<R> Input<R> {
 impl<R, K: Ord> Inputs<R, K> {
     fn open(
         store: &Path,
-        segments: &[&Kept],
+        segments: &[&KeptSegment],
         decode: Decode<R>,
         order: fn(&R) -> K,
     ) -> Result<Self, StoreError> {
@@ -96,19 +96,19 @@ type RollupOrder = (
 );
 
 impl Inputs<RollupRow, RollupOrder> {
-    pub(super) fn rollup(store: &Path, segments: &[&Kept]) -> Result<Self, StoreError> {
+    pub(super) fn rollup(store: &Path, segments: &[&KeptSegment]) -> Result<Self, StoreError> {
         Self::open(store, segments, rollup, |row| (row.file.key, row.time))
     }
 }
 
 impl Inputs<HealthRow, trackiops_schemas::time::UtcMs> {
-    pub(super) fn health(store: &Path, segments: &[&Kept]) -> Result<Self, StoreError> {
+    pub(super) fn health(store: &Path, segments: &[&KeptSegment]) -> Result<Self, StoreError> {
         Self::open(store, segments, health, |row| row.time)
     }
 }
 
 impl Inputs<OpsRow, trackiops_schemas::time::UtcMs> {
-    pub(super) fn ops(store: &Path, segments: &[&Kept]) -> Result<Self, StoreError> {
+    pub(super) fn ops(store: &Path, segments: &[&KeptSegment]) -> Result<Self, StoreError> {
         Self::open(store, segments, ops, |row| row.time)
     }
 }

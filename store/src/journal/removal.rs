@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
 use super::end::Extent;
 use crate::beneath;
@@ -14,7 +14,7 @@ pub(crate) fn remove(store: &Path, journal: &Path) -> Result<(), StoreError> {
     // In this order: without what is beside it, a damaged one would look whole.
     for path in [journal, &layout::journal_end(journal)] {
         beneath::remove(store, path).map_err(StoreError::io("remove journal", path))?;
-        fail::point("journal: removed");
+        fail_point::hit("journal: removed");
     }
     layout::sync_dir(store, &layout::journal_dir(store))
 }

@@ -26,7 +26,7 @@ use self::backlog::Backlog;
 use self::state::Shared;
 use self::writer_thread::WriterThread;
 use crate::error::StoreError;
-use crate::notice::Notice;
+use crate::warning::Warning;
 use crate::writer::Writer;
 
 /// What windows that wait may take: some minutes of thousands of files.
@@ -47,7 +47,7 @@ impl WindowQueue {
     pub fn start(
         writer: Writer,
         store: PathBuf,
-        warn: impl Fn(Notice) + Send + Sync + 'static,
+        warn: impl Fn(Warning) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let granularities = writer.options().granularities.clone();
         let shared = Arc::new(Shared::new(Backlog::new(granularities, WAITING_BYTES)));

@@ -16,7 +16,7 @@ use super::writer_thread::{LAST_TRIES, RETRY_EVERY};
 use crate::check::check;
 use crate::error::StoreError;
 use crate::layout::Dataset;
-use crate::options::{Keep, Options};
+use crate::options::{Options, RetentionPolicy};
 use crate::snapshot::Snapshot;
 use crate::writer::Writer;
 
@@ -65,7 +65,7 @@ fn options() -> Options {
         rotate: "1h".parse().unwrap(),
         filter: None,
         allow_nfs_store: true,
-        keep: Keep::default(),
+        keep: RetentionPolicy::default(),
     }
 }
 

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::Granularity;
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
 use super::state::{Mounted, Shared, State};
 use crate::error::StoreError;
-use crate::journal::write::Doubt;
-use crate::notice::Notice;
+use crate::journal::write::UncertainTail;
 use crate::options::Options;
+use crate::warning::Warning;
 use crate::writer::Writer;
 
 /// Between two attempts to write.
@@ -25,8 +25,8 @@ pub(super) const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// For so long it is tried to write what waits when the recording ends.
 pub(super) const LAST_TRIES: Duration = Duration::from_secs(5);
 
-/// Tells a person. Each writer that is opened has a clone.
-pub(super) type Warn = Arc<dyn Fn(Notice) + Send + Sync>;
+/// Warns a person. Each writer that is opened has a clone.
+pub(super) type SharedWarn = Arc<dyn Fn(Warning) + Send + Sync>;
 
 /// What is to be written.
 enum Next {
@@ -39,11 +39,11 @@ enum Next {
 pub(super) struct WriterThread {
     store: PathBuf,
     options: Options,
-    warn: Warn,
+    warn: SharedWarn,
     /// `None` while there is no store to write to.
     writer: Option<Writer>,
     /// What one that was let go has left.
-    doubt: Option<Doubt>,
+    uncertain_tail: Option<UncertainTail>,
     /// What the store was told last, to tell it again if it is begun anew.
     mounted: Option<Mounted>,
     shared: Arc<Shared>,
@@ -60,13 +60,18 @@ pub(super) struct WriterThread {
 }
 
 impl WriterThread {
-    pub(super) fn new(store: PathBuf, writer: Writer, shared: Arc<Shared>, warn: Warn) -> Self {
+    pub(super) fn new(
+        store: PathBuf,
+        writer: Writer,
+        shared: Arc<Shared>,
+        warn: SharedWarn,
+    ) -> Self {
         Self {
             store,
             options: writer.options().clone(),
             warn,
             writer: Some(writer),
-            doubt: None,
+            uncertain_tail: None,
             mounted: None,
             shared,
             in_hand: None,
@@ -89,7 +94,7 @@ impl WriterThread {
                 }
                 let written = self.write_all();
                 if let Err(error) = written {
-                    (self.warn)(Notice::LostAfterPanic(error.to_string()));
+                    (self.warn)(Warning::LostAfterPanic(error.to_string()));
                 }
                 resume_unwind(panic)
             }
@@ -111,13 +116,13 @@ impl WriterThread {
                 }
                 continue;
             }
-            fail::point("windows: taken");
+            fail_point::hit("windows: taken");
             let appended = self.append();
             let done = match &appended {
                 Ok(count) => *count,
                 // It never can be written.
                 Err(error @ (StoreError::Unaligned { .. } | StoreError::WindowTooLarge(_))) => {
-                    (self.warn)(Notice::WindowLeftOut(error.to_string()));
+                    (self.warn)(Warning::WindowLeftOut(error.to_string()));
                     1
                 }
                 Err(_) => 0,
@@ -178,10 +183,10 @@ impl WriterThread {
         appended
     }
 
-    /// Closes the store, and keeps what is in doubt of it.
+    /// Closes the store, and keeps what is uncertain of it.
     fn let_go(&mut self) {
         if let Some(writer) = self.writer.take() {
-            self.doubt = writer.doubt();
+            self.uncertain_tail = writer.uncertain_tail();
         }
     }
 
@@ -204,12 +209,14 @@ impl WriterThread {
         if self.is_unmounted && !self.store.exists() {
             return Err(StoreError::Missing(self.store.clone()));
         }
-        let doubt = self.doubt.clone();
+        let uncertain_tail = self.uncertain_tail.clone();
         let options = self.options.clone();
         let warn = Arc::clone(&self.warn);
         let mut writer =
-            Writer::open_after(&self.store, options, doubt, move |notice| warn(notice))?;
-        self.doubt = None;
+            Writer::open_after(&self.store, options, uncertain_tail, move |warning| {
+                warn(warning)
+            })?;
+        self.uncertain_tail = None;
         if let Some((at, mounts)) = &self.mounted {
             writer.mounted(*at, mounts)?;
         }
@@ -228,7 +235,7 @@ impl WriterThread {
         self.has_failed = false;
         let (coarsened, dropped) = self.shared.lock().backlog.take_losses();
         let waited = mem::take(&mut self.waited);
-        (self.warn)(Notice::WrittenAgain {
+        (self.warn)(Warning::WrittenAgain {
             waited,
             coarsened,
             dropped,
@@ -240,7 +247,7 @@ impl WriterThread {
         self.shared.failures.fetch_add(1, Ordering::Relaxed);
         if !self.has_failed {
             self.has_failed = true;
-            (self.warn)(Notice::CannotWrite(error.to_string()));
+            (self.warn)(Warning::CannotWrite(error.to_string()));
         }
         let state = self.shared.lock();
         let is_over = |state: &State| state.has_ended;
@@ -251,7 +258,7 @@ impl WriterThread {
             if Instant::now() >= deadline {
                 let lost = state.backlog.len();
                 drop(state);
-                (self.warn)(Notice::WaitingLost(lost));
+                (self.warn)(Warning::WaitingLost(lost));
                 return Err(error);
             }
             drop(state);

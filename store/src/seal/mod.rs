@@ -27,7 +27,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
 use crate::beneath;
 use crate::catalog::{Catalog, Sealed};
@@ -100,7 +100,7 @@ fn seal_readable(
     observer: Observer<'_>,
 ) -> Result<Outcome, StoreError> {
     let mut step = |step| {
-        fail::point(step_name(step));
+        fail_point::hit(step_name(step));
         match observer(step) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
@@ -114,7 +114,7 @@ fn seal_readable(
         Some(journal) => {
             let file_bytes = journal.bytes;
             let scan = Scan::new(journal)?;
-            // Also of one that was sealed before: it is still to be set aside then.
+            // Also of one that was sealed before: it is still to be quarantined then.
             damaged = scan.as_ref().is_some_and(|scan| !scan.damage.is_empty());
             if !is_sealed {
                 outcome.torn_bytes = scan.as_ref().map_or(file_bytes, |scan| scan.torn_bytes);

@@ -1,11 +1,11 @@
-//! What the threads beside recording have to say.
+//! What the threads beside recording warn of.
 
 use std::fmt;
 use std::path::PathBuf;
 
 /// What a person should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum Warning {
     /// An earlier writer had left windows in a journal, which are sealed now.
     RecoveredWindows {
         /// How many.
@@ -22,13 +22,13 @@ pub enum Notice {
         torn_bytes: u64,
     },
     /// A journal is damaged. What of it could be read was sealed; it was renamed to this path and is not read again.
-    SetAside(PathBuf),
+    Quarantined(PathBuf),
     /// Something cannot be done with a file of the store: the text says what and why. It is tried again from time to time.
-    Setback(String),
+    WillRetry(String),
     /// So many segments would be too old if time counted in which nothing was recorded. Told once.
     Spared(usize),
     /// The oldest segments of requests are deleted from now on, because all together would exceed so many bytes. Told once.
-    Full(u64),
+    RequestsFull(u64),
     /// The store cannot be written, for this error. Windows wait in memory until it can be.
     CannotWrite(String),
     /// The store is written again, after [`Self::CannotWrite`].
@@ -48,7 +48,7 @@ pub enum Notice {
     LostAfterPanic(String),
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RecoveredWindows {
@@ -66,12 +66,12 @@ impl fmt::Display for Notice {
                 "recovered {requests} requests, kept one by one, that an interrupted recording had left ({torn_bytes} bytes \
                  of a torn end cut off)"
             ),
-            Self::SetAside(path) => write!(
+            Self::Quarantined(path) => write!(
                 f,
                 "a journal is damaged: what of it could be read is kept; it is now {}, and not read again",
                 path.display()
             ),
-            Self::Setback(error) => {
+            Self::WillRetry(error) => {
                 write!(
                     f,
                     "{error}; all else goes on, and a recorder tries this again from time to time"
@@ -82,7 +82,7 @@ impl fmt::Display for Notice {
                 "by the clock {segments} segments are older than --retain, but not by the time that was recorded since: the recorder did not \
                  run, or the clock was set; they are kept, and --retain-by-clock deletes them"
             ),
-            Self::Full(bytes) => write!(
+            Self::RequestsFull(bytes) => write!(
                 f,
                 "single requests have filled the {} MiB that they may take (--requests-size): the oldest are deleted \
                  from now on; windows are kept",
@@ -118,8 +118,8 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Tells a person.
-pub(crate) type Tell = Box<dyn Fn(Notice) + Send>;
+/// Warns a person.
+pub(crate) type Warn = Box<dyn Fn(Warning) + Send>;
 
 #[cfg(test)]
 mod tests {
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_store_that_is_written_again_says_what_that_has_cost() {
         let text = |coarsened, dropped| {
-            let again = Notice::WrittenAgain {
+            let again = Warning::WrittenAgain {
                 waited: 7,
                 coarsened,
                 dropped,
