@@ -21,7 +21,7 @@ use crate::exported::Exported;
 use crate::file_index::{FileIndex, PackedIndex};
 use crate::journal::cursor;
 use crate::journal::file::JournalFile;
-use crate::journal::scan::Scan;
+use crate::journal::scan::JournalScan;
 use crate::layout::{self, Dataset};
 use crate::mount_roots::MountRoots;
 use crate::names::Names;
@@ -69,7 +69,7 @@ pub fn journal(journal: &[u8], end: &[u8]) {
     let scratch = &*SCRATCH;
     let path = layout::journal(&scratch.0, 1);
     let opened = scratch.journal(&path, journal, end);
-    let Some(Ok(Some(scan))) = opened.map(Scan::new) else {
+    let Some(Ok(Some(scan))) = opened.map(JournalScan::new) else {
         return;
     };
     let bytes = journal.len() as u64;
@@ -105,7 +105,7 @@ pub fn seal(journal: &[u8], end: &[u8]) {
     const MOST_WINDOWS: usize = 16;
     let store = &SCRATCH.0;
     let path = layout::journal(store, 1);
-    match SCRATCH.journal(&path, journal, end).map(Scan::new) {
+    match SCRATCH.journal(&path, journal, end).map(JournalScan::new) {
         Some(Ok(Some(scan))) if scan.windows.len() <= MOST_WINDOWS => {}
         _ => return,
     }

@@ -134,7 +134,7 @@ impl Found {
         let described = described(metadata, dataset, granularity);
         let (host, journals) =
             described.ok_or_else(|| damaged(&path, "what it says of itself is damaged"))?;
-        let rows = Rows::read(reader, dataset, granularity, &path)?;
+        let rows = SegmentTotals::read(reader, dataset, granularity, &path)?;
         let (start, end) = rows.span.ok_or_else(|| damaged(&path, "it has no rows"))?;
         let ends = journals.first().zip(journals.last());
         let ends = ends.ok_or_else(|| damaged(&path, "it is of no journal"))?;
@@ -193,13 +193,13 @@ fn described(
 
 /// What the rows of a segment came to.
 #[derive(Default)]
-struct Rows {
+struct SegmentTotals {
     rows: u64,
     span: Option<Seen>,
     files: FileIndex,
 }
 
-impl Rows {
+impl SegmentTotals {
     fn read(
         reader: SegmentReader,
         dataset: Dataset,

@@ -17,7 +17,7 @@ use crate::exported::Exported;
 use crate::journal::cursor;
 use crate::journal::file::JournalFile;
 use crate::journal::removal::deleted_unsealed;
-use crate::journal::scan::{Damage, Scan};
+use crate::journal::scan::{Damage, JournalScan};
 use crate::layout::{self, Dataset};
 use crate::mount_roots::MountRoots;
 use crate::names::{FileHistory, NameSeen, Names};
@@ -64,7 +64,7 @@ pub struct JournalTail {
 
 #[derive(Debug)]
 enum Source {
-    Journal(Scan),
+    Journal(JournalScan),
     Export(Exported),
 }
 
@@ -118,13 +118,13 @@ impl Snapshot {
         for (number, path, journal) in opened {
             if sealed.contains(&number) {
                 // It is about to be removed, or quarantined.
-                let scan = journal.and_then(Scan::new);
+                let scan = journal.and_then(JournalScan::new);
                 if scan.is_ok_and(|scan| scan.is_some_and(|scan| !scan.damage.is_empty())) {
                     self.unread.push(Unread::sealed(path, []));
                 }
                 continue;
             }
-            match journal.and_then(Scan::new) {
+            match journal.and_then(JournalScan::new) {
                 Ok(scan) => tails.extend(scan.map(|scan| JournalTail {
                     store: index,
                     source: Source::Journal(scan),

@@ -13,7 +13,7 @@ use crate::journal::cursor;
 use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
 use crate::journal::removal::deleted_unsealed;
-use crate::journal::scan::{Damage, Scan};
+use crate::journal::scan::{Damage, JournalScan};
 use crate::layout;
 use crate::unread::LOST;
 
@@ -72,12 +72,13 @@ pub(super) fn check(
 }
 
 /// Scans a journal; `None` if it is gone or ends within its header.
-fn scanned(path: &Path) -> Result<Option<Scan>, StoreError> {
+fn scanned(path: &Path) -> Result<Option<JournalScan>, StoreError> {
     let scan = || match JournalFile::open(path)? {
-        Some(journal) => Scan::new(journal),
+        Some(journal) => JournalScan::new(journal),
         None => Ok(None),
     };
-    let is_whole = |scan: &Option<Scan>| scan.as_ref().is_none_or(|scan| scan.torn_bytes == 0);
+    let is_whole =
+        |scan: &Option<JournalScan>| scan.as_ref().is_none_or(|scan| scan.torn_bytes == 0);
     settled(scan, is_whole)
 }
 
@@ -97,7 +98,7 @@ pub(super) fn settled<T>(
     }
 }
 
-fn scan_found(path: &Path, scan: &Scan, report: &mut Report) {
+fn scan_found(path: &Path, scan: &JournalScan, report: &mut Report) {
     report.bytes += scan.journal.bytes;
     let granularity = scan.header.granularities.finest();
     let files = scan.files().count() as u64;

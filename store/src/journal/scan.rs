@@ -38,7 +38,7 @@ impl WindowFrame {
 
 /// The valid part of a journal as it was when it was scanned.
 #[derive(Debug)]
-pub(crate) struct Scan {
+pub(crate) struct JournalScan {
     pub(crate) journal: JournalFile,
     pub(crate) header: Header,
     definitions: Defined,
@@ -80,7 +80,7 @@ struct Hole {
     lost_files: bool,
 }
 
-impl Scan {
+impl JournalScan {
     /// Scans an open journal. `None` when it ends within its header.
     pub(crate) fn new(journal: JournalFile) -> Result<Option<Self>, StoreError> {
         let is_kind = |byte| Kind::of(byte).is_some();

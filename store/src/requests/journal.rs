@@ -34,7 +34,7 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// An open journal of requests.
 #[derive(Debug)]
-pub(super) struct JournalWriter {
+pub(super) struct RequestsJournalWriter {
     file: File,
     path: PathBuf,
     bytes: u64,
@@ -46,7 +46,7 @@ pub(super) struct JournalWriter {
     not_synced: Option<(UtcMs, UtcMs)>,
 }
 
-impl JournalWriter {
+impl RequestsJournalWriter {
     /// Creates the journal and makes its header and its name durable.
     pub(super) fn create(store: &Path, header: &Header) -> Result<Self, StoreError> {
         let path = layout::requests_journal(store, header.number);
@@ -112,7 +112,7 @@ impl JournalWriter {
 }
 
 /// The valid part of a journal that nobody appends to.
-pub(super) struct Scan {
+pub(super) struct RequestsScan {
     journal: JournalFile,
     pub(super) header: Header,
     pub(super) definitions: Defined,
@@ -135,7 +135,7 @@ pub(super) struct BatchFrame {
     end: u64,
 }
 
-impl Scan {
+impl RequestsScan {
     /// Its file.
     pub(super) fn path(&self) -> &Path {
         &self.journal.path

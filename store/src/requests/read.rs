@@ -13,7 +13,7 @@ use trackiops_schemas::columns::{END_TIME_NS, META_DATASET, request_schema};
 use trackiops_schemas::time::UtcMs;
 
 use super::STEP_BACK_NS;
-use super::journal::Scan;
+use super::journal::RequestsScan;
 use crate::batch::{RequestRow, request_batch};
 use crate::beneath;
 use crate::error::StoreError;
@@ -30,7 +30,7 @@ const BATCH_ROWS: usize = 8192;
 
 /// The single requests of a store, as far as they were written when it was opened.
 pub struct RequestsView {
-    tails: Vec<Scan>,
+    tails: Vec<RequestsScan>,
     segments: Vec<PathBuf>,
     damaged: BTreeMap<PathBuf, String>,
     unread: Vec<Unread>,
@@ -56,7 +56,7 @@ impl RequestsView {
             let Some(journal) = JournalFile::open(&path).transpose() else {
                 continue;
             };
-            match journal.and_then(Scan::new) {
+            match journal.and_then(RequestsScan::new) {
                 Ok(Some(scan)) => {
                     if scan.damaged_bytes > 0 {
                         let why = format!("{} bytes are no whole batch", scan.damaged_bytes);
@@ -184,7 +184,7 @@ pub fn ends_ns(batch: &RecordBatch) -> &[i64] {
     ends.map_or(&[], |ends| ends.values())
 }
 
-fn tail(scan: &Scan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
+fn tail(scan: &RequestsScan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
     let next = scan.batches.iter().skip(1).map(|batch| batch.first_ns);
     // The last of a batch is not much later than the first of the next one: else that were in another journal.
     let over = next.map(|next| next.saturating_add(STEP_BACK_NS));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use trackiops_schemas::request::Request;
 use trackiops_schemas::time::UtcMs;
 
-use super::journal::Scan;
+use super::journal::RequestsScan;
 use crate::batch::RequestRow;
 use crate::beneath;
 use crate::error::StoreError;
@@ -25,7 +25,7 @@ use crate::segment::writer::{SegmentWriter, Target};
 
 /// What sealing a journal came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct RequestsSealOutcome {
     pub(super) requests: u64,
     pub(super) torn_bytes: u64,
     /// The journal, or parts of it, were damaged; it was not removed, but renamed to this path.
@@ -33,26 +33,30 @@ pub(super) struct Outcome {
 }
 
 /// Seals a journal that nobody appends to any more; nothing is done when there is none.
-pub(super) fn seal(store: &Path, number: u64) -> Result<Outcome, StoreError> {
+pub(super) fn seal(store: &Path, number: u64) -> Result<RequestsSealOutcome, StoreError> {
     let journal = layout::requests_journal(store, number);
     seal_readable(store, number, &journal).or_else(|error| {
-        Ok(Outcome {
+        Ok(RequestsSealOutcome {
             quarantined: Some(quarantine_unreadable(store, &journal, error)?),
-            ..Outcome::default()
+            ..RequestsSealOutcome::default()
         })
     })
 }
 
-fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, StoreError> {
+fn seal_readable(
+    store: &Path,
+    number: u64,
+    path: &Path,
+) -> Result<RequestsSealOutcome, StoreError> {
     let Some(journal) = JournalFile::open(path)? else {
-        return Ok(Outcome::default());
+        return Ok(RequestsSealOutcome::default());
     };
-    let mut outcome = Outcome {
+    let mut outcome = RequestsSealOutcome {
         torn_bytes: journal.bytes,
-        ..Outcome::default()
+        ..RequestsSealOutcome::default()
     };
     let mut damaged = false;
-    if let Some(scan) = Scan::new(journal)? {
+    if let Some(scan) = RequestsScan::new(journal)? {
         outcome.torn_bytes = scan.torn_bytes;
         damaged = scan.damaged_bytes > 0;
         let mut segments = Segments {
@@ -84,7 +88,7 @@ fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, Stor
 
 /// Hands out the requests of a journal in the order of their completion.
 fn in_order(
-    scan: &Scan,
+    scan: &RequestsScan,
     mut each: impl FnMut(Request) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     // By batch, when the first request completes of all that follow it.
@@ -109,7 +113,7 @@ fn in_order(
 fn create(
     store: &Path,
     number: u64,
-    scan: &Scan,
+    scan: &RequestsScan,
     date: Date,
     start: UtcMs,
 ) -> Result<(String, SegmentWriter<RequestRow>), StoreError> {
@@ -135,7 +139,7 @@ fn create(
 struct Segments<'a> {
     store: &'a Path,
     number: u64,
-    scan: &'a Scan,
+    scan: &'a RequestsScan,
     open: Option<(Date, SegmentWriter<RequestRow>)>,
     /// Paths relative to the store, of the open one as well.
     written: Vec<String>,

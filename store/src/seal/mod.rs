@@ -34,7 +34,7 @@ use crate::catalog::{Catalog, Sealed};
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
 use crate::journal::removal;
-use crate::journal::scan::Scan;
+use crate::journal::scan::JournalScan;
 use crate::layout;
 use crate::quarantine::{quarantine, quarantine_unreadable};
 use crate::segment::metadata::JournalSpan;
@@ -70,7 +70,7 @@ pub(crate) type Observer<'a> = &'a mut dyn FnMut(Step) -> ControlFlow<()>;
 
 /// What sealing a journal came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct SealOutcome {
     pub(crate) windows: u64,
     pub(crate) torn_bytes: u64,
     /// The journal, or parts of it, are damaged; it was not removed, but renamed to this path.
@@ -83,12 +83,12 @@ pub(crate) fn seal(
     catalog: &mut Catalog,
     number: u64,
     observer: Observer<'_>,
-) -> Result<Outcome, StoreError> {
+) -> Result<SealOutcome, StoreError> {
     seal_readable(store, catalog, number, observer).or_else(|error| {
         let journal = layout::journal(store, number);
-        Ok(Outcome {
+        Ok(SealOutcome {
             quarantined: Some(quarantine_unreadable(store, &journal, error)?),
-            ..Outcome::default()
+            ..SealOutcome::default()
         })
     })
 }
@@ -98,7 +98,7 @@ fn seal_readable(
     catalog: &mut Catalog,
     number: u64,
     observer: Observer<'_>,
-) -> Result<Outcome, StoreError> {
+) -> Result<SealOutcome, StoreError> {
     let mut step = |step| {
         fail_point::hit(step_name(step));
         match observer(step) {
@@ -106,14 +106,14 @@ fn seal_readable(
             ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
         }
     };
-    let mut outcome = Outcome::default();
+    let mut outcome = SealOutcome::default();
     let mut damaged = false;
     let path = layout::journal(store, number);
     let is_sealed = catalog.is_sealed(number)?;
     match JournalFile::open(&path)? {
         Some(journal) => {
             let file_bytes = journal.bytes;
-            let scan = Scan::new(journal)?;
+            let scan = JournalScan::new(journal)?;
             // Also of one that was sealed before: it is still to be quarantined then.
             damaged = scan.as_ref().is_some_and(|scan| !scan.damage.is_empty());
             if !is_sealed {
@@ -143,7 +143,7 @@ fn seal_scanned(
     store: &Path,
     catalog: &mut Catalog,
     number: u64,
-    scan: &Scan,
+    scan: &JournalScan,
     step: &mut dyn FnMut(Step) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let span = scan

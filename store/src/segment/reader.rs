@@ -22,7 +22,7 @@ use parquet::file::metadata::{
 use parquet::file::statistics::Statistics;
 
 use super::metadata::check_format;
-use super::pages::{Budget, Indexes, Pages, Places, TOO_MUCH};
+use super::pages::{Indexes, MemoryBudget, Pages, Places, TOO_MUCH};
 use super::verified::{Trace, Verified, damaged};
 use crate::error::StoreError;
 use crate::panics::caught;
@@ -283,7 +283,7 @@ impl SegmentReader {
             groups,
             selection,
             reader: None,
-            budget: Arc::new(Budget::new(rows)),
+            budget: Arc::new(MemoryBudget::new(rows)),
             at_once: rows,
             expected,
             rows: 0,
@@ -340,7 +340,7 @@ pub struct Batches {
     selection: Option<RowSelection>,
     /// `None` once it has failed.
     reader: Option<ParquetRecordBatchReader>,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     /// Rows of a batch.
     at_once: usize,
     /// How many rows there must be in all.
@@ -367,7 +367,7 @@ impl Batches {
     /// Begins with the first row that was not read.
     fn begin(&mut self) -> Result<(), StoreError> {
         self.reader = None;
-        self.budget = Arc::new(Budget::new(self.at_once));
+        self.budget = Arc::new(MemoryBudget::new(self.at_once));
         let read = usize::try_from(self.rows).unwrap_or(usize::MAX);
         let reader = decoding(self.file.path(), &self.file.trace, || {
             let pages = Pages {
@@ -457,7 +457,7 @@ impl Pieces {
         loop {
             let file = self.file.again();
             let trace = Arc::clone(&file.trace);
-            let budget = Arc::new(Budget::new(self.rows));
+            let budget = Arc::new(MemoryBudget::new(self.rows));
             let pages = Pages {
                 file,
                 places: Arc::clone(&self.places),
