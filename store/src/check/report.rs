@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::layout;
 use crate::segment::reader::SegmentReader;
 
-/// What [`crate::check`] came to.
+/// What [`check`](fn@crate::check) came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// What is wrong.
