@@ -3,7 +3,6 @@
 mod paper;
 mod requests;
 mod status;
-mod windows;
 
 use std::error::Error;
 use std::fs;
@@ -29,7 +28,7 @@ use trackiops_collector::{
 use trackiops_query::parse_size;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
-use trackiops_store::{GranularitySet, Keep, Options, Retention, Writer};
+use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy, WindowQueue, Writer};
 
 use crate::output::{Access, Partial, say};
 use crate::store_flag::StoreFlag;
@@ -362,7 +361,7 @@ async fn record_by(
     if let Some(queue) = queue {
         recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
     }
-    let waiting = windows::write(writer, store)?;
+    let waiting = WindowQueue::start(writer, store, say)?;
     announce(&settings.filter, args.ready_file.as_deref())?;
     let mut show = Show::new(
         args.stdout,
@@ -417,11 +416,11 @@ impl Args {
             rotate: self.rotate.unwrap_or_else(|| default_rotation(finest)),
             filter: (!filter.is_empty()).then(|| filter.to_string()),
             allow_nfs_store: self.allow_nfs_store,
-            keep: Keep {
+            keep: RetentionPolicy {
                 retention: self.retain.clone(),
                 most_bytes: self.store_size,
                 gaps_age: self.retain_by_clock,
-                ..Keep::default()
+                ..RetentionPolicy::default()
             },
         }
     }

@@ -22,7 +22,7 @@ use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationRow, Operatio
 use trackiops_schemas::ring::{Books, FoldKey, FoldValue, RequestRecord};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
 use crate::clock::{Clock, MonotonicNs, Sample, due};
 use crate::engine::{Engine, EngineError, Missed};
@@ -194,7 +194,7 @@ impl Recorder {
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
-        fail::point("recorder: step");
+        fail_point::hit("recorder: step");
         let sample = Sample::take();
         let stepped_back = self.follow_clock(sample);
         self.follow_mounts(sample.now)?;

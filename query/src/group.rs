@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{FileKey, Tenant};
-use trackiops_store::{Snapshot, Trunks, is_below, is_in};
+use trackiops_store::{MountRoots, Snapshot, is_below, is_in};
 
 use crate::error::QueryError;
 use crate::file::FileSelector;
@@ -169,7 +169,7 @@ pub struct Grouping {
     pub by: GroupBy,
     /// Directories below which the depth counts, deepest first.
     dirs: Vec<String>,
-    trunks: Trunks,
+    mount_roots: MountRoots,
     /// Only files of these mounts have rows.
     mounts: Option<MountFilter>,
 }
@@ -196,7 +196,7 @@ impl Grouping {
             grouping
                 .dirs
                 .sort_by_key(|dir| std::cmp::Reverse(dir.len()));
-            grouping.trunks = snapshot.trunks()?;
+            grouping.mount_roots = snapshot.mount_roots()?;
         }
         Ok(grouping)
     }
@@ -230,7 +230,7 @@ impl Grouping {
     fn dir<'p>(&self, file: &File, path: &'p str, depth: usize) -> &'p str {
         let given = self.dirs.iter().find(|dir| is_in(path, dir));
         let base = given.map_or_else(
-            || self.trunks.of(file.mount.as_deref(), path),
+            || self.mount_roots.of(file.mount.as_deref(), path),
             String::as_str,
         );
         dir_below(path, base, depth)

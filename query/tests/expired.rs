@@ -10,17 +10,17 @@ use trackiops_query::coverage::note::Note;
 use trackiops_query::{GroupBy, Outcome, QueryError, Step, ask};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, Keep, Options, Snapshot, Writer};
+use trackiops_store::{Dataset, Options, RetentionPolicy, Snapshot, Writer};
 
 const LIST: &str = "1s,10s,1m,1h";
 
 /// Of 400 s in journals of a minute the first four are merged; of these only minutes and the hour are kept.
 fn keeping() -> Options {
     Options {
-        keep: Keep {
+        keep: RetentionPolicy {
             retention: "10s=200s,1h=forever".parse().unwrap(),
             now: || UtcMs(THREE + 450_000),
-            ..Keep::default()
+            ..RetentionPolicy::default()
         },
         ..options("a", LIST, "1m")
     }

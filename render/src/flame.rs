@@ -11,7 +11,7 @@ use std::str::FromStr;
 use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use trackiops_schemas::rollup::{Direction, Row};
-use trackiops_store::{Snapshot, Trunks, is_below};
+use trackiops_store::{MountRoots, Snapshot, is_below};
 
 use crate::visible::visible;
 use trackiops_query::answer::{Answer, AnswerRow, EmptyReason, Outcome};
@@ -171,12 +171,12 @@ fn from_answer(
     answer: Answer<AnswerRow>,
     graph: Graph,
 ) -> Result<Outcome<Stack>, QueryError> {
-    let trunks = snapshot.trunks()?;
+    let mount_roots = snapshot.mount_roots()?;
     let mut sums: BTreeMap<Vec<String>, u64> = BTreeMap::new();
     for row in &answer.rows {
         for (root, value) in graph.values(&row.sum.row()) {
             let root = root.map(str::to_owned).into_iter();
-            let sum = sums.entry(root.chain(frames(row, &trunks)).collect());
+            let sum = sums.entry(root.chain(frames(row, &mount_roots)).collect());
             let sum = sum.or_default();
             *sum = sum.saturating_add(value);
         }
@@ -217,12 +217,12 @@ fn in_us(sums: BTreeMap<Vec<String>, u64>) -> Vec<(Vec<String>, u64)> {
 }
 
 /// From the mount to the file.
-fn frames(row: &AnswerRow, trunks: &Trunks) -> Vec<String> {
+fn frames(row: &AnswerRow, mount_roots: &MountRoots) -> Vec<String> {
     let mut frames = vec![frame(row.mount().unwrap_or(NO_MOUNT))];
     let Entity::Name(_, name) = &row.of else {
         return frames;
     };
-    let trunk = trunks.of(row.mount(), name);
+    let trunk = mount_roots.of(row.mount(), name);
     match name.strip_prefix(trunk) {
         Some(rest) if is_below(name, trunk) => {
             frames.extend(Some(trunk).filter(|trunk| !trunk.is_empty()).map(frame));

@@ -14,12 +14,11 @@ use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::batch::{StoredRow, decode_rows};
-use crate::describe::{check_format, value};
 use crate::error::StoreError;
 use crate::layout::Dataset;
-use crate::read::caught;
-use crate::rebuild::file_of;
-use crate::verified::damaged;
+use crate::panics::caught;
+use crate::segment::metadata::{check_format, value};
+use crate::segment::verified::damaged;
 
 /// What names a file, and who used it.
 const IDENTITY: [&str; 10] = [
@@ -87,7 +86,7 @@ impl Exported {
                 if !hosts.contains_key(stored.host) {
                     hosts.insert(stored.host.to_owned(), HashSet::new());
                 }
-                let file = file_of(&stored);
+                let file = stored.file();
                 if let Some(files) = hosts.get_mut(stored.host)
                     && !files.contains(&file)
                 {
@@ -126,7 +125,7 @@ impl Exported {
                 let next = self.window(window.start.plus(self.granularity));
                 each(mem::replace(&mut window, next));
             }
-            let file = file_of(&stored);
+            let file = stored.file();
             let known = self.files.get(&file).map(Arc::clone);
             window.rows.push(FileRow {
                 file: known.unwrap_or_else(|| Arc::new(file)),

@@ -16,19 +16,20 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::batch::{BatchError, decode_health, decode_ops, decode_rows};
 use crate::catalog::{Catalog, CatalogView};
-use crate::describe;
 use crate::error::StoreError;
 use crate::exported::Exported;
 use crate::file_index::{FileIndex, PackedIndex};
 use crate::journal::cursor;
 use crate::journal::file::JournalFile;
-use crate::journal::scan::Scan;
+use crate::journal::scan::JournalScan;
 use crate::layout::{self, Dataset};
-use crate::names::{Names, Trunks};
-use crate::read::SegmentReader;
+use crate::mount_roots::MountRoots;
+use crate::names::Names;
 use crate::requests::{RequestsView, ends_ns};
 use crate::seal::{self, Step};
-use crate::snapshot::Segment;
+use crate::segment::Segment;
+use crate::segment::metadata;
+use crate::segment::reader::SegmentReader;
 
 const BATCH_ROWS: usize = 8192;
 const SEGMENT: &str = "rollup/granularity=1s/date=2026-11-21/h-20261121T235959Z-1.parquet";
@@ -68,7 +69,7 @@ pub fn journal(journal: &[u8], end: &[u8]) {
     let scratch = &*SCRATCH;
     let path = layout::journal(&scratch.0, 1);
     let opened = scratch.journal(&path, journal, end);
-    let Some(Ok(Some(scan))) = opened.map(Scan::new) else {
+    let Some(Ok(Some(scan))) = opened.map(JournalScan::new) else {
         return;
     };
     let bytes = journal.len() as u64;
@@ -104,7 +105,7 @@ pub fn seal(journal: &[u8], end: &[u8]) {
     const MOST_WINDOWS: usize = 16;
     let store = &SCRATCH.0;
     let path = layout::journal(store, 1);
-    match SCRATCH.journal(&path, journal, end).map(Scan::new) {
+    match SCRATCH.journal(&path, journal, end).map(JournalScan::new) {
         Some(Ok(Some(scan))) if scan.windows.len() <= MOST_WINDOWS => {}
         _ => return,
     }
@@ -128,7 +129,7 @@ pub fn seal(journal: &[u8], end: &[u8]) {
     for directory in Dataset::ALL.map(|dataset| store.join(dataset.name())) {
         let _ = fs::remove_dir_all(directory);
     }
-    for path in layout::set_aside(store).expect("journals are listed") {
+    for path in layout::quarantined_journals(store).expect("journals are listed") {
         let _ = fs::remove_file(path);
     }
 }
@@ -165,7 +166,7 @@ pub fn segment(bytes: &[u8]) {
         return;
     };
     let segment = described(&path, &reader);
-    let _ = describe::agrees(&reader, &segment);
+    let _ = segment.agrees_with(&reader);
     let _ = reader.verify();
     let columns = match segment.dataset {
         Dataset::Rollup => columns::rollup_schema(),
@@ -224,8 +225,8 @@ pub fn export(bytes: &[u8]) {
 
 /// What the catalog would say of a segment that says this of itself.
 fn described(path: &Path, reader: &SegmentReader) -> Segment {
-    let value = |key| describe::value(reader.metadata(), key);
-    let journals = value(columns::META_JOURNALS).and_then(describe::journals);
+    let value = |key| metadata::value(reader.metadata(), key);
+    let journals = value(columns::META_JOURNALS).and_then(metadata::journals);
     let journals = journals.unwrap_or_default();
     let granularity = value(columns::META_GRANULARITY).and_then(|text| text.parse().ok());
     let first = journals.first();
@@ -312,7 +313,7 @@ fn ask(view: &CatalogView) -> Result<(), StoreError> {
     let _ = view.granularities();
     let _ = view.span();
     let _ = view.mounts();
-    let _ = view.trunks(&mut Trunks::default());
+    let _ = view.mount_roots(&mut MountRoots::default());
     let range = Some((UtcMs(0), UtcMs(i64::MAX)));
     for (dataset, range) in Dataset::ALL.into_iter().zip([None, range, None]) {
         for segment in view.segments(dataset, range).into_iter().flatten() {
@@ -347,5 +348,5 @@ pub fn names(text: &str) {
     let _ = layout::is_of_date(path, UtcMs(0));
     let _ = layout::journal_end(path);
     let _ = layout::store_of(path);
-    let _ = describe::journals(text);
+    let _ = metadata::journals(text);
 }

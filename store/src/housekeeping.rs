@@ -4,18 +4,18 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::time::UtcMs;
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
+use crate::backoff::FileBackoff;
 use crate::beneath;
 use crate::catalog::Catalog;
 use crate::compact;
 use crate::error::StoreError;
 use crate::layout;
-use crate::notice::Notice;
-use crate::options::Keep;
+use crate::options::RetentionPolicy;
 use crate::retention;
-use crate::setbacks::Setbacks;
 use crate::visible::{self, Settled};
+use crate::warning::Warning;
 
 /// Readers that have planned to read a file have so long to open it.
 const GRACE_MS: i64 = 5 * 60 * 1000;
@@ -24,29 +24,29 @@ const GRACE_MS: i64 = 5 * 60 * 1000;
 #[derive(Debug)]
 pub(crate) struct Housekeeping {
     store: PathBuf,
-    keep: Keep,
-    setbacks: Setbacks,
-    news: Vec<Notice>,
+    keep: RetentionPolicy,
+    backoff: FileBackoff,
+    warnings: Vec<Warning>,
     /// Whether that was told.
     has_spared: bool,
 }
 
 impl Housekeeping {
-    pub(crate) fn new(store: &Path, keep: Keep) -> Self {
+    pub(crate) fn new(store: &Path, keep: RetentionPolicy) -> Self {
         Self {
             store: store.to_owned(),
             keep,
-            setbacks: Setbacks::default(),
-            news: Vec::new(),
+            backoff: FileBackoff::default(),
+            warnings: Vec::new(),
             has_spared: false,
         }
     }
 
     /// What a person should know.
-    pub(crate) fn news(&mut self) -> Vec<Notice> {
-        let mut news = std::mem::take(&mut self.news);
-        news.extend(self.setbacks.news());
-        news
+    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.extend(self.backoff.take_warnings());
+        warnings
     }
 
     /// What is due when segments have come: expires them, then goes on as [`Self::idle`] does.
@@ -55,14 +55,14 @@ impl Housekeeping {
             None => 0,
             Some(_) => retention::other_bytes(&self.store)?,
         };
-        let expired = retention::expired(&catalog.kept()?, &self.keep, other_bytes);
+        let expired = retention::expired(&catalog.kept_segments()?, &self.keep, other_bytes);
         if expired.spared > 0 && !self.has_spared {
             self.has_spared = true;
-            self.news.push(Notice::Spared(expired.spared));
+            self.warnings.push(Warning::Spared(expired.spared));
         }
         if !expired.paths.is_empty() {
             catalog.expire(&expired.paths, self.at())?;
-            fail::point("retention: committed");
+            fail_point::hit("retention: committed");
         }
         self.idle(catalog)
     }
@@ -76,17 +76,17 @@ impl Housekeeping {
             let dirs: HashSet<_> = removed.iter().map(|path| dir_of(path)).collect();
             let mut kept = paths(catalog)?;
             kept.retain(|path| dirs.contains(&dir_of(path)));
-            visible::settle(&self.store, &removed, &kept, &mut self.setbacks)?;
+            visible::settle(&self.store, &removed, &kept, &mut self.backoff)?;
             let due = catalog.due((self.keep.now)())?;
-            delete(&self.store, catalog, &due, &mut self.setbacks)?;
+            delete(&self.store, catalog, &due, &mut self.backoff)?;
         }
-        compact::step(&self.store, catalog, self.at(), &mut self.setbacks)
+        compact::step(&self.store, catalog, self.at(), &mut self.backoff)
     }
 
     /// What is due when a recorder begins, and when it ends: all that was removed is deleted. Readers that meet a vanished
     /// file plan again.
     pub(crate) fn tidy(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
-        tidy(&self.store, catalog, &mut self.setbacks).map(drop)
+        tidy(&self.store, catalog, &mut self.backoff).map(drop)
     }
 
     /// When what is removed now may be deleted.
@@ -99,11 +99,11 @@ impl Housekeeping {
 pub(crate) fn tidy(
     store: &Path,
     catalog: &mut Catalog,
-    setbacks: &mut Setbacks,
+    backoff: &mut FileBackoff,
 ) -> Result<(Settled, u64), StoreError> {
     let removed = catalog.removed()?;
-    let settled = visible::settle(store, &removed, &paths(catalog)?, setbacks)?;
-    let mut deleted = delete(store, catalog, &removed, setbacks)?;
+    let settled = visible::settle(store, &removed, &paths(catalog)?, backoff)?;
+    let mut deleted = delete(store, catalog, &removed, backoff)?;
     // Of what is still unfinished nothing counts: its journal, or the segments that it was to be merged from, are there.
     let counted: HashSet<_> = paths(catalog)?.into_iter().collect();
     for segment in layout::temporary_segments(store)? {
@@ -115,7 +115,7 @@ pub(crate) fn tidy(
             let removed = beneath::remove(store, &temporary);
             removed.map_err(StoreError::io("delete", &temporary))
         };
-        deleted += u64::from(setbacks.try_with(&segment, remove) == Some(true));
+        deleted += u64::from(backoff.try_with(&segment, remove) == Some(true));
     }
     catalog.publish()?;
     Ok((settled, deleted))
@@ -126,28 +126,28 @@ fn delete(
     store: &Path,
     catalog: &mut Catalog,
     paths: &[String],
-    setbacks: &mut Setbacks,
+    backoff: &mut FileBackoff,
 ) -> Result<u64, StoreError> {
     let mut deleted = 0;
     let mut done = Vec::new();
     for path in paths {
         let delete = || visible::delete(store, &store.join(path));
-        if let Some(files) = setbacks.try_with(path, delete) {
+        if let Some(files) = backoff.try_with(path, delete) {
             deleted += files;
             done.push(path.clone());
         }
-        fail::point("delete: file");
+        fail_point::hit("delete: file");
     }
     if !done.is_empty() {
         catalog.deleted(&done)?;
-        fail::point("delete: noted");
+        fail_point::hit("delete: noted");
     }
     Ok(deleted)
 }
 
 /// Of all segments, relative to the store.
 fn paths(catalog: &Catalog) -> Result<Vec<String>, StoreError> {
-    let kept = catalog.kept()?.into_iter();
+    let kept = catalog.kept_segments()?.into_iter();
     Ok(kept.map(|segment| segment.path).collect())
 }
 

@@ -281,22 +281,22 @@ pub(crate) fn is_of_date(segment: &Path, time: UtcMs) -> bool {
 }
 
 /// Journals that were found damaged and are kept, of windows and of requests.
-pub(crate) fn set_aside(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let mut aside = entries(store, &journal_dir(store))?;
-    aside.retain(|path| set_aside_from(path).is_some_and(|path| is_journal(&path)));
-    aside.sort_unstable();
-    Ok(aside)
+pub(crate) fn quarantined_journals(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut quarantined = entries(store, &journal_dir(store))?;
+    quarantined.retain(|path| quarantined_from(path).is_some_and(|path| is_journal(&path)));
+    quarantined.sort_unstable();
+    Ok(quarantined)
 }
 
 /// The name that a journal, or what is beside it, has once it was found damaged.
-pub(crate) fn aside(path: &Path) -> PathBuf {
+pub(crate) fn quarantined(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(SET_ASIDE);
     PathBuf::from(name)
 }
 
 /// The name that it had before.
-fn set_aside_from(path: &Path) -> Option<PathBuf> {
+fn quarantined_from(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?.strip_suffix(SET_ASIDE)?;
     Some(path.with_file_name(name))
 }
@@ -305,37 +305,37 @@ fn is_journal(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == JOURNAL_EXTENSION)
 }
 
-/// The number of a journal of windows, or of one that was set aside; `None` of one of requests.
+/// The number of a journal of windows, or of one in quarantine; `None` of one of requests.
 pub(crate) fn number_of_journal(path: &Path) -> Option<u64> {
-    let own = set_aside_from(path);
+    let own = quarantined_from(path);
     let own = own.as_deref().unwrap_or(path);
     own.file_stem()?.to_str()?.parse().ok()
 }
 
-/// What says how far a journal goes, whether it was set aside or not.
+/// What says how far a journal goes, whether it is in quarantine or not.
 pub(crate) fn journal_end(journal: &Path) -> PathBuf {
-    match set_aside_from(journal) {
-        Some(journal) => aside(&journal.with_extension(END_EXTENSION)),
+    match quarantined_from(journal) {
+        Some(journal) => quarantined(&journal.with_extension(END_EXTENSION)),
         None => journal.with_extension(END_EXTENSION),
     }
 }
 
-/// What says how far journals go that are not there, not even set aside.
+/// What says how far journals go that are not there, not even in quarantine.
 pub(crate) fn orphaned_ends(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut ends = entries(store, &journal_dir(store))?;
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     ends.retain(|path| {
-        let own = set_aside_from(path);
+        let own = quarantined_from(path);
         let end = own.as_deref().unwrap_or(path);
         let journal = end.with_extension(JOURNAL_EXTENSION);
-        // One that is being set aside has its new name before what is beside it.
-        let is_alone = !is_there(&aside(&journal)) && (own.is_some() || !is_there(&journal));
+        // One that is being quarantined has its new name before what is beside it.
+        let is_alone = !is_there(&quarantined(&journal)) && (own.is_some() || !is_there(&journal));
         end.extension().is_some_and(|e| e == END_EXTENSION) && is_alone
     });
     Ok(ends)
 }
 
-/// The largest number of a journal of windows of which anything is in the directory of journals: itself, or what was set aside or beside it.
+/// The largest number of a journal of windows of which anything is in the directory of journals: itself, quarantined or not, or what is beside it.
 /// Another one of that number could be taken for it. 0 if there is none.
 pub(crate) fn last_number(store: &Path) -> Result<u64, StoreError> {
     last_number_of("", store)
@@ -349,14 +349,14 @@ pub(crate) fn last_requests_number(store: &Path) -> Result<u64, StoreError> {
 fn last_number_of(prefix: &str, store: &Path) -> Result<u64, StoreError> {
     let numbers = entries(store, &journal_dir(store))?.into_iter();
     let numbers = numbers.filter_map(|path| {
-        let path = set_aside_from(&path).unwrap_or(path);
+        let path = quarantined_from(&path).unwrap_or(path);
         let number = path.file_stem()?.to_str()?.strip_prefix(prefix)?.parse();
         number.ok().filter(|n: &u64| *n < i64::MAX.cast_unsigned())
     });
     Ok(numbers.max().unwrap_or(0))
 }
 
-/// The number of the journal of windows that this is beside; `None` of others, and of what was set aside.
+/// The number of the journal of windows that this is beside; `None` of others, and of what is in quarantine.
 pub(crate) fn number_of_end(store: &Path, end: &Path) -> Option<u64> {
     let number = number_of_journal(end)?;
     (journal_end(&journal(store, number)) == end).then_some(number)

@@ -5,7 +5,7 @@
 //! requests       -> journal (append, CRC)        -> seal -> segments (Parquet)
 //! ```
 //!
-//! [`Writer`] is the recorder's side and [`Snapshot`] the reader's. Both may be at work on the same
+//! [`WindowQueue`] and the [`Writer`] behind it are the recorder's side and [`Snapshot`] the reader's. Both may be at work on the same
 //! store at once, in different processes; of writers there is one. [`RequestsWriter`] keeps single requests beside them. Rows are mergeable partial
 //! aggregates: several rows of the same file and window, in one segment or in several, add up.
 
@@ -13,19 +13,17 @@
 #[cfg(test)]
 extern crate self as trackiops_store;
 
-mod aside;
-mod backlog;
+mod allocator;
+mod backoff;
 pub mod batch;
 mod beneath;
 mod catalog;
 mod check;
-mod checksum;
+mod column_values;
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]
 mod common;
 mod compact;
-mod confined;
-mod describe;
 mod error;
 mod exported;
 mod file_index;
@@ -37,44 +35,46 @@ mod housekeeping;
 mod journal;
 mod layout;
 mod lock;
-mod memory;
+mod mount_roots;
 mod names;
-mod notice;
 mod options;
-mod pages;
-mod read;
+mod panics;
+mod quarantine;
+mod queue;
 mod rebuild;
 mod repair;
 mod requests;
 mod retention;
+mod sandbox;
 mod seal;
 mod sealer;
 mod segment;
-mod setbacks;
 mod snapshot;
-mod units;
 mod unread;
 mod varint;
-mod verified;
 mod visible;
+mod warning;
 mod writer;
 
-pub use backlog::Backlog;
 pub use catalog::mounts::MountSeen;
 pub use check::{Covers, Finding, Report, check};
-pub use describe::JournalSpan;
 pub use error::StoreError;
 pub use file_index::{FileIndex, PackedIndex};
 pub use journal::scan::Damage;
-pub use journal::write::Doubt;
+pub use journal::write::UncertainTail;
 pub use layout::Dataset;
-pub use names::{FileHistory, NameSeen, Names, Seen, Trunks, is_below, is_in};
-pub use notice::Notice;
-pub use options::{GranularitySet, Keep, Options, OptionsError, Retention};
-pub use read::{Batches, SegmentReader, caught};
+pub use mount_roots::MountRoots;
+pub use names::{FileHistory, NameSeen, Names, Seen, is_below, is_in};
+pub use options::{GranularitySet, Options, OptionsError, Retention, RetentionPolicy};
+pub use panics::caught;
+pub use queue::WindowQueue;
 pub use rebuild::{Rebuilt, rebuild_catalog};
 pub use repair::{Repaired, repair};
 pub use requests::{EachBatch, RequestsView, RequestsWriter, ends_ns};
-pub use snapshot::{JournalTail, SealedJournal, Segment, Snapshot, StoreIndex};
+pub use segment::metadata::JournalSpan;
+pub use segment::reader::{Batches, SegmentReader};
+pub use segment::{Segment, StoreIndex};
+pub use snapshot::{JournalTail, SealedJournal, Snapshot};
 pub use unread::Unread;
+pub use warning::Warning;
 pub use writer::Writer;

@@ -21,12 +21,12 @@ pub struct Options {
     /// Whether the store may be on NFS.
     pub allow_nfs_store: bool,
     /// What is kept, and for how long.
-    pub keep: Keep,
+    pub keep: RetentionPolicy,
 }
 
-/// What is kept of what was sealed.
+/// What is kept of what was sealed, and for how long.
 #[derive(Clone, Debug)]
-pub struct Keep {
+pub struct RetentionPolicy {
     /// For how long.
     pub retention: Retention,
     /// How many bytes all files may have together, those of single requests apart; `None` is any number.
@@ -37,7 +37,7 @@ pub struct Keep {
     pub now: fn() -> UtcMs,
 }
 
-impl Default for Keep {
+impl Default for RetentionPolicy {
     /// Everything for ever.
     fn default() -> Self {
         Self {
@@ -253,7 +253,7 @@ mod tests {
             rotate: rotate.parse().unwrap(),
             filter: None,
             allow_nfs_store: false,
-            keep: Keep::default(),
+            keep: RetentionPolicy::default(),
         };
         assert!(rotating("15s").validate().is_err());
         assert!(rotating("10s").validate().is_ok());

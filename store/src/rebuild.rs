@@ -13,21 +13,21 @@ use std::sync::Arc;
 
 use parquet::file::metadata::KeyValue;
 use trackiops_schemas::columns;
-use trackiops_schemas::identity::{FileAttributes, FileId};
+use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::batch::{StoredRow, decode_health, decode_ops, decode_rows};
+use crate::backoff::FileBackoff;
+use crate::batch::{decode_health, decode_ops, decode_rows};
 use crate::catalog::{Catalog, CatalogView, FileSeen, Restored, SegmentEntry};
-use crate::describe::{self, JournalSpan};
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::housekeeping::tidy;
 use crate::layout::{self, Dataset};
 use crate::lock::StoreLock;
 use crate::names::{Seen, hull};
-use crate::read::SegmentReader;
-use crate::setbacks::Setbacks;
-use crate::verified::{cannot_open, damaged};
+use crate::segment::metadata::{self, JournalSpan};
+use crate::segment::reader::SegmentReader;
+use crate::segment::verified::{cannot_open, damaged};
 use crate::visible;
 
 const BATCH_ROWS: usize = 4096;
@@ -57,7 +57,7 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
         catalog.restore_mounts(&mounts)?;
     }
     catalog.publish()?;
-    tidy(store, &mut catalog, &mut Setbacks::default())?;
+    tidy(store, &mut catalog, &mut FileBackoff::default())?;
     Ok(rebuilt)
 }
 
@@ -134,7 +134,7 @@ impl Found {
         let described = described(metadata, dataset, granularity);
         let (host, journals) =
             described.ok_or_else(|| damaged(&path, "what it says of itself is damaged"))?;
-        let rows = Rows::read(reader, dataset, granularity, &path)?;
+        let rows = SegmentTotals::read(reader, dataset, granularity, &path)?;
         let (start, end) = rows.span.ok_or_else(|| damaged(&path, "it has no rows"))?;
         let ends = journals.first().zip(journals.last());
         let ends = ends.ok_or_else(|| damaged(&path, "it is of no journal"))?;
@@ -183,8 +183,8 @@ fn described(
     dataset: Dataset,
     granularity: Granularity,
 ) -> Option<(String, Vec<JournalSpan>)> {
-    let value = |key| describe::value(metadata, key);
-    let journals = describe::journals(value(columns::META_JOURNALS)?)?;
+    let value = |key| metadata::value(metadata, key);
+    let journals = metadata::journals(value(columns::META_JOURNALS)?)?;
     let same = value(columns::META_DATASET)? == dataset.name()
         && value(columns::META_GRANULARITY)? == granularity.to_string();
     let host = value(columns::META_HOST)?.to_owned();
@@ -193,13 +193,13 @@ fn described(
 
 /// What the rows of a segment came to.
 #[derive(Default)]
-struct Rows {
+struct SegmentTotals {
     rows: u64,
     span: Option<Seen>,
     files: FileIndex,
 }
 
-impl Rows {
+impl SegmentTotals {
     fn read(
         reader: SegmentReader,
         dataset: Dataset,
@@ -321,8 +321,8 @@ impl Finer {
                 let Some(seen) = within.filter(|seen| seen.0 < seen.1).reduce(hull) else {
                     return;
                 };
-                let same = last.take().filter(|file| is_of(file, &stored));
-                let file = last.insert(same.unwrap_or_else(|| Arc::new(file_of(&stored))));
+                let same = last.take().filter(|file| stored.is_of(file));
+                let file = last.insert(same.unwrap_or_else(|| Arc::new(stored.file())));
                 match files.get_mut(file) {
                     Some(known) => *known = hull(*known, seen),
                     None => {
@@ -336,30 +336,5 @@ impl Finer {
         Ok(files
             .map(|(file, (first, last))| FileSeen { file, first, last })
             .collect())
-    }
-}
-
-/// Whether a row is of that file and tenant.
-pub(crate) fn is_of(file: &FileAttributes, stored: &StoredRow<'_>) -> bool {
-    (file.key, file.id.dev, file.id.fileid) == (stored.file_key, stored.dev, stored.fileid)
-        && file.path.as_deref() == stored.path
-        && file.mount.as_deref() == stored.mount
-        && stored.tenant == *file.tenant
-        && file.path_inferred == stored.path_inferred.unwrap_or(false)
-}
-
-/// The file of a row. What tells it from others of its number is in its key.
-pub(crate) fn file_of(stored: &StoredRow<'_>) -> FileAttributes {
-    FileAttributes {
-        key: stored.file_key,
-        id: FileId {
-            dev: stored.dev,
-            fileid: stored.fileid,
-            handle_hash: 0,
-        },
-        mount: stored.mount.map(str::to_owned),
-        path: stored.path.map(str::to_owned),
-        path_inferred: stored.path_inferred.unwrap_or(false),
-        tenant: Arc::new(stored.tenant.into()),
     }
 }

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
+use crate::backoff::FileBackoff;
 use crate::catalog::{Catalog, CatalogView};
 use crate::error::StoreError;
 use crate::housekeeping::tidy;
 use crate::lock::StoreLock;
-use crate::notice::Notice;
-use crate::setbacks::Setbacks;
 use crate::snapshot::check_is_store;
+use crate::warning::Warning;
 
 /// What [`repair`] came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// What could not be done.
-    pub left: Vec<Notice>,
+    pub left: Vec<Warning>,
     /// Segments that were merged or have expired, and that a glob saw until now.
     pub hidden: u64,
     /// Segments that no glob saw until now.
@@ -36,10 +36,10 @@ pub fn repair(store: &Path) -> Result<Repaired, StoreError> {
             why: damage.join("; "),
         });
     }
-    let mut setbacks = Setbacks::default();
-    let (settled, deleted) = tidy(store, &mut Catalog::open(store)?, &mut setbacks)?;
+    let mut backoff = FileBackoff::default();
+    let (settled, deleted) = tidy(store, &mut Catalog::open(store)?, &mut backoff)?;
     Ok(Repaired {
-        left: setbacks.news(),
+        left: backoff.take_warnings(),
         hidden: settled.hidden,
         shown: settled.shown,
         deleted,

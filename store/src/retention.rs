@@ -10,10 +10,10 @@ use std::path::Path;
 
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::catalog::Kept;
+use crate::catalog::KeptSegment;
 use crate::error::StoreError;
 use crate::layout;
-use crate::options::Keep;
+use crate::options::RetentionPolicy;
 
 /// The segments of one granularity that go together.
 struct Unit {
@@ -40,7 +40,7 @@ pub(crate) struct Expired {
 ///
 /// The clock is not trusted with it: one that jumps a year ahead would have all deleted at once. So age is the time that
 /// was recorded since.
-pub(crate) fn expired(kept: &[Kept], keep: &Keep, other_bytes: u64) -> Expired {
+pub(crate) fn expired(kept: &[KeptSegment], keep: &RetentionPolicy, other_bytes: u64) -> Expired {
     let now = (keep.now)();
     let recorded = Recorded::new(kept);
     let is_old = |unit: &Unit, now: i64| {
@@ -77,7 +77,7 @@ pub(crate) fn expired(kept: &[Kept], keep: &Keep, other_bytes: u64) -> Expired {
 struct Recorded(Vec<(i64, i64)>);
 
 impl Recorded {
-    fn new(kept: &[Kept]) -> Self {
+    fn new(kept: &[KeptSegment]) -> Self {
         let mut spans: Vec<_> = kept.iter().map(|of| (of.start.0, of.end.0)).collect();
         spans.sort_unstable();
         let mut joined: Vec<(i64, i64)> = Vec::new();
@@ -101,7 +101,7 @@ impl Recorded {
     }
 }
 
-fn units(kept: &[Kept]) -> Vec<Unit> {
+fn units(kept: &[KeptSegment]) -> Vec<Unit> {
     let mut units: BTreeMap<_, Unit> = BTreeMap::new();
     for segment in kept {
         let date = layout::date_of(Path::new(&segment.path));
@@ -140,8 +140,8 @@ mod tests {
     use super::*;
     use crate::layout::Dataset;
 
-    fn kept(granularity: &str, journal: u64, hour: i64) -> Kept {
-        Kept {
+    fn kept(granularity: &str, journal: u64, hour: i64) -> KeptSegment {
+        KeptSegment {
             dataset: Dataset::Rollup,
             granularity: granularity.parse().unwrap(),
             host: "h".into(),
@@ -154,8 +154,8 @@ mod tests {
         }
     }
 
-    fn keep(retention: &str, most_bytes: Option<u64>) -> Keep {
-        Keep {
+    fn keep(retention: &str, most_bytes: Option<u64>) -> RetentionPolicy {
+        RetentionPolicy {
             retention: retention.parse().unwrap(),
             most_bytes,
             gaps_age: true,
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    fn gone(kept: &[Kept], keep: &Keep, other_bytes: u64) -> Vec<String> {
+    fn gone(kept: &[KeptSegment], keep: &RetentionPolicy, other_bytes: u64) -> Vec<String> {
         let paths = expired(kept, keep, other_bytes).paths.into_iter();
         let short = |path: String| {
             let granularity = path.split('/').nth(1).unwrap().to_owned();
@@ -177,7 +177,7 @@ mod tests {
         paths.map(short).collect()
     }
 
-    fn two_hours_of_two() -> Vec<Kept> {
+    fn two_hours_of_two() -> Vec<KeptSegment> {
         let mut all = Vec::new();
         for granularity in ["1s", "1m"] {
             for (journal, hour) in [(1, 6), (2, 8)] {
@@ -212,7 +212,7 @@ mod tests {
         let all: Vec<_> = [(1, 1), (2, 2), (3, 3), (4, 9000), (5, 9001)]
             .map(|(journal, hour)| kept("1s", journal, hour))
             .into();
-        let later = |gaps_age| Keep {
+        let later = |gaps_age| RetentionPolicy {
             gaps_age,
             now: || UtcMs(1_000_000 * 3_600_000),
             ..keep("1s=3h", None)

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
-use crate::confined::confine_to;
+use crate::allocator;
 use crate::error::StoreError;
-use crate::memory;
+use crate::sandbox::confine_to;
 
 /// Does what is to be done. Sealing a journal again that failed, or even one that was sealed, does no harm.
 pub(crate) type Seal = Box<dyn FnMut(Task) -> Result<(), StoreError> + Send>;
@@ -58,7 +58,7 @@ impl Sealer {
         queued: usize,
         seal: Seal,
     ) -> Result<Self, StoreError> {
-        memory::give_back_large();
+        allocator::give_back_large();
         let (queue, journals) = mpsc::sync_channel(queued);
         let failure = Arc::default();
         let worker = Worker {
@@ -71,7 +71,7 @@ impl Sealer {
         let run = move || {
             // Where the kernel cannot, what is done is still beneath the store.
             let _ = confine_to(&own);
-            fail::escape();
+            fail_point::escape();
             worker.run(&journals)
         };
         let thread = trackiops_threads::spawn(builder, run)
@@ -187,7 +187,7 @@ impl Worker {
         if let Err(error) = (self.seal)(task) {
             *lock(&self.failure) = Some(error);
         }
-        memory::give_back();
+        allocator::give_back();
     }
 }
 

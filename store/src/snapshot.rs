@@ -1,7 +1,6 @@
 //! The reader's side of a store.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,22 +10,20 @@ use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::aside::lost;
 use crate::catalog::CatalogView;
 use crate::catalog::mounts::MountSeen;
-use crate::describe::{JournalSpan, agrees};
 use crate::error::StoreError;
 use crate::exported::Exported;
-use crate::file_index::PackedIndex;
 use crate::journal::cursor;
 use crate::journal::file::JournalFile;
-use crate::journal::scan::{Damage, Scan};
+use crate::journal::removal::deleted_unsealed;
+use crate::journal::scan::{Damage, JournalScan};
 use crate::layout::{self, Dataset};
-use crate::names::{FileHistory, NameSeen, Names, Trunks};
-use crate::read::SegmentReader;
+use crate::mount_roots::MountRoots;
+use crate::names::{FileHistory, NameSeen, Names};
+use crate::segment::metadata::JournalSpan;
+use crate::segment::{Segment, StoreIndex};
 use crate::unread::Unread;
-use crate::verified::{cannot_open, damaged};
-use crate::visible;
 
 /// Looking up the names of more files than this takes longer than going through all names.
 const FEW_FILES: usize = 1000;
@@ -46,9 +43,6 @@ pub struct Snapshot {
     span: Option<(UtcMs, UtcMs)>,
 }
 
-/// The place of a store among those of a snapshot.
-pub type StoreIndex = usize;
-
 /// A journal that was sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedJournal {
@@ -58,61 +52,6 @@ pub struct SealedJournal {
     pub host: String,
     /// Its number, and when it was recorded.
     pub span: JournalSpan,
-}
-
-/// A Parquet file of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Its store.
-    pub store: StoreIndex,
-    /// The file: the store's path, as it was given, and the segment's within it. [`Self::open`] finds it also while it has
-    /// another name.
-    pub path: PathBuf,
-    /// What its rows are.
-    pub dataset: Dataset,
-    /// Length of its windows.
-    pub granularity: Granularity,
-    /// The recording host.
-    pub host: String,
-    /// Number of the first journal that its rows are from.
-    pub journal: u64,
-    /// Number of the last one: they are all that the host wrote from the first to the last.
-    pub last_journal: u64,
-    /// Start of its first window.
-    pub start: UtcMs,
-    /// End of its last window.
-    pub end: UtcMs,
-    /// Number of its rows.
-    pub rows: u64,
-    /// Length of the file.
-    pub bytes: u64,
-    /// The checksum that stands for all of the file.
-    pub crc32c: u32,
-    /// Which of its rows belong to which file; empty but for rollups.
-    pub files: PackedIndex,
-}
-
-impl Segment {
-    /// Opens its file, which may have been merged meanwhile, or have expired. One that was deleted since is
-    /// [`io::ErrorKind::NotFound`]: a new view does without it.
-    pub fn open(&self) -> io::Result<File> {
-        visible::open(layout::store_of(&self.path), &self.path)
-    }
-
-    /// Reads all of it, and says whether it is as it was written.
-    pub fn verify(&self) -> Result<(), StoreError> {
-        self.reader()?.verify()
-    }
-
-    /// Opens it for reading its rows. What is not as it was written, or not what the catalog says of it, is
-    /// [`StoreError::DamagedSegment`].
-    pub fn reader(&self) -> Result<SegmentReader, StoreError> {
-        let path = &self.path;
-        let file = self.open().map_err(|error| cannot_open(path, error))?;
-        let reader = SegmentReader::of_length(file, path, self.bytes)?;
-        agrees(&reader, self).map_err(|why| damaged(path, why))?;
-        Ok(reader)
-    }
 }
 
 /// The windows of a journal that is not sealed yet, or of one host in an export.
@@ -125,7 +64,7 @@ pub struct JournalTail {
 
 #[derive(Debug)]
 enum Source {
-    Journal(Scan),
+    Journal(JournalScan),
     Export(Exported),
 }
 
@@ -178,14 +117,14 @@ impl Snapshot {
         let mut tails = Vec::new();
         for (number, path, journal) in opened {
             if sealed.contains(&number) {
-                // It is about to be removed, or set aside.
-                let scan = journal.and_then(Scan::new);
+                // It is about to be removed, or quarantined.
+                let scan = journal.and_then(JournalScan::new);
                 if scan.is_ok_and(|scan| scan.is_some_and(|scan| !scan.damage.is_empty())) {
                     self.unread.push(Unread::sealed(path, []));
                 }
                 continue;
             }
-            match journal.and_then(Scan::new) {
+            match journal.and_then(JournalScan::new) {
                 Ok(scan) => tails.extend(scan.map(|scan| JournalTail {
                     store: index,
                     source: Source::Journal(scan),
@@ -194,10 +133,10 @@ impl Snapshot {
             }
         }
         for end in ends {
-            let lost = lost(store, &end, |number| Ok(sealed.contains(&number)))?;
+            let lost = deleted_unsealed(store, &end, |number| Ok(sealed.contains(&number)))?;
             self.unread.extend(lost.map(Unread::lost));
         }
-        self.unread.extend(set_aside(store, &catalog)?);
+        self.unread.extend(quarantined(store, &catalog)?);
         self.granularities.extend(catalog.granularities()?);
         self.add_span(catalog.span()?);
         self.catalogs.push(catalog);
@@ -410,20 +349,20 @@ impl Snapshot {
     }
 
     /// Of each mount where it was mounted, and the directories that the names of its files have in common.
-    pub fn trunks(&self) -> Result<Trunks, StoreError> {
-        let mut trunks = Trunks::default();
+    pub fn mount_roots(&self) -> Result<MountRoots, StoreError> {
+        let mut mount_roots = MountRoots::default();
         for catalog in &self.catalogs {
-            catalog.trunks(&mut trunks)?;
+            catalog.mount_roots(&mut mount_roots)?;
         }
         for MountSeen { mount, .. } in self.mounts()? {
-            trunks.add_mount_point(&mount.mount, &mount.path);
+            mount_roots.add_mount_point(&mount.mount, &mount.path);
         }
         for file in self.defined() {
             if let Some(path) = &file.path {
-                trunks.add(file.mount.as_deref(), path);
+                mount_roots.add(file.mount.as_deref(), path);
             }
         }
-        Ok(trunks)
+        Ok(mount_roots)
     }
 
     /// The files that had this fileid on a mount that ever had this device number, ascending.
@@ -567,16 +506,16 @@ fn open_journals(
     Ok(opened)
 }
 
-/// The journals of windows that were set aside: what of them could be read is in segments, and that something is missing there
+/// The journals of windows in quarantine: what of them could be read is in segments, and that something is missing there
 /// only they say.
-fn set_aside(store: &Path, catalog: &CatalogView) -> Result<Vec<Unread>, StoreError> {
-    let mut aside = layout::set_aside(store)?;
-    aside.retain(|path| layout::number_of_journal(path).is_some());
-    if aside.is_empty() {
+fn quarantined(store: &Path, catalog: &CatalogView) -> Result<Vec<Unread>, StoreError> {
+    let mut quarantined = layout::quarantined_journals(store)?;
+    quarantined.retain(|path| layout::number_of_journal(path).is_some());
+    if quarantined.is_empty() {
         return Ok(Vec::new());
     }
     let sealed = catalog.journals()?;
-    let unread = aside.into_iter().map(|path| {
+    let unread = quarantined.into_iter().map(|path| {
         let number = layout::number_of_journal(&path);
         let spans = sealed
             .iter()

@@ -36,7 +36,7 @@ impl Unread {
         })
     }
 
-    /// A damaged one that was sealed and is set aside; `known` is when its windows were, as far as they could be read.
+    /// A damaged one that was sealed and is in quarantine; `known` is when its windows were, as far as they could be read.
     pub(crate) fn sealed(path: PathBuf, known: impl IntoIterator<Item = (UtcMs, UtcMs)>) -> Self {
         Self {
             covers: covers(&path, known),

@@ -12,12 +12,12 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
+use crate::backoff::FileBackoff;
 use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
-use crate::setbacks::Setbacks;
 
 /// How many files got another name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,16 +49,16 @@ pub(crate) fn settle<'p>(
     store: &Path,
     removed: impl IntoIterator<Item = &'p String>,
     counted: impl IntoIterator<Item = &'p String>,
-    setbacks: &mut Setbacks,
+    backoff: &mut FileBackoff,
 ) -> Result<Settled, StoreError> {
     let mut renamed = Vec::new();
     let mut held_up = HashSet::new();
     let dir_of = |segment: &'p String| Path::new(segment).parent();
     for segment in removed {
-        match setbacks.try_with(segment, || hide(store, &store.join(segment))) {
+        match backoff.try_with(segment, || hide(store, &store.join(segment))) {
             Some(true) => {
                 renamed.push(segment);
-                fail::point("settle: hidden");
+                fail_point::hit("settle: hidden");
             }
             Some(false) => {}
             None => {
@@ -71,9 +71,9 @@ pub(crate) fn settle<'p>(
         if held_up.contains(&dir_of(segment)) {
             continue;
         }
-        if setbacks.try_with(segment, || show(store, &store.join(segment))) == Some(true) {
+        if backoff.try_with(segment, || show(store, &store.join(segment))) == Some(true) {
             renamed.push(segment);
-            fail::point("settle: shown");
+            fail_point::hit("settle: shown");
         }
     }
     layout::sync_names(store, renamed.iter().copied())?;

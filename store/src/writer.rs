@@ -9,21 +9,21 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
-use crate::aside::remove_orphans;
 use crate::catalog::Catalog;
 use crate::catalog::mounts::MountLog;
 use crate::error::StoreError;
 use crate::housekeeping::Housekeeping;
 use crate::journal::file::JournalFile;
-use crate::journal::format::Header;
-use crate::journal::write::{AppendError, Doubt, JournalWriter};
+use crate::journal::header::Header;
+use crate::journal::removal::remove_orphaned_ends;
+use crate::journal::write::{AppendError, JournalWriter, UncertainTail};
 use crate::layout;
 use crate::lock::StoreLock;
-use crate::notice::{Notice, Tell};
 use crate::options::Options;
 use crate::requests::RequestsWriter;
 use crate::seal::seal;
 use crate::sealer::{Seal, Sealer, Task};
+use crate::warning::{Warn, Warning};
 
 /// Journals that may wait to be sealed. As many do only if sealing fails for days.
 const QUEUED_JOURNALS: usize = 1024;
@@ -43,7 +43,7 @@ pub struct Writer {
     journal: Option<OpenJournal>,
     next_number: u64,
     /// Of an append that has failed.
-    doubt: Option<Doubt>,
+    uncertain_tail: Option<UncertainTail>,
     mounts: MountLog,
     /// End of the last window.
     until: UtcMs,
@@ -58,7 +58,7 @@ struct OpenJournal {
     number: u64,
     finest: Granularity,
     period: Period,
-    /// A failed append has left its end in doubt.
+    /// A failed append has left its end uncertain.
     retired: bool,
 }
 
@@ -78,23 +78,23 @@ impl Writer {
         Self::open_after(path, options, None, |_| ())
     }
 
-    /// As [`Self::open`], after an earlier writer that has left this [`Self::doubt`]. `tell` is told what a person should know.
+    /// As [`Self::open`], after an earlier writer that has left this [`Self::uncertain_tail`]. `warn` is told what a person should know.
     pub fn open_after(
         path: impl AsRef<Path>,
         options: Options,
-        doubt: Option<Doubt>,
-        tell: impl Fn(Notice) + Send + 'static,
+        uncertain_tail: Option<UncertainTail>,
+        warn: impl Fn(Warning) + Send + 'static,
     ) -> Result<Self, StoreError> {
         let store = path.as_ref().to_owned();
         options.validate()?;
         let lock = StoreLock::take(&store, options.allow_nfs_store)?;
-        if let Some(doubt) = doubt {
-            doubt.resolve(&store)?;
+        if let Some(uncertain_tail) = uncertain_tail {
+            uncertain_tail.cut_off(&store)?;
         }
         let catalog = Catalog::open(&store)?;
         layout::create_dir(&store, &layout::journal_dir(&store))?;
         layout::sync_dir(&store, &store)?;
-        remove_orphans(&store, &catalog)?;
+        remove_orphaned_ends(&store, |number| catalog.is_sealed(number))?;
         let left = left(&store)?;
         let next_number = catalog.last_journal()?.max(layout::last_number(&store)?) + 1;
         let mounts = MountLog::new(catalog.clone(), &options.host);
@@ -104,7 +104,7 @@ impl Writer {
             catalog,
             housekeeping,
             next_number,
-            Box::new(tell),
+            Box::new(warn),
         );
         Ok(Self {
             sealer: Sealer::start("seal", store.clone(), left, QUEUED_JOURNALS, seal)?,
@@ -114,16 +114,16 @@ impl Writer {
             options,
             journal: None,
             next_number,
-            doubt: None,
+            uncertain_tail: None,
             lock: Arc::new(lock),
         })
     }
 
     /// What an append that failed or panicked may have left. Whoever drops the writer after one and opens the store again to append the same windows
     /// hands it over: nobody else knows that they are not to count.
-    pub fn doubt(&self) -> Option<Doubt> {
-        let panicked = || self.journal.as_ref()?.writer.doubt();
-        self.doubt.clone().or_else(panicked)
+    pub fn uncertain_tail(&self) -> Option<UncertainTail> {
+        let panicked = || self.journal.as_ref()?.writer.uncertain_tail();
+        self.uncertain_tail.clone().or_else(panicked)
     }
 
     /// Whether an earlier writer has left requests that are not sealed.
@@ -132,16 +132,16 @@ impl Writer {
     }
 
     /// Begins to keep requests one by one in the same store, in at most `most_bytes`. What an earlier writer has left of
-    /// them is sealed meanwhile. `tell` is told what a person should know.
+    /// them is sealed meanwhile. `warn` is told what a person should know.
     ///
     /// To be called once; the store stays locked for as long as either writer is there.
     pub fn requests(
         &self,
         most_bytes: u64,
-        tell: impl Fn(Notice) + Send + 'static,
+        warn: impl Fn(Warning) + Send + 'static,
     ) -> Result<RequestsWriter, StoreError> {
         let lock = Arc::clone(&self.lock);
-        RequestsWriter::open(&self.store, &self.options, most_bytes, Box::new(tell), lock)
+        RequestsWriter::open(&self.store, &self.options, most_bytes, Box::new(warn), lock)
     }
 
     /// Appends a window of the finest granularity and makes it durable.
@@ -165,9 +165,9 @@ impl Writer {
         if !self.lock.is_in_place(&self.store) {
             return Err(StoreError::Gone(self.store.clone()));
         }
-        if let Some(doubt) = &self.doubt {
-            doubt.resolve(&self.store)?;
-            self.doubt = None;
+        if let Some(uncertain_tail) = &self.uncertain_tail {
+            uncertain_tail.cut_off(&self.store)?;
+            self.uncertain_tail = None;
         }
         let Some(first) = windows.first() else {
             return Ok(0);
@@ -189,9 +189,12 @@ impl Writer {
         let appended = journal.writer.append(&windows[..together]);
         let count = match appended {
             Ok(count) => count,
-            Err(AppendError { cause, doubt }) => {
-                journal.retired = doubt.is_some();
-                self.doubt = doubt;
+            Err(AppendError {
+                cause,
+                uncertain_tail,
+            }) => {
+                journal.retired = uncertain_tail.is_some();
+                self.uncertain_tail = uncertain_tail;
                 return Err(cause);
             }
         };
@@ -246,8 +249,8 @@ impl Writer {
 
     /// Seals everything. The store then holds no journal.
     pub fn finish(mut self) -> Result<(), StoreError> {
-        if let Some(doubt) = &self.doubt {
-            doubt.resolve(&self.store)?;
+        if let Some(uncertain_tail) = &self.uncertain_tail {
+            uncertain_tail.cut_off(&self.store)?;
         }
         if let Some(open) = self.journal.take() {
             self.sealer.seal(open.number)?;
@@ -280,7 +283,7 @@ fn sealing(
     mut catalog: Catalog,
     mut housekeeping: Housekeeping,
     first_own: u64,
-    tell: Tell,
+    warn: Warn,
 ) -> Seal {
     Box::new(move |task| {
         let done = match task {
@@ -288,19 +291,19 @@ fn sealing(
                 let observer = &mut |_| ControlFlow::Continue(());
                 let outcome = seal(&store, &mut catalog, number, observer)?;
                 if number < first_own && (outcome.windows > 0 || outcome.torn_bytes > 0) {
-                    tell(Notice::RecoveredWindows {
+                    warn(Warning::RecoveredWindows {
                         windows: outcome.windows,
                         torn_bytes: outcome.torn_bytes,
                     });
                 }
-                outcome.set_aside.map(Notice::SetAside).map(&tell);
+                outcome.quarantined.map(Warning::Quarantined).map(&warn);
                 Ok(())
             }
             Task::AfterSealing => housekeeping.after_sealing(&mut catalog),
             Task::Idle => housekeeping.idle(&mut catalog),
             Task::Begin | Task::End => housekeeping.tidy(&mut catalog),
         };
-        housekeeping.news().into_iter().for_each(&tell);
+        housekeeping.take_warnings().into_iter().for_each(&warn);
         done
     })
 }

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 
 use common::{T0, complete, granularity, of, options, recovered, windows};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, Finding, Notice, Report, Snapshot, Writer, check, rebuild_catalog};
+use trackiops_store::{
+    Dataset, Finding, Report, Snapshot, Warning, Writer, check, rebuild_catalog,
+};
 
 /// Two journals of 900 s sealed, one of 20 s not.
 fn recorded(store: &Path) {
@@ -174,13 +176,16 @@ fn a_damaged_journal_is_told_with_the_windows_around_it() {
     assert_eq!(covers.files, 2);
     // Recording goes on, the rest is kept, and what was damaged as well.
     let told = complete(dir.path(), options("h"));
-    let aside = only(dir.path());
-    assert_eq!(aside.path, dir.path().join("journal/1.tij.damaged"));
+    let quarantined = only(dir.path());
+    assert_eq!(quarantined.path, dir.path().join("journal/1.tij.damaged"));
     assert_eq!(
         told,
-        [recovered(4, 0), Notice::SetAside(aside.path.clone())]
+        [
+            recovered(4, 0),
+            Warning::Quarantined(quarantined.path.clone())
+        ]
     );
-    fs::remove_file(aside.path).unwrap();
+    fs::remove_file(quarantined.path).unwrap();
     clean(dir.path());
 }
 
@@ -279,8 +284,8 @@ fn a_journal_whose_version_is_damaged_keeps_nobody_from_the_rest() {
         let writer = Writer::open(dir.path(), options("h")).unwrap();
         writer.requests(1 << 30, |_| {}).unwrap().finish().unwrap();
         writer.finish().unwrap();
-        let aside = only(dir.path()).path;
-        assert_eq!(aside.with_extension(""), path);
+        let quarantined = only(dir.path()).path;
+        assert_eq!(quarantined.with_extension(""), path);
     }
 }
 

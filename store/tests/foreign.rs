@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use common::{Content, granularity, options, parquet_files, seal_catalog, windows};
-use trackiops_store::{Notice, Options, Snapshot, StoreError, Writer, check, repair};
+use trackiops_store::{Options, Snapshot, StoreError, Warning, Writer, check, repair};
 
 fn often() -> Options {
     Options {
@@ -243,8 +243,8 @@ fn what_is_in_the_way_holds_up_nothing_else() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
     let all = windows(40);
-    let mut writer = Writer::open_after(store, often(), None, move |notice| {
-        tell.lock().unwrap().push(notice);
+    let mut writer = Writer::open_after(store, often(), None, move |warning| {
+        tell.lock().unwrap().push(warning);
     })
     .unwrap();
     for window in &all[4..] {
@@ -265,10 +265,10 @@ fn what_is_in_the_way_holds_up_nothing_else() {
         told.lock()
     );
     let told = told.lock().unwrap();
-    let setbacks = told
+    let told_again = told
         .iter()
-        .filter(|notice| matches!(notice, Notice::Setback(_)));
-    assert!(setbacks.count() <= 1, "{told:?}");
+        .filter(|warning| matches!(warning, Warning::WillRetry(_)));
+    assert!(told_again.count() <= 1, "{told:?}");
     let finest = granularity("10s");
     assert!(Content::stored(store, finest).rows == Content::of(&all, finest).rows);
     assert_eq!(check(store).unwrap().findings.len(), 1);

@@ -19,7 +19,8 @@ use common::{
 use tempfile::TempDir;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{
-    Dataset, Keep, Options, Repaired, Snapshot, StoreError, Writer, check, rebuild_catalog, repair,
+    Dataset, Options, Repaired, RetentionPolicy, Snapshot, StoreError, Writer, check,
+    rebuild_catalog, repair,
 };
 
 /// Files are merged all the time, and nothing that was merged is deleted while the recorder is at work.
@@ -27,9 +28,9 @@ fn merging() -> Options {
     Options {
         granularities: "1s,10s".parse().unwrap(),
         rotate: granularity("2s"),
-        keep: Keep {
+        keep: RetentionPolicy {
             now: || UtcMs(T0),
-            ..Keep::default()
+            ..RetentionPolicy::default()
         },
         ..options("h")
     }
@@ -281,11 +282,11 @@ fn what_has_expired_is_hidden_until_the_recorder_ends() {
     let all = windows(25);
     let options = Options {
         rotate: granularity("10s"),
-        keep: Keep {
+        keep: RetentionPolicy {
             retention: "1s=30s,10s=forever".parse().unwrap(),
             gaps_age: true,
             now: || UtcMs(T0 + 45_000),
-            ..Keep::default()
+            ..RetentionPolicy::default()
         },
         ..merging()
     };

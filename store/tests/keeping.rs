@@ -14,9 +14,11 @@ use common::{
     windows,
 };
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, Keep, Options, Snapshot, Writer, check, rebuild_catalog};
+use trackiops_store::{
+    Dataset, Options, RetentionPolicy, Snapshot, Writer, check, rebuild_catalog,
+};
 
-fn keeping(keep: Keep) -> Options {
+fn keeping(keep: RetentionPolicy) -> Options {
     Options {
         rotate: granularity("10s"),
         keep,
@@ -24,23 +26,23 @@ fn keeping(keep: Keep) -> Options {
     }
 }
 
-fn at_t0() -> Keep {
-    Keep {
+fn at_t0() -> RetentionPolicy {
+    RetentionPolicy {
         now: || UtcMs(T0),
-        ..Keep::default()
+        ..RetentionPolicy::default()
     }
 }
 
 /// Long after what was recorded from `T0` on, and after the grace that readers have.
-fn later() -> Keep {
-    Keep {
+fn later() -> RetentionPolicy {
+    RetentionPolicy {
         now: || UtcMs(T0 + 3_600_000),
-        ..Keep::default()
+        ..RetentionPolicy::default()
     }
 }
 
 /// Opens and closes the store, until there is nothing to do any more.
-fn settle(store: &Path, keep: &Keep) {
+fn settle(store: &Path, keep: &RetentionPolicy) {
     let mut files = 0;
     while files != parquet_files(store).len() {
         files = parquet_files(store).len();
@@ -125,11 +127,11 @@ fn merged_rows_of_a_renamed_user_are_one_with_the_last_known_name() {
 fn a_granularity_expires_at_its_age_and_coarser_ones_stay() {
     let dir = tempfile::tempdir().unwrap();
     let windows = windows(60);
-    let keep = Keep {
+    let keep = RetentionPolicy {
         retention: "1s=30s,10s=1h,1h=forever".parse().unwrap(),
         gaps_age: true,
         now: || UtcMs(T0 + 60_000),
-        ..Keep::default()
+        ..RetentionPolicy::default()
     };
     let mut writer = Writer::open(dir.path(), keeping(keep.clone())).unwrap();
     for window in &windows {
@@ -147,12 +149,12 @@ fn a_granularity_expires_at_its_age_and_coarser_ones_stay() {
     }
     assert_eq!(check(dir.path()).unwrap().findings, []);
     // After years only what is kept for ever is there: minutes are not named, so they are kept like hours.
-    let keep = Keep {
+    let keep = RetentionPolicy {
         now: || UtcMs(T0 + 86_400_000_000),
         ..keep
     };
     settle(dir.path(), &keep);
-    let keep = Keep {
+    let keep = RetentionPolicy {
         now: || UtcMs(T0 + 86_500_000_000),
         ..keep
     };
@@ -176,11 +178,11 @@ fn a_granularity_expires_at_its_age_and_coarser_ones_stay() {
 #[test]
 fn where_everything_has_expired_recording_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let keep = Keep {
+    let keep = RetentionPolicy {
         retention: "1h=1s".parse().unwrap(),
         gaps_age: true,
         now: || UtcMs(T0 + 86_400_000),
-        ..Keep::default()
+        ..RetentionPolicy::default()
     };
     let mut writer = Writer::open(dir.path(), keeping(keep.clone())).unwrap();
     for window in windows(30) {
@@ -219,12 +221,12 @@ fn room_is_made_by_what_is_finest_and_oldest() {
     let catalog = std::fs::metadata(dir.path().join("catalog.db")).unwrap();
     let other = 3 * catalog.len() + (64 << 10);
     let all = bytes(dir.path());
-    let keep = Keep {
+    let keep = RetentionPolicy {
         most_bytes: Some(other + all / 2),
         ..later()
     };
     settle(dir.path(), &keep);
-    let keep = Keep {
+    let keep = RetentionPolicy {
         now: || UtcMs(T0 + 2 * 3_600_000),
         ..keep
     };

@@ -26,7 +26,9 @@ use common::{
 };
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Keep, Notice, Options, Snapshot, Writer, check, rebuild_catalog, repair};
+use trackiops_store::{
+    Options, RetentionPolicy, Snapshot, Warning, Writer, check, rebuild_catalog, repair,
+};
 
 /// Every place at which the writer may be killed.
 const PLACES: [&str; 21] = [
@@ -64,11 +66,11 @@ fn recorder() -> Options {
     Options {
         granularities: "1s,10s,1m".parse().unwrap(),
         rotate: granularity("2s"),
-        keep: Keep {
+        keep: RetentionPolicy {
             retention: "1s=600s,1m=forever".parse().unwrap(),
             gaps_age: true,
             now: || UtcMs(NOW.load(Ordering::SeqCst)),
-            ..Keep::default()
+            ..RetentionPolicy::default()
         },
         ..options("h")
     }
@@ -167,7 +169,7 @@ fn assert_whole(dir: &Path, before: i64, when: &str) {
     }
     NOW.store(T0 + 40_000 * there, Ordering::SeqCst);
     let told = complete(&store, recorder());
-    let is_damaged = |notice: &Notice| matches!(notice, Notice::SetAside(_));
+    let is_damaged = |warning: &Warning| matches!(warning, Warning::Quarantined(_));
     assert!(!told.iter().any(is_damaged), "{when}: {told:?}");
     assert_same();
     assert_eq!(check(&store).unwrap().findings, [], "{when}");

@@ -21,7 +21,7 @@ use common::{Content, T0, complete, file, granularity, journals, options, window
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::ring::RequestRecord;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Keep, Options, StoreError, Writer, check};
+use trackiops_store::{Options, RetentionPolicy, StoreError, Writer, check};
 
 /// Places that the sealing thread comes to while windows are appended.
 const PLACES: [&str; 7] = [
@@ -41,12 +41,12 @@ fn recorder_options() -> Options {
     Options {
         granularities: "1s,10s,1m".parse().unwrap(),
         rotate: granularity("2s"),
-        keep: Keep {
+        keep: RetentionPolicy {
             retention: "1s=600s,1m=forever".parse().unwrap(),
             gaps_age: true,
             // So late that some have expired when they are sealed.
             now: || UtcMs(T0 + 1_000_000),
-            ..Keep::default()
+            ..RetentionPolicy::default()
         },
         ..options("h")
     }

@@ -19,7 +19,7 @@ use common::{
 use proptest::prelude::*;
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Notice, Snapshot, Writer, check};
+use trackiops_store::{Snapshot, Warning, Writer, check};
 
 fn assert_holds(store: &Path, windows: &[ClosedWindow]) {
     for text in ["1s", "10s", "1m", "1h"] {
@@ -63,10 +63,10 @@ fn windows_are_appended_while_what_was_left_is_sealed() {
     let is_told = Told::default();
     let tell = tell(&is_told);
     // The thread that seals goes no further than here for now.
-    let hold = move |notice| {
+    let hold = move |warning| {
         held.recv_timeout(Duration::from_secs(60))
             .expect("nobody waits for it");
-        tell(notice);
+        tell(warning);
     };
     let mut writer = Writer::open_after(dir.path(), options("h"), None, hold).unwrap();
     for window in &windows[10..] {
@@ -145,10 +145,10 @@ fn damage_in_the_middle_costs_the_damaged_window_alone_and_is_reported() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&journal, bytes).unwrap();
-    let aside = dir.path().join("journal/1.tij.damaged");
+    let quarantined = dir.path().join("journal/1.tij.damaged");
     assert_eq!(
         complete(dir.path(), options("h")),
-        [recovered(9, 0), Notice::SetAside(aside)]
+        [recovered(9, 0), Warning::Quarantined(quarantined)]
     );
     let kept = Content::stored(dir.path(), granularity("1s"));
     let is_kept = |window: &ClosedWindow| kept.health.contains_key(&window.start);
@@ -190,10 +190,10 @@ fn a_journal_of_zeros_that_had_windows_is_damaged() {
     let journal = dir.path().join("journal/1.tij");
     let bytes = fs::read(&journal).unwrap().len();
     fs::write(&journal, vec![0; bytes]).unwrap();
-    let aside = dir.path().join("journal/1.tij.damaged");
+    let quarantined = dir.path().join("journal/1.tij.damaged");
     assert_eq!(
         complete(dir.path(), options("h")),
-        [Notice::SetAside(aside)]
+        [Warning::Quarantined(quarantined)]
     );
 }
 
@@ -203,10 +203,10 @@ fn a_journal_that_makes_no_sense_is_set_aside_and_the_rest_is_kept() {
     let windows = windows(2);
     leave(dir.path(), &windows);
     fs::write(dir.path().join("journal/9.tij"), b"not a journal at all").unwrap();
-    let aside = dir.path().join("journal/9.tij.damaged");
+    let quarantined = dir.path().join("journal/9.tij.damaged");
     assert_eq!(
         complete(dir.path(), options("h")),
-        [recovered(2, 0), Notice::SetAside(aside)]
+        [recovered(2, 0), Warning::Quarantined(quarantined)]
     );
     assert_holds(dir.path(), &windows);
 }

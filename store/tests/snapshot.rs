@@ -141,7 +141,7 @@ fn names_and_ids_resolve(store: &Path) {
     assert_eq!(names(Names::Below("/mn")), []);
     assert_eq!(names(Names::Below("")), names(Names::All));
     assert_eq!(
-        snapshot.trunks().unwrap().of(Some("srv:/export"), ""),
+        snapshot.mount_roots().unwrap().of(Some("srv:/export"), ""),
         "/mnt"
     );
     let histories = snapshot.histories(&[key(2)]).unwrap();

@@ -12,7 +12,7 @@ use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Keep, Options, Writer};
+use trackiops_store::{Options, RetentionPolicy, Writer};
 
 use crate::live::{self, merged};
 use crate::recordings::{
@@ -192,10 +192,10 @@ impl Stores {
         let stores = Self::new(|store, host, windows| {
             record(store, options(host, "1s,10s,1m", "1m"), windows);
             let options = Options {
-                keep: Keep {
+                keep: RetentionPolicy {
                     retention: "1s=25s,1m=forever".parse().unwrap(),
                     now: || UtcMs(THREE + 150_000),
-                    ..Keep::default()
+                    ..RetentionPolicy::default()
                 },
                 ..options(host, "1s,10s,1m", "1m")
             };

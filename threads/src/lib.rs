@@ -4,7 +4,7 @@
 //! room holds. So each thread is started by [`spawn`], and one that panics is reported to whoever [`watch`]es, which ends the recording.
 //! A supervisor starts another one.
 
-pub mod fail;
+pub mod fail_point;
 
 use std::any::Any;
 use std::fmt::{self, Display};

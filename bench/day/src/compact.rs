@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use anyhow::Result;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Dataset, Keep, Options, Snapshot, Writer};
+use trackiops_store::{Dataset, Options, RetentionPolicy, Snapshot, Writer};
 
 /// Merges segments until there is nothing left to merge, and deletes those that were merged.
 pub fn compact(store: &Path, options: Options) -> Result<()> {
-    let keep = Keep {
+    let keep = RetentionPolicy {
         now,
         ..options.keep
     };

@@ -35,7 +35,7 @@ struct Args {
     segments: usize,
 }
 
-/// As the store has them (`store/src/segment.rs`).
+/// As the store has them (`store/src/segment/writer.rs`).
 const ROW_GROUP_ROWS: usize = 32 << 10;
 const PAGE_ROWS: usize = 2048;
 const ZSTD_LEVEL: i32 = 3;

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use trackiops_collector::Replay;
 use trackiops_schemas::ring::RequestRecord;
 use trackiops_schemas::time::{Granularity, UtcMs};
-use trackiops_store::{GranularitySet, Keep, Options, Writer};
+use trackiops_store::{GranularitySet, Options, RetentionPolicy, Writer};
 
 use day::Day;
 
@@ -62,7 +62,7 @@ fn main() -> Result<()> {
         rotate: args.rotate,
         filter: None,
         allow_nfs_store: false,
-        keep: Keep::default(),
+        keep: RetentionPolicy::default(),
     };
     let mut writer = Writer::open(&args.store, options.clone())?;
     let mut day = Day::new(args.files, START_S * SECOND_NS, args.seed);

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::{Keep, Options, RequestsWriter, StoreError, Writer};
+use trackiops_store::{Options, RequestsWriter, RetentionPolicy, StoreError, Writer};
 
 use crate::common::{THREE, options};
 use crate::states::{batch, recorded};
@@ -38,11 +38,11 @@ pub fn of_time(recorded: usize) -> Options {
         unreachable!("it is one");
     };
     Options {
-        keep: Keep {
+        keep: RetentionPolicy {
             retention,
             gaps_age: true,
             now: || UtcMs(NOW.load(Ordering::SeqCst)),
-            ..Keep::default()
+            ..RetentionPolicy::default()
         },
         ..options("a", "1s,1m", "2s")
     }

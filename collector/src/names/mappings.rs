@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
 use crate::names::open_files::{OpenFile, mapped};
 
@@ -93,7 +93,7 @@ impl Thread {
             .stack_size(STACK_BYTES);
         trackiops_threads::spawn(thread, move || {
             for processes in asked {
-                fail::point("mappings: look");
+                fail_point::hit("mappings: look");
                 let files = processes.into_iter().flat_map(mapped).collect();
                 if answer.send(files).is_err() {
                     return;

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use trackiops_schemas::pending::{Pending, STALLED_MS};
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
 use crate::clock::{MonotonicNs, Sample};
 use crate::stalls::pending::Waiting;
@@ -66,7 +66,7 @@ impl Lookout {
 fn look_out(looks: &SyncSender<Look>) {
     let mut waiting = Waiting::below(Path::new("/"));
     loop {
-        fail::point("lookout: look");
+        fail_point::hit("lookout: look");
         let at = Sample::take().now;
         let pending = waiting.look(at).ok();
         let rest = rest(pending.as_ref(), waiting.looked_at());

@@ -12,15 +12,14 @@ use trackiops_schemas::columns;
 use trackiops_schemas::counters::Counter;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::identity::{Dev, FileKey, Tenant};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-use super::of_stored;
+use crate::column_values::{of_stored, time_of, unsigned};
 use crate::journal::codec::BUCKETS;
-use crate::units::{time_of, unsigned};
 
 /// A row of a rollup segment. What the batch has no column for is empty, zero or `None`, so a
 /// query may leave out what it does not need.
@@ -46,6 +45,33 @@ pub struct StoredRow<'a> {
     pub tenant: StoredTenant<'a>,
     /// The counters, in ns, to the microsecond.
     pub row: Row,
+}
+
+impl StoredRow<'_> {
+    /// Whether it is of that file and tenant.
+    pub(crate) fn is_of(&self, file: &FileAttributes) -> bool {
+        (file.key, file.id.dev, file.id.fileid) == (self.file_key, self.dev, self.fileid)
+            && file.path.as_deref() == self.path
+            && file.mount.as_deref() == self.mount
+            && self.tenant == *file.tenant
+            && file.path_inferred == self.path_inferred.unwrap_or(false)
+    }
+
+    /// Its file. What tells it from others of its number is in its key.
+    pub(crate) fn file(&self) -> FileAttributes {
+        FileAttributes {
+            key: self.file_key,
+            id: FileId {
+                dev: self.dev,
+                fileid: self.fileid,
+                handle_hash: 0,
+            },
+            mount: self.mount.map(str::to_owned),
+            path: self.path.map(str::to_owned),
+            path_inferred: self.path_inferred.unwrap_or(false),
+            tenant: Arc::new(self.tenant.into()),
+        }
+    }
 }
 
 /// A [`Tenant`] as it is in a row.

@@ -18,8 +18,7 @@ use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
-use super::stored;
-use crate::units::{signed, us_of};
+use crate::column_values::{signed, stored, us_of};
 
 /// A row with its window and its file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,27 +11,6 @@ pub use decode::{
 pub use encode::{HealthRow, OpsRow, RollupRow, health_batch, ops_batch, rollup_batch};
 pub use requests::{RequestRow, request_batch};
 
-use trackiops_schemas::counters::Counter;
-
-use crate::units::{signed, unsigned};
-
-/// A counter as its column holds it.
-fn stored<R>(counter: &Counter<R>, row: &R) -> i64 {
-    signed(counter.stored((counter.get)(row)))
-}
-
-/// Counters that their columns hold.
-fn of_stored<R, const COUNT: usize>(
-    table: &[Counter<R>; COUNT],
-    stored: [i64; COUNT],
-) -> [u64; COUNT] {
-    let mut counters = stored.map(unsigned);
-    for (value, counter) in counters.iter_mut().zip(table) {
-        *value = counter.of_stored(*value);
-    }
-    counters
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -45,6 +24,7 @@ mod tests {
     use trackiops_schemas::time::UtcMs;
 
     use super::*;
+    use crate::column_values::of_stored;
 
     fn rows() -> Vec<RollupRow> {
         let file = |fileid, mount: Option<&str>| {

@@ -13,7 +13,7 @@ use trackiops_schemas::request::Request;
 use trackiops_schemas::ring::flags;
 
 use super::encode::{hosts, path_inferred, tenants};
-use crate::units::signed;
+use crate::column_values::signed;
 
 /// A request with its file.
 #[derive(Clone, Debug)]

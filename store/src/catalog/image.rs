@@ -16,7 +16,7 @@ use super::{error_at, mistrust, real};
 use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
 /// Magic, length of the database u64, its CRC32C u32, CRC32C of these three u32: little endian.
 const TRAILER_BYTES: usize = 24;
@@ -82,10 +82,10 @@ pub(super) fn publish(store: &Path) -> Result<(), StoreError> {
         Ok(bytes)
     };
     let bytes = write().map_err(io("write", &new))?;
-    fail::point("catalog: written");
+    fail_point::hit("catalog: written");
     let catalog = layout::catalog(store);
     beneath::rename(store, &new, &catalog).map_err(io("rename the new catalog to", &catalog))?;
-    fail::point("catalog: renamed");
+    fail_point::hit("catalog: renamed");
     beneath::sync_dir(store, store).map_err(io("sync directory", store))?;
     // Or on a full disk nothing could expire.
     if let Ok(next) = beneath::create(store, &new) {

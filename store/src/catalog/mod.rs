@@ -6,10 +6,10 @@
 //! published did not happen.
 
 mod image;
-mod keep;
 pub(crate) mod mounts;
-mod read;
 mod schema;
+mod upkeep;
+mod view;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::beneath;
-use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout::{self, Dataset};
+use crate::segment::metadata::JournalSpan;
 
-pub(crate) use keep::Kept;
-pub(crate) use read::CatalogView;
+pub(crate) use upkeep::KeptSegment;
+pub(crate) use view::CatalogView;
 
 /// A segment as the catalog knows it.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use trackiops_schemas::identity::Dev;
 use trackiops_schemas::time::UtcMs;
 
 use super::{Catalog, FileSeen, Publish, Restored, Sealed, SegmentEntry};
-use crate::describe::JournalSpan;
 use crate::error::StoreError;
+use crate::segment::metadata::JournalSpan;
 
 impl Catalog {
     /// Whether the journal's segments are in the catalog.

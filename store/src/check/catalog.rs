@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{REBUILD, Report};
+use super::report::{REBUILD, Report};
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::layout;

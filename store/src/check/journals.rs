@@ -6,20 +6,20 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use trackiops_schemas::time::UtcMs;
 
-use super::{Covers, Report, fresh};
-use crate::aside::lost;
+use super::report::{Covers, Report, fresh};
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::journal::cursor;
 use crate::journal::end::Extent;
 use crate::journal::file::JournalFile;
-use crate::journal::scan::{Damage, Scan};
+use crate::journal::removal::deleted_unsealed;
+use crate::journal::scan::{Damage, JournalScan};
 use crate::layout;
 use crate::unread::LOST;
 
 /// What to do about a damaged journal.
 pub(super) const RECORD: &str = "the rest is read as before; the next `trackiops record` seals it and sets the damaged file aside";
-/// What to do about one that was set aside.
+/// What to do about one in quarantine.
 const MOVE_AWAY: &str = "what of it could be read is in the segments; move it out of the store";
 /// What to do about one that was deleted.
 const RESTORE: &str =
@@ -57,12 +57,14 @@ pub(super) fn check(
     let sealed = fresh(store).and_then(|view| view.sealed_journals().ok());
     if let Some(sealed) = sealed {
         for end in ends {
-            if let Some(path) = lost(store, &end, |number| Ok(sealed.contains(&number)))? {
+            if let Some(path) =
+                deleted_unsealed(store, &end, |number| Ok(sealed.contains(&number)))?
+            {
                 report.find(&path, LOST, written(store, view, &path), RESTORE);
             }
         }
     }
-    for path in layout::set_aside(store)? {
+    for path in layout::quarantined_journals(store)? {
         let why = "it was found damaged and set aside";
         report.find(&path, why, written(store, view, &path), MOVE_AWAY);
     }
@@ -70,12 +72,13 @@ pub(super) fn check(
 }
 
 /// Scans a journal; `None` if it is gone or ends within its header.
-fn scanned(path: &Path) -> Result<Option<Scan>, StoreError> {
+fn scanned(path: &Path) -> Result<Option<JournalScan>, StoreError> {
     let scan = || match JournalFile::open(path)? {
-        Some(journal) => Scan::new(journal),
+        Some(journal) => JournalScan::new(journal),
         None => Ok(None),
     };
-    let is_whole = |scan: &Option<Scan>| scan.as_ref().is_none_or(|scan| scan.torn_bytes == 0);
+    let is_whole =
+        |scan: &Option<JournalScan>| scan.as_ref().is_none_or(|scan| scan.torn_bytes == 0);
     settled(scan, is_whole)
 }
 
@@ -95,7 +98,7 @@ pub(super) fn settled<T>(
     }
 }
 
-fn scan_found(path: &Path, scan: &Scan, report: &mut Report) {
+fn scan_found(path: &Path, scan: &JournalScan, report: &mut Report) {
     report.bytes += scan.journal.bytes;
     let granularity = scan.header.granularities.finest();
     let files = scan.files().count() as u64;

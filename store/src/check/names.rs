@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use super::journals::settled;
-use super::segments::TAKE_IN;
-use super::{Report, fresh, of_date};
+use super::report::{Report, TAKE_IN, fresh, of_date};
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use super::{Report, journals, of_date, rows, verified};
+use super::report::{Report, of_date, verified};
+use super::{journals, rows};
 use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;

@@ -12,27 +12,26 @@ use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::rollup::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
+use super::report::why;
 use super::totals::Sum;
-use super::why;
 use crate::batch::{decode_health, decode_ops, decode_rows};
-use crate::describe::agrees;
 use crate::file_index::FileIndex;
 use crate::layout::Dataset;
-use crate::read::SegmentReader;
-use crate::snapshot::Segment;
+use crate::segment::Segment;
+use crate::segment::reader::SegmentReader;
 
 const BATCH_ROWS: usize = 4096;
 
 /// What a segment's rows came to.
-pub(super) struct Rows {
+pub(super) struct CheckedRows {
     pub(super) rows: u64,
     /// Sums by window.
     pub(super) sums: BTreeMap<UtcMs, Sum>,
 }
 
 /// Goes through the rows of a segment. The error says in what they are not as the catalog has it, or not in order.
-pub(super) fn of_segment(reader: SegmentReader, segment: &Segment) -> Result<Rows, String> {
-    agrees(&reader, segment)?;
+pub(super) fn of_segment(reader: SegmentReader, segment: &Segment) -> Result<CheckedRows, String> {
+    segment.agrees_with(&reader)?;
     let mut seen = Seen::default();
     for batch in reader.batches(BATCH_ROWS).map_err(why)? {
         let batch = batch.map_err(why)?;
@@ -61,7 +60,7 @@ pub(super) fn of_segment(reader: SegmentReader, segment: &Segment) -> Result<Row
         .map_err(|error| error.to_string())?;
     }
     seen.fits(segment)?;
-    Ok(Rows {
+    Ok(CheckedRows {
         rows: seen.rows,
         sums: seen.sums,
     })

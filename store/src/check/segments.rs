@@ -5,16 +5,15 @@ use std::io;
 use std::path::Path;
 
 use super::catalog::without_next_step;
+use super::report::{Covers, FORGET, REBUILD, RESTORE, Report, TAKE_IN, fresh, of_date, verified};
 use super::totals::Totals;
-use super::{Covers, FORGET, REBUILD, RESTORE, Report, fresh, names, of_date, rows, verified};
+use super::{names, rows};
 use crate::beneath;
 use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
-use crate::snapshot::Segment;
+use crate::segment::Segment;
 
-/// What to do about a segment that the catalog does not know.
-pub(super) const TAKE_IN: &str = "`trackiops store rebuild-catalog` takes it in; if it is a copy, or not of this store, move it away";
 /// What to do about one that it would not know either.
 const MOVE_AWAY: &str = "restore it from a copy, or move it away";
 /// So many names of files are told.

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::{Covers, REBUILD, Report};
-use crate::describe::JournalSpan;
+use super::report::{Covers, REBUILD, Report};
 use crate::layout::Dataset;
+use crate::segment::metadata::JournalSpan;
 
 /// Counters of rows, in a form that takes little room and adds up as they do: each times a number of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,12 +11,10 @@ use trackiops_schemas::ops::{Operation, OperationRow};
 use crate::batch::{
     BatchError, HealthRow, OpsRow, RollupRow, decode_health, decode_ops, decode_rows,
 };
-use crate::catalog::Kept;
-use crate::describe::same_sum;
+use crate::catalog::KeptSegment;
 use crate::error::StoreError;
-use crate::read::{Pieces, SegmentReader};
-use crate::rebuild::{file_of, is_of};
-use crate::verified::{cannot_open, damaged};
+use crate::segment::reader::{Pieces, SegmentReader};
+use crate::segment::verified::{cannot_open, damaged};
 use crate::visible;
 
 /// Makes rows of a batch.
@@ -35,12 +33,14 @@ struct Input<R> {
 }
 
 impl<R> Input<R> {
-    fn open(store: &Path, kept: &Kept, decode: Decode<R>) -> Result<Self, StoreError> {
+    fn open(store: &Path, kept: &KeptSegment, decode: Decode<R>) -> Result<Self, StoreError> {
         let path = store.join(&kept.path);
         let file = visible::open(store, &path).map_err(|error| cannot_open(&path, error))?;
         let reader = SegmentReader::of_length(file, &path, kept.bytes)?;
         // What is merged gets a new checksum, which must not cover up that an input is another segment.
-        same_sum(&reader, kept.crc32c).map_err(|why| damaged(&path, why))?;
+        reader
+            .check_crc32c(kept.crc32c)
+            .map_err(|why| damaged(&path, why))?;
         Ok(Self {
             path,
             batches: reader.pieces()?,
@@ -63,7 +63,7 @@ impl<R> Input<R> {
 impl<R, K: Ord> Inputs<R, K> {
     fn open(
         store: &Path,
-        segments: &[&Kept],
+        segments: &[&KeptSegment],
         decode: Decode<R>,
         order: fn(&R) -> K,
     ) -> Result<Self, StoreError> {
@@ -96,19 +96,19 @@ type RollupOrder = (
 );
 
 impl Inputs<RollupRow, RollupOrder> {
-    pub(super) fn rollup(store: &Path, segments: &[&Kept]) -> Result<Self, StoreError> {
+    pub(super) fn rollup(store: &Path, segments: &[&KeptSegment]) -> Result<Self, StoreError> {
         Self::open(store, segments, rollup, |row| (row.file.key, row.time))
     }
 }
 
 impl Inputs<HealthRow, trackiops_schemas::time::UtcMs> {
-    pub(super) fn health(store: &Path, segments: &[&Kept]) -> Result<Self, StoreError> {
+    pub(super) fn health(store: &Path, segments: &[&KeptSegment]) -> Result<Self, StoreError> {
         Self::open(store, segments, health, |row| row.time)
     }
 }
 
 impl Inputs<OpsRow, trackiops_schemas::time::UtcMs> {
-    pub(super) fn ops(store: &Path, segments: &[&Kept]) -> Result<Self, StoreError> {
+    pub(super) fn ops(store: &Path, segments: &[&KeptSegment]) -> Result<Self, StoreError> {
         Self::open(store, segments, ops, |row| row.time)
     }
 }
@@ -116,8 +116,8 @@ impl Inputs<OpsRow, trackiops_schemas::time::UtcMs> {
 fn rollup(batch: &RecordBatch, rows: &mut VecDeque<RollupRow>) -> Result<(), BatchError> {
     let mut last: Option<Arc<FileAttributes>> = None;
     decode_rows(batch, |stored| {
-        let same = last.take().filter(|last| is_of(last, &stored));
-        let file = Arc::clone(last.insert(same.unwrap_or_else(|| Arc::new(file_of(&stored)))));
+        let same = last.take().filter(|last| stored.is_of(last));
+        let file = Arc::clone(last.insert(same.unwrap_or_else(|| Arc::new(stored.file()))));
         rows.push_back(RollupRow {
             time: stored.time,
             file,

@@ -22,18 +22,18 @@ use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::UtcMs;
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
+use crate::backoff::FileBackoff;
 use crate::batch::{HealthRow, OpsRow, RollupRow};
 use crate::beneath;
-use crate::catalog::{Catalog, Kept, SegmentEntry};
-use crate::describe::{Description, JournalSpan};
+use crate::catalog::{Catalog, KeptSegment, SegmentEntry};
 use crate::error::StoreError;
 use crate::layout::{self, Dataset, Date};
 use crate::seal::coarsen::{Attributes, Coarsen};
 use crate::seal::merge::Merged;
-use crate::segment::{SegmentRow, SegmentWriter, Target};
-use crate::setbacks::Setbacks;
+use crate::segment::metadata::{Description, JournalSpan};
+use crate::segment::writer::{SegmentRow, SegmentWriter, Target};
 use crate::visible;
 use inputs::Inputs;
 use plan::Group;
@@ -44,20 +44,20 @@ pub(crate) fn step(
     store: &Path,
     catalog: &mut Catalog,
     at: UtcMs,
-    setbacks: &mut Setbacks,
+    backoff: &mut FileBackoff,
 ) -> Result<(), StoreError> {
-    let kept = catalog.kept()?;
+    let kept = catalog.kept_segments()?;
     // One that has failed is not chosen again soon, so this ends.
-    while let Some(group) = plan::next(&kept, |segment| setbacks.is_pausing(&segment.path)) {
+    while let Some(group) = plan::next(&kept, |segment| backoff.is_pausing(&segment.path)) {
         let inputs = || group.inputs.iter().map(|input| &input.path);
-        let Err(error) = merge(store, catalog, &group, at, setbacks) else {
-            inputs().for_each(|path| setbacks.overcome(path));
+        let Err(error) = merge(store, catalog, &group, at, backoff) else {
+            inputs().for_each(|path| backoff.overcome(path));
             break;
         };
         let at_fault = |path: &&String| error.path() == Some(&store.join(path));
         match inputs().find(at_fault) {
-            Some(path) => setbacks.failed(path, &error),
-            None => inputs().for_each(|path| setbacks.failed(path, &error)),
+            Some(path) => backoff.failed(path, &error),
+            None => inputs().for_each(|path| backoff.failed(path, &error)),
         }
     }
     Ok(())
@@ -68,13 +68,13 @@ fn merge(
     catalog: &mut Catalog,
     group: &Group,
     at: UtcMs,
-    setbacks: &mut Setbacks,
+    backoff: &mut FileBackoff,
 ) -> Result<(), StoreError> {
     let journals = catalog.spans(&group.host, group.journals)?;
     let mut outputs = Vec::new();
     for dataset in Dataset::ALL {
         let inputs = group.inputs.iter().filter(|input| input.dataset == dataset);
-        let inputs: Vec<&Kept> = inputs.collect();
+        let inputs: Vec<&KeptSegment> = inputs.collect();
         outputs.extend(Output::new(store, group, dataset, &journals, inputs));
     }
     let paths: Vec<_> = outputs
@@ -92,26 +92,26 @@ fn merge(
     }
     let written = written?;
     layout::sync_names(store, written.iter().map(|segment| &segment.path))?;
-    fail::point("compact: written");
+    fail_point::hit("compact: written");
     let inputs: Vec<_> = group
         .inputs
         .iter()
         .map(|input| input.path.clone())
         .collect();
     catalog.replace(&group.host, &written, &inputs, at)?;
-    fail::point("compact: committed");
+    fail_point::hit("compact: committed");
     for dataset in Dataset::ALL {
         let inputs = group.inputs.iter().filter(|input| input.dataset == dataset);
         let merged = written.iter().filter(|merged| merged.dataset == dataset);
         let (inputs, merged) = (inputs.map(|of| &of.path), merged.map(|of| &of.path));
-        visible::settle(store, inputs, merged, setbacks)?;
+        visible::settle(store, inputs, merged, backoff)?;
     }
     Ok(())
 }
 
 /// A segment that is to be.
 struct Output<'g> {
-    inputs: Vec<&'g Kept>,
+    inputs: Vec<&'g KeptSegment>,
     target: Target,
     entry: SegmentEntry,
 }
@@ -123,7 +123,7 @@ impl<'g> Output<'g> {
         group: &Group,
         dataset: Dataset,
         journals: &[JournalSpan],
-        inputs: Vec<&'g Kept>,
+        inputs: Vec<&'g KeptSegment>,
     ) -> Option<Self> {
         let start = inputs.iter().map(|input| input.start).min()?;
         let end = inputs.iter().map(|input| input.end).max()?;

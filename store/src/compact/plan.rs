@@ -9,7 +9,7 @@ use std::path::Path;
 
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
-use crate::catalog::Kept;
+use crate::catalog::KeptSegment;
 use crate::layout::{self, Dataset};
 
 /// So many are merged at once: each takes some MiB to be read.
@@ -27,7 +27,7 @@ pub(super) struct Group {
     pub(super) host: String,
     /// Numbers of the first and the last journal.
     pub(super) journals: (u64, u64),
-    pub(super) inputs: Vec<Kept>,
+    pub(super) inputs: Vec<KeptSegment>,
 }
 
 /// What one granularity has of one journal, or of those that were merged.
@@ -35,11 +35,14 @@ struct Unit<'k> {
     journals: (u64, u64),
     end: UtcMs,
     bytes: u64,
-    segments: Vec<&'k Kept>,
+    segments: Vec<&'k KeptSegment>,
 }
 
 /// The next segments to merge, if there are any. Those that `is_excluded` are left as they are.
-pub(super) fn next(kept: &[Kept], is_excluded: impl Fn(&Kept) -> bool) -> Option<Group> {
+pub(super) fn next(
+    kept: &[KeptSegment],
+    is_excluded: impl Fn(&KeptSegment) -> bool,
+) -> Option<Group> {
     let settled = settled(kept);
     let mut series: BTreeMap<_, BTreeMap<(u64, u64), Unit<'_>>> = BTreeMap::new();
     for segment in kept {
@@ -96,7 +99,7 @@ fn choose<'r, 'k>(run: &'r [Unit<'k>], is_over: bool) -> Option<&'r [Unit<'k>]> 
 }
 
 /// By host, the time from which on rows may still be sealed. A journal has late windows of the one before it, and no others.
-fn settled(kept: &[Kept]) -> BTreeMap<&String, UtcMs> {
+fn settled(kept: &[KeptSegment]) -> BTreeMap<&String, UtcMs> {
     let mut newest: BTreeMap<&String, (u64, UtcMs)> = BTreeMap::new();
     let finest = kept.iter().map(|segment| segment.granularity).min();
     let health = kept.iter().filter(|segment| {
@@ -125,9 +128,9 @@ mod tests {
     const QUARTER_MS: i64 = 900_000;
 
     /// A day's quarters of an hour, from the first, sealed from a journal each.
-    fn sealed(granularity: &str, count: i64) -> Vec<Kept> {
+    fn sealed(granularity: &str, count: i64) -> Vec<KeptSegment> {
         let granularity: Granularity = granularity.parse().unwrap();
-        let one = |i: i64| Kept {
+        let one = |i: i64| KeptSegment {
             dataset: Dataset::Health,
             granularity,
             host: "h".into(),
@@ -144,7 +147,7 @@ mod tests {
     }
 
     /// Merges until there is nothing to merge; returns the numbers of journals of what is left, and how many were read.
-    fn merged(mut kept: Vec<Kept>) -> (Vec<u64>, usize) {
+    fn merged(mut kept: Vec<KeptSegment>) -> (Vec<u64>, usize) {
         let mut read = 0;
         while let Some(group) = next(&kept, |_| false) {
             assert!(group.inputs.len() <= AT_ONCE);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 
+use super::bytes::read_at;
 use super::codec;
-use super::format::read_at;
-use super::scan::{Scan, WindowFrame};
+use super::scan::{JournalScan, WindowFrame};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
 
@@ -45,7 +45,10 @@ impl Cursor {
 
     /// The next row, or `None` behind the last. Rows of files whose definition is
     /// in a damaged part are passed over.
-    pub(crate) fn next<'s>(&mut self, scan: &'s Scan) -> Result<Option<FrameRow<'s>>, StoreError> {
+    pub(crate) fn next<'s>(
+        &mut self,
+        scan: &'s JournalScan,
+    ) -> Result<Option<FrameRow<'s>>, StoreError> {
         loop {
             if self.rows_left == 0 {
                 let over = self.used < self.buffer.len() || self.at < self.end;
@@ -78,7 +81,7 @@ impl Cursor {
         }
     }
 
-    fn damaged(&self, scan: &Scan, why: &'static str) -> StoreError {
+    fn damaged(&self, scan: &JournalScan, why: &'static str) -> StoreError {
         StoreError::Damaged {
             path: scan.journal.path.clone(),
             offset: self.at,
@@ -88,7 +91,7 @@ impl Cursor {
 
     /// Drops what is used and reads on. The buffer exceeds its chunk only when one row does, and
     /// never the frame.
-    fn refill(&mut self, scan: &Scan) -> Result<(), StoreError> {
+    fn refill(&mut self, scan: &JournalScan) -> Result<(), StoreError> {
         self.buffer.drain(..self.used);
         self.used = 0;
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
@@ -112,7 +115,7 @@ impl Cursor {
 }
 
 /// Reads one window into memory, without its operations.
-pub(crate) fn window(scan: &Scan, frame: &WindowFrame) -> Result<ClosedWindow, StoreError> {
+pub(crate) fn window(scan: &JournalScan, frame: &WindowFrame) -> Result<ClosedWindow, StoreError> {
     const CHUNK_BYTES: usize = 64 * 1024;
     let mut cursor = Cursor::new(frame, CHUNK_BYTES);
     let mut rows = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trackiops_schemas::identity::FileAttributes;
 
 use super::codec::{definition, put_definition};
-use super::format::{Kind, NewFrames};
+use super::frame::{Kind, NewFrames};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input, put_u64};
 

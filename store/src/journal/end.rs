@@ -14,7 +14,7 @@ use std::path::Path;
 
 use trackiops_schemas::time::UtcMs;
 
-use super::format::{read_at, u32_at};
+use super::bytes::{read_at, u32_at};
 use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;

@@ -20,14 +20,17 @@
 //!   at the end, behind both, it was never reported durable; it is never guessed at, and all else counts;
 //! * rows within a window are ordered by file key, so sealing can merge frames as streams.
 
+pub(crate) mod bytes;
 pub(crate) mod codec;
 pub(crate) mod cursor;
 pub(crate) mod definitions;
 pub(crate) mod end;
 pub(crate) mod file;
-pub(crate) mod format;
-pub(crate) mod frames;
+pub(crate) mod frame;
+pub(crate) mod frame_reader;
+pub(crate) mod header;
 mod ops;
+pub(crate) mod removal;
 pub(crate) mod scan;
 #[cfg(test)]
 mod tests;

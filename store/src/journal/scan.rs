@@ -7,11 +7,13 @@ use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::time::UtcMs;
 
+use super::bytes::read_at;
 use super::codec::{self, MAX_HEAD_BYTES, MAX_PENDING_BYTES, WindowHead};
 use super::definitions::Defined;
 use super::file::JournalFile;
-use super::format::{Frame, Header, Kind, longest_payload, read_at};
-use super::frames::Piece;
+use super::frame::{Frame, Kind, longest_payload};
+use super::frame_reader::Piece;
+use super::header::Header;
 use super::ops;
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
@@ -36,7 +38,7 @@ impl WindowFrame {
 
 /// The valid part of a journal as it was when it was scanned.
 #[derive(Debug)]
-pub(crate) struct Scan {
+pub(crate) struct JournalScan {
     pub(crate) journal: JournalFile,
     pub(crate) header: Header,
     definitions: Defined,
@@ -78,11 +80,11 @@ struct Hole {
     lost_files: bool,
 }
 
-impl Scan {
+impl JournalScan {
     /// Scans an open journal. `None` when it ends within its header.
     pub(crate) fn new(journal: JournalFile) -> Result<Option<Self>, StoreError> {
         let is_kind = |byte| Kind::of(byte).is_some();
-        let Some((header, mut pieces)) = Header::read(&journal, is_kind)? else {
+        let Some((header, mut frames)) = Header::read(&journal, is_kind)? else {
             return Ok(None);
         };
         let mut scan = Self {
@@ -98,7 +100,7 @@ impl Scan {
         let path = scan.journal.path.clone();
         let read = || StoreError::io("read", &path);
         let mut ops = None;
-        while let Some(piece) = pieces.next(&scan.journal.file).map_err(read())? {
+        while let Some(piece) = frames.next(&scan.journal.file).map_err(read())? {
             match piece {
                 Piece::Whole(frame) => {
                     let taken = scan.take(frame, &mut ops).map_err(read())?;
@@ -126,7 +128,7 @@ impl Scan {
                 }
             }
         }
-        scan.torn_bytes = pieces.torn_bytes();
+        scan.torn_bytes = frames.torn_bytes();
         scan.damage = scan.holes.iter().map(|hole| scan.damage(hole)).collect();
         Ok(Some(scan))
     }

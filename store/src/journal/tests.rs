@@ -12,8 +12,9 @@ use super::codec::put_window_head;
 use super::cursor;
 use super::definitions::MOST_DEFINED;
 use super::file::JournalFile;
-use super::format::{FRAME_PREFIX_BYTES, Header, Kind, NewFrames};
-use super::scan::Scan;
+use super::frame::{FRAME_PREFIX_BYTES, Kind, NewFrames};
+use super::header::Header;
+use super::scan::JournalScan;
 use crate::common::{options, window, windows};
 use crate::error::StoreError;
 use crate::varint::{put_i64, put_str, put_u64};
@@ -58,11 +59,11 @@ impl Lying {
         self.frames.put(kind, payload).unwrap();
     }
 
-    fn scan(&self) -> Result<Scan, StoreError> {
+    fn scan(&self) -> Result<JournalScan, StoreError> {
         let bytes = [&self.header, self.frames.bytes()].concat();
         fs::write(&self.path, bytes).unwrap();
         let began = Instant::now();
-        let scan = Scan::new(JournalFile::open(&self.path).unwrap().unwrap());
+        let scan = JournalScan::new(JournalFile::open(&self.path).unwrap().unwrap());
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
         scan.map(Option::unwrap)
     }

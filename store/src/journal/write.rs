@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use trackiops_schemas::rollup::{ClosedWindow, FileRow};
 use trackiops_schemas::time::{Granularity, UtcMs};
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
 use super::codec::{put_pending, put_row, put_window_head};
 use super::definitions::Definitions;
 use super::end::EndWriter;
-use super::format::{Header, Kind, NewFrames};
+use super::frame::{Kind, NewFrames};
+use super::header::Header;
 use super::ops::{fits, put_ops};
 use crate::beneath;
 use crate::error::StoreError;
@@ -54,9 +55,9 @@ pub(crate) struct Created {
 pub(crate) fn create(store: &Path, path: &Path, header: &Header) -> Result<Created, StoreError> {
     let (encoded, seed) = header.encode();
     let end = EndWriter::create(path)?;
-    fail::point("journal: end created");
+    fail_point::hit("journal: end created");
     let mut file = beneath::create(store, path).map_err(StoreError::io("create journal", path))?;
-    fail::point("journal: created");
+    fail_point::hit("journal: created");
     let written = file.write_all(&encoded).and_then(|()| {
         beneath::finished(&file)?;
         file.sync_all()
@@ -68,7 +69,7 @@ pub(crate) fn create(store: &Path, path: &Path, header: &Header) -> Result<Creat
     }
     written.map_err(StoreError::io("write journal", path))?;
     layout::sync_dir(store, &layout::journal_dir(store))?;
-    fail::point("journal: durable");
+    fail_point::hit("journal: durable");
     Ok(Created {
         file,
         bytes: encoded.len() as u64,
@@ -81,20 +82,20 @@ pub(crate) fn create(store: &Path, path: &Path, header: &Header) -> Result<Creat
 pub(crate) struct AppendError {
     pub(crate) cause: StoreError,
     /// Set unless the journal ends with its last durable frame, and can be appended to again.
-    pub(crate) doubt: Option<Doubt>,
+    pub(crate) uncertain_tail: Option<UncertainTail>,
 }
 
 /// What a failed append may have left at the end of a journal. Its windows were not acknowledged and will be written once more, so it
 /// must be gone before they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubt {
+pub struct UncertainTail {
     journal: u64,
     durable_bytes: u64,
 }
 
-impl Doubt {
+impl UncertainTail {
     /// Cuts the journal to what is durable.
-    pub(crate) fn resolve(&self, store: &Path) -> Result<(), StoreError> {
+    pub(crate) fn cut_off(&self, store: &Path) -> Result<(), StoreError> {
         let path = layout::journal(store, self.journal);
         let file = match beneath::write(store, &path) {
             // With all that was in it.
@@ -134,9 +135,9 @@ impl JournalWriter {
     }
 
     /// What an append that has panicked may have left.
-    pub(crate) fn doubt(&self) -> Option<Doubt> {
+    pub(crate) fn uncertain_tail(&self) -> Option<UncertainTail> {
         let durable_bytes = self.before?;
-        Some(Doubt {
+        Some(UncertainTail {
             journal: self.number,
             durable_bytes,
         })
@@ -153,22 +154,25 @@ impl JournalWriter {
             Ok(count) => Ok(count),
             Err(cause) => {
                 self.definitions.keep_first(known);
-                let doubt = (!self.cut_to_durable(&cause)).then_some(Doubt {
+                let uncertain_tail = (!self.cut_to_durable(&cause)).then_some(UncertainTail {
                     journal: self.number,
                     durable_bytes: self.durable_bytes,
                 });
-                Err(AppendError { cause, doubt })
+                Err(AppendError {
+                    cause,
+                    uncertain_tail,
+                })
             }
         }
     }
 
     fn try_append(&mut self, windows: &[ClosedWindow]) -> Result<usize, StoreError> {
         let count = self.encode_first(windows)?;
-        fail::point("append: encoded");
+        fail_point::hit("append: encoded");
         self.file
             .write_all(self.frames.bytes())
             .map_err(StoreError::io("write journal", &self.path))?;
-        fail::point("append: written");
+        fail_point::hit("append: written");
         self.file
             .sync_data()
             .map_err(StoreError::io("sync journal", &self.path))?;
@@ -181,7 +185,7 @@ impl JournalWriter {
             return Err(StoreError::Gone(self.path.clone()));
         }
         self.durable_bytes += self.frames.bytes().len() as u64;
-        fail::point("append: durable");
+        fail_point::hit("append: durable");
         self.note_end(&windows[..count]);
         Ok(count)
     }
@@ -284,12 +288,13 @@ mod tests {
         drop(writer);
         // An append that fails vouches for nothing.
         std::fs::write(&end, vouched).unwrap();
-        let doubt = Doubt {
+        let uncertain_tail = UncertainTail {
             journal: 1,
             durable_bytes,
         };
         let told = Told::default();
-        let mut writer = Writer::open_after(&store, options, Some(doubt), tell(&told)).unwrap();
+        let mut writer =
+            Writer::open_after(&store, options, Some(uncertain_tail), tell(&told)).unwrap();
         writer.append_first(finest, &windows[1..]).unwrap();
         writer.finish().unwrap();
         assert_eq!(*told.lock().unwrap(), [recovered(1, 0)]);

@@ -15,11 +15,11 @@ const PIECES_UNSEALED: u64 = 3;
 
 /// The most bytes for all files of requests together, journals included.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub(super) struct DiskBudget {
     most_bytes: u64,
 }
 
-impl Budget {
+impl DiskBudget {
     pub(super) fn new(most_bytes: u64) -> Self {
         Self { most_bytes }
     }

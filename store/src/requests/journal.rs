@@ -14,11 +14,13 @@ use trackiops_schemas::ring::flags;
 use trackiops_schemas::time::UtcMs;
 
 use crate::error::StoreError;
+use crate::journal::bytes::read_at;
 use crate::journal::definitions::{Defined, Definitions};
 use crate::journal::end::EndWriter;
 use crate::journal::file::JournalFile;
-use crate::journal::format::{Frame, Header, Kind, NewFrames, longest_payload, read_at};
-use crate::journal::frames::Piece;
+use crate::journal::frame::{Frame, Kind, NewFrames, longest_payload};
+use crate::journal::frame_reader::Piece;
+use crate::journal::header::Header;
 use crate::journal::write::create;
 use crate::layout;
 use crate::varint::{DecodeError, Input, put_i64, put_u64};
@@ -32,7 +34,7 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// An open journal of requests.
 #[derive(Debug)]
-pub(super) struct JournalWriter {
+pub(super) struct RequestsJournalWriter {
     file: File,
     path: PathBuf,
     bytes: u64,
@@ -44,7 +46,7 @@ pub(super) struct JournalWriter {
     not_synced: Option<(UtcMs, UtcMs)>,
 }
 
-impl JournalWriter {
+impl RequestsJournalWriter {
     /// Creates the journal and makes its header and its name durable.
     pub(super) fn create(store: &Path, header: &Header) -> Result<Self, StoreError> {
         let path = layout::requests_journal(store, header.number);
@@ -110,7 +112,7 @@ impl JournalWriter {
 }
 
 /// The valid part of a journal that nobody appends to.
-pub(super) struct Scan {
+pub(super) struct RequestsScan {
     journal: JournalFile,
     pub(super) header: Header,
     pub(super) definitions: Defined,
@@ -133,7 +135,7 @@ pub(super) struct BatchFrame {
     end: u64,
 }
 
-impl Scan {
+impl RequestsScan {
     /// Its file.
     pub(super) fn path(&self) -> &Path {
         &self.journal.path
@@ -141,7 +143,7 @@ impl Scan {
 
     /// Scans an open journal. `None` when it ends within its header.
     pub(super) fn new(journal: JournalFile) -> Result<Option<Self>, StoreError> {
-        let Some((header, mut pieces)) = Header::read(&journal, is_kind)? else {
+        let Some((header, mut frames)) = Header::read(&journal, is_kind)? else {
             return Ok(None);
         };
         let mut scan = Self {
@@ -154,13 +156,13 @@ impl Scan {
         };
         loop {
             let JournalFile { file, path, .. } = &scan.journal;
-            match pieces.next(file).map_err(StoreError::io("read", path))? {
+            match frames.next(file).map_err(StoreError::io("read", path))? {
                 Some(Piece::Whole(frame)) => scan.take(&frame)?,
                 Some(Piece::Damaged { bytes, .. }) => scan.damaged_bytes += bytes,
                 None => break,
             }
         }
-        scan.torn_bytes = pieces.torn_bytes();
+        scan.torn_bytes = frames.torn_bytes();
         Ok(Some(scan))
     }
 

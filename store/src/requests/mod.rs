@@ -16,19 +16,19 @@ use std::sync::Arc;
 
 use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
-use crate::journal::format::Header;
+use crate::journal::header::Header;
 use crate::layout;
 use crate::lock::StoreLock;
-use crate::notice::{Notice, Tell};
 use crate::options::Options;
 use crate::sealer::{Seal, Sealer, Task};
+use crate::warning::{Warn, Warning};
 use crate::writer::Period;
-use budget::Budget;
-use journal::JournalWriter;
+use budget::DiskBudget;
+use journal::RequestsJournalWriter;
 
 pub use read::{EachBatch, RequestsView, ends_ns};
 
@@ -46,7 +46,7 @@ const STEP_BACK_NS: i64 = 1_000_000_000;
 pub struct RequestsWriter {
     store: PathBuf,
     options: Options,
-    budget: Budget,
+    budget: DiskBudget,
     journal: Option<OpenJournal>,
     next_number: u64,
     /// Before the lock, so that it has ended when the lock is released.
@@ -56,7 +56,7 @@ pub struct RequestsWriter {
 
 #[derive(Debug)]
 struct OpenJournal {
-    writer: JournalWriter,
+    writer: RequestsJournalWriter,
     number: u64,
     period: Period,
     /// When the last of its requests completed.
@@ -68,18 +68,18 @@ impl RequestsWriter {
         store: &Path,
         options: &Options,
         most_bytes: u64,
-        tell: Tell,
+        warn: Warn,
         lock: Arc<StoreLock>,
     ) -> Result<Self, StoreError> {
         let left = layout::requests_journals(store)?;
         let sealed = layout::requests_segments(store)?;
         let last = sealed.last().map_or(0, |(number, _)| *number);
         let next_number = last.max(layout::last_requests_number(store)?) + 1;
-        let budget = Budget::new(most_bytes);
-        let seal = sealing(store.to_owned(), budget, next_number, tell);
+        let budget = DiskBudget::new(most_bytes);
+        let seal = sealing(store.to_owned(), budget, next_number, warn);
         Ok(Self {
             // Whoever begins a journal waits until the one before the last is sealed: journals take no more room than
-            // `Budget` leaves for them.
+            // `DiskBudget` leaves for them.
             sealer: Sealer::start("seal requests", store.to_owned(), left, 0, seal)?,
             store: store.to_owned(),
             options: options.clone(),
@@ -115,14 +115,14 @@ impl RequestsWriter {
                 self.next_number += 1;
                 let header = Header::new(&self.options, number);
                 none.insert(OpenJournal {
-                    writer: JournalWriter::create(&self.store, &header)?,
+                    writer: RequestsJournalWriter::create(&self.store, &header)?,
                     number,
                     period,
                     last_ns,
                 })
             }
         };
-        fail::point("requests: append");
+        fail_point::hit("requests: append");
         journal.last_ns = journal.last_ns.max(last_ns);
         let appended = journal.writer.append(batch);
         if appended.is_err() {
@@ -179,7 +179,7 @@ impl RequestsWriter {
 /// of its header.
 pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
     let scan = match JournalFile::open(path)? {
-        Some(journal) => journal::Scan::new(journal)?,
+        Some(journal) => journal::RequestsScan::new(journal)?,
         None => None,
     };
     let Some(scan) = scan else { return Ok(None) };
@@ -190,24 +190,24 @@ pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
 }
 
 /// Seals journals, and keeps what comes of them within its budget. Those below `first_own` are an earlier writer's.
-fn sealing(store: PathBuf, budget: Budget, first_own: u64, tell: Tell) -> Seal {
+fn sealing(store: PathBuf, budget: DiskBudget, first_own: u64, warn: Warn) -> Seal {
     let mut full = false;
     Box::new(move |task| {
         let Task::Seal(number) = task else {
             return Ok(());
         };
-        fail::point("requests: seal");
+        fail_point::hit("requests: seal");
         let outcome = seal::seal(&store, number)?;
         if number < first_own && (outcome.requests > 0 || outcome.torn_bytes > 0) {
-            tell(Notice::RecoveredRequests {
+            warn(Warning::RecoveredRequests {
                 requests: outcome.requests,
                 torn_bytes: outcome.torn_bytes,
             });
         }
-        outcome.set_aside.map(Notice::SetAside).map(&tell);
+        outcome.quarantined.map(Warning::Quarantined).map(&warn);
         if budget.enforce(&store)? && !full {
             full = true;
-            tell(Notice::Full(budget.most_bytes()));
+            warn(Warning::RequestsFull(budget.most_bytes()));
         }
         Ok(())
     })

@@ -13,24 +13,24 @@ use trackiops_schemas::columns::{END_TIME_NS, META_DATASET, request_schema};
 use trackiops_schemas::time::UtcMs;
 
 use super::STEP_BACK_NS;
-use super::journal::Scan;
+use super::journal::RequestsScan;
 use crate::batch::{RequestRow, request_batch};
 use crate::beneath;
-use crate::describe;
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
 use crate::layout;
-use crate::read::SegmentReader;
+use crate::segment::metadata;
+use crate::segment::reader::SegmentReader;
+use crate::segment::verified::{cannot_open, damaged};
 use crate::snapshot::check_is_store;
 use crate::unread::Unread;
-use crate::verified::{cannot_open, damaged};
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
 
 /// The single requests of a store, as far as they were written when it was opened.
 pub struct RequestsView {
-    tails: Vec<Scan>,
+    tails: Vec<RequestsScan>,
     segments: Vec<PathBuf>,
     damaged: BTreeMap<PathBuf, String>,
     unread: Vec<Unread>,
@@ -56,7 +56,7 @@ impl RequestsView {
             let Some(journal) = JournalFile::open(&path).transpose() else {
                 continue;
             };
-            match journal.and_then(Scan::new) {
+            match journal.and_then(RequestsScan::new) {
                 Ok(Some(scan)) => {
                     if scan.damaged_bytes > 0 {
                         let why = format!("{} bytes are no whole batch", scan.damaged_bytes);
@@ -69,10 +69,10 @@ impl RequestsView {
                 Err(error) => view.unread.push(Unread::journal(path, error)?),
             }
         }
-        let mut aside = layout::set_aside(store)?;
-        aside.retain(|path| layout::number_of_journal(path).is_none());
-        let aside = aside.into_iter().map(|path| Unread::sealed(path, []));
-        view.unread.extend(aside);
+        let mut quarantined = layout::quarantined_journals(store)?;
+        quarantined.retain(|path| layout::number_of_journal(path).is_none());
+        let quarantined = quarantined.into_iter().map(|path| Unread::sealed(path, []));
+        view.unread.extend(quarantined);
         let segments = layout::requests_segments(store)?.into_iter();
         let segments = segments.filter(|(number, _)| !read.contains(number));
         view.segments = segments.map(|(_, path)| path).collect();
@@ -150,7 +150,7 @@ fn segment(path: &Path, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool,
         file => file.map_err(|error| cannot_open(path, error))?,
     };
     let reader = SegmentReader::with_statistics(file, path)?;
-    let own = describe::value(reader.metadata(), META_DATASET);
+    let own = metadata::value(reader.metadata(), META_DATASET);
     if own != Some(layout::REQUESTS_DIR) {
         return Err(damaged(path, "it has no single requests"));
     }
@@ -184,7 +184,7 @@ pub fn ends_ns(batch: &RecordBatch) -> &[i64] {
     ends.map_or(&[], |ends| ends.values())
 }
 
-fn tail(scan: &Scan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
+fn tail(scan: &RequestsScan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
     let next = scan.batches.iter().skip(1).map(|batch| batch.first_ns);
     // The last of a batch is not much later than the first of the next one: else that were in another journal.
     let over = next.map(|next| next.saturating_add(STEP_BACK_NS));

@@ -12,46 +12,51 @@ use std::sync::Arc;
 use trackiops_schemas::request::Request;
 use trackiops_schemas::time::UtcMs;
 
-use super::journal::Scan;
-use crate::aside::{remove_journal, set_aside, set_unreadable_aside};
+use super::journal::RequestsScan;
 use crate::batch::RequestRow;
 use crate::beneath;
-use crate::describe::Description;
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
+use crate::journal::removal;
 use crate::layout::{self, Date};
-use crate::segment::{SegmentWriter, Target};
+use crate::quarantine::{quarantine, quarantine_unreadable};
+use crate::segment::metadata::Description;
+use crate::segment::writer::{SegmentWriter, Target};
 
 /// What sealing a journal came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct RequestsSealOutcome {
     pub(super) requests: u64,
     pub(super) torn_bytes: u64,
     /// The journal, or parts of it, were damaged; it was not removed, but renamed to this path.
-    pub(super) set_aside: Option<PathBuf>,
+    pub(super) quarantined: Option<PathBuf>,
 }
 
 /// Seals a journal that nobody appends to any more; nothing is done when there is none.
-pub(super) fn seal(store: &Path, number: u64) -> Result<Outcome, StoreError> {
+pub(super) fn seal(store: &Path, number: u64) -> Result<RequestsSealOutcome, StoreError> {
     let journal = layout::requests_journal(store, number);
     seal_readable(store, number, &journal).or_else(|error| {
-        Ok(Outcome {
-            set_aside: Some(set_unreadable_aside(store, &journal, error)?),
-            ..Outcome::default()
+        Ok(RequestsSealOutcome {
+            quarantined: Some(quarantine_unreadable(store, &journal, error)?),
+            ..RequestsSealOutcome::default()
         })
     })
 }
 
-fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, StoreError> {
+fn seal_readable(
+    store: &Path,
+    number: u64,
+    path: &Path,
+) -> Result<RequestsSealOutcome, StoreError> {
     let Some(journal) = JournalFile::open(path)? else {
-        return Ok(Outcome::default());
+        return Ok(RequestsSealOutcome::default());
     };
-    let mut outcome = Outcome {
+    let mut outcome = RequestsSealOutcome {
         torn_bytes: journal.bytes,
-        ..Outcome::default()
+        ..RequestsSealOutcome::default()
     };
     let mut damaged = false;
-    if let Some(scan) = Scan::new(journal)? {
+    if let Some(scan) = RequestsScan::new(journal)? {
         outcome.torn_bytes = scan.torn_bytes;
         damaged = scan.damaged_bytes > 0;
         let mut segments = Segments {
@@ -74,16 +79,16 @@ fn seal_readable(store: &Path, number: u64, path: &Path) -> Result<Outcome, Stor
         layout::sync_names(store, written.iter())?;
     }
     if damaged {
-        outcome.set_aside = Some(set_aside(store, path)?);
+        outcome.quarantined = Some(quarantine(store, path)?);
         return Ok(outcome);
     }
-    remove_journal(store, path)?;
+    removal::remove(store, path)?;
     Ok(outcome)
 }
 
 /// Hands out the requests of a journal in the order of their completion.
 fn in_order(
-    scan: &Scan,
+    scan: &RequestsScan,
     mut each: impl FnMut(Request) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     // By batch, when the first request completes of all that follow it.
@@ -108,7 +113,7 @@ fn in_order(
 fn create(
     store: &Path,
     number: u64,
-    scan: &Scan,
+    scan: &RequestsScan,
     date: Date,
     start: UtcMs,
 ) -> Result<(String, SegmentWriter<RequestRow>), StoreError> {
@@ -134,7 +139,7 @@ fn create(
 struct Segments<'a> {
     store: &'a Path,
     number: u64,
-    scan: &'a Scan,
+    scan: &'a RequestsScan,
     open: Option<(Date, SegmentWriter<RequestRow>)>,
     /// Paths relative to the store, of the open one as well.
     written: Vec<String>,

@@ -11,7 +11,7 @@ use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::ring::flags;
 use trackiops_schemas::time::UtcMs;
 
-use super::{Notice, RequestsWriter};
+use super::{RequestsWriter, Warning};
 use crate::common::{
     T0, Told, file, journals, named, options, parquet_files, tell, used_by, windows,
 };
@@ -268,7 +268,7 @@ fn a_dropped_writer_leaves_requests_that_the_next_seals_even_if_none_are_kept_an
     let (writer, requests, told) = open(dir.path(), BUDGET);
     requests.finish().unwrap();
     assert!(!writer.has_unsealed_requests().unwrap());
-    let recovered = Notice::RecoveredRequests {
+    let recovered = Warning::RecoveredRequests {
         requests: 60,
         torn_bytes: 0,
     };
@@ -301,7 +301,7 @@ fn a_tail_torn_at_any_byte_costs_the_torn_batch_alone() {
             expected(&batches[..1]),
             "cut at {cut}"
         );
-        let recovered = Notice::RecoveredRequests {
+        let recovered = Warning::RecoveredRequests {
             requests: 3,
             torn_bytes: (cut - kept.len()) as u64,
         };
@@ -369,17 +369,20 @@ fn a_journal_that_makes_no_sense_is_set_aside() {
     let (writer, mut requests, told) = open(dir.path(), BUDGET);
     requests.append(&batch(T0_NS, 2)).unwrap();
     requests.finish().unwrap();
-    let aside = dir.path().join("journal/requests-3.tij.damaged");
-    assert_eq!(*told.lock().unwrap(), [Notice::SetAside(aside.clone())]);
+    let quarantined = dir.path().join("journal/requests-3.tij.damaged");
+    assert_eq!(
+        *told.lock().unwrap(),
+        [Warning::Quarantined(quarantined.clone())]
+    );
     assert!(request_files(dir.path())[0].ends_with("-4.parquet"));
-    // All of it has expired. What was set aside must not be replaced by another journal of its number.
+    // All of it has expired. What is in quarantine must not be replaced by another journal of its number.
     drop(writer);
     fs::remove_dir_all(dir.path().join("requests")).unwrap();
     let (_writer, mut requests, _) = open(dir.path(), BUDGET);
     requests.append(&batch(T0_NS, 2)).unwrap();
     requests.finish().unwrap();
     assert!(request_files(dir.path())[0].ends_with("-4.parquet"));
-    assert_eq!(fs::read(&aside).unwrap(), b"not a journal at all");
+    assert_eq!(fs::read(&quarantined).unwrap(), b"not a journal at all");
 }
 
 #[test]
@@ -415,7 +418,11 @@ fn all_files_stay_within_the_budget_and_the_newest_are_kept() {
     // A journal exceeds its share by less than a batch.
     assert!(most <= SMALL + (64 << 10), "{most} bytes");
     assert!(most > SMALL / 2, "{most} bytes: nothing to delete");
-    assert_eq!(*told.lock().unwrap(), [Notice::Full(SMALL)], "told once");
+    assert_eq!(
+        *told.lock().unwrap(),
+        [Warning::RequestsFull(SMALL)],
+        "told once"
+    );
     let kept = ends_and_offsets(dir.path());
     assert!(kept.len() < 500_000);
     let newest = start_ns - 1_000_000;

@@ -10,7 +10,7 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::error::StoreError;
 use crate::journal::cursor::Cursor;
-use crate::journal::scan::Scan;
+use crate::journal::scan::JournalScan;
 
 /// Read buffers of all windows together.
 pub(super) const READ_BUFFER_BYTES: usize = 1 << 20;
@@ -37,7 +37,7 @@ pub(super) trait Rows {
 
 /// The merged stream of a journal.
 pub(super) struct Merge<'a> {
-    scan: &'a Scan,
+    scan: &'a JournalScan,
     cursors: Vec<Cursor>,
     /// The next row of each window. Rows are large: the heap has what they are ordered by.
     heads: Vec<Option<(u32, Row)>>,
@@ -48,7 +48,7 @@ pub(super) struct Merge<'a> {
 type Order = (FileKey, UtcMs, usize);
 
 impl<'a> Merge<'a> {
-    pub(super) fn new(scan: &'a Scan) -> Result<Self, StoreError> {
+    pub(super) fn new(scan: &'a JournalScan) -> Result<Self, StoreError> {
         let windows = scan.windows.len();
         let chunk = READ_BUFFER_BYTES / windows.max(1);
         let chunk = chunk.clamp(SHORTEST_READ_BYTES, LONGEST_READ_BYTES);

@@ -27,16 +27,17 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use trackiops_threads::fail;
+use trackiops_threads::fail_point;
 
-use crate::aside::{remove_journal, set_aside, set_unreadable_aside};
 use crate::beneath;
 use crate::catalog::{Catalog, Sealed};
-use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::journal::file::JournalFile;
-use crate::journal::scan::Scan;
+use crate::journal::removal;
+use crate::journal::scan::JournalScan;
 use crate::layout;
+use crate::quarantine::{quarantine, quarantine_unreadable};
+use crate::segment::metadata::JournalSpan;
 use outputs::Outputs;
 
 /// A step of sealing that has just been taken.
@@ -69,11 +70,11 @@ pub(crate) type Observer<'a> = &'a mut dyn FnMut(Step) -> ControlFlow<()>;
 
 /// What sealing a journal came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct SealOutcome {
     pub(crate) windows: u64,
     pub(crate) torn_bytes: u64,
     /// The journal, or parts of it, are damaged; it was not removed, but renamed to this path.
-    pub(crate) set_aside: Option<PathBuf>,
+    pub(crate) quarantined: Option<PathBuf>,
 }
 
 /// Seals a journal that nobody appends to any more.
@@ -82,12 +83,12 @@ pub(crate) fn seal(
     catalog: &mut Catalog,
     number: u64,
     observer: Observer<'_>,
-) -> Result<Outcome, StoreError> {
+) -> Result<SealOutcome, StoreError> {
     seal_readable(store, catalog, number, observer).or_else(|error| {
         let journal = layout::journal(store, number);
-        Ok(Outcome {
-            set_aside: Some(set_unreadable_aside(store, &journal, error)?),
-            ..Outcome::default()
+        Ok(SealOutcome {
+            quarantined: Some(quarantine_unreadable(store, &journal, error)?),
+            ..SealOutcome::default()
         })
     })
 }
@@ -97,23 +98,23 @@ fn seal_readable(
     catalog: &mut Catalog,
     number: u64,
     observer: Observer<'_>,
-) -> Result<Outcome, StoreError> {
+) -> Result<SealOutcome, StoreError> {
     let mut step = |step| {
-        fail::point(step_name(step));
+        fail_point::hit(step_name(step));
         match observer(step) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(StoreError::Interrupted(number)),
         }
     };
-    let mut outcome = Outcome::default();
+    let mut outcome = SealOutcome::default();
     let mut damaged = false;
     let path = layout::journal(store, number);
     let is_sealed = catalog.is_sealed(number)?;
     match JournalFile::open(&path)? {
         Some(journal) => {
             let file_bytes = journal.bytes;
-            let scan = Scan::new(journal)?;
-            // Also of one that was sealed before: it is still to be set aside then.
+            let scan = JournalScan::new(journal)?;
+            // Also of one that was sealed before: it is still to be quarantined then.
             damaged = scan.as_ref().is_some_and(|scan| !scan.damage.is_empty());
             if !is_sealed {
                 outcome.torn_bytes = scan.as_ref().map_or(file_bytes, |scan| scan.torn_bytes);
@@ -130,9 +131,9 @@ fn seal_readable(
         }
     }
     if damaged {
-        outcome.set_aside = Some(set_aside(store, &path)?);
+        outcome.quarantined = Some(quarantine(store, &path)?);
     } else {
-        remove_journal(store, &path)?;
+        removal::remove(store, &path)?;
     }
     step(Step::JournalRemoved)?;
     Ok(outcome)
@@ -142,7 +143,7 @@ fn seal_scanned(
     store: &Path,
     catalog: &mut Catalog,
     number: u64,
-    scan: &Scan,
+    scan: &JournalScan,
     step: &mut dyn FnMut(Step) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let span = scan

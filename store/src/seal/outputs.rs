@@ -17,16 +17,16 @@ use super::merge::{Merge, Merged, Rows};
 use super::spool::{Spool, SpooledRows};
 use crate::batch::{HealthRow, OpsRow, RollupRow};
 use crate::catalog::{FileSeen, SegmentEntry};
-use crate::describe::{Description, JournalSpan};
 use crate::error::StoreError;
-use crate::journal::scan::{Scan, WindowFrame};
+use crate::journal::scan::{JournalScan, WindowFrame};
 use crate::layout::{self, Dataset, Date};
-use crate::segment::{SegmentRow, SegmentWriter, Target};
+use crate::segment::metadata::{Description, JournalSpan};
+use crate::segment::writer::{SegmentRow, SegmentWriter, Target};
 
 /// Writes the segments of one journal, under temporary names.
 pub(super) struct Outputs<'a> {
     store: &'a Path,
-    scan: &'a Scan,
+    scan: &'a JournalScan,
     span: JournalSpan,
     /// Start of the first and end of the last window with a row of each file, by local id.
     seen: BTreeMap<u32, (UtcMs, UtcMs)>,
@@ -49,7 +49,7 @@ impl Coarser<'_> {
         self.open.add(row, &mut |closed| self.spool.push(&closed))
     }
 
-    fn finish(mut self, scan: &Scan) -> Result<SpooledRows<'_>, StoreError> {
+    fn finish(mut self, scan: &JournalScan) -> Result<SpooledRows<'_>, StoreError> {
         self.open.close(&mut |closed| self.spool.push(&closed))?;
         self.spool.rows(scan)
     }
@@ -59,7 +59,7 @@ impl Coarser<'_> {
 type Dates<R> = BTreeMap<Date, Output<R>>;
 
 impl<'a> Outputs<'a> {
-    pub(super) fn new(store: &'a Path, span: JournalSpan, scan: &'a Scan) -> Self {
+    pub(super) fn new(store: &'a Path, span: JournalSpan, scan: &'a JournalScan) -> Self {
         Self {
             store,
             scan,
@@ -230,7 +230,7 @@ impl<'a> Outputs<'a> {
     }
 }
 
-impl Attributes<u32> for Scan {
+impl Attributes<u32> for JournalScan {
     fn of<'a>(&'a self, file: &'a u32) -> Option<&'a FileAttributes> {
         self.file(*file).map(Arc::as_ref)
     }

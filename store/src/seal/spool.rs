@@ -10,7 +10,7 @@ use trackiops_schemas::time::UtcMs;
 use super::merge::{Merged, Rows};
 use crate::error::StoreError;
 use crate::journal::codec;
-use crate::journal::scan::Scan;
+use crate::journal::scan::JournalScan;
 use crate::layout;
 use crate::varint::{Input, put_i64};
 
@@ -49,7 +49,7 @@ impl Spool {
     }
 
     /// The rows that were added. `scan` is of their journal.
-    pub(super) fn rows(self, scan: &Scan) -> Result<SpooledRows<'_>, StoreError> {
+    pub(super) fn rows(self, scan: &JournalScan) -> Result<SpooledRows<'_>, StoreError> {
         let Self {
             path, out, encoded, ..
         } = self;
@@ -67,7 +67,7 @@ impl Spool {
 
 /// What was spooled.
 pub(super) struct SpooledRows<'a> {
-    scan: &'a Scan,
+    scan: &'a JournalScan,
     path: PathBuf,
     file: BufReader<File>,
     encoded: Vec<u8>,

@@ -90,7 +90,7 @@ fn no_window_is_lost_or_doubled_whichever_step_is_the_last() {
 
 #[test]
 fn a_damaged_journal_is_told_and_kept_whichever_step_is_the_last() {
-    let aside = |store: &Path| store.join("journal/1.tij.damaged");
+    let quarantined = |store: &Path| store.join("journal/1.tij.damaged");
     for steps in 1.. {
         let dir = tempfile::tempdir().unwrap();
         leave_a_journal(dir.path());
@@ -104,7 +104,7 @@ fn a_damaged_journal_is_told_and_kept_whichever_step_is_the_last() {
         let told = damage.count() + snapshot.unread().len();
         assert_eq!(told, 1, "after {stop:?}");
         common::complete(dir.path(), options("h"));
-        assert!(aside(dir.path()).exists(), "after {stop:?}");
+        assert!(quarantined(dir.path()).exists(), "after {stop:?}");
         if stop.is_none() {
             break;
         }

@@ -14,7 +14,7 @@ use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::batch::{decode_health, decode_ops, decode_rows};
-use trackiops_store::{Dataset, Notice, Options, Segment, Snapshot, Writer};
+use trackiops_store::{Dataset, Options, Segment, Snapshot, Warning, Writer};
 
 /// 2026-11-21T03:52:00Z.
 pub const T0: i64 = 1_795_233_120_000;
@@ -31,11 +31,11 @@ pub fn options(host: &str) -> Options {
 }
 
 /// What was told of a store.
-pub type Told = Arc<Mutex<Vec<Notice>>>;
+pub type Told = Arc<Mutex<Vec<Warning>>>;
 
-pub fn tell(told: &Told) -> impl Fn(Notice) + Send + 'static {
+pub fn tell(told: &Told) -> impl Fn(Warning) + Send + 'static {
     let told = Arc::clone(told);
-    move |notice| told.lock().unwrap().push(notice)
+    move |warning| told.lock().unwrap().push(warning)
 }
 
 /// Opens a store for writing, which tells of what was left in it once that is sealed.
@@ -46,14 +46,14 @@ pub fn open(store: &Path, options: Options) -> (Writer, Told) {
 }
 
 /// Has what was left in a store completed: what was told of it.
-pub fn complete(store: &Path, options: Options) -> Vec<Notice> {
+pub fn complete(store: &Path, options: Options) -> Vec<Warning> {
     let (writer, told) = open(store, options);
     writer.finish().unwrap();
     told.lock().unwrap().clone()
 }
 
-pub fn recovered(windows: u64, torn_bytes: u64) -> Notice {
-    Notice::RecoveredWindows {
+pub fn recovered(windows: u64, torn_bytes: u64) -> Warning {
+    Warning::RecoveredWindows {
         windows,
         torn_bytes,
     }

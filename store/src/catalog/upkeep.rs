@@ -5,16 +5,16 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::write::{Named, enter_removed, enter_segment, file_blob, named};
 use super::{Catalog, Publish, SegmentEntry};
-use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
+use crate::segment::metadata::JournalSpan;
 
 /// No segment has as many bytes or rows, and those of all of them add up.
 pub(super) const MOST: i64 = 1 << 50;
 
 /// A segment without the index of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct KeptSegment {
     pub(crate) dataset: Dataset,
     pub(crate) granularity: Granularity,
     pub(crate) host: String,
@@ -30,7 +30,7 @@ pub(crate) struct Kept {
 
 impl Catalog {
     /// All segments, from fine to coarse, by start.
-    pub(crate) fn kept(&self) -> Result<Vec<Kept>, StoreError> {
+    pub(crate) fn kept_segments(&self) -> Result<Vec<KeptSegment>, StoreError> {
         self.ask(|connection| {
             let mut select = connection.prepare_cached(
                 "SELECT dataset, granularity_ms, host.name, journal, last_journal, start_ms, end_ms, bytes, path, crc32c
@@ -59,7 +59,7 @@ impl Catalog {
                 if !are_journals || start >= end || !(0..MOST).contains(&bytes) {
                     continue;
                 }
-                kept.push(Kept {
+                kept.push(KeptSegment {
                     dataset,
                     granularity,
                     host: row.get(2)?,

@@ -24,7 +24,7 @@ const ELEMENT_BYTES: usize = 16;
 
 /// Windows in memory, of the finest granularity and of coarser ones.
 #[derive(Debug)]
-pub struct Backlog {
+pub(super) struct Backlog {
     granularities: GranularitySet,
     most_bytes: usize,
     bytes: usize,
@@ -36,7 +36,7 @@ pub struct Backlog {
 
 impl Backlog {
     /// An empty one, for windows of the finest of these granularities.
-    pub fn new(granularities: GranularitySet, most_bytes: usize) -> Self {
+    pub(super) fn new(granularities: GranularitySet, most_bytes: usize) -> Self {
         let levels = granularities.as_slice().iter().map(|_| VecDeque::new());
         Self {
             levels: levels.collect(),
@@ -49,14 +49,14 @@ impl Backlog {
     }
 
     /// Adds a window.
-    pub fn push(&mut self, window: ClosedWindow) {
+    pub(super) fn push(&mut self, window: ClosedWindow) {
         self.put(0, window);
         while self.bytes > self.most_bytes && self.make_room() {}
     }
 
     /// Takes windows of one granularity that have waited longest, in their order, as many as are to be written at once:
     /// coarse ones are older than fine ones.
-    pub fn pop(&mut self) -> Option<(Granularity, Vec<ClosedWindow>)> {
+    pub(super) fn pop(&mut self) -> Option<(Granularity, Vec<ClosedWindow>)> {
         let level = self.oldest()?;
         let (mut windows, mut taken) = (Vec::new(), 0);
         while taken < AT_ONCE_BYTES
@@ -75,7 +75,7 @@ impl Backlog {
     }
 
     /// Puts back what was taken, or the last of it, since it could not be written.
-    pub fn put_back(&mut self, granularity: Granularity, windows: Vec<ClosedWindow>) {
+    pub(super) fn put_back(&mut self, granularity: Granularity, windows: Vec<ClosedWindow>) {
         let levels = self.granularities.as_slice();
         let level = levels.iter().position(|g| *g == granularity).unwrap_or(0);
         for window in windows.into_iter().rev() {
@@ -87,22 +87,23 @@ impl Backlog {
     }
 
     /// How many windows wait.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.levels.iter().map(VecDeque::len).sum()
     }
 
     /// Whether none waits.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// How much memory they take, about, bytes.
-    pub fn bytes(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// How many windows were added up to coarser ones, and how many dropped, since the last call.
-    pub fn take_losses(&mut self) -> (u64, u64) {
+    pub(super) fn take_losses(&mut self) -> (u64, u64) {
         (mem::take(&mut self.coarsened), mem::take(&mut self.dropped))
     }
 

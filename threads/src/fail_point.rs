@@ -7,7 +7,7 @@
     clippy::panic,
     reason = "that is what it is for, and no release has it"
 )]
-pub fn point(name: &str) {
+pub fn hit(name: &str) {
     use std::collections::HashMap;
     use std::env;
     use std::path::Path;
@@ -44,7 +44,7 @@ pub fn point(name: &str) {
 /// Nothing.
 #[cfg(not(feature = "fail-points"))]
 #[inline(always)]
-pub fn point(_: &str) {}
+pub fn hit(_: &str) {}
 
 /// Tries to write the file that `TRACKIOPS_ESCAPE_TO` names, as a thread that is held to a store cannot, and says what came of it.
 #[cfg(feature = "fail-points")]

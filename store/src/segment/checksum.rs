@@ -107,7 +107,7 @@ fn encode(sums: &[u32]) -> Vec<u8> {
 
 /// The sums of a segment, and what they are of.
 #[derive(Clone, Debug)]
-pub(crate) struct Sums {
+pub(crate) struct BlockSums {
     sums: Vec<u32>,
     /// The bytes of the file that the blocks are of, from its start.
     pub(crate) data_bytes: u64,
@@ -127,7 +127,7 @@ impl From<io::Error> for NoSums {
     }
 }
 
-impl Sums {
+impl BlockSums {
     /// Reads and verifies the end of a file of `length` bytes: the sums, and the footer.
     pub(crate) fn read(file: &File, length: u64) -> Result<(Self, Vec<u8>), NoSums> {
         let cut = NoSums::Damaged("its end is not that of a segment");

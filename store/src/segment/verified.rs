@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
-use crate::checksum::{NoSums, Sums};
+use super::checksum::{BlockSums, NoSums};
 use crate::error::StoreError;
 
 /// A file of so little data is read in one piece: its pages are small, and each read is of whole blocks.
@@ -48,7 +48,7 @@ pub(crate) struct Verified {
     file: Arc<File>,
     path: PathBuf,
     pub(crate) bytes: u64,
-    sums: Arc<Sums>,
+    sums: Arc<BlockSums>,
     pub(crate) trace: Arc<Trace>,
     /// What was read last, and where it begins: small pages share blocks.
     last: Mutex<(u64, Bytes)>,
@@ -59,7 +59,7 @@ impl Verified {
     pub(crate) fn open(file: File, path: &Path) -> Result<(Self, Vec<u8>), StoreError> {
         let cannot_be_read = |error| damaged(path, format!("it cannot be read: {error}"));
         let bytes = file.metadata().map_err(cannot_be_read)?.len();
-        let (sums, footer) = Sums::read(&file, bytes).map_err(|error| match error {
+        let (sums, footer) = BlockSums::read(&file, bytes).map_err(|error| match error {
             NoSums::Damaged(why) => damaged(path, why),
             NoSums::Io(error) => cannot_be_read(error),
         })?;

@@ -13,7 +13,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::reader::{ChunkReader, Length};
 
-use crate::verified::Verified;
+use super::verified::Verified;
 
 /// No page is longer, packed or unpacked. The writer ends one at 64 KiB, a dictionary at 1 MiB, each with up to 512 values more.
 const MOST_PAGE_BYTES: u64 = 16 << 20;
@@ -97,7 +97,7 @@ impl Places {
 
 /// What the batch that is being read takes of memory.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     rows: u64,
     columns: Mutex<HashMap<usize, Column>>,
     is_exceeded: AtomicBool,
@@ -137,7 +137,7 @@ impl Column {
     }
 }
 
-impl Budget {
+impl MemoryBudget {
     /// That of batches of so many rows.
     pub(crate) fn new(rows: usize) -> Self {
         Self {
@@ -229,7 +229,7 @@ impl ChunkReader for Indexes<'_> {
 pub(crate) struct Pages {
     pub(crate) file: Verified,
     pub(crate) places: Arc<Places>,
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) budget: Arc<MemoryBudget>,
 }
 
 impl Length for Pages {
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_batch_takes_no_more_than_its_budget() {
-        let budget = Budget::new(8192);
+        let budget = MemoryBudget::new(8192);
         let large = page(MOST_PAGE_BYTES / 2, 1, false);
         let taken =
             (0..100).take_while(|leaf| budget.take((*leaf, &column(*leaf, true)), &large, 0));
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn a_text_counts_as_often_as_it_may_be_repeated() {
         for (rows, is_flat, fits) in [(8192, true, false), (128, true, true), (128, false, false)] {
-            let budget = Budget::new(rows);
+            let budget = MemoryBudget::new(rows);
             let column = column(0, is_flat);
             assert!(budget.take((0, &column), &page(1 << 20, 1000, true), 64 << 10));
             assert_eq!(

@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,10 +21,11 @@ use parquet::file::metadata::{
 };
 use parquet::file::statistics::Statistics;
 
-use crate::describe::check_format;
+use super::metadata::check_format;
+use super::pages::{Indexes, MemoryBudget, Pages, Places, TOO_MUCH};
+use super::verified::{Trace, Verified, damaged};
 use crate::error::StoreError;
-use crate::pages::{Budget, Indexes, Pages, Places, TOO_MUCH};
-use crate::verified::{Trace, Verified, damaged};
+use crate::panics::caught;
 
 /// So much of a segment is a piece of it, as it is stored: what is merged is in memory as one piece of each segment, and a coarse row, of a
 /// hundred buckets and more, takes ten times as much as a fine one.
@@ -132,6 +132,16 @@ impl SegmentReader {
     /// The checksum that stands for all of its file.
     pub(crate) fn crc32c(&self) -> u32 {
         self.file.crc32c()
+    }
+
+    /// That it is the one of which the catalog has this checksum.
+    pub(crate) fn check_crc32c(&self, expected: u32) -> Result<(), String> {
+        match self.crc32c() {
+            found if found == expected => Ok(()),
+            found => Err(format!(
+                "its checksum is {found:08x}, the catalog says {expected:08x}"
+            )),
+        }
     }
 
     /// Verifies also what is never read.
@@ -273,7 +283,7 @@ impl SegmentReader {
             groups,
             selection,
             reader: None,
-            budget: Arc::new(Budget::new(rows)),
+            budget: Arc::new(MemoryBudget::new(rows)),
             at_once: rows,
             expected,
             rows: 0,
@@ -320,14 +330,6 @@ fn decoding<T, E: ToString>(
     caught(decode).map_err(|why| damaged(path, trace.why(why)))
 }
 
-/// What comes of decoding Parquet, or Arrow, or why nothing does: their readers may panic.
-pub fn caught<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(decode)) {
-        Ok(decoded) => decoded.map_err(|error| error.to_string()),
-        Err(_) => Err("it cannot be decoded".to_owned()),
-    }
-}
-
 /// The rows of a segment.
 pub struct Batches {
     file: Verified,
@@ -338,7 +340,7 @@ pub struct Batches {
     selection: Option<RowSelection>,
     /// `None` once it has failed.
     reader: Option<ParquetRecordBatchReader>,
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     /// Rows of a batch.
     at_once: usize,
     /// How many rows there must be in all.
@@ -365,7 +367,7 @@ impl Batches {
     /// Begins with the first row that was not read.
     fn begin(&mut self) -> Result<(), StoreError> {
         self.reader = None;
-        self.budget = Arc::new(Budget::new(self.at_once));
+        self.budget = Arc::new(MemoryBudget::new(self.at_once));
         let read = usize::try_from(self.rows).unwrap_or(usize::MAX);
         let reader = decoding(self.file.path(), &self.file.trace, || {
             let pages = Pages {
@@ -455,7 +457,7 @@ impl Pieces {
         loop {
             let file = self.file.again();
             let trace = Arc::clone(&file.trace);
-            let budget = Arc::new(Budget::new(self.rows));
+            let budget = Arc::new(MemoryBudget::new(self.rows));
             let pages = Pages {
                 file,
                 places: Arc::clone(&self.places),

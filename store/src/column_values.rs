@@ -1,5 +1,6 @@
 //! Counts and points in time as signed columns hold them.
 
+use trackiops_schemas::counters::Counter;
 use trackiops_schemas::time::UtcMs;
 
 /// A count as a signed column holds it.
@@ -20,4 +21,21 @@ pub(crate) fn us_of(time: UtcMs) -> i64 {
 /// A point in time out of a column.
 pub(crate) fn time_of(us: i64) -> UtcMs {
     UtcMs(us.div_euclid(1000))
+}
+
+/// A counter as its column holds it.
+pub(crate) fn stored<R>(counter: &Counter<R>, row: &R) -> i64 {
+    signed(counter.stored((counter.get)(row)))
+}
+
+/// Counters that their columns hold.
+pub(crate) fn of_stored<R, const COUNT: usize>(
+    table: &[Counter<R>; COUNT],
+    stored: [i64; COUNT],
+) -> [u64; COUNT] {
+    let mut counters = stored.map(unsigned);
+    for (value, counter) in counters.iter_mut().zip(table) {
+        *value = counter.of_stored(*value);
+    }
+    counters
 }

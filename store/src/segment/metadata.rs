@@ -1,6 +1,5 @@
 //! What a segment says of itself, in its key-value metadata.
 
-use std::fmt::Display;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -8,9 +7,7 @@ use parquet::file::metadata::KeyValue;
 use trackiops_schemas::columns;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::checksum;
-use crate::read::SegmentReader;
-use crate::snapshot::Segment;
+use super::checksum;
 
 const WRITER: &str = env!("CARGO_PKG_VERSION");
 
@@ -99,57 +96,6 @@ pub(crate) fn check_format(metadata: Option<&Vec<KeyValue>>) -> Result<(), Strin
         false => Err(format!(
             "it has format version {version}, this trackiops reads version {}",
             columns::FORMAT_VERSION
-        )),
-    }
-}
-
-/// That a segment is the one that the catalog says it is; or in what it differs.
-pub(crate) fn agrees(reader: &SegmentReader, segment: &Segment) -> Result<(), String> {
-    let own = |key| value(reader.metadata(), key);
-    let journals = own(columns::META_JOURNALS).unwrap_or_default();
-    // It may be of thousands of journals.
-    let numbers = [journals.split(',').next(), journals.rsplit(',').next()];
-    let numbers = numbers.map(|journal| journal?.split(':').next()?.parse().ok());
-    let shown = |[first, last]: [Option<u64>; 2]| {
-        let shown = |number: Option<u64>| number.map_or("none".to_owned(), |of| of.to_string());
-        format!("from {} to {}", shown(first), shown(last))
-    };
-    let expected = [Some(segment.journal), Some(segment.last_journal)];
-    let texts = [
-        (columns::META_DATASET, "dataset", segment.dataset.name()),
-        (
-            columns::META_GRANULARITY,
-            "granularity",
-            &segment.granularity.to_string(),
-        ),
-        (columns::META_HOST, "host", &segment.host),
-    ];
-    let differs = |what, found: &dyn Display, expected: &dyn Display| {
-        Err(format!(
-            "its {what} is {found}, the catalog says {expected}"
-        ))
-    };
-    for (key, what, expected) in texts {
-        let found = own(key).unwrap_or("none");
-        if found != expected {
-            return differs(what, &found, &expected);
-        }
-    }
-    if numbers != expected {
-        return differs("range of journals", &shown(numbers), &shown(expected));
-    }
-    if reader.rows() != segment.rows {
-        return differs("number of rows", &reader.rows(), &segment.rows);
-    }
-    same_sum(reader, segment.crc32c)
-}
-
-/// That a segment is the one of which the catalog has this checksum.
-pub(crate) fn same_sum(reader: &SegmentReader, expected: u32) -> Result<(), String> {
-    match reader.crc32c() {
-        found if found == expected => Ok(()),
-        found => Err(format!(
-            "its checksum is {found:08x}, the catalog says {expected:08x}"
         )),
     }
 }

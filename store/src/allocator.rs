@@ -1,4 +1,4 @@
-//! Memory that is no longer needed.
+//! Has the allocator give back memory that is no longer needed.
 //!
 //! Sealing and merging take many times the memory of recording for a moment. glibc would keep it, so that a recorder's memory
 //! grew to what the largest of them took.

@@ -7,14 +7,15 @@ use rusqlite::{Connection, Row, params};
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::keep::MOST;
+use super::upkeep::MOST;
 use super::{error_at, image, schema};
-use crate::describe::JournalSpan;
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
 use crate::layout::{self, Dataset};
-use crate::names::{FileHistory, NameSeen, Names, Seen, Trunks};
-use crate::snapshot::Segment;
+use crate::mount_roots::MountRoots;
+use crate::names::{FileHistory, NameSeen, Names, Seen};
+use crate::segment::Segment;
+use crate::segment::metadata::JournalSpan;
 
 /// The catalog as it was at one moment.
 #[derive(Debug)]
@@ -237,7 +238,7 @@ impl CatalogView {
     }
 
     /// Takes into account of each mount the directories that its names have in common.
-    pub(crate) fn trunks(&self, trunks: &mut Trunks) -> Result<(), StoreError> {
+    pub(crate) fn mount_roots(&self, mount_roots: &mut MountRoots) -> Result<(), StoreError> {
         // What the first and the last one have in common, all between them have, in the order of their components: `/a-b`
         // comes before `/a/` and after `/a`.
         let ends = self.rows(
@@ -251,7 +252,7 @@ impl CatalogView {
             let mount: Option<String> = mount;
             let paths: [String; 2] = paths;
             let mut add = |path: &String| {
-                trunks.add(mount.as_deref(), path.strip_suffix('/').unwrap_or(path))
+                mount_roots.add(mount.as_deref(), path.strip_suffix('/').unwrap_or(path))
             };
             paths.iter().for_each(&mut add);
         }

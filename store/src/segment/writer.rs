@@ -14,16 +14,16 @@ use parquet::schema::types::ColumnPath;
 use trackiops_schemas::columns;
 use trackiops_schemas::rollup::Direction;
 
+use super::checksum::Summed;
+use super::metadata::Description;
+use crate::allocator;
 use crate::batch::{
     HealthRow, OpsRow, RequestRow, RollupRow, health_batch, ops_batch, request_batch, rollup_batch,
 };
 use crate::beneath;
-use crate::checksum::Summed;
-use crate::describe::Description;
 use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout;
-use crate::memory;
 
 /// How many rows of a dataset stand together.
 pub(crate) struct Shape {
@@ -263,7 +263,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
         let (bytes, crc32c) = synced.map_err(StoreError::io("sync", &self.temporary.path))?;
         self.temporary.is_complete = true;
         // Or the next one's would be taken beside what is left of this one's.
-        memory::give_back();
+        allocator::give_back();
         Ok(Written {
             rows: self.rows,
             bytes,

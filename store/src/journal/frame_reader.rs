@@ -6,8 +6,9 @@
 use std::fs::File;
 use std::io;
 
+use super::bytes::read_at;
 use super::file::JournalFile;
-use super::format::{FRAME_PREFIX_BYTES, Frame, Seed, read_at};
+use super::frame::{FRAME_PREFIX_BYTES, Frame, Seed};
 
 /// What is next in a journal.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ pub(crate) enum Piece {
 }
 
 /// The frames of a journal, in their order, and what is damaged between them.
-pub(crate) struct Pieces {
+pub(crate) struct FrameReader {
     /// Length of the file.
     bytes: u64,
     seed: Seed,
@@ -40,7 +41,7 @@ pub(crate) struct Pieces {
     torn_bytes: u64,
 }
 
-impl Pieces {
+impl FrameReader {
     /// Those from `at` on; `is_kind` knows the kinds of frames.
     pub(super) fn new(journal: &JournalFile, at: u64, seed: Seed, is_kind: fn(u8) -> bool) -> Self {
         Self {
@@ -54,7 +55,7 @@ impl Pieces {
         }
     }
 
-    /// Bytes behind the last frame of which nobody knows that they were one, once all pieces were seen.
+    /// Bytes behind the last frame of which nobody knows that they were one, once all frames were read.
     pub(crate) fn torn_bytes(&self) -> u64 {
         self.torn_bytes
     }

@@ -5,29 +5,29 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::error::StoreError;
-use crate::notice::Notice;
+use crate::warning::Warning;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// Files, by their paths relative to the store, with which something has failed.
 #[derive(Debug, Default)]
-pub(crate) struct Setbacks {
-    failed: HashMap<String, Setback>,
-    news: Vec<Notice>,
+pub(crate) struct FileBackoff {
+    failed: HashMap<String, Backoff>,
+    warnings: Vec<Warning>,
 }
 
 #[derive(Debug)]
-struct Setback {
+struct Backoff {
     pause: Duration,
     again: Instant,
 }
 
-impl Setbacks {
+impl FileBackoff {
     /// Whether it is not yet time to try it again.
     pub(crate) fn is_pausing(&self, path: &str) -> bool {
-        let setback = self.failed.get(path);
-        setback.is_some_and(|setback| Instant::now() < setback.again)
+        let backoff = self.failed.get(path);
+        backoff.is_some_and(|backoff| Instant::now() < backoff.again)
     }
 
     /// Something has failed with a file.
@@ -35,11 +35,11 @@ impl Setbacks {
         let known = self.failed.get(path);
         let pause = known.map_or(FIRST_PAUSE, |known| (known.pause * 2).min(LONGEST_PAUSE));
         if known.is_none() {
-            self.news.push(Notice::Setback(error.to_string()));
+            self.warnings.push(Warning::WillRetry(error.to_string()));
         }
         let again = Instant::now() + pause;
         self.failed
-            .insert(path.to_owned(), Setback { pause, again });
+            .insert(path.to_owned(), Backoff { pause, again });
     }
 
     /// Does something with a file, unless it is too early for that. `None` where it was not done.
@@ -69,8 +69,8 @@ impl Setbacks {
     }
 
     /// What is to be told.
-    pub(crate) fn news(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.news)
+    pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
+        std::mem::take(&mut self.warnings)
     }
 }
 
@@ -79,15 +79,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setback_is_told_once_and_paused_after() {
-        let mut setbacks = Setbacks::default();
+    fn a_failure_is_told_once_and_paused_after() {
+        let mut backoff = FileBackoff::default();
         for _ in 0..20 {
-            setbacks.failed("a", &StoreError::WindowTooLarge(1));
+            backoff.failed("a", &StoreError::WindowTooLarge(1));
         }
-        assert_eq!(setbacks.news().len(), 1);
-        assert!(setbacks.is_pausing("a") && !setbacks.is_pausing("b"));
-        assert_eq!(setbacks.failed["a"].pause, LONGEST_PAUSE);
-        setbacks.overcome("a");
-        assert!(!setbacks.is_pausing("a"));
+        assert_eq!(backoff.take_warnings().len(), 1);
+        assert!(backoff.is_pausing("a") && !backoff.is_pausing("b"));
+        assert_eq!(backoff.failed["a"].pause, LONGEST_PAUSE);
+        backoff.overcome("a");
+        assert!(!backoff.is_pausing("a"));
     }
 }

@@ -1,0 +1,201 @@
+//! The frames around a journal's payloads.
+
+use std::fs::File;
+use std::io;
+
+use super::bytes::{read_at, u32_at};
+use crate::error::StoreError;
+
+/// Length of a frame's payload, its kind, the checksum of these, and that of the payload.
+pub(super) const FRAME_PREFIX_BYTES: usize = 13;
+/// Files are read in pieces of this size to check their CRC.
+const CHECK_CHUNK_BYTES: usize = 64 * 1024;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// First local id, then file attributes; ids count up.
+    Definitions = 1,
+    /// A window head, then its rows.
+    Window = 2,
+    /// What was pending, then as [`Self::Window`].
+    PendingWindow = 3,
+    /// Operations of the window in the next frame, where they are recorded.
+    Operations = 4,
+}
+
+impl Kind {
+    pub(crate) fn of(byte: u8) -> Option<Self> {
+        [
+            Self::Definitions,
+            Self::Window,
+            Self::PendingWindow,
+            Self::Operations,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == byte)
+    }
+}
+
+impl From<Kind> for u8 {
+    fn from(kind: Kind) -> Self {
+        kind as Self
+    }
+}
+
+/// What the checksums of a journal's frames begin with: that of its header. With it, and with where a frame is, a frame
+/// counts in its own place of its own journal alone, whatever a disk may have written elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seed(pub(super) u32);
+
+/// What a frame begins with.
+#[derive(Clone, Copy, Debug)]
+struct Prefix {
+    /// Length of the payload.
+    length: u32,
+    kind: u8,
+}
+
+impl Prefix {
+    /// The checksum of a prefix at `offset` of a journal. It is apart from that of the payload, so that one damaged byte
+    /// costs one frame, and a reader knows without reading on whether a length can be believed.
+    fn checksum(self, seed: Seed, offset: u64) -> u32 {
+        let crc = crc32c::crc32c_append(seed.0, &offset.to_le_bytes());
+        let crc = crc32c::crc32c_append(crc, &self.length.to_le_bytes());
+        crc32c::crc32c_append(crc, &[self.kind])
+    }
+}
+
+/// Frames that are about to be appended to a journal.
+#[derive(Debug)]
+pub(crate) struct NewFrames {
+    seed: Seed,
+    /// Where the first of them will be.
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl NewFrames {
+    pub(crate) fn new(seed: Seed) -> Self {
+        Self {
+            seed,
+            offset: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Begins anew, with frames that will be at `offset`.
+    pub(crate) fn begin(&mut self, offset: u64) {
+        self.offset = offset;
+        self.bytes.clear();
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets all frames behind the first `bytes` bytes.
+    pub(crate) fn truncate(&mut self, bytes: usize) {
+        self.bytes.truncate(bytes);
+    }
+
+    /// Adds a frame; `payload` appends its payload.
+    pub(crate) fn put(
+        &mut self,
+        kind: impl Into<u8>,
+        payload: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), StoreError> {
+        let kind = kind.into();
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; FRAME_PREFIX_BYTES]);
+        let body = self.bytes.len();
+        payload(&mut self.bytes);
+        let length = self.bytes.len() - body;
+        if length as u64 > longest_payload(kind) {
+            self.bytes.truncate(begin);
+            return Err(StoreError::WindowTooLarge(length));
+        }
+        self.seal(begin, length as u32, kind);
+        Ok(())
+    }
+
+    /// Adds bytes that are no frame.
+    #[cfg(test)]
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Makes what begins at `begin` a frame.
+    pub(super) fn seal(&mut self, begin: usize, length: u32, kind: u8) {
+        let prefix = Prefix { length, kind };
+        let body = begin + FRAME_PREFIX_BYTES;
+        let check = prefix.checksum(self.seed, self.offset + begin as u64);
+        let crc = crc32c::crc32c_append(check, &self.bytes[body..]);
+        let fields = &mut self.bytes[begin..body];
+        fields[..4].copy_from_slice(&length.to_le_bytes());
+        fields[4] = kind;
+        fields[5..9].copy_from_slice(&check.to_le_bytes());
+        fields[9..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// The longest payload of a frame: windows are read as streams, all else is read into memory as a whole.
+pub(crate) fn longest_payload(kind: u8) -> u64 {
+    const IN_MEMORY: u64 = 32 << 20;
+    match Kind::of(kind) {
+        Some(Kind::Window | Kind::PendingWindow) => u64::from(u32::MAX),
+        _ => IN_MEMORY,
+    }
+}
+
+/// A frame whose prefix matches its checksum.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    /// Where it begins in the file.
+    pub(crate) offset: u64,
+    /// Where its payload begins.
+    pub(crate) payload: u64,
+    /// Where it ends.
+    pub(crate) end: u64,
+    check: u32,
+    crc: u32,
+}
+
+impl Frame {
+    /// The frame whose first bytes are `bytes`, which are at `offset` of a journal. `None` if that is no frame.
+    pub(super) fn parse(bytes: &[u8; FRAME_PREFIX_BYTES], seed: Seed, offset: u64) -> Option<Self> {
+        let prefix = Prefix {
+            length: u32_at(bytes, 0),
+            kind: bytes[4],
+        };
+        let check = u32_at(bytes, 5);
+        let payload = offset + FRAME_PREFIX_BYTES as u64;
+        (prefix.checksum(seed, offset) == check).then_some(Self {
+            kind: prefix.kind,
+            offset,
+            payload,
+            end: payload + u64::from(prefix.length),
+            check,
+            crc: u32_at(bytes, 9),
+        })
+    }
+
+    /// Whether its payload is there and matches its checksum.
+    pub(super) fn is_whole(&self, file: &File) -> io::Result<bool> {
+        let mut crc = self.check;
+        let mut at = self.payload;
+        let size = CHECK_CHUNK_BYTES.min(usize::try_from(self.end - at).unwrap_or(usize::MAX));
+        let mut chunk = vec![0; size];
+        while at < self.end {
+            let left = usize::try_from(self.end - at).unwrap_or(usize::MAX);
+            let want = chunk.len().min(left);
+            if read_at(file, &mut chunk[..want], at)? < want {
+                return Ok(false);
+            }
+            crc = crc32c::crc32c_append(crc, &chunk[..want]);
+            at += want as u64;
+        }
+        Ok(crc == self.crc)
+    }
+}

@@ -1,0 +1,158 @@
+//! The journal's header.
+
+use std::io;
+use std::sync::Arc;
+
+use trackiops_schemas::columns::FORMAT_VERSION;
+
+use super::bytes::{read_at, u32_at};
+use super::file::JournalFile;
+use super::frame::Seed;
+use super::frame_reader::FrameReader;
+use crate::error::StoreError;
+use crate::options::{GranularitySet, Options};
+use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
+
+const MAGIC: [u8; 4] = *b"TIOJ";
+/// Magic, version, length and CRC.
+const FIXED_HEADER_BYTES: usize = 16;
+/// Longest fields of a header: far more than a host name and a list of granularities need.
+const MAX_FIELDS_BYTES: u32 = 64 * 1024;
+
+/// What a journal says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) granularities: GranularitySet,
+    pub(crate) host: String,
+    pub(crate) number: u64,
+    /// Version of the program that wrote it.
+    pub(crate) writer: String,
+    /// Of all its windows.
+    pub(crate) filter: Option<Arc<str>>,
+}
+
+impl Header {
+    /// Of a journal that this program begins.
+    pub(crate) fn new(options: &Options, number: u64) -> Self {
+        Self {
+            granularities: options.granularities.clone(),
+            host: options.host.clone(),
+            number,
+            writer: env!("CARGO_PKG_VERSION").to_owned(),
+            filter: options.filter.as_deref().map(Arc::from),
+        }
+    }
+
+    /// Its bytes, and what the checksums of the frames behind it begin with.
+    pub(crate) fn encode(&self) -> (Vec<u8>, Seed) {
+        let mut fields = Vec::new();
+        put_str(&mut fields, &self.granularities.to_string());
+        put_str(&mut fields, &self.host);
+        put_u64(&mut fields, self.number);
+        put_str(&mut fields, &self.writer);
+        put_optional_str(&mut fields, self.filter.as_deref());
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&(fields.len() as u32).to_le_bytes());
+        let crc = checksum_of(FORMAT_VERSION, &fields);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(&fields);
+        (out, Seed(crc))
+    }
+
+    /// Reads the header of a journal; the frames are what follows it, where `is_kind` knows the kinds of frames. `None` when
+    /// the file ends within the header, or the power failed before the header was written: such a journal was never used.
+    pub(crate) fn read(
+        journal: &JournalFile,
+        is_kind: fn(u8) -> bool,
+    ) -> Result<Option<(Self, FrameReader)>, StoreError> {
+        let JournalFile { file, path, .. } = journal;
+        let read = || StoreError::io("read", path);
+        let damaged = |offset: usize, why| StoreError::Damaged {
+            path: path.clone(),
+            offset: offset as u64,
+            why,
+        };
+        let too_short = |offset: usize| match journal.vouched() {
+            // Nothing was ever appended.
+            0 => Ok(None),
+            _ => Err(damaged(offset, "it ends within its header")),
+        };
+        let mut fixed = [0; FIXED_HEADER_BYTES];
+        let got = read_at(file, &mut fixed, 0).map_err(read())?;
+        if !MAGIC.starts_with(&fixed[..got.min(MAGIC.len())]) {
+            if journal.vouched() == 0 && is_unwritten(journal).map_err(read())? {
+                return Ok(None);
+            }
+            return Err(damaged(0, "it does not begin like a journal"));
+        }
+        if got < FIXED_HEADER_BYTES {
+            return too_short(got);
+        }
+        let [version, length, crc] = [4, 8, 12].map(|at| u32_at(&fixed, at));
+        if length > MAX_FIELDS_BYTES {
+            return Err(damaged(8, "its header is too long"));
+        }
+        let mut fields = vec![0; length as usize];
+        let start = FIXED_HEADER_BYTES as u64;
+        let got = read_at(file, &mut fields, start).map_err(read())?;
+        if got < fields.len() {
+            // A header is durable before there are frames.
+            let mut frames = FrameReader::new(journal, start, Seed(crc), is_kind);
+            return match frames.next(file).map_err(read())? {
+                None => too_short(FIXED_HEADER_BYTES + got),
+                Some(_) => Err(damaged(8, "its header is shorter than it says")),
+            };
+        }
+        if checksum_of(version, &fields) != crc {
+            // A power cut may have torn a long one.
+            if journal.vouched() == 0 && journal.bytes == start + u64::from(length) {
+                return Ok(None);
+            }
+            return Err(damaged(12, "its header does not match its checksum"));
+        }
+        // Not before: a flipped bit makes another version as well.
+        if version != FORMAT_VERSION {
+            return Err(StoreError::OtherFormat {
+                path: path.clone(),
+                found: version,
+            });
+        }
+        let header =
+            Self::decode(&fields).map_err(|error| damaged(FIXED_HEADER_BYTES, error.why()))?;
+        let at = start + u64::from(length);
+        Ok(Some((
+            header,
+            FrameReader::new(journal, at, Seed(crc), is_kind),
+        )))
+    }
+
+    fn decode(fields: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Input::new(fields);
+        let granularities = input.str()?.parse();
+        Ok(Self {
+            granularities: granularities
+                .map_err(|_| DecodeError::Malformed("its granularities are not a list"))?,
+            host: input.str()?.to_owned(),
+            number: input.u64()?,
+            writer: input.str()?.to_owned(),
+            filter: input.optional_str()?.map(Arc::from),
+        })
+    }
+}
+
+/// Whether a journal may be a header that never reached the disk: zeros, as file systems can make a length durable before what
+/// was written.
+fn is_unwritten(journal: &JournalFile) -> io::Result<bool> {
+    if journal.bytes > FIXED_HEADER_BYTES as u64 + u64::from(MAX_FIELDS_BYTES) {
+        return Ok(false);
+    }
+    let mut bytes = vec![0; usize::try_from(journal.bytes).unwrap_or(usize::MAX)];
+    let got = read_at(&journal.file, &mut bytes, 0)?;
+    Ok(bytes[..got].iter().all(|byte| *byte == 0))
+}
+
+/// The checksum of a header: of its fields, then the version.
+fn checksum_of(version: u32, fields: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(fields), &version.to_le_bytes())
+}

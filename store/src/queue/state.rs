@@ -1,0 +1,57 @@
+//! What the queue and the thread that writes share.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use super::backlog::Backlog;
+
+/// What is mounted from then on.
+pub(super) type Mounted = (UtcMs, Vec<MountPoint>);
+
+pub(super) struct Shared {
+    state: Mutex<State>,
+    pub(super) changed: Condvar,
+    /// Failed attempts to write that no window tells yet.
+    pub(super) failures: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(backlog: Backlog) -> Self {
+        Self {
+            state: Mutex::new(State {
+                backlog,
+                taken: 0,
+                mounted: VecDeque::new(),
+                has_ended: false,
+            }),
+            changed: Condvar::new(),
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    /// A thread that panicked leaves windows whole: they are moved in and out.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct State {
+    pub(super) backlog: Backlog,
+    /// Windows that are being written.
+    pub(super) taken: usize,
+    pub(super) mounted: VecDeque<Mounted>,
+    pub(super) has_ended: bool,
+}
+
+impl State {
+    /// What was taken is written, but for these.
+    pub(super) fn put_back(&mut self, granularity: Granularity, windows: Vec<ClosedWindow>) {
+        self.taken = 0;
+        self.backlog.put_back(granularity, windows);
+    }
+}

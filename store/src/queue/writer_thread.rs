@@ -1,0 +1,277 @@
+//! The thread that takes windows from the queue and writes them. While that fails it tries again, and opens the store again where need be.
+
+use std::io::ErrorKind;
+use std::mem;
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::time::Granularity;
+use trackiops_threads::fail_point;
+
+use super::state::{Mounted, Shared, State};
+use crate::error::StoreError;
+use crate::journal::write::UncertainTail;
+use crate::options::Options;
+use crate::warning::Warning;
+use crate::writer::Writer;
+
+/// Between two attempts to write.
+pub(super) const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// For so long it is tried to write what waits when the recording ends.
+pub(super) const LAST_TRIES: Duration = Duration::from_secs(5);
+
+/// Warns a person. Each writer that is opened has a clone.
+pub(super) type SharedWarn = Arc<dyn Fn(Warning) + Send + Sync>;
+
+/// What is to be written.
+enum Next {
+    /// Those in hand.
+    Windows,
+    Mounted(Mounted),
+}
+
+/// The thread that writes.
+pub(super) struct WriterThread {
+    store: PathBuf,
+    options: Options,
+    warn: SharedWarn,
+    /// `None` while there is no store to write to.
+    writer: Option<Writer>,
+    /// What one that was let go has left.
+    uncertain_tail: Option<UncertainTail>,
+    /// What the store was told last, to tell it again if it is begun anew.
+    mounted: Option<Mounted>,
+    shared: Arc<Shared>,
+    /// What is being written. A panic leaves it here.
+    in_hand: Option<(Granularity, Vec<ClosedWindow>)>,
+    /// It is on a file system that has become read-only, and may be taken away to be repaired.
+    is_unmounted: bool,
+    /// The last attempt has failed.
+    has_failed: bool,
+    /// How many windows were written that had waited.
+    waited: u64,
+    /// When trying ends, once the recording has.
+    deadline: Option<Instant>,
+}
+
+impl WriterThread {
+    pub(super) fn new(
+        store: PathBuf,
+        writer: Writer,
+        shared: Arc<Shared>,
+        warn: SharedWarn,
+    ) -> Self {
+        Self {
+            store,
+            options: writer.options().clone(),
+            warn,
+            writer: Some(writer),
+            uncertain_tail: None,
+            mounted: None,
+            shared,
+            in_hand: None,
+            is_unmounted: false,
+            has_failed: false,
+            waited: 0,
+            deadline: None,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<(), StoreError> {
+        match trackiops_threads::guarded(|| self.write_and_seal()) {
+            Ok(written) => written,
+            Err(panic) => {
+                // The recording ends. What was closed until then is written all the same, to the store opened anew, as nobody knows
+                // what the panic has left of the writer. The next recorder seals it.
+                self.let_go();
+                if let Some((granularity, windows)) = self.in_hand.take() {
+                    self.shared.lock().put_back(granularity, windows);
+                }
+                let written = self.write_all();
+                if let Err(error) = written {
+                    (self.warn)(Warning::LostAfterPanic(error.to_string()));
+                }
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    fn write_and_seal(&mut self) -> Result<(), StoreError> {
+        self.write_all()?;
+        self.writer.take().map_or(Ok(()), Writer::finish)
+    }
+
+    /// Writes until the recording has ended.
+    fn write_all(&mut self) -> Result<(), StoreError> {
+        while let Some(next) = self.next() {
+            if let Next::Mounted(mounted) = next {
+                if let Err(error) = self.enter(&mounted) {
+                    self.shared.lock().mounted.push_front(mounted);
+                    self.failed(error)?;
+                }
+                continue;
+            }
+            fail_point::hit("windows: taken");
+            let appended = self.append();
+            let done = match &appended {
+                Ok(count) => *count,
+                // It never can be written.
+                Err(error @ (StoreError::Unaligned { .. } | StoreError::WindowTooLarge(_))) => {
+                    (self.warn)(Warning::WindowLeftOut(error.to_string()));
+                    1
+                }
+                Err(_) => 0,
+            };
+            if let Some((granularity, mut windows)) = self.in_hand.take() {
+                windows.drain(..done);
+                self.shared.lock().put_back(granularity, windows);
+            }
+            match appended {
+                Ok(count) => self.succeeded(count),
+                // The recording ends for that. Until then windows are written, and not sealed.
+                Err(StoreError::SealerGone { .. }) => {}
+                Err(error) if done == 0 => self.failed(error)?,
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for something to write; `None` when the recording has ended and all is written.
+    fn next(&mut self) -> Option<Next> {
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(mounted) = state.mounted.pop_front() {
+                return Some(Next::Mounted(mounted));
+            }
+            if let Some((granularity, windows)) = state.backlog.pop() {
+                state.taken = windows.len();
+                self.in_hand = Some((granularity, windows));
+                return Some(Next::Windows);
+            }
+            if state.has_ended {
+                return None;
+            }
+            let waiting = self.shared.changed.wait(state);
+            state = waiting.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Appends the first of what is in hand; how many.
+    fn append(&mut self) -> Result<usize, StoreError> {
+        self.open()?;
+        let (Some(writer), Some((granularity, windows))) = (&mut self.writer, &self.in_hand) else {
+            return Ok(0);
+        };
+        let appended = writer.append_first(*granularity, windows);
+        let let_go = match &appended {
+            // What was deleted is begun anew.
+            Err(StoreError::Gone(path)) => *path == self.store,
+            // Nobody can mount it anew while it is held.
+            Err(StoreError::Io { source, .. }) => source.kind() == ErrorKind::ReadOnlyFilesystem,
+            _ => false,
+        };
+        if let_go {
+            self.let_go();
+            self.is_unmounted = matches!(&appended, Err(StoreError::Io { .. }));
+        }
+        appended
+    }
+
+    /// Closes the store, and keeps what is uncertain of it.
+    fn let_go(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            self.uncertain_tail = writer.uncertain_tail();
+        }
+    }
+
+    fn enter(&mut self, mounted: &Mounted) -> Result<(), StoreError> {
+        let (at, mounts) = mounted;
+        self.open()?;
+        if let Some(writer) = &mut self.writer {
+            writer.mounted(*at, mounts)?;
+        }
+        self.mounted = Some(mounted.clone());
+        Ok(())
+    }
+
+    /// Opens the store, or begins it anew, if need be.
+    fn open(&mut self) -> Result<(), StoreError> {
+        if self.writer.is_some() {
+            return Ok(());
+        }
+        // While a file system is not mounted, what it is mounted on is no place for its store.
+        if self.is_unmounted && !self.store.exists() {
+            return Err(StoreError::Missing(self.store.clone()));
+        }
+        let uncertain_tail = self.uncertain_tail.clone();
+        let options = self.options.clone();
+        let warn = Arc::clone(&self.warn);
+        let mut writer =
+            Writer::open_after(&self.store, options, uncertain_tail, move |warning| {
+                warn(warning)
+            })?;
+        self.uncertain_tail = None;
+        if let Some((at, mounts)) = &self.mounted {
+            writer.mounted(*at, mounts)?;
+        }
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    fn succeeded(&mut self, windows: usize) {
+        if !self.has_failed {
+            return;
+        }
+        self.waited += windows as u64;
+        if !self.shared.lock().backlog.is_empty() {
+            return;
+        }
+        self.has_failed = false;
+        let (coarsened, dropped) = self.shared.lock().backlog.take_losses();
+        let waited = mem::take(&mut self.waited);
+        (self.warn)(Warning::WrittenAgain {
+            waited,
+            coarsened,
+            dropped,
+        });
+    }
+
+    /// Tells of the first failure, and waits before the next attempt.
+    fn failed(&mut self, error: StoreError) -> Result<(), StoreError> {
+        self.shared.failures.fetch_add(1, Ordering::Relaxed);
+        if !self.has_failed {
+            self.has_failed = true;
+            (self.warn)(Warning::CannotWrite(error.to_string()));
+        }
+        let state = self.shared.lock();
+        let is_over = |state: &State| state.has_ended;
+        if is_over(&state) {
+            let deadline = *self
+                .deadline
+                .get_or_insert_with(|| Instant::now() + LAST_TRIES);
+            if Instant::now() >= deadline {
+                let lost = state.backlog.len();
+                drop(state);
+                (self.warn)(Warning::WaitingLost(lost));
+                return Err(error);
+            }
+            drop(state);
+            thread::sleep(RETRY_EVERY / 4);
+            return Ok(());
+        }
+        let until = Instant::now() + RETRY_EVERY;
+        let mut state = state;
+        while !is_over(&state) && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+}
