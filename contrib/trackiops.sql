@@ -10,7 +10,7 @@
 -- Views: rollup_1s, rollup_10s, rollup_1m, rollup_1h; ops_... and health_... of the same windows; requests; granularities.
 -- A view of what the store does not have fails when you query it. For other granularities there are rollup('5s'), ops('5s') and
 -- health('5s'). In a directory of stores a view has only those stores that have its granularity.
--- docs/reference/format.md of TrackIOps describes the columns. Write "user" in quotes, because `user` alone is you. A filter on `date` skips
+-- docs/reference/parquet.md of TrackIOps describes the columns. Write "user" in quotes, because `user` alone is you. A filter on `date` skips
 -- files without opening them.
 -- Windows that are still in a journal are not in Parquet yet: only `trackiops query` and `trackiops export` have them.
 

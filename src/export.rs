@@ -27,36 +27,36 @@ Examples:
   trackiops export --since 24h --anonymize key --output day.parquet  a day to pass on";
 
 /// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
-const ABOUT: &str = "\
+pub const ABOUT: &str = "\
 Write a range of a store as a file that needs no store: Parquet, Arrow or CSV
 
-Rows stand by window, then by key of the file; requests by time of completion. They are made in pieces of the range, so that \
-memory does not grow with it: some 65,000 rows are held at once for each processor, or those of one window if it has more. Dense \
-ranges of short windows take long, as each piece reads the segments that it overlaps: take a longer --granularity, or some files.
+Rows are sorted by window, then by file key; requests by time of completion. The export reads the range in pieces, so its memory does \
+not grow with the range: it holds some 65,000 rows for each processor, or the rows of one window if there are more. Dense ranges of short \
+windows take long, because each piece reads all segments that it overlaps: use a longer --granularity, or name some files.
 
---anonymize encrypts with AES-256-SIV (RFC 5297), reversibly and so that the same name is the same token everywhere:
-* path, mount, cgroup: each component, which is what stands between slashes, and the server before the colon
-* host, user: as one
-* filter and pending_clients (of health): the filter as one; servers as one, and mounts like those of files
-and with FF1 (NIST SP 800-38G), so that they stay numbers of the same size and join as before:
-* file_key, a hash of mount and fileid by which a mount could be guessed
-* fileid, which tells the file to whoever may ask the server
+--anonymize encrypts names with AES-256-SIV (RFC 5297). Encryption is reversible, and the same name is the same token everywhere:
+* path, mount, cgroup: each component, and the server before the colon
+* host, user: the whole name
+* filter and pending_clients (of health): the whole filter; whole servers, and mounts as in rows of files
+It encrypts numbers with FF1 (NIST SP 800-38G), so that they keep their size and still join:
+* file_key, a hash of mount and fileid from which a mount could be guessed
+* fileid, which identifies the file to anyone who can ask the server
 * uid
 
-What stays: times and counts, dev (MAJOR:MINOR, a number of the client's), op, transport (tcp-3), pid, xid, numbers of cgroups (?12345) and of \
-RPC clients, and `(other)`. Mount options are in no export. What can be told from an anonymized export: how long a component is, how \
-often it occurs, the shape of the tree, what was done when, and which of two hosts or cgroups comes first in the alphabet, and which of two \
-uids is smaller. Sizes and times may give a well-known file away.
+These columns are not encrypted: times, counts, dev (MAJOR:MINOR, a number of the client), op, transport (tcp-3), pid, xid, numbers of \
+cgroups (?12345) and of RPC clients, and `(other)`. No export has mount options. An anonymized export still shows how long a component \
+is, how often it occurs, the shape of the tree, what happened when, which of two hosts or cgroups comes first in the alphabet, and which of \
+two uids is smaller. Sizes and times may identify a well-known file.
 
-Tokens have letters, digits, - and _. That of a component of n bytes has ceil(4 * (n + 16) / 3) characters, so that of more than 175 \
-bytes it is longer than the 255 that a name on disk may have: it is text in a column, and is not cut.
+Tokens consist of letters, digits, - and _. The token of a component of n bytes has ceil(4 * (n + 16) / 3) characters. Tokens of components of more than \
+175 bytes are longer than the 255 that a file name may have; as text in a column they are not cut.
 
-Before the file is put in place it is read again: every token must lead back to its name, and no component of a name that is longer \
-than two characters may be in it.";
+Before the export puts the file in place it reads it again: every token must decrypt to its name, and the file must contain no component \
+longer than two characters.";
 
 /// What `trackiops export` takes.
 #[derive(clap::Args)]
-#[command(long_about = ABOUT, after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     selection: Selection,

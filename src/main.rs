@@ -57,6 +57,7 @@ enum Command {
     /// List what was mounted where, from when to when, with which options
     Mounts(mounts::Args),
     /// Write a range of a store as a file that needs no store: Parquet, Arrow or CSV
+    #[command(long_about = export::ABOUT)]
     Export(export::Args),
     /// Make a key for `export --anonymize`
     AnonymizeKey(anonymize::KeyArgs),

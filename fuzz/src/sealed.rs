@@ -1,4 +1,4 @@
-//! Checksums as `docs/format.md` has them, entered into bytes that may be anything else.
+//! Checksums as `docs/reference/format.md` has them, entered into bytes that may be anything else.
 
 use crc32c::{crc32c, crc32c_append};
 use trackiops_schemas::columns::META_CRC32C;
