@@ -29,7 +29,9 @@ pub fn disagreements(own: &[Answer], other: &[Answer], missed: [u64; 2]) -> Vec<
             }
             for count in COUNTS {
                 let (a, b) = (of(answer, count), of(twin, count));
-                if a != b && !(are_missed && (a > b) == (surplus > 0.0)) {
+                // Whoever missed its beginning has no time of it.
+                let is_excused = are_missed && (count == "untimed" || (a > b) == (surplus > 0.0));
+                if a != b && !is_excused {
                     found.push(format!("{}: {direction}_{count} {a} and {b}", name(answer)));
                 }
             }

@@ -16,15 +16,20 @@ use crate::mountstats::Mountstats;
 /// How many guests run at once: most of them sleep for half of their time.
 const AT_ONCE: usize = 2;
 /// Scripts that measure times or fill the processors run alone.
-const ALONE: [&str; 7] = [
+const ALONE: [&str; 8] = [
     "crowd",
     "hang",
     "latency",
     "many",
+    "matrix",
     "overload",
     "slow_disk",
     "soak",
 ];
+
+/// So many requests the second recorder may miss on the newest kernel beside those that it reports: its classic tracepoints are skipped
+/// there now and then, and the kernel counts that nowhere.
+const UNCOUNTED: u64 = 3;
 
 /// Guests that run.
 static RUNNING: Mutex<usize> = Mutex::new(0);
@@ -55,6 +60,7 @@ impl Drop for Turn {
 /// What a script left in `$OUT`.
 pub struct Run {
     pub out: PathBuf,
+    kernel: String,
 }
 
 /// One JSON object of `trackiops query`.
@@ -99,7 +105,8 @@ impl Run {
             status.success(),
             "the guest script {name}.sh failed on Linux {kernel}: {status}"
         );
-        Self { out }
+        let kernel = kernel.to_owned();
+        Self { out, kernel }
     }
 
     pub fn text(&self, name: &str) -> String {
@@ -158,11 +165,11 @@ impl Run {
     pub fn disagreements(&self) -> Vec<String> {
         let own = self.query(&["--step", "all"]);
         let other = Self::query_store(&self.out.join("beside"), &["--step", "all"]);
-        compare::disagreements(
-            &own,
-            &other,
-            ["record.err", "beside.err"].map(|n| self.missed(n)),
-        )
+        let mut missed = ["record.err", "beside.err"].map(|name| self.missed(name));
+        if self.kernel == "newest" {
+            missed[1] += UNCOUNTED;
+        }
+        compare::disagreements(&own, &other, missed)
     }
 
     /// How many requests at most the recorder with this standard error says that it has missed.
