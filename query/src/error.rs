@@ -70,7 +70,7 @@ pub enum QueryError {
         /// Granularities in the store.
         stored: Vec<Granularity>,
     },
-    /// The store has too few data to tell the size of an entry.
+    /// The store has too few data to derive the size of an entry.
     #[error(
         "cannot plan by the store: it has {entries} sealed entries of its shortest windows, from {has}, and a plan needs \
          {least_entries}, from {needed}; record longer, or leave out --store to plan by the synthetic day"

@@ -1,7 +1,10 @@
 //! Splits a range among the stored granularities.
 //!
 //! A row of a coarse granularity is the sum of the finer rows in its window. So a range can be split anywhere if two conditions
-//! hold: each part consists of whole windows of its granularity, and that granularity has all data of the part.
+//! hold:
+//!
+//! * each part consists of whole windows of its granularity;
+//! * that granularity has all data of the part.
 
 use trackiops_schemas::time::{Granularity, UtcMs};
 

@@ -1,6 +1,6 @@
 //! Query engine of a TrackIOps store: plan, prune, scan, merge.
 //!
-//! [`ask`] turns a [`Question`] into its [`Outcome`]:
+//! [`ask()`] turns a [`Question`] into its [`Outcome`]:
 //!
 //! 1. look up the files in the catalog ([`mod@file`]);
 //! 2. choose one granularity for each journal in the range ([`mod@plan`]);

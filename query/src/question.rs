@@ -50,8 +50,8 @@ pub struct Question {
     pub zone: Zone,
     /// Collects statistics for `--explain`.
     pub explain: Explain,
-    /// Limit of rows; more are an error ([`QueryError::TooManyRows`]). It limits memory, so it is approximate: each thread checks
-    /// its own rows.
+    /// Limit of rows; more are an error ([`crate::QueryError::TooManyRows`]). It limits memory, so it is approximate: each thread
+    /// checks its own rows.
     pub row_limit: Option<usize>,
 }
 

@@ -87,9 +87,11 @@ pub struct Moment {
     pub local: bool,
 }
 
-/// Parses a point in time since 1970: a duration back from `now`, seconds since 1970, a time with its offset (RFC 3339), or a
-/// time in `zone`.
+/// Parses a point in time since 1970.
 ///
+/// * A duration counts back from `now`.
+/// * A number is seconds since 1970.
+/// * A time has its offset (RFC 3339), or is in `zone`.
 /// * A day alone (`today`, `yesterday`, a date) is its first moment.
 /// * A time of day alone is the latest one that is not after `now`.
 /// * If a local time occurs twice at the end of summer time, the earlier one counts.

@@ -105,8 +105,7 @@ impl<'p> Account<'p> {
         });
         let stalled = rows.values().any(is_stalled);
         let left_out = rows.values().any(|health| self.left_out_ms(health) > 0);
-        // A partly recorded coarse window tells how much is missing, but not where. It does not tell when a server was stalled
-        // either.
+        // A partly recorded coarse window shows how much time is missing, but neither where, nor when a server was stalled.
         if (whole && !stalled && !left_out) || journal.finest_health.is_empty() {
             self.cover(journal, journal.granularity, rows);
         } else {

@@ -29,7 +29,7 @@ pub enum Connections {
 /// The kind of rows of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Files: [`crate::ask`].
+    /// Files: [`crate::ask()`].
     Files(GroupBy),
     /// Operations of mounts: [`ask_operations`].
     Operations(Connections),
