@@ -1,4 +1,4 @@
-//! Adds up the partial rows of each file and window.
+//! Adds up the partial rows of each group and window.
 
 use std::sync::Arc;
 
@@ -12,41 +12,42 @@ use crate::group::{Entity, TenantKey};
 use crate::origin::{File, HostIndex};
 use crate::sparse_row::SparseRow;
 
-/// What rows with equal values of are added up.
+/// The values that rows of one group have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKey {
     /// Start of the window of the answer.
     pub window: UtcMs,
-    /// The recording host.
+    /// The host that recorded the rows.
     pub host: HostIndex,
-    /// The file, or what else a row is of.
+    /// The file, directory, mount or host that the rows belong to.
     pub of: Entity,
-    /// Who used it, where rows are told apart by that: see [`crate::By::tenant`].
+    /// The tenant, if the query groups by it: see [`crate::GroupBy::tenant`].
     pub tenant: Option<TenantKey>,
 }
 
 /// The sum of a group's rows.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The file as the latest of the rows has it; any of them where a row is of several.
+    /// The file, as the latest row with a name describes it. A group of several files has any of them.
     pub file: Arc<File>,
-    /// Who used it. Unlike a name, which is the file's whichever row has it, a tenant answers for its own
-    /// requests only: it has a uid if all of the rows have the same, and so with the cgroup. The user's name is the latest of that uid.
+    /// The tenant of the rows. A uid or cgroup is present only if all rows have the same one.
+    /// A name belongs to the file, whichever row has it; a tenant answers only for its own requests.
+    /// The user's name is the latest one of that uid.
     pub tenant: Arc<Tenant>,
     /// The counters.
     pub sum: SparseRow,
     latest: Age,
-    /// How late the row is that has the user's name.
+    /// Age of the row that supplied the user's name.
     named: Age,
 }
 
-/// How late a row is: when its window closed, and of rows of one window the place of the segment that it is from.
+/// Age of a row: the end of its window, then the position of its segment among those of one window.
 pub type Age = (UtcMs, usize);
 
-/// Sums, in the order in which they began. It is nearly that of an answer, so that putting them in order takes little.
+/// Groups, in the order of their first rows. This order is close to that of an answer, so sorting takes little time.
 pub type Groups = IndexMap<GroupKey, Group, foldhash::fast::RandomState>;
 
-/// Adds up rows, in whatever order they come.
+/// Adds up rows. Their order does not change the sums.
 #[derive(Debug, Default)]
 pub struct Aggregator {
     groups: Groups,
@@ -81,17 +82,17 @@ impl Aggregator {
         }
     }
 
-    /// How many sums there are.
+    /// Number of groups.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no groups.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// Adds what another one has added up.
+    /// Adds the groups of another aggregator.
     pub fn absorb(&mut self, other: Self) {
         if self.groups.is_empty() {
             self.groups = other.groups;
@@ -113,14 +114,14 @@ impl Aggregator {
         }
     }
 
-    /// The sums.
+    /// Returns the groups.
     pub fn finish(self) -> Groups {
         self.groups
     }
 }
 
 impl Group {
-    /// What was used by both has of uid and cgroup what both have.
+    /// Keeps the uid and the cgroup only if both tenants have the same.
     fn add_tenant(&mut self, age: Age, tenant: &Arc<Tenant>) {
         if self.tenant == *tenant {
             self.named = self.named.max(age);
@@ -151,8 +152,8 @@ impl Group {
     }
 }
 
-/// A later name is better than an earlier one, and any name is better than none. Of rows of one
-/// window, a segment has the later name later.
+/// A named file wins over one without a name, and a later name wins over an earlier one.
+/// Within one window, the later segment has the later name.
 fn is_better(path: &Option<String>, age: Age, than: &Group) -> bool {
     (path.is_some(), age) >= (than.file.path.is_some(), than.latest)
 }
@@ -212,7 +213,7 @@ mod tests {
         })
     }
 
-    /// What rows of these tenants, one a second, add up to: each sum's tenant with the number of its rows.
+    /// Adds up rows of these tenants, one row a second. Returns the tenant and the number of rows of each group.
     fn added_up(by: GroupBy, tenants: &[(usize, &Arc<Tenant>)]) -> Vec<(Arc<Tenant>, u64)> {
         let mut mergers = [Aggregator::default(), Aggregator::default()];
         for (i, (time, tenant)) in tenants.iter().enumerate() {
@@ -235,7 +236,7 @@ mod tests {
         groups
     }
 
-    /// In whatever order they come.
+    /// Tries several orders, because the order of rows must not change the sums.
     fn check(by: GroupBy, tenants: &[Arc<Tenant>], expected: &[(Arc<Tenant>, u64)]) {
         let mut order: Vec<_> = tenants.iter().enumerate().collect();
         for _ in 0..order.len() {

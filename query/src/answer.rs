@@ -1,4 +1,4 @@
-//! From a question to its answer.
+//! Answers: rows with notes, or the reason why there are no rows.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use crate::sparse_row::SparseRow;
 use crate::step::Step;
 use crate::times::{Zone, show_range};
 
-/// One file in one window, or what else a row stands for.
+/// One row of an answer: one file, or another [`Entity`], in one window.
 #[derive(Clone, Debug)]
 pub struct AnswerRow {
     /// Start of the window.
     pub time: UtcMs,
-    /// The recording host.
+    /// The host that recorded the row.
     pub host: Arc<str>,
-    /// What it is of.
+    /// The file, name, directory, mount or host that the row describes.
     pub of: Entity,
-    /// The file, if it is of one.
+    /// The file, if the row describes one.
     pub file: Option<Arc<File>>,
-    /// Who used it; a part that is unknown or differs between several tenants is `None`.
+    /// The tenant. A part that is unknown, or that differs between several tenants, is `None`.
     pub tenant: Arc<Tenant>,
-    /// Its counters.
+    /// Counters of the requests.
     pub sum: SparseRow,
-    /// How much of the window that host recorded, ms: what rates divide by.
+    /// Recorded time within the window on that host, ms. Rates divide by it.
     pub covered_ms: u64,
 }
 
 impl AnswerRow {
-    /// `server:/export`, where it is known and the row is of one.
+    /// `server:/export`. `None` if it is unknown, or if the row describes a host.
     pub fn mount(&self) -> Option<&str> {
         match &self.of {
             Entity::File(_) => self.file.as_ref()?.mount.as_deref(),
@@ -46,7 +46,7 @@ impl AnswerRow {
         }
     }
 
-    /// The name of the file or directory, where it is known and the row is of one.
+    /// Path of the file or directory. `None` if it is unknown, or if the row describes neither.
     pub fn path(&self) -> Option<&str> {
         match &self.of {
             Entity::File(_) => self.file.as_ref()?.path.as_deref(),
@@ -56,7 +56,7 @@ impl AnswerRow {
         }
     }
 
-    /// What people call what it is of. A file without a name has what `--file` takes in its place.
+    /// Name for people. A file without a name gets the number that `--file` accepts.
     pub fn name(&self) -> String {
         let unknown = || "-".to_owned();
         match &self.of {
@@ -69,23 +69,23 @@ impl AnswerRow {
     }
 }
 
-/// The rows, in order, and what they cover.
+/// The rows, in order, and their range.
 #[derive(Clone, Debug)]
 pub struct Answer<R = AnswerRow> {
     /// The rows; at least one.
     pub rows: Vec<R>,
-    /// Their windows.
+    /// Length of the rows' windows.
     pub step: Step,
-    /// What each stands for.
+    /// The kind of entity that each row describes.
     pub by: GroupBy,
-    /// The range that they cover.
+    /// The range that the rows cover.
     pub range: Interval,
-    /// What else to know.
+    /// Notes about the answer.
     pub notes: Vec<Note>,
 }
 
 impl<R> Answer<R> {
-    /// Keeps the first rows, and notes how many there were more.
+    /// Keeps the first `most` rows, and adds a note with the number of dropped rows.
     pub fn keep_first(&mut self, most: usize) {
         let count = self.rows.len().saturating_sub(most);
         if count > 0 {
@@ -95,65 +95,65 @@ impl<R> Answer<R> {
     }
 }
 
-/// Why there is nothing to show.
+/// Why an answer has no rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmptyReason {
-    /// Nothing was recorded yet.
+    /// The stores have no data yet; their directories.
     EmptyStore(Vec<PathBuf>),
-    /// No such file was ever recorded; the text says which.
+    /// No selector matches a file that was ever recorded; the text names them.
     UnknownFile(String),
-    /// The range lies outside of what was recorded.
+    /// The range lies outside of the recorded time.
     NotRecorded {
-        /// The range.
+        /// The range of the question.
         asked: Interval,
-        /// What was recorded.
+        /// The recorded time.
         span: Interval,
     },
-    /// It was recorded without operations, which were asked for.
+    /// The question is about operations, and the recorder ran without them.
     LeftOut {
-        /// The range.
+        /// The range of the question.
         asked: Interval,
     },
-    /// Exports do not have what is asked for; the text says what to ask in its place.
+    /// An export lacks these data; the text says which.
     NotExported(&'static str),
-    /// It was recorded, and there was no operation.
+    /// The recorder ran, but no operation completed.
     NoOperation {
-        /// The range.
+        /// The range of the question.
         asked: Interval,
     },
-    /// There were rows, and none meets the conditions.
+    /// Rows exist, but none meets the conditions.
     NoRow {
-        /// These, in words.
+        /// The conditions, as text.
         conditions: String,
-        /// The range.
+        /// The range of the question.
         asked: Interval,
     },
-    /// Nothing was recorded on the mounts that are asked for; the text says more.
+    /// The selected mounts have no data; the text names them and suggests others.
     NoMount(String),
-    /// There were requests, and none of that which is asked for.
+    /// There were requests, but none of the selected kind.
     NoneOf {
-        /// That, in words.
+        /// The selected kind, as text.
         what: String,
-        /// The range.
+        /// The range of the question.
         asked: Interval,
     },
-    /// It was recorded, and nothing happened.
+    /// The recorder ran, but there were no requests.
     Idle {
-        /// The range.
+        /// The range of the question.
         asked: Interval,
-        /// Of what that is said.
+        /// How many files the question selects.
         files: Which,
     },
 }
 
-/// Which files are asked for.
+/// How many files a question selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// One.
+    /// One file.
     One,
-    /// Some of them.
+    /// Several files.
     Some,
-    /// All.
+    /// All files.
     All,
 }
 
@@ -168,7 +168,7 @@ impl Which {
 }
 
 impl EmptyReason {
-    /// The reason as people read it.
+    /// Text for people, with times in `zone`.
     pub fn show(&self, zone: Zone) -> String {
         let from_to = |range: &Interval| show_range(range.start, range.end, zone);
         match self {
@@ -212,7 +212,7 @@ impl EmptyReason {
 }
 
 impl EmptyReason {
-    /// As [`Self::show`], where a part cannot be read: there may have been something in it.
+    /// As [`Self::show`], if damaged files were skipped: they may hold rows.
     pub fn show_damaged(&self, zone: Zone) -> String {
         match self {
             Self::NotRecorded { asked, .. }
@@ -232,22 +232,21 @@ impl EmptyReason {
     }
 }
 
-/// What a question leads to.
+/// Result of a question.
 #[derive(Clone, Debug)]
 pub enum Outcome<R = AnswerRow> {
     /// At least one row.
     Found(Answer<R>),
-    /// No row.
+    /// No rows.
     Nothing {
-        /// Why.
+        /// The reason.
         why: EmptyReason,
-        /// What else to know.
+        /// Notes about the answer.
         notes: Vec<Note>,
     },
 }
 
 impl<R> Outcome<R> {
-    /// The outcome with more notes.
     pub(crate) fn with(mut self, more: Vec<Note>) -> Self {
         let (Self::Found(Answer { notes, .. }) | Self::Nothing { notes, .. }) = &mut self;
         notes.extend(more);

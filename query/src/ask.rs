@@ -1,4 +1,4 @@
-//! Asking any question: opens a view of the store, and asks again where what was planned is gone.
+//! Runs a question: opens a snapshot of the stores, and retries if a planned segment has vanished.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -13,11 +13,12 @@ use crate::explain::Stage;
 use crate::question::{Question, Range};
 use crate::times::show;
 
-/// How often a question is planned again because another segment vanished between plan and scan.
+/// Limit of retries, each because another segment vanished between plan and scan.
 const ATTEMPTS: usize = 32;
 
-/// Answers a question by `ask_once`, which is called again where a segment has vanished meanwhile. The catalog forgets a segment
-/// before it is deleted, so one that a new plan has once more is missing.
+/// Answers a question with `ask_once`, and calls it again after a segment has vanished or turned out to be damaged.
+/// The catalog forgets a segment before the file is deleted. So if a new plan contains a vanished segment again, its file is
+/// missing. A retry skips missing and damaged files, and the notes list them.
 pub fn ask_with<R>(
     question: &Question,
     ask_once: impl Fn(&Snapshot, &Question) -> Result<Outcome<R>, QueryError>,
@@ -40,7 +41,7 @@ pub fn ask_with<R>(
             }
             Err(QueryError::Vanished(path)) => (path, "it is missing".to_owned()),
             Err(QueryError::Damaged { path, why }) => (path, why),
-            // A journal whose checksums hold and whose windows make no sense.
+            // A journal whose checksums match but whose windows are invalid.
             Err(QueryError::Store(StoreError::Damaged { path, why, .. })) => (path, why.to_owned()),
             answered => {
                 let mut notes = damage.notes();
@@ -53,7 +54,9 @@ pub fn ask_with<R>(
     }
 }
 
-/// Refuses a range that is empty or in the future.
+/// Checks the range.
+///
+/// Errors: [`QueryError::EmptyRange`], and [`QueryError::Future`] if it starts after now.
 pub fn check(question: &Question) -> Result<(), QueryError> {
     let Range { since, until } = question.range;
     let shown = |at| show(at, question.zone);
@@ -69,13 +72,13 @@ pub fn check(question: &Question) -> Result<(), QueryError> {
     }
 }
 
-/// An answer without rows, and why there are none.
+/// An outcome without rows.
 pub fn nothing<R>(why: EmptyReason) -> Outcome<R> {
     let notes = Vec::new();
     Outcome::Nothing { why, notes }
 }
 
-/// What was recorded in all.
+/// The recorded time of all stores, from its first to its last point. Fails for an empty store.
 pub fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Interval, EmptyReason> {
     let (start, end) = snapshot
         .span()
@@ -83,13 +86,13 @@ pub fn recorded(snapshot: &Snapshot, question: &Question) -> Result<Interval, Em
     Ok(Interval::new(start, end))
 }
 
-/// The range that is asked for: what it leaves open ends with what was recorded.
+/// The range of the question. An open end takes the end of the recorded time.
 pub fn asked(span: Interval, question: &Question) -> Interval {
     let Range { since, until } = question.range;
     Interval::new(since.unwrap_or(span.start), until.unwrap_or(span.end))
 }
 
-/// Whether the range has something in common with what was recorded.
+/// Fails if the range does not overlap the recorded time.
 pub fn within(span: Interval, question: &Question) -> Result<(), EmptyReason> {
     let asked = asked(span, question);
     if !asked.intersect(span).is_empty() {

@@ -1,4 +1,4 @@
-//! What can go wrong with a question.
+//! Errors of a question.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use trackiops_store::StoreError;
 use crate::columns::ColumnError;
 use crate::condition::ConditionError;
 
-/// Why a question has no answer.
+/// Why a question failed.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The store refused.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The range ends before it begins.
@@ -21,23 +21,23 @@ pub enum QueryError {
         "the range is empty: it begins at {since} and ends at {until}; give --since an earlier time than --until"
     )]
     EmptyRange {
-        /// Its start, as shown to people.
+        /// Start of the range, as text.
         since: String,
-        /// Its end, as shown to people.
+        /// End of the range, as text.
         until: String,
     },
-    /// The range has not come yet.
+    /// The range starts in the future.
     #[error(
         "--since {since} lies in the future: nothing can have been recorded then; give an earlier time"
     )]
     Future {
-        /// The start of the range, as shown to people.
+        /// Start of the range, as text.
         since: String,
     },
-    /// The step is no granularity.
+    /// The text of `--step` is not a granularity.
     #[error("--step: {0}; or write `all` for one row per file")]
     Step(#[from] GranularityError),
-    /// Nothing that is stored adds up to it.
+    /// The step is not a multiple of any stored granularity.
     #[error(
         "--step {step} is not a multiple of what is stored ({stored}); name a multiple of one of these, or `all`",
         stored = list(.stored)
@@ -45,7 +45,7 @@ pub enum QueryError {
     StepNotStored {
         /// The step.
         step: Granularity,
-        /// Granularities that occur in the store.
+        /// Granularities in the store.
         stored: Vec<Granularity>,
     },
     /// A part of the range was recorded with other granularities.
@@ -57,69 +57,69 @@ pub enum QueryError {
     StepNotRecorded {
         /// The step.
         step: Granularity,
-        /// The recording host.
+        /// The host that recorded this part.
         host: String,
-        /// When, as shown to people.
+        /// The part, as text.
         range: String,
-        /// Granularities of that recording.
+        /// Granularities of that part.
         stored: Vec<Granularity>,
     },
-    /// Recordings whose granularities have no common multiple.
+    /// The recordings' granularities have no common multiple.
     #[error("the recordings in this range have no step in common (stored: {stored}); name one with --step, or `all`", stored = list(.stored))]
     NoCommonStep {
-        /// Granularities that occur in the store.
+        /// Granularities in the store.
         stored: Vec<Granularity>,
     },
-    /// What was recorded does not tell how large entries are.
+    /// The store has too few data to derive the size of an entry.
     #[error(
         "cannot plan by the store: it has {entries} sealed entries of its shortest windows, from {has}, and a plan needs \
          {least_entries}, from {needed}; record longer, or leave out --store to plan by the synthetic day"
     )]
     TooLittleToPlan {
-        /// For how long it has recorded, as shown to people.
+        /// Length of the recorded time, as text.
         has: String,
-        /// Entries of the finest granularity.
+        /// Number of entries of the finest granularity.
         entries: u64,
-        /// As long as is needed, as shown to people.
+        /// Least recorded time, as text.
         needed: String,
-        /// As many as are needed.
+        /// Least number of entries.
         least_entries: u64,
     },
-    /// More rows than were asked for at once.
+    /// The answer has more rows than [`crate::Question::row_limit`].
     #[error(
         "there are too many rows to be held at once; ask for a shorter range, or a longer --step"
     )]
     TooManyRows,
-    /// Rows cannot be put into columns.
+    /// Rows do not fit into columns.
     #[error("rows cannot be put into columns: {0}")]
     Rows(io::Error),
-    /// The connection of a file's requests is not recorded.
+    /// A question about connections selects files. The store does not record the connection of a file's requests.
     #[error(
         "--by transport is about all files; drop --file, and what else --by has beside op, mount and host"
     )]
     ConnectionsOfFile,
-    /// Rows are sorted by what is no column, or no number.
+    /// `--sort` names an unknown column, or one without numbers.
     #[error("--sort: {0}")]
     Sort(ColumnError),
-    /// Rows are chosen by what is none.
+    /// `--where` has an invalid condition.
     #[error("--where: {0}")]
     Condition(#[from] ConditionError),
-    /// A pattern of mounts that is none.
+    /// The pattern of `--mount` is invalid.
     #[error("--mount {pattern} is no pattern: {why}; name it as `trackiops mounts` does")]
     MountPattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
-    /// A pattern that is none.
+    /// The pattern of `--file` is invalid.
     #[error(
         "--file {pattern} is no pattern: {why}; where a character of a name is meant, put it into brackets: [[] [*] [?]"
     )]
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
     /// The mount of the path does not answer.
@@ -130,46 +130,46 @@ pub enum QueryError {
     PathHangs {
         /// The path.
         path: String,
-        /// How long it was waited for.
+        /// How long the query waited.
         limit: Duration,
     },
-    /// `stat` could not be run.
+    /// The query cannot run `stat`.
     #[error(
         "no file was recorded under the name {path}, and `stat` cannot be run to find it: {source}; name it by --file DEV:FILEID"
     )]
     NoStat {
         /// The path.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The current directory is needed to complete a path.
+    /// The query cannot read the current directory, which completes a relative path.
     #[error("cannot make {path} absolute: {source}; name it from the root")]
     NotAbsolute {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A segment of the catalog is not there.
+    /// The catalog lists a segment that is not on disk.
     #[error(
         "segment {0} is in the catalog but not on disk; if nothing removed it a moment ago, restore it from a copy"
     )]
     Vanished(PathBuf),
-    /// A segment cannot be opened.
+    /// The query cannot open a segment.
     #[error("cannot open segment {path}: {source}; check who may read the store")]
     Open {
-        /// The segment.
+        /// Path of the segment.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A segment does not hold what it should.
+    /// The content of a segment is invalid.
     #[error("segment {path} is damaged: {why}; restore it from a copy")]
     Damaged {
-        /// The segment.
+        /// Path of the segment.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }

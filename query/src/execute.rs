@@ -1,4 +1,4 @@
-//! Reads what a plan names and adds it up.
+//! Executes a plan: reads its segments and journals, and adds up their rows.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -23,21 +23,22 @@ use crate::plan::{Journal, Plan, Tail};
 use crate::projection::Projection;
 use crate::scan::{self, Columns};
 
-/// What was found.
+/// Result of a plan.
 #[derive(Debug)]
 pub struct Found {
-    /// The sums.
+    /// The groups with their sums.
     pub groups: Groups,
-    /// How much of each window of the answer each host recorded.
+    /// Recorded time of each window of the answer, by host.
     pub covered: RecordedTime,
-    /// Each host's coverage and what it recorded in all.
+    /// Coverage of each host, and the time of its first and last data in all.
     pub hosts: Vec<(Coverage, Option<Interval>)>,
-    /// How many files, or what else rows stand for, are left out because they were neither read nor written.
+    /// Number of entities without a row because they were neither read nor written.
     pub only_metadata: usize,
 }
 
-/// Executes a plan for the wanted files, or for all, adding up what `grouping` puts together. More rows than `row_limit`, in
-/// any thread, are refused.
+/// Executes a plan. Keeps the `wanted` files, or all, and adds up rows as `grouping` says.
+///
+/// Fails with [`QueryError::TooManyRows`] if any thread has more than `row_limit` rows.
 pub fn execute(
     plan: &Plan<'_>,
     wanted: Option<&FileSelection>,
@@ -79,7 +80,7 @@ pub fn execute(
     })
 }
 
-/// Leaves windows in which something was read or written. How many files, or what else rows stand for, have none left.
+/// Keeps windows with reads or writes. Returns the number of entities that have no other windows.
 fn keep_transfers(groups: &mut Groups) -> usize {
     let mut without = HashSet::new();
     groups.retain(|key, group| {
@@ -97,7 +98,7 @@ fn keep_transfers(groups: &mut Groups) -> usize {
     without.len()
 }
 
-/// An execution under way.
+/// A running execution.
 struct Run<'p> {
     plan: &'p Plan<'p>,
     wanted: Option<&'p FileSelection>,
@@ -111,14 +112,14 @@ struct Run<'p> {
 
 /// A segment to read.
 struct Job<'p> {
-    /// The place of its journal in the plan.
+    /// Index of its journal in the plan.
     place: usize,
     journal: &'p Journal,
     segment: &'p Segment,
     granularity: Granularity,
-    /// The rows of the files that are wanted, or all.
+    /// Rows of the wanted files; `None` reads all rows.
     ranges: Option<Vec<Range<u64>>>,
-    /// Its place among all that are read.
+    /// Position among all segments that are read.
     order: usize,
 }
 
@@ -131,14 +132,14 @@ impl Job<'_> {
     }
 }
 
-/// What a thread has read.
+/// Results of one thread.
 #[derive(Default)]
 struct Share {
     aggregator: Aggregator,
     unclear: Unclear,
 }
 
-/// By the place of a journal in the plan, files of which it depends in which part of a window their rows were wanted.
+/// By index of a journal in the plan: files with rows that are wanted in only a part of their window.
 type Unclear = BTreeMap<usize, BTreeSet<FileKey>>;
 
 impl<'p> Run<'p> {
@@ -186,8 +187,8 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// Adds the rows of segments. Those without a name of which it depends in which part of their window they were wanted
-    /// are left out; what files they are of is returned, and `again` adds them from the finest granularity.
+    /// Adds the rows of segments. Skips rows without a name that are wanted in only a part of their window, and returns their
+    /// files. A second call, with `again`, adds those from the finest granularity.
     fn rows(&mut self, jobs: &[Job<'_>], again: bool) -> Result<Unclear, QueryError> {
         let rows = jobs.iter().map(Job::rows).sum();
         self.explain.expect(rows);
@@ -205,7 +206,7 @@ impl<'p> Run<'p> {
         Ok(unclear)
     }
 
-    /// That there are not too many rows.
+    /// Fails if there are too many rows.
     fn check_rows(&self, aggregator: &Aggregator) -> Result<(), QueryError> {
         match aggregator.len() > self.row_limit {
             true => Err(QueryError::TooManyRows),
@@ -227,7 +228,7 @@ impl<'p> Run<'p> {
             by_name: wanted.is_some_and(FileSelection::by_name) || grouping.needs_mounts(),
         };
         let journal = job.journal;
-        // A segment hands over the same file until the next one.
+        // Consecutive rows of a segment share one `Arc` of their file.
         let mut last: Option<Placed> = None;
         let each = &mut |time: UtcMs, file: &Arc<File>, tenant: &Arc<Tenant>, row| {
             if !journal.bounds.contains(time) || share.aggregator.len() > self.row_limit {
@@ -263,8 +264,8 @@ impl<'p> Run<'p> {
 
     fn tail(&mut self, tail: &Tail<'_>) -> Result<(), QueryError> {
         let granularity = tail.tail.granularity();
-        // A journal repeats the same attributes, at the same place, in every window. They are kept, so that no others can take
-        // their place.
+        // A journal repeats attributes in every window, at the same address. The map holds the `Arc`s, so other attributes cannot
+        // reuse the address.
         let mut files: HashMap<_, (Arc<FileAttributes>, Placed)> = HashMap::new();
         let host = tail.host;
         let mut each = |window: ClosedWindow| {
@@ -299,12 +300,12 @@ impl<'p> Run<'p> {
     }
 }
 
-/// A file, and what becomes of its rows.
+/// A file, and how the query uses its rows.
 struct Placed {
     file: Arc<File>,
-    /// To what they belong.
+    /// The entity that they belong to.
     of: Entity,
-    /// Whether they are wanted.
+    /// Whether the query keeps them.
     verdict: FileMatch,
 }
 
@@ -326,7 +327,7 @@ impl Placed {
         }
     }
 
-    /// Whether a row of it is wanted in one part of a window and unwanted in another.
+    /// Whether a row of the file is wanted in only a part of the window.
     fn is_unclear(&self, wanted: Option<&FileSelection>, window: Interval) -> bool {
         self.verdict == FileMatch::Depends
             && wanted.is_some_and(|wanted| wanted.changes(window, self.file.key))

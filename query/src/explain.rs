@@ -1,6 +1,6 @@
-//! What it took to answer a question: what `--explain` tells.
+//! Statistics of a query, for `--explain`.
 //!
-//! Whatever does something notes it here. But for how far reading is nothing is counted, and no clock is read, unless somebody asked.
+//! Each stage records its work here. Only progress is always counted; other counters and clocks run only with `--explain`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ use trackiops_store::{Dataset, Snapshot};
 use crate::coverage::Interval;
 use crate::error::QueryError;
 
-/// Collects it, if it is asked for. Clones collect together.
+/// Collects statistics if enabled. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Explain {
     explained: Option<Arc<Mutex<Explained>>>,
     progress: Arc<Progress>,
 }
 
-/// How far reading is, in rows. Another thread may look at it meanwhile.
+/// Progress of reading, in rows. Other threads may read it meanwhile.
 #[derive(Debug, Default)]
 pub struct Progress {
     read: AtomicU64,
@@ -29,7 +29,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The part that is read, from 0 to 1; `None` while it is not known how much there is to read.
+    /// The part that is done, from 0 to 1. `None` while the number of rows is unknown.
     pub fn part(&self) -> Option<f64> {
         let expected = self.expected.load(Relaxed);
         let part = || self.read.load(Relaxed) as f64 / expected as f64;
@@ -37,22 +37,22 @@ impl Progress {
     }
 }
 
-/// A part of the work.
+/// A stage of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Opening the journals and the catalog.
     Open,
-    /// Finding out which files are meant.
+    /// Finding the selected files.
     Find,
-    /// Deciding what to read.
+    /// Choosing granularities and segments.
     Plan,
     /// Reading segments and adding up their rows.
     Read,
-    /// Reading and adding up what is not sealed.
+    /// Reading journals that are not sealed, and adding up their rows.
     Journals,
-    /// Finding out what was recorded at all.
+    /// Finding the recorded time.
     Coverage,
-    /// Putting the rows in order, and what is to be said beside them.
+    /// Sorting the rows and collecting notes.
     Finish,
     /// Writing the answer.
     Write,
@@ -73,67 +73,67 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What it took.
+/// The collected statistics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explained {
-    /// How long each stage took in all, in the order in which they began first.
+    /// Total time of each stage, in the order of their first starts.
     pub stages: Vec<(Stage, Duration)>,
-    /// What became of the segments with rows.
+    /// Number of segments with rows, by how the query used them.
     pub segments: Segments,
-    /// Which granularity answers when, by host.
+    /// The granularity that answers each part of the range, by host.
     pub parts: Vec<Part>,
-    /// What was read of segments with rows, in no order.
+    /// Reads of segments with rows, in no order.
     pub read: Vec<Read>,
-    /// What was read of segments that tell of the recording.
+    /// Sum over the reads of health segments.
     pub health: Read,
-    /// Journals that are not sealed.
+    /// Number of journals that are not sealed.
     pub journals: u64,
-    /// How often all was done again, because a segment had vanished or could not be read.
+    /// Number of retries, each because a segment had vanished or was unreadable.
     pub again: u64,
 }
 
-/// What became of the segments.
+/// Number of segments, by how the query used them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    /// Those in the catalog.
+    /// Segments in the catalog.
     pub all: u64,
-    /// Those that have nothing of the range.
+    /// Segments outside of the range.
     pub outside: u64,
-    /// Those that cannot be read.
+    /// Unreadable segments.
     pub damaged: u64,
-    /// Those that are not needed, as others have the same in the granularity that answers.
+    /// Unneeded segments: others hold the same data in the granularity that answers.
     pub other_granularity: u64,
-    /// Those that have no row of the files.
+    /// Segments without rows of the selected files.
     pub without_files: u64,
-    /// Those that were read.
+    /// Segments that the query read.
     pub read: u64,
 }
 
-/// A time, and the granularity that answers it.
+/// A part of the range, and the granularity that answers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The host.
+    /// The host that recorded this part.
     pub host: String,
-    /// When.
+    /// The part.
     pub range: Interval,
-    /// What is read.
+    /// The granularity.
     pub granularity: Granularity,
 }
 
-/// What was read of a segment, or of several.
+/// Reads of one segment, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
-    /// The file, if it is one.
+    /// Path of the segment; empty for a sum of several.
     pub path: PathBuf,
-    /// How many files.
+    /// Number of segments.
     pub segments: u64,
-    /// Their length.
+    /// Size of the files, bytes.
     pub bytes_stored: u64,
-    /// What was read of it, with what says where what is.
+    /// Bytes that were read, including the metadata that locates pages.
     pub bytes: u64,
-    /// Pages, those of dictionaries included.
+    /// Pages that were read, including dictionaries.
     pub pages: u64,
-    /// Their rows.
+    /// Rows in the files.
     pub rows_stored: u64,
     /// Rows that were decoded.
     pub rows: u64,
@@ -151,7 +151,7 @@ impl Read {
 }
 
 impl Explained {
-    /// All that was read of segments with rows.
+    /// Sum over the segments with rows.
     pub fn rows_read(&self) -> Read {
         let mut all = Read::default();
         self.read.iter().for_each(|read| all.add(read));
@@ -159,11 +159,11 @@ impl Explained {
     }
 }
 
-/// How many segments of a dataset there are.
+/// Number of segments of a dataset in the store.
 pub(crate) struct Stored {
     all: u64,
     damaged: u64,
-    /// Those that can be read and have something of the range.
+    /// Readable segments that overlap the range.
     in_range: u64,
 }
 
@@ -184,7 +184,7 @@ impl Stored {
 }
 
 impl Explain {
-    /// One that collects.
+    /// Enables the statistics.
     pub fn on() -> Self {
         Self {
             explained: Some(Arc::default()),
@@ -192,32 +192,32 @@ impl Explain {
         }
     }
 
-    /// How far reading is.
+    /// Progress of reading.
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// So many rows more will be read.
+    /// Adds rows to the number that will be read.
     pub(crate) fn expect(&self, rows: u64) {
         self.progress.expected.fetch_add(rows, Relaxed);
     }
 
-    /// So many more have been.
+    /// Adds rows to the number that were read.
     pub(crate) fn advance(&self, rows: usize) {
         self.progress.read.fetch_add(rows as u64, Relaxed);
     }
 
-    /// Whether anybody asked.
+    /// Whether the statistics are enabled.
     pub fn is_on(&self) -> bool {
         self.explained.is_some()
     }
 
-    /// What it took until now; `None` if nobody asked.
+    /// The statistics so far. `None` if they are disabled.
     pub fn explained(&self) -> Option<Explained> {
         Some(lock(self.explained.as_ref()?).clone())
     }
 
-    /// Does a stage.
+    /// Runs `work`, and adds its time to the stage.
     pub fn time<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let Some(explained) = &self.explained else {
             return work();
@@ -233,7 +233,7 @@ impl Explain {
         done
     }
 
-    /// Begins anew, as another attempt does.
+    /// Resets everything but the times, before a retry.
     pub(crate) fn again(&self) {
         self.progress.read.store(0, Relaxed);
         self.progress.expected.store(0, Relaxed);
@@ -246,7 +246,7 @@ impl Explain {
         });
     }
 
-    /// Takes over what will be read of what there is: so many segments and journals, and which granularity answers when.
+    /// Records a plan: its number of segments and journals, and the granularity of each part. `stored` is what the store has.
     pub(crate) fn planned(
         &self,
         segments: u64,
@@ -262,7 +262,7 @@ impl Explain {
             explained.segments.other_granularity += stored.in_range.saturating_sub(segments);
             explained.journals = journals;
             for part in parts {
-                // Several journals have something of a coarse window, and --top plans twice.
+                // Several journals may share one coarse window, and `--top` plans twice.
                 if !explained.parts.contains(&part) {
                     explained.parts.push(part);
                 }
@@ -270,12 +270,12 @@ impl Explain {
         });
     }
 
-    /// Some segments have no row of the files.
+    /// Counts a segment without rows of the selected files.
     pub(crate) fn without_files(&self) {
         self.note(|explained| explained.segments.without_files += 1);
     }
 
-    /// A segment with rows was read.
+    /// Records the read of a segment with rows.
     pub(crate) fn rows(&self, read: impl FnOnce() -> Read) {
         self.note(|explained| {
             explained.segments.read += 1;
@@ -283,7 +283,7 @@ impl Explain {
         });
     }
 
-    /// A segment that tells of the recording was read.
+    /// Records the read of a health segment.
     pub(crate) fn health(&self, read: impl FnOnce() -> Read) {
         self.note(|explained| explained.health.add(&read()));
     }
@@ -295,7 +295,7 @@ impl Explain {
     }
 }
 
-/// Whoever panicked has left numbers that are whole.
+/// A thread that panics cannot tear a number, so the values behind a poisoned lock are usable.
 fn lock(explained: &Mutex<Explained>) -> MutexGuard<'_, Explained> {
     explained.lock().unwrap_or_else(PoisonError::into_inner)
 }

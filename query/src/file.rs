@@ -1,4 +1,4 @@
-//! Which files are meant: names, patterns and numbers, looked up in the catalog.
+//! Selects files by name, pattern or number, and looks them up in the catalog.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -16,29 +16,29 @@ use crate::origin::File;
 use crate::stat_with_timeout::{STAT_LIMIT, Stat, stat};
 use crate::suggestions;
 
-/// As a shell has it: a directory ends what `*` stands for.
+/// As in a shell: `*` does not match a `/`.
 const GLOB_OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: false,
 };
 
-/// One of the things that `--file` and `--dir` say.
+/// One value of `--file` or `--dir`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileSelector {
-    /// A path: whatever file had it as its name at the time.
+    /// A path: every file that had this name when its row was recorded.
     Path(PathBuf),
-    /// Every path that a pattern matches. A name that is written just like it is meant, too.
+    /// Every path that matches the pattern. A name that equals the pattern's text matches, too.
     Glob(Pattern),
-    /// A directory, as operations are about it, and every path below it. It is written without a slash at its end.
+    /// A directory itself, because operations name directories, and every path below it. The text has no trailing slash.
     Below(String),
-    /// A device and a fileid, which mean a file while that device number was in use.
+    /// A device number and a fileid. They identify a file only while the client used that device number.
     Id(Dev, u64),
 }
 
 impl FileSelector {
-    /// What `--file` says. `MAJOR:MINOR:FILEID` is a number, what has `*`, `?` or `[` in it a pattern, anything else a path.
-    /// Paths and patterns are made absolute; a path that looks like a number is written with `./` before it.
+    /// Parses a value of `--file`. `MAJOR:MINOR:FILEID` is a number, text with `*`, `?` or `[` is a pattern, and other text is a
+    /// path. Paths and patterns become absolute. Write `./` before a path that looks like a number.
     pub fn parse(text: &Path) -> Result<Self, QueryError> {
         let id = text.to_str().and_then(|text| {
             let (dev, fileid) = text.rsplit_once(':')?;
@@ -61,18 +61,18 @@ impl FileSelector {
         }
     }
 
-    /// What `--dir` says.
+    /// Parses a value of `--dir`.
     pub fn below(dir: &Path) -> Result<Self, QueryError> {
         let dir = catalog_name(&absolute(dir)?);
         Ok(Self::Below(dir.trim_end_matches('/').to_owned()))
     }
 
-    /// Whether it means several files.
+    /// Whether it can select several files.
     pub fn is_of_several(&self) -> bool {
         matches!(self, Self::Glob(_) | Self::Below(_))
     }
 
-    /// Which names may be meant.
+    /// The exact name, or the directory above all possible matches, to look up in the catalog. `None` for a number.
     fn names(&self) -> Option<String> {
         match self {
             Self::Path(path) => Some(catalog_name(path)),
@@ -87,7 +87,7 @@ impl FileSelector {
         }
     }
 
-    /// Whether a file is meant by its name.
+    /// Whether the selector matches this name.
     fn matches(&self, path: &str) -> bool {
         match self {
             Self::Path(wanted) => catalog_name(wanted) == path,
@@ -100,34 +100,34 @@ impl FileSelector {
     }
 }
 
-/// Which rows are wanted.
+/// The rows that a query keeps, by their files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSelection {
-    /// Their file keys, ascending.
+    /// Keys of the files, ascending.
     keys: Vec<FileKey>,
-    /// What the rows' names must be like, or their numbers; `None` is anything.
+    /// Conditions on the names or numbers of rows; `None` keeps all rows of these files.
     which: Option<Which>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Which {
     names: Vec<FileSelector>,
-    /// The files that have such names, ascending.
+    /// Files with such names, ascending.
     named: Vec<FileKey>,
     ids: Vec<(Dev, u64)>,
-    /// Of files that had names of both kinds: from when on they had each, and whether it is wanted.
+    /// Files that had both wanted and other names: the start of each name, and whether it is wanted.
     mixed: HashMap<FileKey, Vec<(UtcMs, bool)>>,
 }
 
 impl FileSelection {
-    /// All rows of these files.
+    /// Selects all rows of these files.
     pub fn of(keys: impl IntoIterator<Item = FileKey>) -> Self {
         let mut wanted = Self::default();
         wanted.set(keys.into_iter().collect());
         wanted
     }
 
-    /// Of these rows only those of some files.
+    /// Narrows the selection to these files.
     pub fn only(self, keys: impl IntoIterator<Item = FileKey>) -> Self {
         Self {
             which: self.which,
@@ -141,17 +141,17 @@ impl FileSelection {
         self.keys = keys;
     }
 
-    /// The files, ascending.
+    /// Keys of the files, ascending.
     pub fn keys(&self) -> &[FileKey] {
         &self.keys
     }
 
-    /// Whether a row's name matters.
+    /// Whether the selection depends on a row's name or number.
     pub fn by_name(&self) -> bool {
         self.which.is_some()
     }
 
-    /// Whether rows of this file are wanted.
+    /// Whether the selection keeps rows of this file.
     pub fn verdict(&self, file: &File) -> FileMatch {
         let Some(which) = &self.which else {
             return FileMatch::of(self.keys.binary_search(&file.key).is_ok());
@@ -169,8 +169,9 @@ impl FileSelection {
         }
     }
 
-    /// Whether a row is wanted of a file of which it depends. It has no name: it has the one that the file had before the
-    /// window that starts at `time`, or else the one that it had first.
+    /// Whether to keep a row without a name, if the file's verdict is [`FileMatch::Depends`].
+    /// The row counts under the file's latest name at `time`, the start of the window. Before the first name, it counts under
+    /// that name.
     pub fn holds(&self, time: UtcMs, key: FileKey) -> bool {
         let periods = self.periods(key);
         let before = periods.partition_point(|(first, _)| *first <= time);
@@ -178,7 +179,7 @@ impl FileSelection {
         name.is_some_and(|(_, wanted)| *wanted)
     }
 
-    /// Whether that changes within a window.
+    /// Whether the result of [`Self::holds`] changes within a window.
     pub fn changes(&self, window: Interval, key: FileKey) -> bool {
         let starts = self.periods(key).iter().skip(1);
         let mut starts = starts.map(|(first, _)| *first);
@@ -191,14 +192,14 @@ impl FileSelection {
     }
 }
 
-/// Whether a file's rows are wanted.
+/// Whether a selection keeps a file's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileMatch {
-    /// All of them.
+    /// Keep all rows.
     All,
-    /// None of them.
+    /// Keep no rows.
     None,
-    /// Some: see [`FileSelection::holds`].
+    /// Keep some rows: see [`FileSelection::holds`].
     Depends,
 }
 
@@ -211,18 +212,20 @@ impl FileMatch {
     }
 }
 
-/// What the catalog says about selectors.
+/// Files that the catalog has for some selectors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// What they mean; `None` if none of them means anything that was ever recorded.
+    /// The selected rows; `None` if no selector matches anything that was ever recorded.
     pub wanted: Option<FileSelection>,
-    /// What is to be said of selectors that mean nothing which was ever recorded.
+    /// Messages about selectors that match nothing that was ever recorded.
     pub never: Vec<String>,
-    /// Selectors that mean nothing which was seen in the range, in words, and when there was something.
+    /// Selectors, as text, that match only files outside of the range, and the time of those files.
     pub elsewhere: Vec<(String, Interval)>,
 }
 
-/// Looks files up in the catalog, those that may have rows in `asked`. A path that is not there is given to `stat`.
+/// Looks up in the catalog which files may have rows in `asked`. Runs `stat` on a path that the catalog lacks.
+///
+/// Errors: those of the store, [`QueryError::PathHangs`] and [`QueryError::NoStat`].
 pub fn resolve(
     snapshot: &Snapshot,
     selectors: &[FileSelector],
@@ -231,7 +234,7 @@ pub fn resolve(
     let mut resolved = Resolved::default();
     let (mut keys, mut which) = (Vec::new(), Which::default());
     for (i, selector) in selectors.iter().enumerate() {
-        // What is asked for twice is found, or missed, once.
+        // Report a repeated selector only once.
         if selectors[..i].contains(selector) {
             continue;
         }
@@ -293,15 +296,15 @@ pub fn resolve(
     Ok(resolved)
 }
 
-/// What a selector means.
+/// What one selector matches.
 #[derive(Default)]
 struct Found {
     keys: Vec<FileKey>,
-    /// Only rows with this number.
+    /// Keep only rows with this number.
     id: Option<(Dev, u64)>,
-    /// When there was something that it means, outside of the range.
+    /// Time of matching files, if they lie outside of the range.
     elsewhere: Option<Seen>,
-    /// Why it means nothing.
+    /// Message that says why the selector matches nothing.
     never: Option<String>,
 }
 
@@ -311,7 +314,7 @@ impl Found {
     }
 }
 
-/// The files that had one of the names in the range.
+/// Finds files that had a matching name in the range.
 fn named(
     snapshot: &Snapshot,
     selector: &FileSelector,
@@ -336,7 +339,7 @@ fn named(
     Ok(found)
 }
 
-/// Of files that were found by name and that had other names as well: from when on they had each.
+/// For files that were found by name and also had other names: the start of each name, and whether it is wanted.
 fn mixed(
     snapshot: &Snapshot,
     which: &Which,
@@ -357,7 +360,7 @@ fn mixed(
         let names = history.names.iter();
         let periods = names.map(|(path, (first, _))| (*first, is_wanted(path)));
         let mut periods: Vec<_> = periods.collect();
-        // Of two that begin at once, it is not known which one a row without a name had.
+        // If two names begin at the same time, a row without a name may belong to either; the wanted one sorts first.
         periods.sort_by_key(|(first, wanted)| (*first, Reverse(*wanted)));
         (key, periods)
     });
@@ -405,8 +408,7 @@ fn by_stat(snapshot: &Snapshot, path: &Path, name: &str) -> Result<Found, QueryE
     }
 }
 
-/// The path as the catalog would have it: absolute, without `.` and `..`, found out without
-/// touching the file system that it is on.
+/// Makes a path absolute, without `.` and `..`, and without any access to its file system: a mount may hang.
 fn absolute(path: &Path) -> Result<PathBuf, QueryError> {
     let full = std::path::absolute(path).map_err(|source| QueryError::NotAbsolute {
         path: path.to_owned(),
@@ -425,7 +427,7 @@ fn absolute(path: &Path) -> Result<PathBuf, QueryError> {
     Ok(plain)
 }
 
-/// The path as the catalog has it.
+/// The path in the form that the catalog stores.
 fn catalog_name(path: &Path) -> String {
     path_text(path.as_os_str().as_bytes())
 }
@@ -485,7 +487,7 @@ mod tests {
         ] {
             assert!(!matches(pattern, path), "{pattern} {path}");
         }
-        // Only names below the last directory without a wildcard are looked at.
+        // Only names below the last directory without a wildcard are looked up.
         let below = |text: &str| read(text).names().unwrap();
         assert_eq!(
             [below("/a/b*/c"), below("/*"), below("/a/**")],

@@ -1,4 +1,4 @@
-//! Answers about files, and about what they are added up to: select, rank, add up, sort.
+//! Answers about files, and about groups of files: select, rank, add up, sort.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -37,7 +37,7 @@ pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
     ask_with(question, ask_once)
 }
 
-/// Answers a question with one row per file, or what else `by` says, for the whole range; `make` makes of these rows what is wanted.
+/// Answers a question with one row per `by` for the whole range. `make` builds the final outcome from these rows.
 pub fn ask_whole<R>(
     question: &Question,
     by: GroupBy,
@@ -57,7 +57,7 @@ pub fn ask_whole<R>(
     })
 }
 
-/// Answers a question about files from one view of the store.
+/// Answers a question about files from one snapshot of the stores.
 fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
@@ -106,7 +106,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     if let Some(ranks) = &ranks {
         groups.retain(|key, _| ranks.contains_key(&(key.of.clone(), key.tenant.clone())));
     }
-    // Without a rank, rows may have been there and not met the conditions.
+    // With ranks, no groups may mean that rows exist but none meets the conditions.
     let any_asked = ranks.is_none() || question.conditions.is_empty();
     if ranks.is_none() {
         only_metadata = found.only_metadata;
@@ -116,7 +116,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         return Ok(nothing(EmptyReason::NoMount(hint)));
     }
     let mut told = selection.notes;
-    // Who asks for one direction does not ask for what had neither.
+    // A question about one direction does not ask for files with neither.
     if question.ops.is_empty() && is_worth_a_note(only_metadata, groups.len(), &question.files) {
         let (count, by) = (only_metadata, question.by);
         told.push(Note::OnlyMetadata { count, by });
@@ -126,15 +126,15 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
     }))
 }
 
-/// Whether it helps to know that so many were neither read nor written, beside `rows` that were. Each mount's root, and directories
-/// on the way to files, had a GETATTR: who asks what was read and written is not asking for these few. But they are all there is, most
-/// of what was used, or a file that was asked for by name.
+/// Whether to report files that were neither read nor written, beside `rows` that were.
+/// The root of each mount and directories on the way to files have GETATTRs; a reader of bytes does not ask for these few.
+/// They matter if they outnumber the other rows, or if the question names a file.
 fn is_worth_a_note(only_metadata: usize, rows: usize, files: &[FileSelector]) -> bool {
     let is_named = files.iter().any(|selector| !selector.is_of_several());
     only_metadata > rows || (only_metadata > 0 && is_named)
 }
 
-/// Of files only their READs, or only their WRITEs, if one of them is asked for.
+/// Drops reads or writes, if the question selects only the other direction.
 fn keep_ops(groups: &mut Groups, ops: &[String]) {
     let is_asked = |op: &str| ops.is_empty() || ops.iter().any(|asked| asked == op);
     let (read, write) = (is_asked(READ), is_asked(WRITE));
@@ -154,7 +154,7 @@ fn keep_ops(groups: &mut Groups, ops: &[String]) {
     groups.retain(|_, group| group.sum.is_transfer());
 }
 
-/// What it takes to choose and to order rows, beside what is shown of them.
+/// Columns that conditions and order need, in addition to the shown ones.
 fn needs(question: &Question, terms: &FilterAndSort<AnswerRow>, step: Step) -> Projection {
     let compared = terms.compared().into_iter().map(Column::needs);
     let mut needs = compared.fold(Projection::default(), Projection::with);
@@ -166,19 +166,19 @@ fn needs(question: &Question, terms: &FilterAndSort<AnswerRow>, step: Step) -> P
     if Which::of(&question.files) != Which::One {
         needs = needs.with(Projection::new([PATH]));
     }
-    // Of one direction only those files are told that have any requests in it.
+    // For one direction, report only files that have requests in it.
     needs.only_transfers(!question.ops.is_empty())
 }
 
-/// The files that are asked for.
+/// Files that the question selects.
 struct Selection {
-    /// `None` is all.
+    /// `None` selects all files.
     wanted: Option<FileSelection>,
-    /// What is to be said of those that there are not.
+    /// Notes about selectors without matches.
     notes: Vec<Note>,
 }
 
-/// Finds the files that are asked for, or why there is nothing of them.
+/// Finds the selected files, or the reason why there are none.
 fn select(
     snapshot: &Snapshot,
     question: &Question,
@@ -198,16 +198,16 @@ fn select(
     }))
 }
 
-/// The place of each file, or of what else a row stands for, among those with the most bytes in the range.
+/// Rank of each entity and tenant: first by `--sort`, or the most bytes in the range without it.
 type Ranks = ranking::Ranks<(Entity, Option<TenantKey>)>;
 
-/// What takes a rank.
+/// The key of a row's rank.
 fn ranked(row: &AnswerRow, by: GroupBy) -> (Entity, Option<TenantKey>) {
     (row.of.clone(), by.tenant(&row.tenant))
 }
 
-/// Ranks what rows stand for. Needs few columns of the coarsest granularities. Where there is one row for the whole range, only
-/// what has a row that meets the conditions takes a rank. Also returns how many of them were neither read nor written.
+/// Ranks entities. Reads few columns of the coarsest granularities. Also returns the number of files that were neither read nor
+/// written. If the answer has one row for the whole range, only entities with a row that meets the conditions get a rank.
 fn rank(
     snapshot: &Snapshot,
     span: Interval,
@@ -241,7 +241,7 @@ fn rank(
             Entry::Occupied(mut entry) => {
                 let (all, any) = entry.get_mut();
                 all.sum.merge(&row.sum.row());
-                // Of several hosts at the same time.
+                // Hosts record the same time in parallel: take the longest time, not the sum.
                 all.covered_ms = all.covered_ms.max(row.covered_ms);
                 *any |= meets;
             }
@@ -253,7 +253,6 @@ fn rank(
     Ok((ranking::rank(places, top), found.only_metadata))
 }
 
-/// Groups as rows of the answer.
 fn rows(
     groups: Groups,
     covered: &RecordedTime,
@@ -273,7 +272,7 @@ fn rows(
     groups.into_iter().map(row).collect()
 }
 
-#[allow(clippy::too_many_arguments)] // all that was found out
+#[allow(clippy::too_many_arguments)] // takes everything that the query found
 fn outcome(
     groups: Groups,
     found: Found,
@@ -318,8 +317,8 @@ fn outcome(
     })
 }
 
-/// By what is asked for; else by time and name; with `--top` by rank first; one row per file, or what else a row stands for,
-/// by bytes.
+/// Sorts by rank (with `--top`), then by `--sort`, then by time and name.
+/// Without `--sort`, rows for the whole range are sorted by bytes, largest first.
 fn sort(
     rows: &mut [AnswerRow],
     step: Step,
@@ -330,7 +329,7 @@ fn sort(
     rows.sort_by(|a, b| {
         let rank = |row: &AnswerRow| ranks.and_then(|ranks| ranks.get(&ranked(row, by)));
         let place = |row: &AnswerRow| match step {
-            // Each of those that rank has its own windows one after the other.
+            // With ranks, the windows of one entity stay together, in order of time.
             Step::Windows(_) if ranks.is_some() => 0.0,
             Step::Windows(_) => terms.place_or(row, 0),
             Step::All => terms.place_or(row, row.sum.bytes()),

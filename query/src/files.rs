@@ -1,4 +1,4 @@
-//! Questions about which files there were: their names, when they were seen, and what they moved in all.
+//! Lists files: their names, when they were seen, and their requests and bytes.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -16,38 +16,38 @@ use crate::question::Question;
 /// A file with activity in the range.
 #[derive(Clone, Debug)]
 pub struct FileActivity {
-    /// The recording host.
+    /// The host that recorded the activity.
     pub host: Arc<str>,
-    /// The file, by its last name in the range.
+    /// The file, with its last name in the range.
     pub file: Arc<File>,
-    /// When it was seen, on any host, and under which names; in all, also outside of the range.
+    /// Names, first and last time of the file, on any host and also outside of the range.
     pub history: FileHistory,
     /// READ requests in the range.
     pub read_requests: u64,
-    /// Their bytes.
+    /// Bytes of these READs.
     pub read_bytes: u64,
     /// WRITE requests in the range.
     pub write_requests: u64,
-    /// Their bytes.
+    /// Bytes of these WRITEs.
     pub write_bytes: u64,
 }
 
 impl FileActivity {
-    /// Requests in the range.
+    /// READ and WRITE requests in the range.
     pub fn requests(&self) -> u64 {
         self.read_requests + self.write_requests
     }
 
-    /// Their bytes.
+    /// Bytes of READs and WRITEs in the range.
     pub fn bytes(&self) -> u64 {
         self.read_bytes + self.write_bytes
     }
 }
 
-/// Lists the files with activity, by name unless an order is asked for. A row for each of them is held in memory.
+/// Lists files with activity, in order of name without `--sort`. Holds one row for each file in memory.
 pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryError> {
     let terms = FilterAndSort::new(question)?;
-    // They are about what is listed, which has other columns.
+    // Conditions and order apply to the listed rows, which have other columns.
     let all = Question {
         conditions: Vec::new(),
         sort: None,
@@ -60,7 +60,7 @@ pub fn ask_files(question: &Question) -> Result<Outcome<FileActivity>, QueryErro
     })
 }
 
-/// The files that are asked for, in the order that is asked for.
+/// Applies `--where`, `--sort` and `--top`.
 fn choose(
     question: &Question,
     terms: &FilterAndSort<FileActivity>,

@@ -1,4 +1,4 @@
-//! Which rows of an answer there are, and in which order: `--where`, `--sort`.
+//! Filters and sorts rows of an answer: `--where`, `--sort`.
 
 use std::cmp::Ordering;
 
@@ -7,15 +7,15 @@ use crate::condition::Bound;
 use crate::error::QueryError;
 use crate::question::Question;
 
-/// Conditions and order of rows of one kind.
+/// Conditions and order for rows of one kind.
 pub(crate) struct FilterAndSort<R> {
     conditions: Vec<Bound<R>>,
-    /// The column that rows are sorted by, and whether the smallest is first.
+    /// The column to sort by, and whether the smallest value comes first.
     sort: Option<(Column<R>, bool)>,
 }
 
 impl<R: Record> FilterAndSort<R> {
-    /// Those of a question.
+    /// Binds the conditions and the order of a question to columns.
     pub(crate) fn new(question: &Question) -> Result<Self, QueryError> {
         let conditions = question.conditions.iter().map(Bound::new);
         let sort = match &question.sort {
@@ -36,12 +36,12 @@ impl<R: Record> FilterAndSort<R> {
         self.conditions.iter().all(|condition| condition.holds(row))
     }
 
-    /// Whether an order is asked for.
+    /// Whether the question sets an order.
     pub(crate) fn is_sorted(&self) -> bool {
         self.sort.is_some()
     }
 
-    /// The value that a row is sorted by, so that the smallest is first: of none, or where it is not known, it is infinite.
+    /// The sort key of a row, smallest first. It is infinite without an order and for an unknown value, which thus sorts last.
     pub(crate) fn place(&self, row: &R) -> f64 {
         let value = |(column, ascending): &(Column<R>, bool)| {
             let number = column.value(row).number();
@@ -50,7 +50,7 @@ impl<R: Record> FilterAndSort<R> {
         self.sort.as_ref().and_then(value).unwrap_or(f64::INFINITY)
     }
 
-    /// As [`Self::place`]; where no order is asked for, the row with the largest of another number is first.
+    /// As [`Self::place`]. Without an order, the row with the largest `largest` comes first.
     pub(crate) fn place_or(&self, row: &R, largest: u64) -> f64 {
         match self.is_sorted() {
             true => self.place(row),
@@ -58,7 +58,7 @@ impl<R: Record> FilterAndSort<R> {
         }
     }
 
-    /// Puts rows into the order that is asked for, if one is; those that are alike stay as they are.
+    /// Sorts rows, if the question sets an order. Equal rows keep their order.
     pub(crate) fn sort(&self, rows: &mut [R]) {
         if self.is_sorted() {
             rows.sort_by(|a, b| self.compare(a, b));
@@ -69,7 +69,7 @@ impl<R: Record> FilterAndSort<R> {
         self.place(a).total_cmp(&self.place(b))
     }
 
-    /// The columns that conditions are about.
+    /// Columns that the conditions compare.
     pub(crate) fn compared(&self) -> Vec<&Column<R>> {
         let mut columns = Vec::new();
         for condition in &self.conditions {
@@ -78,13 +78,13 @@ impl<R: Record> FilterAndSort<R> {
         columns
     }
 
-    /// The column that rows are sorted by.
+    /// The column to sort by.
     pub(crate) fn sorted_by(&self) -> Option<&Column<R>> {
         self.sort.as_ref().map(|(column, _)| column)
     }
 }
 
-/// Conditions in words.
+/// The conditions as text.
 pub(crate) fn in_words(question: &Question) -> String {
     let conditions = question.conditions.iter().map(ToString::to_string);
     conditions.collect::<Vec<_>>().join(" and ")

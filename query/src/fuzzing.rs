@@ -1,4 +1,4 @@
-//! Doors for `fuzz/`: what reads the words of a question. Nothing else uses them.
+//! Entry points for `fuzz/`: the parsers of a question's text. Nothing else uses them.
 
 use trackiops_store::MountSeen;
 
@@ -9,7 +9,7 @@ use crate::files::FileActivity;
 use crate::operations::OperationAnswer;
 use crate::volume::Volume;
 
-/// Reads a condition, writes it, reads it again, and looks for its columns.
+/// Parses a condition, writes it, parses the text again, and binds it to the columns of each kind of row.
 pub fn condition(text: &str) {
     let Ok(condition) = text.parse::<Condition>() else {
         return;
@@ -17,7 +17,7 @@ pub fn condition(text: &str) {
     let written = condition.to_string();
     match written.parse::<Condition>() {
         Ok(again) => assert_eq!(again, condition, "{written}"),
-        // Where and and or alternate it is written with brackets that it did not need.
+        // A mix of `and` and `or` is written with more brackets than it needs, so the text may be too deep.
         Err(ConditionError::TooDeep(_)) => {}
         Err(error) => panic!("{written}: {error}"),
     }
@@ -34,7 +34,7 @@ fn bind<R: Record>(condition: &Condition) {
     }
 }
 
-/// Reads lists of columns.
+/// Parses lists of columns.
 pub fn columns(text: &str) {
     let _ = Columns::<AnswerRow>::parse(text).map(drop);
     let _ = Columns::<OperationAnswer>::parse(text).map(drop);

@@ -1,14 +1,16 @@
-//! Parts a time among the granularities that are there: which of them answers when.
+//! Splits a range among the stored granularities.
 //!
-//! Rows of any granularity that lie between two multiples of it are the sums of the finer ones between them. So a time
-//! can be parted at will, as long as each part is made of whole windows of the granularity that answers it, and as long
-//! as that granularity has all that was recorded then.
+//! A row of a coarse granularity is the sum of the finer rows in its window. So a range can be split anywhere if two conditions
+//! hold:
+//!
+//! * each part consists of whole windows of its granularity;
+//! * that granularity has all data of the part.
 
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::coverage::Interval;
 
-/// A granularity, and when there is something that it does not have.
+/// A granularity, and the times for which it lacks data.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     pub(crate) granularity: Granularity,
@@ -16,13 +18,13 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// Whether it has all of a time.
+    /// Whether it has all data of a time.
     pub(crate) fn has(&self, time: Interval) -> bool {
         let mut missing = self.missing.iter();
         missing.all(|missing| missing.intersect(time).is_empty())
     }
 
-    /// The whole windows that have anything of a time.
+    /// The whole windows that overlap a time.
     fn around(&self, time: Interval) -> Interval {
         let g = self.granularity;
         Interval::new(time.start.align(g), align_up(time.end, g))
@@ -42,11 +44,11 @@ pub(crate) fn align_up(at: UtcMs, granularity: Granularity) -> UtcMs {
     }
 }
 
-/// Parts `asked` among `levels`, which go from fine to coarse: each part has the place of its level. The parts are
-/// disjoint, in order, and hold all of `asked`; they reach beyond it where its ends are within a window of the finest
-/// level that is there. The coarsest that can is taken. What no level has is of the last one.
+/// Splits `asked` among `levels`, ordered from fine to coarse. Each part has the index of its level: the coarsest that can answer
+/// it. Parts are disjoint and in order, and together they contain `asked`. If an end of `asked` cuts a window of the finest
+/// available level, they reach beyond that end. A part that no level has gets index 0.
 pub(crate) fn tile(asked: Interval, levels: &[Level]) -> Vec<(Interval, usize)> {
-    // By level, what no finer one has, in whole windows.
+    // By level: the times that no finer level has, in whole windows.
     let mut needed: Vec<Vec<Interval>> = Vec::new();
     for level in levels {
         let finer = needed.last();
@@ -80,7 +82,7 @@ pub(crate) fn tile(asked: Interval, levels: &[Level]) -> Vec<(Interval, usize)> 
     parts
 }
 
-/// All that is in any, in order.
+/// Merges overlapping and adjacent intervals; the result is in order.
 fn union(times: impl IntoIterator<Item = Interval>) -> Vec<Interval> {
     let mut times: Vec<_> = times.into_iter().filter(|time| !time.is_empty()).collect();
     times.sort_unstable();
@@ -94,7 +96,7 @@ fn union(times: impl IntoIterator<Item = Interval>) -> Vec<Interval> {
     union
 }
 
-/// What is in the first and not in the second; both are in order and disjoint.
+/// Subtracts `others` from `times`. Both are in order and disjoint.
 fn without(times: &[Interval], others: &[Interval]) -> Vec<Interval> {
     let mut left = Vec::new();
     for time in times {

@@ -1,4 +1,4 @@
-//! What rows are added up to: files, directories, mounts, hosts.
+//! Groups of rows: files, names, directories, mounts, hosts.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -13,36 +13,36 @@ use crate::file::FileSelector;
 use crate::mount_filter::MountFilter;
 use crate::origin::{File, HostIndex};
 
-/// What a row of the answer stands for, beside its window and host: rows of several hosts are never added up.
+/// How a query groups rows within a window and host. It never adds up rows of several hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupBy {
-    /// Which files it has.
+    /// The entity of a group.
     pub level: Level,
-    /// Whether each tenant that used them has a row of its own.
+    /// Whether each tenant has a row of its own.
     pub tenants: bool,
 }
 
-/// Which files a row has, finest first: each is in one of the next.
+/// The entity of a group, finest first: each one lies in one of the next level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// A file, whatever its name.
+    /// A file, with all of its names.
     #[default]
     File,
-    /// A name on a mount, whichever files had it.
+    /// A name on a mount, for all files that had it.
     Name,
-    /// All files below a directory that is so many components below a directory that is given, or else below the one where the
-    /// mount was mounted. What is less deep is a row of its own directory.
+    /// All files below one directory. Its depth counts from a directory that the question names, or else from the mount point.
+    /// A file above that depth belongs to its own directory.
     Dir {
-        /// The number of components.
+        /// Number of components below the base.
         depth: usize,
     },
     /// All files of a mount.
     Mount,
-    /// All files.
+    /// All files of a host.
     Host,
 }
 
-/// Rows cannot be grouped by that.
+/// The text of `--by` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "rows are not grouped by `{0}`: write file, dir, mount, tenant, host, op or transport, or several of them with commas between them; transport \
@@ -50,8 +50,8 @@ pub enum Level {
 )]
 pub struct ByError(pub(crate) String);
 
-/// One or several with commas between them. Of file, dir, mount and host the finest says it all, as a file has one of each;
-/// `tenant` alone is a tenant, whatever it did on a host.
+/// Parses one word, or several with commas between them.
+/// The finest of file, dir, mount and host decides, because a file has one of each. `tenant` alone groups by tenant and host.
 impl FromStr for GroupBy {
     type Err = ByError;
 
@@ -77,9 +77,9 @@ impl FromStr for GroupBy {
 }
 
 impl GroupBy {
-    /// A file, whoever used it and whatever its name.
+    /// A file, summed over its tenants and names.
     pub const FILE: Self = Self::level(Level::File);
-    /// What one tenant did with a file.
+    /// A file and a tenant.
     pub const FILE_TENANT: Self = Self {
         tenants: true,
         ..Self::FILE
@@ -88,7 +88,7 @@ impl GroupBy {
     pub const NAME: Self = Self::level(Level::Name);
     /// All files of a mount.
     pub const MOUNT: Self = Self::level(Level::Mount);
-    /// All files.
+    /// All files of a host.
     pub const HOST: Self = Self::level(Level::Host);
 
     const fn level(level: Level) -> Self {
@@ -96,43 +96,43 @@ impl GroupBy {
         Self { level, tenants }
     }
 
-    /// All files below a directory that is so deep.
+    /// All files below a directory, `depth` components below its base.
     pub const fn dir(depth: usize) -> Self {
         Self::level(Level::Dir { depth })
     }
 
-    /// The tenant as far as it tells rows apart.
+    /// The tenant as a part of the group's key; `None` if rows are summed over tenants.
     pub fn tenant(self, tenant: &Arc<Tenant>) -> Option<TenantKey> {
         self.tenants.then(|| TenantKey(Arc::clone(tenant)))
     }
 
-    /// Whether rows are told apart by their names and mounts.
+    /// Whether the group depends on names or mounts.
     pub fn needs_names(self) -> bool {
         matches!(self.level, Level::Name | Level::Dir { .. } | Level::Mount)
     }
 
-    /// Whether a row is of one file.
+    /// Whether a row describes one file.
     pub fn is_of_files(self) -> bool {
         self.level == Level::File
     }
 }
 
-/// What rows with equal values of are added up, beside window, host and tenant.
+/// The entity of a row. It is a part of the group's key, beside window, host and tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Entity {
     /// A file.
     File(FileKey),
-    /// A name: the path, or `MAJOR:MINOR:FILEID` of a file of which it is not known.
+    /// A mount and a name: the path, or `MAJOR:MINOR:FILEID` if the path is unknown.
     Name(Option<Arc<str>>, Arc<str>),
-    /// A directory of a mount; `None` for files whose names are not known.
+    /// A mount and a directory; the directory is `None` for files without a known name.
     Dir(Option<Arc<str>>, Option<Arc<str>>),
-    /// A mount, where known.
+    /// A mount; `None` if it is unknown.
     Mount(Option<Arc<str>>),
     /// A host.
     Host(HostIndex),
 }
 
-/// A tenant that tells rows apart: its uid and cgroup do, and the name of its user does not.
+/// A tenant as a part of a key. It compares uid and cgroup, but not the user's name.
 #[derive(Clone, Debug)]
 pub struct TenantKey(pub Arc<Tenant>);
 
@@ -162,20 +162,20 @@ impl Hash for TenantKey {
     }
 }
 
-/// What is needed to find out to what a row belongs.
+/// Assigns files to entities.
 #[derive(Debug, Default)]
 pub struct Grouping {
-    /// What a row of the answer stands for.
+    /// How the query groups rows.
     pub by: GroupBy,
-    /// Directories below which the depth counts, deepest first.
+    /// Directories that the question names, deepest first. Depth counts from them.
     dirs: Vec<String>,
     mount_roots: MountRoots,
-    /// Only files of these mounts have rows.
+    /// The query keeps only files of these mounts.
     mounts: Option<MountFilter>,
 }
 
 impl Grouping {
-    /// Groups rows `by`, of the selected files and mounts.
+    /// Groups rows `by`, for the selected files and mounts. Fails if the catalog cannot be read.
     pub fn new(
         snapshot: &Snapshot,
         by: GroupBy,
@@ -201,18 +201,18 @@ impl Grouping {
         Ok(grouping)
     }
 
-    /// Whether it matters on which mount a file is, beside what rows are told apart by.
+    /// Whether the query needs each file's mount to filter rows.
     pub(crate) fn needs_mounts(&self) -> bool {
         self.mounts.is_some()
     }
 
-    /// Whether a file is on one of the mounts that are asked for.
+    /// Whether a file is on a selected mount.
     pub(crate) fn is_on_mounts(&self, file: &File) -> bool {
         let mounts = self.mounts.as_ref();
         mounts.is_none_or(|mounts| mounts.matches(file.mount.as_deref()))
     }
 
-    /// To what a file's rows belong.
+    /// The entity of a file.
     pub fn of(&self, host: HostIndex, file: &File) -> Entity {
         let mount = || file.mount.as_deref().map(Into::into);
         match self.by.level {
@@ -237,8 +237,9 @@ impl Grouping {
     }
 }
 
-/// The directory of a path that is at most `depth` components below `base`, which stands for itself: operations are about it,
-/// and its parent is outside of the mount. What is no path, such as `(other)`, stands for itself, too.
+/// The directory of a path, cut to at most `depth` components below `base`.
+/// `base` itself stays as it is: operations name it, and its parent is outside of the mount. Text that is not a path, such as
+/// `(other)`, stays too.
 fn dir_below<'p>(path: &'p str, base: &str, depth: usize) -> &'p str {
     if path == base {
         return path;

@@ -1,13 +1,17 @@
-//! What is asked of a TrackIOps store: plan, prune, scan, merge.
+//! Query engine of a TrackIOps store: plan, prune, scan, merge.
 //!
-//! [`ask`] takes a [`Question`] to its [`Outcome`]: files are looked up in the catalog
-//! ([`mod@file`]), the journals in the range are each given one granularity ([`mod@plan`]), their wanted
-//! pages are read ([`scan`]) and added up ([`mod@execute`], [`mod@group`], [`aggregation`]), what was not
-//! recorded is found ([`coverage`]).
-//! [`ask_operations`] goes the same way with operations ([`mod@operations`]). Which [`columns`] an answer has decides what is
-//! read. How an answer looks is another crate's.
+//! [`ask()`] turns a [`Question`] into its [`Outcome`]:
+//!
+//! 1. look up the files in the catalog ([`mod@file`]);
+//! 2. choose one granularity for each journal in the range ([`mod@plan`]);
+//! 3. read the needed pages ([`scan`]) and add up their rows ([`mod@execute`], [`mod@group`], [`aggregation`]);
+//! 4. find the time that was not recorded ([`coverage`]).
+//!
+//! [`ask_operations`] does the same for operations ([`mod@operations`]).
+//! The [`columns`] of an answer decide which pages a query reads.
+//! The crate `trackiops-render` formats answers.
 
-// Unit tests share helpers with the integration tests, which name the crate.
+// Unit tests share helpers with the integration tests, and those refer to the crate by its name.
 #[cfg(test)]
 extern crate self as trackiops_query;
 

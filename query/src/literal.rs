@@ -1,18 +1,18 @@
-//! Numbers with units, as people write them: `20ms`, `1.5GiB`, `5%`.
+//! Parses numbers with units: `20ms`, `1.5GiB`, `5%`.
 
 use std::fmt::{self, Display};
 
 use crate::columns::Unit;
 
-/// A number with the unit that is written after it.
+/// A number and the unit after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Literal {
     pub(crate) number: f64,
-    /// One of [`UNITS`]; none is the unit of the column.
+    /// One of [`UNITS`]; `None` means the unit of the column.
     pub(crate) unit: Option<&'static str>,
 }
 
-/// What a unit measures.
+/// The quantity of a unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Measures {
     Time,
@@ -22,7 +22,7 @@ pub(crate) enum Measures {
     Share,
 }
 
-/// Units, what they measure, and how much one is of what the columns have. A letter alone is binary, as for dd, du and qemu.
+/// Units, their quantities, and their size in the unit that columns use. A single letter is binary, as in dd, du and qemu.
 pub(crate) const UNITS: [(&str, Measures, f64); 30] = [
     ("ns", Measures::Time, 1e-3),
     ("us", Measures::Time, 1.0),
@@ -57,7 +57,7 @@ pub(crate) const UNITS: [(&str, Measures, f64); 30] = [
 ];
 
 impl Measures {
-    /// Whether it is what a column has. A throughput may be written as bytes: the column says that they are per second.
+    /// Whether a column in `unit` accepts it. Bytes are valid for throughput too, because the column implies "per second".
     fn fits(self, unit: Unit) -> bool {
         match unit {
             Unit::Microseconds => self == Self::Time,
@@ -71,13 +71,13 @@ impl Measures {
 }
 
 impl Literal {
-    /// The number in the unit that columns of its kind have.
+    /// The number in the base unit of its quantity.
     pub(crate) fn scaled(self) -> f64 {
         let of_unit = UNITS.iter().find(|(name, ..)| Some(*name) == self.unit);
         of_unit.map_or(self.number, |(.., scale)| self.number * scale)
     }
 
-    /// The number in the unit of a column; `None` if it measures something else.
+    /// The number in the unit of a column; `None` if it measures another quantity.
     pub(crate) fn number_in(self, unit: Unit) -> Option<f64> {
         let Some(written) = self.unit else {
             return Some(self.number);
@@ -93,7 +93,7 @@ impl Display for Literal {
     }
 }
 
-/// The unit as it is written here; a capital more or less is no other one.
+/// Finds a unit. Falls back to a match that ignores case.
 pub(crate) fn unit(written: &str) -> Option<&'static str> {
     let plain = written.replace(['\u{b5}', '\u{3bc}'], "u");
     let exact = UNITS.iter().find(|(name, ..)| *name == plain);
@@ -105,7 +105,7 @@ pub(crate) fn unit(written: &str) -> Option<&'static str> {
     exact.or_else(alike).map(|(name, ..)| *name)
 }
 
-/// How much of the text is a number: digits, a point, an exponent.
+/// Length in bytes of the number at the start of the text: digits, a point, an exponent.
 pub(crate) fn number_length(text: &str) -> usize {
     let sign = usize::from(text.starts_with(['-', '+']));
     let digits = |from: usize| {
@@ -128,7 +128,7 @@ pub(crate) fn number_length(text: &str) -> usize {
     end
 }
 
-/// Why a text is no size.
+/// The text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a size: write a number of bytes or a number and a unit, such as 4096, 10MiB, 1.5GiB or 20GB \
@@ -136,7 +136,7 @@ pub(crate) fn number_length(text: &str) -> usize {
 )]
 pub struct SizeError(String);
 
-/// Reads a size in bytes: `4096`, `10MiB`, `1.5GiB`, `20GB`, `10M`.
+/// Parses a size in bytes: `4096`, `10MiB`, `1.5GiB`, `20GB`, `10M`.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let refused = || SizeError(text.to_owned());
     let written = text.trim();
@@ -148,7 +148,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     };
     let bytes = Literal { number, unit }.number_in(Unit::Bytes);
     let bytes = bytes.ok_or_else(refused)?.round();
-    // The largest number of bytes is no float; the next smaller one is.
+    // `u64::MAX as f64` rounds up to 2^64; the exclusive range keeps only values that fit.
     match (0.0..u64::MAX as f64).contains(&bytes) {
         true => Ok(bytes as u64),
         false => Err(refused()),

@@ -1,4 +1,4 @@
-//! Which mounts are meant: `server:/export`, where it was mounted, or a pattern of either.
+//! Selects mounts by `server:/export`, by mount point, or by a pattern of either.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,19 @@ use trackiops_store::Snapshot;
 
 use crate::error::QueryError;
 
-/// The mounts that are asked for.
+/// The mounts that a question selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountFilter {
-    /// `server:/export`, and patterns of such.
+    /// The values of `--mount`, as patterns of `server:/export`.
     patterns: Vec<Pattern>,
-    /// Of what is mounted at one of the directories.
+    /// Exact names: the values of `--mount`, and the mounts at mount points that match one of them.
     names: BTreeSet<String>,
 }
 
 impl MountFilter {
-    /// What `--mount` says, any number of times; `None` without it. Where something was mounted is looked up in the catalog.
+    /// Parses the values of `--mount`; `None` without any. Looks mount points up in the catalog.
+    ///
+    /// Errors: [`QueryError::MountPattern`], and those of the store.
     pub fn new(snapshot: &Snapshot, asked: &[String]) -> Result<Option<Self>, QueryError> {
         if asked.is_empty() {
             return Ok(None);
@@ -40,21 +42,21 @@ impl MountFilter {
             filter
                 .names
                 .extend(there.map(|seen| seen.mount.mount.clone()));
-            // An IPv6 address has brackets around it.
+            // In a pattern, the brackets around an IPv6 address would be a set of characters.
             filter.names.insert(text.clone());
             filter.patterns.push(pattern);
         }
         Ok(Some(filter))
     }
 
-    /// Whether a mount is one of them.
+    /// Whether the filter selects a mount. An unknown mount never matches.
     pub fn matches(&self, mount: Option<&str>) -> bool {
         mount.is_some_and(|mount| {
             self.names.contains(mount) || self.patterns.iter().any(|p| p.matches(mount))
         })
     }
 
-    /// Why nothing was found on them.
+    /// Message for a query that found nothing on the selected mounts; it lists up to five known mounts.
     pub(crate) fn hint(snapshot: &Snapshot, asked: &[String]) -> Result<String, QueryError> {
         let mut known = BTreeSet::new();
         for seen in snapshot.mounts()? {

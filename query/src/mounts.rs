@@ -1,4 +1,4 @@
-//! Questions about what was mounted where, and when.
+//! Lists mounts: where and when each was mounted.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::error::QueryError;
 use crate::group::GroupBy;
 use crate::step::Step;
 
-/// All mounts that were seen while stores were recorded, in the order in which they came.
+/// Lists all mounts that the recorders of these stores saw, in the order in which they were first seen.
 pub fn ask_mounts(stores: &[PathBuf]) -> Result<Outcome<MountSeen>, QueryError> {
     let snapshot = Snapshot::open_all(stores.iter().map(PathBuf::as_path))?;
     let rows = snapshot.mounts()?;

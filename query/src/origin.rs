@@ -1,21 +1,22 @@
-//! Where a row is from: its file and its host.
+//! Origin of a row: its file and its host.
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
 
-/// What a row says about its file.
+/// A file, as a row describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// The file on disk.
+    /// The file's key in the catalog.
     pub key: FileKey,
-    /// Its device number on the host that recorded it.
+    /// Device number on the host that recorded the row.
     pub dev: Dev,
     /// NFS fileid.
     pub fileid: u64,
-    /// `server:/export`, where known.
+    /// `server:/export`; `None` if it is unknown.
     pub mount: Option<String>,
-    /// Its name, where known.
+    /// Path; `None` if it is unknown.
     pub path: Option<String>,
-    /// Whether that was found by looking at who has the file open, rather than told by the kernel; `None` where not known.
+    /// Whether the recorder inferred the path from a process that has the file open. Otherwise the kernel supplied it.
+    /// `None` if this is unknown.
     pub path_inferred: Option<bool>,
 }
 
@@ -33,12 +34,12 @@ impl From<&FileAttributes> for File {
 }
 
 impl File {
-    /// The path, or what `--file` takes in its place.
+    /// The path, or the number that `--file` accepts.
     pub fn name(&self) -> String {
         let number = || format!("{}:{}", self.dev, self.fileid);
         self.path.clone().unwrap_or_else(number)
     }
 }
 
-/// Which host a row is from: an index into the plan's hosts.
+/// Index into the plan's hosts.
 pub type HostIndex = usize;

@@ -1,16 +1,16 @@
-//! Parts work among threads.
+//! Distributes work among threads.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// More are of no use where files are read, and each holds a batch of rows and sums of its own.
+/// Reading files gains nothing from more threads, and each thread holds a batch of rows and its own sums.
 const MAX_THREADS: usize = 8;
-/// Less work than that is done before a thread has begun.
+/// One thread finishes fewer rows before another one has started.
 const MIN_ROWS: u64 = 20_000;
 
-/// Does the jobs, each once, in which there are so many rows in all. A thread puts together what its own jobs lead to; of
-/// errors that of the first job counts.
+/// Runs each job once; `rows` is their total number of rows. Each thread collects the results of its jobs in one `S`.
+/// If several jobs fail, the error of the first of them counts.
 pub(crate) fn share_out<J: Sync, S: Default + Send, E: Send>(
     jobs: &[J],
     rows: u64,
@@ -32,7 +32,7 @@ pub(crate) fn share_out<J: Sync, S: Default + Send, E: Send>(
                 return Ok(share);
             };
             if let Err(error) = work(&mut share, job) {
-                // The others have begun all jobs before this one, and none behind matters.
+                // Other threads have taken all earlier jobs, and the results of later ones no longer matter.
                 next.store(jobs.len(), Ordering::Relaxed);
                 return Err((place, error));
             }
@@ -64,7 +64,7 @@ pub(crate) fn share_out<J: Sync, S: Default + Send, E: Send>(
     }
 }
 
-/// What each of the jobs leads to, in their order.
+/// Runs each job once, and returns the results in the order of the jobs. `rows` is their total number of rows.
 pub fn in_order<J: Sync, T: Send, E: Send>(
     jobs: &[J],
     rows: u64,

@@ -1,8 +1,9 @@
-//! Which journals answer a question, and when which granularity of them.
+//! Plans a query: which journals it reads, and which granularity of each.
 //!
-//! A journal was sealed into all its granularities, so any one of them holds all of it, until it expires. What each
-//! is asked for is parted among those that add up to the step (`tile`): the coarsest wherever the range does not cut
-//! it, finer ones at the edges. Journals that share a segment, since their small ones were merged, are parted together.
+//! A journal is sealed into all granularities, so each granularity holds all of its data until it expires.
+//! The plan splits the range of a journal among the granularities that add up to the step (`tile`).
+//! It uses the coarsest one that the range does not cut, and finer ones at the edges.
+//! It splits journals together if they share a segment after a merge.
 
 mod sealed;
 
@@ -19,7 +20,7 @@ use crate::question::Question;
 use crate::step::{Part, Recorded, Step};
 use sealed::Sealed;
 
-/// Which window starts of a journal belong to the range.
+/// Window starts of a journal that belong to the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     from: UtcMs,
@@ -32,7 +33,7 @@ impl Bounds {
         self.from <= time && time < self.before
     }
 
-    /// Those of a range, in whole windows of `finest`.
+    /// The bounds of a range, in whole windows of `finest`.
     fn of(asked: Interval, finest: Granularity) -> Self {
         Self::exactly(Interval::new(
             asked.start.align(finest),
@@ -40,7 +41,7 @@ impl Bounds {
         ))
     }
 
-    /// From the first window start to behind the last.
+    /// From the first window start to the end of the last window.
     pub fn range(&self) -> Interval {
         Interval::new(self.from, self.before)
     }
@@ -53,80 +54,80 @@ impl Bounds {
     }
 }
 
-/// A part of what a sealed journal, or several that were merged, hold: of one granularity.
+/// A part of a sealed journal, or of several merged ones, in one granularity.
 #[derive(Debug)]
 pub struct Journal {
-    /// Who recorded it.
+    /// The host that recorded it.
     pub host: HostIndex,
-    /// From the first to the last window of the finest granularity of the journal.
+    /// From the start of the first to the end of the last window, in the finest granularity of the journal.
     pub extent: Interval,
     /// The part.
     pub bounds: Bounds,
     /// The granularity to read.
     pub granularity: Granularity,
-    /// Rows of that granularity, of the dataset that was planned for.
+    /// Rows of that granularity, in the planned dataset.
     pub rows: Vec<Segment>,
     /// Health rows of that granularity.
     pub health: Vec<Segment>,
-    /// The same part, parted among the health rows of that granularity and of coarser ones: coarse wherever they can.
+    /// The same part, split among health rows of that granularity and of coarser ones. It uses coarse rows wherever possible.
     pub coarse_health: Vec<HealthPart>,
-    /// The finest granularity that has all of the part.
+    /// The finest granularity that has all data of the part.
     pub finest: Granularity,
-    /// Rows of the finest granularity; empty where that is the one to read.
+    /// Rows of the finest granularity; empty if it is the one to read.
     pub finest_rows: Vec<Segment>,
-    /// Health rows of the finest granularity; empty where that is the one to read.
+    /// Health rows of the finest granularity; empty if it is the one to read.
     pub finest_health: Vec<Segment>,
 }
 
-/// A part of a time, and the health rows that tell of it.
+/// A part of a range, and its health rows.
 #[derive(Debug)]
 pub struct HealthPart {
     /// The part.
     pub bounds: Bounds,
-    /// The granularity of the rows.
+    /// Granularity of the rows.
     pub granularity: Granularity,
-    /// The rows.
+    /// Segments with the rows.
     pub segments: Vec<Segment>,
 }
 
-/// A journal that is not sealed yet.
+/// A journal that is not sealed.
 #[derive(Debug)]
 pub struct Tail<'s> {
-    /// Who recorded it.
+    /// The host that recorded it.
     pub host: HostIndex,
-    /// What of it belongs to the range.
+    /// Its windows that belong to the range.
     pub bounds: Bounds,
-    /// Whether it may hold something of the range. What it holds in all matters in any case.
+    /// Whether it may have data in the range. The query needs the time of its data in any case.
     pub in_range: bool,
     /// The journal.
     pub tail: &'s JournalTail,
 }
 
-/// What to read.
+/// What a query reads.
 #[derive(Debug)]
 pub struct Plan<'s> {
-    /// What is asked.
+    /// The dataset of the question.
     pub dataset: Dataset,
-    /// The recording hosts.
+    /// Hosts that recorded data.
     pub hosts: Vec<String>,
-    /// What each host's sealed journals hold in all.
+    /// Time of each host's sealed journals in all.
     pub spans: Vec<Option<Interval>>,
-    /// The range.
+    /// The range, within the recorded time.
     pub asked: Interval,
-    /// The windows of the answer.
+    /// Windows of the answer.
     pub step: Step,
-    /// The finest granularity that a finer step could have, if the step was chosen here.
+    /// The finest step that `--step` could select, if the plan chose a coarser one.
     pub finer: Option<Granularity>,
     /// Sealed journals in the range.
     pub journals: Vec<Journal>,
-    /// Unsealed journals.
+    /// Journals that are not sealed.
     pub tails: Vec<Tail<'s>>,
-    /// Times of which two of the stores or exports have a host's data.
+    /// Times for which two stores or exports have data of one host.
     pub twice: Vec<(HostIndex, Interval)>,
 }
 
 impl Plan<'_> {
-    /// The start of the answer's window that holds `time`.
+    /// Start of the answer's window that contains `time`.
     pub fn window(&self, time: UtcMs) -> UtcMs {
         match self.step {
             Step::Windows(step) => time.align(step),
@@ -134,7 +135,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The window of the answer that starts at `time`.
+    /// The answer's window that starts at `time`.
     pub fn window_at(&self, time: UtcMs) -> Interval {
         match self.step {
             Step::Windows(step) => Interval::new(time, time.plus(step)),
@@ -142,7 +143,7 @@ impl Plan<'_> {
         }
     }
 
-    /// For how long of a window that which is asked was recorded, ms.
+    /// Recorded time of a window for the planned dataset, ms.
     pub fn covered_ms(&self, health: &Health) -> u64 {
         match self.dataset {
             Dataset::Rollup | Dataset::Health => health.covered_ms,
@@ -150,7 +151,7 @@ impl Plan<'_> {
         }
     }
 
-    /// What a health row says of that which is asked.
+    /// The health row as it applies to the planned dataset.
     pub fn account(&self, health: Health) -> Health {
         match self.dataset {
             Dataset::Rollup | Dataset::Health => health,
@@ -167,7 +168,9 @@ impl Plan<'_> {
     }
 }
 
-/// Plans a question to `dataset` of a store that recorded `span`, with another `step`.
+/// Plans a query of `dataset`. `span` is the recorded time; `step` replaces the question's step.
+///
+/// Errors: those of the store, and of a step that does not fit the stored granularities.
 pub fn plan<'s>(
     snapshot: &'s Snapshot,
     dataset: Dataset,
@@ -244,13 +247,13 @@ fn make<'s>(
     })
 }
 
-/// The range as it is shown: without the part before the recording when that is merely long ago.
+/// The range to show: its part within the recorded time, if they overlap.
 fn asked_or_recorded(asked: Interval, span: Interval) -> Interval {
     let within = asked.intersect(span);
     if within.is_empty() { asked } else { within }
 }
 
-/// `hosts` is sorted and has every host.
+/// Index of a host; `hosts` is sorted and contains it.
 fn index_of(hosts: &[String], host: &str) -> HostIndex {
     hosts.partition_point(|known| known.as_str() < host)
 }
@@ -264,8 +267,8 @@ fn tails<'s>(
     let mut tails = Vec::new();
     for tail in snapshot.tails() {
         let granularity = tail.granularity();
-        // One of a coarse recorder must not forbid fine steps for ranges that it is not in. The
-        // usual one forbids nothing, so it need not be read to know where it is.
+        // A journal with a coarse granularity must not forbid fine steps for ranges outside of it.
+        // The finest granularity forbids nothing, so its journals need no read here.
         let in_range = Some(granularity) == finest || overlaps(tail, asked)?;
         tails.push(Tail {
             host: index_of(hosts, tail.host()),

@@ -1,4 +1,4 @@
-//! Which stored columns an answer is made of.
+//! The stored columns that an answer needs.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,15 +9,15 @@ use trackiops_schemas::columns::{
     USER, rollup_schema,
 };
 
-/// A set of the columns of the rollup. What is not in it stays zero.
+/// A set of columns of the rollup dataset. Other columns read as zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Projection {
-    /// One bit for each, in the order of the schema.
+    /// One bit per column, in the order of the schema.
     columns: u64,
     only_transfers: bool,
 }
 
-/// What a table shows of each direction.
+/// The figures that a table shows for each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Figures {
     /// Requests, throughput and latency.
@@ -27,7 +27,7 @@ pub enum Figures {
     Parts,
 }
 
-/// Where each column is in the schema.
+/// Index of each column in the schema.
 static PLACES: LazyLock<HashMap<String, u32, FixedState>> = LazyLock::new(|| {
     let schema = rollup_schema();
     let names = schema.fields().iter().map(|field| field.name().clone());
@@ -38,14 +38,14 @@ fn bit(column: &str) -> u64 {
     PLACES.get(column).map_or(0, |place| 1 << place)
 }
 
-/// A column of a direction without `read_` or `write_`.
+/// The name of a column without `read_` or `write_`.
 fn of_direction(column: &str) -> Option<&str> {
     let read = column.strip_prefix("read_");
     read.or_else(|| column.strip_prefix("write_"))
 }
 
 impl Projection {
-    /// These columns.
+    /// These columns. Ignores unknown names.
     pub fn new<'n>(columns: impl IntoIterator<Item = &'n str>) -> Self {
         Self {
             columns: columns.into_iter().map(bit).fold(0, |all, one| all | one),
@@ -57,7 +57,7 @@ impl Projection {
         Self::new(PLACES.keys().map(String::as_str).filter(|c| is_needed(c)))
     }
 
-    /// All columns, and all files: also those that were neither read nor written.
+    /// All columns of all files, including those that were neither read nor written.
     pub fn all() -> Self {
         Self::filter(|_| true)
     }
@@ -67,14 +67,14 @@ impl Projection {
         Self::new(["read_bytes", "write_bytes"])
     }
 
-    /// Names, requests, bytes and the sums of latencies, of files that were read or written.
+    /// Names, requests, bytes and sums of latencies, for files that were read or written.
     pub fn totals() -> Self {
         let sums = ["requests", "bytes", "latency_us_sum"];
         let is_sum = |column: &str| of_direction(column).is_some_and(|plain| sums.contains(&plain));
         Self::filter(|column| matches!(column, MOUNT | PATH) || is_sum(column)).only_transfers(true)
     }
 
-    /// What a table shows, of files that were read or written.
+    /// Columns of a table, for files that were read or written.
     pub fn table(figures: Figures) -> Self {
         let seldom = [
             "latency_us_max",
@@ -97,7 +97,7 @@ impl Projection {
         Self::filter(is_shown).only_transfers(true)
     }
 
-    /// The same with more columns.
+    /// Adds the columns of another set.
     pub fn with(self, more: Self) -> Self {
         Self {
             columns: self.columns | more.columns,
@@ -105,8 +105,8 @@ impl Projection {
         }
     }
 
-    /// Whether to drop files that were neither read nor written, which takes the counts of requests: people who ask about
-    /// transfers would see rows of zeros.
+    /// Whether to drop files that were neither read nor written: for a question about transfers, their rows would be zeros.
+    /// This adds the counts of requests.
     pub fn only_transfers(self, only_transfers: bool) -> Self {
         let requests = DIRECTIONS.map(|direction| format!("{direction}_requests"));
         let requests = match only_transfers {
@@ -119,12 +119,11 @@ impl Projection {
         }
     }
 
-    /// Whether files that were neither read nor written are dropped.
+    /// Whether to drop files that were neither read nor written.
     pub(crate) fn is_of_transfers(self) -> bool {
         self.only_transfers
     }
 
-    /// Whether a column is one of them.
     pub(crate) fn includes(self, column: &str) -> bool {
         self.columns & bit(column) != 0
     }

@@ -1,4 +1,4 @@
-//! What is asked: which rows, of which time, in which order, and how much of each.
+//! A question: which rows, of which range, in which order, with which columns.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -14,65 +14,66 @@ use crate::projection::Projection;
 use crate::step::Step;
 use crate::times::Zone;
 
-/// Operations that files have in whole, as the protocol calls them.
+/// The protocol's name of READ. Files have full counters only for READ and WRITE.
 pub const READ: &str = "READ";
-/// As [`READ`].
+/// The protocol's name of WRITE.
 pub const WRITE: &str = "WRITE";
 
-/// What is asked.
+/// A question to one or several stores.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The stores' directories.
+    /// Directories of the stores.
     pub stores: Vec<PathBuf>,
-    /// The files; all without any.
+    /// The files; all if empty.
     pub files: Vec<FileSelector>,
-    /// When.
+    /// The range.
     pub range: Range,
-    /// The windows of the answer; chosen to suit the range without it.
+    /// Windows of the answer. `None` chooses a length that suits the range.
     pub step: Option<Step>,
-    /// Only files of these mounts: `server:/export`, where it was mounted, or a pattern of either. All without any.
+    /// Only files of these mounts: `server:/export`, the mount point, or a pattern of either. All if empty.
     pub mounts: Vec<String>,
-    /// Only these operations, by the protocol's names. All without any.
+    /// Only these operations, by the protocol's names. All if empty.
     pub ops: Vec<String>,
-    /// Only rows that meet all of these.
+    /// Only rows that meet all of these conditions.
     pub conditions: Vec<Condition>,
-    /// What rows are sorted by, in place of the usual order.
+    /// Order of rows, in place of the default one.
     pub sort: Option<Sort>,
-    /// Only the files, or what else a row stands for, that come first by `sort`, or else those with the most bytes, in that order.
+    /// Only the first entities by `sort`, or those with the most bytes; in that order.
     pub top: Option<NonZeroUsize>,
-    /// What a row stands for.
+    /// How rows are grouped.
     pub by: GroupBy,
-    /// The stored columns that the answer needs.
+    /// Stored columns that the answer needs.
     pub projection: Projection,
-    /// The time that it is.
+    /// Current time.
     pub now: UtcMs,
-    /// The zone in which times are shown.
+    /// Time zone of the text output.
     pub zone: Zone,
-    /// Collects what answering takes.
+    /// Collects statistics for `--explain`.
     pub explain: Explain,
-    /// More rows than about that are refused ([`QueryError::TooManyRows`]), before there are many more in memory.
+    /// Limit of rows; more are an error ([`crate::QueryError::TooManyRows`]). It limits memory, so it is approximate: each thread
+    /// checks its own rows.
     pub row_limit: Option<usize>,
 }
 
-/// The asked range; an open end is an end of what was recorded.
+/// The range of a question. An open end takes the end of the recorded time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
-    /// Its start.
+    /// Start.
     pub since: Option<UtcMs>,
-    /// The first point after it.
+    /// End, exclusive.
     pub until: Option<UtcMs>,
 }
 
-/// What rows are sorted by.
+/// Order of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sort {
     /// Name of a column, long or short.
     pub column: String,
-    /// Smallest first.
+    /// Smallest value first.
     pub ascending: bool,
 }
 
-/// There is no such order.
+/// The text of `--sort` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an order: write a column, which puts the largest first, or COLUMN:asc")]
 pub struct SortError(String);

@@ -1,13 +1,13 @@
-//! Ranks: which rows come first, of files and of operations.
+//! Ranks rows of files and of operations.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 
-/// The place of each of those that come first, from 0 on.
+/// The rank of each of the first rows, from 0.
 pub(crate) type Ranks<K> = HashMap<K, usize>;
 
-/// Ranks the first ones by their places, the smallest first; equal places by what they are.
+/// Ranks the first `top` keys by value, smallest first. Keys with equal values rank in their own order.
 pub(crate) fn rank<K: Ord + Hash>(
     places: impl Iterator<Item = (f64, K)>,
     top: NonZeroUsize,

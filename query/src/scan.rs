@@ -1,4 +1,4 @@
-//! Reads segments: only the pages of the wanted rows, and only the columns that are needed.
+//! Reads segments: only the pages of wanted rows, and only the needed columns.
 
 mod pages;
 
@@ -21,14 +21,14 @@ use crate::group::GroupBy;
 use crate::origin::File;
 use crate::projection::Projection;
 
-/// What decides which columns are read.
+/// Decides which columns a scan reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
-    /// How much of a row is needed.
+    /// Columns that the answer needs.
     pub projection: Projection,
-    /// What rows are told apart by.
+    /// How rows are grouped.
     pub by: GroupBy,
-    /// Rows are wanted for their names.
+    /// Whether a filter needs the names of rows.
     pub by_name: bool,
 }
 
@@ -43,10 +43,12 @@ impl Columns {
     }
 }
 
-/// Takes a row with its window's start, its file, and what is needed and known of its tenant.
+/// Receives the start of a row's window, its file, its tenant as far as needed and known, and its counters.
 pub type EachRow<'a> = &'a mut dyn FnMut(UtcMs, &Arc<File>, &Arc<Tenant>, Row);
 
-/// Hands over the rows of a rollup segment, those of `ranges` or all.
+/// Reads the rows of a rollup segment, those in `ranges` or all.
+///
+/// Errors: [`QueryError::Damaged`], [`QueryError::Vanished`] and [`QueryError::Open`].
 pub fn rollup(
     segment: &Segment,
     ranges: Option<&[Range<u64>]>,
@@ -75,7 +77,7 @@ pub fn rollup(
     Ok(())
 }
 
-/// Rows are sorted by file, so that the last file is nearly always the next one too.
+/// Rows are sorted by file, so the last file is nearly always the next one too.
 fn is_about(file: &File, stored: &StoredRow<'_>) -> bool {
     (file.key, file.dev, file.fileid) == (stored.file_key, stored.dev, stored.fileid)
         && file.path.as_deref() == stored.path
@@ -94,7 +96,7 @@ fn file_of(stored: &StoredRow<'_>) -> File {
     }
 }
 
-/// The rows of a health segment.
+/// Reads the rows of a health segment. Errors as for [`rollup`].
 pub fn health(segment: &Segment, explain: &Explain) -> Result<Vec<(UtcMs, Health)>, QueryError> {
     let mut rows = Vec::new();
     let mut batches = pages::open(segment, &health_schema(), |_| true, None)?;
@@ -107,7 +109,7 @@ pub fn health(segment: &Segment, explain: &Explain) -> Result<Vec<(UtcMs, Health
     Ok(rows)
 }
 
-/// Hands over the rows of a segment of operations.
+/// Reads the rows of an operations segment. Errors as for [`rollup`].
 pub fn ops(
     segment: &Segment,
     explain: &Explain,

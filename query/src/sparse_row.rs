@@ -1,4 +1,4 @@
-//! What a row of an answer adds up to. There may be a hundred thousand, of which most have few counters.
+//! Sums of the rows of an answer, in little memory. An answer may have a hundred thousand rows, and most have few counters.
 
 use std::borrow::Cow;
 
@@ -8,15 +8,15 @@ use trackiops_schemas::rollup::{Direction, Row};
 const COUNTERS: usize = Direction::COUNT;
 const _: () = assert!(2 * COUNTERS <= u64::BITS as usize);
 
-/// The counters of a row of an answer, in as little memory as they take.
+/// Counters of a row, without the zeros.
 #[derive(Clone, Debug)]
 pub struct SparseRow(Kept);
 
 #[derive(Clone, Debug)]
 enum Kept {
-    /// Of counters of READ, then of WRITE, those that are not zero, and a bit for each of them. There are no lists.
+    /// A row without lists: the counters of READ, then of WRITE, that are not zero, and one bit for each.
     Few { which: u64, counters: Box<[u64]> },
-    /// All of it.
+    /// A row with lists.
     Whole(Box<Row>),
 }
 
@@ -43,12 +43,12 @@ impl From<Row> for SparseRow {
 }
 
 impl SparseRow {
-    /// What was read.
+    /// Counters of READ.
     pub fn read(&self) -> Cow<'_, Direction> {
         self.direction(0, |row| &row.read)
     }
 
-    /// What was written.
+    /// Counters of WRITE.
     pub fn write(&self) -> Cow<'_, Direction> {
         self.direction(1, |row| &row.write)
     }
@@ -61,7 +61,7 @@ impl SparseRow {
         }
     }
 
-    /// All of it.
+    /// All counters.
     pub fn row(&self) -> Cow<'_, Row> {
         match &self.0 {
             Kept::Few { .. } => Cow::Owned(Row {
@@ -78,7 +78,7 @@ impl SparseRow {
         self.change(|own| own.merge(row));
     }
 
-    /// Changes it.
+    /// Changes the counters.
     pub fn change(&mut self, change: impl FnOnce(&mut Row)) {
         if let Kept::Few { .. } = self.0 {
             self.0 = Kept::Whole(Box::new(self.row().into_owned()));
@@ -88,7 +88,7 @@ impl SparseRow {
         }
     }
 
-    /// Whether anything was read or written.
+    /// Whether there are reads or writes.
     pub fn is_transfer(&self) -> bool {
         self.read().requests + self.write().requests > 0
     }
@@ -114,7 +114,7 @@ impl SparseRow {
     }
 }
 
-/// The places of the bits that are 1, from the lowest on.
+/// Positions of the bits that are 1, from the lowest.
 fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = bits.trailing_zeros();

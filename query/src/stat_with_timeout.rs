@@ -1,4 +1,4 @@
-//! `stat` of a path, in a child that is given up when a mount hangs.
+//! `stat` in a child process with a timeout, because a mount may hang.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use trackiops_schemas::identity::Dev;
 
-/// A hung mount would hold us for ever: `stat` runs in a child that is given up after this time.
+/// A hung mount would block the query forever, so it abandons the child after this time.
 pub(crate) const STAT_LIMIT: Duration = Duration::from_secs(2);
-/// How often the child is looked at; it usually takes a millisecond.
+/// Interval of checks on the child, which usually takes a millisecond.
 const STAT_POLL: Duration = Duration::from_millis(2);
 
-/// What `stat` found.
+/// Result of `stat`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stat {
     Is(Dev, u64),
@@ -38,14 +38,14 @@ pub(crate) fn stat(path: &Path, limit: Duration) -> io::Result<Stat> {
     })
 }
 
-/// Runs a command for at most `limit`; `None` if it took longer, otherwise what it wrote.
+/// Runs a command for at most `limit`. Returns its output and errors, or `None` after the limit.
 fn run(command: &mut Command, limit: Duration) -> io::Result<Option<(String, String)>> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.stderr(Stdio::piped()).spawn()?;
     let started = Instant::now();
     while child.try_wait()?.is_none() {
         if started.elapsed() >= limit {
-            // Not waited for: a child that hangs in the kernel may not even die.
+            // Do not wait: a child that hangs in the kernel may not even die.
             child.kill()?;
             return Ok(None);
         }
@@ -54,7 +54,7 @@ fn run(command: &mut Command, limit: Duration) -> io::Result<Option<(String, Str
     outputs(&mut child).map(Some)
 }
 
-/// What an ended child wrote. It is a line, which fits a pipe.
+/// Output of a finished child. It is one line, which fits into a pipe.
 fn outputs(child: &mut Child) -> io::Result<(String, String)> {
     let (mut out, mut err) = (String::new(), String::new());
     if let Some(pipe) = &mut child.stdout {

@@ -1,4 +1,4 @@
-//! The windows of an answer: those that were asked for, or those that suit the range.
+//! Windows of an answer: those that the question sets, or those that suit the range.
 
 use std::str::FromStr;
 
@@ -8,16 +8,15 @@ use crate::coverage::Interval;
 use crate::error::QueryError;
 use crate::times::{Zone, show_range};
 
-/// Without `--step`, a history has at most so many windows where a coarser granularity is stored:
-/// what a screen or a plot can show.
+/// Most windows of an answer without `--step`, if a coarser granularity is stored. A screen or a plot can show about as many.
 const MAX_DEFAULT_WINDOWS: u64 = 600;
 
-/// The windows of the answer.
+/// Windows of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Windows of one length.
     Windows(Granularity),
-    /// One for the whole range.
+    /// One window for the whole range.
     All,
 }
 
@@ -33,7 +32,7 @@ impl FromStr for Step {
 }
 
 impl Step {
-    /// Whether windows of `granularity` add up to it.
+    /// Whether windows of `granularity` add up to this step.
     pub(crate) fn accepts(self, granularity: Granularity) -> bool {
         match self {
             Self::Windows(step) => step.is_multiple_of(granularity),
@@ -42,22 +41,22 @@ impl Step {
     }
 }
 
-/// A journal as far as steps are concerned.
+/// A journal, as far as the step depends on it.
 pub(crate) struct Part {
     pub(crate) host: String,
-    /// When; not known of an unsealed journal that is to be read in any case.
+    /// Time of the journal. `None` for a journal that is not sealed and is read in any case.
     pub(crate) extent: Option<Interval>,
-    /// What is stored of it.
+    /// Granularities in which it is stored.
     pub(crate) granularities: Vec<Granularity>,
 }
 
-/// What was recorded, for choosing a step.
+/// Recorded data, as far as the step depends on it.
 pub(crate) struct Recorded {
-    /// Granularities that occur in the store, ascending.
+    /// Granularities in the store, ascending.
     pub(crate) stored: Vec<Granularity>,
-    /// The journals in the range.
+    /// Journals in the range.
     pub(crate) parts: Vec<Part>,
-    /// For error messages.
+    /// Time zone of error messages.
     pub(crate) zone: Zone,
 }
 
@@ -67,7 +66,7 @@ impl Recorded {
         self.parts.iter().find(|part| !accepts(part))
     }
 
-    /// The step that was asked for, if every part adds up to it.
+    /// Returns the step if every journal in the range adds up to it.
     pub(crate) fn check(&self, asked: Step) -> Result<Step, QueryError> {
         let Step::Windows(step) = asked else {
             return Ok(asked);
@@ -89,8 +88,8 @@ impl Recorded {
         }
     }
 
-    /// The finest step that keeps the answer readable and that every part adds up to. A day is a
-    /// multiple of nearly every granularity. The second is the finest step possible, if finer.
+    /// Returns the finest step that keeps the answer readable and that every journal adds up to. If none is stored, it tries a
+    /// day, a multiple of nearly every granularity. The second result is the finest possible step, if it is finer.
     pub(crate) fn choose(
         &self,
         range: Interval,

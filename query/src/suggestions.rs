@@ -1,4 +1,4 @@
-//! Names like one that was never recorded.
+//! Suggests names similar to one that was never recorded.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use trackiops_store::{Names, Snapshot};
 
 use crate::error::QueryError;
 
-/// At most so many are told.
+/// Most suggestions.
 const MAX_NEAR: usize = 3;
-/// Of how many characters one may be another one, or at another place, and how many at most.
+/// A similar name has at most one edit per this many characters, and at most `MAX_SLIPS`.
 const SLIP_EVERY: usize = 3;
 const MAX_SLIPS: usize = 3;
 
-/// What to do about a name that was never recorded.
+/// Says what to do about a name that was never recorded.
 pub(crate) fn hint(snapshot: &Snapshot, name: &str) -> Result<String, QueryError> {
     let mut below = false;
     let mut near = BTreeSet::new();
@@ -37,7 +37,8 @@ pub(crate) fn hint(snapshot: &Snapshot, name: &str) -> Result<String, QueryError
     })
 }
 
-/// How far a name is from another one that it is like: one of the same directory, or the same one of another directory.
+/// Edit distance of two similar paths; `None` if they are not similar.
+/// Paths are similar if they share the directory and have similar last components, or if only the directories differ.
 fn distance(name: &str, known: &str) -> Option<usize> {
     let ((dir, base), (known_dir, known_base)) = (name.rsplit_once('/')?, known.rsplit_once('/')?);
     let slips = || strsim::damerau_levenshtein(base, known_base);

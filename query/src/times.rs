@@ -1,4 +1,4 @@
-//! Points in time as people write them, and as they are shown to people.
+//! Parses and formats points in time.
 
 use chrono::{
     DateTime, Datelike, FixedOffset, Local, LocalResult, NaiveDate, NaiveDateTime, NaiveTime,
@@ -6,12 +6,12 @@ use chrono::{
 };
 use trackiops_schemas::time::{DAY_MS, UtcMs, parse_duration_ms};
 
-/// The time zone in which times without an offset are read and shown.
+/// Time zone for times without an offset, and for output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zone {
-    /// This machine's.
+    /// The zone of this machine.
     Local,
-    /// One fixed offset from UTC.
+    /// A fixed offset from UTC.
     Fixed(FixedOffset),
 }
 
@@ -21,9 +21,9 @@ impl Zone {
         Self::Fixed(Utc.fix())
     }
 
-    /// The time of day and date here at `at`. Times that no calendar can show become its ends.
+    /// Date and time of day at `at`. A time outside of the calendar becomes the nearest end of the calendar.
     pub fn at(self, at: UtcMs) -> DateTime<FixedOffset> {
-        // In every zone: chrono panics where an offset leads out of its calendar.
+        // One day from the ends: chrono panics if an offset leads out of its calendar.
         let [first, last] = [
             DateTime::<Utc>::MIN_UTC + TimeDelta::days(1),
             DateTime::<Utc>::MAX_UTC - TimeDelta::days(1),
@@ -53,43 +53,50 @@ impl Zone {
 /// Why a text is not a point in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// Nothing that is known.
+    /// Unknown syntax.
     #[error(
         "`{0}` is not a time: write how long ago (90s, 24h, 1w, 2d12h, 1 hour ago), now, today, yesterday, a local time \
          (2026-11-21 03:10, 2026-11-21, yesterday 03:10, 03:10), one with its offset (2026-11-21T03:10:00Z) or seconds since 1970 \
          (@1795233120)"
     )]
     Syntax(String),
-    /// What comes after the plus is no length of time.
+    /// The text after the plus is not a duration.
     #[error(
         "`{0}` is not a length of time: write + and how long after --since, such as +10s, +1h30m or +2d"
     )]
     After(String),
-    /// Relative to a start that was not given.
+    /// The time is relative to a start that is missing.
     #[error("`{0}` counts from --since, which is missing; add --since, or write a point in time")]
     NoStart(String),
-    /// The clocks were put forward over it.
+    /// The local clocks skipped this time.
     #[error(
         "`{0}` did not exist: the local clocks were put forward over it; write it with its offset, such as 2026-11-21T03:10:00Z"
     )]
     Skipped(String),
-    /// Beyond what the calendar holds.
+    /// The time lies before 1970.
     #[error("`{0}` lies too far back: nothing can have been recorded then")]
     TooFar(String),
 }
 
-/// A point in time that somebody asked for.
+/// A parsed point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The point.
+    /// The point in time.
     pub at: UtcMs,
-    /// It was written without an offset, so that the zone decided.
+    /// Whether the text had no offset, so the zone decided.
     pub local: bool,
 }
 
-/// Reads a point in time since 1970: a duration back from `now`, seconds since 1970, a time with its offset (RFC 3339), or a time
-/// of `zone`. A day alone (`today`, `yesterday`, a date) is its first moment. A time of day alone is the latest such that is not after `now`; of two that the end
-/// of summer time makes, the earlier is meant.
+/// Parses a point in time since 1970.
+///
+/// * A duration counts back from `now`.
+/// * A number is seconds since 1970.
+/// * A time has its offset (RFC 3339), or is in `zone`.
+/// * A day alone (`today`, `yesterday`, a date) is its first moment.
+/// * A time of day alone is the latest one that is not after `now`.
+/// * If a local time occurs twice at the end of summer time, the earlier one counts.
+///
+/// Errors: [`TimeError::Syntax`], [`TimeError::Skipped`] and [`TimeError::TooFar`].
 pub fn parse(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     let text = text.trim();
     match parse_any(text, now, zone)? {
@@ -98,7 +105,9 @@ pub fn parse(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     }
 }
 
-/// As [`parse`], or so long after `start`: `+10s`.
+/// As [`parse`], or a duration after `start`: `+10s`.
+///
+/// Further errors: [`TimeError::After`] and [`TimeError::NoStart`].
 pub fn parse_end(
     text: &str,
     start: Option<UtcMs>,
@@ -135,7 +144,7 @@ fn parse_any(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
         let first = || (0..24).filter_map(|hour| day.and_hms_opt(hour, 0, 0));
         let at = match time {
             Some(time) => zone.resolve(day.and_time(time)).earliest(),
-            // In some places clocks are put forward at midnight.
+            // Some zones put clocks forward at midnight.
             None => first().find_map(|time| zone.resolve(time).earliest()),
         };
         return match at {
@@ -160,7 +169,7 @@ fn parse_any(text: &str, now: UtcMs, zone: Zone) -> Result<Moment, TimeError> {
     }
 }
 
-/// `@1795233120`. Without the sign only ten digits, as `date +%s` writes the times from 2001 to 2286.
+/// `@1795233120`. Without the `@`, only ten digits: `date +%s` writes these from 2001 to 2286.
 fn parse_epoch(text: &str) -> Option<i64> {
     let digits = text
         .strip_prefix('@')
@@ -176,7 +185,7 @@ fn parse_naive(text: &str) -> Option<NaiveDateTime> {
     formats.into_iter().find_map(time)
 }
 
-/// `today`, `yesterday 03:10`, `2026-11-21`: a day, and a time of it, if there is one.
+/// `today`, `yesterday 03:10`, `2026-11-21`: a day, with or without a time of day.
 fn parse_day(text: &str, today: NaiveDate) -> Option<(NaiveDate, Option<NaiveTime>)> {
     let (word, time) = match text.split_once(' ') {
         Some((word, time)) => (word, Some(parse_time_of_day(time.trim())?)),
@@ -196,20 +205,20 @@ fn parse_time_of_day(text: &str) -> Option<NaiveTime> {
     formats.into_iter().find_map(time)
 }
 
-/// RFC 3339 in UTC with milliseconds, as JSON and CSV write it.
+/// RFC 3339 in UTC with milliseconds, for JSON and CSV.
 pub fn rfc3339(at: UtcMs) -> String {
     let mut text = String::new();
     put_rfc3339(at, &mut text);
     text
 }
 
-/// Adds that to a text.
+/// Appends [`rfc3339`] to a text.
 pub fn put_rfc3339(at: UtcMs, to: &mut String) {
     let time = Zone::utc().at(at);
     let Ok(year @ 0..=9999) = u32::try_from(time.year()) else {
         return to.push_str(&time.to_rfc3339_opts(SecondsFormat::Millis, true));
     };
-    // By hand: answers may have a hundred thousand times, and a formatter takes several times as long.
+    // No formatter: an answer may have a hundred thousand times, and a formatter takes several times as long.
     let time = time.naive_utc();
     let mut text = *b"0000-00-00T00:00:00.000Z";
     let mut put = |place: usize, width: usize, mut number: u32| {
@@ -228,20 +237,20 @@ pub fn put_rfc3339(at: UtcMs, to: &mut String) {
     to.push_str(std::str::from_utf8(&text).unwrap_or_default());
 }
 
-/// UTC without characters that a shell or a file system takes for something else: `20261121T030000Z`.
+/// UTC without characters that are special in a shell or file system: `20261121T030000Z`.
 pub fn file_name(at: UtcMs) -> String {
     let time = Zone::utc().at(at);
     time.format("%Y%m%dT%H%M%SZ").to_string()
 }
 
-/// Local date and time of day; milliseconds only where there are some.
+/// Local date and time of day, with milliseconds unless they are zero.
 pub fn show(at: UtcMs, zone: Zone) -> String {
     zone.at(at)
         .format(pattern(at, "%Y-%m-%d %H:%M:%S"))
         .to_string()
 }
 
-/// `FROM to TO`, with the date once where it is the same.
+/// `FROM to TO`. A date that both share appears once.
 pub fn show_range(from: UtcMs, to: UtcMs, zone: Zone) -> String {
     let (start, end) = (zone.at(from), zone.at(to));
     let end = if start.date_naive() == end.date_naive() {
@@ -260,12 +269,12 @@ fn pattern(at: UtcMs, whole_seconds: &'static str) -> &'static str {
     }
 }
 
-/// The offset from UTC in force at `at`, such as `+02:00`.
+/// Offset from UTC at `at`, such as `+02:00`.
 pub fn show_offset(at: UtcMs, zone: Zone) -> String {
     zone.at(at).format("%:z").to_string()
 }
 
-/// A length of time in the largest unit that shows it well: `0.4 s`, `14 min`, `2.5 h`.
+/// A duration in a suitable unit: `0.4 s`, `14 min`, `2.5 h`.
 pub fn show_length(ms: u64) -> String {
     let units = [(86_400_000_u64, "days"), (3_600_000, "h"), (60_000, "min")];
     let (scale, unit) = units
@@ -340,7 +349,7 @@ mod tests {
             ("today 13:00:30", "2026-11-21T11:00:30.000Z", true),
             ("03:10", "2026-11-21T01:10:00.000Z", true),
             (" 13:59:59 ", "2026-11-21T11:59:59.000Z", true),
-            // 15:00 at +02:00 is not yet: yesterday's is meant.
+            // 15:00 at +02:00 is later than now, so it is yesterday's.
             ("15:00", "2026-11-20T13:00:00.000Z", true),
         ] {
             assert_eq!(read(text), Ok((expected.into(), local)), "{text}");

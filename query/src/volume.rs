@@ -1,4 +1,4 @@
-//! What a store takes on disk, what it would have taken by the extractor's entries, and what a recording will take.
+//! Size of a store on disk, its size by the paper's formula, and the planned size of a recording.
 
 use std::path::Path;
 
@@ -12,16 +12,17 @@ use crate::group::GroupBy;
 use crate::step::Step;
 use crate::times::show_length;
 
-/// What an entry takes by the paper's formula, `(86400 / g) x files x 40` bytes a day: six metrics, without percentiles, parts and names.
+/// Bytes per entry by the paper's formula, `(86400 / g) x files x 40` bytes a day. It has six metrics, without percentiles, parts
+/// and names.
 const PAPER_ENTRY_BYTES: u64 = 40;
-/// A store is planned by only if it has recorded for so long, ms: files are in use and idle by turns, ten minutes each on the
-/// synthetic day, and the longest usual window is an hour.
+/// Least recorded time to plan by a store, ms. On the synthetic day, files alternate between ten minutes of use and ten idle
+/// minutes, and the longest default window is an hour.
 const LEAST_SPAN_MS: u64 = 3_600_000;
-/// Entries of a granularity tell how much one takes only if there are at least this many. A segment takes some 17 KiB before its first entry
-/// (a footer of 12 KiB, page indexes and headers of 60 columns): of one with 10,000 entries that is 2 bytes each, of one with 100
-/// it would be 170.
+/// Least entries of a granularity to derive the size of an entry. A segment takes some 17 KiB before its first entry
+/// (a footer of 12 KiB, page indexes and headers of 60 columns). This adds 2 bytes to each of 10,000 entries, but 170 to each of
+/// 100.
 const LEAST_ENTRIES: u64 = 10_000;
-/// What an entry takes where nothing was recorded yet to tell: on the synthetic day (`make bench-store`).
+/// Granularity (ms) and bytes per entry on the synthetic day (`make bench-store`), for plans without a recording.
 const DAY_ENTRY_BYTES: [(i64, f64); 4] = [
     (1000, 51.0),
     (10_000, 144.0),
@@ -29,37 +30,37 @@ const DAY_ENTRY_BYTES: [(i64, f64); 4] = [
     (3_600_000, 481.0),
 ];
 
-/// What is on disk of one kind.
+/// Size of one dataset in one granularity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
-    /// `rollup`, `ops`, `health`.
+    /// `rollup`, `ops` or `health`.
     pub dataset: &'static str,
     /// Length of its windows.
     pub granularity: Granularity,
-    /// Parquet files; 0 where it is planned.
+    /// Number of Parquet files; 0 in a plan.
     pub segments: u64,
-    /// Rows in them, or a day's.
+    /// Rows in these files; in a plan, rows of a day.
     pub entries: u64,
-    /// Bytes of them.
+    /// Size of these files; in a plan, of a day. Bytes.
     pub bytes: u64,
-    /// What as many of the extractor's entries would take; only rows of files have such.
+    /// Size of as many entries by the paper's formula, bytes. `None` except for rows of files.
     pub paper_bytes: Option<u64>,
     /// Bytes per day of recording.
     pub bytes_per_day: f64,
-    /// What it will take when the oldest begin to expire, if they do.
+    /// Size when the oldest data begin to expire, bytes. `None` if they never expire.
     pub bytes_at_most: Option<f64>,
-    /// From the first to the last window, ms; 0 where it is planned.
+    /// From the first to the last window, ms; 0 in a plan.
     pub span_ms: u64,
 }
 
 impl Volume {
-    /// Bytes per entry.
+    /// Bytes per entry; `None` without entries.
     pub fn bytes_per_entry(&self) -> Option<f64> {
         (self.entries > 0).then(|| self.bytes as f64 / self.entries as f64)
     }
 }
 
-/// What a store takes. Journals not sealed yet, the catalog and single requests are not in it.
+/// Size of a store, by dataset and granularity. It excludes the catalog, single requests, and journals that are not sealed.
 pub fn ask_volume(store: &Path, retention: &Retention) -> Result<Outcome<Volume>, QueryError> {
     let snapshot = Snapshot::open(store)?;
     let mut rows: Vec<Volume> = Vec::new();
@@ -112,7 +113,9 @@ pub fn ask_volume(store: &Path, retention: &Retention) -> Result<Outcome<Volume>
     Ok(answer(rows, range))
 }
 
-/// What of a recording tells how large entries are, for a plan. Too little of it would tell the size of empty segments instead.
+/// Selects volumes from which a plan can derive the size of an entry.
+///
+/// Fails with [`QueryError::TooLittleToPlan`] if there are few data: they would show the size of empty segments.
 pub fn sizes(recorded: Outcome<Volume>) -> Result<Vec<Volume>, QueryError> {
     let mut rows = match recorded {
         Outcome::Found(answer) => answer.rows,
@@ -133,8 +136,8 @@ pub fn sizes(recorded: Outcome<Volume>) -> Result<Vec<Volume>, QueryError> {
     Ok(rows)
 }
 
-/// What a day takes of `files` files that are all in use all the time. Entries are as large as those of `like` ([`sizes`]), as far
-/// as it has them, or as those of the synthetic day.
+/// Plans a day of `files` files that are in use all the time. The size of an entry is that of `like` ([`sizes`]) for the same
+/// granularity, or else that of the synthetic day.
 pub fn plan_volume(
     files: u64,
     granularities: &GranularitySet,
@@ -183,7 +186,7 @@ fn at_most(row: &Volume, retention: &Retention) -> Option<f64> {
     Some(row.bytes_per_day * age_ms as f64 / DAY_MS as f64)
 }
 
-/// That of the same granularity or the next coarser one.
+/// Uses the same granularity or the next coarser one.
 fn day_entry_bytes(granularity: Granularity) -> f64 {
     let known = DAY_ENTRY_BYTES
         .iter()
@@ -220,7 +223,7 @@ mod tests {
         assert_eq!(hour.bytes_at_most, None);
     }
 
-    /// With entries of 30 bytes.
+    /// Entries of 30 bytes.
     fn recorded(granularity: &str, entries: u64, span_ms: u64) -> Volume {
         Volume {
             dataset: "rollup",
@@ -244,7 +247,7 @@ mod tests {
             &[][..],
             &[recorded("1s", many - 1, hour)],
             &[recorded("1s", many, hour - 1)],
-            // A window of an hour is one whatever of it was recorded.
+            // A window of an hour counts as an hour, even if only a part was recorded.
             &[recorded("1h", many, hour), recorded("1s", 9, 9000)],
         ] {
             assert!(sizes(few).is_err(), "{few:?}");

@@ -1,4 +1,4 @@
-//! How an answer is written down.
+//! Writes answers in all formats.
 
 use std::io::{self, Write};
 use std::str::FromStr;
@@ -21,32 +21,32 @@ use trackiops_query::times::Zone;
 use trackiops_query::volume::Volume;
 use trackiops_query::{Figures, Projection};
 
-/// Rows per batch of Arrow; many enough that what stands before them is little.
+/// Rows per batch of Arrow: the header of a batch is small beside this many rows.
 const BATCH_ROWS: usize = 65_536;
-/// More windows than this are not drawn.
+/// Most windows that a sparkline sums up.
 const MAX_COURSE: usize = 1_000_000;
 
-/// How to see the columns that a table has no room for, of rows whose columns can be chosen.
+/// How to see the columns that did not fit, for rows whose columns can be chosen.
 const CHOOSES_COLUMNS: &str =
     "use a wider terminal, --columns NAME,... or --format csv to see them";
 
-/// The way an answer is written.
+/// Output format of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// A table for people.
     Table(Figures),
-    /// A header and one line per row.
+    /// CSV: a header and one line per row.
     Csv(Texts),
-    /// One object per line.
+    /// JSON: one object per line.
     Json,
-    /// Parquet, for other programs.
+    /// Parquet.
     Parquet,
     /// An Arrow IPC file, also known as Feather 2.
     Arrow,
 }
 
 impl Format {
-    /// What it shows of a row.
+    /// Stored columns that it needs.
     pub fn detail(self) -> Projection {
         match self {
             Self::Table(figures) => Projection::table(figures),
@@ -55,7 +55,7 @@ impl Format {
         }
     }
 
-    /// The columns that it has unless others are chosen. A line of CSV has no lists: those of one row are longer than all else.
+    /// Its default columns. CSV has no lists by default, because the lists of a row are longer than all its other values.
     pub fn columns<R: Record>(self) -> Columns<R> {
         match self {
             Self::Csv(_) => Columns::usual().scalars(),
@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// As `--format` has it.
+    /// Name in `--format`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Table(_) => "table",
@@ -79,13 +79,13 @@ impl Format {
         matches!(self, Self::Table(_))
     }
 
-    /// Whether it is nothing for a terminal.
+    /// Whether it is binary, and so must not go to a terminal.
     pub fn is_binary(self) -> bool {
         matches!(self, Self::Parquet | Self::Arrow)
     }
 }
 
-/// No such format.
+/// The text of `--format` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a format: write table, csv, json, parquet or arrow")]
 pub struct FormatError(String);
@@ -105,7 +105,9 @@ impl FromStr for Format {
     }
 }
 
-/// Writes an answer with its usual columns. Tables are for people, in some style; other formats are in UTC always.
+/// Writes an answer with its default columns. Tables follow `style`; times in other formats are always UTC.
+///
+/// Errors are those of `out`.
 pub fn write<R: Render>(
     answer: &Answer<R>,
     format: Format,
@@ -123,7 +125,7 @@ pub fn write<R: Render>(
     }
 }
 
-/// Writes some columns of an answer.
+/// Writes the given columns of an answer. Errors are those of `out`.
 pub fn write_columns<R: Render>(
     answer: &Answer<R>,
     columns: &Columns<R>,
@@ -161,13 +163,13 @@ fn file<R: Record>(
     file.finish()?.flush()
 }
 
-/// The number in a column, if anything was done that it is of: a 0 would say that it was done at once.
+/// Value of a column; `None` if the row has no such requests, because a 0 would look like an instant one.
 pub(crate) fn done<R: Render>(row: &R, column: &Column<R>) -> Option<f64> {
     let number = column.value(row).number();
     number.filter(|_| row.has(&column.name))
 }
 
-/// Adds the column that rows are sorted by to a table that does not show it: nobody could see the order.
+/// Adds the column that rows are sorted by, if the table lacks it. Without it, readers could not see the order.
 fn add_sorted<R: Render>(table: &mut Table, answer: &Answer<R>, style: &Style) {
     let column = |name: &str| Columns::<R>::number(name).ok();
     let Some(sorted) = style.sorted_by.as_deref().and_then(column) else {
@@ -184,7 +186,7 @@ fn add_sorted<R: Render>(table: &mut Table, answer: &Answer<R>, style: &Style) {
     table.add_figure(&sorted.shown_name(), answer.rows.iter().map(cell).collect());
 }
 
-/// Keeps what rows are sorted by, and adds bars to a table, and to one of windows the course of their sums above it.
+/// On a terminal, adds bars to a table, and a sparkline above a table of windows. Gives the sorted column priority.
 fn draw<R: Render>(mut table: Table, answer: &Answer<R>, style: &Style) -> Table {
     let look = style.look;
     let column = |name: &str| Columns::<R>::number(name).ok();
@@ -210,7 +212,7 @@ fn draw<R: Render>(mut table: Table, answer: &Answer<R>, style: &Style) -> Table
     table
 }
 
-/// The sum of each window from the first to the last, those without any rows included.
+/// The sum of each window from the first to the last, including windows without rows.
 fn course<R: Render>(answer: &Answer<R>, value: impl Fn(&R) -> Option<f64>) -> Option<Vec<f64>> {
     let Step::Windows(step) = answer.step else {
         return None;
@@ -228,30 +230,30 @@ fn course<R: Render>(answer: &Answer<R>, value: impl Fn(&R) -> Option<f64>) -> O
     (course.len() > 1).then_some(course)
 }
 
-/// Lists the columns that rows have: names, short names, units.
+/// Lists the columns of a kind of row: names, short names, units.
 pub fn list_columns<R: Record>(look: Look, out: &mut dyn Write) -> io::Result<()> {
     selected_columns::list::<R>().write(look, "use a wider terminal to see it", out)
 }
 
-/// A row of an answer, as it is written.
+/// A kind of row that can be written.
 pub trait Render: Record + Sized {
-    /// The column that bars are drawn of, where there is one.
+    /// The column for bars, if there is one.
     const BARS: Option<&'static str> = None;
-    /// How to see the columns that a table has no room for.
+    /// How to see the columns that did not fit into a table.
     const ELSEWHERE: &'static str = "use a wider terminal or --format csv to see all";
 
-    /// Whether there was anything of what a column is of.
+    /// Whether the row has requests of the kind that a column describes.
     fn has(&self, column: &str) -> bool {
         let _ = column;
         true
     }
 
-    /// Start of its window, if it is of one.
+    /// Start of the row's window, if it has one.
     fn time(_: &Self) -> Option<UtcMs> {
         None
     }
 
-    /// The answer for people. `figures` is for files and what they are added up to.
+    /// The table for people. Only rows of files and groups of files use `figures`.
     fn table(answer: &Answer<Self>, figures: Figures, zone: Zone) -> Table;
 }
 

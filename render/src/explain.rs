@@ -1,4 +1,4 @@
-//! What answering took, for people.
+//! Text of `--explain`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use trackiops_query::times::{Zone, show_range};
 use crate::units::bytes;
 use crate::visible::{visible, wrap};
 
-/// More segments than this, or parts of the range, are only counted.
+/// Most segments, and parts of the range, with a line of their own; one line counts the others.
 const MAX_LINES: usize = 24;
 
-/// As text, in lines of at most `width` cells; without a limit if there is none.
+/// Formats the statistics in lines of at most `width` cells; `None` means no limit.
 pub fn explain(explained: &Explained, zone: Zone, width: Option<usize>) -> String {
     let Explained {
         stages,

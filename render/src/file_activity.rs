@@ -1,4 +1,4 @@
-//! Which files there were, for people. A file that had several names has a line for each below it.
+//! Table of files. A file with several names has one more line for each of them.
 
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Seen;
@@ -9,7 +9,7 @@ use trackiops_query::answer::Answer;
 use trackiops_query::files::FileActivity;
 use trackiops_query::times::{Zone, show, show_offset};
 
-/// What stands before each of several names.
+/// Prefix of each of several names.
 const NAMED: &str = "  named ";
 
 pub(super) fn table(answer: &Answer<FileActivity>, zone: Zone) -> Table {
@@ -27,10 +27,10 @@ pub(super) fn table(answer: &Answer<FileActivity>, zone: Zone) -> Table {
     }
 }
 
-/// Which columns a table has.
+/// The columns of a table.
 struct Shape {
     zone: Zone,
-    /// The offset of all times; each has its own where there are several.
+    /// The offset that all times share; `None` if they differ, and each time shows its own.
     offset: Option<String>,
     host: bool,
     mount: bool,

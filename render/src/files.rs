@@ -1,4 +1,4 @@
-//! What files did, for people. The file stands last, where a long path pushes no figure out of sight.
+//! Table of rows about files and groups of files. The file is the last column, so a long path cannot push figures off the screen.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub(super) fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
     }
 }
 
-/// A direction that a table has columns of.
+/// A direction that has columns.
 #[derive(Clone, Copy)]
 struct Shown {
     prefix: &'static str,
@@ -49,16 +49,16 @@ impl Shown {
     }
 }
 
-/// Which columns a table has.
+/// The columns of a table.
 struct Shape {
     figures: Figures,
     times: Times,
-    /// Reading, writing: what there is nothing of is left out.
+    /// Read and write. A direction without requests has no columns.
     directions: Vec<Shown>,
     host: bool,
     tenant: bool,
     mount: bool,
-    /// What rows are of, where they differ by that.
+    /// Header of the entity's column; `None` if all rows have the same entity.
     of: Option<&'static str>,
     errors: bool,
 }
@@ -90,7 +90,7 @@ impl Shape {
         }
     }
 
-    /// What holds for every row.
+    /// Facts that all rows share.
     fn title(&self, answer: &Answer) -> Vec<String> {
         let mut parts = Vec::new();
         if let (None, Some(row)) = (self.of, answer.rows.first()) {
@@ -204,7 +204,7 @@ impl Shape {
     }
 }
 
-/// A figure of a direction in which there were requests; otherwise it says nothing.
+/// A figure of a direction, or a dash without requests.
 fn figure(requests: u64, text: Option<String>) -> Cell {
     let text = text.filter(|_| requests > 0);
     right(text.unwrap_or_else(|| NONE.into()))

@@ -1,7 +1,8 @@
-//! Flame graphs: the tree of directories, each as wide as what was done below it.
+//! Flame graphs: the tree of directories. The width of each shows the requests, bytes or time below it.
 //!
-//! A stack is a mount, where it is mounted (or, if that is not known, the directory that all its names have in common), the
-//! directories below that, and a file, by the name that held at the time. Their sum is the sum of the rows that a query finds.
+//! A stack has the mount, its mount point, the directories below that, and the file, with its name at the time.
+//! The common directory of all names replaces an unknown mount point. The sum of the stacks is the sum of the rows of the same
+//! query.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,12 +22,12 @@ use trackiops_query::group::{Entity, GroupBy};
 use trackiops_query::question::Question;
 use trackiops_query::times::{Zone, show_offset, show_range};
 
-/// What stands for a mount that is not known.
+/// Frame of an unknown mount.
 const NO_MOUNT: &str = "(no mount)";
-/// Of a name that looks like a stack's value, its spaces.
+/// Replaces the spaces at the end of a name that looks like a value.
 const NO_BREAK_SPACE: &str = "\u{a0}";
 
-/// What a stack is as wide as.
+/// The quantity that the width shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
     /// Bytes.
@@ -34,25 +35,25 @@ pub enum Measure {
     Bytes,
     /// Requests.
     Requests,
-    /// The sum of the latencies of the timed requests, us.
+    /// Sum of the latencies of timed requests, us.
     Time,
 }
 
-/// Which requests count.
+/// The requests that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Directions {
     /// READs.
     Read,
     /// WRITEs.
     Write,
-    /// Both, added up.
+    /// READs and WRITEs, added up.
     #[default]
     Both,
-    /// Both, each with a tree of its own.
+    /// READs and WRITEs, each in a tree of its own.
     Apart,
 }
 
-/// There is no such choice.
+/// The text of an option is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not one of {choices}")]
 pub struct ChoiceError {
@@ -94,7 +95,7 @@ impl FromStr for Directions {
 }
 
 impl Measure {
-    /// The value of a direction; of times, ns.
+    /// The value of a direction; latencies in ns.
     fn of(self, direction: &Direction) -> u64 {
         match self {
             Self::Bytes => direction.bytes,
@@ -103,7 +104,7 @@ impl Measure {
         }
     }
 
-    /// What values count.
+    /// Unit of the values.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -113,17 +114,17 @@ impl Measure {
     }
 }
 
-/// What a graph shows.
+/// The content of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
-    /// What a stack is as wide as.
+    /// The quantity that the width shows.
     pub measure: Measure,
-    /// Which requests count.
+    /// The requests that count.
     pub directions: Directions,
 }
 
 impl Graph {
-    /// What it shows, in words.
+    /// Title of the graph.
     fn title(self) -> String {
         let what = match self.measure {
             Measure::Bytes => "bytes",
@@ -138,7 +139,7 @@ impl Graph {
         format!("{which}{what}")
     }
 
-    /// The values of a row, each with the root that it belongs to, if there is any beside the mount.
+    /// The values of a row, each with a root above the mount if directions are apart.
     fn values(self, row: &Row) -> Vec<(Option<&'static str>, u64)> {
         let [read, write] = [&row.read, &row.write].map(|direction| self.measure.of(direction));
         match self.directions {
@@ -150,16 +151,16 @@ impl Graph {
     }
 }
 
-/// A path through the tree, and the value of what it ends at, in the unit of its measure.
+/// A path through the tree, and the value of its last frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
-    /// From the root on, none with a semicolon or a control character in it.
+    /// Frames, root first. None contains a semicolon or a control character.
     pub frames: Vec<String>,
-    /// More than 0.
+    /// Value in [`Measure::unit`]; more than 0.
     pub value: u64,
 }
 
-/// The stacks of what a question finds, in order.
+/// Answers a question with stacks, in order.
 pub fn stacks(question: &Question, graph: Graph) -> Result<Outcome<Stack>, QueryError> {
     ask_whole(question, GroupBy::NAME, |snapshot, answer| {
         from_answer(snapshot, answer, graph)
@@ -203,7 +204,7 @@ fn from_answer(
     }))
 }
 
-/// What is rounded off one stack is added to the next one, so that their sum is rounded once.
+/// Rounds to us, and carries the rounding error on to the next stack, so the sum is rounded only once.
 fn in_us(sums: BTreeMap<Vec<String>, u64>) -> Vec<(Vec<String>, u64)> {
     let us = |ns: u128| ns.saturating_add(500) / 1000;
     let mut before = 0_u128;
@@ -216,7 +217,7 @@ fn in_us(sums: BTreeMap<Vec<String>, u64>) -> Vec<(Vec<String>, u64)> {
     sums.into_iter().map(convert).collect()
 }
 
-/// From the mount to the file.
+/// Frames from the mount to the file.
 fn frames(row: &AnswerRow, mount_roots: &MountRoots) -> Vec<String> {
     let mut frames = vec![frame(row.mount().unwrap_or(NO_MOUNT))];
     let Entity::Name(_, name) = &row.of else {
@@ -228,19 +229,19 @@ fn frames(row: &AnswerRow, mount_roots: &MountRoots) -> Vec<String> {
             frames.extend(Some(trunk).filter(|trunk| !trunk.is_empty()).map(frame));
             frames.extend(rest.split('/').skip(1).map(frame));
         }
-        // What is no path, such as `(other)`.
+        // Text that is not a path, such as `(other)`.
         _ => frames.push(frame(name)),
     }
     frames
 }
 
-/// A name as a frame, which a semicolon would end.
+/// A name as a frame. A semicolon would end the frame, so it is escaped.
 fn frame(name: &str) -> String {
     visible(name).replace(';', "\\u{3b}")
 }
 
-/// Writes folded stacks: frames between semicolons, a space, the value. A name that ends in a number has a no-break space
-/// before it, because those who read the format take a second number for a second value.
+/// Writes folded stacks: frames with semicolons between them, a space, the value. In a name that ends in a number, a no-break
+/// space precedes that number. Readers of this format take a second number for a second value.
 pub fn folded(answer: &Answer<Stack>, out: &mut dyn Write) -> io::Result<()> {
     for stack in &answer.rows {
         writeln!(out, "{}", line(stack))?;
@@ -253,12 +254,12 @@ fn line(stack: &Stack) -> String {
     let number = |c: char| c.is_ascii_digit() || c == '.' || c == ' ';
     let name = line.trim_end_matches(number).len();
     let end = line.split_off(name).replace(' ', NO_BREAK_SPACE);
-    // Cannot fail: it is a string.
+    // Writing to a string cannot fail.
     let _ = write!(line, "{end} {}", stack.value);
     line
 }
 
-/// Draws the graph as an SVG in which a click zooms and Ctrl-F searches.
+/// Draws the graph as an SVG. A click zooms, Ctrl-F searches.
 pub fn svg(
     answer: &Answer<Stack>,
     graph: Graph,
@@ -273,7 +274,7 @@ pub fn svg(
     options.count_name = graph.measure.unit().into();
     options.name_type = "Name:".into();
     options.colors = Palette::Basic(BasicPalette::Io);
-    // The same names have the same colours in every graph.
+    // A name has the same colour in every graph.
     options.deterministic = true;
     options.direction = flamegraph::Direction::Inverted;
     options.text_truncate_direction = TextTruncateDirection::Right;

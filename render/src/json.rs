@@ -1,4 +1,4 @@
-//! JSON, one object per line, its keys in column order.
+//! JSON: one object per line, with keys in column order.
 
 use std::io::{self, Write};
 

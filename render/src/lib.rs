@@ -1,7 +1,7 @@
-//! What people and files see of an answer: tables, CSV, JSON, Parquet and Arrow, plots, flame graphs, exports and pseudonyms.
+//! Output of answers: tables, CSV, JSON, Parquet and Arrow, plots, flame graphs, exports and pseudonyms.
 //!
-//! [`write()`] writes an [`Answer`](trackiops_query::Answer) in a [`Format`]. What an answer holds is `trackiops_query`'s, which knows
-//! nothing of this crate.
+//! [`write()`] writes an [`Answer`](trackiops_query::Answer) in a [`Format`]. `trackiops_query` defines the content of answers,
+//! and does not depend on this crate.
 
 mod answer;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What was mounted where, for people.
+//! Table of mounts.
 
 use trackiops_store::MountSeen;
 

@@ -1,4 +1,4 @@
-//! What servers were asked to do, for people. The mount stands last, as files do.
+//! Table of operations. The mount, or the file, is the last column, as in tables of files.
 
 use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
 use crate::units::{bytes, latency, rate, share};
@@ -17,7 +17,7 @@ pub(super) fn table(answer: &Answer<OperationAnswer>, zone: Zone) -> Table {
     }
 }
 
-/// Which columns a table has.
+/// The columns of a table.
 struct Shape {
     times: Times,
     host: bool,
@@ -45,7 +45,7 @@ impl Shape {
         }
     }
 
-    /// What holds for every row.
+    /// Facts that all rows share.
     fn title(&self, answer: &Answer<OperationAnswer>) -> Vec<String> {
         let first = answer.rows.first();
         let mount = first

@@ -1,4 +1,4 @@
-//! The columns that somebody chose, for people.
+//! Table of the columns in `--columns`.
 
 use arrow::datatypes::DataType;
 
@@ -31,7 +31,7 @@ pub(super) fn table<R: Record>(answer: &Answer<R>, columns: &Columns<R>, zone: Z
     }
 }
 
-/// All columns that there are.
+/// Table of all columns of a kind of row.
 pub(super) fn list<R: Record>() -> Table {
     let line = |column: Column<R>| {
         let mut unit = column.unit.name().unwrap_or(NONE).to_owned();

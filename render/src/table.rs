@@ -1,4 +1,4 @@
-//! A table for people: readable units, local time, no colours; drawings only on a terminal, where it has room for them.
+//! Tables for people: readable units, local time, no colours. Bars and sparklines appear only on a terminal with room for them.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -12,39 +12,39 @@ use trackiops_query::step::Step;
 use trackiops_query::times::{Zone, show, show_offset, show_range};
 use trackiops_schemas::time::UtcMs;
 
-/// Between two columns.
+/// Gap between two columns.
 const GAP: &str = "  ";
-/// What is not known, and what did not happen.
+/// Cell for an unknown value, or for a figure without requests.
 pub(super) const NONE: &str = "-";
 
 /// A truncated text keeps at least this many cells.
 const LEAST_WIDTH: usize = 10;
-/// Columns that are not [`ESSENTIAL`] are left out before texts have less than that.
+/// Columns below [`ESSENTIAL`] are dropped before texts become narrower than this.
 const GOOD_WIDTH: usize = 24;
 
-/// How much a column tells: those that tell least are left out first where a line has no room for all. Columns that tell the
-/// same, such as that of reading and that of writing, stay or go together.
+/// Importance of a column. If a line has too little room, the columns with the smallest weight are dropped first. Columns of
+/// equal weight, such as those of reads and writes, stay or go together.
 pub(super) type Weight = u8;
-/// What rows are called.
+/// Weight of the name of a row.
 pub(super) const NAME: Weight = Weight::MAX;
-/// What rows are sorted by.
+/// Weight of the column that rows are sorted by.
 const SORTED: Weight = 250;
-/// What tells rows of one name apart, and more than that.
+/// Least weight of a column that distinguishes rows of the same name.
 pub(super) const KEY: Weight = 200;
-/// From here on texts are cut before the column is left out.
+/// From this weight on, texts are truncated before the column is dropped.
 pub(super) const ESSENTIAL: Weight = 100;
 
 /// A table, ready to be written.
 pub struct Table {
-    /// What holds for every row.
+    /// Facts that all rows share.
     pub(super) title: Vec<String>,
     pub(super) header: Vec<Cell>,
     pub(super) lines: Vec<Vec<Cell>>,
-    /// Where there is no room, columns are left out from the right, whatever they tell: somebody has chosen their order.
+    /// Whether the user chose the columns. Then columns are dropped from the right, whatever their weight.
     pub(super) is_chosen: bool,
 }
 
-/// A cell. That of the header says how much its column tells.
+/// A cell. The cell of the header has the column's weight.
 pub(super) struct Cell {
     text: String,
     kind: Kind,
@@ -53,22 +53,22 @@ pub(super) struct Cell {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Leans to the left, and may lose its beginning.
+    /// Aligned to the left; may be truncated on the left.
     Text,
-    /// Leans to the left.
+    /// Aligned to the left.
     Whole,
-    /// Leans to the right.
+    /// Aligned to the right.
     Figure,
-    /// Repeats a figure.
+    /// A bar, which repeats a figure.
     Bar,
 }
 
-/// A text that may be cut.
+/// A text that may be truncated.
 pub(super) fn left<'t>(text: impl Into<Cow<'t, str>>) -> Cell {
     cell(text.into(), Kind::Text)
 }
 
-/// A text that is never cut.
+/// A text that is truncated only if no other text can shrink.
 pub(super) fn whole<'t>(text: impl Into<Cow<'t, str>>) -> Cell {
     cell(text.into(), Kind::Whole)
 }
@@ -80,7 +80,7 @@ pub(super) fn right<'t>(text: impl Into<Cow<'t, str>>) -> Cell {
 fn cell(text: Cow<'_, str>, kind: Kind) -> Cell {
     let text = match visible(&text) {
         Cow::Owned(escaped) => escaped,
-        // Most are made for their cell alone.
+        // Most texts are made for one cell, so this rarely copies.
         Cow::Borrowed(_) => text.into_owned(),
     };
     Cell {
@@ -91,12 +91,12 @@ fn cell(text: Cow<'_, str>, kind: Kind) -> Cell {
 }
 
 impl Cell {
-    /// Of a header: how much the column tells.
+    /// Sets the column's weight; only for headers.
     pub(super) fn weighs(self, weight: Weight) -> Self {
         Self { weight, ..self }
     }
 
-    /// Adds it to a line, within a width in cells of a terminal.
+    /// Appends the cell to a line, `width` cells wide.
     fn show(&self, width: usize, look: Look, line: &mut String) {
         let text = look.cut(&self.text, width);
         let blanks = iter::repeat_n(' ', width.saturating_sub(visible::width(&text)));
@@ -113,7 +113,7 @@ impl Cell {
     }
 }
 
-/// A column as it is fitted.
+/// A column while the table is fitted to the terminal.
 struct Fitted<'t> {
     header: &'t Cell,
     place: usize,
@@ -121,7 +121,7 @@ struct Fitted<'t> {
 }
 
 impl Fitted<'_> {
-    /// What it takes at least beside a column of this weight.
+    /// Least width of the column beside columns of this weight.
     fn least(&self, weight: Weight) -> usize {
         match (self.header.kind, weight >= ESSENTIAL) {
             (Kind::Text, true) => self.width.min(LEAST_WIDTH),
@@ -132,20 +132,20 @@ impl Fitted<'_> {
 }
 
 impl Table {
-    /// The names of the columns of figures.
+    /// Headers of the columns of figures.
     pub(super) fn figures(&self) -> impl Iterator<Item = &str> {
         let figures = self.header.iter().filter(|cell| cell.kind == Kind::Figure);
         figures.map(|cell| cell.text.as_str())
     }
 
-    /// Where the figures end, and the texts at the end begin.
+    /// Index after the last column of figures, where the final texts begin.
     fn end_of_figures(&self) -> usize {
         let is_figure = |cell: &Cell| cell.kind == Kind::Figure;
         let last = self.header.iter().rposition(is_figure);
         last.map_or(0, |at| at + 1)
     }
 
-    /// Adds a column of figures, one for each line, after the others.
+    /// Adds a column of figures after the others, with one cell per line.
     pub(super) fn add_figure(&mut self, name: &str, cells: Vec<Cell>) {
         let end = self.end_of_figures();
         self.header.insert(end, right(name));
@@ -154,7 +154,7 @@ impl Table {
         }
     }
 
-    /// Adds a column of bars, one for each line, before the texts at the end.
+    /// Adds a column of bars before the final texts, with one bar per line.
     pub(super) fn add_bars(&mut self, name: &str, values: &[Option<f64>], look: Look) {
         let most = values.iter().flatten().copied().fold(0.0, f64::max);
         if values.len() != self.lines.len() || most <= 0.0 {
@@ -170,7 +170,7 @@ impl Table {
         }
     }
 
-    /// Columns whose names meet that are what rows are sorted by.
+    /// Raises the weight of the columns that rows are sorted by.
     pub(super) fn sorted_by(&mut self, is_sorted: impl Fn(&str) -> bool) {
         let sorted = self.header.iter_mut().filter(|cell| is_sorted(&cell.text));
         sorted.for_each(|cell| cell.weight = cell.weight.max(SORTED));
@@ -193,7 +193,7 @@ impl Table {
         columns
     }
 
-    /// The columns for which there is room, and those for which there is none, each in order.
+    /// Splits the columns into those that fit and those that do not, each in order.
     fn fit(&self, room: usize) -> (Vec<Fitted<'_>>, Vec<&Cell>) {
         let mut order = self.columns();
         let weight = |column: &Fitted<'_>| match (self.is_chosen, column.header.kind) {
@@ -225,7 +225,7 @@ impl Table {
         )
     }
 
-    /// Writes it. `elsewhere` says how to see the columns that are left out for lack of room.
+    /// Writes the table. `elsewhere` says how to see the columns that did not fit.
     pub(super) fn write(&self, look: Look, elsewhere: &str, out: &mut dyn Write) -> io::Result<()> {
         for line in self.title(look) {
             writeln!(out, "{line}")?;
@@ -248,7 +248,7 @@ impl Table {
         Ok(())
     }
 
-    /// The parts of the title, in as few lines as they fit in. Nothing is truncated.
+    /// The parts of the title, in as few lines as possible. They are never truncated.
     fn title(&self, look: Look) -> Vec<String> {
         let room = look.width.unwrap_or(usize::MAX);
         let mut lines: Vec<String> = Vec::new();
@@ -270,7 +270,7 @@ impl Table {
     }
 }
 
-/// Cuts columns such that a line has room: the widest text first, figures only where nothing else is left.
+/// Narrows columns until a line fits: the widest text first, figures only if nothing else is left.
 fn shrink(columns: &mut [Fitted<'_>], room: usize) {
     for (kinds, least) in [
         (&[Kind::Text][..], LEAST_WIDTH),
@@ -291,15 +291,15 @@ fn shrink(columns: &mut [Fitted<'_>], room: usize) {
 
 /// How a table shows times.
 pub(super) struct Times {
-    /// Each row has one.
+    /// Whether each row has a time.
     pub(super) shown: bool,
-    /// Local time had two offsets in the range: each time is shown with its own.
+    /// Local time has two offsets in the range, so each time shows its own.
     offsets: bool,
     zone: Zone,
 }
 
 impl Times {
-    /// For rows whose first and last have these times.
+    /// Compares the offsets of the first and the last row.
     pub(super) fn of<R>(answer: &Answer<R>, zone: Zone, time: impl Fn(&R) -> UtcMs) -> Self {
         let rows = &answer.rows;
         let shown = answer.step != Step::All;
@@ -311,14 +311,14 @@ impl Times {
         }
     }
 
-    /// What stands above the table, where rows have no time.
+    /// The range, as the title of a table whose rows have no times.
     pub(super) fn title<R>(&self, answer: &Answer<R>) -> Option<String> {
         let (start, end) = (answer.range.start, answer.range.end);
         let offset = show_offset(start, self.zone);
         (!self.shown).then(|| format!("{} ({offset})", show_range(start, end, self.zone)))
     }
 
-    /// The column's name, if there is one; `first` is the time of the first row.
+    /// Header of the time column, if there is one; `first` is the time of the first row.
     pub(super) fn header(&self, first: UtcMs) -> Option<Cell> {
         self.shown.then(|| {
             whole(match self.offsets {
@@ -329,7 +329,7 @@ impl Times {
         })
     }
 
-    /// A row's time, if it has one.
+    /// Cell of a row's time, if the table has a time column.
     pub(super) fn cell(&self, time: UtcMs) -> Option<Cell> {
         self.shown.then(|| {
             let mut text = show(time, self.zone);

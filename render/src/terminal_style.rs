@@ -1,41 +1,41 @@
-//! What a terminal can show: how wide it is, which characters it has, and what is drawn with them.
+//! Capabilities of a terminal: width, characters, and drawings with them.
 
 use std::borrow::Cow;
 
 use crate::visible::{tail, width};
 use trackiops_query::times::Zone;
 
-/// Cells of a bar.
+/// Width of a bar, cells.
 pub(super) const BAR_WIDTH: usize = 8;
-/// Cells of a sparkline at most.
+/// Largest width of a sparkline, cells.
 pub(super) const SPARKLINE_WIDTH: usize = 60;
 
-/// Eighths of a cell, from left.
+/// Eighths of a cell, from the left.
 const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
 /// Eighths of a cell, from below.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Heights without these characters.
+/// Substitutes for these heights on an ASCII terminal.
 const ASCII_HEIGHTS: [char; 8] = ['_', '.', ',', '-', '=', '+', '*', '#'];
 
-/// What a table is written for. Nothing of it is coloured.
+/// The target of text output. Nothing is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Cells in a line; as many as it takes without it.
+    /// Cells per line; `None` means no limit.
     pub width: Option<usize>,
-    /// There are no others than those of ASCII.
+    /// Whether only ASCII characters are available.
     pub ascii: bool,
-    /// Whether it is a terminal: bars and sparklines are drawn, and no format has hidden characters.
+    /// Whether it is a terminal. Then tables have bars and sparklines, and all formats escape hidden characters.
     pub is_terminal: bool,
 }
 
-/// How an answer is shown to people.
+/// How text output looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// The zone of times.
+    /// Time zone of times.
     pub zone: Zone,
-    /// What the terminal can show.
+    /// The target.
     pub look: Look,
-    /// The column that rows are sorted by: tables show it, and bars are drawn of it in place of the usual one.
+    /// The column that rows are sorted by. Tables show it, and bars show its values instead of the default ones.
     pub sorted_by: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl From<Zone> for Style {
 }
 
 impl Look {
-    /// A bar for a part of the largest value, from 0 to 1. What is there at all is seen.
+    /// A bar for a share of the largest value, from 0 to 1. Every share above 0 is visible.
     pub(super) fn bar(self, part: f64) -> String {
         if part.is_nan() || part <= 0.0 {
             return String::new();
@@ -66,7 +66,7 @@ impl Look {
         }
     }
 
-    /// At most `cells` cells, one for each value, or for the largest of several neighbours. What is 0 is blank.
+    /// A sparkline of at most `most` cells. A cell shows one value, or the largest of several neighbours; 0 is blank.
     pub(super) fn sparkline(self, values: &[f64], most: usize) -> String {
         let neighbours = values.len().div_ceil(most.clamp(1, SPARKLINE_WIDTH)).max(1);
         let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
@@ -85,7 +85,7 @@ impl Look {
         cells.collect()
     }
 
-    /// A visible text in at most `width` cells, truncated on the left: names differ at their ends.
+    /// Truncates a visible text on the left, because names differ at their ends. The result has at most `most` cells.
     pub(super) fn cut(self, text: &str, most: usize) -> Cow<'_, str> {
         if width(text) <= most {
             return text.into();

@@ -1,8 +1,8 @@
-//! Figures in units that people read.
+//! Numbers in readable units.
 
 use trackiops_schemas::unit::Unit;
 
-/// A number of a unit.
+/// Formats a number of a unit.
 pub fn show(unit: Unit, number: f64) -> String {
     match unit {
         Unit::None | Unit::Count => format!("{number:.0}"),
@@ -16,7 +16,7 @@ pub fn show(unit: Unit, number: f64) -> String {
     }
 }
 
-/// Three significant digits, or all digits of the whole part where it has more.
+/// Three significant digits for numbers from 1 on; all digits of a longer integer part.
 fn three_digits(value: f64) -> String {
     match value {
         v if v >= 99.95 => format!("{v:.0}"),
@@ -25,7 +25,7 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// The value in the largest unit of which there is at least one.
+/// The value in the largest unit that does not exceed it.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
     let at_least_one = units.iter().find(|(scale, _)| value >= *scale);
     match at_least_one.or(units.last()) {
@@ -39,12 +39,12 @@ const MIB: f64 = KIB * 1024.0;
 const GIB: f64 = MIB * 1024.0;
 const TIB: f64 = GIB * 1024.0;
 
-/// Requests per second.
+/// Formats requests per second.
 pub fn rate(per_second: f64) -> String {
     three_digits(per_second)
 }
 
-/// A number of bytes.
+/// Formats a number of bytes.
 pub fn bytes(count: u64) -> String {
     if (count as f64) < KIB {
         return format!("{count} B");
@@ -53,18 +53,18 @@ pub fn bytes(count: u64) -> String {
     scaled(count as f64, &units)
 }
 
-/// Bytes per second.
+/// Formats bytes per second.
 pub fn bytes_per_second(per_second: f64) -> String {
     let units = [(GIB, "GiB/s"), (MIB, "MiB/s"), (KIB, "KiB/s"), (1.0, "B/s")];
     scaled(per_second, &units)
 }
 
-/// A latency, given in us.
+/// Formats a latency in us.
 pub fn latency(us: f64) -> String {
     scaled(us, &[(1e6, "s"), (1e3, "ms"), (1.0, "us")])
 }
 
-/// A part of a whole, given from 0 to 1.
+/// Formats a share from 0 to 1.
 pub fn share(part: f64) -> String {
     format!("{:.1}%", part * 100.0)
 }

@@ -1,7 +1,7 @@
-//! Text as a person sees it: each character takes the room that it seems to take, or is an escape.
+//! Safe display of text: each character takes its apparent room, or is an escape.
 //!
-//! Names come from whoever may make a file. A character that moves the cursor, turns the direction of what follows, or shows nothing
-//! would let a name clear the screen or look like another name.
+//! Anyone who can create a file chooses its name. Some characters move the cursor, change the direction of text, or are
+//! invisible. With them, a name could clear the screen or look like another name.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -13,13 +13,13 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// How an escape begins; hexadecimal digits and a closing brace follow.
+/// Start of an escape; hexadecimal digits and a closing brace follow.
 const ESCAPE: &str = "\\u{";
 
-/// The text with `\u{202e}` for each character that is not seen, or that changes how others are seen.
+/// Escapes characters that are invisible or that change how others look, such as `\u{202e}`.
 ///
-/// No two texts look the same by their escapes: a backslash that seems to begin an escape is `\u{5c}` itself. All other backslashes stay,
-/// so that a cgroup's `dev-disk\x2dby` can be copied. What is visible already must not come here again.
+/// Escapes are unambiguous: a backslash that seems to start an escape becomes `\u{5c}`. All other backslashes stay, so that a
+/// cgroup's `dev-disk\x2dby` can be copied. Do not apply this twice to a text.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'\\') {
         return text.into();
@@ -34,8 +34,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Anything as JSON in one line, with JSON's own escapes for the characters that [`visible`] escapes: other programs read the same text,
-/// and a terminal is not driven by it.
+/// Formats a value as JSON in one line. Characters that [`visible`] escapes get JSON's own escapes: other programs read the same
+/// text, and a terminal does not act on it.
 pub fn json(value: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
     let mut json = Vec::new();
     value.serialize(&mut Serializer::with_formatter(&mut json, Visible))?;
@@ -64,15 +64,15 @@ impl Formatter for Visible {
     }
 }
 
-/// A character in UTF-16, as JSON escapes it.
+/// A character in UTF-16, the encoding of JSON escapes.
 fn units(c: char) -> impl Iterator<Item = u16> {
     let mut units = [0; 2];
     let taken = c.encode_utf16(&mut units).len();
     units.into_iter().take(taken)
 }
 
-/// Whether a character is not seen as one of its own: controls, formats (also those of emoji sequences, whose width is another one
-/// on each terminal), line ends, what Unicode calls ignorable, and what is no character.
+/// Whether a character is hidden: controls, formats, line ends, characters that Unicode calls ignorable, and code points without
+/// a character. Formats include joiners of emoji sequences, and terminals differ in the width of these.
 pub(crate) fn is_hidden(c: char) -> bool {
     use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator};
     if matches!(c, ' '..='~') {
@@ -82,19 +82,20 @@ pub(crate) fn is_hidden(c: char) -> bool {
     hidden.contains(&c.general_category()) || is_ignorable(c) || is_no_character(c)
 }
 
-/// Those of the property `Default_Ignorable_Code_Point` that are no format characters: joiners, fillers and variation selectors.
+/// Characters with the property `Default_Ignorable_Code_Point` except format characters: joiners, fillers and variation
+/// selectors.
 fn is_ignorable(c: char) -> bool {
     matches!(c,
         '\u{34f}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2065}' | '\u{3164}'
         | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Code points that are never characters, and some of which XML refuses.
+/// Code points that never are characters. XML rejects some of them.
 fn is_no_character(c: char) -> bool {
     matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe
 }
 
-/// Cells of a terminal that a visible text takes.
+/// Width of a visible text on a terminal, cells.
 pub fn width(text: &str) -> usize {
     match text.is_ascii() {
         true => text.len(),
@@ -102,7 +103,7 @@ pub fn width(text: &str) -> usize {
     }
 }
 
-/// The longest end of a visible text that takes at most `most` cells. No character and no escape is cut in two.
+/// The longest end of a visible text with at most `most` cells. It never splits a character or an escape.
 pub(super) fn tail(text: &str, most: usize) -> &str {
     let mut taken = 0;
     let fitting = text.grapheme_indices(true).rev().take_while(|(_, one)| {
@@ -118,7 +119,7 @@ pub(super) fn tail(text: &str, most: usize) -> &str {
     end.map_or("", |(at, _)| &text[start + at..])
 }
 
-/// The longest beginning of a visible text that takes at most `most` cells; at least one character.
+/// The longest beginning of a visible text with at most `most` cells, and at least one character.
 fn head(text: &str, most: usize) -> &str {
     let mut taken = 0;
     let mut places = text.grapheme_indices(true).skip(1);
@@ -131,7 +132,7 @@ fn head(text: &str, most: usize) -> &str {
     end.map_or(text, |(at, _)| &text[..at])
 }
 
-/// Whether a place is within an escape that begins before it.
+/// Whether a position is inside an escape that begins before it.
 fn is_in_escape(text: &str, place: usize) -> bool {
     let begun = text[..place].rfind('\\').map(|at| &text[at..place]);
     begun.is_some_and(|begun| {
@@ -143,7 +144,7 @@ fn is_in_escape(text: &str, place: usize) -> bool {
     })
 }
 
-/// A visible line as several of at most `width` cells each: broken between words, and within those that fit in no line. Lines
+/// Wraps a visible line to at most `most` cells. It breaks between words, or inside a word that is longer than a line. Lines
 /// after the first are indented.
 pub fn wrap(line: &str, most: Option<usize>, indent: usize) -> String {
     let Some(most) = most.filter(|most| width(line) > *most) else {
@@ -273,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Texts that are full of escapes, of their parts, and of what takes one.
+    /// Texts with many escapes, parts of escapes, and characters that need one.
     fn pieces() -> impl Strategy<Value = String> {
         let piece = prop::sample::select(vec![
             "\\u{", "\\", "u{", "202e", "}", "\u{202e}", "\n", "中", "e\u{301}", "👍🏽", "🇩🇪", "لا",
@@ -282,7 +283,7 @@ mod tests {
         prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
     }
 
-    /// The text of which this was made.
+    /// Reverses the escapes.
     fn undone(shown: &str) -> String {
         let mut text = String::new();
         let mut rest = shown;

@@ -1,4 +1,4 @@
-//! What a store takes, for people.
+//! Table of a store's size.
 
 use crate::table::{ESSENTIAL, KEY, NAME, NONE, Table, right, whole};
 use crate::units;

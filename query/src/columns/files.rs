@@ -1,5 +1,4 @@
-//! The columns of files, and of what they are added up to: those on disk, those derived from them, and both for reading and writing
-//! together.
+//! Columns of rows about files and groups of files: stored ones, derived ones, and both for reads and writes together.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,12 +16,12 @@ use super::{Column, Columns, QUANTILES, Record, Unit, Value, per_second};
 use crate::answer::AnswerRow;
 use crate::projection::Projection;
 
-/// Which requests a column is of.
+/// The requests that a column describes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Read,
     Write,
-    /// Both, added up: its columns have no prefix.
+    /// Sum of both. Its columns have no prefix.
     Both,
 }
 
@@ -55,7 +54,7 @@ impl Side {
         }
     }
 
-    /// What it takes of what is stored.
+    /// Stored columns with this data.
     fn needs(self, stored: &[&str]) -> Vec<String> {
         let of = |direction: &'static str| {
             let there = stored
@@ -67,7 +66,7 @@ impl Side {
     }
 }
 
-/// A figure derived from the counters of a direction and the covered time, ms.
+/// A figure derived from the counters of a direction and the recorded time, ms.
 struct Derived {
     name: &'static str,
     unit: Unit,
@@ -128,7 +127,7 @@ const RATES_AND_MEANS: [Derived; 6] = [
     },
 ];
 
-/// Parts of the latency, and of the requests.
+/// Shares of the latency and of the requests.
 const SHARES: [Derived; 5] = [
     Derived {
         name: "queue_share",
@@ -162,7 +161,7 @@ const SHARES: [Derived; 5] = [
     },
 ];
 
-/// The share that a part has in the mean latency.
+/// A part's share of the mean latency.
 fn part(direction: &Direction, which: usize) -> Option<f64> {
     let mean = direction.latency_ns_mean().filter(|mean| *mean > 0.0)?;
     Some(direction.parts_ns_mean()?[which] / mean)
@@ -197,7 +196,7 @@ impl Record for AnswerRow {
 }
 
 impl Columns<AnswerRow> {
-    /// What they are made of.
+    /// The stored columns that these columns need.
     pub fn needs(&self) -> Projection {
         let needs = self.iter().map(Column::needs);
         needs.fold(Projection::default(), Projection::with)
@@ -205,7 +204,7 @@ impl Columns<AnswerRow> {
 }
 
 impl Column<AnswerRow> {
-    /// What it is made of.
+    /// The stored columns that it needs.
     pub fn needs(&self) -> Projection {
         Projection::new(self.needs.iter().map(String::as_str))
     }
@@ -314,14 +313,14 @@ fn derived(side: Side) -> Vec<Column<AnswerRow>> {
     rates.chain(percentiles).chain(shares).collect()
 }
 
-/// `bucket` and `count`.
+/// Elements are `bucket` and `count`.
 pub(super) fn histogram<'r>(histogram: &Histogram) -> Value<'r> {
     let element =
         |(bucket, count): &(i32, u64)| vec![Value::Int((*bucket).into()), Value::Count(*count)];
     Value::List(histogram.buckets().iter().map(element).collect())
 }
 
-/// `errno` and `count`.
+/// Elements are `errno` and `count`.
 fn errnos<'r>(errnos: &Errnos) -> Value<'r> {
     let counts = errnos.counts().iter();
     let element =
@@ -329,7 +328,7 @@ fn errnos<'r>(errnos: &Errnos) -> Value<'r> {
     Value::List(counts.map(element).collect())
 }
 
-/// The fields of [`columns::file_op_fields`].
+/// Elements have the fields of [`columns::file_op_fields`].
 fn operations(ops: &[FileOp]) -> Value<'_> {
     let element = |op: &FileOp| {
         let counters = FileOp::COUNTERS.iter();

@@ -1,4 +1,4 @@
-//! The columns of lists: which files there were, which mounts, and what is on disk.
+//! Columns of lists: files, mounts, and sizes on disk.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::{Column, Record, Unit, Value};
 use crate::files::FileActivity;
 use crate::volume::Volume;
 
-/// Of files: start of the first and end of the last window with requests of a file, or under a name. Of mounts: when they were
-/// first and last there.
+/// For files: start of the first and end of the last window with requests of the file, or under a name. For mounts: when they
+/// were first and last mounted.
 const FIRST_SEEN: &str = "first_seen";
 const LAST_SEEN: &str = "last_seen";
 

@@ -1,5 +1,5 @@
-//! The columns of an answer. There is one table of them for each kind of row, from which every machine format is written, and in
-//! which `--columns`, `--sort` and `--where` look.
+//! Columns of an answer. Each kind of row has one table of columns. All machine formats are written from it, and `--columns`,
+//! `--sort` and `--where` look names up in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,36 +15,35 @@ mod value;
 pub use trackiops_schemas::unit::Unit;
 pub use value::{Value, per_second};
 
-/// Percentiles are the geometric middle of a histogram's bucket: the true one is at most this share of it away (2^(1/64) - 1,
-/// schema 5).
+/// Largest relative error of percentiles: 2^(1/64) - 1 (schema 5). A percentile is the geometric middle of a histogram's bucket.
 pub const PERCENTILE_ERROR: f64 = 0.011;
-/// Key of a field's metadata in Parquet and Arrow: [`PERCENTILE_ERROR`], where it has one.
+/// Key of a field's metadata in Parquet and Arrow. Its value is [`PERCENTILE_ERROR`]; only estimates have it.
 pub const META_ERROR: &str = "relative_error";
-/// The shares of requests that percentile columns stand for, with what their names end in.
+/// Suffixes of percentile columns, and their quantiles.
 pub(crate) const QUANTILES: [(&str, f64); 4] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
 
-/// At most so many names like an unknown one are told.
+/// Most suggestions for an unknown name.
 const MAX_NEAR: usize = 3;
 
-/// How the value of a row is found.
+/// Reads the value from a row.
 type Get<R> = Arc<dyn for<'r> Fn(&'r R) -> Value<'r> + Send + Sync>;
 
-/// A column.
+/// A column of rows `R`.
 pub struct Column<R> {
-    /// Its name in every format.
+    /// Name in every format.
     pub name: String,
-    /// Its type in Parquet and Arrow.
+    /// Type in Parquet and Arrow.
     pub data_type: DataType,
-    /// What its numbers count.
+    /// Unit of its numbers.
     pub unit: Unit,
-    /// Whether it is estimated, within [`PERCENTILE_ERROR`].
+    /// Whether it is an estimate, within [`PERCENTILE_ERROR`].
     pub is_estimate: bool,
-    /// Whether it is there unless columns are chosen.
+    /// Whether answers have it without `--columns`.
     pub is_usual: bool,
-    /// What else its field says of it in Parquet and Arrow.
+    /// Further metadata of its field in Parquet and Arrow.
     metadata: HashMap<String, String>,
-    /// Stored columns that it is made of.
+    /// Stored columns that it needs.
     pub(crate) needs: Vec<String>,
     get: Get<R>,
 }
@@ -69,7 +68,7 @@ impl<R> std::fmt::Debug for Column<R> {
 }
 
 impl<R> Column<R> {
-    /// A usual column that is no estimate and needs what is stored under its own name.
+    /// A default column. It is not an estimate, and needs the stored column of the same name.
     fn new(
         name: impl Into<String>,
         data_type: DataType,
@@ -89,7 +88,7 @@ impl<R> Column<R> {
         }
     }
 
-    /// As [`Self::new`], of a column that segments have.
+    /// As [`Self::new`], for a column that segments have.
     fn stored(
         field: &Field,
         get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static,
@@ -122,27 +121,27 @@ impl<R> Column<R> {
         )
     }
 
-    /// Its value in a row.
+    /// The value in a row.
     pub fn value<'r>(&self, row: &'r R) -> Value<'r> {
         (self.get)(row)
     }
 
-    /// Whether its values can be compared.
+    /// Whether its values are numbers with an order.
     pub fn is_number(&self) -> bool {
         self.data_type.is_numeric() && self.unit != Unit::None
     }
 
-    /// Whether each of its values is several.
+    /// Whether its values are lists.
     pub fn is_list(&self) -> bool {
         matches!(self.data_type, DataType::List(_))
     }
 
-    /// What else it may be called.
+    /// Further names that `--columns`, `--sort` and `--where` accept.
     pub fn short_names(&self) -> Vec<String> {
         short_names(&self.name)
     }
 
-    /// What tables call it.
+    /// Name in tables.
     pub fn shown_name(&self) -> String {
         let short = self.short_names().into_iter().next();
         short.unwrap_or_else(|| self.name.clone())
@@ -171,7 +170,7 @@ fn short_names(name: &str) -> Vec<String> {
         names.push(mean.replace("rtt", "network"));
     }
     names.push(name.replace("rtt_share", "network_share"));
-    // As tables of operations have them.
+    // These are names in tables of operations.
     names.push(name.replace("_bytes_mean", "/op"));
     names.push(name.replace("requests_share", "share"));
     names.dedup();
@@ -179,7 +178,7 @@ fn short_names(name: &str) -> Vec<String> {
     names
 }
 
-/// A name as columns have it: tables write `r-p99`.
+/// A name in the form of columns; tables write `r-p99`.
 fn normal(text: &str) -> String {
     let text = text.trim().to_lowercase().replace('-', "_");
     match (text.strip_prefix("r_"), text.strip_prefix("w_")) {
@@ -189,26 +188,26 @@ fn normal(text: &str) -> String {
     }
 }
 
-/// No such column, or none that will do.
+/// A column is unknown or unsuitable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnError {
-    /// There is none.
+    /// No column has this name.
     #[error("there is no column `{name}`{near}; `--columns help` lists all")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// Names that are like it.
+        /// Suggestion of similar names, or nothing.
         near: String,
     },
-    /// It is named twice.
+    /// The list names a column twice.
     #[error("the column `{0}` is named twice; name it once")]
     Twice(String),
-    /// Its values have no order.
+    /// The values have no order.
     #[error("the column `{0}` is no number: rows are compared and sorted by numbers")]
     NoNumber(String),
 }
 
-/// A row with columns.
+/// A kind of row that has columns.
 pub trait Record: Sized + Sync + 'static {
     /// All columns, in order.
     fn columns() -> Vec<Column<Self>>;
@@ -219,14 +218,16 @@ pub trait Record: Sized + Sync + 'static {
 pub struct Columns<R>(Vec<Column<R>>);
 
 impl<R: Record> Columns<R> {
-    /// Those that an answer has unless told otherwise.
+    /// The default columns.
     pub fn usual() -> Self {
         let mut columns = R::columns();
         columns.retain(|column| column.is_usual);
         Self(columns)
     }
 
-    /// Those of a list with commas.
+    /// Parses a list with commas; names may be long or short.
+    ///
+    /// Errors: [`ColumnError::Unknown`] and [`ColumnError::Twice`].
     pub fn parse(list: &str) -> Result<Self, ColumnError> {
         let all = R::columns();
         let mut chosen: Vec<Column<R>> = Vec::new();
@@ -240,7 +241,9 @@ impl<R: Record> Columns<R> {
         Ok(Self(chosen))
     }
 
-    /// One that is a number.
+    /// Finds a column of numbers.
+    ///
+    /// Errors: [`ColumnError::Unknown`] and [`ColumnError::NoNumber`].
     pub fn number(name: &str) -> Result<Column<R>, ColumnError> {
         let all = R::columns();
         let column = find(&all, name)?;
@@ -250,19 +253,19 @@ impl<R: Record> Columns<R> {
         }
     }
 
-    /// Those without some, by their names.
+    /// Drops columns by name.
     pub fn without(mut self, is_left_out: impl Fn(&str) -> bool) -> Self {
         self.0.retain(|column| !is_left_out(&column.name));
         self
     }
 
-    /// Those of them that are no lists.
+    /// Drops columns of lists.
     pub fn scalars(mut self) -> Self {
         self.0.retain(|column| !column.is_list());
         self
     }
 
-    /// The same with each text changed by a function.
+    /// Applies a function to every text value.
     pub fn map_texts(&self, change: fn(&str) -> String) -> Self {
         let of = |column: &Column<R>| {
             let get = Arc::clone(&column.get);
@@ -277,24 +280,24 @@ impl<R: Record> Columns<R> {
         Self(self.iter().map(of).collect())
     }
 
-    /// Those of them that are numbers.
+    /// The columns of numbers.
     pub fn numbers(&self) -> Self {
         Self(self.iter().filter(|c| c.is_number()).cloned().collect())
     }
 
-    /// Each of them.
+    /// Iterates in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Column<R>> {
         self.0.iter()
     }
 
-    /// Their schema in Parquet and Arrow.
+    /// Schema in Parquet and Arrow.
     pub fn schema(&self) -> SchemaRef {
         let fields: Vec<_> = self.iter().map(Column::field).collect();
         Arc::new(Schema::new(fields))
     }
 }
 
-/// The column of that name, long or short.
+/// Finds a column by long or short name.
 fn find<'c, R>(all: &'c [Column<R>], name: &str) -> Result<&'c Column<R>, ColumnError> {
     let wanted = normal(name);
     let exact = all.iter().find(|column| column.name == wanted);

@@ -1,4 +1,4 @@
-//! The columns of operations: those on disk, then those derived from them.
+//! Columns of operations: stored ones, then derived ones.
 
 use arrow::datatypes::DataType;
 use trackiops_schemas::columns;
@@ -39,7 +39,7 @@ const RATES_AND_MEANS: [Derived; 7] = [
     }),
 ];
 
-/// Of the time that an operation takes, and of all operations of its mount.
+/// Shares of an operation's time, and of all operations of its mount.
 const SHARES: [Derived; 4] = [
     ("queue_share", Unit::Share, |row| {
         part(row, row.sums.queue_ns_sum)
@@ -57,7 +57,7 @@ const SHARES: [Derived; 4] = [
     }),
 ];
 
-/// The part of the time, where parts are known.
+/// A part's share of the time, if the parts are known.
 fn part(row: &OperationAnswer, ns: u64) -> Option<f64> {
     row.part_per_timed(ns)?;
     share(ns, row.sums.execute_ns_sum)

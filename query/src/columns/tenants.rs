@@ -1,4 +1,4 @@
-//! The columns that say who used a file.
+//! Columns of the tenant.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use trackiops_schemas::identity::Tenant;
 
 use super::{Column, Unit, Value};
 
-/// Uid, user and cgroup as they are stored, then all of it as one text, which is there for those who ask for it.
+/// Uid, user and cgroup as they are stored, then all of them as one text for `--columns`.
 pub(super) fn tenants<R: 'static>(of: fn(&R) -> &Arc<Tenant>) -> ([Column<R>; 3], Column<R>) {
     let uid = Column::new(UID, DataType::Int64, Unit::None, move |row: &R| {
         of(row)
@@ -16,7 +16,7 @@ pub(super) fn tenants<R: 'static>(of: fn(&R) -> &Arc<Tenant>) -> ([Column<R>; 3]
             .map_or(Value::Null, |uid| Value::Int(uid.into()))
     });
     let user = Column {
-        // A row of several users has no name.
+        // The user's name is valid only with a uid: a row of several users has neither.
         needs: vec![USER.to_owned(), UID.to_owned()],
         ..Column::text(USER, move |row: &R| {
             Value::some_text(of(row).user.as_deref())

@@ -1,50 +1,50 @@
-//! Values of columns, and what they count.
+//! Values of columns.
 
 use std::borrow::Cow;
 
 use trackiops_schemas::time::UtcMs;
 use trackiops_schemas::unit::Unit;
 
-/// The value of a column in a row.
+/// Value of a column in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'r> {
-    /// Not known.
+    /// Unknown.
     Null,
     /// Text.
     Text(Cow<'r, str>),
     /// A count.
     Count(u64),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
-    /// A figure.
+    /// A number in the column's unit.
     Figure(f64),
-    /// A point in time.
+    /// A point in time, ms.
     Time(UtcMs),
-    /// A point in time that is no window's, us since the epoch.
+    /// A point in time, us since the epoch; the start of a window is [`Self::Time`].
     TimeUs(i64),
-    /// A list of the same fields each, as the column's type has them; of what has no fields each is one value.
+    /// Elements of a list. Each has the fields of the column's type, or one value if the type has no fields.
     List(Vec<Vec<Value<'r>>>),
 }
 
 impl<'r> Value<'r> {
-    /// Text that is known.
+    /// A known text.
     pub fn text(text: impl Into<Cow<'r, str>>) -> Self {
         Self::Text(text.into())
     }
 
-    /// Text, where it is known.
+    /// A text, or `Null`.
     pub(super) fn some_text(text: Option<&'r str>) -> Self {
         text.map_or(Self::Null, Self::text)
     }
 
-    /// A count, where it is known.
+    /// A count, or `Null`.
     pub(super) fn some_count(count: Option<u64>) -> Self {
         count.map_or(Self::Null, Self::Count)
     }
 
-    /// A figure to three decimals, where it is known; of a share six.
+    /// A figure rounded to three decimals, or a share to six; or `Null`.
     pub(super) fn some_figure(figure: Option<f64>, unit: Unit) -> Self {
         let scale = match unit {
             Unit::Share => 1e6,
@@ -54,7 +54,7 @@ impl<'r> Value<'r> {
         rounded.map_or(Self::Null, Self::Figure)
     }
 
-    /// The value with other texts, also those of lists.
+    /// Applies `map` to all texts, including those in lists.
     pub fn map_texts(self, map: &impl Fn(&str) -> Cow<'_, str>) -> Self {
         match self {
             Self::Text(text) => Self::text(map(&text).into_owned()),
@@ -69,7 +69,7 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// As a number, where it is one.
+    /// The value as a number; `None` if it is not one.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Count(count) => Some(*count as f64),
@@ -80,12 +80,12 @@ impl<'r> Value<'r> {
     }
 }
 
-/// A rate over the time that was recorded; not known where none was.
+/// Rate over the recorded time; `None` if nothing was recorded.
 pub fn per_second(count: u64, covered_ms: u64) -> Option<f64> {
     (covered_ms > 0).then(|| count as f64 * 1000.0 / covered_ms as f64)
 }
 
-/// The part of a whole; not known where there is none.
+/// Ratio; `None` if the whole is 0.
 pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

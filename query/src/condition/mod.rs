@@ -1,4 +1,4 @@
-//! What rows must be like: `read_p99 > 20ms and read_requests >= 100`.
+//! Conditions on rows: `read_p99 > 20ms and read_requests >= 100`.
 
 mod parser;
 
@@ -7,25 +7,25 @@ use std::fmt::{self, Display};
 use crate::columns::{Column, ColumnError, Columns, Record, Unit};
 use crate::literal::Literal;
 
-/// A condition as it is written.
+/// A parsed condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
-    /// All of them hold.
+    /// All of these hold.
     All(Vec<Condition>),
-    /// One of them holds.
+    /// At least one of these holds.
     Any(Vec<Condition>),
-    /// A column compares to a value.
+    /// Compares a column with a value.
     Compare {
-        /// Its name, long or short.
+        /// Name of the column, long or short.
         column: String,
-        /// How.
+        /// The comparison.
         operator: Operator,
-        /// To what.
+        /// The value.
         value: Literal,
     },
 }
 
-/// How two numbers compare.
+/// A comparison of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `>`
@@ -43,7 +43,8 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Longer ones first.
+    /// Longer ones first, because the parser takes the first match. `Display` takes the last one of an operator, so it writes
+    /// `=`.
     const ALL: [(&'static str, Self); 7] = [
         (">=", Self::GreaterOrEqual),
         ("<=", Self::LessOrEqual),
@@ -98,60 +99,60 @@ impl Display for Condition {
     }
 }
 
-/// Why a text is no condition.
+/// Why a condition is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// Something else should stand there.
+    /// A part is missing.
     #[error(
         "`{text}`: {missing} is missing {place}; write a comparison such as `read_p99 > 20ms`, several with `and`, `or` and brackets"
     )]
     Syntax {
-        /// All of it.
+        /// The whole text.
         text: String,
-        /// What should stand there.
+        /// The missing part.
         missing: &'static str,
-        /// Where, in words.
+        /// The place, as text.
         place: String,
     },
-    /// A number has a unit that there is not.
+    /// A number has an unknown unit.
     #[error(
         "`{text}`: there is no unit `{unit}`; times are in us, ms, s, bytes in KiB, MiB, GiB or kB, MB, GB, throughput in these with /s, \
          shares in %"
     )]
     Unit {
-        /// All of it.
+        /// The whole text.
         text: String,
         /// The unit.
         unit: String,
     },
-    /// No number is so large.
+    /// A number is too large for a float.
     #[error("`{text}`: {number} is too large; write a smaller number")]
     TooLarge {
-        /// All of it.
+        /// The whole text.
         text: String,
-        /// The number and its unit, as they are written.
+        /// The number with its unit, as written.
         number: String,
     },
-    /// Brackets in brackets in brackets.
+    /// Brackets are nested too deeply.
     #[error("`{0}`: there are too many brackets in each other")]
     TooDeep(String),
-    /// The column is none, or no number.
+    /// The column is unknown or has no numbers.
     #[error(transparent)]
     Column(#[from] ColumnError),
-    /// The unit is not that of the column.
+    /// The unit does not fit the column.
     #[error("`{value}` does not fit {column}, which {has}")]
     Misfit {
         /// The value.
         value: String,
         /// The column.
         column: String,
-        /// What the column has.
+        /// Values that the column accepts.
         has: &'static str,
     },
 }
 
 impl Condition {
-    /// Names of the columns that it compares, long or short.
+    /// Names of the compared columns, long or short.
     pub fn columns(&self) -> Vec<&str> {
         match self {
             Self::All(parts) | Self::Any(parts) => parts.iter().flat_map(Self::columns).collect(),
@@ -160,7 +161,7 @@ impl Condition {
     }
 }
 
-/// A condition on rows of one kind.
+/// A condition bound to the columns of one kind of row.
 #[derive(Clone, Debug)]
 pub(crate) enum Bound<R> {
     All(Vec<Bound<R>>),
@@ -169,7 +170,7 @@ pub(crate) enum Bound<R> {
 }
 
 impl<R: Record> Bound<R> {
-    /// Finds the columns of a condition.
+    /// Looks up the columns. Fails for unknown columns, columns without numbers, and units that do not fit.
     pub(crate) fn new(condition: &Condition) -> Result<Self, ConditionError> {
         let parts =
             |parts: &[Condition]| -> Result<Vec<_>, _> { parts.iter().map(Self::new).collect() };
@@ -194,7 +195,7 @@ impl<R: Record> Bound<R> {
         }
     }
 
-    /// Whether it holds for a row. What is not known compares to nothing.
+    /// Whether a row meets the condition. Unknown values never match.
     pub(crate) fn holds(&self, row: &R) -> bool {
         match self {
             Self::All(parts) => parts.iter().all(|part| part.holds(row)),
@@ -206,7 +207,7 @@ impl<R: Record> Bound<R> {
         }
     }
 
-    /// Hands over the columns that it compares.
+    /// Calls `each` with every compared column.
     pub(crate) fn columns<'b>(&'b self, each: &mut dyn FnMut(&'b Column<R>)) {
         match self {
             Self::All(parts) | Self::Any(parts) => {
@@ -217,7 +218,7 @@ impl<R: Record> Bound<R> {
     }
 }
 
-/// What values a column takes.
+/// Text about the values that a column accepts.
 fn takes(unit: Unit) -> &'static str {
     match unit {
         Unit::Microseconds => "is a time: write 20ms, 450us or 1.5s",
@@ -284,7 +285,7 @@ mod tests {
             ("r-iops <= 5/s", true),
             ("read_untimed_share < 1%", true),
             ("read_untimed_share >= 0.5", false),
-            // Nothing was written: no latency is larger or smaller than another.
+            // There were no writes: their latency is unknown, so it never matches.
             ("write_p99 > 0 or write_p99 <= 0", false),
             ("write_p99 != 1ms", false),
             (

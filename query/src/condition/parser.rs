@@ -1,9 +1,9 @@
-//! How a condition is written.
+//! Grammar of conditions:
 //!
 //! ```text
-//! any     = all { "or" all }
-//! all     = term { "and" term }
-//! term    = "(" any ")" | column ( ">" | ">=" | "<" | "<=" | "=" | "!=" ) value
+//! any     = all { ( "or" | "||" ) all }
+//! all     = term { ( "and" | "&&" ) term }
+//! term    = "(" any ")" | column ( ">" | ">=" | "<" | "<=" | "=" | "==" | "!=" ) value
 //! value   = number [ unit ]
 //! ```
 
@@ -12,7 +12,7 @@ use std::str::FromStr;
 use super::{Condition, ConditionError, Operator};
 use crate::literal::{Literal, number_length, unit};
 
-/// How deep brackets may be.
+/// Most levels of nested brackets: the parser recurses.
 const MAX_DEPTH: usize = 32;
 
 impl FromStr for Condition {
@@ -30,17 +30,17 @@ impl FromStr for Condition {
 
 struct Parser<'t> {
     text: &'t str,
-    /// How much of it is read, bytes.
+    /// Position in the text, bytes.
     at: usize,
 }
 
 impl<'t> Parser<'t> {
-    /// What is not read yet, from its first word on.
+    /// The rest of the text, without leading white space.
     fn rest(&self) -> &'t str {
         self.text[self.at..].trim_start()
     }
 
-    /// Reads these characters, if they come next.
+    /// Skips white space and takes this many bytes.
     fn take(&mut self, characters: usize) -> &'t str {
         let rest = self.rest();
         self.at = self.text.len() - rest.len() + characters;
@@ -55,7 +55,7 @@ impl<'t> Parser<'t> {
         comes
     }
 
-    /// Reads a word if it comes next, and not merely a longer one that begins like it.
+    /// Takes a word if it comes next, unless it is only the start of a longer one.
     fn accept_word(&mut self, word: &str) -> bool {
         let rest = self.rest();
         let comes = rest
@@ -147,7 +147,7 @@ impl<'t> Parser<'t> {
         let digits = self.take(length);
         self.finite(number, digits)?;
         let rest = self.rest();
-        // What follows is a unit unless it is the next word.
+        // Text after the number is a unit, unless it is `and` or `or`.
         let length = rest
             .find(|c: char| !(c.is_alphanumeric() || matches!(c, '/' | '%' | '\u{b5}')))
             .unwrap_or(rest.len());
@@ -170,7 +170,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Refuses what would be compared, and shown, as infinite.
+    /// Rejects numbers that would compare, and print, as infinite.
     fn finite(&self, number: f64, written: &str) -> Result<(), ConditionError> {
         match number.is_finite() {
             true => Ok(()),

@@ -1,4 +1,4 @@
-//! What was recorded of a range, from the health rows of journals.
+//! Accounts for the recorded time and losses of a range, from the health rows of journals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::origin::HostIndex;
 use crate::plan::{Journal, Plan, Tail};
 use crate::scan;
 
-/// What was recorded of the range.
+/// Recorded time of the range, and coverage of each host.
 pub(crate) struct Account<'p> {
     plan: &'p Plan<'p>,
     explain: &'p Explain,
@@ -24,7 +24,7 @@ pub(crate) struct Account<'p> {
 }
 
 impl<'p> Account<'p> {
-    /// Nothing yet.
+    /// An empty account.
     pub(crate) fn new(plan: &'p Plan<'p>, explain: &'p Explain) -> Self {
         let hosts = plan.spans.iter().map(|span| (Coverage::default(), *span));
         Self {
@@ -35,13 +35,12 @@ impl<'p> Account<'p> {
         }
     }
 
-    /// As in [`Found`].
+    /// Returns the recorded time of each window, and for each host its coverage and the time of all its data.
     pub(crate) fn finish(self) -> (RecordedTime, Vec<(Coverage, Option<Interval>)>) {
         (self.covered.finish(), self.hosts)
     }
 
-    /// Takes over the health rows of a journal. Of coarse windows in which nothing happened that must be told there are no
-    /// others to read.
+    /// Adds the health rows of a journal. Reads finer rows only for coarse windows that were partly recorded or need a note.
     pub(crate) fn journal(&mut self, journal: &Journal) -> Result<(), QueryError> {
         for part in &journal.coarse_health {
             let (bounds, granularity) = (part.bounds, part.granularity);
@@ -73,7 +72,7 @@ impl<'p> Account<'p> {
         Ok(())
     }
 
-    /// Whether all of a window was recorded, and nothing is to be told of it.
+    /// Whether a window was recorded completely and needs no note.
     fn is_plain(&self, health: &Health, window: Interval) -> bool {
         let Health {
             covered_ms,
@@ -91,7 +90,7 @@ impl<'p> Account<'p> {
             && self.left_out_ms(health) == 0
     }
 
-    /// Takes over windows of the granularity that answers, those that are asked for.
+    /// Adds the windows in the granularity that answers, as far as `is_asked`.
     fn windows(
         &mut self,
         journal: &Journal,
@@ -106,8 +105,7 @@ impl<'p> Account<'p> {
         });
         let stalled = rows.values().any(is_stalled);
         let left_out = rows.values().any(|health| self.left_out_ms(health) > 0);
-        // A coarse window that was not covered in whole says how much is missing, not where; nor does it say
-        // when a server was stalled.
+        // A partly recorded coarse window shows how much time is missing, but neither where, nor when a server was stalled.
         if (whole && !stalled && !left_out) || journal.finest_health.is_empty() {
             self.cover(journal, journal.granularity, rows);
         } else {
@@ -143,13 +141,13 @@ impl<'p> Account<'p> {
         coverage.add_health(window, self.plan.account(health));
     }
 
-    /// For how long that which is asked was left out of a recording.
+    /// Recorded time without the planned dataset, ms.
     fn left_out_ms(&self, health: &Health) -> u64 {
         let asked_ms = self.plan.covered_ms(health);
         health.covered_ms.saturating_sub(asked_ms)
     }
 
-    /// Takes over the health row of a window that is not sealed. The window of the answer that holds it, if it is in the
+    /// Adds the health row of a window that is not sealed. Returns the start of its window in the answer, if it lies in the
     /// range.
     pub(crate) fn window(
         &mut self,
@@ -168,7 +166,7 @@ impl<'p> Account<'p> {
         Some(self.plan.window(start))
     }
 
-    /// The health rows that are asked for, those of the same window added up.
+    /// Reads the health rows that are asked for, and adds up those of the same window.
     fn health_rows(
         &self,
         segments: &[Segment],
@@ -191,7 +189,7 @@ fn is_stalled(health: &Health) -> bool {
     pending.is_some_and(|pending| pending.age_ms_max >= STALLED_MS)
 }
 
-/// A window of a recording, without what is beyond its ends.
+/// A window, cut to the extent of its journal.
 pub(crate) fn window_of(time: UtcMs, granularity: Granularity, extent: Interval) -> Interval {
     Interval::new(time, time.plus(granularity)).intersect(extent)
 }

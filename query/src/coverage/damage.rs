@@ -1,4 +1,4 @@
-//! Damage of a store, as notes: what an answer leaves out so that there is one.
+//! Damaged files: queries skip them and add notes.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -12,10 +12,11 @@ use crate::coverage::note::Note;
 use crate::error::QueryError;
 use crate::question::Range;
 
-/// A window may have been appended once more so long after it was closed, with requests that came late: what is damaged may be that.
+/// Late requests are appended to a journal up to this long after their window closed, ms. A damaged part may contain such
+/// requests.
 const LATE_MS: i64 = 60_000;
 
-/// What is left out of an answer, so that there is one.
+/// Files that a query skips because they are damaged.
 #[derive(Default)]
 pub(crate) struct LeftOut {
     /// The segments and journals.
@@ -23,13 +24,14 @@ pub(crate) struct LeftOut {
     notes: Vec<Note>,
 }
 
-/// So many damaged files are told one by one.
+/// Most damaged files with a note of their own.
 const TOLD: usize = 10;
-/// Once so many segments were left out, all are looked at together: a store of which much is damaged is not planned again for each.
+/// After this many skipped segments, verify all segments of the range at once. Otherwise each damaged segment would cost another
+/// plan.
 const ONE_BY_ONE: usize = 8;
 
 impl LeftOut {
-    /// Leaves a segment or a journal out from now on.
+    /// Skips a segment or a journal from now on. Fails if it was skipped before.
     pub(crate) fn leave_out(
         &mut self,
         snapshot: &Snapshot,
@@ -65,7 +67,7 @@ impl LeftOut {
         Ok(())
     }
 
-    /// What is left out: the first ones one by one.
+    /// Notes about the skipped files; one note sums up those beyond the limit.
     pub(crate) fn notes(mut self) -> Vec<Note> {
         if self.notes.len() <= TOLD {
             return self.notes;
@@ -98,7 +100,7 @@ impl LeftOut {
                 covers = Some((range, segment.files.unpack().keys().count()));
             }
         }
-        // Else it would be met again.
+        // It was skipped before, so another retry would fail in the same way.
         if !self.paths.insert(path.clone()) {
             return Err(QueryError::Damaged { path, why });
         }
@@ -107,7 +109,7 @@ impl LeftOut {
     }
 }
 
-/// What is damaged of journals, and may be of the range; and what is no store.
+/// Notes about damage of journals that may lie in the range, and about exports.
 pub fn of_journals(snapshot: &Snapshot, range: Range) -> Vec<Note> {
     let Range { since, until } = range;
     let mut notes: Vec<_> = unread(snapshot.unread(), since, until).collect();
@@ -127,7 +129,7 @@ pub fn of_journals(snapshot: &Snapshot, range: Range) -> Vec<Note> {
     notes
 }
 
-/// One note of all damaged parts of a journal that are asked for.
+/// One note about all damaged parts of a journal in the range.
 fn damaged(tail: &JournalTail, parts: &[&Damage]) -> Option<Note> {
     let why = match parts {
         [] => return None,
@@ -150,7 +152,7 @@ fn damaged(tail: &JournalTail, parts: &[&Damage]) -> Option<Note> {
     })
 }
 
-/// Journals that are not read and may be of a time.
+/// Notes about unreadable journals that may overlap the range.
 pub fn unread(
     journals: &[Unread],
     since: Option<UtcMs>,

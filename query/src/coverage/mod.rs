@@ -1,7 +1,7 @@
-//! What was recorded and what was not: tells *no data* from *idle*.
+//! Coverage: distinguishes *no data* from *idle*.
 //!
-//! The recorder writes a health row for every window, with the milliseconds in which its probes
-//! were attached. Where the rows fall short of the asked range, there is a gap.
+//! The recorder writes a health row for every window, with the milliseconds in which its probes were attached.
+//! If these add up to less than the range, there is a gap.
 
 pub(crate) mod account;
 pub mod damage;
@@ -22,9 +22,9 @@ use crate::coverage::stalls::{Stall, Stalls};
 /// A half-open range of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Interval {
-    /// Its first millisecond.
+    /// Start, inclusive.
     pub start: UtcMs,
-    /// The first millisecond after it.
+    /// End, exclusive.
     pub end: UtcMs,
 }
 
@@ -34,33 +34,33 @@ impl Interval {
         Self { start, end }
     }
 
-    /// Its length; 0 when it is empty.
+    /// Length, ms; 0 if it is empty.
     pub fn ms(self) -> u64 {
         u64::try_from(self.end.0.saturating_sub(self.start.0)).unwrap_or(0)
     }
 
-    /// Whether nothing is in it.
+    /// Whether it is empty.
     pub fn is_empty(self) -> bool {
         self.start >= self.end
     }
 
-    /// What both have in common; empty when they have nothing.
+    /// The overlap; empty if there is none.
     pub fn intersect(self, other: Self) -> Self {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
 
-    /// The smallest range that holds both.
+    /// The smallest range that contains both.
     pub fn hull(self, other: Self) -> Self {
         Self::new(self.start.min(other.start), self.end.max(other.end))
     }
 }
 
-/// A window and how much of it was recorded. Which part of it is not known.
+/// A window and its recorded time. It is unknown which part of the window was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The window, cut to what its journal holds.
+    /// The window, cut to the extent of its journal.
     pub window: Interval,
-    /// How many of its milliseconds were recorded.
+    /// Recorded time, ms.
     pub covered_ms: u64,
 }
 
@@ -70,35 +70,35 @@ impl Piece {
     }
 }
 
-/// A part of the asked range that was not recorded, or not all of it.
+/// A part of the range that was not recorded, at least not completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// Where it lies.
+    /// The part.
     pub range: Interval,
-    /// How much of it is missing.
+    /// Unrecorded time in it, ms.
     pub missing_ms: u64,
 }
 
 impl Gap {
-    /// Nothing at all is known of its range.
+    /// Whether the whole part was unrecorded.
     pub fn is_whole(&self) -> bool {
         self.missing_ms >= self.range.ms()
     }
 }
 
-/// Requests that are not in the rows, or not in whole, and where.
+/// Requests that rows lack, or have only as sums, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Losses {
-    /// From the first to the last window with any.
+    /// From the first to the last window with such requests.
     pub range: Interval,
-    /// How many in it.
+    /// Number of such requests in the range.
     pub count: u64,
-    /// Requests seen in all of it.
+    /// Number of all requests seen in the range.
     pub seen: u64,
 }
 
 impl Losses {
-    /// Adds up windows, each with how many of those there were and how many requests were seen.
+    /// Adds up windows; each has a number of such requests and a number of requests seen. `None` without losses.
     pub fn between(windows: impl Iterator<Item = (Interval, u64, u64)> + Clone) -> Option<Self> {
         let with_loss = windows.clone().filter(|(_, count, _)| *count > 0);
         let range = with_loss
@@ -119,7 +119,7 @@ impl Losses {
     }
 }
 
-/// The coverage of one host.
+/// Coverage of one host.
 #[derive(Debug, Default)]
 pub struct Coverage {
     pieces: Vec<Piece>,
@@ -130,7 +130,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Adds for how long of a window that was recorded the recorder was told to leave out what is asked.
+    /// Adds a recorded window in which the recorder was configured to skip the planned dataset for `missing_ms`.
     pub fn leave_out(&mut self, window: Interval, missing_ms: u64) {
         if missing_ms > 0 {
             let known = self.left_out.get_or_insert(Gap {
@@ -142,12 +142,12 @@ impl Coverage {
         }
     }
 
-    /// What was left out, from the first to the last of it.
+    /// Range and time in which the recorder was configured to skip the planned dataset.
     pub fn left_out(&self) -> Option<Gap> {
         self.left_out
     }
 
-    /// Adds a window's account. Windows of several journals may overlap.
+    /// Adds the health of a window. Windows of several journals may overlap.
     pub fn add_health(&mut self, window: Interval, health: Health) {
         let Health {
             lost,
@@ -170,20 +170,20 @@ impl Coverage {
         }
     }
 
-    /// Adds what is known of where the recorder was attached.
+    /// Adds the recorded time of a window.
     pub fn add_piece(&mut self, piece: Piece) {
         if !piece.window.is_empty() {
             self.pieces.push(piece);
         }
     }
 
-    /// Requests that `of` counts: those lost, or those missed.
+    /// Losses that `of` counts: lost or missed requests.
     pub fn losses(&self, of: fn(&Health) -> u64) -> Option<Losses> {
         let windows = self.health.iter();
         Losses::between(windows.map(|(window, health)| (*window, of(health), health.seen)))
     }
 
-    /// Filters, and from when to when they held.
+    /// Takes the filters, each with the time from its first to its last window.
     pub fn filters(&mut self) -> Vec<(Interval, Arc<str>)> {
         let filters = mem::take(&mut self.filters).into_iter();
         let mut filters: Vec<_> = filters.map(|(filter, range)| (range, filter)).collect();
@@ -191,12 +191,12 @@ impl Coverage {
         filters
     }
 
-    /// Servers that did not answer, and when.
+    /// Takes the stalls of servers.
     pub fn stalls(&mut self) -> Vec<Stall> {
         mem::take(&mut self.stalls).finish()
     }
 
-    /// Steps of the wall clock, and where.
+    /// Steps of the wall clock: the time from first to last, and their number.
     pub fn clock_steps(&self) -> Option<(Interval, u64)> {
         let stepped = self.health.iter().filter(|(_, h)| h.clock_steps > 0);
         let add = |(r, n): (Interval, u64), (s, m): (Interval, u64)| (r.hull(s), n + m);
@@ -205,9 +205,9 @@ impl Coverage {
             .reduce(add)
     }
 
-    /// What is missing from `since` to `until`; an open end is the end of what was recorded there.
-    /// `span` is what the host recorded in all: in its first window the recorder started, in its
-    /// last one it stopped, and it is known when.
+    /// Gaps from `since` to `until`. An open end takes the end of the recorded time in this range.
+    /// `span` is the time of all of the host's data. The recorder started in its first window and stopped in its last one,
+    /// so these two windows have a known start and end.
     pub fn gaps(self, since: Option<UtcMs>, until: Option<UtcMs>, span: Interval) -> Vec<Gap> {
         let mut pieces = add_up(self.pieces);
         trim_edges(&mut pieces, span);
@@ -235,8 +235,7 @@ impl Coverage {
     }
 }
 
-/// Sorts the pieces and adds up those that overlap: a window that a restart cut in two is in two
-/// journals.
+/// Sorts the pieces, and adds up those that overlap: two journals share a window that a restart cut.
 fn add_up(mut pieces: Vec<Piece>) -> Vec<Piece> {
     pieces.sort_by_key(|piece| piece.window);
     let mut sum: Vec<Piece> = Vec::with_capacity(pieces.len());
@@ -252,7 +251,7 @@ fn add_up(mut pieces: Vec<Piece>) -> Vec<Piece> {
     sum
 }
 
-/// Cuts off what was before the first start and after the last stop.
+/// Cuts off the time before the first start and after the last stop.
 fn trim_edges(pieces: &mut [Piece], span: Interval) {
     let covered = |piece: &Piece| i64::try_from(piece.covered_ms).unwrap_or(i64::MAX);
     if let Some(first) = pieces.first_mut()
@@ -269,7 +268,7 @@ fn trim_edges(pieces: &mut [Piece], span: Interval) {
     }
 }
 
-/// What lies between two pieces that are whole.
+/// The time between two completely recorded pieces.
 struct Region {
     start: UtcMs,
     partial: Vec<Piece>,
@@ -283,8 +282,8 @@ impl Region {
         }
     }
 
-    /// The gap up to `end`. Where the recorder stopped within the region's first window and
-    /// started again in its last one, the gap begins and ends within these.
+    /// The gap up to `end`. It can begin and end within a window: the recorder stopped in the first one and started again in the
+    /// last one.
     fn close(self, end: UtcMs) -> Option<Gap> {
         let mut range = Interval::new(self.start, end);
         if range.is_empty() {
@@ -370,7 +369,7 @@ mod tests {
         let span = at(0, 10_000);
         let pieces = [(0, 1000, 300), (1000, 9000, 8000), (9000, 10_000, 10)];
         assert_eq!(gaps(at(700, 9010), span, &pieces), []);
-        // Who asks for more than was recorded learns where it begins and ends.
+        // A range beyond the recorded time gets a gap at each end.
         assert_eq!(
             gaps(at(-5000, 12_000), span, &pieces),
             [(-5000, 700, 5700), (9010, 12_000, 2990)]

@@ -1,4 +1,4 @@
-//! Which notes an answer needs.
+//! Collects the notes of an answer.
 
 use std::cmp::Reverse;
 
@@ -12,16 +12,15 @@ use crate::plan::Plan;
 use crate::question::Question;
 use crate::step::Step;
 
-/// More gaps than this are told as a sum.
+/// Most gaps with a note of their own; one note sums up the others.
 const MAX_GAPS: usize = 20;
-/// More stalls than this are only counted, and those told that were longest.
+/// Most stalls with a note of their own, the longest ones; one note counts the others.
 const MAX_STALLS: usize = 20;
-/// A live recording's last window closes within this time after its end: until then the present
-/// is no gap. Two windows of the finest granularity, where that is longer.
+/// The last window of a live recording closes within this time after its end, ms. Until then, the present is not a gap.
+/// Two windows of the finest granularity apply if they are longer.
 const CLOSING_MS: i64 = 5000;
 
-/// Adds notes about the range, its coverage and the rows found in it, if there are any, of which some requests may have been
-/// folded.
+/// Adds notes about the range, its coverage, and folded requests in the rows.
 pub(crate) fn notes(
     mut notes: Vec<Note>,
     hosts: Vec<(Coverage, Option<Interval>)>,
@@ -81,7 +80,7 @@ pub(crate) fn notes(
     notes
 }
 
-/// The requests in the rows of which only sums are known.
+/// Requests in the rows that are known only as sums.
 pub(crate) fn folded(plan: &Plan<'_>, rows: &[AnswerRow]) -> Option<Losses> {
     let windows = rows.iter().map(|row| {
         let [read, write] = [row.sum.read(), row.sum.write()];
@@ -95,8 +94,8 @@ pub(crate) fn folded(plan: &Plan<'_>, rows: &[AnswerRow]) -> Option<Losses> {
     Losses::between(windows)
 }
 
-/// Until when something missing is a gap for a host: as far as somebody asked, where `--since`
-/// alone asks up to the present; `None` is as far as the host recorded.
+/// End of the time in which unrecorded time is a gap of the host: `--until`, or now if there is only `--since`.
+/// `None` stands for the end of the host's data.
 fn until(plan: &Plan<'_>, question: &Question, span: Interval) -> Option<UtcMs> {
     let end = match (question.range.until, question.range.since) {
         (Some(until), _) => until.min(question.now),

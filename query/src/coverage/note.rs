@@ -1,4 +1,4 @@
-//! What people must know about an answer beside its rows.
+//! Notes: facts about an answer beside its rows.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,151 +10,151 @@ use crate::coverage::{Gap, Interval, Losses};
 use crate::group::{GroupBy, Level};
 use crate::times::{Zone, show_length, show_offset, show_range};
 
-/// Something about the answer, one line.
+/// A fact about an answer, one line of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// Times are local.
     LocalTimes {
-        /// A time at which the offset holds.
+        /// A time at which the offset is valid.
         at: UtcMs,
     },
-    /// One of several that were asked for was never recorded; the text says which.
+    /// A selector matches nothing that was ever recorded; the text names it.
     NoSuchFile(String),
-    /// Nothing was seen in the range of what was asked for.
+    /// A selector matches only files outside of the range.
     SeenElsewhere {
-        /// That, in words.
+        /// The selector, as text.
         names: String,
-        /// From the first to the last window in which there was something of it.
+        /// From the first to the last window with such files.
         range: Interval,
     },
-    /// Some of what rows stand for was neither read nor written, and is left out.
+    /// Entities without rows, because they were neither read nor written.
     OnlyMetadata {
-        /// How many of it.
+        /// Number of entities.
         count: usize,
-        /// What rows stand for.
+        /// The kind of entity.
         by: GroupBy,
     },
-    /// Some of the operations that were asked for were not among those that there were.
+    /// Some selected operations did not occur.
     NoOperation {
-        /// These, in words.
+        /// These operations, as text.
         what: String,
     },
-    /// The step was chosen, and finer ones are stored.
+    /// The query chose a step, and finer ones are stored.
     StepChosen {
         /// The step.
         step: Granularity,
-        /// The finest that is stored.
+        /// The finest stored granularity.
         finest: Granularity,
     },
-    /// Rows were left out, so that a table can be read.
+    /// Rows that a table omits to stay readable.
     MoreRows {
-        /// How many.
+        /// Number of rows.
         count: usize,
     },
-    /// Answered from an export, which does not say what was not recorded.
+    /// The answer is from an export, which lacks the unrecorded time.
     Export {
-        /// The file.
+        /// Path of the export.
         path: PathBuf,
     },
     /// A part of the store is damaged.
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
-        /// What it covers, where that is known, and of how many files.
+        /// Time of its data and number of their files; `None` if unknown. The number is 0 for a journal.
         covers: Option<(Interval, usize)>,
     },
-    /// More of the store is damaged than is told one by one.
+    /// Damaged files beyond those with a note of their own.
     MoreDamaged {
-        /// How many files.
+        /// Number of files.
         count: usize,
-        /// What they cover.
+        /// Time of their data.
         range: Interval,
     },
     /// A part of the range was not recorded.
     Gap {
-        /// The host, where there are several.
+        /// The host, if there are several.
         host: Option<String>,
-        /// Where.
+        /// The gap.
         gap: Gap,
     },
-    /// A part of the range was recorded without operations, which are asked for.
+    /// The question is about operations, and a part of the range was recorded without them.
     LeftOut {
-        /// The host, where there are several.
+        /// The host, if there are several.
         host: Option<String>,
-        /// Where.
+        /// The part.
         gap: Gap,
     },
-    /// More gaps than anybody reads.
+    /// Gaps beyond those with a note of their own.
     MoreGaps {
-        /// How many.
+        /// Number of gaps.
         count: usize,
-        /// What is missing in all of them.
+        /// Sum of the unrecorded time, ms.
         missing_ms: u64,
     },
-    /// Requests were counted but not described.
+    /// Lost requests: the recorder had no room for them, and only counted them.
     Lost {
-        /// The host, where there are several.
+        /// The host, if there are several.
         host: Option<String>,
-        /// How many, and where.
+        /// Number and range.
         losses: Losses,
     },
-    /// Of some requests only sums are known.
+    /// Folded requests: only their sums are known.
     Folded {
-        /// How many, and where.
+        /// Number and range.
         losses: Losses,
     },
-    /// The kernel skipped programs that should have seen requests.
+    /// Missed requests: the kernel skipped a probe.
     Missed {
-        /// The host, where there are several.
+        /// The host, if there are several.
         host: Option<String>,
-        /// At most how many, and where.
+        /// Upper bound of their number, and their range.
         losses: Losses,
     },
-    /// Not everything was recorded.
+    /// A filter restricted the recording.
     Filtered {
-        /// The host, where there are several.
+        /// The host, if there are several.
         host: Option<String>,
-        /// What a request had to have.
+        /// The filter that requests had to pass.
         filter: Arc<str>,
-        /// From the first to the last window of such a recording.
+        /// From the first to the last window with this filter.
         range: Interval,
     },
     /// A server did not answer.
     Stalled {
-        /// The host, where there are several.
+        /// The host, if there are several.
         host: Option<String>,
-        /// Which, when and for how long.
+        /// The server, and the time of the stall.
         stall: Stall,
     },
-    /// More stalls than anybody reads.
+    /// Stalls beyond those with a note of their own.
     MoreStalls {
-        /// The host, where there are several.
+        /// The host, if there are several.
         host: Option<String>,
-        /// How many.
+        /// Number of stalls.
         count: usize,
     },
-    /// Two of the stores or exports have data of a host for the same time.
+    /// Two stores or exports have data of one host for the same time, so they are counted twice.
     Twice {
         /// The host.
         host: String,
-        /// From the first to the last of it.
+        /// From the first to the last of this time.
         range: Interval,
     },
     /// The wall clock was set.
     ClockSteps {
-        /// The host, where there are several.
+        /// The host, if there are several.
         host: Option<String>,
-        /// Where.
+        /// From the first to the last window with a step.
         range: Interval,
-        /// How often.
+        /// Number of steps.
         count: u64,
     },
 }
 
 impl Note {
-    /// Whether it names a time.
+    /// Whether the text names a time, which is then local.
     pub fn has_time(&self) -> bool {
         matches!(
             self,
@@ -175,12 +175,12 @@ impl Note {
         )
     }
 
-    /// Whether it says that something is damaged.
+    /// Whether it reports damage.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::MoreDamaged { .. })
     }
 
-    /// The note as people read it.
+    /// Text for people, with times in `zone`.
     pub fn show(&self, zone: Zone) -> String {
         let on = |host: &Option<String>| host.as_ref().map_or(String::new(), |h| format!("{h}: "));
         let between = |range: &Interval| show_range(range.start, range.end, zone);
@@ -314,7 +314,7 @@ impl Note {
     }
 }
 
-/// What is left out of an answer about reading and writing, and which question has it.
+/// Text about entities without reads and writes, and the query that lists them.
 fn only_metadata(count: usize, by: GroupBy) -> String {
     let (one, several, word) = match by.level {
         Level::File => ("file", "files", "file"),

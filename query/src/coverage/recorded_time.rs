@@ -1,4 +1,4 @@
-//! For how long of which window each host recorded: what rates divide by.
+//! Recorded time of each window and host. Rates divide by it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,29 +7,29 @@ use trackiops_schemas::time::UtcMs;
 use crate::coverage::Interval;
 use crate::origin::HostIndex;
 
-/// For how long each host recorded.
+/// Recorded time of all hosts.
 #[derive(Debug, Default)]
 pub struct RecordedTime {
-    /// Within windows of the answer, by their start, ms.
+    /// Recorded time in windows of the answer, by their start, ms.
     windows: HashMap<(HostIndex, UtcMs), u64, foldhash::fast::RandomState>,
-    /// Times that were recorded from beginning to end, which may hold many windows of the answer.
+    /// Completely recorded times. Each may span many windows of the answer.
     whole: BTreeMap<HostIndex, Vec<Interval>>,
-    /// The latest end of these times and of those before.
+    /// For each of these times, the latest end so far.
     reach: BTreeMap<HostIndex, Vec<UtcMs>>,
 }
 
 impl RecordedTime {
-    /// Adds so many ms of the window of the answer that starts at `window`.
+    /// Adds recorded time to the answer's window that starts at `window`.
     pub(crate) fn add(&mut self, host: HostIndex, window: UtcMs, ms: u64) {
         *self.windows.entry((host, window)).or_default() += ms;
     }
 
-    /// Adds a time that was recorded from beginning to end.
+    /// Adds a completely recorded time.
     pub(crate) fn add_whole(&mut self, host: HostIndex, time: Interval) {
         self.whole.entry(host).or_default().push(time);
     }
 
-    /// All that is to be added is there.
+    /// Prepares look-ups, after the last addition.
     pub(crate) fn finish(mut self) -> Self {
         for (host, times) in &mut self.whole {
             times.sort_unstable();
@@ -42,14 +42,14 @@ impl RecordedTime {
         self
     }
 
-    /// Whether anything was recorded.
+    /// Whether any time was recorded.
     pub fn is_any(&self) -> bool {
         let mut windows = self.windows.values();
         let mut whole = self.whole.values().flatten();
         windows.any(|ms| *ms > 0) || whole.any(|time| !time.is_empty())
     }
 
-    /// For how long of a window of the answer a host recorded, ms. What several journals have counts several times.
+    /// Recorded time of a window of the answer, ms. Time that several journals have is counted several times.
     pub fn ms(&self, host: HostIndex, window: Interval) -> u64 {
         let partly = self.windows.get(&(host, window.start)).copied();
         let whole = self.whole.get(&host).map_or(&[][..], Vec::as_slice);

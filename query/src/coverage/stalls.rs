@@ -1,4 +1,4 @@
-//! Servers that did not answer: runs of windows in which a request had waited for too long.
+//! Stalls: runs of windows in which a request waited too long for a server.
 
 use std::collections::BTreeMap;
 
@@ -6,37 +6,37 @@ use trackiops_schemas::pending::{Pending, STALLED_MS, StalledServer};
 
 use crate::coverage::Interval;
 
-/// Windows so far apart are of one stall: a request that is sent anew begins its wait anew.
+/// Largest distance of two windows of one stall, ms. A request that is sent again starts to wait again.
 const JOIN_MS: u64 = 2000;
-/// What a stall is called.
+/// Label of a stall, in whole seconds.
 pub fn stalled(age_ms: u64) -> String {
     format!("STALLED {} s", age_ms / 1000)
 }
 
-/// A server that did not answer for a time.
+/// A time in which a server did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// Which, and for how long.
+    /// The server, and the longest wait for it.
     pub server: StalledServer,
-    /// From the first to the last window in which a request had waited for too long.
+    /// From the first to the last window in which a request waited too long.
     pub range: Interval,
 }
 
 impl Stall {
-    /// Whether one wait can fill the range. Otherwise there were several, or windows are longer than it was.
+    /// Whether one wait can fill the range. If not, there were several waits, or a window is longer than the wait.
     pub fn is_one(&self) -> bool {
         self.range.ms() <= self.server.age_ms_max + STALLED_MS
     }
 }
 
-/// The stalled windows of a host, each with what of it is one server's.
+/// Stalled windows of a host, by server.
 #[derive(Debug, Default)]
 pub struct Stalls {
     windows: BTreeMap<(Option<String>, Interval), StalledServer>,
 }
 
 impl Stalls {
-    /// Adds a window. It may come again, from another journal.
+    /// Adds a window. Several journals may have the same window.
     pub fn add(&mut self, window: Interval, pending: &Pending) {
         for server in pending.stalled() {
             let known = self.windows.entry((server.address.clone(), window));
@@ -46,7 +46,7 @@ impl Stalls {
         }
     }
 
-    /// The stalls, by their beginning.
+    /// The stalls, by start.
     pub fn finish(self) -> Vec<Stall> {
         let mut stalls: Vec<Stall> = Vec::new();
         for ((address, range), server) in self.windows {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_stall_is_a_run_of_windows_of_one_server() {
         let mut stalls = Stalls::default();
-        // Of b, two clients; a slow but healthy server, c; a second stall of a, and one window twice.
+        // Two clients of b; a slow but healthy server, c; a second stall of a; one window twice.
         for (second, clients) in [
             (0, vec![client(1, "a", "a:/x", 1500)]),
             (
@@ -97,7 +97,7 @@ mod tests {
                 vec![client(3, "b", "b:/1", 1000), client(4, "b", "b:/2", 1900)],
             ),
             (2, vec![client(3, "b", "b:/1", 1100)]),
-            // Sent anew between.
+            // Sent again in between.
             (4, vec![client(1, "a", "a:/y", 1100)]),
             (9, vec![client(1, "a", "a:/x", 1200)]),
         ] {

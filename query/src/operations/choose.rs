@@ -1,4 +1,4 @@
-//! Which operations an answer has, and in which order.
+//! Filters and sorts operations.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -16,10 +16,10 @@ use crate::question::{Question, READ};
 use crate::ranking::rank;
 use crate::step::Step;
 
-/// How reading is called on mounts of NFS 4.2; rows of files have it among their READs.
+/// READ of NFS 4.2 on mounts. Rows of files count it as READ.
 const READ_PLUS: &str = "READ_PLUS";
 
-/// Leaves those of the rows that are asked for, in the order that is asked for.
+/// Keeps the selected operations, in the order of the question.
 pub(super) fn choose(
     question: &Question,
     terms: &FilterAndSort<OperationAnswer>,
@@ -69,12 +69,12 @@ pub(super) fn choose(
     }
 }
 
-/// Whether an operation is the one that is asked for: reading is READ, and READ_PLUS where a server of NFS 4.2 has it.
+/// Whether an operation is the selected one. READ also selects READ_PLUS.
 fn is_asked(asked: &str, op: &str) -> bool {
     asked == op || (asked == READ && op == READ_PLUS)
 }
 
-/// What tells operations apart, beside the window.
+/// Key of an operation, without the window.
 type Which = (
     Arc<str>,
     Option<Arc<str>>,
@@ -84,7 +84,7 @@ type Which = (
     TenantKey,
 );
 
-/// Of several connections that are not told apart, one window may have one and another several.
+/// Ignores the connection if connections are not separate: one window may have one connection, and another window several.
 fn which(row: &OperationAnswer, connections: Connections) -> Which {
     let transport = match connections {
         Connections::Together => None,
@@ -100,8 +100,8 @@ fn which(row: &OperationAnswer, connections: Connections) -> Which {
     )
 }
 
-/// Leaves the rows of those operations that come first over the whole range, or else are the most frequent. Where there is one
-/// row for the whole range, only those that meet the conditions count.
+/// Keeps the operations that come first over the whole range, by `--sort` or else by requests.
+/// If the answer has one row for the whole range, only rows that meet the conditions count.
 fn keep_top(
     answer: &mut Answer<OperationAnswer>,
     terms: &FilterAndSort<OperationAnswer>,

@@ -1,4 +1,4 @@
-//! Operations: what servers were asked to do.
+//! Operations of mounts and of files.
 
 mod choose;
 mod of_files;
@@ -17,23 +17,23 @@ use crate::group::{ByError, GroupBy};
 pub use of_files::ask_operations_by;
 pub use of_mounts::ask_operations;
 
-/// Whether the connections to a server are told apart.
+/// Whether each connection to a server has rows of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connections {
-    /// A row is of an operation.
+    /// One row per operation.
     Together,
-    /// A row is of an operation over one connection.
+    /// One row per operation and connection.
     Apart,
 }
 
-/// What the rows of an answer stand for.
+/// The kind of rows of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Files: [`crate::ask`].
+    /// Files: [`crate::ask()`].
     Files(GroupBy),
     /// Operations of mounts: [`ask_operations`].
     Operations(Connections),
-    /// Operations of files, or of what else: [`ask_operations_by`].
+    /// Operations of files or groups of files: [`ask_operations_by`].
     OperationsBy(GroupBy),
 }
 
@@ -43,7 +43,7 @@ impl FromStr for Subject {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let words = || text.split(',').map(str::trim);
         let has = |wanted: &str| words().any(|word| word == wanted);
-        // A mount has rows of its own in any case, and so has a host.
+        // Mounts and hosts have rows of their own in any case.
         let others = words().filter(|word| !["op", "transport", "mount", "host"].contains(word));
         let others: Vec<_> = others.collect();
         match (has("op"), has("transport"), others.is_empty()) {
@@ -68,58 +68,58 @@ impl FromStr for Subject {
 pub struct OperationAnswer {
     /// Start of the window.
     pub time: UtcMs,
-    /// The recording host.
+    /// The host that recorded the operation.
     pub host: Arc<str>,
-    /// `server:/export`; `None` where it is not known, and for what is of several mounts.
+    /// `server:/export`; `None` if it is unknown or the row describes several mounts.
     pub mount: Option<Arc<str>>,
-    /// The procedure.
+    /// Name of the procedure in the protocol.
     pub op: Arc<str>,
-    /// The connection; `None` where it is not known or the row is of several.
+    /// The connection; `None` if it is unknown or the row describes several.
     pub transport: Option<Arc<str>>,
-    /// The file or directory that it was about, where rows are told apart by that.
+    /// The file or directory, if the query groups by it.
     pub about: Option<About>,
-    /// Who did it, where rows are told apart by that.
+    /// The tenant, if the query groups by it.
     pub tenant: Arc<Tenant>,
-    /// Its counters.
+    /// The counters.
     pub sums: OperationSums,
-    /// Which of its bytes are known.
+    /// The byte counters that are known.
     pub bytes: KnownBytes,
-    /// Those of the requests of which no time is known: READs and WRITEs of a file alone have any.
+    /// Requests without a known time. Only READs and WRITEs of files can have any.
     pub untimed: u64,
-    /// Those of the timed requests of which the parts of the time are not known, which only READs and WRITEs of a file have.
+    /// Timed requests without known parts of their time. Only READs and WRITEs of files can have any.
     pub unsplit: u64,
-    /// Requests of all operations of the mount, or of its files that are asked for, in the window.
+    /// Requests of all operations of the mount, or of its selected files, in the window.
     pub mount_requests: u64,
-    /// How much of the window that host recorded, ms: what rates divide by.
+    /// Recorded time within the window on that host, ms. Rates divide by it.
     pub covered_ms: u64,
 }
 
-/// Which bytes of an operation are known. Where they are not, the counter is 0 and says nothing.
+/// The byte counters of an operation that are known. An unknown counter is 0, which means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownBytes {
-    /// Those of the messages in both directions: operations of mounts.
+    /// Bytes of messages in both directions: operations of mounts.
     Messages,
-    /// Those of the data that a file's READs received.
+    /// Bytes of data that READs of a file received.
     Received,
-    /// Those of the data that a file's WRITEs sent.
+    /// Bytes of data that WRITEs of a file sent.
     Sent,
     /// None: all other operations of a file.
     None,
 }
 
-/// What operations were about.
+/// The file, name or directory of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct About {
-    /// Its name, where known.
+    /// Path; `None` if it is unknown.
     pub path: Option<Arc<str>>,
-    /// The name, or what stands for it.
+    /// The path, or its substitute if it is unknown.
     pub shown: Arc<str>,
-    /// The file, if it is one.
+    /// The file, if the row describes one.
     pub file: Option<FileNumbers>,
 }
 
 impl About {
-    /// A file whatever its name, or else the name.
+    /// The file with all of its names, or else the name.
     fn identity(&self) -> (Option<FileKey>, Option<Arc<str>>) {
         match self.file {
             Some(file) => (Some(file.key), None),
@@ -128,52 +128,52 @@ impl About {
     }
 }
 
-/// What tells a file from others, whatever its name.
+/// Numbers that identify a file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileNumbers {
-    /// The file on disk.
+    /// The file's key in the catalog.
     pub key: FileKey,
-    /// Its device number on the host that recorded it.
+    /// Device number on the host that recorded the row.
     pub dev: Dev,
     /// NFS fileid.
     pub fileid: u64,
 }
 
 impl OperationAnswer {
-    /// What it sent, where that is known.
+    /// Bytes sent; `None` if unknown.
     pub fn sent_bytes(&self) -> Option<u64> {
         let is_known = matches!(self.bytes, KnownBytes::Messages | KnownBytes::Sent);
         is_known.then_some(self.sums.sent_bytes)
     }
 
-    /// What it received, where that is known.
+    /// Bytes received; `None` if unknown.
     pub fn received_bytes(&self) -> Option<u64> {
         let is_known = matches!(self.bytes, KnownBytes::Messages | KnownBytes::Received);
         is_known.then_some(self.sums.received_bytes)
     }
 
-    /// What it sent and received, as far as that is known.
+    /// Bytes sent and received, as far as known; `None` if neither is known.
     pub fn all_bytes(&self) -> Option<u64> {
         (self.bytes != KnownBytes::None).then(|| self.sums.bytes())
     }
 
-    /// The file that it was about, where each file has rows of its own.
+    /// The file, if each file has rows of its own.
     pub fn file(&self) -> Option<FileNumbers> {
         self.about.as_ref()?.file
     }
 
-    /// How its times are spread, where that is known: it is not of what is added up by file in the kernel.
+    /// Histogram of the times. `None` if it is unknown: the kernel adds up a file's other operations without one.
     pub fn histogram(&self) -> Option<&Histogram> {
         (self.bytes != KnownBytes::None).then_some(&self.sums.execute)
     }
 
-    /// The share of a sum of times that falls to each request of which it is known; `None` without one.
+    /// Mean of a sum of times over the timed requests, ns; `None` without timed requests.
     pub fn per_timed(&self, sum_ns: u64) -> Option<f64> {
         let timed = self.sums.requests.saturating_sub(self.untimed);
         (timed > 0).then(|| sum_ns as f64 / timed as f64)
     }
 
-    /// The same of a part of the time: `None` unless parts are known.
+    /// As [`Self::per_timed`], for a part of the time; `None` if the parts are unknown.
     pub fn part_per_timed(&self, sum_ns: u64) -> Option<f64> {
         let without_parts = self.untimed + self.unsplit;
         let is_known = self.sums.requests > without_parts;

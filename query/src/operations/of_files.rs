@@ -1,4 +1,4 @@
-//! Operations that are known to be about files: they are in the rows of the files.
+//! Operations of files, from the rows of files.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ use crate::projection::Projection;
 use crate::question::{Question, READ, WRITE};
 use crate::step::Step;
 
-/// Answers a question about the operations that are known to be about files, added up `by`. READs and WRITEs have the data for
-/// their bytes, without what is around it in a message; of others bytes are not known.
+/// Answers a question about operations of files, grouped `by`. READs and WRITEs have the bytes of their data, without the rest of
+/// their messages. Bytes of other operations are unknown.
 pub fn ask_operations_by(
     question: &Question,
     by: GroupBy,
@@ -68,7 +68,7 @@ fn about(row: &AnswerRow) -> Option<About> {
     })
 }
 
-/// Of several files of a group one operation is one row.
+/// Adds up operations of the same name within each group.
 fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
     let mut places: HashMap<_, usize> = HashMap::new();
     let mut mounts: HashMap<_, u64> = HashMap::new();
@@ -135,7 +135,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
     rows
 }
 
-/// The operations of one file that there were, which of their bytes are known, and how many of each are untimed and unsplit.
+/// The operations of a row that occurred, with their known bytes, and the numbers of untimed and unsplit requests.
 fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, KnownBytes, [u64; 2])> {
     let Row { read, write, ops } = row;
     let direction = |name, d: &Direction, bytes| {

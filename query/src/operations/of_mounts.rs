@@ -1,4 +1,4 @@
-//! Operations of mounts: a dataset of their own.
+//! Operations of mounts, from their own dataset.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -31,17 +31,19 @@ struct Key {
     host: HostIndex,
     mount: Option<Arc<str>>,
     op: Arc<str>,
-    /// Where connections are told apart.
+    /// The connection, if connections are separate.
     transport: Option<Arc<str>>,
 }
 
 struct Group {
-    /// As tenants are in rows of files: of several, none stands in the sum.
+    /// `None` if the group has several connections.
     transport: Option<Arc<str>>,
     sums: OperationSums,
 }
 
-/// Answers a question about operations of mounts. That it does not ask for the connections of a file is checked.
+/// Answers a question about operations of mounts. If it selects files, the answer is from the rows of these files, by mount.
+///
+/// Fails with [`QueryError::ConnectionsOfFile`] for connections of selected files.
 pub fn ask_operations(
     question: &Question,
     connections: Connections,
@@ -205,7 +207,7 @@ fn add(
     group.sums.merge(sums);
 }
 
-/// By time and mount; of a mount by name, or where there is one row per operation by requests.
+/// Sorts by time and mount. Operations of a mount are sorted by name; rows for the whole range, by requests.
 fn sort(groups: &mut [(Key, Group)], step: Step) {
     groups.sort_by(|(ka, a), (kb, b)| {
         let requests = |group: &Group| match step {

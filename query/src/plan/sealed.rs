@@ -1,4 +1,4 @@
-//! What the catalog has for a range.
+//! Sealed journals and segments that the catalog has for a range.
 
 use std::collections::BTreeMap;
 
@@ -12,30 +12,30 @@ use crate::granularity_cover::{Level, align_up, tile};
 use crate::origin::HostIndex;
 use crate::step::{Part, Step};
 
-/// What is sealed.
+/// Sealed data of all stores.
 pub(super) struct Sealed {
     pub(super) hosts: Vec<String>,
-    /// What each host recorded in all.
+    /// Time of each host's data in all.
     pub(super) spans: Vec<Option<Interval>>,
-    /// What overlaps the range.
+    /// Journals that overlap the range.
     pub(super) journals: Vec<Together>,
-    /// Times of the range of which two stores or exports have a host's data.
+    /// Times in the range for which two stores or exports have data of one host.
     pub(super) twice: Vec<(HostIndex, Interval)>,
 }
 
-/// A journal, or several of which segments were merged.
+/// A journal, or several that share merged segments.
 pub(super) struct Together {
     host: HostIndex,
     journals: Vec<JournalSpan>,
     granularities: BTreeMap<Granularity, Stored>,
 }
 
-/// What there is in one granularity.
+/// Segments of one granularity.
 #[derive(Default)]
 struct Stored {
     rows: Vec<Segment>,
     health: Vec<Segment>,
-    /// Segments that cannot be read.
+    /// Unreadable segments.
     left_out: Vec<Segment>,
 }
 
@@ -55,7 +55,7 @@ impl Sealed {
         hosts.dedup();
 
         let mut spans = vec![None; hosts.len()];
-        // A host may have recorded into several stores, each of which counts its journals.
+        // A host may have recorded into several stores, and each store numbers its journals.
         let mut recorders: BTreeMap<(HostIndex, StoreIndex), Recorder> = BTreeMap::new();
         for SealedJournal { store, host, span } in journals {
             let host = super::index_of(&hosts, &host);
@@ -74,7 +74,7 @@ impl Sealed {
             .chain(left_out_health?.into_iter().map(|s| (s, Kind::LeftOut)))
             .chain(left_out_rows?.into_iter().map(|s| (s, Kind::LeftOut)));
         for (segment, kind) in all {
-            // Of a journal that the catalog does not know it has none.
+            // The catalog lists no segment of a journal that it does not know.
             if let Ok(host) = hosts.binary_search(&segment.host)
                 && let Some(recorder) = recorders.get_mut(&(host, segment.store))
             {
@@ -105,7 +105,7 @@ impl Sealed {
     }
 }
 
-/// By host, from the first to the last time of which two stores have journals, an export counting as one.
+/// For each host, the time from the first to the last overlap of two stores' journals. An export counts as a store.
 fn twice(
     journals: impl Iterator<Item = (HostIndex, Interval, StoreIndex)>,
     asked: Interval,
@@ -115,7 +115,7 @@ fn twice(
     journals.sort_unstable();
     let mut found: Vec<(HostIndex, Interval)> = Vec::new();
     for of_host in journals.chunk_by(|a, b| a.0 == b.0) {
-        // How far each store reaches.
+        // End of each store's journals so far.
         let mut reach: BTreeMap<StoreIndex, UtcMs> = BTreeMap::new();
         for (host, time, store) in of_host {
             let others = reach.iter().filter(|(other, _)| *other != store);
@@ -134,7 +134,7 @@ fn twice(
     found
 }
 
-/// What a host recorded into a store.
+/// Data that a host recorded into one store.
 #[derive(Default)]
 struct Recorder {
     journals: Vec<JournalSpan>,
@@ -148,14 +148,14 @@ enum Kind {
     LeftOut,
 }
 
-/// Puts the journals of a host, ordered by number, together that share segments.
+/// Groups a host's journals, ordered by number, that share segments.
 fn together(
     host: HostIndex,
     journals: Vec<JournalSpan>,
     segments: Vec<(Segment, Kind)>,
 ) -> Vec<Together> {
     let place = |number: u64| journals.partition_point(|journal| journal.number < number);
-    // Whether a journal is together with the one before.
+    // Whether a journal shares a segment with the previous one.
     let mut joined = vec![false; journals.len()];
     for (segment, _) in &segments {
         let (first, last) = (place(segment.journal), place(segment.last_journal));
@@ -194,13 +194,13 @@ fn together(
 }
 
 impl Stored {
-    /// Whether it was sealed into this granularity, and has not expired.
+    /// Whether the journal was sealed into this granularity and has not expired.
     fn is_of(&self, journal: &JournalSpan) -> bool {
         let health = self.health.iter().chain(&self.left_out);
         has(health, journal)
     }
 
-    /// Whether all of a journal can be read.
+    /// Whether all segments of a journal are readable.
     fn can_tell(&self, journal: &JournalSpan) -> bool {
         has(self.health.iter(), journal) && !has(self.left_out.iter(), journal)
     }
@@ -226,7 +226,7 @@ impl Together {
         extents.reduce(Interval::hull).unwrap_or(nothing)
     }
 
-    /// What is stored of each journal in the range.
+    /// Granularities of each journal in the range.
     pub(super) fn parts(&self, asked: Interval, hosts: &[String]) -> Vec<Part> {
         let mut parts = Vec::new();
         for journal in &self.journals {
@@ -257,7 +257,7 @@ impl Together {
         }
     }
 
-    /// What to read for a range: windows that add up to the step.
+    /// Plans the reads for a range, in windows that add up to the step.
     pub(super) fn plan(&self, asked: Interval, step: Step) -> Vec<Journal> {
         let levels = self.granularities.keys().map(|g| self.level(*g));
         let levels: Vec<_> = levels.collect();
@@ -269,7 +269,7 @@ impl Together {
             return Vec::new();
         };
         let extent = self.extent();
-        // An end of the range that is not within the journals binds nothing.
+        // An end of the range outside of the journals need not cut a coarse window.
         let mut range = asked;
         if asked.start <= extent.start {
             range.start = extent.start.align(coarsest.granularity);
@@ -306,14 +306,14 @@ impl Together {
         parts.map(journal).collect()
     }
 
-    /// A part that one granularity answers, parted among its health rows and those of coarser ones.
+    /// Splits a part that one granularity answers among its health rows and those of coarser granularities.
     fn health(&self, part: Interval, granularity: Granularity) -> Vec<HealthPart> {
         let coarser = self.granularities.keys().filter(|g| **g >= granularity);
         let levels: Vec<_> = coarser.map(|g| self.level(*g)).collect();
         let mut parts = tile(part, &levels);
         let is_within = |(time, _): &(Interval, usize)| time.intersect(part) == *time;
         if !parts.iter().all(is_within) {
-            // Not all of it is there in this granularity.
+            // This granularity lacks some of the part.
             parts = vec![(part, 0)];
         }
         let health = |(part, place): (Interval, usize)| {

@@ -1,4 +1,4 @@
-//! The rows of segments, in batches.
+//! Reads a segment in batches of rows.
 
 use std::io;
 use std::ops::Range;
@@ -10,10 +10,10 @@ use trackiops_store::{Segment, StoreError};
 use crate::error::QueryError;
 use crate::explain::Read as ReadOf;
 
-/// Rows per batch: small beside the caches, large beside the cost of a batch.
+/// Rows per batch: small compared with the caches, large compared with the cost of a batch.
 const BATCH_ROWS: usize = 8192;
 
-/// The rows of a segment, in batches.
+/// Batches of one segment.
 pub(super) struct Batches<'s> {
     segment: &'s Segment,
     batches: trackiops_store::Batches,
@@ -29,7 +29,7 @@ impl Iterator for Batches<'_> {
 }
 
 impl Batches<'_> {
-    /// What was read until now.
+    /// Statistics of the reads so far.
     pub(super) fn read(&self) -> ReadOf {
         ReadOf {
             path: self.segment.path.clone(),
@@ -43,7 +43,7 @@ impl Batches<'_> {
     }
 }
 
-/// The batches of a segment: of `schema`, the columns that `needs` names; of these, the rows of `ranges` or all.
+/// Opens a segment. Reads the columns of `schema` that `needs` accepts, and the rows in `ranges`, or all.
 pub(super) fn open<'s>(
     segment: &'s Segment,
     schema: &Schema,

@@ -1,4 +1,4 @@
-//! The recorder's own account, piece by piece.
+//! Exports health rows, piece by piece.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ type At = (UtcMs, String);
 
 pub(super) fn run<E: From<QueryError>>(export: &Export, sink: Sink<'_, E>) -> Result<Exported, E> {
     let snapshot = export.snapshot()?;
-    // A piece is of what could be read, and so tells nothing of what is around it.
+    // Answers about pieces cover only readable data and have no notes about damage, so collect these notes here.
     let mut notes = Vec::new();
     add_damage(&mut notes, &of_journals(&snapshot, export.question.range));
     let range = match export.range(&snapshot)? {
@@ -81,7 +81,7 @@ fn of_piece(snapshot: &Snapshot, question: &Question) -> Result<Outcome<(At, Hea
     }))
 }
 
-/// Rows of several hosts, in order.
+/// A batch of several hosts' rows, in order.
 fn batch(rows: &[(At, Health)]) -> Result<RecordBatch, ArrowError> {
     let runs = rows.chunk_by(|((_, host), _), ((_, next), _)| host == next);
     let batches = runs.map(|run| {

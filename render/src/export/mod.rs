@@ -1,8 +1,8 @@
-//! A range of a store as rows that need no catalog: each says its window, host, mount, path, file and tenant itself.
+//! Exports a range of a store as rows that need no catalog: each row has its window, host, mount, path, file and tenant.
 //!
-//! Rows of files are the answer to the query about the range, in windows of a recorded length, by file and tenant, with all columns;
-//! histograms among them, so that whoever has the rows can compute what the store can. They are handed over in pieces of the range
-//! ([`pieces`]), so that memory does not grow with it.
+//! Rows of files are the answer to a query of the range, by file and tenant, with all columns. Their windows have a recorded
+//! length. They include histograms, so that readers can compute whatever the store can.
+//! The export reads the range in pieces, so that its memory does not grow with the range.
 
 mod health;
 mod pieces;
@@ -34,23 +34,23 @@ use trackiops_query::plan::plan;
 use trackiops_query::question::Question;
 use trackiops_query::step::Step;
 
-/// Rows of a batch that is handed over.
+/// Rows per batch for the sink.
 const BATCH_ROWS: usize = 8192;
 
-/// What rows are exported.
+/// The rows to export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
-    /// What files did, by window, file and tenant.
+    /// Reads and writes of files, by window, file and tenant.
     Rollup,
     /// Operations of mounts, by window, procedure and connection.
     Ops,
-    /// The recorder's own account, by window.
+    /// Health of the recorder, by window.
     Health,
-    /// Requests that were kept one by one.
+    /// Single requests.
     Requests,
 }
 
-/// No such rows.
+/// The name of a dataset is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no dataset: write rollup, ops, health or requests")]
 pub struct TableError(String);
@@ -67,7 +67,7 @@ impl FromStr for Table {
 }
 
 impl Table {
-    /// Its name, as that of the store's directory.
+    /// Name of the dataset, as in the store's directory.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rollup => "rollup",
@@ -77,7 +77,7 @@ impl Table {
         }
     }
 
-    /// Its columns.
+    /// Columns of the dataset.
     pub fn schema(self) -> SchemaRef {
         match self {
             Self::Rollup => Columns::<AnswerRow>::usual().schema(),
@@ -88,40 +88,40 @@ impl Table {
     }
 }
 
-/// Operations of mounts are of no file and no tenant.
+/// Drops the columns of files and tenants, because operations of mounts have neither.
 fn ops_columns() -> Columns<OperationAnswer> {
     Columns::usual()
         .without(|name| [PATH, FILE_KEY, DEV, FILEID, UID, USER, CGROUP].contains(&name))
 }
 
-/// What is exported.
+/// A request for an export.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// Stores, files, mounts and range. What else a question has counts for nothing.
+    /// Stores, files, mounts, range and current time. The export sets step, grouping and columns itself.
     pub question: Question,
-    /// Which rows.
+    /// The rows to export.
     pub table: Table,
-    /// Length of the windows; the shortest that all of the range has without it.
+    /// Length of the windows. `None` takes the shortest one that the whole range has.
     pub granularity: Option<Granularity>,
 }
 
-/// What was exported.
+/// Result of an export.
 #[derive(Clone, Debug)]
 pub struct Exported {
-    /// Number of the rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Their windows; none of requests.
+    /// Length of the windows; `None` for single requests.
     pub granularity: Option<Granularity>,
-    /// The range.
+    /// The exported range.
     pub range: Option<Interval>,
-    /// Why there are none.
+    /// Why there are no rows.
     pub nothing: Option<EmptyReason>,
-    /// What else to know.
+    /// Notes about the rows.
     pub notes: Vec<Note>,
 }
 
 impl Exported {
-    /// What a file that has them says of itself.
+    /// Metadata for a file with these rows.
     pub fn describe(&self, table: Table) -> Vec<(&'static str, String)> {
         let mut pairs = vec![
             (META_FORMAT, FORMAT_VERSION.to_string()),
@@ -147,11 +147,13 @@ impl Exported {
     }
 }
 
-/// Takes rows.
+/// Receives rows in batches.
 pub type Sink<'s, E> = &'s mut dyn FnMut(RecordBatch) -> Result<(), E>;
 
 impl Export {
-    /// Hands over the rows: those of files, operations and health by window, requests by time of completion.
+    /// Sends the rows to the sink: files, operations and health by window, requests by time of completion.
+    ///
+    /// Errors are those of the query and of the sink.
     pub fn run<E: From<QueryError>>(&self, sink: Sink<'_, E>) -> Result<Exported, E> {
         match self.table {
             Table::Rollup => rows::files(self, sink),
@@ -161,7 +163,7 @@ impl Export {
         }
     }
 
-    /// What was recorded of the range, or why there is nothing of it.
+    /// The part of the range that was recorded, or the reason why there is none.
     fn range(&self, snapshot: &Snapshot) -> Result<Result<Interval, EmptyReason>, QueryError> {
         check(&self.question)?;
         let span = recorded(snapshot, &self.question);
@@ -171,7 +173,7 @@ impl Export {
         }))
     }
 
-    /// The length of the windows.
+    /// Length of the windows.
     fn step(&self, snapshot: &Snapshot, dataset: Dataset) -> Result<Granularity, QueryError> {
         if let Some(granularity) = self.granularity {
             return Ok(granularity);
@@ -193,7 +195,7 @@ impl Export {
     }
 }
 
-/// Those of a piece that are not of the whole range: what is damaged.
+/// Adds notes about damage. Other notes of a piece do not apply to the whole range.
 fn add_damage(notes: &mut Vec<Note>, more: &[Note]) {
     for note in more {
         if note.is_damage() && !notes.contains(note) {

@@ -1,23 +1,23 @@
-//! Pieces of a range, one after the other, each as long as can be held at once.
+//! Splits a range into consecutive pieces, each small enough for memory.
 
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use trackiops_query::coverage::Interval;
 
-/// At most about so many rows are held.
+/// Approximate limit of rows in memory.
 pub(super) const MOST_ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
 
-/// What came of a piece.
+/// Result of a piece.
 pub(super) enum Took {
-    /// So many rows.
+    /// Number of rows.
     Rows(usize),
-    /// There are too many.
+    /// The piece has too many rows.
     TooMany,
 }
 
-/// Takes a range piece by piece, in whole windows of `step`. How many rows a piece has is not known before: one that has too many is
-/// tried again as half of it, and after few the next one is longer. `each` is told whether there may be too many: of one window
-/// there may not.
+/// Splits a range into pieces of whole windows of `step`. The number of rows of a piece is unknown beforehand.
+/// So a piece with too many rows is repeated at half its length, and after a piece with few rows the next one is longer.
+/// The second argument of `each` allows [`Took::TooMany`]; it is false for a single window, which cannot be split.
 pub(super) fn take<E>(
     range: Interval,
     step: Granularity,
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_pieces_are_the_range_in_whole_windows() {
-        // 3 rows a second until a crowd comes.
+        // 3 rows a second, with one burst.
         let rows = |piece: Interval| -> usize {
             let seconds = piece.start.0.div_euclid(1000)..(piece.end.0 + 999).div_euclid(1000);
             seconds

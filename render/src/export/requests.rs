@@ -1,4 +1,4 @@
-//! Requests that were kept one by one, piece by piece in the order of their completion.
+//! Exports single requests, piece by piece, in order of completion.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -28,14 +28,14 @@ use trackiops_query::mount_filter::MountFilter;
 use trackiops_query::origin::File;
 use trackiops_query::question::Question;
 
-/// Pieces begin and end at whole seconds.
+/// Pieces start and end at whole seconds, ms.
 const STEP_MS: i64 = 1000;
 
 pub(super) fn run<E: From<QueryError>>(export: &Export, sink: Sink<'_, E>) -> Result<Exported, E> {
     let question = &export.question;
     let mut notes = match overview(export, ask)? {
         Outcome::Found(Answer { notes, .. }) => notes,
-        // Of the last second there may be requests and no window yet.
+        // The last second may have requests, but no closed window yet.
         Outcome::Nothing {
             why: EmptyReason::Idle { .. } | EmptyReason::NotRecorded { .. },
             notes,
@@ -95,7 +95,7 @@ pub(super) fn run<E: From<QueryError>>(export: &Export, sink: Sink<'_, E>) -> Re
     })
 }
 
-/// Each store once.
+/// Opens each store once.
 fn views(question: &Question) -> Result<Vec<RequestsView>, QueryError> {
     let mut known = HashSet::new();
     let mut views = Vec::new();
@@ -134,7 +134,7 @@ fn of_piece(
         .map_err(|error| QueryError::Rows(of_arrow(error)))
 }
 
-/// By time of completion.
+/// Sorts by time of completion.
 fn in_order(batches: &[RecordBatch]) -> Result<RecordBatch, ArrowError> {
     let all = concat_batches(&request_schema(), batches)?;
     let ends = ends_ns(&all);
@@ -143,7 +143,7 @@ fn in_order(batches: &[RecordBatch]) -> Result<RecordBatch, ArrowError> {
     take_record_batch(&all, &UInt32Array::from(places))
 }
 
-/// Which requests are wanted.
+/// The selected requests.
 struct Chosen {
     wanted: Option<FileSelection>,
     mounts: Option<MountFilter>,

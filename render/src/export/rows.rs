@@ -1,4 +1,4 @@
-//! Rows of files and of operations, piece by piece.
+//! Exports rows of files and of operations, piece by piece.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use trackiops_query::operations::{Connections, OperationAnswer, ask_operations};
 use trackiops_query::question::{Question, Range};
 use trackiops_query::step::Step;
 
-/// Rows of files. Their order is that of their keys, which are hashes: that of names would tell something of names that are
-/// replaced.
+/// Exports rows of files. Within a window, they are in order of their keys, which are hashes. An order by name would reveal
+/// something about names that pseudonyms replace.
 pub(super) fn files<E: From<QueryError>>(
     export: &Export,
     sink: Sink<'_, E>,
@@ -48,7 +48,7 @@ pub(super) fn files<E: From<QueryError>>(
     run(export, Dataset::Rollup, &Columns::usual(), sorted, sink)
 }
 
-/// Rows of operations.
+/// Exports rows of operations.
 pub(super) fn operations<E: From<QueryError>>(
     export: &Export,
     sink: Sink<'_, E>,
@@ -57,7 +57,7 @@ pub(super) fn operations<E: From<QueryError>>(
     run::<OperationAnswer, E>(export, Dataset::Ops, &ops_columns(), ask, sink)
 }
 
-/// What is to be told of a range, and how much of it there is.
+/// Answers the question for the whole range in one row per host, for its notes and its recorded range.
 pub(super) fn overview<R>(
     export: &Export,
     ask: impl Fn(&Question) -> Result<Outcome<R>, QueryError>,
@@ -86,7 +86,7 @@ fn run<R: Record, E: From<QueryError>>(
     windows(export, range, step, notes, ask, batch, sink)
 }
 
-/// Asks for a range piece by piece, and hands over what `batch` makes of the rows.
+/// Answers the question piece by piece, and sends the batches that `batch` makes to the sink.
 pub(super) fn windows<R, E: From<QueryError>>(
     export: &Export,
     range: Interval,
@@ -116,7 +116,7 @@ pub(super) fn windows<R, E: From<QueryError>>(
         Ok::<_, E>(Took::Rows(answer.rows.len()))
     })?;
     if rows == 0 {
-        // What there was is damaged.
+        // The overview found data, so the rows are in damaged files.
         let what = "rows".into();
         let why = EmptyReason::NoneOf { what, asked: range };
         return Ok(Exported::nothing(why, notes));

@@ -1,4 +1,4 @@
-//! Exports of more rows than are held at once.
+//! Exports of more rows than the export holds in memory.
 
 use arrow::array::AsArray;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};

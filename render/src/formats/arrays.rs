@@ -1,4 +1,4 @@
-//! Values of columns as Arrow's arrays, and back.
+//! Converts values of columns to Arrow arrays, and back.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use arrow::error::ArrowError;
 
 use trackiops_query::columns::Value;
 
-/// Values of one type as an array of it. What is not of the type is null.
+/// An array of one type. Values of another type become null.
 pub(super) fn array(data_type: &DataType, values: Vec<Value<'_>>) -> Result<ArrayRef, ArrowError> {
     let values = values.iter();
     Ok(match data_type {
@@ -97,7 +97,7 @@ fn lists<'v>(
     Ok(Arc::new(list))
 }
 
-/// The value at a place of an array.
+/// The value at an index of an array.
 pub(super) fn value(array: &dyn Array, at: usize) -> Result<Value<'_>, ArrowError> {
     if array.is_null(at) {
         return Ok(Value::Null);

@@ -1,5 +1,4 @@
-//! Rows as files that other programs read: Parquet, Arrow, CSV. They are written batch by batch, so that what is written need
-//! not be in memory, and read back the same way.
+//! Files for other programs: Parquet, Arrow, CSV. Readers and writers work in batches, so the rows need not fit into memory.
 
 mod arrays;
 mod read;
@@ -17,29 +16,29 @@ pub use write::Writer;
 
 use trackiops_query::columns::{Columns, Record};
 
-/// What a file is.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Parquet, compressed.
     Parquet,
-    /// An Arrow IPC file (Feather 2), uncompressed, so that it can be mapped.
+    /// An Arrow IPC file (Feather 2), uncompressed, so that programs can map it into memory.
     Arrow,
-    /// CSV with a header. Unknown values are empty; a list is its JSON text.
+    /// CSV with a header. Unknown values are empty; a list is JSON.
     Csv(Texts),
 }
 
-/// How CSV has texts.
+/// How CSV writes texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Texts {
-    /// As they are.
+    /// Unchanged.
     #[default]
     AsTheyAre,
-    /// With a `'` wherever a spreadsheet would begin a formula.
+    /// With a `'` before everything that a spreadsheet would read as a formula.
     ForSpreadsheets,
 }
 
 impl Kind {
-    /// What names of such files end in.
+    /// Extension of file names.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Parquet => "parquet",
@@ -49,7 +48,7 @@ impl Kind {
     }
 }
 
-/// Columns of some rows.
+/// Converts rows to a batch with these columns.
 pub(crate) fn batch<R: Record>(
     columns: &Columns<R>,
     rows: &[R],
@@ -61,7 +60,7 @@ pub(crate) fn batch<R: Record>(
     RecordBatch::try_new(columns.schema(), arrays.collect::<Result<_, _>>()?)
 }
 
-/// Keeps the kind of an I/O error: a broken pipe is told apart.
+/// Keeps the kind of an I/O error, because callers handle a broken pipe separately.
 pub(crate) fn of_arrow(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, error) => error,

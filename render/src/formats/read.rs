@@ -1,4 +1,4 @@
-//! Reads back what was written.
+//! Reads files that [`super::Writer`] wrote.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -15,31 +15,31 @@ use trackiops_store::caught;
 
 use super::{Kind, Texts, arrays, text};
 
-/// Rows per batch, of Parquet and CSV.
+/// Rows per batch of Parquet and CSV.
 const BATCH_ROWS: usize = 8192;
 
 /// A file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system refuses.
+    /// The system refused to open or read the file.
     #[error("cannot read {path}: {source}; check the name and who may read it")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It is none of those that are written here, or damaged.
+    /// The file has another format, or is damaged.
     #[error("{path} is no whole file of rows: {why}; name one that `trackiops export` wrote")]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
 
-/// A file of rows.
+/// Reads batches of rows from a file.
 pub struct Reader {
     kind: Kind,
     schema: SchemaRef,
@@ -55,7 +55,7 @@ enum Batches {
 }
 
 impl Reader {
-    /// Opens a file, whatever its name is. `known` are the columns that one of CSV may have, which does not tell their types.
+    /// Opens a file, and detects its format from its content. CSV does not contain types, so its columns must be among `known`.
     pub fn open(path: &Path, known: &[SchemaRef]) -> Result<Self, ReadError> {
         let file = File::open(path).map_err(|source| ReadError::Io {
             path: path.to_owned(),
@@ -64,7 +64,7 @@ impl Reader {
         Self::of(file, path, known)
     }
 
-    /// As [`Self::open`], of a file that is open, at its beginning.
+    /// As [`Self::open`], for an open file at its beginning.
     pub fn of(mut file: File, path: &Path, known: &[SchemaRef]) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io {
             path: path.to_owned(),
@@ -116,18 +116,18 @@ impl Reader {
         })
     }
 
-    /// What the file says of itself, as [`super::Writer::describe`] has it.
+    /// Metadata of the file from [`super::Writer::describe`].
     pub fn described(&self) -> impl Iterator<Item = (&str, String)> {
         let pairs = self.described.iter();
         pairs.map(|(key, value)| (key.as_str(), value.clone()))
     }
 
-    /// What the file is.
+    /// Format of the file.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Its columns.
+    /// Columns of the file.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -156,12 +156,12 @@ impl Iterator for Reader {
     }
 }
 
-/// Without what the file says of itself as a whole, which whoever writes another one says anew.
+/// Drops metadata of the whole file, because a writer of another file adds its own.
 fn plain(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().clone()))
 }
 
-/// The columns of a header.
+/// Looks up the columns of a header.
 fn schema_of(header: &csv::StringRecord, known: &[SchemaRef]) -> Result<SchemaRef, String> {
     let fields = |schema: &SchemaRef| {
         let fields = header.iter().map(|name| schema.field_with_name(name).ok());
@@ -222,7 +222,7 @@ mod tests {
     use super::super::Writer;
     use super::*;
 
-    /// A small file of all that exports have: numbers, texts with a dictionary, and lists.
+    /// A small file with all types of exports: numbers, texts with a dictionary, and lists.
     fn file(kind: Kind) -> Vec<u8> {
         let lists = ListArray::from_iter_primitive::<Int64Type, _, _>(
             (0..9).map(|row| (row != 4).then(|| vec![Some(row); row as usize])),
@@ -240,7 +240,7 @@ mod tests {
         bytes
     }
 
-    /// How many rows there are, or why not.
+    /// Number of rows, or the error.
     fn rows(bytes: &[u8]) -> Result<usize, ReadError> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();

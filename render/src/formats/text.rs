@@ -1,4 +1,4 @@
-//! Values as CSV and JSON write them, and as CSV is read.
+//! Converts values to CSV and JSON, and from CSV.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -13,9 +13,9 @@ use trackiops_query::columns::Value;
 use trackiops_query::parallel::in_order;
 use trackiops_query::times::put_rfc3339;
 
-/// So many rows are text before it is written.
+/// Rows that are converted before they are written.
 const ROWS_IN_MEMORY: usize = 1 << 16;
-/// So many are made to text at a time.
+/// Rows that one job converts.
 const ROWS_OF_A_PIECE: usize = 1 << 12;
 
 /// A value as JSON.
@@ -32,7 +32,7 @@ pub(crate) fn json(data_type: &DataType, value: &Value<'_>) -> serde_json::Resul
     })
 }
 
-/// `[{"bucket":12,"count":3}]`; a list of what has no fields is `["a","b"]`.
+/// `[{"bucket":12,"count":3}]`; a list without fields is `["a","b"]`.
 fn list_json(data_type: &DataType, elements: &[Vec<Value<'_>>]) -> serde_json::Result<String> {
     let DataType::List(item) = data_type else {
         return Ok("null".into());
@@ -55,14 +55,14 @@ fn list_json(data_type: &DataType, elements: &[Vec<Value<'_>>]) -> serde_json::R
     Ok(format!("[{}]", texts.join(",")))
 }
 
-/// A value as text: nothing where it is not known; a list is its JSON.
+/// A value as text. An unknown value is empty; a list is JSON.
 pub(crate) fn plain(data_type: &DataType, value: &Value<'_>) -> serde_json::Result<String> {
     let mut text = String::new();
     put(data_type, value, &mut text)?;
     Ok(text)
 }
 
-/// Writes a text for each of many rows, as `put` adds them to one.
+/// Writes one text per row, with several threads. `put` appends the text of a row.
 pub(crate) fn write_lines<R: Sync>(
     rows: &[R],
     out: &mut (impl Write + ?Sized),
@@ -81,7 +81,7 @@ pub(crate) fn write_lines<R: Sync>(
     Ok(())
 }
 
-/// Adds a line of CSV.
+/// Appends a line of CSV.
 pub(super) fn put_line<'v>(
     cells: impl Iterator<Item = io::Result<(&'v DataType, Value<'v>)>>,
     texts: Texts,
@@ -99,26 +99,25 @@ pub(super) fn put_line<'v>(
         }
     }
     if text.len() == begun {
-        // An empty line is none.
+        // CSV readers skip an empty line.
         text.push_str("\"\"");
     }
     text.push('\n');
     Ok(())
 }
 
-/// What a text is in quotes for. Semicolons and tabs are there for spreadsheets that take them for separators, too.
+/// Characters that need quotes. Some spreadsheets take semicolons and tabs for separators, too.
 const QUOTED: [char; 6] = [',', '"', '\n', '\r', ';', '\t'];
 
-/// What ends a cell, in one country's spreadsheets or another's.
+/// Characters that end a cell, in spreadsheets of any locale.
 const SEPARATORS: [char; 5] = [',', ';', '\t', '\r', '\n'];
 
-/// The text with a `'` wherever a spreadsheet could begin a formula: at its start and behind separators, also those that only other
-/// locales have, as a path begins with a slash and can have a `;=` all the same
-/// (<https://owasp.org/www-community/attacks/CSV_Injection>).
+/// Adds a `'` wherever a spreadsheet could start a formula: at the start of the text and after separators of any locale. A path
+/// starts with a slash, but it may contain `;=` (<https://owasp.org/www-community/attacks/CSV_Injection>).
 fn inert(text: &str) -> Cow<'_, str> {
     let begins_formula = |cell: &str| {
         let skipped = |c: char| c.is_whitespace() || matches!(c, '"' | '\'') || is_hidden(c);
-        // The wide ones are the same to spreadsheets in Japanese.
+        // Spreadsheets in Japanese treat the wide characters in the same way.
         let formula = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
         cell.trim_start_matches(skipped).starts_with(formula)
     };
@@ -138,7 +137,7 @@ fn inert(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Adds a value to a line of CSV, in quotes where it takes some (RFC 4180).
+/// Appends a value to a line of CSV, in quotes if it needs them (RFC 4180).
 fn put_csv(data_type: &DataType, value: &Value<'_>, line: &mut String) -> serde_json::Result<()> {
     let quoted = |text: &str, line: &mut String| match text.contains(QUOTED) {
         true => line.extend(["\"", &text.replace('"', "\"\""), "\""]),
@@ -169,7 +168,7 @@ fn put(data_type: &DataType, value: &Value<'_>, to: &mut String) -> serde_json::
     Ok(())
 }
 
-/// The value that [`plain`] wrote; `None` if it writes no such text.
+/// Parses a text of [`plain`]; `None` if it cannot have written the text.
 pub(crate) fn parse(data_type: &DataType, text: &str) -> Option<Value<'static>> {
     if text.is_empty() {
         return Some(Value::Null);
@@ -187,7 +186,7 @@ pub(crate) fn parse(data_type: &DataType, text: &str) -> Option<Value<'static>> 
     })
 }
 
-/// The value that [`json`] wrote, as far as lists hold such.
+/// Parses a value of [`json`], as far as lists contain such values.
 fn of_json(data_type: &DataType, value: &Json) -> Option<Value<'static>> {
     Some(match (data_type, value) {
         (_, Json::Null) => Value::Null,

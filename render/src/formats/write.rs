@@ -1,4 +1,4 @@
-//! Writes record batches. Parquet and Arrow end in a footer, so that half of one is not taken for a whole.
+//! Writes record batches. Parquet and Arrow end with a footer, so readers detect an incomplete file.
 
 use std::io::{self, Write};
 
@@ -15,10 +15,10 @@ use trackiops_schemas::time::UtcMs;
 use super::{Kind, Texts, arrays, batch, of_arrow, of_parquet, text};
 use trackiops_query::columns::{Columns, Record, Value};
 
-/// Rows of a row group of Parquet, which is in memory until it is complete.
+/// Rows per row group of Parquet. A row group stays in memory until it is complete.
 const ROW_GROUP_ROWS: usize = 1 << 16;
 
-/// A file that is being written.
+/// A file during writing.
 pub enum Writer<W: Write + Send> {
     /// Parquet.
     Parquet(Box<ArrowWriter<W>>),
@@ -29,7 +29,7 @@ pub enum Writer<W: Write + Send> {
 }
 
 impl<W: Write + Send> Writer<W> {
-    /// Begins a file with such columns.
+    /// Starts a file with these columns.
     pub fn new(kind: Kind, schema: &SchemaRef, mut out: W) -> io::Result<Self> {
         Ok(match kind {
             Kind::Parquet => {
@@ -61,7 +61,7 @@ impl<W: Write + Send> Writer<W> {
         })
     }
 
-    /// Writes rows.
+    /// Writes a batch.
     pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
         match self {
             Self::Parquet(writer) => writer.write(batch).map_err(of_parquet),
@@ -73,7 +73,7 @@ impl<W: Write + Send> Writer<W> {
                     let fields = schema.fields().iter().zip(batch.columns());
                     let cells = fields.map(|(field, column)| {
                         let value = match arrays::value(column, *row).map_err(of_arrow)? {
-                            // Windows begin at whole ms, and are written so everywhere.
+                            // Windows start at whole ms, and all formats write them so.
                             Value::TimeUs(us) if field.name() != END_TIME => {
                                 Value::Time(UtcMs(us.div_euclid(1000)))
                             }
@@ -87,19 +87,19 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    /// Writes what columns have of some rows.
+    /// Writes columns of some rows.
     pub fn write_rows<R: Record>(&mut self, columns: &Columns<R>, rows: &[R]) -> io::Result<()> {
         let Self::Csv(out, texts) = self else {
             return self.write(&batch(columns, rows).map_err(of_arrow)?);
         };
-        // Not by way of a batch, which takes as long again.
+        // A batch would double the time.
         text::write_lines(rows, out, |row, line| {
             let cells = columns.iter().map(|c| Ok((&c.data_type, c.value(row))));
             text::put_line(cells, *texts, line)
         })
     }
 
-    /// Adds to what a Parquet file says of itself; the others have no place for it.
+    /// Adds metadata to a Parquet file; other formats ignore it.
     pub fn describe<'d>(&mut self, pairs: impl IntoIterator<Item = (&'d str, String)>) {
         if let Self::Parquet(writer) = self {
             for (key, value) in pairs {
@@ -108,7 +108,7 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    /// Completes the file.
+    /// Completes the file, and returns the output.
     pub fn finish(self) -> io::Result<W> {
         match self {
             Self::Parquet(writer) => writer.into_inner().map_err(of_parquet),

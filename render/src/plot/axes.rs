@@ -1,4 +1,4 @@
-//! Axes of plots: where marks are, and how they are written.
+//! Axes of plots: positions and labels of marks.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-/// Between two marks of time, ms.
+/// Possible distances of two time marks, ms.
 const TIME_STEPS: [i64; 22] = [
     100,
     SECOND,
@@ -39,7 +39,7 @@ const TIME_STEPS: [i64; 22] = [
 const TIME_MARKS: i64 = 10;
 const VALUE_MARKS: f64 = 5.0;
 
-/// The distance of marks, and the marks, at round times of day.
+/// The distance of time marks (ms), and their positions at round local times.
 pub(super) fn time_marks(start: UtcMs, end: UtcMs, zone: Zone) -> (i64, Vec<f64>) {
     let length = end.0 - start.0;
     let fits = |step: &&i64| length / **step <= TIME_MARKS;
@@ -54,7 +54,7 @@ pub(super) fn time_marks(start: UtcMs, end: UtcMs, zone: Zone) -> (i64, Vec<f64>
     (step, marks.map(|mark| mark as f64).collect())
 }
 
-/// How marks of time are written.
+/// Formats the labels of time marks.
 pub(super) fn clock(step: i64, range: &Range<f64>, zone: Zone) -> impl Fn(f64) -> String + use<> {
     let format = match range.end - range.start > DAY as f64 {
         _ if step >= DAY => "%Y-%m-%d",
@@ -66,7 +66,7 @@ pub(super) fn clock(step: i64, range: &Range<f64>, zone: Zone) -> impl Fn(f64) -
     move |at| zone.at(UtcMs(at as i64)).format(format).to_string()
 }
 
-/// Marks of an axis from 0 to the largest value, and where the axis ends.
+/// Marks of an axis from 0 to the largest value, and the end of the axis.
 pub(super) fn value_marks(most: f64, unit: Unit) -> (Vec<f64>, f64) {
     let most = match most {
         most if most.is_finite() && most > 0.0 => most,
@@ -88,7 +88,7 @@ pub(super) fn value_marks(most: f64, unit: Unit) -> (Vec<f64>, f64) {
     (marks.collect(), count * step)
 }
 
-/// An axis with marks where it is told.
+/// An axis with marks at given positions.
 pub(super) struct Axis {
     pub(super) range: Range<f64>,
     pub(super) marks: Vec<f64>,

@@ -1,4 +1,4 @@
-//! What a table says, drawn: over time a chart for each column, with a line for each thing that has rows; without times a bar for each row.
+//! Draws an answer as SVG. With windows, each column has a chart with one line per subject; without, each row has a bar.
 
 mod axes;
 
@@ -26,18 +26,18 @@ const WIDTH: u32 = 1200;
 const CHART_HEIGHT: u32 = 220;
 const LINE_HEIGHT: u32 = 20;
 const MARGIN: u32 = 12;
-/// Beside the charts, for the numbers of the axis.
+/// Room beside the charts for the numbers of the axis.
 const AXIS_WIDTH: u32 = 90;
-/// Beside bars, for what they are of; and for their numbers.
+/// Room beside the bars, for their names and for their numbers.
 const NAME_WIDTH: u32 = 520;
 const NUMBER_WIDTH: u32 = 100;
 
 const FONT: &str = "sans-serif";
 const TEXT_SIZE: u32 = 13;
-/// More of a name than that does not fit, in cells of a terminal.
+/// Most cells of a name that fit.
 const NAME_CELLS: usize = 72;
 
-/// More lines in one chart cannot be told apart.
+/// Readers could not distinguish more lines in one chart.
 const COLOURS: [RGBColor; 10] = [
     RGBColor(31, 119, 180),
     RGBColor(255, 127, 14),
@@ -50,29 +50,30 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(188, 189, 34),
     RGBColor(23, 190, 207),
 ];
-/// More bars are no picture any more.
+/// Most bars of a readable plot.
 const MAX_BARS: usize = 50;
 
-/// Nothing of what is asked for can be drawn.
+/// None of the columns can be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "none of these columns is a number, so there is nothing to draw; name one that is: `--columns help` lists all"
 )]
 pub struct PlotError;
 
-/// A row that can be drawn.
+/// A kind of row that can be drawn.
 pub trait Plot: Render {
-    /// The columns that are drawn unless others are chosen.
+    /// The default columns.
     const DRAWN: &'static [&'static str];
 
-    /// What it is of: its own name first, then what tells it from others of that name. `apart` is as in [`Plot::are_apart`].
+    /// The name of the row's subject, followed by texts that distinguish it from others of that name. `apart` is as in
+    /// [`Plot::are_apart`].
     fn names(&self, apart: bool) -> Vec<Cow<'_, str>>;
 
-    /// Whether rows of one window differ only in what else they may have in common by chance, in one window and not in the next:
-    /// the tenant, or the connection.
+    /// Whether rows of one window differ only in their tenant or connection.
+    /// Rows may share these by chance in one window and not in the next, so names have them only if needed.
     fn are_apart(answer: &Answer<Self>) -> bool;
 
-    /// The columns that are drawn: those of `chosen` that are numbers, or the usual ones.
+    /// The columns to draw: the numbers among `chosen`, or the default columns. Fails if there are none.
     fn drawn(chosen: Option<&Columns<Self>>) -> Result<Columns<Self>, PlotError> {
         let is_drawn = |name: &str| Self::DRAWN.contains(&name);
         let drawn = match chosen {
@@ -136,7 +137,7 @@ impl Plot for OperationAnswer {
     }
 }
 
-/// Draws an answer as SVG. `columns` are numbers.
+/// Draws an answer as SVG. All `columns` must be numbers. Errors are those of `out` and of the drawing.
 pub fn plot<R: Plot>(
     answer: &Answer<R>,
     columns: &Columns<R>,
@@ -156,7 +157,7 @@ pub fn plot<R: Plot>(
 type Drawn<'s> = Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>>;
 type Area<'s> = DrawingArea<SVGBackend<'s>, plotters::coord::Shift>;
 
-/// What rows are of, that with the largest values first.
+/// The subjects of rows. In a plot of windows, those with the largest values come first.
 struct Subjects<'r, R> {
     /// Name and rows of each.
     list: Vec<(String, Vec<&'r R>)>,
@@ -177,7 +178,7 @@ impl<'r, R: Plot> Subjects<'r, R> {
         }
         let is_told: Vec<bool> = match list.first() {
             None => Vec::new(),
-            // What all have in common needs not be told with each.
+            // Names omit the texts that all subjects share.
             Some((first, _)) => (0..first.len())
                 .map(|i| list.iter().any(|(names, _)| names[i] != first[i]))
                 .collect(),
@@ -206,7 +207,7 @@ impl<'r, R: Plot> Subjects<'r, R> {
         }
     }
 
-    /// So many, and what is said of the others.
+    /// The first `most` subjects, and a text about the others.
     fn first(&self, most: usize) -> (&[(String, Vec<&'r R>)], Option<String>) {
         let (first, others) = self.list.split_at(self.list.len().min(most));
         let said = || {
@@ -219,7 +220,7 @@ impl<'r, R: Plot> Subjects<'r, R> {
     }
 }
 
-/// Names beside each other within a number of cells: the longest are truncated.
+/// Joins names within a number of cells, and truncates the longest ones.
 fn abridged(names: &[Cow<'_, str>], most: usize) -> String {
     const GAP: &str = "  ";
     let mut widths: Vec<_> = names.iter().map(|name| width(name)).collect();
@@ -235,7 +236,7 @@ fn abridged(names: &[Cow<'_, str>], most: usize) -> String {
     cut.collect::<Vec<_>>().join(GAP)
 }
 
-/// A chart for each column.
+/// Draws a chart for each column.
 fn courses<'s, R: Plot>(
     answer: &Answer<R>,
     step_ms: i64,
@@ -290,7 +291,7 @@ fn chart<'s, R: Plot>(
                 Some((time, value(*row, column)?))
             };
             let mut points: Vec<_> = rows.iter().filter_map(point).collect();
-            // Rows may be sorted by anything.
+            // The answer may be sorted by any column.
             points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
             points
         })
@@ -339,7 +340,7 @@ fn chart<'s, R: Plot>(
     Ok(())
 }
 
-/// What is drawn of a row, where there was anything.
+/// The value to draw, if the row has such requests.
 fn value<R: Plot>(row: &R, column: &Column<R>) -> Option<f64> {
     let value = crate::answer::done(row, column);
     value.filter(|value| value.is_finite())
@@ -349,12 +350,12 @@ fn answer_range<R>(answer: &Answer<R>) -> Range<f64> {
     answer.range.start.0 as f64..answer.range.end.0 as f64
 }
 
-/// Points without a window between them that has none: a line over what is not there would say that it is.
+/// Splits points at windows without a value: a line across them would show values that do not exist.
 fn runs(points: &[(f64, f64)], step_ms: f64) -> impl Iterator<Item = &[(f64, f64)]> {
     points.chunk_by(move |a, b| b.0 - a.0 <= step_ms * 1.5)
 }
 
-/// At most four points for each pixel: the first, the lowest, the highest and the last, which make the same line.
+/// Keeps at most four points per pixel: the first, the lowest, the highest and the last. They draw the same line.
 fn thinned(points: &[(f64, f64)], range: Range<f64>) -> Vec<(f64, f64)> {
     let pixel = (range.end - range.start) / f64::from(WIDTH);
     let place = |point: &(f64, f64)| ((point.0 - range.start) / pixel) as i64;
@@ -375,7 +376,7 @@ fn thinned(points: &[(f64, f64)], range: Range<f64>) -> Vec<(f64, f64)> {
     kept
 }
 
-/// A list of bars for each column.
+/// Draws a list of bars for each column.
 fn bars<'s, R: Plot>(
     answer: &Answer<R>,
     columns: &Columns<R>,

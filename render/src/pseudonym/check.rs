@@ -1,4 +1,4 @@
-//! Whether what is to be handed on holds any name: looked at apart from how it was made.
+//! Checks that anonymized rows contain no names, independently of the code that replaced them.
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
@@ -10,15 +10,15 @@ use super::columns::{TranslateError, apply, is_vocabulary, texts};
 use super::key::Key;
 use super::words::{self, Pseudonyms, Way};
 
-/// Components up to this length are in any text by chance, and too short to say much.
+/// Components up to this length occur in any text by chance, and are too short to reveal much.
 const SHORT: usize = 2;
-/// The vocabulary of NFS and of device numbers has no longer words.
+/// Longest word in the vocabulary of NFS and of device numbers, bytes.
 const LONGEST_OF_VOCABULARY: usize = 64;
 
-/// What is wrong with rows that are to be handed on.
+/// Anonymized rows failed the check.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// A name would be told.
+    /// A column would reveal a name.
     #[error("the column {column} would tell the name `{name}`: nothing is written; report this")]
     Told {
         /// The column.
@@ -26,28 +26,28 @@ pub enum CheckError {
         /// The name.
         name: String,
     },
-    /// It does not come back as what it was.
+    /// Revealing the rows does not give the originals.
     #[error(
         "what was made of some rows does not lead back to them: nothing is written; report this"
     )]
     NoWayBack,
-    /// It does not come back at all.
+    /// The rows cannot be revealed.
     #[error(
         "what was made of some rows does not lead back to them ({0}): nothing is written; report this"
     )]
     Lost(#[from] TranslateError),
 }
 
-/// Compares what goes in with what comes out. Of each component eight bytes are kept.
+/// Compares originals with anonymized rows. It keeps eight bytes per component.
 pub struct Check {
     reveal: Pseudonyms,
     hasher: RandomState,
-    /// Hashes of the components of the originals.
+    /// Hashes of the originals' components.
     originals: HashSet<u64>,
 }
 
 impl Check {
-    /// With the key that is used.
+    /// Checks rows that this key made.
     pub fn new(key: &Key) -> Self {
         Self {
             reveal: Pseudonyms::new(key, Way::Reveal),
@@ -56,7 +56,7 @@ impl Check {
         }
     }
 
-    /// That rows lead back to the ones that they were made of, whose names are noted.
+    /// Checks that `hidden` leads back to `original`, and remembers the names of `original`.
     pub fn leads_back(
         &mut self,
         original: &RecordBatch,
@@ -76,7 +76,7 @@ impl Check {
         }
     }
 
-    /// That rows as they stand in the file tell none of the names that were noted, and are nothing but what the key has made.
+    /// Checks that rows of the output file contain no remembered names, and only texts that the key made.
     pub fn tells_nothing(&mut self, written: &RecordBatch) -> Result<(), CheckError> {
         let Self {
             hasher, originals, ..
@@ -99,7 +99,7 @@ impl Check {
     }
 }
 
-/// The names that a text consists of.
+/// The names in a text.
 fn components(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.split(['/', ':']);
     parts.filter(|part| part.chars().count() > SHORT && !words::is_no_name(part))
@@ -155,7 +155,7 @@ mod tests {
             let found = check.tells_nothing(&leaking);
             assert!(matches!(found, Err(CheckError::Told { .. })), "{column}");
         }
-        // Not one of the names, but nothing that the key has made, either.
+        // It is not one of the names, but the key did not make it either.
         let foreign = batch(&[("host", "db-7")]);
         assert!(matches!(
             check.tells_nothing(&foreign),

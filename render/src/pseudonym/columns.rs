@@ -1,4 +1,4 @@
-//! Which columns hold names, and rows in which they are replaced.
+//! Replaces the names in rows, by the rule of each column.
 
 use std::sync::Arc;
 
@@ -17,27 +17,28 @@ use trackiops_query::answer::AnswerRow;
 use trackiops_query::columns::Columns;
 use trackiops_query::operations::OperationAnswer;
 
-/// What becomes of a column.
+/// Rule of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Text as a whole is one name.
+    /// The whole text is one name.
     Word,
     /// A path.
     Path,
     /// `server:/export`.
     Mount,
-    /// A path, or the number of a cgroup whose path is not known.
+    /// A path, or the number of a cgroup whose path is unknown.
     Cgroup,
     /// The number of a user.
     Uid,
-    /// A number that would tell a name to whoever guesses it: keys of files are hashes of `server:/export` and fileid, and fileids
-    /// tell files to whoever may ask the server.
+    /// A number that confirms a guessed name. Keys of files are hashes of `server:/export` and fileid, and fileids identify files
+    /// to anyone who can ask the server.
     Id(&'static str),
-    /// Text of a fixed vocabulary: device numbers, procedures of NFS, connections (`tcp-3`). It stays, and so does what is no text.
+    /// Text of a fixed vocabulary: device numbers, procedures of NFS, connections (`tcp-3`). It stays as it is, and so do values
+    /// that are not text.
     Plain,
 }
 
-/// What becomes of the column of a name, also within a list. `None` for text of which that is not known here.
+/// The rule of a column, or of a field within a list. `None` for text without a known rule.
 fn role(name: &str, data_type: &DataType) -> Option<Role> {
     Some(match name {
         HOST | SERVER | FILTER | USER => Role::Word,
@@ -53,7 +54,7 @@ fn role(name: &str, data_type: &DataType) -> Option<Role> {
     })
 }
 
-/// All columns that exports have, for those formats that do not tell their types.
+/// Columns of all exports, for formats that do not contain types.
 pub fn known_schemas() -> Vec<SchemaRef> {
     vec![
         Columns::<AnswerRow>::usual().schema(),
@@ -63,26 +64,26 @@ pub fn known_schemas() -> Vec<SchemaRef> {
     ]
 }
 
-/// Why rows cannot be translated.
+/// Rows cannot be translated.
 #[derive(Debug, thiserror::Error)]
 pub enum TranslateError {
-    /// A text is nothing that the key has made.
+    /// The key did not make this text.
     #[error("column {column}: {unknown}")]
     Unknown {
-        /// Its column.
+        /// The column.
         column: String,
         /// The text.
         unknown: Unknown,
     },
-    /// There is no rule for a column.
+    /// A column has no rule.
     #[error("the column {0} is text of which it is not known whether it holds names; leave it out")]
     NoRule(String),
-    /// Rows cannot be put together.
+    /// The translated rows do not form a batch.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
 }
 
-/// Rows with what stands for their names, or with the names for which it stands.
+/// Translates all rows: names to pseudonyms or back, as `with` says.
 pub fn apply(batch: &RecordBatch, with: &mut Pseudonyms) -> Result<RecordBatch, TranslateError> {
     let schema = batch.schema();
     let fields = schema.fields().iter().zip(batch.columns());
@@ -129,7 +130,7 @@ fn translate(
     Ok(match (role, array.data_type()) {
         (Role::Uid, DataType::Int64) => {
             let uids = array.as_primitive::<Int64Type>();
-            // A null may have a number behind it, of another row: that is replaced and comes back, too.
+            // A null may hide a number of another row. It is translated, too, so that it comes back.
             let made = (0..uids.len()).map(|row| match u32::try_from(uids.value(row)) {
                 Ok(uid) => Ok(with.uid(uid).into()),
                 Err(_) if uids.is_null(row) => Ok(0),
@@ -160,12 +161,12 @@ fn translate(
     })
 }
 
-/// Whether a column's text is of a fixed vocabulary.
+/// Whether a column has text of a fixed vocabulary.
 pub(super) fn is_vocabulary(name: &str) -> bool {
     role(name, &DataType::Utf8) == Some(Role::Plain)
 }
 
-/// Hands over all text of rows with the name of its column.
+/// Calls `each` with the column's name and the text of every value.
 pub(super) fn texts(batch: &RecordBatch, each: &mut dyn FnMut(&str, &str)) {
     let schema = batch.schema();
     for (field, array) in schema.fields().iter().zip(batch.columns()) {
@@ -196,7 +197,7 @@ mod tests {
     use crate::pseudonym::key::Key;
     use crate::pseudonym::words::Way;
 
-    /// The text of a column has a rule, also within lists.
+    /// Checks that text of a column has a rule, even within lists.
     fn check(name: &str, data_type: &DataType) {
         match data_type {
             DataType::List(item) => check(name, item.data_type()),

@@ -1,15 +1,15 @@
-//! The key of pseudonyms, and the text that a key file holds.
+//! The key of pseudonyms, and the format of its file.
 
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// What a key file begins with: the version of everything that is done with the key.
+/// First line of a key file. Its version covers everything that uses the key.
 const HEADER: &str = "trackiops anonymization key 1";
-/// Bytes of the key of AES-256-SIV, which is two keys of AES-256.
+/// Length of the AES-256-SIV key, bytes: it consists of two AES-256 keys.
 pub(super) const WORDS_BYTES: usize = 64;
-/// Bytes of the key of FF1.
+/// Length of the FF1 key, bytes.
 pub(super) const NUMBERS_BYTES: usize = 32;
 
 /// A key.
@@ -19,31 +19,31 @@ pub struct Key {
     pub(super) numbers: [u8; NUMBERS_BYTES],
 }
 
-/// It is never shown.
+/// Never shows the key.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key")
     }
 }
 
-/// What a file holds is no key.
+/// A text is not a key file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// It begins otherwise.
+    /// The first line is not that of a key file.
     #[error(
         "it is no key file of TrackIOps, or of a later version; `trackiops anonymize-key` makes one"
     )]
     NoKey,
-    /// It begins like one.
+    /// The first line is right, but the rest is damaged.
     #[error("the key in it is damaged; restore it from a copy")]
     Damaged,
 }
 
 impl Key {
-    /// So many random bytes make a key.
+    /// Random bytes that a key needs.
     pub const BYTES: usize = WORDS_BYTES + NUMBERS_BYTES;
 
-    /// The key of random bytes.
+    /// Makes a key from random bytes.
     pub fn new(random: &[u8; Self::BYTES]) -> Self {
         let mut key = Self {
             words: [0; WORDS_BYTES],
@@ -55,13 +55,13 @@ impl Key {
         key
     }
 
-    /// What its file holds.
+    /// Content of its file.
     pub fn to_text(&self) -> String {
         let bytes = [self.words.as_slice(), &self.numbers].concat();
         format!("{HEADER}\n{}\n", URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// The key of a file.
+    /// Parses the content of a key file.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let (header, rest) = text.split_once('\n').ok_or(KeyError::NoKey)?;
         if header != HEADER {

@@ -1,9 +1,9 @@
-//! Names that stand for names: what an export for others has in place of those of files, servers, hosts and users.
+//! Pseudonyms: they replace the names of files, servers, hosts and users in an export for others.
 //!
-//! A component, what stands between two slashes, is encrypted with AES-256-SIV (RFC 5297): deterministic, so that the same component
-//! is the same token wherever it stands and trees and joins stay, and authenticated, so that a token of another key is known for
-//! one. Numbers that would tell a name to whoever guesses it ([`columns`]) are encrypted with FF1 (NIST SP 800-38G) and stay numbers
-//! of the same size. Whoever has the key can go back; nobody else can.
+//! Each component of a path is encrypted with AES-256-SIV (RFC 5297). It is deterministic: a component has the same token
+//! everywhere, so trees and joins stay intact. It is authenticated, so a token of another key is detected.
+//! Numbers that would confirm a guessed name ([`columns`]) are encrypted with FF1 (NIST SP 800-38G), and keep their size.
+//! Only the holder of the key can reverse this.
 
 pub mod check;
 pub mod columns;

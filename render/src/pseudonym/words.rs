@@ -1,4 +1,4 @@
-//! Names and numbers, and what stands for them.
+//! Translates single names and numbers.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,19 @@ use trackiops_schemas::identity::OTHERS;
 
 use super::key::Key;
 
-/// So many components, and numbers, are remembered with what stands for them: a name is in row after row.
+/// Largest number of cached components, and of cached numbers: names recur in many rows.
 const MOST_REMEMBERED: usize = 1 << 17;
 
-/// From a name to what stands for it, or back.
+/// Direction of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// To what stands for it.
+    /// From names to pseudonyms.
     Hide,
-    /// Back.
+    /// From pseudonyms to names.
     Reveal,
 }
 
-/// A text is nothing that this key has made.
+/// This key did not make the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` was not made by this key")]
 pub struct Unknown(pub String);
@@ -39,9 +39,9 @@ pub struct Pseudonyms {
 }
 
 impl Pseudonyms {
-    /// With a key.
+    /// Translates with `key` in the direction `way`.
     pub fn new(key: &Key, way: Way) -> Self {
-        // Its radix is a constant that is allowed, so there is no other outcome.
+        // The radix is a valid constant, so this cannot fail.
         let numbers = FF1::new(&key.numbers, 2).unwrap_or_else(|_| unreachable!("radix 2"));
         Self {
             way,
@@ -52,7 +52,7 @@ impl Pseudonyms {
         }
     }
 
-    /// A component of a path, or a name that has none.
+    /// Translates a component of a path, or a name without components.
     pub fn word(&mut self, word: &str) -> Result<String, Unknown> {
         if let Some(known) = self.known_words.get(word) {
             return Ok(known.to_string());
@@ -80,7 +80,7 @@ impl Pseudonyms {
         String::from_utf8(word).ok()
     }
 
-    /// A path: each of its components. What stands for all files that were not told apart stays.
+    /// Translates each component of a path. `(other)`, the row of files that were not recorded one by one, stays.
     pub fn path(&mut self, path: &str) -> Result<String, Unknown> {
         if path == OTHERS {
             return Ok(path.to_owned());
@@ -97,7 +97,7 @@ impl Pseudonyms {
         Ok(made)
     }
 
-    /// `server:/export`: the server, whose address may have colons, and the path.
+    /// Translates `server:/export`: the server, whose address may contain colons, and the path.
     pub fn mount(&mut self, mount: &str) -> Result<String, Unknown> {
         match mount.find(":/") {
             Some(at) => {
@@ -108,7 +108,7 @@ impl Pseudonyms {
         }
     }
 
-    /// The path of a cgroup. The number of one that was gone stays.
+    /// Translates the path of a cgroup. The number of a cgroup without a known path stays.
     pub fn cgroup(&mut self, cgroup: &str) -> Result<String, Unknown> {
         match is_id(cgroup) {
             true => Ok(cgroup.to_owned()),
@@ -116,13 +116,13 @@ impl Pseudonyms {
         }
     }
 
-    /// The number of a user.
+    /// Translates the number of a user.
     pub fn uid(&mut self, uid: u32) -> u32 {
         let made = self.number("uid", uid.into(), size_of::<u32>());
         u32::try_from(made).unwrap_or(u32::MAX)
     }
 
-    /// A number of 64 bits. The same one stands for something else in another column, as it is something else there.
+    /// Translates a 64-bit number. Each column has other pseudonyms, because the same number means something else there.
     pub fn id(&mut self, column: &'static str, number: u64) -> u64 {
         self.number(column, number, size_of::<u64>())
     }
@@ -136,7 +136,7 @@ impl Pseudonyms {
             Way::Hide => self.numbers.encrypt(column.as_bytes(), &plain),
             Way::Reveal => self.numbers.decrypt(column.as_bytes(), &plain),
         };
-        // 32 and 64 bits are more than FF1 asks for, so there is no other outcome.
+        // FF1 accepts numbers of 32 and of 64 bits, so this cannot fail.
         let made = made
             .unwrap_or_else(|_| unreachable!("{bytes} bytes"))
             .to_bytes_le();
@@ -151,15 +151,15 @@ impl Pseudonyms {
     }
 }
 
-/// The same component is the same token wherever it stands, so that nothing goes in beside it.
+/// No associated data, so that a component has the same token everywhere.
 const NO_HEADERS: [&[u8]; 0] = [];
 
-/// What stays as it is.
+/// Whether a text is not a name and stays as it is.
 pub(super) fn is_no_name(text: &str) -> bool {
     text == OTHERS || is_id(text)
 }
 
-/// `?` and the number of a cgroup that was gone before its path was looked up: it names nothing.
+/// `?` and the number of a cgroup that was gone before its path was looked up: it reveals no name.
 fn is_id(cgroup: &str) -> bool {
     let digits = cgroup.strip_prefix('?');
     digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(mount.split_once(":/").unwrap().1, home);
         assert_eq!(hide.cgroup("/home").unwrap(), format!("/{home}"));
         assert!(!path.contains("home"));
-        // A key file is for good: what it makes never changes.
+        // Keys stay valid forever, so their results must never change.
         assert_eq!(home, "of8NMpRBMKOLeDLKpuK_EK5ub1U");
     }
 
