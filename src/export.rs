@@ -15,8 +15,9 @@ use trackiops_query::{Export, Exported, Format, QueryError, Table};
 use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;
+use crate::help_headings::{OUTPUT, ROWS, WHEN};
 use crate::output::{Access, Output, Partial, count, print, say};
-use crate::question::{self, OUTPUT, ROWS, Selection, WHEN};
+use crate::question::{self, Selection};
 use crate::suffix::{EXPORTS, format_of};
 
 const EXAMPLES: &str = "\

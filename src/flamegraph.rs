@@ -7,9 +7,10 @@ use anyhow::Context;
 use trackiops_query::Outcome;
 use trackiops_query::flame::{self, Directions, Graph, Measure};
 
+use crate::help_headings::{OUTPUT, ROWS};
 use crate::output::{Access, Output};
 use crate::progress::watched;
-use crate::question::{self, OUTPUT, ROWS, Selection};
+use crate::question::{self, Selection};
 use crate::suffix::{GRAPHS, format_of};
 
 const EXAMPLES: &str = "\

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use trackiops_query::ask_mounts;
 use trackiops_query::times::Zone;
 
-use crate::question::{self, Form, WHAT};
+use crate::help_headings::WHAT;
+use crate::question::{self, Form};
 use crate::store_flag::StoreFlags;
 
 const EXAMPLES: &str = "\

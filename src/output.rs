@@ -11,9 +11,10 @@ use rustix::fs::{CWD, OFlags, PROC_SUPER_MAGIC, RenameFlags, renameat_with, stat
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
+use trackiops_query::render::look::Look;
 use trackiops_query::render::visible::{self, visible, wrap};
 
-use crate::question::OUTPUT;
+use crate::help_headings::OUTPUT;
 use crate::{signals, terminal};
 
 /// So much is written at a time.
@@ -108,6 +109,14 @@ impl Output {
         matches!(self, Self::Stdout) && io::stdout().is_terminal()
     }
 
+    /// What tables are written for.
+    pub fn look(&self) -> Look {
+        match self {
+            Self::Stdout => terminal::stdout_look(),
+            Self::File(..) | Self::Stream(_) => terminal::file_look(),
+        }
+    }
+
     /// What is not written when there is no answer, in words.
     pub fn untouched(&self) -> Option<String> {
         match self {
@@ -150,7 +159,7 @@ pub fn count(n: u64, what: &str) -> String {
 
 /// Prints a line for a person on stdout, in several where the terminal is not as wide: those after the first are indented.
 pub fn print(line: impl Display, indent: usize, out: &mut dyn Write) -> io::Result<()> {
-    let width = terminal::look(&Output::Stdout).width;
+    let width = terminal::stdout_look().width;
     writeln!(out, "{}", wrap(&visible(&line.to_string()), width, indent))
 }
 

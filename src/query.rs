@@ -16,9 +16,10 @@ use trackiops_query::{
     ask_operations_by, render,
 };
 
+use crate::help_headings::{OUTPUT, ROWS, WHEN};
 use crate::output::{Access, Output, say, write_stderr};
 use crate::progress::watched;
-use crate::question::{self, Form, OUTPUT, ROWS, Rows, Selection, WHEN};
+use crate::question::{self, Form, Rows, Selection};
 use crate::suffix::{PLOTS, format_of};
 use crate::terminal;
 

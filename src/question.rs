@@ -20,20 +20,15 @@ use trackiops_query::{
 };
 use trackiops_schemas::time::UtcMs;
 
+use crate::help_headings::{OUTPUT, ROWS, WHAT, WHEN};
 use crate::output::{Access, Output, say};
 use crate::store_flag::StoreFlags;
-use crate::{suffix, terminal};
+use crate::suffix;
 
 /// Exit status when nothing matched.
 const NOTHING: u8 = 1;
 /// Exit status when a part of what was asked for is damaged, whatever was found in the rest.
 const DAMAGED: u8 = 3;
-
-/// Headings of flags in help.
-pub const WHAT: &str = "What";
-pub const WHEN: &str = "When";
-pub const ROWS: &str = "Rows";
-pub const OUTPUT: &str = "Output";
 
 /// Which files, and when.
 #[derive(clap::Args)]
@@ -206,8 +201,8 @@ impl Rows {
         match self.columns.as_deref() {
             None => Ok(Some(None)),
             Some("help") => {
-                let look = terminal::look(&Output::Stdout);
-                Output::Stdout.write(|out| render::list_columns::<R>(look, out))?;
+                let output = Output::Stdout;
+                output.write(|out| render::list_columns::<R>(output.look(), out))?;
                 Ok(None)
             }
             Some(list) => Ok(Some(Some(Columns::parse(list).context("--columns")?))),
@@ -298,7 +293,7 @@ pub fn show<R: Render>(
     style: impl Into<Style>,
 ) -> anyhow::Result<ExitCode> {
     let style = Style {
-        look: terminal::look(output),
+        look: output.look(),
         ..style.into()
     };
     let zone = style.zone;

@@ -9,8 +9,9 @@ use trackiops_query::{Outcome, Volume, ask_volume, plan_volume, sizes};
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{GranularitySet, Retention};
 
+use crate::help_headings::WHAT;
 use crate::output::say;
-use crate::question::{self, Form, WHAT};
+use crate::question::{self, Form};
 use crate::store_flag::StoreFlag;
 
 const EXAMPLES: &str = "\
