@@ -8,7 +8,8 @@ use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, MonotonicNs, Sample};
-use crate::rollup::{OpenWindow, Requests, Rollup, RowKey};
+use crate::rollup::row_key::RowKey;
+use crate::rollup::{OpenWindow, Requests, Rollup};
 
 /// Rolls up requests whose times are UTC, ns since the epoch.
 pub struct Replay<A> {

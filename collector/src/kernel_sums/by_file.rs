@@ -1,7 +1,5 @@
 //! RPCs of any procedure but READ and WRITE by the file that they are about, added up in the kernel.
 
-use std::time::Duration;
-
 use aya::maps::MapError;
 use trackiops_schemas::file_op_sums::{
     FILE_OP_ENTRIES, FILE_OP_KEY_WORDS, FILE_OP_MOUNT_ENTRIES, FILE_OP_VALUE_WORDS,
@@ -11,9 +9,8 @@ use trackiops_schemas::file_op_sums::{
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileId, TenantId};
 
-use crate::clock::MonotonicNs;
 use crate::kernel_sums::{Begun, Exchanged, InUse};
-use crate::rollup::RowKey;
+use crate::rollup::row_key::RowKey;
 use crate::shared_memory::SharedWords;
 
 /// The maps that the programs add to.
@@ -109,71 +106,5 @@ impl Taken {
                 execute_ns_max: latency_ns_max,
             },
         })
-    }
-}
-
-/// How many files may begin to be followed of which there is nothing but metadata. Somebody who looks through a tree of a million
-/// files leaves no million of them behind: neither in memory, where a journal knows its files by name, nor on disk.
-#[derive(Debug)]
-pub struct Budget {
-    left: u64,
-    refilled: MonotonicNs,
-}
-
-/// So many at once: a directory, or the tree of a program.
-const AT_ONCE: u64 = 4096;
-/// And another one each time this has passed: 64 a second, 58,000 in a rotation of 15 minutes.
-const EACH: Duration = Duration::from_nanos(15_625_000);
-
-impl Budget {
-    /// Nothing is spent.
-    pub fn new() -> Self {
-        Self {
-            left: AT_ONCE,
-            refilled: MonotonicNs(0),
-        }
-    }
-
-    /// To be called before [`Self::spend`].
-    pub fn refill(&mut self, now: MonotonicNs) {
-        let each_ns = EACH.as_nanos() as u64;
-        let new = now.0.saturating_sub(self.refilled.0) / each_ns;
-        self.left = self.left.saturating_add(new).min(AT_ONCE);
-        self.refilled.0 += new * each_ns;
-    }
-
-    /// Whether there is one more.
-    pub fn spend(&mut self) -> bool {
-        let there = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        there
-    }
-}
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_budget_is_spent_at_once_and_fills_up_slowly_and_no_further() {
-        let second = 1_000_000_000;
-        let mut budget = Budget::new();
-        let spent = |budget: &mut Budget| (0..10_000).filter(|_| budget.spend()).count() as u64;
-        budget.refill(MonotonicNs(100 * second));
-        assert_eq!(spent(&mut budget), AT_ONCE);
-        budget.refill(MonotonicNs(101 * second));
-        assert_eq!(spent(&mut budget), 64);
-        budget.refill(MonotonicNs(101 * second + 10_000_000));
-        assert_eq!(spent(&mut budget), 0);
-        budget.refill(MonotonicNs(101 * second + 20_000_000));
-        assert_eq!(spent(&mut budget), 1, "what was left over counts");
-        budget.refill(MonotonicNs(9000 * second));
-        assert_eq!(spent(&mut budget), AT_ONCE);
     }
 }

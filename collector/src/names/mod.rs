@@ -30,7 +30,7 @@ use crate::names::mounts::Mounts;
 use crate::names::open_files::{OpenFile, descriptors};
 use crate::names::path_ring::{News, Told};
 use crate::names::paths::{Paths, Place};
-use crate::rollup::RowKey;
+use crate::rollup::row_key::RowKey;
 use crate::tenants::Tenants;
 
 /// A name found is looked at again after this time: files are renamed while they are open.

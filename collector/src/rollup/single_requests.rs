@@ -6,7 +6,8 @@ use trackiops_schemas::ring::RequestRecord;
 
 use crate::clock::{Clock, MonotonicNs};
 use crate::names::Names;
-use crate::rollup::{Requests, RowKey};
+use crate::rollup::Requests;
+use crate::rollup::row_key::RowKey;
 
 /// Takes what was copied; it must not wait.
 pub type Sink = Box<dyn FnMut(RequestBatch)>;
