@@ -30,7 +30,7 @@ pub struct ProgramGlobals {
 enum OffsetGlobals {
     Direct {
         offsets: [u32; DIRECT_WORDS],
-        cells: [u64; OP_CELLS],
+        cells: Box<[u64; OP_CELLS]>,
     },
     Tracepoint([u32; TRACEPOINT_WORDS]),
 }
@@ -42,7 +42,7 @@ impl ProgramGlobals {
             offsets: match &plan.programs {
                 Programs::Direct { offsets, .. } => OffsetGlobals::Direct {
                     offsets: offsets.words(),
-                    cells: by_operation::cells(),
+                    cells: Box::new(by_operation::cells()),
                 },
                 Programs::Tracepoint(offsets) => OffsetGlobals::Tracepoint(offsets.words()),
             },
