@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trackiops_collector::{
-    Choice, KernelFacts, Lockdown, Plan, Programs, RpcTasks, Tracefs, Unsupported, plan,
+    EngineChoice, KernelFacts, Lockdown, Plan, Programs, RpcTasks, Tracefs, Unsupported, plan,
 };
 use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ring::CgroupOffsets;
 
 use crate::output::{Output, print, print_json};
 use crate::record::facts;
-use crate::report::ReportForm;
+use crate::report::ReportFlags;
 
 /// Arguments of `trackiops doctor`.
 #[derive(clap::Args)]
@@ -22,16 +22,16 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
     #[command(flatten)]
-    form: ReportForm,
+    form: ReportFlags,
 }
 
 /// Prints what was found out. Fails, after that, where nothing can be recorded.
 pub fn run(args: Args) -> Result<ExitCode> {
     let facts = facts(args.btf.as_deref())?;
-    let auto = plan(&facts, Choice::Auto);
+    let auto = plan(&facts, EngineChoice::Auto);
     let engines = [
-        ("direct", Choice::Direct),
-        ("tracepoint", Choice::Tracepoint),
+        ("direct", EngineChoice::Direct),
+        ("tracepoint", EngineChoice::Tracepoint),
     ]
     .map(|(name, choice)| (name, plan(&facts, choice)));
     Output::Stdout.write(|out| {

@@ -21,7 +21,7 @@ use trackiops_query::{
 use trackiops_schemas::time::UtcMs;
 
 use crate::help_headings::{OUTPUT, ROWS, WHAT, WHEN};
-use crate::output::{Access, Output, say};
+use crate::output::{FilePermissions, Output, say};
 use crate::store_flag::StoreFlags;
 use crate::suffix;
 
@@ -32,7 +32,7 @@ const DAMAGED: u8 = 3;
 
 /// Which files, and when.
 #[derive(clap::Args)]
-pub struct Selection {
+pub struct SelectionFlags {
     #[command(flatten, next_help_heading = WHAT)]
     stores: StoreFlags,
     /// Only this file: a path, a pattern or MAJOR:MINOR:FILEID; repeatable
@@ -63,7 +63,7 @@ pub struct Selection {
     until: Option<String>,
 }
 
-impl Selection {
+impl SelectionFlags {
     /// Whether --file names any.
     pub fn names_files(&self) -> bool {
         !self.file.is_empty()
@@ -128,7 +128,7 @@ fn now() -> UtcMs {
 }
 
 /// Says what else there is to know.
-pub fn tell(notes: &[Note], zone: Zone) {
+pub fn say_notes(notes: &[Note], zone: Zone) {
     lines(notes, zone).iter().for_each(say);
 }
 
@@ -145,8 +145,8 @@ fn lines(notes: &[Note], zone: Zone) -> Vec<String> {
 }
 
 /// Says why there is nothing.
-pub fn nothing(why: &Nothing, notes: &[Note], zone: Zone) -> ExitCode {
-    tell(notes, zone);
+pub fn say_nothing_found(why: &Nothing, notes: &[Note], zone: Zone) -> ExitCode {
+    say_notes(notes, zone);
     let (why, status) = match is_damaged(notes) {
         true => (why.show_damaged(zone), DAMAGED),
         false => (why.show(zone), NOTHING),
@@ -156,7 +156,7 @@ pub fn nothing(why: &Nothing, notes: &[Note], zone: Zone) -> ExitCode {
 }
 
 /// The exit status of an answer.
-pub fn status(notes: &[Note]) -> ExitCode {
+pub fn exit_status(notes: &[Note]) -> ExitCode {
     match is_damaged(notes) {
         true => ExitCode::from(DAMAGED),
         false => ExitCode::SUCCESS,
@@ -170,7 +170,7 @@ fn is_damaged(notes: &[Note]) -> bool {
 
 /// Which rows, in which order, with which columns.
 #[derive(clap::Args)]
-pub struct Rows {
+pub struct RowFlags {
     /// Only rows that match: 'bytes > 1GiB and requests >= 100'; repeatable
     ///
     /// Compares columns by > >= < <= = != with numbers, which may have a unit (20ms, 10MiB/s, 1.5G, 5%); `and`, `or` and brackets
@@ -195,7 +195,7 @@ pub struct Rows {
     columns: Option<String>,
 }
 
-impl Rows {
+impl RowFlags {
     /// The columns that are asked for, if any are; `None` if they are only listed, which is done here.
     pub fn columns<R: Record>(&self) -> anyhow::Result<Option<Option<Columns<R>>>> {
         match self.columns.as_deref() {
@@ -210,7 +210,7 @@ impl Rows {
     }
 
     /// The question with them.
-    pub fn of(self, question: Question) -> Question {
+    pub fn add_to(self, question: Question) -> Question {
         Question {
             conditions: self.conditions,
             sort: self.sort,
@@ -222,7 +222,7 @@ impl Rows {
 
 /// How an answer is written, and where to.
 #[derive(clap::Args)]
-pub struct Form {
+pub struct FormatFlags {
     /// table, csv, json, parquet, arrow [default: by --output, or table]
     ///
     /// JSON is one object per line. All but tables have raw units and UTC. Arrow is an IPC file, also known as Feather 2.
@@ -246,10 +246,10 @@ pub struct Form {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     #[command(flatten)]
-    pub access: Access,
+    pub access: FilePermissions,
 }
 
-impl Form {
+impl FormatFlags {
     /// How, and where to, if the format is something for that.
     pub fn choose(&self) -> anyhow::Result<(Format, Output)> {
         let output = Output::new(self.output.clone(), self.access)?;
@@ -285,7 +285,7 @@ impl Form {
 }
 
 /// Writes an answer, with its usual columns or with others, or says why there is none.
-pub fn show<R: Render>(
+pub fn write_outcome<R: Render>(
     outcome: Outcome<R>,
     columns: Option<&Columns<R>>,
     format: Format,
@@ -299,20 +299,20 @@ pub fn show<R: Render>(
     let zone = style.zone;
     match outcome {
         Outcome::Found(answer) => {
-            tell(&answer.notes, zone);
+            say_notes(&answer.notes, zone);
             output.write(|out| match columns {
                 None => render::write(&answer, format, style.clone(), out),
                 Some(columns) => {
                     render::write_columns(&answer, columns, format, style.clone(), out)
                 }
             })?;
-            let status = status(&answer.notes);
+            let status = exit_status(&answer.notes);
             // All that is left to do is to exit, which gives back many rows faster than they are dropped.
             mem::forget(answer);
             Ok(status)
         }
         Outcome::Nothing { why, notes } => {
-            let status = nothing(&why, &notes, zone);
+            let status = say_nothing_found(&why, &notes, zone);
             if let Some(untouched) = output.untouched() {
                 say(untouched);
             }

@@ -1,9 +1,9 @@
 //! `trackiops record`: from the kernel's NFS client to the store.
 
 mod args;
+mod display;
 mod paper;
 mod requests;
-mod show;
 mod status;
 mod stop;
 mod windows;
@@ -23,15 +23,15 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
 use trackiops_collector::{
-    BtfError, Filter, KernelFacts, Plan, Recorder, Settings, Totals, Unsupported, plan,
+    BtfError, Filter, KernelFacts, Plan, Recorder, RecordingTotals, Settings, Unsupported, plan,
 };
 use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_store::Writer;
 
-use crate::output::{Access, Partial, say};
+use crate::output::{FilePermissions, PartialFile, say};
 pub use crate::record::args::{Args, DEFAULT_RETENTION, parse_store_size};
-use crate::record::show::Show;
-use crate::record::stop::Stop;
+use crate::record::display::RecordingDisplay;
+use crate::record::stop::StopRequest;
 
 /// Exit status when a thread has died: all that was recorded is in the store, and another recorder should begin.
 const DIED: u8 = 4;
@@ -84,7 +84,7 @@ fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
         .build()?;
     runtime.block_on(async {
         // Before the probes are attached, so that a signal never kills a recording half begun.
-        let mut stop = Stop::new(ending)?;
+        let mut stop = StopRequest::new(ending)?;
         let plan = match planned {
             Some(plan) => plan,
             None => {
@@ -99,18 +99,18 @@ fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
                 }
             }
         };
-        record_by(plan, &args, settings, store, writer, stop).await
+        record_with_plan(plan, &args, settings, store, writer, stop).await
     })
 }
 
 /// Records by a plan until it is told to stop.
-async fn record_by(
+async fn record_with_plan(
     plan: Plan,
     args: &Args,
     settings: Settings,
     store: PathBuf,
     writer: Writer,
-    stop: Stop,
+    stop: StopRequest,
 ) -> Result<ExitCode> {
     let plan = with_wanted_operations(plan, args, &settings.filter);
     let mut recorder = Recorder::start(&plan, &settings)?;
@@ -135,7 +135,7 @@ async fn record_by(
     }
     let waiting = windows::write(writer, store)?;
     announce(&settings.filter, args.ready_file.as_deref())?;
-    let mut show = Show::new(
+    let mut show = RecordingDisplay::new(
         args.stdout,
         args.granularity.finest(),
         Arc::clone(&stop.asked),
@@ -192,7 +192,7 @@ fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
 }
 
 /// Says how a recording went.
-fn report(totals: &Totals, kept: &requests::Counts) {
+fn report(totals: &RecordingTotals, kept: &requests::RequestCounts) {
     let (seen, lost) = (totals.books.seen, totals.books.lost);
     say(format_args!(
         "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}{}",
@@ -266,7 +266,7 @@ fn announce(filter: &Filter, ready_file: Option<&Path>) -> Result<()> {
     }
     if let Some(file) = ready_file {
         let write = || {
-            let mut partial = Partial::create(file, Access::default())?;
+            let mut partial = PartialFile::create(file, FilePermissions::default())?;
             writeln!(partial.file()?, "{}", std::process::id())?;
             partial.put_in_place()
         };

@@ -11,7 +11,7 @@ use trackiops_store::{GranularitySet, Retention};
 
 use crate::help_headings::WHAT;
 use crate::output::say;
-use crate::question::{self, Form};
+use crate::question::{self, FormatFlags};
 use crate::store_flag::StoreFlag;
 
 const EXAMPLES: &str = "\
@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = crate::record::parse_store_size, help_heading = WHAT)]
     store_size: Option<u64>,
     #[command(flatten)]
-    form: Form,
+    form: FormatFlags,
 }
 
 /// Runs the command. Status 0: there is something; 1: nothing was recorded.
@@ -81,7 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Outcome::Found(answer) = &outcome {
         say(summary(&answer.rows, args.plan, args.store_size));
     }
-    question::show(outcome, None, format, &output, Zone::Local)
+    question::write_outcome(outcome, None, format, &output, Zone::Local)
 }
 
 /// Says which entries the store tells nothing of.

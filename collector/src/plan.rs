@@ -9,7 +9,7 @@ use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::op_sums::OpOffsets;
 use trackiops_schemas::ring::{DirectOffsets, NameOffsets, TracepointOffsets};
 
-use crate::btf::Cast;
+use crate::btf::CastBtfIds;
 use crate::facts::{KernelFacts, Lockdown};
 use crate::plan::direct_offsets::direct_offsets;
 use crate::plan::tracepoint_offsets::tracepoint_offsets;
@@ -17,7 +17,7 @@ pub use crate::plan::unsupported::Unsupported;
 
 /// How requests are observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
+pub enum EngineChoice {
     /// Directly if the kernel has what it takes, else by tracepoints.
     #[default]
     Auto,
@@ -37,7 +37,7 @@ pub enum Programs {
         /// Whether a second program makes up for runs of the first that the kernel skips.
         tandem: bool,
         /// How programs load from the kernel's memory; without it they call a helper for each read.
-        cast: Option<Cast>,
+        cast: Option<CastBtfIds>,
     },
     /// The tracepoint engine.
     Tracepoint(TracepointOffsets),
@@ -80,7 +80,7 @@ impl Plan {
 }
 
 /// Decides what to load, or says what is missing: the first thing that a user has to act on.
-pub fn plan(facts: &KernelFacts, choice: Choice) -> Result<Plan, Unsupported> {
+pub fn plan(facts: &KernelFacts, choice: EngineChoice) -> Result<Plan, Unsupported> {
     if !facts.may_use_bpf {
         return Err(Unsupported::Privileges);
     }
@@ -94,9 +94,9 @@ pub fn plan(facts: &KernelFacts, choice: Choice) -> Result<Plan, Unsupported> {
         return Err(Unsupported::NfsNotLoaded);
     }
     let (programs, fallback) = match choice {
-        Choice::Direct => (direct_programs(facts)?, None),
-        Choice::Tracepoint => (Programs::Tracepoint(tracepoint_offsets(facts)?), None),
-        Choice::Auto => match direct_programs(facts) {
+        EngineChoice::Direct => (direct_programs(facts)?, None),
+        EngineChoice::Tracepoint => (Programs::Tracepoint(tracepoint_offsets(facts)?), None),
+        EngineChoice::Auto => match direct_programs(facts) {
             Ok(programs) => (programs, None),
             Err(why) => (Programs::Tracepoint(tracepoint_offsets(facts)?), Some(why)),
         },
@@ -136,7 +136,7 @@ mod tests {
         let said = |change: &dyn Fn(&mut KernelFacts)| {
             let mut f = facts.clone();
             change(&mut f);
-            plan(&f, Choice::Tracepoint).unwrap_err().to_string()
+            plan(&f, EngineChoice::Tracepoint).unwrap_err().to_string()
         };
         assert!(said(&|f| f.may_use_bpf = false).contains("sudo"));
         assert!(said(&|f| f.ring_buffer = false).contains("Linux 5.8 or newer"));

@@ -21,8 +21,8 @@ use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail;
 
-use crate::clock::{Clock, MonotonicNs, Sample, due};
-use crate::engine::{Engine, EngineError, Missed};
+use crate::clock::{Clock, ClockSample, MonotonicNs, is_due};
+use crate::engine::{Engine, EngineError, MissedCompletions};
 use crate::filter::Filter;
 use crate::names::Names;
 use crate::operations::Operations;
@@ -70,7 +70,7 @@ pub enum RecordError {
 
 /// What a whole recording came to. When quiet, `seen = recorded + folded + lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct RecordingTotals {
     /// The kernel's books.
     pub books: Books,
     /// Records that were read from the rings.
@@ -98,7 +98,7 @@ pub struct Recorder {
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
     lost: u64,
-    missed: Missed,
+    missed: MissedCompletions,
     looked_for_missed: Option<MonotonicNs>,
     filter: Filter,
     followed_filter: Option<MonotonicNs>,
@@ -112,8 +112,8 @@ impl Recorder {
     pub fn start(plan: &Plan, settings: &Settings) -> Result<Self, RecordError> {
         let names = Names::new(plan.has_paths()).map_err(RecordError::Thread)?;
         let lookout = Lookout::start().map_err(RecordError::Thread)?;
-        let engine = Engine::start(plan, settings, Sample::take())?;
-        let sample = Sample::take();
+        let engine = Engine::start(plan, settings, ClockSample::take())?;
+        let sample = ClockSample::take();
         Ok(Self {
             engine,
             clock: Clock::new(sample),
@@ -126,7 +126,7 @@ impl Recorder {
             covered_until: sample.now,
             rotated: sample.now,
             lost: 0,
-            missed: Missed::default(),
+            missed: MissedCompletions::default(),
             looked_for_missed: None,
             filter: settings.filter.clone(),
             followed_filter: None,
@@ -143,7 +143,7 @@ impl Recorder {
 
     /// Hands every request that is read from the rings on to `sink` as well, in batches, about in the order of completion.
     /// Those that the kernel has added up are not among them.
-    pub fn hand_requests_to(&mut self, sink: single_requests::Sink) {
+    pub fn hand_requests_to(&mut self, sink: single_requests::RequestSink) {
         self.single_requests = Some(SingleRequests::new(sink));
     }
 
@@ -157,7 +157,7 @@ impl Recorder {
         mut mounted: M,
         mut stalled: impl FnMut(&Stall),
         stop: impl Future<Output = ()>,
-    ) -> Result<Totals, RecordError>
+    ) -> Result<RecordingTotals, RecordError>
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
         M: FnMut(UtcMs, Vec<MountPoint>) -> Result<(), Box<dyn Error + Send + Sync>>,
@@ -192,10 +192,10 @@ impl Recorder {
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
         fail::point("recorder: step");
-        let sample = Sample::take();
+        let sample = ClockSample::take();
         let stepped_back = self.follow_clock(sample);
         self.follow_mounts(sample.now)?;
-        if due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
+        if is_due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
             self.engine.follow_filter()?;
         }
         self.learn_paths(sample.now);
@@ -204,10 +204,10 @@ impl Recorder {
         if books.recorded + books.folded + books.lost > books.seen {
             self.unbalanced += 1;
         }
-        self.unfold(books, sample.now)?;
+        self.take_folded(books, sample.now)?;
         let now = self.clock.utc(sample.now);
         self.note_lost(books, now);
-        if due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
+        if is_due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
             self.note_missed(now)?;
         }
         let generation = match self.names.are_full() || self.rollup.is_full() {
@@ -308,7 +308,7 @@ impl Recorder {
         let mut arrived = self.engine.rings.arrived(began, most);
         match &mut self.single_requests {
             Some(single_requests) => {
-                let mut copying = single_requests.of(&mut arrived);
+                let mut copying = single_requests.copying(&mut arrived);
                 self.rollup.add(&self.clock, &mut copying, newcomer);
             }
             None => self.rollup.add(&self.clock, &mut arrived, newcomer),
@@ -353,17 +353,17 @@ impl Recorder {
         }
     }
 
-    fn finish<S>(mut self, sink: &mut S) -> Result<Totals, RecordError>
+    fn finish<S>(mut self, sink: &mut S) -> Result<RecordingTotals, RecordError>
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
-        let sample = Sample::take();
+        let sample = ClockSample::take();
         self.follow_clock(sample);
         let now = self.clock.utc(sample.now);
         // The counts of skipped runs go with the programs.
         self.note_missed(now)?;
         self.engine.detach();
-        let detached = Sample::take().now;
+        let detached = ClockSample::take().now;
         self.learn_paths(detached);
         loop {
             let read = self.read;
@@ -373,14 +373,14 @@ impl Recorder {
             }
         }
         let books = self.engine.books();
-        self.unfold(books, detached)?;
+        self.take_folded(books, detached)?;
         self.take_operations(detached)?;
         self.note_lost(books, now);
         self.note_unaccounted(books, now);
         for window in self.rollup.take_windows(|_, _| true) {
             sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
         }
-        Ok(Totals {
+        Ok(RecordingTotals {
             books,
             read: self.read,
             folded: self.folded,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use trackiops_collector::{Choice, Filter, Procedure, Settings};
+use trackiops_collector::{EngineChoice, Filter, Procedure, Settings};
 use trackiops_query::parse_size;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Keep, Options, Retention};
@@ -89,13 +89,13 @@ pub struct Args {
     pub ready_file: Option<PathBuf>,
     /// Print each closed window of the shortest length: paper
     #[arg(long, value_name = "FORMAT", hide_possible_values = true, help_heading = RUN)]
-    pub stdout: Option<Stdout>,
+    pub stdout: Option<StdoutFormat>,
     /// How requests are observed: auto, direct, tracepoint
     ///
     /// `direct` reads each request from its own structures when it completes; `tracepoint` follows each request through classic
     /// tracepoints; `auto` is the first if the kernel's BTF has what it needs, else the second.
     #[arg(long, value_name = "ENGINE", default_value = "auto", hide_possible_values = true, help_heading = KERNEL)]
-    pub engine: Engine,
+    pub engine: EngineFlag,
     /// The kernel's types, for kernels that do not describe themselves
     #[arg(long, value_name = "FILE", help_heading = KERNEL)]
     pub btf: Option<PathBuf>,
@@ -167,7 +167,7 @@ impl From<FilterArgs> for Filter {
 
 /// Engines by name.
 #[derive(Clone, Copy, ValueEnum)]
-pub enum Engine {
+pub enum EngineFlag {
     /// The direct engine if the kernel's BTF has what it needs, else the tracepoint engine
     Auto,
     /// Read each request from its own structures when it completes
@@ -176,19 +176,19 @@ pub enum Engine {
     Tracepoint,
 }
 
-impl From<Engine> for Choice {
-    fn from(engine: Engine) -> Self {
+impl From<EngineFlag> for EngineChoice {
+    fn from(engine: EngineFlag) -> Self {
         match engine {
-            Engine::Auto => Self::Auto,
-            Engine::Direct => Self::Direct,
-            Engine::Tracepoint => Self::Tracepoint,
+            EngineFlag::Auto => Self::Auto,
+            EngineFlag::Direct => Self::Direct,
+            EngineFlag::Tracepoint => Self::Tracepoint,
         }
     }
 }
 
 /// What can be printed while recording.
 #[derive(Clone, Copy, ValueEnum)]
-pub enum Stdout {
+pub enum StdoutFormat {
     /// The lines of the CHEOPS'24 paper: [Timestamp], File ID, r-iops, r-throughput, r-latency,
     /// w-iops, w-throughput, w-latency (bytes/s, ns)
     Paper,

@@ -8,14 +8,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
 /// When to stop.
-pub struct Stop {
+pub struct StopRequest {
     interrupt: Signal,
     terminate: Signal,
     /// Asked from within.
     pub asked: Arc<Notify>,
 }
 
-impl Stop {
+impl StopRequest {
     pub fn new(asked: Arc<Notify>) -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -60,7 +60,7 @@ mod tests {
         runtime.block_on(async {
             for is_recording in [false, true] {
                 let ending = Arc::new(Notify::new());
-                let mut stop = Stop::new(Arc::clone(&ending)).unwrap();
+                let mut stop = StopRequest::new(Arc::clone(&ending)).unwrap();
                 // As the watcher does, on the thread that dies.
                 let died = std::thread::spawn(move || ending.notify_one());
                 let stopped = async {

@@ -6,16 +6,16 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use aya::Ebpf;
 use aya::programs::{RawTracePoint, TracePoint};
 
-use crate::btf::Cast;
+use crate::btf::CastBtfIds;
 use crate::engine::bpf_calls::recursion_misses;
-use crate::engine::btf_tracepoints::{self, Typed};
+use crate::engine::btf_tracepoints::{self, CastPrograms};
 use crate::engine::error::EngineError;
 use crate::facts::TRACEPOINTS;
 use crate::plan::{Plan, Programs};
 
 /// A program of the direct engine, in both forms, and the tracepoint it belongs on.
 #[derive(Clone, Copy)]
-struct Raw {
+struct DirectProgram {
     event: &'static str,
     by_probe: &'static str,
     by_cast: &'static str,
@@ -25,18 +25,18 @@ struct Raw {
 const OPERATION_EVENT: &str = "rpc_stats_latency";
 
 /// The direct engine's programs, that of operations last.
-const ALONE: [Raw; 3] = [
-    Raw {
+const ALONE: [DirectProgram; 3] = [
+    DirectProgram {
         event: "nfs_readpage_done",
         by_probe: "alone_read_done_by_probe",
         by_cast: "alone_read_done_by_cast",
     },
-    Raw {
+    DirectProgram {
         event: "nfs_writeback_done",
         by_probe: "alone_write_done_by_probe",
         by_cast: "alone_write_done_by_cast",
     },
-    Raw {
+    DirectProgram {
         event: OPERATION_EVENT,
         by_probe: "alone_operation_by_probe",
         by_cast: "alone_operation_by_cast",
@@ -44,18 +44,18 @@ const ALONE: [Raw; 3] = [
 ];
 
 /// Its programs where the kernel may skip them.
-const FIRST: [Raw; 3] = [
-    Raw {
+const FIRST: [DirectProgram; 3] = [
+    DirectProgram {
         event: "nfs_readpage_done",
         by_probe: "first_read_done_by_probe",
         by_cast: "first_read_done_by_cast",
     },
-    Raw {
+    DirectProgram {
         event: "nfs_writeback_done",
         by_probe: "first_write_done_by_probe",
         by_cast: "first_write_done_by_cast",
     },
-    Raw {
+    DirectProgram {
         event: OPERATION_EVENT,
         by_probe: "first_operation_by_probe",
         by_cast: "first_operation_by_cast",
@@ -63,18 +63,18 @@ const FIRST: [Raw; 3] = [
 ];
 
 /// The programs that watch those.
-const SECOND: [Raw; 3] = [
-    Raw {
+const SECOND: [DirectProgram; 3] = [
+    DirectProgram {
         event: "nfs_readpage_done",
         by_probe: "second_read_done_by_probe",
         by_cast: "second_read_done_by_cast",
     },
-    Raw {
+    DirectProgram {
         event: "nfs_writeback_done",
         by_probe: "second_write_done_by_probe",
         by_cast: "second_write_done_by_cast",
     },
-    Raw {
+    DirectProgram {
         event: OPERATION_EVENT,
         by_probe: "second_operation_by_probe",
         by_cast: "second_operation_by_cast",
@@ -89,7 +89,7 @@ const RENAME: &str = "renamed";
 /// Completions at which the kernel skipped the programs, because it was in the middle of one on that CPU. 0 before Linux
 /// 5.12, which does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Missed {
+pub struct MissedCompletions {
     /// At most so many requests are not in the books.
     pub requests: u64,
     /// At most so many RPCs are not in the sums of operations.
@@ -97,24 +97,24 @@ pub struct Missed {
 }
 
 /// A program of which the kernel counts for how many completions it was skipped, and its tracepoint.
-type Counted = (&'static str, OwnedFd);
+type CountedProgram = (&'static str, OwnedFd);
 
 /// What the loader does not keep.
 #[derive(Default)]
-pub struct Attached {
+pub struct AttachedPrograms {
     /// The programs that see a request or an operation last, with their tracepoints: what they are not run for is
     /// missed.
-    counted: Vec<Counted>,
+    counted: Vec<CountedProgram>,
     /// Programs and what keeps them attached.
     links: Vec<OwnedFd>,
     /// Why the kernel has refused programs that load from its memory, if it has.
     pub refused: Option<io::Error>,
 }
 
-impl Attached {
+impl AttachedPrograms {
     /// How often the kernel has skipped the programs.
-    pub fn missed(&self) -> Result<Missed, EngineError> {
-        let mut missed = Missed::default();
+    pub fn missed(&self) -> Result<MissedCompletions, EngineError> {
+        let mut missed = MissedCompletions::default();
         for (event, fd) in &self.counted {
             let sum = match *event {
                 OPERATION_EVENT => &mut missed.operations,
@@ -126,15 +126,16 @@ impl Attached {
     }
 }
 
-/// Attaches the programs of a plan; `typed` are those that load from the kernel's memory, or why there are none.
+/// Attaches the programs of a plan; `cast_programs` are those that load from the kernel's memory, or why there are none.
 pub fn attach(
     programs: &mut Ebpf,
     plan: &Plan,
-    typed: Option<io::Result<(Cast, Typed)>>,
-) -> Result<Attached, EngineError> {
+    cast_programs: Option<io::Result<(CastBtfIds, CastPrograms)>>,
+) -> Result<AttachedPrograms, EngineError> {
     match &plan.programs {
         Programs::Direct { tandem, .. } => {
-            let mut attached = attach_direct(programs, *tandem, plan.has_operations(), typed)?;
+            let mut attached =
+                attach_direct(programs, *tandem, plan.has_operations(), cast_programs)?;
             if plan.has_paths() {
                 let renamed = attach_raw(programs, RENAME, RENAME_EVENT)?;
                 attached.links.push(renamed);
@@ -147,7 +148,7 @@ pub fn attach(
             for (category, event) in TRACEPOINTS {
                 attach_tracepoint(programs, category, event)?;
             }
-            Ok(Attached::default())
+            Ok(AttachedPrograms::default())
         }
     }
 }
@@ -172,8 +173,8 @@ fn attach_direct(
     programs: &mut Ebpf,
     tandem: bool,
     operations: bool,
-    typed: Option<io::Result<(Cast, Typed)>>,
-) -> Result<Attached, EngineError> {
+    cast_programs: Option<io::Result<(CastBtfIds, CastPrograms)>>,
+) -> Result<AttachedPrograms, EngineError> {
     let events = ALONE.len() - usize::from(!operations);
     // Programs of a tracepoint run in the order in which they came.
     let used = if tandem {
@@ -181,15 +182,15 @@ fn attach_direct(
     } else {
         ALONE[..events].to_vec()
     };
-    let load = |(cast, typed): (Cast, Typed)| {
+    let load = |(cast, cast_programs): (CastBtfIds, CastPrograms)| {
         let events = cast.events.iter().take(events).cycle();
         let loaded = used.iter().zip(events);
         loaded
-            .map(|(raw, event)| typed.load(raw.by_cast, *event))
+            .map(|(raw, event)| cast_programs.load(raw.by_cast, *event))
             .collect::<io::Result<Vec<OwnedFd>>>()
     };
     // A kernel that has the types may still refuse the programs, without its JIT for example.
-    let (by_cast, refused) = match typed.map(|typed| typed.and_then(load)) {
+    let (by_cast, refused) = match cast_programs.map(|cast_programs| cast_programs.and_then(load)) {
         Some(Ok(loaded)) => (Some(loaded), None),
         Some(Err(why)) => (None, Some(why)),
         None => (None, None),
@@ -213,7 +214,7 @@ fn attach_direct(
     let counted = ALONE.iter().map(|raw| raw.event).zip(last).collect();
     // Whoever measures the programs finds them by this process's descriptors.
     links.append(&mut attached);
-    Ok(Attached {
+    Ok(AttachedPrograms {
         counted,
         links,
         refused,

@@ -42,7 +42,7 @@ impl ProgramGlobals {
             offsets: match &plan.programs {
                 Programs::Direct { offsets, .. } => OffsetGlobals::Direct {
                     offsets: offsets.words(),
-                    cells: Box::new(by_operation::cells()),
+                    cells: Box::new(by_operation::bucket_cells()),
                 },
                 Programs::Tracepoint(offsets) => OffsetGlobals::Tracepoint(offsets.words()),
             },

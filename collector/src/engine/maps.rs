@@ -11,10 +11,10 @@ use trackiops_schemas::ring::{
 };
 use trackiops_schemas::time::Granularity;
 
-use crate::clock::Sample;
+use crate::clock::ClockSample;
 use crate::engine::error::EngineError;
-use crate::engine::filter_maps::{FilterMaps, WantedError};
-use crate::filter::Resolved;
+use crate::engine::filter_maps::{FilterMapError, FilterMaps};
+use crate::filter::ResolvedFilter;
 use crate::kernel_sums::by_file::FileOpSums;
 use crate::kernel_sums::by_operation::OpSums;
 use crate::kernel_sums::folded::Folds;
@@ -23,16 +23,16 @@ use crate::rings::{RingSizes, Rings};
 use crate::shared_memory::{SharedBooks, SharedWord, SharedWords};
 
 /// Paths that the programs tell.
-pub struct Paths {
+pub struct PathFeed {
     /// Where they arrive.
     pub ring: PathRing,
     epoch: SharedWord,
 }
 
-impl Paths {
+impl PathFeed {
     /// Lets the paths of files in use be told once more.
     pub fn tell_again(&self) {
-        self.epoch.raise();
+        self.epoch.increment();
     }
 }
 
@@ -74,11 +74,11 @@ pub fn clock(programs: &Ebpf) -> Result<SharedWord, EngineError> {
 }
 
 /// What requests are compared with.
-pub fn filter_maps(programs: &mut Ebpf, filter: Resolved) -> Result<FilterMaps, EngineError> {
+pub fn filter_maps(programs: &mut Ebpf, filter: ResolvedFilter) -> Result<FilterMaps, EngineError> {
     let map = HashMap::try_from(take(programs, FILTER_MAP)?).map_err(map_error(FILTER_MAP))?;
     FilterMaps::new(map, filter).map_err(|error| match error {
-        WantedError::Filter(error) => EngineError::Filter(error),
-        WantedError::Map(source) => map_error(FILTER_MAP)(source),
+        FilterMapError::Filter(error) => EngineError::Filter(error),
+        FilterMapError::Map(source) => map_error(FILTER_MAP)(source),
     })
 }
 
@@ -98,9 +98,9 @@ fn shared_words(
 }
 
 /// The paths that the programs tell.
-pub fn paths(programs: &mut Ebpf) -> Result<Paths, EngineError> {
+pub fn paths(programs: &mut Ebpf) -> Result<PathFeed, EngineError> {
     let ring = take(programs, PATH_RING_MAP)?;
-    Ok(Paths {
+    Ok(PathFeed {
         ring: PathRing::new(ring).map_err(map_error(PATH_RING_MAP))?,
         epoch: SharedWord::map(array_fd(programs, EPOCH_MAP)?).map_err(EngineError::Shared)?,
     })
@@ -110,7 +110,7 @@ pub fn paths(programs: &mut Ebpf) -> Result<Paths, EngineError> {
 pub fn operations(
     programs: &mut Ebpf,
     granularity: Granularity,
-    clock: Sample,
+    clock: ClockSample,
 ) -> Result<OpSums, EngineError> {
     let lost = take(programs, OPS_LOST_MAP)?;
     let lost = Array::try_from(lost).map_err(map_error(OPS_LOST_MAP))?;

@@ -16,16 +16,16 @@ use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::offsets::Offsets as _;
 use trackiops_schemas::ring::{Books, CgroupOffsets, FILTER_MAP, TreeOffsets, filters};
 
-use crate::btf::Cast;
-use crate::clock::Sample;
-use crate::engine::attach::Attached;
-pub use crate::engine::attach::Missed;
-use crate::engine::btf_tracepoints::Typed;
+use crate::btf::CastBtfIds;
+use crate::clock::ClockSample;
+use crate::engine::attach::AttachedPrograms;
+pub use crate::engine::attach::MissedCompletions;
+use crate::engine::btf_tracepoints::CastPrograms;
 pub use crate::engine::error::EngineError;
 use crate::engine::filter_maps::FilterMaps;
 use crate::engine::globals::ProgramGlobals;
-use crate::engine::maps::{Paths, map_error};
-use crate::filter::{Filter, FilterError, Resolved};
+use crate::engine::maps::{PathFeed, map_error};
+use crate::filter::{Filter, FilterError, ResolvedFilter};
 use crate::kernel_sums::by_file::FileOpSums;
 use crate::kernel_sums::by_operation::OpSums;
 use crate::kernel_sums::folded::Folds;
@@ -48,28 +48,32 @@ pub struct Engine {
     /// RPCs of any procedure, if they are recorded.
     pub operations: Option<OpSums>,
     /// Paths of files, if the kernel tells them.
-    pub paths: Option<Paths>,
+    pub paths: Option<PathFeed>,
     /// These by file.
     pub file_operations: Option<FileOpSums>,
     books: SharedBooks,
     clock: SharedWord,
     /// What requests are compared with, where there is a filter.
     filter_maps: Option<FilterMaps>,
-    attached: Attached,
+    attached: AttachedPrograms,
 }
 
 impl Engine {
     /// Loads and attaches everything.
-    pub fn start(plan: &Plan, settings: &Settings, clock: Sample) -> Result<Self, EngineError> {
+    pub fn start(
+        plan: &Plan,
+        settings: &Settings,
+        clock: ClockSample,
+    ) -> Result<Self, EngineError> {
         let cpus = cpus()?;
         let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
-        let sizes = RingSizes::of(settings.ring_memory, cpus, page);
+        let sizes = RingSizes::for_memory(settings.ring_memory, cpus, page);
         let filter = resolve_filter(plan, &settings.filter)?;
         let globals = ProgramGlobals::new(plan, settings, sizes);
         let mut loader = EbpfLoader::new();
         globals.hand_to(&mut loader);
         let mut programs = loader.load(OBJECT)?;
-        let typed = link_typed(plan, &programs);
+        let cast_programs = link_cast_programs(plan, &programs);
         // The loader knows maps by their descriptors: none may be closed before the programs are loaded.
         let rings = maps::rings(&mut programs, sizes)?;
         let folds = maps::folds(&mut programs)?;
@@ -95,7 +99,7 @@ impl Engine {
             Some(filter) => Some(maps::filter_maps(&mut programs, filter)?),
             None => None,
         };
-        let attached = attach::attach(&mut programs, plan, typed)?;
+        let attached = attach::attach(&mut programs, plan, cast_programs)?;
         Ok(Self {
             programs: Some(programs),
             rings,
@@ -116,7 +120,7 @@ impl Engine {
     }
 
     /// How often the kernel has skipped the programs.
-    pub fn missed(&self) -> Result<Missed, EngineError> {
+    pub fn missed(&self) -> Result<MissedCompletions, EngineError> {
         self.attached.missed()
     }
 
@@ -126,7 +130,7 @@ impl Engine {
     }
 
     /// Tells the programs what time it is.
-    pub fn set_clock(&mut self, sample: Sample) {
+    pub fn set_clock(&mut self, sample: ClockSample) {
         self.clock.set(sample.offset_ns);
         if let Some(operations) = &mut self.operations {
             operations.set_clock(sample);
@@ -143,13 +147,13 @@ impl Engine {
 
     /// Detaches every probe; rings, sums and books stay readable.
     pub fn detach(&mut self) {
-        self.attached = Attached::default();
+        self.attached = AttachedPrograms::default();
         self.programs = None;
     }
 }
 
 /// The filter as the kernel side will have it, if there is one.
-fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<Resolved>, FilterError> {
+fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>, FilterError> {
     let kinds = filter.kinds();
     match &plan.programs {
         Programs::Direct { offsets, .. } => {
@@ -165,18 +169,23 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<Resolved>, Filt
         }
         Programs::Tracepoint(_) => {}
     }
-    (kinds != 0).then(|| Resolved::new(filter)).transpose()
+    (kinds != 0)
+        .then(|| ResolvedFilter::new(filter))
+        .transpose()
 }
 
 /// The programs that load from the kernel's memory, where the plan has them.
-fn link_typed(plan: &Plan, programs: &Ebpf) -> Option<io::Result<(Cast, Typed)>> {
+fn link_cast_programs(
+    plan: &Plan,
+    programs: &Ebpf,
+) -> Option<io::Result<(CastBtfIds, CastPrograms)>> {
     let Programs::Direct { offsets, cast, .. } = &plan.programs else {
         return None;
     };
     let cast = (*cast)?;
     let object = relocations::complete(OBJECT, cast, &offsets.words())?;
-    let typed = Typed::link(&object, programs, &cast.events);
-    Some(typed.map(|typed| (cast, typed)))
+    let cast_programs = CastPrograms::link(&object, programs, &cast.events);
+    Some(cast_programs.map(|cast_programs| (cast, cast_programs)))
 }
 
 /// How many CPUs there may ever be: their numbers are below it.

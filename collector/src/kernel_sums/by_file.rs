@@ -9,25 +9,28 @@ use trackiops_schemas::file_op_sums::{
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileId, TenantId};
 
-use crate::kernel_sums::{Begun, Exchanged, InUse};
+use crate::kernel_sums::{BegunCounts, DoubleBufferedMap, MapsInUse};
 use crate::rollup::row_key::RowKey;
 use crate::shared_memory::SharedWords;
 
 /// The maps that the programs add to.
 pub struct FileOpSums {
-    programs: InUse<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>,
-    sums: [(u32, Exchanged<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>); FILE_OPS_MAPS],
-    begun: Begun<FILE_OPS_MAPS>,
+    programs: MapsInUse<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>,
+    sums: [(
+        u32,
+        DoubleBufferedMap<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>,
+    ); FILE_OPS_MAPS],
+    begun: BegunCounts<FILE_OPS_MAPS>,
 }
 
 impl FileOpSums {
     /// Makes them, and lets the programs use them. `begun` counts the sums that were begun in each.
     pub fn create(
-        mut programs: InUse<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>,
+        mut programs: MapsInUse<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>,
         begun: SharedWords,
     ) -> Result<Self, MapError> {
         let mut sums = |index, entries| {
-            Exchanged::create(&mut programs, index, entries).map(|sums| (index, sums))
+            DoubleBufferedMap::create(&mut programs, index, entries).map(|sums| (index, sums))
         };
         Ok(Self {
             sums: [
@@ -36,18 +39,18 @@ impl FileOpSums {
                 sums(FILE_OPS_BY_MOUNT, FILE_OP_MOUNT_ENTRIES)?,
             ],
             programs,
-            begun: Begun::new(begun),
+            begun: BegunCounts::new(begun),
         })
     }
 
     /// Takes everything that was added up so far. Nothing is taken away where there is nothing.
-    pub fn take(&mut self) -> Result<Vec<Taken>, MapError> {
+    pub fn take(&mut self) -> Result<Vec<FileOpInWindow>, MapError> {
         let mut taken = Vec::new();
         for (index, sums) in &mut self.sums {
             if self.begun.is_new(*index) {
                 sums.take(&mut self.programs, |key, value| {
                     let (key, value) = (FileOpKey::from_words(key), FileOpValue::from_words(value));
-                    taken.extend(Taken::of(&key, &value));
+                    taken.extend(FileOpInWindow::from_map(&key, &value));
                 })?;
             }
         }
@@ -57,7 +60,7 @@ impl FileOpSums {
 
 /// RPCs of a procedure about a file, in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct FileOpInWindow {
     /// The file, and for whom. It is a file of its own where there was no room for it ([`FileId::others`]).
     pub row: RowKey,
     /// UTC in ns, divided by the length of a window.
@@ -68,9 +71,9 @@ pub struct Taken {
     pub op: FileOp,
 }
 
-impl Taken {
+impl FileOpInWindow {
     /// `None` if the procedure has no name.
-    fn of(key: &FileOpKey, value: &FileOpValue) -> Option<Self> {
+    fn from_map(key: &FileOpKey, value: &FileOpValue) -> Option<Self> {
         let FileOpValue {
             requests,
             errors,

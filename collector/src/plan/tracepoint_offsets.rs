@@ -4,7 +4,7 @@ use trackiops_schemas::ring::{DoneOffsets, InitiateOffsets, TaskOffsets, Tracepo
 
 use crate::facts::{KernelFacts, TRACEPOINTS, Tracefs};
 use crate::plan::unsupported::Unsupported;
-use crate::tracefs::Format;
+use crate::tracefs::TracepointFormat;
 
 /// Where they stand in this kernel, or what is missing.
 pub fn tracepoint_offsets(facts: &KernelFacts) -> Result<TracepointOffsets, Unsupported> {
@@ -37,7 +37,7 @@ pub fn tracepoint_offsets(facts: &KernelFacts) -> Result<TracepointOffsets, Unsu
 struct TracepointFields<'a> {
     release: &'a str,
     event: &'static str,
-    format: Format,
+    format: TracepointFormat,
 }
 
 impl<'a> TracepointFields<'a> {
@@ -46,7 +46,7 @@ impl<'a> TracepointFields<'a> {
         Self {
             release: &facts.release,
             event,
-            format: Format::parse(text),
+            format: TracepointFormat::parse(text),
         }
     }
 

@@ -6,14 +6,14 @@ use trackiops_schemas::ring::Books;
 use trackiops_schemas::rollup::Health;
 use trackiops_schemas::time::UtcMs;
 
-use crate::clock::{MonotonicNs, Sample};
+use crate::clock::{ClockSample, MonotonicNs};
 use crate::operations::WindowOps;
 use crate::recorder::{RecordError, Recorder};
 use crate::stalls::Stall;
 
 impl Recorder {
     /// Accounts for the time since the last sample as covered; whether the clock was set back.
-    pub(super) fn follow_clock(&mut self, sample: Sample) -> bool {
+    pub(super) fn follow_clock(&mut self, sample: ClockSample) -> bool {
         let from_ns = self.clock.utc_ns(self.covered_until);
         let elapsed_ns = sample.now.0.saturating_sub(self.covered_until.0);
         self.covered_until = sample.now;
@@ -24,13 +24,13 @@ impl Recorder {
             window.health.clock_steps += 1;
             window.covered_ns += elapsed_ns;
         } else {
-            self.cover(from_ns, self.clock.utc_ns(sample.now));
+            self.add_coverage(from_ns, self.clock.utc_ns(sample.now));
         }
         step.is_some_and(|step| step < 0)
     }
 
     /// Spreads the wall time from `from_ns` to `to_ns` over its windows.
-    fn cover(&mut self, mut from_ns: i64, to_ns: i64) {
+    fn add_coverage(&mut self, mut from_ns: i64, to_ns: i64) {
         while from_ns < to_ns {
             let at = UtcMs(from_ns.div_euclid(1_000_000));
             let end = at
@@ -49,7 +49,7 @@ impl Recorder {
                 continue;
             };
             self.stalls.follow(&pending, stalled);
-            let now = self.clock.utc(Sample::take().now);
+            let now = self.clock.utc(ClockSample::take().now);
             let known = &mut self.rollup.window(now).health.pending;
             known.get_or_insert_default().merge(&pending);
         }

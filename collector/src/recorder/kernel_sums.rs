@@ -11,17 +11,21 @@ use crate::rollup::row_key::RowKey;
 
 impl Recorder {
     /// Takes over what the kernel has added up because the rings were full.
-    pub(super) fn unfold(&mut self, books: Books, now: MonotonicNs) -> Result<(), RecordError> {
+    pub(super) fn take_folded(
+        &mut self,
+        books: Books,
+        now: MonotonicNs,
+    ) -> Result<(), RecordError> {
         if books.folded == self.folded {
             return Ok(());
         }
         let taken = self.engine.folds.take().map_err(EngineError::Folds)?;
         self.folded += taken.iter().map(|(_, sum)| sum.requests).sum::<u64>();
-        self.add_up(&taken, now);
+        self.add_folded(&taken, now);
         Ok(())
     }
 
-    fn add_up(&mut self, taken: &[(FoldKey, FoldValue)], now: MonotonicNs) {
+    fn add_folded(&mut self, taken: &[(FoldKey, FoldValue)], now: MonotonicNs) {
         let window_ms = self.rollup.granularity().ms();
         let mut newcomers = Vec::new();
         for (key, sum) in taken {

@@ -3,21 +3,21 @@
 use trackiops_schemas::ring::{FoldValue, RequestRecord, flags};
 use trackiops_schemas::rollup::{Direction, Row};
 
-use crate::rollup::sequential::History;
+use crate::rollup::sequential::RequestHistory;
 
 /// The recent reads and the recent writes. Beside the map: many files are only read, or not even that, and half of the map's places are empty.
-pub type Histories = [Option<Box<History>>; 2];
+pub type RequestHistories = [Option<Box<RequestHistory>>; 2];
 
 /// Counts a request in its row.
 #[inline]
-pub fn count(row: &mut Row, history: &mut Histories, record: &RequestRecord) {
+pub fn count(row: &mut Row, history: &mut RequestHistories, record: &RequestRecord) {
     let write = record.flags & flags::WRITE != 0;
     let direction = if write { &mut row.write } else { &mut row.read };
     direction.requests += 1;
     direction.bytes += u64::from(record.done_bytes);
     direction.sequential += history[usize::from(write)]
         .get_or_insert_default()
-        .judge(record);
+        .count_sequential(record);
     if record.error < 0 {
         direction.errors += 1;
         direction.errnos.add(record.error.saturating_neg(), 1);

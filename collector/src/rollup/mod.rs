@@ -22,9 +22,9 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, MonotonicNs};
 use crate::generations::Generations;
-use crate::kernel_sums::by_file::Taken;
+use crate::kernel_sums::by_file::FileOpInWindow;
 use crate::operations::WindowOps;
-use crate::rollup::counting::{Histories, count, folded};
+use crate::rollup::counting::{RequestHistories, count, folded};
 use crate::rollup::new_files::NewFileBudget;
 use crate::rollup::row_key::RowKey;
 
@@ -53,13 +53,13 @@ const MOST: usize = 65_536;
 /// What outlives a window: the recent requests, and where the row is.
 #[derive(Default)]
 struct RowState {
-    history: Histories,
+    history: RequestHistories,
     window: u64,
     index: usize,
 }
 
 /// Requests to be counted.
-pub trait Requests {
+pub trait RequestStream {
     /// The next one.
     fn peek(&mut self) -> Option<&RequestRecord>;
     /// Leaves it behind.
@@ -135,7 +135,7 @@ impl Rollup {
     pub fn add(
         &mut self,
         clock: &Clock,
-        requests: &mut impl Requests,
+        requests: &mut impl RequestStream,
         mut newcomer: impl FnMut(RowKey, &RequestRecord),
     ) {
         let (mut window, mut index) = (0..0, 0);
@@ -186,7 +186,7 @@ impl Rollup {
     /// [`FileId::others`].
     pub fn add_operations(
         &mut self,
-        mut taken: Vec<Taken>,
+        mut taken: Vec<FileOpInWindow>,
         now: MonotonicNs,
         mut newcomer: impl FnMut(RowKey, u32),
     ) {
@@ -194,7 +194,7 @@ impl Rollup {
         // First those of whom tenants are known, then the busiest.
         taken.sort_by_key(|taken| (taken.row.tenant.cgroup == 0, Reverse(taken.op.requests)));
         let mut tenants: AHashMap<u64, CgroupOfUser> = AHashMap::new();
-        for Taken {
+        for FileOpInWindow {
             mut row,
             window,
             pid,

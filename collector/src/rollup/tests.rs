@@ -1,11 +1,11 @@
 use std::iter::Peekable;
 
 use super::*;
-use crate::clock::Sample;
+use crate::clock::ClockSample;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileKey, TenantId};
 
-impl<I: Iterator<Item = RequestRecord>> Requests for Peekable<I> {
+impl<I: Iterator<Item = RequestRecord>> RequestStream for Peekable<I> {
     fn peek(&mut self) -> Option<&RequestRecord> {
         Peekable::peek(self)
     }
@@ -36,7 +36,7 @@ fn record(fileid: u64, flags: u32, done_bytes: u32, error: i32) -> RequestRecord
 
 /// Adds one request that completes at `end`; whether it begins a row.
 fn add(rollup: &mut Rollup, record: &RequestRecord, end: UtcMs) -> bool {
-    let clock = Clock::new(Sample {
+    let clock = Clock::new(ClockSample {
         now: MonotonicNs(0),
         offset_ns: 0,
     });
@@ -85,8 +85,8 @@ fn a_request_is_counted_once_in_the_window_of_its_completion() {
     assert_eq!(windows[1].health.recorded, 2);
 }
 
-fn operation(fileid: u64, uid: u32, cgroup: u64, name: &str, requests: u64) -> Taken {
-    Taken {
+fn operation(fileid: u64, uid: u32, cgroup: u64, name: &str, requests: u64) -> FileOpInWindow {
+    FileOpInWindow {
         row: RowKey {
             file: FileId {
                 dev: Dev(49),
@@ -278,7 +278,7 @@ fn untimed_requests_are_counted_without_a_latency() {
 
 #[test]
 fn a_run_of_requests_ends_with_its_file_and_with_its_window() {
-    let clock = Clock::new(Sample {
+    let clock = Clock::new(ClockSample {
         now: MonotonicNs(0),
         offset_ns: 500_000_000,
     });

@@ -10,8 +10,8 @@ use std::time::Duration;
 use trackiops_schemas::pending::{Pending, STALLED_MS};
 use trackiops_threads::fail;
 
-use crate::clock::{MonotonicNs, Sample};
-use crate::stalls::pending::Waiting;
+use crate::clock::{ClockSample, MonotonicNs};
+use crate::stalls::pending::WaitingRequests;
 
 /// How often the lists are looked at where nothing waits.
 const LOOK_EVERY: Duration = Duration::from_millis(750);
@@ -25,7 +25,7 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// What a look showed.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct LookoutReport {
     at: MonotonicNs,
     /// `None` where nobody could look.
     pub pending: Option<Pending>,
@@ -33,8 +33,8 @@ pub struct Look {
 
 /// The thread that looks. It ends when this is dropped.
 pub struct Lookout {
-    looks: Receiver<Look>,
-    last: Option<Look>,
+    looks: Receiver<LookoutReport>,
+    last: Option<LookoutReport>,
 }
 
 impl Lookout {
@@ -49,7 +49,7 @@ impl Lookout {
     }
 
     /// The next look, if there was one since.
-    pub fn next(&mut self) -> Option<Look> {
+    pub fn next(&mut self) -> Option<LookoutReport> {
         let look = self.looks.try_recv().ok()?;
         self.last = Some(look.clone());
         Some(look)
@@ -63,14 +63,14 @@ impl Lookout {
     }
 }
 
-fn look_out(looks: &SyncSender<Look>) {
-    let mut waiting = Waiting::below(Path::new("/"));
+fn look_out(looks: &SyncSender<LookoutReport>) {
+    let mut waiting = WaitingRequests::below(Path::new("/"));
     loop {
         fail::point("lookout: look");
-        let at = Sample::take().now;
+        let at = ClockSample::take().now;
         let pending = waiting.look(at).ok();
         let rest = rest(pending.as_ref(), waiting.looked_at());
-        if let Err(TrySendError::Disconnected(_)) = looks.try_send(Look { at, pending }) {
+        if let Err(TrySendError::Disconnected(_)) = looks.try_send(LookoutReport { at, pending }) {
             return;
         }
         thread::sleep(rest);

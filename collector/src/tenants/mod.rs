@@ -13,7 +13,7 @@ use ahash::AHashMap;
 use trackiops_schemas::identity::{Tenant, TenantId};
 use trackiops_schemas::ring::NO_USER;
 
-use crate::clock::{MonotonicNs, due};
+use crate::clock::{MonotonicNs, is_due};
 use crate::names::mountinfo::cgroup_root;
 use crate::tenants::users::Users;
 
@@ -54,7 +54,7 @@ impl Tenants {
         let Some(root) = self.root.as_deref() else {
             return;
         };
-        if self.unknown.is_empty() || !due(&mut self.walked, now, WALK) {
+        if self.unknown.is_empty() || !is_due(&mut self.walked, now, WALK) {
             return;
         }
         // What is gone is forgotten with this; an id is not used again.

@@ -9,26 +9,26 @@ use trackiops_schemas::rollup::ClosedWindow;
 use trackiops_schemas::time::Granularity;
 
 use crate::output::say;
-use crate::record::args::Stdout;
+use crate::record::args::StdoutFormat;
 use crate::record::{paper, requests, status};
 
 /// What a person sees of the windows.
-pub struct Show {
-    stdout: Option<Stdout>,
+pub struct RecordingDisplay {
+    stdout: Option<StdoutFormat>,
     status: bool,
     granularity: Granularity,
     stop: Arc<Notify>,
     /// Of the requests that are kept one by one, and how many left out a person has seen.
-    pub kept: Arc<requests::Counts>,
+    pub kept: Arc<requests::RequestCounts>,
     left_out_shown: u64,
 }
 
-impl Show {
+impl RecordingDisplay {
     pub fn new(
-        stdout: Option<Stdout>,
+        stdout: Option<StdoutFormat>,
         granularity: Granularity,
         stop: Arc<Notify>,
-        kept: Arc<requests::Counts>,
+        kept: Arc<requests::RequestCounts>,
     ) -> Self {
         Self {
             stdout,
@@ -52,7 +52,7 @@ impl Show {
                 status::left_out(new)
             ));
         }
-        let Some(Stdout::Paper) = self.stdout else {
+        let Some(StdoutFormat::Paper) = self.stdout else {
             return Ok(());
         };
         let mut out = io::stdout().lock();
