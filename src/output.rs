@@ -118,7 +118,7 @@ impl Output {
     }
 
     /// What is not written when there is no answer, in words.
-    pub fn untouched(&self) -> Option<String> {
+    pub fn unwritten_note(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
             Self::File(path, _) | Self::Stream(path) => {

@@ -111,7 +111,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let most_rows = most_rows(&args);
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
-            let left_out = left_out(&question.ops);
+            let left_out = excluded_column_prefixes(&question.ops);
             refuse_left_out(&question, left_out)?;
             let columns = columns_of_directions(columns, left_out, format)?;
             let drawing = Drawing::new(plot, access, columns.as_ref(), left_out)?;
@@ -211,7 +211,7 @@ impl<R: Plot> Drawing<R> {
         match outcome {
             Outcome::Found(answer) => output.write(|out| render::plot(answer, columns, zone, out)),
             Outcome::Nothing { .. } => {
-                if let Some(untouched) = output.untouched() {
+                if let Some(untouched) = output.unwritten_note() {
                     say(untouched);
                 }
                 Ok(())
@@ -251,7 +251,7 @@ fn op_name(op: &str) -> String {
 }
 
 /// With what names of columns begin that hold zeros, because `--op` leaves them out.
-fn left_out(ops: &[String]) -> &'static [&'static str] {
+fn excluded_column_prefixes(ops: &[String]) -> &'static [&'static str] {
     match ops {
         [op] if op == READ => &["write_", "w-", "ops"],
         [op] if op == WRITE => &["read_", "r-", "ops"],

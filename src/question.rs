@@ -129,11 +129,11 @@ fn now() -> UtcMs {
 
 /// Says what else there is to know.
 pub fn say_notes(notes: &[Note], zone: Zone) {
-    lines(notes, zone).iter().for_each(say);
+    note_lines(notes, zone).iter().for_each(say);
 }
 
 /// Notes in words, each once: several parts of an answer may lead to the same one.
-fn lines(notes: &[Note], zone: Zone) -> Vec<String> {
+fn note_lines(notes: &[Note], zone: Zone) -> Vec<String> {
     let mut lines = Vec::new();
     for note in notes {
         let line = note.show(zone);
@@ -313,7 +313,7 @@ pub fn write_outcome<R: Render>(
         }
         Outcome::Nothing { why, notes } => {
             let status = say_nothing_found(&why, &notes, zone);
-            if let Some(untouched) = output.untouched() {
+            if let Some(untouched) = output.unwritten_note() {
                 say(untouched);
             }
             Ok(status)
@@ -330,7 +330,7 @@ mod tests {
         let missing = || Note::NoSuchFile("no file /mnt/a".into());
         let other = Note::NoSuchFile("no file /mnt/b".into());
         let notes = [missing(), other, missing()];
-        let said = lines(&notes, Zone::utc());
+        let said = note_lines(&notes, Zone::utc());
         assert_eq!(said, ["no file /mnt/a", "no file /mnt/b"]);
     }
 }

@@ -72,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 None => None,
             };
             if let Some(like) = &like {
-                tell_unlike(&args.granularity, like);
+                say_unlike(&args.granularity, like);
             }
             let like = like.unwrap_or_default();
             plan_volume(files, &args.granularity, &args.retain, &like)
@@ -85,7 +85,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Says which entries the store tells nothing of.
-fn tell_unlike(planned: &GranularitySet, like: &[Volume]) {
+fn say_unlike(planned: &GranularitySet, like: &[Volume]) {
     let is_unlike = |length: &&Granularity| like.iter().all(|row| row.granularity != **length);
     let unlike = planned.as_slice().iter().filter(is_unlike);
     let unlike: Vec<_> = unlike.map(Granularity::to_string).collect();

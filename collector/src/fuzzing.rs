@@ -80,16 +80,16 @@ pub fn proc(bytes: &[u8]) {
     let (first, then) = (parse_mountinfo(first), parse_mountinfo(then));
     let mut mounts = Mounts::default();
     for now in [&first, &then] {
-        let _ = (mounts.gone(now), mounts.left(now));
-        mounts.see(now);
-        let _ = mounts.news();
+        let _ = (mounts.gone_devices(now), mounts.left_devices(now));
+        mounts.follow_own(now);
+        let _ = mounts.take_news();
     }
     for mount in first.iter().chain(&then).take(16) {
         let place = [mount.source.as_bytes(), b"/a/b"].concat();
         let _ = mounts.path(mount.dev, &place);
         mounts.note_top(mount.dev, &place);
         let _ = mounts.source_of(mount.dev, Some(&place));
-        let _ = mounts.is_strange(mount.dev, Some(&place));
+        let _ = mounts.cannot_hold(mount.dev, Some(&place));
     }
     let _ = cgroup_root_of(&text);
     let _ = parse_fdinfo(&text, &first);

@@ -242,7 +242,7 @@ impl Recorder {
         let Some(mounts) = self.names.changed_mounts() else {
             return Ok(());
         };
-        let left = self.names.left(&mounts);
+        let left = self.names.left_devices(&mounts);
         if !left.is_empty() {
             self.learn_paths(now);
             self.drain(now);

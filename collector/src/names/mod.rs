@@ -78,7 +78,7 @@ impl Names {
         let mountinfo = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok();
         let mut mounts = Mounts::default();
         mounts.refresh_all_namespaces();
-        mounts.see(&mounts_of(std::process::id()).unwrap_or_default());
+        mounts.follow_own(&mounts_of(std::process::id()).unwrap_or_default());
         Ok(Self {
             mounts,
             mountinfo,
@@ -113,8 +113,8 @@ impl Names {
 
     /// Devices of which a mount has left by these mounts. What was seen of their files belongs to what they stood
     /// for, and the path that they had there, which have to be asked for before [`Self::see_mounts`].
-    pub fn left(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
-        self.mounts.left(mounts)
+    pub fn left_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
+        self.mounts.left_devices(mounts)
     }
 
     /// What is mounted, if that is news since the last call. To be called now and then: what others mount and unmount is looked
@@ -123,26 +123,26 @@ impl Names {
         if is_due(&mut self.mounts_scanned, now, MOUNT_SCAN) {
             self.refresh_mounts();
         }
-        self.mounts.news()
+        self.mounts.take_news()
     }
 
     /// Whether a file cannot be on what its device number stood for at the last look: it has another one's name.
     pub fn is_of_another(&self, file: FileId) -> bool {
         let place = self.paths.as_ref().and_then(|paths| paths.peek(file));
-        place.is_some() && self.mounts.is_strange(file.dev, place)
+        place.is_some() && self.mounts.cannot_hold(file.dev, place)
     }
 
     /// Takes over the mounts of now. Files on what is gone are forgotten: what has its number next may have others.
     pub fn see_mounts(&mut self, mounts: &[NfsMount]) {
         if let Some(paths) = &mut self.paths {
-            let mut gone = self.mounts.gone(mounts);
+            let mut gone = self.mounts.gone_devices(mounts);
             gone.retain(|dev| mounts.iter().all(|mount| mount.dev != *dev));
             let known = &self.mounts;
             paths.forget(|file, place| {
-                gone.contains(&file.dev) && !known.is_strange(file.dev, Some(place))
+                gone.contains(&file.dev) && !known.cannot_hold(file.dev, Some(place))
             });
         }
-        self.mounts.see(mounts);
+        self.mounts.follow_own(mounts);
         self.forget_begins();
     }
 
@@ -256,7 +256,7 @@ impl Names {
     /// have it mounted may be gone with it.
     fn look_for_mount(&mut self, file: FileId, now: MonotonicNs) {
         let place = self.paths.as_ref().and_then(|paths| paths.peek(file));
-        if !self.mounts.is_strange(file.dev, place) {
+        if !self.mounts.cannot_hold(file.dev, place) {
             return;
         }
         let top = place.and_then(|place| self.mounts.top(file.dev, place));

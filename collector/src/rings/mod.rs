@@ -130,7 +130,7 @@ impl<'r> ArrivedRecords<'r> {
             limit,
             left: limit,
         };
-        arrived.turn();
+        arrived.turn_to_oldest();
         arrived
     }
 
@@ -151,14 +151,14 @@ impl<'r> ArrivedRecords<'r> {
     }
 
     /// Turns to the ring with the oldest record, unless there is none that completed in time.
-    fn turn(&mut self) -> Option<()> {
-        self.current = Some(self.exchange()?);
+    fn turn_to_oldest(&mut self) -> Option<()> {
+        self.current = Some(self.exchange_for_oldest()?);
         let other_ns = self.others.peek().map_or(u64::MAX, |other| other.head_ns);
         self.bound_ns = self.until.0.min(other_ns);
         Some(())
     }
 
-    fn exchange(&mut self) -> Option<&'r mut Ring> {
+    fn exchange_for_oldest(&mut self) -> Option<&'r mut Ring> {
         let mut oldest = self.others.peek_mut()?;
         if oldest.head_ns > self.until.0 {
             return None;
@@ -180,7 +180,7 @@ impl RequestStream for ArrivedRecords<'_> {
         loop {
             match self.current.as_ref()?.head() {
                 Some(record) if record.end_ns <= self.bound_ns => break,
-                _ => self.turn()?,
+                _ => self.turn_to_oldest()?,
             }
         }
         self.current.as_ref()?.head()

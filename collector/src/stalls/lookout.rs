@@ -69,7 +69,7 @@ fn look_out(looks: &SyncSender<LookoutReport>) {
         fail::point("lookout: look");
         let at = ClockSample::take().now;
         let pending = waiting.look(at).ok();
-        let rest = rest(pending.as_ref(), waiting.looked_at());
+        let rest = pause_after(pending.as_ref(), waiting.looked_at());
         if let Err(TrySendError::Disconnected(_)) = looks.try_send(LookoutReport { at, pending }) {
             return;
         }
@@ -79,7 +79,7 @@ fn look_out(looks: &SyncSender<LookoutReport>) {
 
 /// Until the next look, after one that showed this, and for which so many clients and tasks were read. What has waited since an
 /// earlier look is seen again as soon as it is stalled: that is to be told within a second.
-fn rest(pending: Option<&Pending>, looked_at: usize) -> Duration {
+fn pause_after(pending: Option<&Pending>, looked_at: usize) -> Duration {
     match pending.map_or(0, |pending| pending.age_ms_max) {
         age_ms @ 1..STALLED_MS if looked_at < LOOK_AT => {
             LOOK_EVERY.min(Duration::from_millis(STALLED_MS - age_ms))
@@ -99,14 +99,14 @@ mod tests {
                 age_ms_max,
                 ..Pending::default()
             };
-            super::rest(Some(&pending), looked_at).as_millis()
+            super::pause_after(Some(&pending), looked_at).as_millis()
         };
         assert_eq!(rest(0, 100), 750);
         assert_eq!(rest(751, 100), 249);
         assert_eq!(rest(999, 100), 1);
         assert_eq!(rest(1000, 100), 750, "it is stalled already");
         assert_eq!(rest(751, 1000), 3000, "not more than they may");
-        assert_eq!(super::rest(None, 0), LOOK_EVERY);
+        assert_eq!(super::pause_after(None, 0), LOOK_EVERY);
     }
 
     #[cfg(feature = "fail-points")]

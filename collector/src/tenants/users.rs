@@ -54,11 +54,11 @@ impl From<&Metadata> for FileVersion {
 impl Users {
     /// Knows no user.
     pub fn new() -> Self {
-        Self::of(PASSWD.into())
+        Self::from_file(PASSWD.into())
     }
 
     /// As [`Self::new`], with the names of another file.
-    pub fn of(path: PathBuf) -> Self {
+    pub fn from_file(path: PathBuf) -> Self {
         Self {
             path,
             names: AHashMap::new(),
@@ -185,7 +185,7 @@ mod tests {
             fs::write(&new, text).unwrap();
             fs::rename(&new, &path).unwrap();
         };
-        let mut users = Users::of(path.clone());
+        let mut users = Users::from_file(path.clone());
         users.refresh(MonotonicNs(0));
         assert_eq!(name(&users, 7), None, "there is no file");
         replace("alice:x:7:7::/:/bin/sh\n");
@@ -212,7 +212,7 @@ mod tests {
         let text: String = (0..40_000).map(line).collect();
         assert!(text.len() as u64 > MOST_BYTES);
         fs::write(&path, &text).unwrap();
-        let mut users = Users::of(path);
+        let mut users = Users::from_file(path);
         users.refresh(MonotonicNs(0));
         let whole = text[..MOST_BYTES as usize].matches('\n').count();
         assert_eq!(users.names.len(), whole, "no line that is cut off");
