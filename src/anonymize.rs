@@ -11,7 +11,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use trackiops_render::formats::{Reader, Writer};
 use trackiops_render::pseudonym::{self, Key, Pseudonyms, Way};
 
-use crate::output::{Access, Output, Partial};
+use crate::output::{FilePermissions, Output, PartialFile};
 use crate::suffix::{EXPORTS, format_of};
 
 /// Permissions of others.
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
-    access: Access,
+    access: FilePermissions,
 }
 
 /// Makes a key file.
@@ -55,7 +55,7 @@ pub fn make_key(args: KeyArgs) -> anyhow::Result<ExitCode> {
     }
     let write = || -> std::io::Result<()> {
         // Nobody but its owner may read a key.
-        let mut partial = Partial::create(&args.file, Access::default())?;
+        let mut partial = PartialFile::create(&args.file, FilePermissions::default())?;
         let mut file = partial.file()?;
         file.write_all(Key::new(&random).to_text().as_bytes())?;
         file.sync_all()?;
@@ -97,7 +97,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let what = format!("{}, which is {}", args.input.display(), kind.extension());
     format_of(Some(&args.output), EXPORTS, Some((kind, &what)), kind)?;
     let cannot = || format!("cannot write {}", output.display());
-    let mut partial = Partial::create(&output, access).with_context(cannot)?;
+    let mut partial = PartialFile::create(&output, access).with_context(cannot)?;
     let out = BufWriter::new(partial.file().with_context(cannot)?);
     let mut writer = Writer::new(reader.kind(), reader.schema(), out).with_context(cannot)?;
     writer.describe(reader.described());

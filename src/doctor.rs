@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trackiops_collector::{
-    Choice, KernelFacts, Lockdown, Plan, Programs, RpcTasks, Tracefs, Unsupported, plan,
+    EngineChoice, KernelFacts, Lockdown, Plan, Programs, RpcTasks, Tracefs, Unsupported, plan,
 };
 use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ring::CgroupOffsets;
 
 use crate::output::{Output, print, print_json};
 use crate::record::facts;
-use crate::report::ReportForm;
+use crate::report::ReportFlags;
 
 /// Arguments of `trackiops doctor`.
 #[derive(clap::Args)]
@@ -22,33 +22,37 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
     #[command(flatten)]
-    form: ReportForm,
+    form: ReportFlags,
 }
 
 /// Prints what was found out. Fails, after that, where nothing can be recorded.
 pub fn run(args: Args) -> Result<ExitCode> {
     let facts = facts(args.btf.as_deref())?;
-    let auto = plan(&facts, Choice::Auto);
+    let auto = plan(&facts, EngineChoice::Auto);
     let engines = [
-        ("direct", Choice::Direct),
-        ("tracepoint", Choice::Tracepoint),
+        ("direct", EngineChoice::Direct),
+        ("tracepoint", EngineChoice::Tracepoint),
     ]
     .map(|(name, choice)| (name, plan(&facts, choice)));
     Output::Stdout.write(|out| {
         if args.form.is_json() {
-            return print_json(&object(&facts, &engines, &auto), out);
+            return print_json(&facts_object(&facts, &engines, &auto), out);
         }
         print(format_args!("Linux {}", facts.release), 0, out)?;
-        for (name, _, state) in states(&facts) {
+        for (name, _, state) in fact_states(&facts) {
             print(format_args!("  {name:<18} {state}"), 21, out)?;
         }
         writeln!(out, "engines")?;
         for (name, planned) in &engines {
-            let verdict = verdict(planned);
+            let verdict = engine_verdict(planned);
             print(format_args!("  {name:<18} {verdict}"), 21, out)?;
         }
         match &auto {
-            Ok(plan) => writeln!(out, "`trackiops record` uses the {} engine", engine(plan)),
+            Ok(plan) => writeln!(
+                out,
+                "`trackiops record` uses the {} engine",
+                engine_name(plan)
+            ),
             Err(_) => Ok(()),
         }
     })?;
@@ -59,30 +63,30 @@ pub fn run(args: Args) -> Result<ExitCode> {
 type Planned = Result<Plan, Unsupported>;
 
 /// The same for other programs.
-fn object(facts: &KernelFacts, engines: &[(&str, Planned)], auto: &Planned) -> Value {
+fn facts_object(facts: &KernelFacts, engines: &[(&str, Planned)], auto: &Planned) -> Value {
     let named = |name: &str, ok: bool, state: String| {
         let key = name.to_lowercase().replace(' ', "_");
         (key, json!({ "ok": ok, "state": state }))
     };
-    let states = states(facts).into_iter();
+    let states = fact_states(facts).into_iter();
     let states: Map<_, _> = states
         .map(|(name, ok, state)| named(name, ok, state))
         .collect();
     let engines = engines.iter();
     let engines: Map<_, _> = engines
-        .map(|(name, planned)| named(name, planned.is_ok(), verdict(planned)))
+        .map(|(name, planned)| named(name, planned.is_ok(), engine_verdict(planned)))
         .collect();
     json!({
         "kernel": facts.release,
         "facts": states,
         "engines": engines,
-        "engine": auto.as_ref().ok().map(engine),
+        "engine": auto.as_ref().ok().map(engine_name),
         "error": auto.as_ref().err().map(ToString::to_string),
     })
 }
 
 /// What is known, whether it is as it should be, and how it is.
-fn states(facts: &KernelFacts) -> [(&'static str, bool, String); 7] {
+fn fact_states(facts: &KernelFacts) -> [(&'static str, bool, String); 7] {
     let yes_or = |yes: bool, no: &str| if yes { "yes" } else { no }.to_owned();
     [
         (
@@ -140,7 +144,7 @@ fn states(facts: &KernelFacts) -> [(&'static str, bool, String); 7] {
     ]
 }
 
-fn verdict(planned: &Planned) -> String {
+fn engine_verdict(planned: &Planned) -> String {
     match planned {
         Ok(plan) => match &plan.programs {
             Programs::Direct {
@@ -193,7 +197,7 @@ fn verdict(planned: &Planned) -> String {
     }
 }
 
-fn engine(plan: &Plan) -> &'static str {
+fn engine_name(plan: &Plan) -> &'static str {
     match plan.programs {
         Programs::Direct { .. } => "direct",
         Programs::Tracepoint(_) => "tracepoint",

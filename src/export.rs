@@ -16,8 +16,9 @@ use trackiops_render::{Export, Exported, Format, Table};
 use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;
-use crate::output::{Access, Output, Partial, count, print, say};
-use crate::question::{self, OUTPUT, ROWS, Selection, WHEN};
+use crate::help_headings::{OUTPUT, ROWS, WHEN};
+use crate::output::{FilePermissions, Output, PartialFile, plural, print, say};
+use crate::question::{self, SelectionFlags};
 use crate::suffix::{EXPORTS, format_of};
 
 const EXAMPLES: &str = "\
@@ -59,7 +60,7 @@ longer than two characters.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionFlags,
     /// Window length, a multiple of a recorded one
     ///
     /// Without it, the shortest that all of the range has.
@@ -81,7 +82,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE|DIR", help_heading = OUTPUT)]
     output: PathBuf,
     #[command(flatten)]
-    access: Access,
+    access: FilePermissions,
     /// parquet, csv or arrow [default: by the ending of FILE, or parquet]
     ///
     /// All columns are in every format, lists as JSON in CSV. Arrow is an IPC file, also known as Feather 2.
@@ -124,7 +125,7 @@ impl FromStr for FileFormat {
 /// Runs the command. Status 0: there are rows; 1: nothing matched; 3: a part is damaged.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let key = args.anonymize.as_deref().map(read_key).transpose()?;
-    let place = Place::new(&args.output, args.access)?;
+    let place = Destination::new(&args.output, args.access)?;
     let csv = Kind::Csv(Texts::AsTheyAre);
     let asked = match args.format {
         _ if args.csv => Some((csv, "--csv".to_owned())),
@@ -151,23 +152,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         granularity: args.granularity,
         question: args.selection.question()?,
     };
-    check(&export)?;
+    refuse_contradictions(&export)?;
     let zone = export.question.zone;
-    let mut target = Target::create(&place, args.access, &export, kind, key)?;
+    let mut target = ExportFile::create(&place, args.access, &export, kind, key)?;
     let exported = export.run(&mut |batch| target.write(&batch));
     let exported = exported.map_err(in_words_of_exports)?;
     if let Some(why) = &exported.nothing {
-        let status = question::nothing(why, &exported.notes, zone);
-        if let Place::File(path) = &place {
+        let status = question::say_nothing_found(why, &exported.notes, zone);
+        if let Destination::File(path) = &place {
             say(format_args!("{} is not written", path.display()));
         }
         return Ok(status);
     }
     let path = target.finish(&place, &export, &exported, kind)?;
-    question::tell(&exported.notes, zone);
-    let told = format!("{}: {}", path.display(), count(exported.rows, "row"));
+    question::say_notes(&exported.notes, zone);
+    let told = format!("{}: {}", path.display(), plural(exported.rows, "row"));
     Output::Stdout.write(|out| print(&told, 4, out))?;
-    Ok(question::status(&exported.notes))
+    Ok(question::exit_status(&exported.notes))
 }
 
 /// Queries have a step, which may be all of the range.
@@ -196,7 +197,7 @@ fn in_words_of_exports(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// What does not go together.
-fn check(export: &Export) -> anyhow::Result<()> {
+fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
     let (files, mounts) = (&export.question.files, &export.question.mounts);
     match export.table {
         Table::Ops if !files.is_empty() => bail!(
@@ -214,13 +215,13 @@ fn check(export: &Export) -> anyhow::Result<()> {
 }
 
 /// Where to.
-enum Place {
+enum Destination {
     File(PathBuf),
     Dir(PathBuf),
 }
 
-impl Place {
-    fn new(path: &Path, access: Access) -> anyhow::Result<Self> {
+impl Destination {
+    fn new(path: &Path, access: FilePermissions) -> anyhow::Result<Self> {
         if path.is_dir() {
             return Ok(Self::Dir(path.to_owned()));
         }
@@ -246,51 +247,51 @@ impl Place {
 }
 
 /// The file that is being written.
-struct Target {
-    partial: Partial,
+struct ExportFile {
+    partial: PartialFile,
     writer: Writer<BufWriter<File>>,
-    veil: Option<Veil>,
+    anonymizer: Option<Anonymizer>,
 }
 
 /// What it takes to replace names.
-struct Veil {
+struct Anonymizer {
     pseudonyms: Pseudonyms,
     check: Check,
 }
 
-impl Target {
+impl ExportFile {
     fn create(
-        place: &Place,
-        access: Access,
+        place: &Destination,
+        access: FilePermissions,
         export: &Export,
         kind: Kind,
         key: Option<Key>,
     ) -> anyhow::Result<Self> {
         let path = place.draft(export);
         let create = || -> io::Result<_> {
-            let partial = Partial::create(&path, access)?;
+            let partial = PartialFile::create(&path, access)?;
             let out = BufWriter::new(partial.file()?);
             let writer = Writer::new(kind, &export.table.schema(), out)?;
             Ok((partial, writer))
         };
         let (partial, writer) = create().with_context(|| cannot_write(&path))?;
-        let veil = key.map(|key| Veil {
+        let anonymizer = key.map(|key| Anonymizer {
             pseudonyms: Pseudonyms::new(&key, Way::Hide),
             check: Check::new(&key),
         });
         Ok(Self {
             partial,
             writer,
-            veil,
+            anonymizer,
         })
     }
 
     fn write(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
-        let hidden = match &mut self.veil {
+        let hidden = match &mut self.anonymizer {
             None => None,
-            Some(veil) => {
-                let hidden = pseudonym::apply(batch, &mut veil.pseudonyms)?;
-                veil.check.leads_back(batch, &hidden)?;
+            Some(anonymizer) => {
+                let hidden = pseudonym::apply(batch, &mut anonymizer.pseudonyms)?;
+                anonymizer.check.leads_back(batch, &hidden)?;
                 Some(hidden)
             }
         };
@@ -301,7 +302,7 @@ impl Target {
     /// Completes the file, looks whether it tells any name, and puts it in place.
     fn finish(
         self,
-        place: &Place,
+        place: &Destination,
         export: &Export,
         exported: &Exported,
         kind: Kind,
@@ -309,7 +310,7 @@ impl Target {
         let Self {
             mut partial,
             mut writer,
-            veil,
+            anonymizer,
         } = self;
         writer.describe(exported.describe(export.table));
         let cannot = || cannot_write(partial.draft());
@@ -318,16 +319,16 @@ impl Target {
             .map_err(|error| error.into_error())
             .with_context(cannot)?;
         out.sync_all().with_context(cannot)?;
-        if let Some(mut veil) = veil {
+        if let Some(mut anonymizer) = anonymizer {
             out.rewind().with_context(cannot)?;
             for batch in Reader::of(out, partial.draft(), &pseudonym::known_schemas())? {
-                veil.check.tells_nothing(&batch?)?;
+                anonymizer.check.tells_nothing(&batch?)?;
             }
         }
         let path = match place {
-            Place::File(path) => path.clone(),
-            Place::Dir(dir) => {
-                let name = name(export, exported, kind);
+            Destination::File(path) => path.clone(),
+            Destination::Dir(dir) => {
+                let name = export_file_name(export, exported, kind);
                 partial.rename(&name);
                 dir.join(name)
             }
@@ -346,7 +347,7 @@ fn cannot_write(path: &Path) -> String {
 }
 
 /// `rollup-1s-20261121T030000Z-20261121T040000Z.parquet`
-fn name(export: &Export, exported: &Exported, kind: Kind) -> String {
+fn export_file_name(export: &Export, exported: &Exported, kind: Kind) -> String {
     let mut name = export.table.name().to_owned();
     if let Some(granularity) = exported.granularity {
         name += &format!("-{granularity}");

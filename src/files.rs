@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use trackiops_query::ask_files;
 
-use crate::progress::watched;
-use crate::question::{self, Form, Rows, Selection};
+use crate::progress::with_progress;
+use crate::question::{self, FormatFlags, RowFlags, SelectionFlags};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,11 +18,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionFlags,
     #[command(flatten)]
-    rows: Rows,
+    rows: RowFlags,
     #[command(flatten)]
-    form: Form,
+    form: FormatFlags,
 }
 
 /// Runs the command. Status 0: there are files; 1: nothing matched.
@@ -31,7 +31,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let (format, output) = args.form.choose()?;
-    let question = args.rows.of(args.selection.question()?);
-    let outcome = watched(&question.explain, || ask_files(&question))?;
-    question::show(outcome, columns.as_ref(), format, &output, question.zone)
+    let question = args.rows.add_to(args.selection.question()?);
+    let outcome = with_progress(&question.explain, || ask_files(&question))?;
+    question::write_outcome(outcome, columns.as_ref(), format, &output, question.zone)
 }

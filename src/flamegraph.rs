@@ -7,9 +7,10 @@ use anyhow::Context;
 use trackiops_query::Outcome;
 use trackiops_render::flame::{self, Directions, Graph, Measure};
 
-use crate::output::{Access, Output};
-use crate::progress::watched;
-use crate::question::{self, OUTPUT, ROWS, Selection};
+use crate::help_headings::{OUTPUT, ROWS};
+use crate::output::{FilePermissions, Output};
+use crate::progress::with_progress;
+use crate::question::{self, SelectionFlags};
 use crate::suffix::{GRAPHS, format_of};
 
 const EXAMPLES: &str = "\
@@ -23,7 +24,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionFlags,
     /// A directory is as wide as its bytes, requests, or time
     ///
     /// Takes bytes, requests or time, which is the sum of latencies.
@@ -43,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     #[command(flatten)]
-    access: Access,
+    access: FilePermissions,
 }
 
 /// Runs the command. Status 0: it is drawn; 1: nothing matched.
@@ -62,11 +63,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         measure: args.by,
         directions: args.direction,
     };
-    let answer = match watched(&question.explain, || flame::stacks(&question, graph))? {
+    let answer = match with_progress(&question.explain, || flame::stacks(&question, graph))? {
         Outcome::Found(answer) => answer,
-        Outcome::Nothing { why, notes } => return Ok(question::nothing(&why, &notes, zone)),
+        Outcome::Nothing { why, notes } => {
+            return Ok(question::say_nothing_found(&why, &notes, zone));
+        }
     };
-    question::tell(&answer.notes, zone);
+    question::say_notes(&answer.notes, zone);
     // Drawn before anything is written, so that no half of a picture is left.
     let mut drawn = Vec::new();
     match folded {
@@ -75,5 +78,5 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     .context("cannot draw the graph")?;
     output.write(|out| out.write_all(&drawn))?;
-    Ok(question::status(&answer.notes))
+    Ok(question::exit_status(&answer.notes))
 }

@@ -8,6 +8,7 @@ mod doctor;
 mod export;
 mod files;
 mod flamegraph;
+mod help_headings;
 mod mounts;
 mod output;
 mod progress;

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use trackiops_query::ask_mounts;
 use trackiops_query::times::Zone;
 
-use crate::question::{self, Form, WHAT};
+use crate::help_headings::WHAT;
+use crate::question::{self, FormatFlags};
 use crate::store_flag::StoreFlags;
 
 const EXAMPLES: &str = "\
@@ -21,12 +22,12 @@ pub struct Args {
     #[command(flatten, next_help_heading = WHAT)]
     stores: StoreFlags,
     #[command(flatten)]
-    form: Form,
+    form: FormatFlags,
 }
 
 /// Runs the command. Status 0: there were mounts; 1: none.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (format, output) = args.form.choose()?;
     let outcome = ask_mounts(&args.stores.existing()?)?;
-    question::show(outcome, None, format, &output, Zone::Local)
+    question::write_outcome(outcome, None, format, &output, Zone::Local)
 }

@@ -11,16 +11,17 @@ use rustix::fs::{CWD, OFlags, PROC_SUPER_MAGIC, RenameFlags, renameat_with, stat
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
+use trackiops_render::terminal_style::Look;
 use trackiops_render::visible::{self, visible, wrap};
 
-use crate::question::OUTPUT;
+use crate::help_headings::OUTPUT;
 use crate::{signals, terminal};
 
 /// So much is written at a time.
 const BUFFER_BYTES: usize = 1 << 16;
 
 /// What writes an answer.
-type WriteTo<'a> = &'a mut dyn FnMut(&mut (dyn Write + Send)) -> io::Result<()>;
+type AnswerWriter<'a> = &'a mut dyn FnMut(&mut (dyn Write + Send)) -> io::Result<()>;
 
 /// Where an answer goes.
 #[derive(Clone, Debug)]
@@ -28,14 +29,14 @@ pub enum Output {
     /// To stdout.
     Stdout,
     /// Into a file, which is replaced.
-    File(PathBuf, Access),
+    File(PathBuf, FilePermissions),
     /// Into a pipe, a device, or what a process has open, which have to be written as they are.
     Stream(PathBuf),
 }
 
 /// Who may read a file that is written: names of files, users and directories are in it.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
-pub struct Access {
+pub struct FilePermissions {
     /// Give the file the permissions of your umask, not 0600
     ///
     /// Without it only you may read what is written, also where a file is replaced that others may read.
@@ -43,7 +44,7 @@ pub struct Access {
     by_umask: bool,
 }
 
-impl Access {
+impl FilePermissions {
     fn mode(self) -> u32 {
         match self.by_umask {
             true => 0o666,
@@ -71,7 +72,7 @@ pub fn write_stderr(text: impl Display) {
 
 impl Output {
     /// What `--output` says: `-` is stdout, as is nothing. A directory, a link, or a file in no directory is refused before anything is read.
-    pub fn new(path: Option<PathBuf>, access: Access) -> anyhow::Result<Self> {
+    pub fn new(path: Option<PathBuf>, access: FilePermissions) -> anyhow::Result<Self> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Ok(Self::Stdout);
         };
@@ -81,7 +82,7 @@ impl Output {
                 path.display()
             );
         }
-        let parent = parent(&path);
+        let parent = directory_of(&path);
         if !parent.is_dir() {
             bail!(
                 "cannot write {}: there is no directory {}; make it first",
@@ -108,8 +109,16 @@ impl Output {
         matches!(self, Self::Stdout) && io::stdout().is_terminal()
     }
 
+    /// What tables are written for.
+    pub fn look(&self) -> Look {
+        match self {
+            Self::Stdout => terminal::stdout_look(),
+            Self::File(..) | Self::Stream(_) => terminal::file_look(),
+        }
+    }
+
     /// What is not written when there is no answer, in words.
-    pub fn untouched(&self) -> Option<String> {
+    pub fn unwritten_note(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
             Self::File(path, _) | Self::Stream(path) => {
@@ -134,14 +143,14 @@ impl Output {
             Self::File(path, access) => write_file(path, *access, &mut write)
                 .with_context(|| format!("cannot write {}", path.display())),
             Self::Stream(path) => open_stream(path)
-                .and_then(|stream| fill(stream, &mut write))
+                .and_then(|stream| write_and_sync(stream, &mut write))
                 .with_context(|| format!("cannot write {}", path.display())),
         }
     }
 }
 
 /// A number of things: `1 row`, `2 rows`.
-pub fn count(n: u64, what: &str) -> String {
+pub fn plural(n: u64, what: &str) -> String {
     match n {
         1 => format!("1 {what}"),
         _ => format!("{n} {what}s"),
@@ -150,7 +159,7 @@ pub fn count(n: u64, what: &str) -> String {
 
 /// Prints a line for a person on stdout, in several where the terminal is not as wide: those after the first are indented.
 pub fn print(line: impl Display, indent: usize, out: &mut dyn Write) -> io::Result<()> {
-    let width = terminal::look(&Output::Stdout).width;
+    let width = terminal::stdout_look().width;
     writeln!(out, "{}", wrap(&visible(&line.to_string()), width, indent))
 }
 
@@ -161,7 +170,7 @@ pub fn print_json(object: &Value, out: &mut dyn Write) -> io::Result<()> {
 
 /// What would replace a file of a store, or be taken for one.
 fn refuse_in_store(path: &Path) -> anyhow::Result<()> {
-    let dir = fs::canonicalize(parent(path)).unwrap_or_default();
+    let dir = fs::canonicalize(directory_of(path)).unwrap_or_default();
     let path = dir.join(path.file_name().unwrap_or_default());
     let is_store = |dir: &&Path| dir.join("catalog.db").is_file() && dir.join("journal").is_dir();
     let Some(store) = dir.ancestors().find(is_store) else {
@@ -178,7 +187,7 @@ fn refuse_in_store(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn parent(path: &Path) -> &Path {
+fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -190,7 +199,7 @@ fn is_open(path: &Path) -> bool {
     let is_in_proc = |path| statfs(path).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC);
     match path.to_str() {
         Some("/dev/stdout" | "/dev/stderr") => true,
-        _ => is_in_proc(parent(path)),
+        _ => is_in_proc(directory_of(path)),
     }
 }
 
@@ -203,28 +212,28 @@ fn open_stream(path: &Path) -> io::Result<File> {
     options.append(true).open(path)
 }
 
-fn write_file(path: &Path, access: Access, write: WriteTo<'_>) -> io::Result<()> {
-    let mut partial = Partial::create(path, access)?;
-    fill(partial.file()?, write)?;
+fn write_file(path: &Path, access: FilePermissions, write: AnswerWriter<'_>) -> io::Result<()> {
+    let mut partial = PartialFile::create(path, access)?;
+    write_and_sync(partial.file()?, write)?;
     partial.put_in_place()
 }
 
 /// A file under another name first, so that what bears the name is whole; without it being put in place nothing is left of it, unless the
 /// process is killed. Nobody can know the other name before.
-pub struct Partial {
+pub struct PartialFile {
     path: PathBuf,
     draft: PathBuf,
     file: File,
     is_in_place: bool,
 }
 
-impl Partial {
+impl PartialFile {
     /// Begins a file that is to be at `path`.
-    pub fn create(path: &Path, access: Access) -> io::Result<Self> {
+    pub fn create(path: &Path, access: FilePermissions) -> io::Result<Self> {
         let mut random = [0; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
         let name = format!(".trackiops-{:016x}.partial", u64::from_ne_bytes(random));
-        let draft = parent(path).join(name);
+        let draft = directory_of(path).join(name);
         signals::remove_on_end(&draft);
         let file = OpenOptions::new()
             .read(true)
@@ -234,7 +243,7 @@ impl Partial {
             .open(&draft);
         Ok(Self {
             path: path.to_owned(),
-            file: file.inspect_err(|_| signals::keep())?,
+            file: file.inspect_err(|_| signals::forget_draft())?,
             draft,
             is_in_place: false,
         })
@@ -276,16 +285,16 @@ impl Partial {
     }
 }
 
-impl Drop for Partial {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         if !self.is_in_place {
             let _ = fs::remove_file(&self.draft);
         }
-        signals::keep();
+        signals::forget_draft();
     }
 }
 
-fn fill(file: File, write: WriteTo<'_>) -> io::Result<()> {
+fn write_and_sync(file: File, write: AnswerWriter<'_>) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
     write(&mut out)?;
     let file = out.into_inner().map_err(|error| error.into_error())?;
@@ -313,7 +322,7 @@ mod tests {
     }
 
     fn output(path: &Path) -> anyhow::Result<Output> {
-        Output::new(Some(path.to_owned()), Access::default())
+        Output::new(Some(path.to_owned()), FilePermissions::default())
     }
 
     fn mode(path: &Path) -> u32 {
@@ -344,7 +353,7 @@ mod tests {
         let other = dir.path().join("other");
         fs::write(&other, "").unwrap();
         for (by_umask, expected) in [(false, 0o600), (true, mode(&other))] {
-            let output = Output::new(Some(path.clone()), Access { by_umask }).unwrap();
+            let output = Output::new(Some(path.clone()), FilePermissions { by_umask }).unwrap();
             let write = |out: &mut (dyn Write + Send)| {
                 let mut names = names(dir.path()).into_iter();
                 let draft = names.find(|name| name.as_bytes().ends_with(b".partial"));
@@ -367,7 +376,7 @@ mod tests {
             let refused = output(&link).unwrap_err().to_string();
             assert!(refused.contains("it is a symbolic link"), "{refused}");
             // Also if it came later.
-            let mut partial = Partial::create(&link, Access::default()).unwrap();
+            let mut partial = PartialFile::create(&link, FilePermissions::default()).unwrap();
             partial.file().unwrap().write_all(b"ours").unwrap();
             assert!(partial.put_in_free_place().is_err());
             partial.put_in_place().unwrap();

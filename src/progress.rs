@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Answers a question, and says how far that is when it takes long.
-pub fn watched<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
+pub fn with_progress<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
         return answer();
     }
@@ -25,7 +25,7 @@ pub fn watched<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
             let mut wait = LONG;
             let mut said = 0;
             while is_done.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                let line = told(explain.progress().part());
+                let line = progress_line(explain.progress().part());
                 write_stderr(format_args!("\r{line:<said$}"));
                 (said, wait) = (line.len(), LOOK);
             }
@@ -39,7 +39,7 @@ pub fn watched<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
     })
 }
 
-fn told(part: Option<f64>) -> String {
+fn progress_line(part: Option<f64>) -> String {
     match part {
         Some(part) => format!("reading the store: {:.0} %", part * 100.0),
         None => "looking through the store".to_owned(),
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_told_as_a_part() {
-        assert_eq!(told(None), "looking through the store");
-        assert_eq!(told(Some(0.426)), "reading the store: 43 %");
+        assert_eq!(progress_line(None), "looking through the store");
+        assert_eq!(progress_line(Some(0.426)), "reading the store: 43 %");
     }
 }

@@ -16,9 +16,10 @@ use trackiops_render::Format;
 use trackiops_render::Plot;
 use trackiops_render::terminal_style::Style;
 
-use crate::output::{Access, Output, say, write_stderr};
-use crate::progress::watched;
-use crate::question::{self, Form, OUTPUT, ROWS, Rows, Selection, WHEN};
+use crate::help_headings::{OUTPUT, ROWS, WHEN};
+use crate::output::{FilePermissions, Output, say, write_stderr};
+use crate::progress::with_progress;
+use crate::question::{self, FormatFlags, RowFlags, SelectionFlags};
 use crate::suffix::{PLOTS, format_of};
 use crate::terminal;
 
@@ -36,7 +37,7 @@ const MOST_ROWS: usize = 20;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    selection: Selection,
+    selection: SelectionFlags,
     /// A row per window of this length (1s, 10s, 1m ...), or `all`
     ///
     /// A multiple of a recorded length; `all` is one row for the whole range. Without it, a question with --file has windows that
@@ -63,7 +64,7 @@ pub struct Args {
     #[arg(long, value_name = "OP,...", value_delimiter = ',', help_heading = ROWS)]
     op: Vec<String>,
     #[command(flatten)]
-    rows: Rows,
+    rows: RowFlags,
     /// In tables: the parts of latencies: queue, network, completion
     ///
     /// Shows the average time in the client's queue, in network and server, and in the client's completion. Other formats always
@@ -71,7 +72,7 @@ pub struct Args {
     #[arg(long, help_heading = OUTPUT)]
     parts: bool,
     #[command(flatten)]
-    form: Form,
+    form: FormatFlags,
     /// Also draw the answer into this SVG file (.svg)
     ///
     /// With windows there is a chart for each column that is a number (--columns chooses), with a line for each file or what
@@ -110,9 +111,9 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let row_limit = row_limit(&args);
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
-            let left_out = left_out(&question.ops);
+            let left_out = excluded_column_prefixes(&question.ops);
             refuse_left_out(&question, left_out)?;
-            let columns = of_directions(columns, left_out, format)?;
+            let columns = columns_of_directions(columns, left_out, format)?;
             let drawing = Drawing::new(plot, access, columns.as_ref(), left_out)?;
             question.projection = match &columns {
                 Some(columns) => columns.needs().only_transfers(true),
@@ -121,7 +122,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             if let Some(drawing) = &drawing {
                 question.projection = question.projection.with(drawing.columns.needs());
             }
-            let mut outcome = watched(explain, || ask(&question))?;
+            let mut outcome = with_progress(explain, || ask(&question))?;
             if let (Some(most), Outcome::Found(answer)) = (row_limit, &mut outcome)
                 && format.is_table()
             {
@@ -129,7 +130,13 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             }
             explain.time(Stage::Write, || {
                 Drawing::draw(drawing.as_ref(), &outcome, question.zone)?;
-                question::show(outcome, columns.as_ref(), format, &output, style(&question))
+                question::write_outcome(
+                    outcome,
+                    columns.as_ref(),
+                    format,
+                    &output,
+                    style(&question),
+                )
             })
         }
         Subject::Operations(connections) => ask_about(args, explain, GroupBy::MOUNT, |question| {
@@ -154,7 +161,7 @@ fn ask_about(
     let row_limit = row_limit(&args);
     let (mut question, format, output) = question(args, by)?;
     question.explain = explain.clone();
-    let mut outcome = watched(explain, || ask(&question))?;
+    let mut outcome = with_progress(explain, || ask(&question))?;
     if let (Some(most), Outcome::Found(answer)) = (row_limit, &mut outcome)
         && format.is_table()
         && answer.rows.len() > most
@@ -166,7 +173,7 @@ fn ask_about(
     }
     explain.time(Stage::Write, || {
         Drawing::draw(drawing.as_ref(), &outcome, question.zone)?;
-        question::show(outcome, columns.as_ref(), format, &output, style(&question))
+        question::write_outcome(outcome, columns.as_ref(), format, &output, style(&question))
     })
 }
 
@@ -180,7 +187,7 @@ impl<R: Plot> Drawing<R> {
     /// Of `chosen`, or of the usual columns without those of a direction that is left out.
     fn new(
         plot: Option<PathBuf>,
-        access: Access,
+        access: FilePermissions,
         chosen: Option<&Columns<R>>,
         left_out: &[&str],
     ) -> anyhow::Result<Option<Self>> {
@@ -192,7 +199,7 @@ impl<R: Plot> Drawing<R> {
         let output = Output::new(Some(path.clone()), access).context("--plot")?;
         format_of(Some(&path), PLOTS, None, ()).context("--plot")?;
         Ok(Some(Self {
-            columns: columns.without(|name| is_of(name, left_out)),
+            columns: columns.without(|name| begins_with_any(name, left_out)),
             output,
         }))
     }
@@ -206,7 +213,7 @@ impl<R: Plot> Drawing<R> {
                 output.write(|out| trackiops_render::plot(answer, columns, zone, out))
             }
             Outcome::Nothing { .. } => {
-                if let Some(untouched) = output.untouched() {
+                if let Some(untouched) = output.unwritten_note() {
                     say(untouched);
                 }
                 Ok(())
@@ -246,7 +253,7 @@ fn op_name(op: &str) -> String {
 }
 
 /// With what names of columns begin that hold zeros, because `--op` leaves them out.
-fn left_out(ops: &[String]) -> &'static [&'static str] {
+fn excluded_column_prefixes(ops: &[String]) -> &'static [&'static str] {
     match ops {
         [op] if op == READ => &["write_", "w-", "ops"],
         [op] if op == WRITE => &["read_", "r-", "ops"],
@@ -254,7 +261,7 @@ fn left_out(ops: &[String]) -> &'static [&'static str] {
     }
 }
 
-fn is_of(name: &str, starts: &[&str]) -> bool {
+fn begins_with_any(name: &str, starts: &[&str]) -> bool {
     starts.iter().any(|start| name.starts_with(start))
 }
 
@@ -263,25 +270,29 @@ fn refuse_left_out(question: &Question, left_out: &[&str]) -> anyhow::Result<()>
     let sort = question.sort.iter().map(|sort| ("--sort", &*sort.column));
     let conditions = question.conditions.iter().flat_map(Condition::columns);
     let mut names = sort.chain(conditions.map(|name| ("--where", name)));
-    match names.find(|(_, name)| is_of(name, left_out)) {
+    match names.find(|(_, name)| begins_with_any(name, left_out)) {
         Some((flag, name)) => bail!("{flag}: {name} belongs to what --op excludes"),
         None => Ok(()),
     }
 }
 
 /// Columns without those that are left out.
-fn of_directions(
+fn columns_of_directions(
     columns: Option<Columns<AnswerRow>>,
     left_out: &[&str],
     format: Format,
 ) -> anyhow::Result<Option<Columns<AnswerRow>>> {
     match columns {
-        Some(columns) => match columns.iter().find(|c| is_of(&c.name, left_out)) {
+        Some(columns) => match columns.iter().find(|c| begins_with_any(&c.name, left_out)) {
             Some(column) => bail!("--columns: {} belongs to what --op excludes", column.name),
             None => Ok(Some(columns)),
         },
         None if format.is_table() || left_out.is_empty() => Ok(None),
-        None => Ok(Some(format.columns().without(|name| is_of(name, left_out)))),
+        None => Ok(Some(
+            format
+                .columns()
+                .without(|name| begins_with_any(name, left_out)),
+        )),
     }
 }
 
@@ -315,7 +326,7 @@ fn question(args: Args, mut by: GroupBy) -> anyhow::Result<(Question, Format, Ou
         step,
         ops,
         by,
-        ..args.rows.of(args.selection.question()?)
+        ..args.rows.add_to(args.selection.question()?)
     };
     Ok((question, format, output))
 }

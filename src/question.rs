@@ -21,24 +21,19 @@ use trackiops_render::formats::Texts;
 use trackiops_render::terminal_style::Style;
 use trackiops_schemas::time::UtcMs;
 
-use crate::output::{Access, Output, say};
+use crate::help_headings::{OUTPUT, ROWS, WHAT, WHEN};
+use crate::output::{FilePermissions, Output, say};
 use crate::store_flag::StoreFlags;
-use crate::{suffix, terminal};
+use crate::suffix;
 
 /// Exit status when nothing matched.
 const NOTHING: u8 = 1;
 /// Exit status when a part of what was asked for is damaged, whatever was found in the rest.
 const DAMAGED: u8 = 3;
 
-/// Headings of flags in help.
-pub const WHAT: &str = "What";
-pub const WHEN: &str = "When";
-pub const ROWS: &str = "Rows";
-pub const OUTPUT: &str = "Output";
-
 /// Which files, and when.
 #[derive(clap::Args)]
-pub struct Selection {
+pub struct SelectionFlags {
     #[command(flatten, next_help_heading = WHAT)]
     stores: StoreFlags,
     /// Only this file: a path, a pattern or MAJOR:MINOR:FILEID; repeatable
@@ -69,7 +64,7 @@ pub struct Selection {
     until: Option<String>,
 }
 
-impl Selection {
+impl SelectionFlags {
     /// Whether --file names any.
     pub fn names_files(&self) -> bool {
         !self.file.is_empty()
@@ -134,12 +129,12 @@ fn now() -> UtcMs {
 }
 
 /// Says what else there is to know.
-pub fn tell(notes: &[Note], zone: Zone) {
-    lines(notes, zone).iter().for_each(say);
+pub fn say_notes(notes: &[Note], zone: Zone) {
+    note_lines(notes, zone).iter().for_each(say);
 }
 
 /// Notes in words, each once: several parts of an answer may lead to the same one.
-fn lines(notes: &[Note], zone: Zone) -> Vec<String> {
+fn note_lines(notes: &[Note], zone: Zone) -> Vec<String> {
     let mut lines = Vec::new();
     for note in notes {
         let line = note.show(zone);
@@ -151,8 +146,8 @@ fn lines(notes: &[Note], zone: Zone) -> Vec<String> {
 }
 
 /// Says why there is nothing.
-pub fn nothing(why: &EmptyReason, notes: &[Note], zone: Zone) -> ExitCode {
-    tell(notes, zone);
+pub fn say_nothing_found(why: &EmptyReason, notes: &[Note], zone: Zone) -> ExitCode {
+    say_notes(notes, zone);
     let (why, status) = match is_damaged(notes) {
         true => (why.show_damaged(zone), DAMAGED),
         false => (why.show(zone), NOTHING),
@@ -162,7 +157,7 @@ pub fn nothing(why: &EmptyReason, notes: &[Note], zone: Zone) -> ExitCode {
 }
 
 /// The exit status of an answer.
-pub fn status(notes: &[Note]) -> ExitCode {
+pub fn exit_status(notes: &[Note]) -> ExitCode {
     match is_damaged(notes) {
         true => ExitCode::from(DAMAGED),
         false => ExitCode::SUCCESS,
@@ -176,7 +171,7 @@ fn is_damaged(notes: &[Note]) -> bool {
 
 /// Which rows, in which order, with which columns.
 #[derive(clap::Args)]
-pub struct Rows {
+pub struct RowFlags {
     /// Only rows that match: 'bytes > 1GiB and requests >= 100'; repeatable
     ///
     /// Compares columns by > >= < <= = != with numbers, which may have a unit (20ms, 10MiB/s, 1.5G, 5%); `and`, `or` and brackets
@@ -201,14 +196,14 @@ pub struct Rows {
     columns: Option<String>,
 }
 
-impl Rows {
+impl RowFlags {
     /// The columns that are asked for, if any are; `None` if they are only listed, which is done here.
     pub fn columns<R: Record>(&self) -> anyhow::Result<Option<Option<Columns<R>>>> {
         match self.columns.as_deref() {
             None => Ok(Some(None)),
             Some("help") => {
-                let look = terminal::look(&Output::Stdout);
-                Output::Stdout.write(|out| trackiops_render::list_columns::<R>(look, out))?;
+                let output = Output::Stdout;
+                output.write(|out| trackiops_render::list_columns::<R>(output.look(), out))?;
                 Ok(None)
             }
             Some(list) => Ok(Some(Some(Columns::parse(list).context("--columns")?))),
@@ -216,7 +211,7 @@ impl Rows {
     }
 
     /// The question with them.
-    pub fn of(self, question: Question) -> Question {
+    pub fn add_to(self, question: Question) -> Question {
         Question {
             conditions: self.conditions,
             sort: self.sort,
@@ -228,7 +223,7 @@ impl Rows {
 
 /// How an answer is written, and where to.
 #[derive(clap::Args)]
-pub struct Form {
+pub struct FormatFlags {
     /// table, csv, json, parquet, arrow [default: by --output, or table]
     ///
     /// JSON is one object per line. All but tables have raw units and UTC. Arrow is an IPC file, also known as Feather 2.
@@ -252,10 +247,10 @@ pub struct Form {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
     #[command(flatten)]
-    pub access: Access,
+    pub access: FilePermissions,
 }
 
-impl Form {
+impl FormatFlags {
     /// How, and where to, if the format is something for that.
     pub fn choose(&self) -> anyhow::Result<(Format, Output)> {
         let output = Output::new(self.output.clone(), self.access)?;
@@ -291,7 +286,7 @@ impl Form {
 }
 
 /// Writes an answer, with its usual columns or with others, or says why there is none.
-pub fn show<R: Render>(
+pub fn write_outcome<R: Render>(
     outcome: Outcome<R>,
     columns: Option<&Columns<R>>,
     format: Format,
@@ -299,27 +294,27 @@ pub fn show<R: Render>(
     style: impl Into<Style>,
 ) -> anyhow::Result<ExitCode> {
     let style = Style {
-        look: terminal::look(output),
+        look: output.look(),
         ..style.into()
     };
     let zone = style.zone;
     match outcome {
         Outcome::Found(answer) => {
-            tell(&answer.notes, zone);
+            say_notes(&answer.notes, zone);
             output.write(|out| match columns {
                 None => trackiops_render::write(&answer, format, style.clone(), out),
                 Some(columns) => {
                     trackiops_render::write_columns(&answer, columns, format, style.clone(), out)
                 }
             })?;
-            let status = status(&answer.notes);
+            let status = exit_status(&answer.notes);
             // All that is left to do is to exit, which gives back many rows faster than they are dropped.
             mem::forget(answer);
             Ok(status)
         }
         Outcome::Nothing { why, notes } => {
-            let status = nothing(&why, &notes, zone);
-            if let Some(untouched) = output.untouched() {
+            let status = say_nothing_found(&why, &notes, zone);
+            if let Some(untouched) = output.unwritten_note() {
                 say(untouched);
             }
             Ok(status)
@@ -336,7 +331,7 @@ mod tests {
         let missing = || Note::NoSuchFile("no file /mnt/a".into());
         let other = Note::NoSuchFile("no file /mnt/b".into());
         let notes = [missing(), other, missing()];
-        let said = lines(&notes, Zone::utc());
+        let said = note_lines(&notes, Zone::utc());
         assert_eq!(said, ["no file /mnt/a", "no file /mnt/b"]);
     }
 }

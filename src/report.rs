@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// How a report is written.
 #[derive(clap::Args)]
-pub struct ReportForm {
+pub struct ReportFlags {
     /// How the report is written
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: ReportFormat,
@@ -21,7 +21,7 @@ enum ReportFormat {
     Json,
 }
 
-impl ReportForm {
+impl ReportFlags {
     /// Whether it is for other programs.
     pub fn is_json(&self) -> bool {
         self.json || self.format == ReportFormat::Json

@@ -18,7 +18,7 @@ pub fn ignore_file_size_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Until [`keep`] is called, a signal that ends the process removes this file, which is not whole yet. A process writes one at a time.
+/// Until [`forget_draft`] is called, a signal that ends the process removes this file, which is not whole yet. A process writes one at a time.
 pub fn remove_on_end(draft: &Path) {
     let Ok(draft) = CString::new(draft.as_os_str().as_bytes()) else {
         return;
@@ -26,17 +26,17 @@ pub fn remove_on_end(draft: &Path) {
     // Never freed: the handler may be reading it.
     DRAFT.store(draft.into_raw(), Ordering::Release);
     for signal in ENDING {
-        handle(signal);
+        remove_draft_on(signal);
     }
 }
 
 /// There is no such file any more.
-pub fn keep() {
+pub fn forget_draft() {
     DRAFT.store(ptr::null_mut(), Ordering::Release);
 }
 
 /// What is ignored, as by `nohup`, stays so, and so does what a recorder does when it is told to stop.
-fn handle(signal: c_int) {
+fn remove_draft_on(signal: c_int) {
     // SAFETY: both structures are ours, zeroes are valid in them, and the handler calls only what signal-safety(7) lists.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

@@ -9,8 +9,8 @@ use trackiops_query::times::{Zone, rfc3339, show_range};
 use trackiops_render::units;
 use trackiops_store::{Covers, Finding, Repaired, Report};
 
-use crate::output::{Output, count, print, print_json};
-use crate::report::ReportForm;
+use crate::output::{Output, plural, print, print_json};
+use crate::report::ReportFlags;
 use crate::store_flag::StoreFlag;
 
 /// Exit status where something is damaged.
@@ -49,7 +49,7 @@ struct CheckArgs {
     #[arg(long)]
     repair: bool,
     #[command(flatten)]
-    form: ReportForm,
+    form: ReportFlags,
 }
 
 /// Runs the command.
@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn check(store: &Path, repair: bool, form: &ReportForm) -> anyhow::Result<ExitCode> {
+fn check(store: &Path, repair: bool, form: &ReportFlags) -> anyhow::Result<ExitCode> {
     let repaired = match repair {
         true => Some(trackiops_store::repair(store)?),
         false => None,
@@ -72,23 +72,23 @@ fn check(store: &Path, repair: bool, form: &ReportForm) -> anyhow::Result<ExitCo
     let report = trackiops_store::check(store)?;
     Output::Stdout.write(|out| {
         if form.is_json() {
-            let mut lines: Vec<_> = repaired.iter().map(repair_done).collect();
-            lines.extend(report.findings.iter().map(finding));
-            lines.push(totals(&report));
+            let mut lines: Vec<_> = repaired.iter().map(repair_object).collect();
+            lines.extend(report.findings.iter().map(finding_object));
+            lines.push(totals_object(&report));
             return lines
                 .into_iter()
                 .try_for_each(|line| print_json(&line, out));
         }
         if let Some(repaired) = &repaired {
-            print(mended(repaired), 4, out)?;
+            print(repair_line(repaired), 4, out)?;
         }
         for finding in &report.findings {
-            for line in told(finding, Zone::Local) {
+            for line in finding_lines(finding, Zone::Local) {
                 print(line, 4, out)?;
             }
         }
         if report.waiting > 0 {
-            print(waiting(&report), 4, out)?;
+            print(waiting_line(&report), 4, out)?;
         }
         print(summary(&report), 4, out)
     })?;
@@ -99,7 +99,7 @@ fn check(store: &Path, repair: bool, form: &ReportForm) -> anyhow::Result<ExitCo
 }
 
 /// A finding for other programs.
-fn finding(finding: &Finding) -> Value {
+fn finding_object(finding: &Finding) -> Value {
     let Finding {
         path,
         why,
@@ -120,7 +120,7 @@ fn finding(finding: &Finding) -> Value {
 }
 
 /// What was repaired, for other programs.
-fn repair_done(repaired: &Repaired) -> Value {
+fn repair_object(repaired: &Repaired) -> Value {
     let Repaired {
         hidden,
         shown,
@@ -132,7 +132,7 @@ fn repair_done(repaired: &Repaired) -> Value {
 }
 
 /// What was checked, for other programs.
-fn totals(report: &Report) -> Value {
+fn totals_object(report: &Report) -> Value {
     let Report {
         findings,
         journals,
@@ -166,8 +166,8 @@ fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
             let next = "    restore it from a copy and run this again, or move it away";
             print(next, 4, out)?;
         }
-        let segments = count(rebuilt.segments, "segment");
-        let journals = count(rebuilt.journals, "journal");
+        let segments = plural(rebuilt.segments, "segment");
+        let journals = plural(rebuilt.journals, "journal");
         print(
             format_args!("the catalog knows {segments} of {journals}"),
             4,
@@ -181,7 +181,7 @@ fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
 }
 
 /// In lines.
-fn told(finding: &Finding, zone: Zone) -> Vec<String> {
+fn finding_lines(finding: &Finding, zone: Zone) -> Vec<String> {
     let Finding {
         path,
         why,
@@ -191,13 +191,13 @@ fn told(finding: &Finding, zone: Zone) -> Vec<String> {
     let mut lines = vec![format!("{}: {why}", path.display())];
     lines.extend(covers.as_ref().map(|covers| {
         let range = show_range(covers.start, covers.end, zone);
-        format!("    covers {range}{}", files(covers))
+        format!("    covers {range}{}", covered_files(covers))
     }));
     lines.push(format!("    {next}"));
     lines
 }
 
-fn files(covers: &Covers) -> String {
+fn covered_files(covers: &Covers) -> String {
     let Covers { files, names, .. } = covers;
     let unnamed = files.saturating_sub(names.len() as u64);
     let names = names.join(", ");
@@ -210,7 +210,7 @@ fn files(covers: &Covers) -> String {
     }
 }
 
-fn mended(repaired: &Repaired) -> String {
+fn repair_line(repaired: &Repaired) -> String {
     let Repaired {
         hidden,
         shown,
@@ -222,9 +222,9 @@ fn mended(repaired: &Repaired) -> String {
     }
     let mut text = format!(
         "repaired: {} hidden, {} shown, {} deleted",
-        count(hidden, "superseded segment"),
-        count(shown, "segment"),
-        count(deleted, "file")
+        plural(hidden, "superseded segment"),
+        plural(shown, "segment"),
+        plural(deleted, "file")
     );
     for notice in left {
         text.push_str(&format!("\nnot repaired: {notice}"));
@@ -232,11 +232,11 @@ fn mended(repaired: &Repaired) -> String {
     text
 }
 
-fn waiting(report: &Report) -> String {
+fn waiting_line(report: &Report) -> String {
     format!(
         "{} of merged or expired segments ({}), hidden from `*.parquet`, will be deleted: by the recorder within minutes, or by \
          `trackiops store check --repair` while nobody records",
-        count(report.waiting, "file"),
+        plural(report.waiting, "file"),
         units::bytes(report.waiting_bytes)
     )
 }
@@ -252,13 +252,13 @@ fn summary(report: &Report) -> String {
     } = report;
     let found = match findings.len() as u64 {
         0 => "nothing is damaged".to_owned(),
-        n => count(n, "problem"),
+        n => plural(n, "problem"),
     };
     format!(
         "checked the catalog, {}, {}, {}, {}: {found}",
-        count(*journals, "journal"),
-        count(*segments, "segment"),
-        count(*rows, "row"),
+        plural(*journals, "journal"),
+        plural(*segments, "segment"),
+        plural(*rows, "row"),
         units::bytes(*bytes)
     )
 }

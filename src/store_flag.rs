@@ -62,43 +62,43 @@ impl StoreFlags {
 
 /// What names a store.
 #[derive(Clone, Copy)]
-enum Source {
+enum StoreNamedBy {
     Flag,
     Variable,
     Usual,
 }
 
-fn without_flag() -> (Source, PathBuf) {
+fn without_flag() -> (StoreNamedBy, PathBuf) {
     match env::var_os(VARIABLE).filter(|dir| !dir.is_empty()) {
-        Some(dir) => (Source::Variable, dir.into()),
-        None => (Source::Usual, USUAL.into()),
+        Some(dir) => (StoreNamedBy::Variable, dir.into()),
+        None => (StoreNamedBy::Usual, USUAL.into()),
     }
 }
 
 fn existing(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let (source, dir) = match named {
-        Some(dir) => (Source::Flag, dir),
+        Some(dir) => (StoreNamedBy::Flag, dir),
         None => without_flag(),
     };
     refuse_missing(source, &dir)?;
     Ok(dir)
 }
 
-fn refuse_missing(source: Source, dir: &Path) -> anyhow::Result<()> {
+fn refuse_missing(source: StoreNamedBy, dir: &Path) -> anyhow::Result<()> {
     if !is_missing(dir) {
         return Ok(());
     }
     let shown = dir.display();
     match source {
-        Source::Flag => bail!(
+        StoreNamedBy::Flag => bail!(
             "there is no store at {shown}, which --store names; check the path, or record into it first"
         ),
-        Source::Variable => {
+        StoreNamedBy::Variable => {
             bail!(
                 "there is no store at {shown}, which ${VARIABLE} names; correct it, or name a store with --store"
             )
         }
-        Source::Usual => bail!(
+        StoreNamedBy::Usual => bail!(
             "there is no store at {shown}, the default; name yours with --store or ${VARIABLE}, or fill it with `trackiops record`"
         ),
     }
@@ -120,9 +120,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let nowhere = dir.path().join("nowhere");
         for (source, words) in [
-            (Source::Flag, "which --store names"),
-            (Source::Variable, "which $TRACKIOPS_STORE names"),
-            (Source::Usual, "the default"),
+            (StoreNamedBy::Flag, "which --store names"),
+            (StoreNamedBy::Variable, "which $TRACKIOPS_STORE names"),
+            (StoreNamedBy::Usual, "the default"),
         ] {
             let error = refuse_missing(source, &nowhere).unwrap_err().to_string();
             assert!(

@@ -8,14 +8,14 @@ use trackiops_render::Format;
 use trackiops_render::formats::{Kind, Texts};
 
 /// A format, and the endings of names that choose it.
-pub type Known<F> = [(F, &'static [&'static str])];
+pub type FormatsBySuffix<F> = [(F, &'static [&'static str])];
 
 const PARQUET: &[&str] = &["parquet"];
 const CSV: &[&str] = &["csv"];
 const ARROW: &[&str] = &["arrow", "feather", "ipc"];
 
 /// Those of answers.
-pub const ANSWERS: &Known<Format> = &[
+pub const ANSWERS: &FormatsBySuffix<Format> = &[
     (Format::Parquet, PARQUET),
     (Format::Csv(Texts::AsTheyAre), CSV),
     (Format::Json, &["json", "jsonl", "ndjson"]),
@@ -23,22 +23,22 @@ pub const ANSWERS: &Known<Format> = &[
     (Format::Table(Figures::Rates), &["txt"]),
 ];
 /// Those of exports.
-pub const EXPORTS: &Known<Kind> = &[
+pub const EXPORTS: &FormatsBySuffix<Kind> = &[
     (Kind::Parquet, PARQUET),
     (Kind::Csv(Texts::AsTheyAre), CSV),
     (Kind::Arrow, ARROW),
 ];
 /// Those of flame graphs: whether stacks are folded.
-pub const GRAPHS: &Known<bool> = &[(false, &["svg"]), (true, &["folded"])];
+pub const GRAPHS: &FormatsBySuffix<bool> = &[(false, &["svg"]), (true, &["folded"])];
 /// That of plots.
-pub const PLOTS: &Known<()> = &[((), &["svg"])];
+pub const PLOTS: &FormatsBySuffix<()> = &[((), &["svg"])];
 
 /// The format of what is written to `path`, where nothing is stdout: what its ending chooses, or what is asked for by an option
 /// (`--format csv`), or the usual one. An ending that is unknown, or says something else than the option, is an error: a file that
 /// is not what its name says deceives whoever opens it.
 pub fn format_of<F: Copy + PartialEq>(
     path: Option<&Path>,
-    known: &Known<F>,
+    known: &FormatsBySuffix<F>,
     asked: Option<(F, &str)>,
     usual: F,
 ) -> anyhow::Result<F> {
@@ -53,14 +53,14 @@ pub fn format_of<F: Copy + PartialEq>(
         (None, _) => bail!(
             "cannot write {}: `.{ending}` is not a format that this writes; end the name in {}",
             path.display(),
-            or(known.iter().flat_map(|(_, endings)| endings.iter()))
+            list_with_or(known.iter().flat_map(|(_, endings)| endings.iter()))
         ),
         (Some((format, _)), Some((asked, option))) if *format != asked => {
             let fitting = known.iter().filter(|(format, _)| *format == asked);
             bail!(
                 "cannot write {}: `.{ending}` contradicts {option}; end the name in {}",
                 path.display(),
-                or(fitting.flat_map(|(_, endings)| endings.iter()))
+                list_with_or(fitting.flat_map(|(_, endings)| endings.iter()))
             )
         }
         (Some((format, _)), _) => Ok(*format),
@@ -77,7 +77,7 @@ fn ending(path: &Path) -> Option<String> {
 }
 
 /// `.csv, .json or .txt`
-fn or<'e>(endings: impl Iterator<Item = &'e &'static str>) -> String {
+fn list_with_or<'e>(endings: impl Iterator<Item = &'e &'static str>) -> String {
     let endings: Vec<_> = endings.map(|ending| format!(".{ending}")).collect();
     match endings.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),

@@ -6,19 +6,23 @@ use std::io::{self, IsTerminal};
 use terminal_size::{Width, terminal_size, terminal_size_of};
 use trackiops_render::terminal_style::Look;
 
-use crate::output::Output;
-
-/// What tables are written for. A file or a pipe has all the width that it takes, unless `COLUMNS` says otherwise, and gets no
-/// drawings.
-pub fn look(output: &Output) -> Look {
-    let is_terminal = output.is_terminal();
-    let told = columns().filter(|_| matches!(output, Output::Stdout));
+/// What tables on stdout are written for. A pipe has all the width that it takes, unless `COLUMNS` says otherwise, and gets no drawings.
+pub fn stdout_look() -> Look {
+    let is_terminal = io::stdout().is_terminal();
     let seen = || terminal_size().map(|(Width(width), _)| width.into());
-    let locale = |name| env::var(name).ok();
     Look {
-        width: told.or_else(|| is_terminal.then(seen).flatten()),
-        ascii: !is_utf8(locale),
+        width: columns().or_else(|| is_terminal.then(seen).flatten()),
         is_terminal,
+        ..file_look()
+    }
+}
+
+/// What tables in a file are written for: it has all the width that they take, and gets no drawings.
+pub fn file_look() -> Look {
+    Look {
+        width: None,
+        ascii: !is_utf8(|name| env::var(name).ok()),
+        is_terminal: false,
     }
 }
 

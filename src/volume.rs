@@ -9,8 +9,9 @@ use trackiops_render::units;
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{GranularitySet, Retention};
 
+use crate::help_headings::WHAT;
 use crate::output::say;
-use crate::question::{self, Form, WHAT};
+use crate::question::{self, FormatFlags};
 use crate::store_flag::StoreFlag;
 
 const EXAMPLES: &str = "\
@@ -57,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = crate::record::parse_store_size, help_heading = WHAT)]
     store_size: Option<u64>,
     #[command(flatten)]
-    form: Form,
+    form: FormatFlags,
 }
 
 /// Runs the command. Status 0: there is something; 1: nothing was recorded.
@@ -71,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 None => None,
             };
             if let Some(like) = &like {
-                tell_unlike(&args.granularity, like);
+                say_unlike(&args.granularity, like);
             }
             let like = like.unwrap_or_default();
             plan_volume(files, &args.granularity, &args.retain, &like)
@@ -80,11 +81,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Outcome::Found(answer) = &outcome {
         say(summary(&answer.rows, args.plan, args.store_size));
     }
-    question::show(outcome, None, format, &output, Zone::Local)
+    question::write_outcome(outcome, None, format, &output, Zone::Local)
 }
 
 /// Says which entries the store tells nothing of.
-fn tell_unlike(planned: &GranularitySet, like: &[Volume]) {
+fn say_unlike(planned: &GranularitySet, like: &[Volume]) {
     let is_unlike = |length: &&Granularity| like.iter().all(|row| row.granularity != **length);
     let unlike = planned.as_slice().iter().filter(is_unlike);
     let unlike: Vec<_> = unlike.map(Granularity::to_string).collect();

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-pub use types::{Btf, Kind, Malformed, Type};
+pub use types::{Btf, Kind, MalformedBtf, Type};
 
 /// BTF of Debian's kernels has 4 to 6 MB. What has much more is something else, such as a device that never ends.
 const MOST_BYTES: u64 = 256 << 20;
@@ -17,7 +17,7 @@ const MOST_LEVELS: usize = 16;
 const MOST_MEMBERS: usize = 1 << 16;
 
 /// A member of a structure: the structure, and the names on the way, with dots between them.
-pub type Name = (&'static str, &'static str);
+pub type MemberName = (&'static str, &'static str);
 
 /// Where a member stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,23 +29,23 @@ pub struct Member {
 }
 
 /// The members that were found.
-pub type Members = BTreeMap<Name, Member>;
+pub type Members = BTreeMap<MemberName, Member>;
 
 /// What it takes for programs to load from the kernel's memory: numbers of types in the kernel's BTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cast {
+pub struct CastBtfIds {
     /// The function `bpf_rdonly_cast` (Linux 6.2), which makes a pointer, which programs may load from, of any address.
     pub function: u32,
     /// `struct linux_mib`, whatever it is for: one long array of words, so that the verifier lets programs load
     /// what they like.
     pub words: u32,
     /// The types [`EVENTS`] of the tracepoints.
-    pub events: [Event; 3],
+    pub events: [TracepointType; 3],
 }
 
 /// A type by which the verifier knows what a tracepoint hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct TracepointType {
     /// Its number.
     pub number: u32,
     /// The module in whose BTF it is; `None` for the kernel proper.
@@ -78,39 +78,42 @@ pub enum BtfError {
     },
 }
 
-/// Looks for `names` in the BTF of the kernel and its modules below `root`, and for [`Cast`].
-pub fn of_kernel(root: &Path, names: &[Name]) -> Result<(Members, Option<Cast>), BtfError> {
+/// Looks for `names` in the BTF of the kernel and its modules below `root`, and for [`CastBtfIds`].
+pub fn read_kernel(
+    root: &Path,
+    names: &[MemberName],
+) -> Result<(Members, Option<CastBtfIds>), BtfError> {
     let directory = root.join("sys/kernel/btf");
     let path = directory.join("vmlinux");
-    let file = bytes(&path)?;
+    let file = read_bytes(&path)?;
     let vmlinux = Btf::parse(&file).map_err(unreadable(&path))?;
-    let mut members = find(&vmlinux, names);
-    let mut events = EVENTS.map(|name| event(&vmlinux, name, None));
+    let mut members = find_members(&vmlinux, names);
+    let mut events = EVENTS.map(|name| tracepoint_type(&vmlinux, name, None));
     for name in MODULES {
         let path = directory.join(name);
-        let file = match bytes(&path) {
+        let file = match read_bytes(&path) {
             Err(BtfError::Absent(_)) => continue,
             read => read?,
         };
         let module = Btf::parse_module(&file, &vmlinux).map_err(unreadable(&path))?;
-        for (name, member) in find(&module, names) {
+        for (name, member) in find_members(&module, names) {
             members.entry(name).or_insert(member);
         }
         for (found, of) in events.iter_mut().zip(EVENTS) {
-            *found = found.or_else(|| event(&module, of, Some(name)));
+            *found = found.or_else(|| tracepoint_type(&module, of, Some(name)));
         }
     }
-    Ok((members, cast(&vmlinux, events)))
+    Ok((members, cast_btf_ids(&vmlinux, events)))
 }
 
-fn event(btf: &Btf, name: &str, module: Option<&'static str>) -> Option<Event> {
+fn tracepoint_type(btf: &Btf, name: &str, module: Option<&'static str>) -> Option<TracepointType> {
     let (number, _) = btf.find(Kind::Typedef, name)?;
-    Some(Event { number, module })
+    Some(TracepointType { number, module })
 }
 
-fn cast(vmlinux: &Btf, events: [Option<Event>; 3]) -> Option<Cast> {
+fn cast_btf_ids(vmlinux: &Btf, events: [Option<TracepointType>; 3]) -> Option<CastBtfIds> {
     let [read, write, operation] = events;
-    Some(Cast {
+    Some(CastBtfIds {
         function: vmlinux.find(Kind::Function, "bpf_rdonly_cast")?.0,
         words: vmlinux.find(Kind::Struct, "linux_mib")?.0,
         events: [read?, write?, operation?],
@@ -118,10 +121,10 @@ fn cast(vmlinux: &Btf, events: [Option<Event>; 3]) -> Option<Cast> {
 }
 
 /// Looks for `names` in a file of BTF.
-pub fn of_file(path: &Path, names: &[Name]) -> Result<Members, BtfError> {
-    let file = bytes(path)?;
+pub fn read_file(path: &Path, names: &[MemberName]) -> Result<Members, BtfError> {
+    let file = read_bytes(path)?;
     let btf = Btf::parse(&file).map_err(unreadable(path))?;
-    Ok(find(&btf, names))
+    Ok(find_members(&btf, names))
 }
 
 fn unreadable<E: ToString>(path: &Path) -> impl Fn(E) -> BtfError {
@@ -132,7 +135,7 @@ fn unreadable<E: ToString>(path: &Path) -> impl Fn(E) -> BtfError {
     }
 }
 
-fn bytes(path: &Path) -> Result<Vec<u8>, BtfError> {
+fn read_bytes(path: &Path) -> Result<Vec<u8>, BtfError> {
     let read = || -> io::Result<_> {
         let file = File::open(path)?;
         let mut bytes = Vec::with_capacity(file.metadata()?.len().min(MOST_BYTES) as usize);
@@ -146,33 +149,33 @@ fn bytes(path: &Path) -> Result<Vec<u8>, BtfError> {
 }
 
 /// Where members stand, those of them that are there.
-pub fn find(btf: &Btf, names: &[Name]) -> Members {
+pub fn find_members(btf: &Btf, names: &[MemberName]) -> Members {
     let mut structures = HashMap::new();
     let found = names.iter().filter_map(|name| {
         let structure = *structures
             .entry(name.0)
             .or_insert_with(|| btf.find(Kind::Struct, name.0));
-        Some((*name, member(btf, structure?.1, name.1)?))
+        Some((*name, find_member(btf, structure?.1, name.1)?))
     });
     found.collect()
 }
 
-fn member(btf: &Btf, structure: Type, path: &str) -> Option<Member> {
+fn find_member(btf: &Btf, structure: Type, path: &str) -> Option<Member> {
     let mut at = structure;
     let mut offset = 0_u32;
     for name in path.split('.') {
-        let (inside, member) = within(btf, &at, name, MOST_LEVELS, &mut { MOST_MEMBERS })?;
+        let (inside, member) = find_in(btf, &at, name, MOST_LEVELS, &mut { MOST_MEMBERS })?;
         offset = offset.checked_add(inside)?;
         at = member;
     }
     Some(Member {
         offset,
-        size: size(btf, at)?,
+        size: size_of_type(btf, at)?,
     })
 }
 
 /// A member by its name, also where it stands in structures and unions without one.
-fn within<'b>(
+fn find_in<'b>(
     btf: &Btf<'b>,
     of: &Type<'b>,
     name: &str,
@@ -188,7 +191,7 @@ fn within<'b>(
         if levels > 0
             && btf.is_named(member.name, "")
             && let Some(inner) = btf.plain(member.number)
-            && let Some((inside, found)) = within(btf, &inner, name, levels - 1, left)
+            && let Some((inside, found)) = find_in(btf, &inner, name, levels - 1, left)
         {
             return Some((offset.checked_add(inside)?, found));
         }
@@ -196,7 +199,7 @@ fn within<'b>(
     None
 }
 
-fn size(btf: &Btf, of: Type) -> Option<u32> {
+fn size_of_type(btf: &Btf, of: Type) -> Option<u32> {
     let mut at = of;
     let mut elements = 1_u32;
     for _ in 0..MOST_LEVELS {

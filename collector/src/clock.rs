@@ -26,14 +26,14 @@ pub struct Clock {
 
 /// One look at both clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub struct ClockSample {
     /// The monotonic clock.
     pub now: MonotonicNs,
     /// UTC minus monotonic, ns.
     pub offset_ns: i64,
 }
 
-impl Sample {
+impl ClockSample {
     /// Reads both clocks.
     pub fn take() -> Self {
         // The tightest of a few bracketed readings: a preemption between them is not a step.
@@ -74,14 +74,14 @@ fn read_ns(clock: ClockId) -> u64 {
 
 impl Clock {
     /// A clock that maps as `sample` does.
-    pub fn new(sample: Sample) -> Self {
+    pub fn new(sample: ClockSample) -> Self {
         Self {
             offset_ns: sample.offset_ns,
         }
     }
 
     /// Takes over the offset of `sample`; by how much the clock was stepped, if it was.
-    pub fn follow(&mut self, sample: Sample) -> Option<i64> {
+    pub fn follow(&mut self, sample: ClockSample) -> Option<i64> {
         let change = sample.offset_ns - self.offset_ns;
         self.offset_ns = sample.offset_ns;
         (change.unsigned_abs() > STEP.as_nanos() as u64).then_some(change)
@@ -111,7 +111,7 @@ impl Clock {
 }
 
 /// Whether `every` has passed since `last`, which is then set to `now`.
-pub fn due(last: &mut Option<MonotonicNs>, now: MonotonicNs, every: Duration) -> bool {
+pub fn is_due(last: &mut Option<MonotonicNs>, now: MonotonicNs, every: Duration) -> bool {
     let due = last.is_none_or(|at| u128::from(now.0.saturating_sub(at.0)) > every.as_nanos());
     if due {
         *last = Some(now);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn slewing_is_followed_and_a_step_is_told() {
-        let sample = |offset_ns| Sample {
+        let sample = |offset_ns| ClockSample {
             now: MonotonicNs(0),
             offset_ns,
         };
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_mapping_agrees_with_the_system() {
-        let sample = Sample::take();
+        let sample = ClockSample::take();
         let utc = Clock::new(sample).utc(sample.now).0;
         let system = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)

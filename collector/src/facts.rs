@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use aya::maps::MapType;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::btf::{self, BtfError, Cast, Members, Name};
+use crate::btf::{self, BtfError, CastBtfIds, MemberName, Members};
 use crate::stalls::rpc_tasks::RpcTasks;
 
 /// The tracepoints that the tracepoint engine attaches to: category and event.
@@ -24,7 +24,7 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
 /// The members of kernel structures that the direct engine reads. Last stand those that lead to the directories of a file and to its name, those
 /// that lead to the cgroup of a request, those of operations, and those that lead to the file of an operation: where one of them is not known,
 /// these are not.
-pub const MEMBERS: [Name; 65] = [
+pub const MEMBERS: [MemberName; 65] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -139,7 +139,7 @@ pub struct KernelFacts {
     /// Those [`MEMBERS`] that the kernel's BTF describes.
     pub members: Result<Members, BtfError>,
     /// How programs may load from the kernel's memory, if they may.
-    pub cast: Option<Cast>,
+    pub cast: Option<CastBtfIds>,
     /// Where the requests stand that have not completed.
     pub rpc_tasks: RpcTasks,
 }
@@ -159,7 +159,7 @@ impl KernelFacts {
 
     /// With the BTF of a file in place of the kernel's own.
     pub fn with_btf(self, file: &Path) -> Result<Self, BtfError> {
-        let members = btf::of_file(file, &MEMBERS)?;
+        let members = btf::read_file(file, &MEMBERS)?;
         Ok(Self {
             members: Ok(members),
             cast: None,
@@ -175,7 +175,7 @@ impl KernelFacts {
             Tracefs::At(path) => read_formats(path),
             _ => BTreeMap::new(),
         };
-        let (members, cast) = match btf::of_kernel(root, &MEMBERS) {
+        let (members, cast) = match btf::read_kernel(root, &MEMBERS) {
             Ok((members, cast)) => (Ok(members), cast),
             Err(why) => (Err(why), None),
         };

@@ -202,7 +202,7 @@ impl fmt::Display for Filter {
 
 /// A filter whose names are resolved.
 #[derive(Debug)]
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedFilter {
     filter: Filter,
     /// What does not change while recording.
     fixed: BTreeSet<FilterKey>,
@@ -210,29 +210,29 @@ pub(crate) struct Resolved {
     cgroups: Vec<PathBuf>,
 }
 
-impl Resolved {
+impl ResolvedFilter {
     /// Looks files and directories up.
     pub fn new(filter: &Filter) -> Result<Self, FilterError> {
         let mounts = own_mounts();
         let mut fixed = BTreeSet::new();
         for path in &filter.directories {
-            let (metadata, dev) = on_nfs(path, &mounts)?;
+            let (metadata, dev) = look_up_on_nfs(path, &mounts)?;
             if !metadata.is_dir() {
                 return Err(FilterError::NotDirectory(path.clone()));
             }
-            fixed.insert(key(filters::DIRECTORIES, dev, metadata.ino()));
+            fixed.insert(filter_key(filters::DIRECTORIES, dev, metadata.ino()));
         }
         for path in &filter.files {
-            let (metadata, dev) = on_nfs(path, &mounts)?;
+            let (metadata, dev) = look_up_on_nfs(path, &mounts)?;
             if metadata.is_dir() {
                 return Err(FilterError::NotFile(path.clone()));
             }
-            fixed.insert(key(filters::FILES, dev, metadata.ino()));
+            fixed.insert(filter_key(filters::FILES, dev, metadata.ino()));
         }
-        let of = |kind, id: &u32| key(kind, Dev(0), u64::from(*id));
+        let of = |kind, id: &u32| filter_key(kind, Dev(0), u64::from(*id));
         fixed.extend(filter.pids.iter().map(|pid| of(filters::PIDS, pid)));
         fixed.extend(filter.uids.iter().map(|uid| of(filters::UIDS, uid)));
-        let cgroups = filter.cgroups.iter().map(|path| cgroup(path));
+        let cgroups = filter.cgroups.iter().map(|path| find_cgroup(path));
         Ok(Self {
             filter: filter.clone(),
             fixed,
@@ -241,7 +241,7 @@ impl Resolved {
     }
 
     /// Whether what it names may come and go, with mounts or cgroups.
-    pub fn changes(&self) -> bool {
+    pub fn may_change(&self) -> bool {
         self.filter.kinds() & (filters::MOUNTS | filters::CGROUPS) != 0
     }
 
@@ -251,10 +251,10 @@ impl Resolved {
         if self.filter.kinds() & filters::MOUNTS != 0 {
             let there = own_mounts();
             let wanted = there.iter().filter(|mount| self.wants(mount));
-            keys.extend(wanted.map(|mount| key(filters::MOUNTS, mount.dev, 0)));
+            keys.extend(wanted.map(|mount| filter_key(filters::MOUNTS, mount.dev, 0)));
         }
         for directory in &self.cgroups {
-            descend(directory, &mut keys);
+            add_cgroups_below(directory, &mut keys);
         }
         keys
     }
@@ -271,7 +271,7 @@ impl Resolved {
     }
 }
 
-fn key(kind: u32, dev: Dev, id: u64) -> FilterKey {
+fn filter_key(kind: u32, dev: Dev, id: u64) -> FilterKey {
     FilterKey {
         kind,
         dev: dev.0,
@@ -287,15 +287,15 @@ fn is_named(mount: &NfsMount, name: &str) -> bool {
     mount.source == name || Path::new(&mount.mount_point) == Path::new(name)
 }
 
-fn look(path: &Path) -> Result<Metadata, FilterError> {
+fn metadata_of(path: &Path) -> Result<Metadata, FilterError> {
     fs::metadata(path).map_err(|source| FilterError::Unreadable {
         path: path.to_owned(),
         source,
     })
 }
 
-fn on_nfs(path: &Path, mounts: &[NfsMount]) -> Result<(Metadata, Dev), FilterError> {
-    let metadata = look(path)?;
+fn look_up_on_nfs(path: &Path, mounts: &[NfsMount]) -> Result<(Metadata, Dev), FilterError> {
+    let metadata = metadata_of(path)?;
     let dev = Dev::new(major(metadata.dev()), minor(metadata.dev())).unwrap_or(Dev(0));
     // Looking may have mounted it.
     if mounts
@@ -312,14 +312,14 @@ fn on_nfs(path: &Path, mounts: &[NfsMount]) -> Result<(Metadata, Dev), FilterErr
 }
 
 /// The directory of a cgroup that is named by it, or by its path from the root of the hierarchy.
-fn cgroup(name: &Path) -> Result<PathBuf, FilterError> {
+fn find_cgroup(name: &Path) -> Result<PathBuf, FilterError> {
     let root = cgroup_root().ok_or(FilterError::NoCgroups)?;
     let directory = if name.starts_with(&root) {
         name.to_owned()
     } else {
         root.join(name.strip_prefix("/").unwrap_or(name))
     };
-    look(&directory)?;
+    metadata_of(&directory)?;
     // The root of the hierarchy has everything.
     let is_charged = |file| directory.join(file).exists();
     if directory != root && !is_charged("memory.current") && !is_charged("memory.usage_in_bytes") {
@@ -329,13 +329,13 @@ fn cgroup(name: &Path) -> Result<PathBuf, FilterError> {
 }
 
 /// This cgroup and those below it, as far as they are there.
-fn descend(directory: &Path, keys: &mut BTreeSet<FilterKey>) {
+fn add_cgroups_below(directory: &Path, keys: &mut BTreeSet<FilterKey>) {
     if let Ok(metadata) = fs::symlink_metadata(directory) {
-        keys.insert(key(filters::CGROUPS, Dev(0), metadata.ino()));
+        keys.insert(filter_key(filters::CGROUPS, Dev(0), metadata.ino()));
     }
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            descend(&entry.path(), keys);
+            add_cgroups_below(&entry.path(), keys);
         }
     }
 }
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_or_not_on_nfs_is_refused_by_name() {
-        let said = |filter: &Filter| Resolved::new(filter).unwrap_err().to_string();
+        let said = |filter: &Filter| ResolvedFilter::new(filter).unwrap_err().to_string();
         let directory = tempfile::tempdir().unwrap();
         let here = directory.path().to_owned();
         let of_files = |path| Filter {
@@ -399,7 +399,7 @@ mod tests {
             mount_point: at.into(),
             options: String::new(),
         };
-        let resolved = |mounts: &[&str], directories: &[&str]| Resolved {
+        let resolved = |mounts: &[&str], directories: &[&str]| ResolvedFilter {
             filter: Filter {
                 mounts: mounts.iter().map(|m| (*m).into()).collect(),
                 directories: directories.iter().map(|d| (*d).into()).collect(),

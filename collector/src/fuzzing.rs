@@ -8,16 +8,16 @@ use trackiops_schemas::identity::{Dev, FileId};
 use trackiops_schemas::paths::PathRecord;
 use trackiops_schemas::ring::RequestRecord;
 
-use crate::btf::{Btf, Kind, find};
+use crate::btf::{Btf, Kind, find_members};
 use crate::facts::{KernelFacts, MEMBERS, TRACEPOINTS, Tracefs};
 use crate::names::mountinfo::{cgroup_root_of, parse_mountinfo};
 use crate::names::mounts::Mounts;
 use crate::names::open_files::{parse_fdinfo, parse_maps};
-use crate::names::path_ring::Told;
-use crate::plan::{Choice, plan};
+use crate::names::path_ring::PathEvent;
+use crate::plan::{EngineChoice, plan};
 use crate::stalls::rpc_tasks::{parse_server, parse_task};
 use crate::tenants::users;
-use crate::tracefs::Format;
+use crate::tracefs::TracepointFormat;
 
 /// Looks for what the plan needs in BTF of a kernel and of a module.
 pub fn btf(kernel: &[u8], module: &[u8]) {
@@ -31,7 +31,7 @@ pub fn btf(kernel: &[u8], module: &[u8]) {
 }
 
 fn look(btf: &Btf) {
-    let _ = find(btf, &MEMBERS);
+    let _ = find_members(btf, &MEMBERS);
     let _ = btf.find(Kind::Function, "bpf_rdonly_cast");
     let _ = btf.find(Kind::Typedef, "btf_trace_nfs_readpage_done");
     for number in btf.numbers() {
@@ -61,10 +61,10 @@ pub fn formats(text: &[u8]) {
     let texts = text.split(|byte| *byte == 0);
     let mut facts = FACTS.clone();
     for ((_, event), text) in TRACEPOINTS.into_iter().zip(texts) {
-        let _ = Format::parse(text).field("status");
+        let _ = TracepointFormat::parse(text).field("status");
         facts.formats.insert(event.to_owned(), text.to_vec());
     }
-    if let Err(why) = plan(&facts, Choice::Tracepoint) {
+    if let Err(why) = plan(&facts, EngineChoice::Tracepoint) {
         let _ = why.to_string();
     }
 }
@@ -80,21 +80,21 @@ pub fn proc(bytes: &[u8]) {
     let (first, then) = (parse_mountinfo(first), parse_mountinfo(then));
     let mut mounts = Mounts::default();
     for now in [&first, &then] {
-        let _ = (mounts.gone(now), mounts.left(now));
-        mounts.see(now);
-        let _ = mounts.news();
+        let _ = (mounts.gone_devices(now), mounts.left_devices(now));
+        mounts.follow_own(now);
+        let _ = mounts.take_news();
     }
     for mount in first.iter().chain(&then).take(16) {
         let place = [mount.source.as_bytes(), b"/a/b"].concat();
         let _ = mounts.path(mount.dev, &place);
         mounts.note_top(mount.dev, &place);
         let _ = mounts.source_of(mount.dev, Some(&place));
-        let _ = mounts.is_strange(mount.dev, Some(&place));
+        let _ = mounts.cannot_hold(mount.dev, Some(&place));
     }
     let _ = cgroup_root_of(&text);
     let _ = parse_fdinfo(&text, &first);
     let _ = parse_maps(bytes, |dev| dev != Dev(0));
-    let _ = users::names(bytes);
+    let _ = users::parse_passwd(bytes);
     let _ = parse_server(&text);
     for line in text.lines() {
         let _ = parse_task(line);
@@ -107,7 +107,7 @@ pub fn records(bytes: &[u8]) {
         assert_eq!(record.encode().as_slice(), bytes);
     }
     if let Some(record) = PathRecord::decode(bytes) {
-        let told = Told::from(record);
+        let told = PathEvent::from(record);
         let _ = FileId::others(Dev(record.head.dev));
         assert!(told.top_bytes <= bytes.len());
     }

@@ -28,13 +28,13 @@ mod stalls;
 mod tenants;
 mod tracefs;
 
-pub use btf::{BtfError, Cast, Event, Member, Members};
+pub use btf::{BtfError, CastBtfIds, Member, Members, TracepointType};
 pub use engine::EngineError;
 pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use filter::{Filter, FilterError, Procedure, ProcedureError};
-pub use plan::{Choice, Plan, Programs, Unsupported, plan};
-pub use recorder::{RecordError, Recorder, Totals};
+pub use plan::{EngineChoice, Plan, Programs, Unsupported, plan};
+pub use recorder::{RecordError, Recorder, RecordingTotals};
 pub use replay::Replay;
 pub use settings::Settings;
 pub use stalls::rpc_tasks::RpcTasks;
-pub use stalls::{Change, Stall};
+pub use stalls::{Stall, StallChange};

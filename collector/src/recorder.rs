@@ -1,37 +1,34 @@
 //! The loop that turns ring records into closed windows.
 
+mod drain_timer;
+mod health;
+mod kernel_sums;
+
 use std::collections::HashSet;
 use std::error::Error;
 use std::future::Future;
 use std::io;
-use std::mem;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use rustix::io::{Errno, retry_on_intr};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use trackiops_schemas::identity::FileId;
 use trackiops_schemas::mount::MountPoint;
-use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationRow, OperationSums};
-use trackiops_schemas::ring::{Books, FoldKey, FoldValue, RequestRecord};
+use trackiops_schemas::ops::OperationRow;
+use trackiops_schemas::ring::{Books, RequestRecord};
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 
-use crate::clock::{Clock, MonotonicNs, Sample, due};
-use crate::engine::{Engine, EngineError, Missed};
+use crate::clock::{Clock, ClockSample, MonotonicNs, is_due};
+use crate::engine::{Engine, EngineError, MissedCompletions};
 use crate::filter::Filter;
 use crate::names::Names;
 use crate::operations::Operations;
 use crate::plan::Plan;
 use crate::rollup::single_requests::{self, SingleRequests};
-use crate::rollup::{OpenWindow, Rollup, RowKey};
+use crate::rollup::{OpenWindow, Rollup};
 use crate::settings::Settings;
 use crate::stalls::lookout::Lookout;
 use crate::stalls::{Stall, Stalls};
@@ -73,7 +70,7 @@ pub enum RecordError {
 
 /// What a whole recording came to. When quiet, `seen = recorded + folded + lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct RecordingTotals {
     /// The kernel's books.
     pub books: Books,
     /// Records that were read from the rings.
@@ -101,7 +98,7 @@ pub struct Recorder {
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
     lost: u64,
-    missed: Missed,
+    missed: MissedCompletions,
     looked_for_missed: Option<MonotonicNs>,
     filter: Filter,
     followed_filter: Option<MonotonicNs>,
@@ -115,8 +112,8 @@ impl Recorder {
     pub fn start(plan: &Plan, settings: &Settings) -> Result<Self, RecordError> {
         let names = Names::new(plan.has_paths()).map_err(RecordError::Thread)?;
         let lookout = Lookout::start().map_err(RecordError::Thread)?;
-        let engine = Engine::start(plan, settings, Sample::take())?;
-        let sample = Sample::take();
+        let engine = Engine::start(plan, settings, ClockSample::take())?;
+        let sample = ClockSample::take();
         Ok(Self {
             engine,
             clock: Clock::new(sample),
@@ -129,7 +126,7 @@ impl Recorder {
             covered_until: sample.now,
             rotated: sample.now,
             lost: 0,
-            missed: Missed::default(),
+            missed: MissedCompletions::default(),
             looked_for_missed: None,
             filter: settings.filter.clone(),
             followed_filter: None,
@@ -146,7 +143,7 @@ impl Recorder {
 
     /// Hands every request that is read from the rings on to `sink` as well, in batches, about in the order of completion.
     /// Those that the kernel has added up are not among them.
-    pub fn hand_requests_to(&mut self, sink: single_requests::Sink) {
+    pub fn hand_requests_to(&mut self, sink: single_requests::RequestSink) {
         self.single_requests = Some(SingleRequests::new(sink));
     }
 
@@ -160,12 +157,12 @@ impl Recorder {
         mut mounted: M,
         mut stalled: impl FnMut(&Stall),
         stop: impl Future<Output = ()>,
-    ) -> Result<Totals, RecordError>
+    ) -> Result<RecordingTotals, RecordError>
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
         M: FnMut(UtcMs, Vec<MountPoint>) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
-        let timer = timer(DRAIN_EVERY)?;
+        let timer = drain_timer::timer(DRAIN_EVERY)?;
         let fd = self.engine.rings.wakeups()?;
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&fd, &timer, epoll::EventData::new_u64(0), edge).map_err(io::Error::from)?;
@@ -179,7 +176,7 @@ impl Recorder {
                 () = &mut stop => break,
                 ready = wakeups.readable() => ready?.clear_ready(),
             }
-            rearm(&timer)?;
+            drain_timer::rearm(&timer)?;
             self.look_out(&mut stalled);
             self.step(&mut sink)?;
             let now = self.covered_until;
@@ -195,10 +192,10 @@ impl Recorder {
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
         fail_point::hit("recorder: step");
-        let sample = Sample::take();
+        let sample = ClockSample::take();
         let stepped_back = self.follow_clock(sample);
         self.follow_mounts(sample.now)?;
-        if due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
+        if is_due(&mut self.followed_filter, sample.now, FILTER_EVERY) {
             self.engine.follow_filter()?;
         }
         self.learn_paths(sample.now);
@@ -207,10 +204,10 @@ impl Recorder {
         if books.recorded + books.folded + books.lost > books.seen {
             self.unbalanced += 1;
         }
-        self.unfold(books, sample.now)?;
+        self.take_folded(books, sample.now)?;
         let now = self.clock.utc(sample.now);
         self.note_lost(books, now);
-        if due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
+        if is_due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
             self.note_missed(now)?;
         }
         let generation = match self.names.are_full() || self.rollup.is_full() {
@@ -239,26 +236,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes over what was seen of the requests that wait.
-    fn look_out(&mut self, stalled: &mut impl FnMut(&Stall)) {
-        while let Some(look) = self.lookout.next() {
-            let Some(pending) = look.pending else {
-                continue;
-            };
-            self.stalls.follow(&pending, stalled);
-            let now = self.clock.utc(Sample::take().now);
-            let known = &mut self.rollup.window(now).health.pending;
-            known.get_or_insert_default().merge(&pending);
-        }
-    }
-
     /// Takes over mounts that came or went, once what was seen of those that went is settled: their
     /// device numbers may be in use again before the window closes.
     fn follow_mounts(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         let Some(mounts) = self.names.changed_mounts() else {
             return Ok(());
         };
-        let left = self.names.left(&mounts);
+        let left = self.names.left_devices(&mounts);
         if !left.is_empty() {
             self.learn_paths(now);
             self.drain(now);
@@ -299,36 +283,6 @@ impl Recorder {
         }
     }
 
-    /// Accounts for the time since the last sample as covered; whether the clock was set back.
-    fn follow_clock(&mut self, sample: Sample) -> bool {
-        let from_ns = self.clock.utc_ns(self.covered_until);
-        let elapsed_ns = sample.now.0.saturating_sub(self.covered_until.0);
-        self.covered_until = sample.now;
-        let step = self.clock.follow(sample);
-        self.engine.set_clock(sample);
-        if step.is_some() {
-            let window = self.rollup.window(self.clock.utc(sample.now));
-            window.health.clock_steps += 1;
-            window.covered_ns += elapsed_ns;
-        } else {
-            self.cover(from_ns, self.clock.utc_ns(sample.now));
-        }
-        step.is_some_and(|step| step < 0)
-    }
-
-    /// Spreads the wall time from `from_ns` to `to_ns` over its windows.
-    fn cover(&mut self, mut from_ns: i64, to_ns: i64) {
-        while from_ns < to_ns {
-            let at = UtcMs(from_ns.div_euclid(1_000_000));
-            let end = at
-                .align(self.rollup.granularity())
-                .plus(self.rollup.granularity());
-            let until_ns = to_ns.min(end.0.saturating_mul(1_000_000));
-            self.rollup.window(at).covered_ns += (until_ns - from_ns).unsigned_abs();
-            from_ns = until_ns;
-        }
-    }
-
     /// Reads what has arrived in the rings until `began`, or as far as is good for the windows; up to which
     /// time every record was read.
     fn drain(&mut self, began: MonotonicNs) -> MonotonicNs {
@@ -354,7 +308,7 @@ impl Recorder {
         let mut arrived = self.engine.rings.arrived(began, most);
         match &mut self.single_requests {
             Some(single_requests) => {
-                let mut copying = single_requests.of(&mut arrived);
+                let mut copying = single_requests.copying(&mut arrived);
                 self.rollup.add(&self.clock, &mut copying, newcomer);
             }
             None => self.rollup.add(&self.clock, &mut arrived, newcomer),
@@ -369,92 +323,6 @@ impl Recorder {
         (read, drained_until)
     }
 
-    /// Takes over what the kernel has added up because the rings were full.
-    fn unfold(&mut self, books: Books, now: MonotonicNs) -> Result<(), RecordError> {
-        if books.folded == self.folded {
-            return Ok(());
-        }
-        let taken = self.engine.folds.take().map_err(EngineError::Folds)?;
-        self.folded += taken.iter().map(|(_, sum)| sum.requests).sum::<u64>();
-        self.add_up(&taken, now);
-        Ok(())
-    }
-
-    fn add_up(&mut self, taken: &[(FoldKey, FoldValue)], now: MonotonicNs) {
-        let window_ms = self.rollup.granularity().ms();
-        let mut newcomers = Vec::new();
-        for (key, sum) in taken {
-            let window = UtcMs(key.window.cast_signed().saturating_mul(window_ms));
-            if self.rollup.add_folded(key, sum, window) {
-                newcomers.push((RowKey::from(key), 0));
-            }
-        }
-        self.names.observe(&newcomers, now);
-    }
-
-    /// Takes over what the kernel has added up of operations.
-    fn take_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
-        if self.engine.operations.is_none() {
-            return Ok(());
-        }
-        self.take_file_operations(now)?;
-        let Some(sums) = &mut self.engine.operations else {
-            return Ok(());
-        };
-        let (rollup, names) = (&mut self.rollup, &self.names);
-        let window_ns = rollup.granularity().ms().saturating_mul(1_000_000);
-        let current = self.clock.utc_ns(now).div_euclid(window_ns);
-        let filter = &self.filter;
-        let add = |window: Option<u64>, operation: Operation, sums: OperationSums| {
-            if operation.op != OTHER_OPERATIONS && !filter.wants_operation(&operation.op) {
-                return;
-            }
-            let number = window.map_or(current, u64::cast_signed);
-            let start = UtcMs(number.saturating_mul(window_ns / 1_000_000));
-            let ops = &mut rollup.window(start).ops;
-            ops.entry(operation).or_default().merge(&sums);
-        };
-        self.operations
-            .take(sums, now, |dev| names.source(dev), add)
-            .map_err(EngineError::Operations)?;
-        Ok(())
-    }
-
-    /// As [`Self::take_operations`], of those that were added up by file.
-    fn take_file_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
-        let Some(sums) = &mut self.engine.file_operations else {
-            return Ok(());
-        };
-        let mut taken = sums.take().map_err(EngineError::Operations)?;
-        taken.retain(|taken| self.filter.wants_operation(taken.op.op.as_str()));
-        let mut newcomers = Vec::new();
-        let newcomer = |row, pid| newcomers.push((row, pid));
-        self.rollup.add_operations(taken, now, newcomer);
-        self.names.observe(&newcomers, now);
-        Ok(())
-    }
-
-    fn note_lost(&mut self, books: Books, now: UtcMs) {
-        let lost = books.lost.saturating_sub(self.lost);
-        if lost > 0 {
-            self.lost = books.lost;
-            let health = &mut self.rollup.window(now).health;
-            health.lost += lost;
-            health.seen += lost;
-        }
-    }
-
-    fn note_missed(&mut self, now: UtcMs) -> Result<(), RecordError> {
-        let all = self.engine.missed()?;
-        let before = mem::replace(&mut self.missed, all);
-        if all != before {
-            let health = &mut self.rollup.window(now).health;
-            health.missed += all.requests.saturating_sub(before.requests);
-            health.ops_missed += all.operations.saturating_sub(before.operations);
-        }
-        Ok(())
-    }
-
     fn close(&mut self, window: OpenWindow, now: MonotonicNs) -> ClosedWindow {
         let OpenWindow {
             start,
@@ -465,15 +333,7 @@ impl Recorder {
             covered_ns,
             ..
         } = window;
-        health.covered_ms = (covered_ns + 500_000) / 1_000_000;
-        if self.engine.operations.is_some() {
-            health.ops_covered_ms = health.covered_ms;
-            health.ops_seen = ops.values().map(|sums| sums.requests).sum();
-        }
-        // Windows may be shorter than the time between two looks.
-        if health.pending.is_none() && covered_ns > 0 {
-            health.pending = self.lookout.recent(now).cloned();
-        }
+        self.complete_health(&mut health, &ops, covered_ns, now);
         let rows = rows.into_iter().filter(|(_, row)| *row != Row::default());
         let rows = rows.map(|(key, row)| FileRow {
             file: self.names.attributes(key, now),
@@ -493,17 +353,17 @@ impl Recorder {
         }
     }
 
-    fn finish<S>(mut self, sink: &mut S) -> Result<Totals, RecordError>
+    fn finish<S>(mut self, sink: &mut S) -> Result<RecordingTotals, RecordError>
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
-        let sample = Sample::take();
+        let sample = ClockSample::take();
         self.follow_clock(sample);
         let now = self.clock.utc(sample.now);
         // The counts of skipped runs go with the programs.
         self.note_missed(now)?;
         self.engine.detach();
-        let detached = Sample::take().now;
+        let detached = ClockSample::take().now;
         self.learn_paths(detached);
         loop {
             let read = self.read;
@@ -513,46 +373,19 @@ impl Recorder {
             }
         }
         let books = self.engine.books();
-        self.unfold(books, detached)?;
+        self.take_folded(books, detached)?;
         self.take_operations(detached)?;
         self.note_lost(books, now);
-        // With the probes gone the books are at rest: what they saw and nobody accounts for is told.
-        let unaccounted = books
-            .seen
-            .saturating_sub(self.read + self.folded + books.lost);
-        self.rollup.window(now).health.seen += unaccounted;
+        self.note_unaccounted(books, now);
         for window in self.rollup.take_windows(|_, _| true) {
             sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
         }
-        Ok(Totals {
+        Ok(RecordingTotals {
             books,
             read: self.read,
             folded: self.folded,
             missed: self.missed.requests,
             unbalanced: self.unbalanced,
         })
-    }
-}
-
-/// Readable at every multiple of `every` from now on. Not a timer of tokio, which takes four waits and a wake-up
-/// of its own for each.
-fn timer(every: Duration) -> io::Result<OwnedFd> {
-    let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-    let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    let every = Timespec::try_from(every).map_err(io::Error::other)?;
-    let times = Itimerspec {
-        it_interval: every,
-        it_value: every,
-    };
-    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
-    Ok(timer)
-}
-
-/// The kernel waits for the next time only when it is known that the last one was noticed.
-fn rearm(timer: &OwnedFd) -> io::Result<()> {
-    match retry_on_intr(|| rustix::io::read(timer, &mut [0; 8])) {
-        // Something else woke us.
-        Err(Errno::AGAIN) | Ok(_) => Ok(()),
-        Err(e) => Err(e.into()),
     }
 }

@@ -7,8 +7,9 @@ use trackiops_schemas::ring::RequestRecord;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::clock::{Clock, MonotonicNs, Sample};
-use crate::rollup::{OpenWindow, Requests, Rollup, RowKey};
+use crate::clock::{Clock, ClockSample, MonotonicNs};
+use crate::rollup::row_key::RowKey;
+use crate::rollup::{OpenWindow, RequestStream, Rollup};
 
 /// Rolls up requests whose times are UTC, ns since the epoch.
 pub struct Replay<A> {
@@ -25,7 +26,7 @@ where
     pub fn new(granularity: Granularity, attributes: A) -> Self {
         Self {
             rollup: Rollup::new(granularity),
-            clock: Clock::new(Sample {
+            clock: Clock::new(ClockSample {
                 now: MonotonicNs(0),
                 offset_ns: 0,
             }),
@@ -36,7 +37,7 @@ where
     /// Counts requests, which are in the order of completion or nearly so.
     pub fn add(&mut self, requests: &[RequestRecord]) {
         self.rollup
-            .add(&self.clock, &mut Slice(requests), |_, _| {});
+            .add(&self.clock, &mut RequestSlice(requests), |_, _| {});
     }
 
     /// The windows that end at `until` or before, oldest first; nothing is to come for them.
@@ -71,9 +72,9 @@ where
 }
 
 /// What is left of some requests.
-struct Slice<'a>(&'a [RequestRecord]);
+struct RequestSlice<'a>(&'a [RequestRecord]);
 
-impl Requests for Slice<'_> {
+impl RequestStream for RequestSlice<'_> {
     fn peek(&mut self) -> Option<&RequestRecord> {
         self.0.first()
     }

@@ -102,7 +102,7 @@ impl SharedWord {
     }
 
     /// Tells the programs another value than before.
-    pub fn raise(&self) {
+    pub fn increment(&self) {
         for word in self.word.words() {
             word.fetch_add(1, Ordering::Relaxed);
         }

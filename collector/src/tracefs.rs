@@ -5,7 +5,7 @@
 
 /// One field of a tracepoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct TracepointField {
     /// Its C name, without array brackets.
     pub name: String,
     /// Bytes from the start of the event.
@@ -16,11 +16,11 @@ pub struct Field {
 
 /// The fields of one tracepoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Format {
-    fields: Vec<Field>,
+pub struct TracepointFormat {
+    fields: Vec<TracepointField>,
 }
 
-impl Format {
+impl TracepointFormat {
     /// Reads what it understands of `text`; a line that it does not understand is passed over, and
     /// a field that is then missing is reported by whoever asks for it.
     pub fn parse(text: &[u8]) -> Self {
@@ -30,13 +30,13 @@ impl Format {
     }
 
     /// The field of that name.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub fn field(&self, name: &str) -> Option<&TracepointField> {
         self.fields.iter().find(|f| f.name == name)
     }
 }
 
 /// Parses `field:u64 fileid;\toffset:24;\tsize:8;\tsigned:0;`.
-fn parse_field(line: &str) -> Option<Field> {
+fn parse_field(line: &str) -> Option<TracepointField> {
     let mut parts = line.trim().split(';').map(str::trim);
     let declaration = parts.next()?.strip_prefix("field:")?;
     let declaration = declaration.split('[').next()?;
@@ -52,7 +52,7 @@ fn parse_field(line: &str) -> Option<Field> {
             _ => {}
         }
     }
-    Some(Field {
+    Some(TracepointField {
         name: name.to_owned(),
         offset: offset?,
         size: size?,
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn fields_are_found_whatever_their_declaration() {
-        let format = Format::parse(
+        let format = TracepointFormat::parse(
             b"name: x\nID: 7\nformat:\n\
               \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
               \tfield:u64 fileid;\toffset:24;\tsize:8;\tsigned:0;\n\
@@ -75,7 +75,7 @@ mod tests {
               \tfield:__data_loc char[] name;\toffset:56;\tsize:4;\tsigned:0;\n\
               \nprint fmt: \"x=%d; field:u64 fake;\", REC->x\n",
         );
-        let fileid = Field {
+        let fileid = TracepointField {
             name: "fileid".into(),
             offset: 24,
             size: 8,
@@ -94,7 +94,7 @@ mod tests {
                 "{}/tests/kernels/{kernel}/{event}",
                 env!("CARGO_MANIFEST_DIR")
             );
-            let format = Format::parse(&std::fs::read(path).unwrap());
+            let format = TracepointFormat::parse(&std::fs::read(path).unwrap());
             format.field(name).map(|f| (f.offset, f.size))
         };
         assert_eq!(field("5.10", "status"), Some((40, 4)));
@@ -112,12 +112,12 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            Format::parse(&bytes);
+            TracepointFormat::parse(&bytes);
         }
 
         #[test]
         fn lines_that_look_like_fields_never_panic(tail in "[ -~]{0,60}") {
-            Format::parse(format!("\tfield:{tail}").as_bytes());
+            TracepointFormat::parse(format!("\tfield:{tail}").as_bytes());
         }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{kernels, module, vmlinux};
 use proptest::prelude::*;
-use trackiops_collector::btf::{Btf, Kind, Malformed, Member, Name, Type, find};
+use trackiops_collector::btf::{Btf, Kind, MalformedBtf, Member, MemberName, Type, find_members};
 use trackiops_schemas::file_op_sums::CREATE_HANDLE;
 
 const MODULES: [&str; 3] = ["nfs", "nfsv4", "sunrpc"];
@@ -192,10 +192,10 @@ const TYPEDEF: u32 = 8 << 24;
 const WITH_BITS: u32 = 1 << 31;
 
 /// One member, whose structure is without a name.
-fn find_in(types: &[&[u32]], names: &str, name: Name) -> Option<Member> {
+fn find_in(types: &[&[u32]], names: &str, name: MemberName) -> Option<Member> {
     let file = built(&types.concat(), names);
     let btf = Btf::parse(&file).unwrap();
-    find(&btf, &[name]).get(&name).copied()
+    find_members(&btf, &[name]).get(&name).copied()
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn numbers_and_names_of_a_module_follow_those_of_its_kernel() {
         [number(&kernel, "m"), number(&kernel, "k")],
         [None, Some(2)]
     );
-    let found = find(&module, &[("m", "k")]);
+    let found = find_members(&module, &[("m", "k")]);
     assert_eq!(found.values().next(), Some(&Member { offset: 0, size: 4 }));
 }
 
@@ -285,13 +285,13 @@ fn sizes_that_no_structure_has_are_not_known() {
 fn what_is_no_btf_is_told_apart() {
     let why = |file: &[u8]| Btf::parse(file).unwrap_err();
     let file = built(&[0, INT, 4, 32], "\0");
-    assert_eq!(why(b"# Kernel configuration"), Malformed::Header);
-    assert_eq!(why(&file[..20]), Malformed::Header);
-    assert_eq!(why(&[0xeb, 0x9f, 1, 0]), Malformed::ByteOrder);
-    assert_eq!(why(&file[..file.len() - 1]), Malformed::Short);
-    assert_eq!(why(&built(&[0, INT, 4], "\0")), Malformed::CutOff(1));
+    assert_eq!(why(b"# Kernel configuration"), MalformedBtf::Header);
+    assert_eq!(why(&file[..20]), MalformedBtf::Header);
+    assert_eq!(why(&[0xeb, 0x9f, 1, 0]), MalformedBtf::ByteOrder);
+    assert_eq!(why(&file[..file.len() - 1]), MalformedBtf::Short);
+    assert_eq!(why(&built(&[0, INT, 4], "\0")), MalformedBtf::CutOff(1));
     let unknown = built(&[0, INT, 4, 32, 0, 20 << 24, 0], "\0");
-    assert_eq!(why(&unknown), Malformed::Kind(2, 20));
+    assert_eq!(why(&unknown), MalformedBtf::Kind(2, 20));
 }
 
 /// Reads all that there is.
@@ -302,7 +302,7 @@ fn read(file: &[u8], module: &[u8]) {
         ("nfs_inode", "vfs_inode"),
     ];
     let look = |btf: &Btf| {
-        find(btf, &names);
+        find_members(btf, &names);
         for found in btf.numbers().filter_map(|number| btf.get(number)) {
             btf.name(found.name);
             found.target().and_then(|target| btf.plain(target));

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{kernels, module, vmlinux};
 use trackiops_collector::btf::Kind;
-use trackiops_collector::{Cast, Choice, KernelFacts, Programs, plan};
+use trackiops_collector::{CastBtfIds, EngineChoice, KernelFacts, Programs, plan};
 use trackiops_schemas::file_op_sums::FileOpOffsets;
 use trackiops_schemas::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ring::{
@@ -99,7 +99,8 @@ fn each_kernel_is_planned_from_its_own_description() {
     for (kernel, root) in kernels() {
         let facts = KernelFacts::read_in(&root);
         assert_eq!(facts.formats.len(), FIELDS.len(), "{kernel}");
-        let plan = plan(&facts, Choice::Tracepoint).unwrap_or_else(|e| panic!("{kernel}: {e}"));
+        let plan =
+            plan(&facts, EngineChoice::Tracepoint).unwrap_or_else(|e| panic!("{kernel}: {e}"));
         let offsets = Programs::Tracepoint(expected(&kernel));
         assert_eq!(plan.programs, offsets, "{kernel}");
     }
@@ -182,7 +183,7 @@ fn each_kernel_can_be_read_directly() {
     };
     for (kernel, root) in kernels() {
         let facts = KernelFacts::read_in(&root);
-        for choice in [Choice::Direct, Choice::Auto] {
+        for choice in [EngineChoice::Direct, EngineChoice::Auto] {
             let plan = plan(&facts, choice).unwrap_or_else(|e| panic!("{kernel}: {e}"));
             let Programs::Direct {
                 offsets,
@@ -264,7 +265,7 @@ fn operation(kernel: &str) -> OpOffsets {
 }
 
 /// The numbers are those of the function and of the types, and all that is loaded lies within the type.
-fn assert_casts(kernel: &str, root: &Path, cast: Cast, offsets: &DirectOffsets) {
+fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOffsets) {
     let vmlinux = vmlinux(root);
     let function = vmlinux.get(cast.function).unwrap();
     assert_eq!(function.kind, Kind::Function, "{kernel}");
@@ -332,23 +333,23 @@ fn a_kernel_without_the_types_is_followed_by_tracepoints() {
         let facts = changed(&root, |copy| {
             fs::remove_dir_all(copy.join("sys/kernel/btf")).unwrap();
         });
-        let auto = plan(&facts, Choice::Auto).unwrap();
+        let auto = plan(&facts, EngineChoice::Auto).unwrap();
         assert_eq!(auto.programs, Programs::Tracepoint(expected(&kernel)));
-        let direct = plan(&facts, Choice::Direct).unwrap_err();
+        let direct = plan(&facts, EngineChoice::Direct).unwrap_err();
         assert_eq!(auto.fallback, Some(direct.clone()), "and says why");
         let direct = direct.to_string();
         assert!(direct.contains("/sys/kernel/btf/vmlinux") && direct.contains("--btf"));
         let supplied = facts
             .with_btf(&root.join("sys/kernel/btf/vmlinux"))
             .unwrap();
-        assert!(plan(&supplied, Choice::Direct).is_ok(), "{kernel}");
+        assert!(plan(&supplied, EngineChoice::Direct).is_ok(), "{kernel}");
 
         let without = |structure: &str, member: Option<&str>| {
             let mut facts = supplied.clone();
             let members = facts.members.as_mut().unwrap();
             members
                 .retain(|(s, m), _| *s != structure || member.is_some_and(|member| *m != member));
-            plan(&facts, Choice::Direct).unwrap_err().to_string()
+            plan(&facts, EngineChoice::Direct).unwrap_err().to_string()
         };
         let said = without("rpc_task", None);
         assert!(said.contains("has `struct rpc_task`"), "{said}");
@@ -385,7 +386,9 @@ fn a_field_of_another_size_is_refused_in_one_sentence() {
                 let text = odd.formats.get_mut(event).unwrap();
                 *text = resized(&String::from_utf8_lossy(text), name, *size).into_bytes();
                 assert_eq!(
-                    plan(&odd, Choice::Tracepoint).unwrap_err().to_string(),
+                    plan(&odd, EngineChoice::Tracepoint)
+                        .unwrap_err()
+                        .to_string(),
                     format!(
                         "Linux {} describes the tracepoint `{event}` without a usable field `{field}` of {size} bytes",
                         facts.release
@@ -459,13 +462,13 @@ fn tracefs_below_debugfs_will_do() {
             let from = copy.join("sys/kernel/tracing");
             fs::rename(from, copy.join("sys/kernel/debug/tracing")).unwrap();
         });
-        assert!(plan(&facts, Choice::Tracepoint).is_ok(), "{kernel}");
+        assert!(plan(&facts, EngineChoice::Tracepoint).is_ok(), "{kernel}");
     }
 }
 
 /// What planning says of a changed copy.
 fn said(root: &Path, change: impl FnOnce(&Path)) -> String {
-    let said = plan(&changed(root, change), Choice::Tracepoint)
+    let said = plan(&changed(root, change), EngineChoice::Tracepoint)
         .unwrap_err()
         .to_string();
     assert_eq!(said.lines().count(), 1, "{said}");

@@ -5,7 +5,7 @@ use core::mem::{offset_of, size_of};
 
 use crate::offsets::offsets;
 use crate::op_sums::OP_NAME_BYTES;
-use crate::ring::halves;
+use crate::words::halves;
 
 /// What RPCs have in common that are added up by file.
 #[repr(C)]

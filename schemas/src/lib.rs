@@ -19,6 +19,7 @@ pub mod offsets;
 pub mod op_sums;
 pub mod paths;
 pub mod ring;
+mod words;
 
 #[cfg(feature = "std")]
 pub mod columns;

@@ -4,7 +4,7 @@
 use core::mem::{offset_of, size_of};
 
 use crate::offsets::offsets;
-use crate::ring::halves;
+use crate::words::halves;
 
 /// What RPCs have in common that are added up.
 #[repr(C)]

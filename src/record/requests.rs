@@ -21,7 +21,7 @@ const IDLE_EVERY: Duration = Duration::from_secs(1);
 
 /// How many requests went which way.
 #[derive(Default)]
-pub struct Counts {
+pub struct RequestCounts {
     offered: AtomicU64,
     accepted: AtomicU64,
     written: AtomicU64,
@@ -31,7 +31,7 @@ pub struct Counts {
     has_ended: AtomicBool,
 }
 
-impl Counts {
+impl RequestCounts {
     /// Those that found no room, or nobody who writes, or could not be written.
     pub fn left_out(&self) -> u64 {
         let not_taken =
@@ -60,12 +60,12 @@ impl Counts {
 }
 
 /// Takes requests without waiting.
-pub struct Queue {
+pub struct RequestQueue {
     batches: Sender<RequestBatch>,
-    counts: Arc<Counts>,
+    counts: Arc<RequestCounts>,
 }
 
-impl Queue {
+impl RequestQueue {
     /// Puts a batch into the queue, or leaves it out.
     pub fn put(&self, batch: RequestBatch) {
         let counts = &self.counts;
@@ -83,31 +83,33 @@ impl Queue {
     }
 
     /// Its counts, which outlive it.
-    pub fn counts(&self) -> Arc<Counts> {
+    pub fn counts(&self) -> Arc<RequestCounts> {
         Arc::clone(&self.counts)
     }
 }
 
 /// Writes what is put into the queue, on a thread of its own, until the queue is dropped.
-pub fn write(writer: RequestsWriter) -> io::Result<(Queue, JoinHandle<Result<(), StoreError>>)> {
+pub fn write(
+    writer: RequestsWriter,
+) -> io::Result<(RequestQueue, JoinHandle<Result<(), StoreError>>)> {
     let (batches, received) = channel();
-    let counts = Arc::<Counts>::default();
-    let queue = Queue {
+    let counts = Arc::<RequestCounts>::default();
+    let queue = RequestQueue {
         batches,
         counts: Arc::clone(&counts),
     };
     let builder = thread::Builder::new().name("requests".to_owned());
     let thread = trackiops_threads::spawn(builder, move || {
-        let counts = Ending(counts);
+        let counts = EndOfWriting(counts);
         write_all(writer, &received, &counts.0)
     })?;
     Ok((queue, thread))
 }
 
 /// Notes the end of writing, also that by a panic: health rows count what is not written any more.
-struct Ending(Arc<Counts>);
+struct EndOfWriting(Arc<RequestCounts>);
 
-impl Drop for Ending {
+impl Drop for EndOfWriting {
     fn drop(&mut self) {
         self.0.has_ended.store(true, Ordering::Relaxed);
     }
@@ -116,16 +118,16 @@ impl Drop for Ending {
 fn write_all(
     mut writer: RequestsWriter,
     received: &Receiver<RequestBatch>,
-    counts: &Counts,
+    counts: &RequestCounts,
 ) -> Result<(), StoreError> {
-    let mut failing: Option<Failing> = None;
+    let mut failing: Option<WriteFailure> = None;
     loop {
         let written = match received.recv_timeout(IDLE_EVERY) {
             Err(RecvTimeoutError::Disconnected) => return writer.finish(),
             Err(RecvTimeoutError::Timeout) => writer.idle(now()),
             Ok(batch) => {
                 let requests = batch.requests.len() as u64;
-                let is_pausing = failing.as_ref().is_some_and(Failing::is_pausing);
+                let is_pausing = failing.as_ref().is_some_and(WriteFailure::is_pausing);
                 let written = match is_pausing {
                     true => None,
                     false => Some(writer.append(&batch)),
@@ -148,18 +150,18 @@ fn write_all(
                 say("requests are kept one by one again");
                 None
             }
-            (Err(error), before) => Some(Failing::after(&error, before)),
+            (Err(error), before) => Some(WriteFailure::after(&error, before)),
         };
     }
 }
 
 /// Requests cannot be written. It is tried again after pauses that grow: the windows need the disk more.
-struct Failing {
+struct WriteFailure {
     pause: Duration,
     again: Instant,
 }
 
-impl Failing {
+impl WriteFailure {
     const FIRST_PAUSE: Duration = Duration::from_secs(1);
     const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn what_finds_too_many_waiting_is_left_out_and_counted() {
         let (batches, received) = channel();
-        let queue = Queue {
+        let queue = RequestQueue {
             batches,
             counts: Arc::default(),
         };

@@ -1,6 +1,6 @@
 //! One line per window for a person at a terminal.
 
-use trackiops_collector::{Change, Stall};
+use trackiops_collector::{Stall, StallChange};
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::Zone;
 use trackiops_render::units;
@@ -41,11 +41,11 @@ pub fn stall(Stall { change, server }: &Stall) -> String {
         n => format!("{n} requests"),
     };
     match change {
-        Change::Stalled => format!(
+        StallChange::Stalled => format!(
             "{server} {}: {requests} pending",
             stalled(server.age_ms_max)
         ),
-        Change::Answers => format!(
+        StallChange::Answers => format!(
             "{server} answers again: {requests} had waited for up to {} s",
             server.age_ms_max / 1000
         ),
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_stall_is_told_when_it_begins_and_when_it_is_over() {
         let mut told = Stall {
-            change: Change::Stalled,
+            change: StallChange::Stalled,
             server: StalledServer {
                 address: Some("10.0.0.5".to_owned()),
                 mounts: Vec::new(),
@@ -168,7 +168,7 @@ mod tests {
             },
         };
         assert_eq!(stall(&told), "10.0.0.5 STALLED 1 s: 1 request pending");
-        told.change = Change::Answers;
+        told.change = StallChange::Answers;
         (told.server.requests_max, told.server.age_ms_max) = (17, 42_900);
         assert_eq!(
             stall(&told),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use trackiops_collector::{Choice, KernelFacts, plan};
+use trackiops_collector::{EngineChoice, KernelFacts, plan};
 
 use crate::run::{KERNELS, Run};
 
@@ -26,7 +26,7 @@ fn guest_the_kept_facts_are_those_of_each_kernel() {
 /// has moved on) only that it can be recorded on is asked.
 fn assert_kept(kernel: &str, captured: &Path) {
     let facts = KernelFacts::read_in(captured);
-    for choice in [Choice::Direct, Choice::Tracepoint] {
+    for choice in [EngineChoice::Direct, EngineChoice::Tracepoint] {
         plan(&facts, choice).unwrap_or_else(|e| panic!("{kernel} ({}): {e}", facts.release));
     }
 

@@ -22,7 +22,7 @@ const MOST_LINKS: usize = 64;
 
 /// Why a file is none of BTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedBtf {
     /// It begins otherwise, or is of a version that nobody knows yet.
     #[error("it does not begin as BTF of version 1 does")]
     Header,
@@ -57,29 +57,31 @@ pub struct Btf<'b> {
 
 impl<'b> Btf<'b> {
     /// The types of a kernel.
-    pub fn parse(file: &'b [u8]) -> Result<Self, Malformed> {
+    pub fn parse(file: &'b [u8]) -> Result<Self, MalformedBtf> {
         Self::after(None, file)
     }
 
     /// The types that a module adds to those of its kernel.
-    pub fn parse_module(file: &'b [u8], kernel: &'b Btf<'b>) -> Result<Self, Malformed> {
+    pub fn parse_module(file: &'b [u8], kernel: &'b Btf<'b>) -> Result<Self, MalformedBtf> {
         Self::after(Some(kernel), file)
     }
 
-    fn after(base: Option<&'b Btf<'b>>, file: &'b [u8]) -> Result<Self, Malformed> {
+    fn after(base: Option<&'b Btf<'b>>, file: &'b [u8]) -> Result<Self, MalformedBtf> {
         if file.starts_with(&MAGIC_BIG_ENDIAN) {
-            return Err(Malformed::ByteOrder);
+            return Err(MalformedBtf::ByteOrder);
         }
         if !file.starts_with(&MAGIC) || file.len() < HEADER {
-            return Err(Malformed::Header);
+            return Err(MalformedBtf::Header);
         }
-        let of_header = |at: usize| word(file, at).ok_or(Malformed::Header);
-        let body = file.get(of_header(4)? as usize..).ok_or(Malformed::Short)?;
+        let of_header = |at: usize| word(file, at).ok_or(MalformedBtf::Header);
+        let body = file
+            .get(of_header(4)? as usize..)
+            .ok_or(MalformedBtf::Short)?;
         let section = |at: usize| {
             let start = of_header(at)? as usize;
             let end = start.checked_add(of_header(at + 4)? as usize);
             let section = end.and_then(|end| body.get(start..end));
-            section.ok_or(Malformed::Short)
+            section.ok_or(MalformedBtf::Short)
         };
         let (types, names) = (section(8)?, section(16)?);
         let first = base.map_or(1, Btf::end);
@@ -89,13 +91,13 @@ impl<'b> Btf<'b> {
         while place < types.len() {
             let id = first.saturating_add(places.len() as u32);
             places.push(place as u32);
-            let info = word(types, place + 4).ok_or(Malformed::CutOff(id))?;
+            let info = word(types, place + 4).ok_or(MalformedBtf::CutOff(id))?;
             let kind = kind_of(info);
-            let kind = Kind::new(kind).ok_or(Malformed::Kind(id, kind))?;
+            let kind = Kind::new(kind).ok_or(MalformedBtf::Kind(id, kind))?;
             of_kind[kind as usize].push(id);
             place += TYPE + kind.bytes_after(count_of(info));
             if place > types.len() {
-                return Err(Malformed::CutOff(id));
+                return Err(MalformedBtf::CutOff(id));
             }
         }
         Ok(Self {
@@ -283,13 +285,13 @@ impl<'b> Type<'b> {
     }
 
     /// The members of a structure or a union.
-    pub fn members(&self) -> impl Iterator<Item = Member> + use<'b> {
+    pub fn members(&self) -> impl Iterator<Item = TypeMember> + use<'b> {
         let is_compound = matches!(self.kind, Kind::Struct | Kind::Union);
         let members = if is_compound { self.after } else { &[] };
         let has_bits = self.has_bits;
         members.as_chunks::<MEMBER>().0.iter().filter_map(move |m| {
             let bits = word(m, 8)?;
-            Some(Member {
+            Some(TypeMember {
                 name: word(m, 0)?,
                 number: word(m, 4)?,
                 bit_offset: if has_bits { bits & 0xff_ffff } else { bits },
@@ -308,7 +310,7 @@ impl<'b> Type<'b> {
 
 /// A member of a structure or a union.
 #[derive(Clone, Copy, Debug)]
-pub struct Member {
+pub struct TypeMember {
     /// Where its name stands; that of an anonymous one is empty.
     pub name: u32,
     /// The number of its type.

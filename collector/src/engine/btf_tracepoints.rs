@@ -12,22 +12,22 @@ use aya::maps::Map;
 use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_btf_info, bpf_cmd, bpf_prog_type};
 
-use crate::btf::Event;
+use crate::btf::TracepointType;
 use crate::engine::bpf_calls::{bpf, create, empty, info_of};
 
 /// With the name of an array: a section for its only element.
 const ELEMENT_PREFIX: &str = ".bss.";
 
 /// Programs that are ready to be loaded.
-pub struct Typed {
+pub struct CastPrograms {
     object: Object,
     /// The BTF of the modules that the tracepoints are in.
     modules: Vec<(&'static str, OwnedFd)>,
 }
 
-impl Typed {
+impl CastPrograms {
     /// Links the programs of the object with the maps that the loader has made for it. They are for these tracepoints.
-    pub fn link(object: &[u8], loaded: &Ebpf, events: &[Event]) -> io::Result<Self> {
+    pub fn link(object: &[u8], loaded: &Ebpf, events: &[TracepointType]) -> io::Result<Self> {
         let mut object = Object::parse(object).map_err(io::Error::other)?;
         let maps = mem::take(&mut object.maps);
         let sections: HashSet<usize> = object
@@ -58,7 +58,7 @@ impl Typed {
     }
 
     /// Loads a program for a tracepoint.
-    pub fn load(&self, name: &str, event: Event) -> io::Result<OwnedFd> {
+    pub fn load(&self, name: &str, event: TracepointType) -> io::Result<OwnedFd> {
         let program = self.object.programs.get(name);
         let program = program.ok_or(io::ErrorKind::NotFound)?;
         let function = self.object.functions.get(&program.function_key());

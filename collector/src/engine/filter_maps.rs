@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use aya::maps::{HashMap, MapData, MapError};
 use trackiops_schemas::ring::{FILTER_ENTRIES, FILTER_KEY_WORDS, FilterKey};
 
-use crate::filter::{FilterError, Resolved};
+use crate::filter::{FilterError, ResolvedFilter};
 
 /// The map of what is wanted, kept as the filter resolves.
 pub struct FilterMaps {
     map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
-    filter: Resolved,
+    filter: ResolvedFilter,
     there: BTreeSet<FilterKey>,
 }
 
@@ -18,24 +18,24 @@ impl FilterMaps {
     /// With everything that the filter names now.
     pub fn new(
         map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
-        filter: Resolved,
-    ) -> Result<Self, WantedError> {
+        filter: ResolvedFilter,
+    ) -> Result<Self, FilterMapError> {
         let keys = filter.keys();
         if keys.len() > FILTER_ENTRIES as usize {
             return Err(FilterError::TooMany(keys.len(), FILTER_ENTRIES).into());
         }
-        let mut wanted = Self {
+        let mut maps = Self {
             map,
             filter,
             there: BTreeSet::new(),
         };
-        wanted.put(keys)?;
-        Ok(wanted)
+        maps.put(keys)?;
+        Ok(maps)
     }
 
     /// Follows mounts and cgroups that came or went.
     pub fn follow(&mut self) -> Result<(), MapError> {
-        if !self.filter.changes() {
+        if !self.filter.may_change() {
             return Ok(());
         }
         let mut keys = self.filter.keys();
@@ -62,7 +62,7 @@ impl FilterMaps {
 
 /// Why the kernel side of a filter cannot be made.
 #[derive(Debug, thiserror::Error)]
-pub enum WantedError {
+pub enum FilterMapError {
     /// The filter names what there is not.
     #[error(transparent)]
     Filter(#[from] FilterError),

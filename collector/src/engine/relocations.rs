@@ -4,7 +4,7 @@
 use object::{Object as _, ObjectSection as _, SectionKind};
 use trackiops_schemas::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE, DIRECT_WORDS};
 
-use crate::btf::Cast;
+use crate::btf::CastBtfIds;
 
 /// Bytes of an instruction: its code, the registers, an offset of 2, and an operand of 4.
 const INSTRUCTION: usize = 8;
@@ -22,7 +22,7 @@ const MOVES: [u8; 2] = [0xb4, 0xb7];
 const LOADS: [u8; 4] = [0x61, 0x69, 0x71, 0x79];
 
 /// The object with these programs complete; `None` if the offsets are too large for an instruction.
-pub fn complete(object: &[u8], cast: Cast, offsets: &[u32; DIRECT_WORDS]) -> Option<Vec<u8>> {
+pub fn complete(object: &[u8], cast: CastBtfIds, offsets: &[u32; DIRECT_WORDS]) -> Option<Vec<u8>> {
     let file = object::File::parse(object).ok()?;
     let mut bytes = object.to_vec();
     for section in file.sections().filter(|s| s.kind() == SectionKind::Text) {
@@ -39,7 +39,7 @@ pub fn complete(object: &[u8], cast: Cast, offsets: &[u32; DIRECT_WORDS]) -> Opt
 
 fn complete_one(
     instruction: &mut [u8; INSTRUCTION],
-    cast: Cast,
+    cast: CastBtfIds,
     offsets: &[u32; DIRECT_WORDS],
 ) -> Option<()> {
     let [code, registers, o0, o1, i0, i1, i2, i3] = *instruction;
@@ -61,13 +61,13 @@ fn complete_one(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::btf::Event;
+    use crate::btf::TracepointType;
     use crate::engine::OBJECT;
 
-    const CAST: Cast = Cast {
+    const CAST: CastBtfIds = CastBtfIds {
         function: 0x0123_4567,
         words: 0x0765_4321,
-        events: [Event {
+        events: [TracepointType {
             number: 1,
             module: None,
         }; 3],

@@ -13,47 +13,48 @@ use trackiops_schemas::op_sums::{
 };
 use trackiops_schemas::time::Granularity;
 
-use crate::clock::Sample;
-use crate::kernel_sums::{Begun, Exchanged, InUse};
+use crate::clock::ClockSample;
+use crate::kernel_sums::{BegunCounts, DoubleBufferedMap, MapsInUse};
 use crate::shared_memory::SharedWords;
 
 /// Where the programs add up.
 pub struct OpSums {
-    programs: InUse<OP_KEY_WORDS, OP_VALUE_WORDS>,
-    table: Table,
-    by_procedure: Exchanged<OP_KEY_WORDS, OP_VALUE_WORDS>,
-    by_window: Exchanged<OP_KEY_WORDS, OP_VALUE_WORDS>,
-    begun: Begun<OPS_MAPS>,
+    programs: MapsInUse<OP_KEY_WORDS, OP_VALUE_WORDS>,
+    table: DoubleBufferedTable,
+    by_procedure: DoubleBufferedMap<OP_KEY_WORDS, OP_VALUE_WORDS>,
+    by_window: DoubleBufferedMap<OP_KEY_WORDS, OP_VALUE_WORDS>,
+    begun: BegunCounts<OPS_MAPS>,
     lost: Array<MapData, u64>,
 }
 
 impl OpSums {
     /// Makes the maps, and lets the programs use them. `table` is an [`OpTable`], `begun` counts the sums that were begun in each map.
     pub fn create(
-        mut programs: InUse<OP_KEY_WORDS, OP_VALUE_WORDS>,
+        mut programs: MapsInUse<OP_KEY_WORDS, OP_VALUE_WORDS>,
         table: SharedWords,
         begun: SharedWords,
         lost: Array<MapData, u64>,
         granularity: Granularity,
-        clock: Sample,
+        clock: ClockSample,
     ) -> Result<Self, MapError> {
-        let sums = |programs: &mut _, index, entries| Exchanged::create(programs, index, entries);
+        let sums =
+            |programs: &mut _, index, entries| DoubleBufferedMap::create(programs, index, entries);
         Ok(Self {
             by_procedure: sums(&mut programs, OPS_BY_PROCEDURE, OP_ENTRIES)?,
             by_window: sums(&mut programs, OPS_BY_WINDOW, OP_WINDOW_ENTRIES)?,
-            table: Table {
+            table: DoubleBufferedTable {
                 words: table,
                 granularity,
                 clock,
             },
             programs,
-            begun: Begun::new(begun),
+            begun: BegunCounts::new(begun),
             lost,
         })
     }
 
     /// Tells the programs what time it is.
-    pub fn set_clock(&mut self, sample: Sample) {
+    pub fn set_clock(&mut self, sample: ClockSample) {
         self.table.set_clock(sample);
     }
 
@@ -85,15 +86,15 @@ impl OpSums {
 }
 
 /// An [`OpTable`] that the programs add to.
-struct Table {
+struct DoubleBufferedTable {
     words: SharedWords,
     granularity: Granularity,
-    clock: Sample,
+    clock: ClockSample,
 }
 
-impl Table {
+impl DoubleBufferedTable {
     /// Tells the programs when their half's window begins by this clock.
-    fn set_clock(&mut self, sample: Sample) {
+    fn set_clock(&mut self, sample: ClockSample) {
         self.clock = sample;
         let half = self.half_in_use();
         if let Some(window) = self.word(half, offset_of!(OpHalf, window)) {
@@ -131,7 +132,7 @@ impl Table {
         let current = self.words.words().get(offset_of!(OpTable, half) / 8)?;
         current.store(other as u64, Ordering::SeqCst);
         self.owners(half)
-            .any(|owner| OpKey::from_words(taken(owner)).procedure != 0)
+            .any(|owner| OpKey::from_words(load_words(owner)).procedure != 0)
             .then_some(half)
     }
 
@@ -143,13 +144,13 @@ impl Table {
     ) {
         let sums = self.part(half, offset_of!(OpHalf, sums), OP_VALUE_WORDS);
         for (owner, sum) in self.owners(half).zip(sums) {
-            let key = taken(owner);
+            let key = load_words(owner);
             let OpKey { procedure, .. } = OpKey::from_words(key);
             if procedure == 0 {
                 continue;
             }
             if procedure != OP_TAKEN {
-                each(key, taken(sum));
+                each(key, load_words(sum));
             }
             let words = owner.iter().chain(sum);
             words.for_each(|word| word.store(0, Ordering::Relaxed));
@@ -178,7 +179,7 @@ impl Table {
 }
 
 /// The window of now, as in [`OpKey::window`].
-fn window_of(clock: Sample, granularity: Granularity) -> u64 {
+fn window_of(clock: ClockSample, granularity: Granularity) -> u64 {
     let utc_ns = clock.now.0.wrapping_add_signed(clock.offset_ns);
     utc_ns / granularity.ns()
 }
@@ -189,13 +190,13 @@ fn begin_ns(window: u64, offset_ns: i64, granularity: Granularity) -> u64 {
     utc_ns.wrapping_sub(offset_ns.cast_unsigned())
 }
 
-fn taken<const WORDS: usize>(words: &[AtomicU64]) -> [u64; WORDS] {
+fn load_words<const WORDS: usize>(words: &[AtomicU64]) -> [u64; WORDS] {
     let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
     array::from_fn(|_| words.next().unwrap_or_default())
 }
 
 /// What the programs find buckets by, these counted from [`first_bucket`].
-pub fn cells() -> [u64; OP_CELLS] {
+pub fn bucket_cells() -> [u64; OP_CELLS] {
     let mut cells = [0; OP_CELLS];
     let known = histogram::cells(OP_FIRST_OCTAVE, OP_END_OCTAVE);
     let places = cells.iter_mut().skip(1 << OP_CELL_BITS);
@@ -234,7 +235,7 @@ mod tests {
         fn the_buckets_of_the_programs_are_those_of_histograms(ns: u64, octaves in 0..64_u32) {
             let ns = ns >> octaves;
             let known = ns.clamp(1 << OP_FIRST_OCTAVE, (1 << OP_END_OCTAVE) - 1);
-            let bucket = bucket_of(&cells(), ns);
+            let bucket = bucket_of(&bucket_cells(), ns);
             prop_assert!(bucket < OP_BUCKETS);
             prop_assert_eq!(bucket as i32 + first_bucket(), histogram::bucket_of(known));
         }
@@ -245,7 +246,7 @@ mod tests {
         let second = Granularity::from_ms(1000).unwrap();
         let window = |now, offset_ns| {
             let now = MonotonicNs(now);
-            let window = window_of(Sample { now, offset_ns }, second);
+            let window = window_of(ClockSample { now, offset_ns }, second);
             (window, begin_ns(window, offset_ns, second))
         };
         assert_eq!(window(5_000_000_000, 0), (5, 5_000_000_000));
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn all_buckets_have_room() {
-        assert_eq!(bucket_of(&cells(), 0), 0);
-        assert_eq!(bucket_of(&cells(), u64::MAX), OP_BUCKETS - 2);
+        assert_eq!(bucket_of(&bucket_cells(), 0), 0);
+        assert_eq!(bucket_of(&bucket_cells(), u64::MAX), OP_BUCKETS - 2);
     }
 }

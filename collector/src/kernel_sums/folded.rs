@@ -6,21 +6,23 @@ use trackiops_schemas::ring::{
     FOLDS_BY_MOUNT, FoldKey, FoldValue,
 };
 
-use crate::kernel_sums::{Exchanged, InUse};
+use crate::kernel_sums::{DoubleBufferedMap, MapsInUse};
 
 /// The maps that the programs add to.
 pub struct Folds {
-    programs: InUse<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
-    by_file: Exchanged<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
-    by_mount: Exchanged<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
+    programs: MapsInUse<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
+    by_file: DoubleBufferedMap<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
+    by_mount: DoubleBufferedMap<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
 }
 
 impl Folds {
     /// Makes them, and lets the programs use them.
-    pub fn create(mut programs: InUse<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>) -> Result<Self, MapError> {
+    pub fn create(
+        mut programs: MapsInUse<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
+    ) -> Result<Self, MapError> {
         Ok(Self {
-            by_file: Exchanged::create(&mut programs, FOLDS_BY_FILE, FOLD_ENTRIES)?,
-            by_mount: Exchanged::create(&mut programs, FOLDS_BY_MOUNT, FOLD_MOUNT_ENTRIES)?,
+            by_file: DoubleBufferedMap::create(&mut programs, FOLDS_BY_FILE, FOLD_ENTRIES)?,
+            by_mount: DoubleBufferedMap::create(&mut programs, FOLDS_BY_MOUNT, FOLD_MOUNT_ENTRIES)?,
             programs,
         })
     }

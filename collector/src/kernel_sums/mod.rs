@@ -12,26 +12,26 @@ use aya::maps::{ArrayOfMaps, HashMap, MapData, MapError};
 use crate::shared_memory::SharedWords;
 
 /// A map, its keys and values in words.
-pub type Sums<const KEY: usize, const VALUE: usize> = HashMap<MapData, [u64; KEY], [u64; VALUE]>;
+pub type SumMap<const KEY: usize, const VALUE: usize> = HashMap<MapData, [u64; KEY], [u64; VALUE]>;
 
 /// Where the programs find their maps.
-pub type InUse<const KEY: usize, const VALUE: usize> = ArrayOfMaps<MapData, Sums<KEY, VALUE>>;
+pub type MapsInUse<const KEY: usize, const VALUE: usize> = ArrayOfMaps<MapData, SumMap<KEY, VALUE>>;
 
 /// Two generations of a map: the programs add to one, and the other one is empty or being read.
-pub struct Exchanged<const KEY: usize, const VALUE: usize> {
+pub struct DoubleBufferedMap<const KEY: usize, const VALUE: usize> {
     index: u32,
-    current: Sums<KEY, VALUE>,
-    other: Sums<KEY, VALUE>,
+    current: SumMap<KEY, VALUE>,
+    other: SumMap<KEY, VALUE>,
 }
 
-impl<const KEY: usize, const VALUE: usize> Exchanged<KEY, VALUE> {
+impl<const KEY: usize, const VALUE: usize> DoubleBufferedMap<KEY, VALUE> {
     /// Makes them, and lets the programs use one as the element `index`.
     pub fn create(
-        programs: &mut InUse<KEY, VALUE>,
+        programs: &mut MapsInUse<KEY, VALUE>,
         index: u32,
         entries: u32,
     ) -> Result<Self, MapError> {
-        let (current, other) = (Sums::create(entries, 0)?, Sums::create(entries, 0)?);
+        let (current, other) = (SumMap::create(entries, 0)?, SumMap::create(entries, 0)?);
         programs.set(index, &current, 0)?;
         Ok(Self {
             index,
@@ -46,7 +46,7 @@ impl<const KEY: usize, const VALUE: usize> Exchanged<KEY, VALUE> {
     /// anything is read: a sum is taken whole, and once.
     pub fn take(
         &mut self,
-        programs: &mut InUse<KEY, VALUE>,
+        programs: &mut MapsInUse<KEY, VALUE>,
         mut each: impl FnMut([u64; KEY], [u64; VALUE]),
     ) -> Result<(), MapError> {
         programs.set(self.index, &self.other, 0)?;
@@ -62,12 +62,12 @@ impl<const KEY: usize, const VALUE: usize> Exchanged<KEY, VALUE> {
 }
 
 /// Whether there is anything in maps, told by the programs: the kernel would look through a map that is empty from one end to the other.
-pub struct Begun<const MAPS: usize> {
+pub struct BegunCounts<const MAPS: usize> {
     counts: SharedWords,
     seen: [u64; MAPS],
 }
 
-impl<const MAPS: usize> Begun<MAPS> {
+impl<const MAPS: usize> BegunCounts<MAPS> {
     /// `counts` is how often the programs began a sum in each of the maps, by index.
     pub fn new(counts: SharedWords) -> Self {
         Self {
@@ -99,7 +99,7 @@ mod tests {
         let array = memfd_create("begun", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&array, 16).unwrap();
         let programs = SharedWords::map(&array, 2).unwrap();
-        let mut begun = Begun::<2>::new(SharedWords::map(&array, 2).unwrap());
+        let mut begun = BegunCounts::<2>::new(SharedWords::map(&array, 2).unwrap());
         assert!(!begun.is_new(0) && !begun.is_new(1));
         programs.words()[1].fetch_add(2, Ordering::Relaxed);
         assert!(!begun.is_new(0) && begun.is_new(1));

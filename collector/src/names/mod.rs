@@ -22,15 +22,15 @@ use trackiops_schemas::identity::{
 };
 use trackiops_schemas::mount::MountPoint;
 
-use crate::clock::{MonotonicNs, due};
+use crate::clock::{MonotonicNs, is_due};
 use crate::generations::Generations;
 use crate::names::mappings::Mappings;
 use crate::names::mountinfo::{NfsMount, mounts_of, pids};
 use crate::names::mounts::Mounts;
 use crate::names::open_files::{OpenFile, descriptors};
-use crate::names::path_ring::{News, Told};
-use crate::names::paths::{Paths, Place};
-use crate::rollup::RowKey;
+use crate::names::path_ring::{PathChange, PathEvent};
+use crate::names::paths::{ExportPath, KnownPaths};
+use crate::rollup::row_key::RowKey;
 use crate::tenants::Tenants;
 
 /// A name found is looked at again after this time: files are renamed while they are open.
@@ -45,10 +45,10 @@ const FULL_SCAN_TRIES: u8 = 3;
 /// Descriptors looked at in one go: about 20 ms of system calls.
 const DESCRIPTORS: usize = 8192;
 
-struct Known {
+struct KnownFile {
     attributes: Arc<FileAttributes>,
     /// What the kernel has told of it, as far as the attributes have it.
-    place: Option<Place>,
+    place: Option<ExportPath>,
     checked: MonotonicNs,
     tries_left: u8,
 }
@@ -58,7 +58,7 @@ pub struct Names {
     mounts: Mounts,
     /// Readable for exceptions (`POLLPRI`) when a mount came or went.
     mountinfo: Option<OwnedFd>,
-    known: Generations<RowKey, Known>,
+    known: Generations<RowKey, KnownFile>,
     tenants: Tenants,
     nameless: HashSet<RowKey>,
     mappings: Mappings,
@@ -67,7 +67,7 @@ pub struct Names {
     looked_for: HashMap<(Dev, Option<String>), MonotonicNs>,
     mounts_scanned: Option<MonotonicNs>,
     /// What the kernel tells, where it does. Then nothing is looked for in `/proc`.
-    paths: Option<Paths>,
+    paths: Option<KnownPaths>,
 }
 
 impl Names {
@@ -78,7 +78,7 @@ impl Names {
         let mountinfo = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok();
         let mut mounts = Mounts::default();
         mounts.refresh_all_namespaces();
-        mounts.see(&mounts_of(std::process::id()).unwrap_or_default());
+        mounts.follow_own(&mounts_of(std::process::id()).unwrap_or_default());
         Ok(Self {
             mounts,
             mountinfo,
@@ -93,7 +93,7 @@ impl Names {
             scanned: None,
             looked_for: HashMap::new(),
             mounts_scanned: None,
-            paths: are_told.then(Paths::new),
+            paths: are_told.then(KnownPaths::new),
         })
     }
 
@@ -113,49 +113,49 @@ impl Names {
 
     /// Devices of which a mount has left by these mounts. What was seen of their files belongs to what they stood
     /// for, and the path that they had there, which have to be asked for before [`Self::see_mounts`].
-    pub fn left(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
-        self.mounts.left(mounts)
+    pub fn left_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
+        self.mounts.left_devices(mounts)
     }
 
     /// What is mounted, if that is news since the last call. To be called now and then: what others mount and unmount is looked
     /// at once a minute.
     pub fn mount_news(&mut self, now: MonotonicNs) -> Option<Vec<MountPoint>> {
-        if due(&mut self.mounts_scanned, now, MOUNT_SCAN) {
+        if is_due(&mut self.mounts_scanned, now, MOUNT_SCAN) {
             self.refresh_mounts();
         }
-        self.mounts.news()
+        self.mounts.take_news()
     }
 
     /// Whether a file cannot be on what its device number stood for at the last look: it has another one's name.
     pub fn is_of_another(&self, file: FileId) -> bool {
         let place = self.paths.as_ref().and_then(|paths| paths.peek(file));
-        place.is_some() && self.mounts.is_strange(file.dev, place)
+        place.is_some() && self.mounts.cannot_hold(file.dev, place)
     }
 
     /// Takes over the mounts of now. Files on what is gone are forgotten: what has its number next may have others.
     pub fn see_mounts(&mut self, mounts: &[NfsMount]) {
         if let Some(paths) = &mut self.paths {
-            let mut gone = self.mounts.gone(mounts);
+            let mut gone = self.mounts.gone_devices(mounts);
             gone.retain(|dev| mounts.iter().all(|mount| mount.dev != *dev));
             let known = &self.mounts;
             paths.forget(|file, place| {
-                gone.contains(&file.dev) && !known.is_strange(file.dev, Some(place))
+                gone.contains(&file.dev) && !known.cannot_hold(file.dev, Some(place))
             });
         }
-        self.mounts.see(mounts);
+        self.mounts.follow_own(mounts);
         self.forget_begins();
     }
 
     /// The files of which another path was known until this is taken over. What was seen of them until then belongs to that one.
-    pub fn moved_by(&self, told: &Told) -> HashSet<FileId> {
+    pub fn moved_by(&self, told: &PathEvent) -> HashSet<FileId> {
         let paths = self.paths.as_ref();
         paths.map_or_else(HashSet::new, |paths| paths.moved_by(told))
     }
 
     /// Takes over what the kernel tells.
-    pub fn learn(&mut self, told: Told) {
+    pub fn learn(&mut self, told: PathEvent) {
         if let Some(paths) = &mut self.paths {
-            if let News::Seen(file, place) = &told.news
+            if let PathChange::Seen(file, place) = &told.news
                 && let Some(top) = place.get(..told.top_bytes)
             {
                 self.mounts.note_top(file.dev, top);
@@ -167,7 +167,7 @@ impl Names {
 
     /// Whether there was no room for the path of a file.
     pub fn are_full(&self) -> bool {
-        self.paths.as_ref().is_some_and(Paths::is_full)
+        self.paths.as_ref().is_some_and(KnownPaths::is_full)
     }
 
     /// `server:/export` of a device, as far as it is known.
@@ -210,7 +210,7 @@ impl Names {
     }
 
     fn scan_for_the_nameless(&mut self, now: MonotonicNs) {
-        if self.nameless.is_empty() || !due(&mut self.scanned, now, FULL_SCAN) {
+        if self.nameless.is_empty() || !is_due(&mut self.scanned, now, FULL_SCAN) {
             return;
         }
         self.look_into(pids(), now);
@@ -256,7 +256,7 @@ impl Names {
     /// have it mounted may be gone with it.
     fn look_for_mount(&mut self, file: FileId, now: MonotonicNs) {
         let place = self.paths.as_ref().and_then(|paths| paths.peek(file));
-        if !self.mounts.is_strange(file.dev, place) {
+        if !self.mounts.cannot_hold(file.dev, place) {
             return;
         }
         let top = place.and_then(|place| self.mounts.top(file.dev, place));
@@ -281,11 +281,11 @@ impl Names {
         }
     }
 
-    fn known(&mut self, row: RowKey, now: MonotonicNs) -> &mut Known {
+    fn known(&mut self, row: RowKey, now: MonotonicNs) -> &mut KnownFile {
         let file = row.file;
         let mounts = &self.mounts;
         let path = is_others(file).then(|| OTHERS.to_owned());
-        self.known.entry(row, || Known {
+        self.known.entry(row, || KnownFile {
             attributes: Arc::new(attributes(
                 file,
                 mounts.source(file.dev),
@@ -306,7 +306,7 @@ impl Names {
         let place = self.paths.as_mut().and_then(|paths| paths.get(file));
         let source = self.mounts.source_of(file.dev, place.as_deref());
         // Compared by where it stands: each place is kept once.
-        let at = |place: &Option<Place>| place.as_ref().map(Arc::as_ptr);
+        let at = |place: &Option<ExportPath>| place.as_ref().map(Arc::as_ptr);
         let known = self.known(row, now);
         let is_mount_new = place.is_some() && known.attributes.mount != source;
         if is_mount_new || at(&known.place) != at(&place) {
@@ -385,11 +385,11 @@ mod tests {
         RowKey { file, tenant }
     }
 
-    fn told(fileid: u64, place: &[u8]) -> Told {
-        Told {
+    fn told(fileid: u64, place: &[u8]) -> PathEvent {
+        PathEvent {
             is_directory: false,
             at: MonotonicNs(0),
-            news: News::Seen(row(fileid).file, place.to_vec()),
+            news: PathChange::Seen(row(fileid).file, place.to_vec()),
             top_bytes: 4,
         }
     }

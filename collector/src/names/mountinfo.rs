@@ -23,7 +23,7 @@ pub struct NfsMount {
 
 impl NfsMount {
     /// Whether it is this mount, with whatever options.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_same_mount(&self, other: &Self) -> bool {
         let key = |mount: &Self| (mount.mount_id, mount.dev);
         key(self) == key(other)
             && self.source == other.source

@@ -33,13 +33,13 @@ struct FileSystem {
     /// `server:/export`.
     source: String,
     /// Its mounts, this process's own first and of these the shortest source. Those that it had last where it has left.
-    points: Vec<Point>,
+    points: Vec<MountedPoint>,
     has_left: bool,
 }
 
 /// Where something is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Point {
+struct MountedPoint {
     is_foreign: bool,
     mount: NfsMount,
 }
@@ -47,19 +47,20 @@ struct Point {
 impl Mounts {
     /// Devices that were mounted at the last look and, by these mounts, no longer are, or are now
     /// mounted from somewhere else: the kernel gives a number away again as soon as it is free.
-    pub fn gone(&self, now: &[NfsMount]) -> HashSet<Dev> {
+    pub fn gone_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
         let before = self.own.iter().map(|mount| mount.dev);
         let stays = |dev: &Dev| {
-            let [before, now] = [&self.own[..], now].map(|mounts| points(mounts, *dev, false));
+            let [before, now] =
+                [&self.own[..], now].map(|mounts| mounts_of_device(mounts, *dev, false));
             let source = best_source(&now);
-            source.is_some() && (source == self.source(*dev) || is_same(&before, &now))
+            source.is_some() && (source == self.source(*dev) || share_a_mount(&before, &now))
         };
         before.filter(|dev| !stays(dev)).collect()
     }
 
     /// Devices of which a mount was there at the last look that is not among these.
-    pub fn left(&self, now: &[NfsMount]) -> HashSet<Dev> {
-        let is_there = |mount: &NfsMount| now.iter().any(|now| now.is(mount));
+    pub fn left_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
+        let is_there = |mount: &NfsMount| now.iter().any(|now| now.is_same_mount(mount));
         let own = self.own.iter();
         own.filter(|mount| !is_there(mount))
             .map(|m| m.dev)
@@ -67,18 +68,18 @@ impl Mounts {
     }
 
     /// Takes over the mounts that this process sees.
-    pub fn see(&mut self, now: &[NfsMount]) {
+    pub fn follow_own(&mut self, now: &[NfsMount]) {
         let left = mem::replace(&mut self.own, now.to_vec());
         let devices: HashSet<_> = left.iter().chain(now).map(|mount| mount.dev).collect();
         for dev in devices {
             let known = self.devices.get(&dev).and_then(|known| known.last());
             let known = known.map_or(&[][..], |known| &known.points);
-            let mut points = points(now, dev, false);
+            let mut points = mounts_of_device(now, dev, false);
             // If the number is another file system's now, what others had mounted of the one before is out of date.
-            if points.is_empty() || is_same(known, &points) {
+            if points.is_empty() || share_a_mount(known, &points) {
                 points.extend(known.iter().filter(|point| point.is_foreign).cloned());
             }
-            self.mounted(dev, points);
+            self.set_mounts(dev, points);
         }
     }
 
@@ -95,24 +96,27 @@ impl Mounts {
                 found.extend(mounts);
             }
         }
-        self.see_foreign(&found);
+        self.follow_foreign(&found);
     }
 
     /// Takes over the mounts that are to be seen in other mount namespaces.
-    fn see_foreign(&mut self, found: &[NfsMount]) {
+    fn follow_foreign(&mut self, found: &[NfsMount]) {
         let is_foreign = |known: &FileSystem| known.points.iter().any(|point| point.is_foreign);
         let known = self.devices.iter();
         let before = known.filter(|(_, known)| known.last().is_some_and(is_foreign));
         let before = before.map(|(dev, _)| *dev);
         let devices: HashSet<_> = before.chain(found.iter().map(|mount| mount.dev)).collect();
         for dev in devices {
-            let points = [points(&self.own, dev, false), points(found, dev, true)];
-            self.mounted(dev, points.concat());
+            let points = [
+                mounts_of_device(&self.own, dev, false),
+                mounts_of_device(found, dev, true),
+            ];
+            self.set_mounts(dev, points.concat());
         }
     }
 
     /// A device has these mounts now.
-    fn mounted(&mut self, dev: Dev, mut points: Vec<Point>) {
+    fn set_mounts(&mut self, dev: Dev, mut points: Vec<MountedPoint>) {
         // Stable: of mounts with one source the oldest stands for all.
         points.sort_by_key(|point| (point.is_foreign, point.source().len()));
         let known = self.devices.entry(dev).or_default();
@@ -124,7 +128,9 @@ impl Mounts {
             (None, None) => {}
             (Some(now), None) => now.has_left = true,
             // As long as one of the mounts stays it is the same; what is left of them may begin further below.
-            (Some(now), Some(source)) if now.source == source || is_same(&now.points, &points) => {
+            (Some(now), Some(source))
+                if now.source == source || share_a_mount(&now.points, &points) =>
+            {
                 if is_nearer(source, &now.source) {
                     now.source = source.to_owned();
                 }
@@ -145,12 +151,12 @@ impl Mounts {
     }
 
     /// What is mounted, as far as it is known, if that is news since the last call.
-    pub fn news(&mut self) -> Option<Vec<MountPoint>> {
+    pub fn take_news(&mut self) -> Option<Vec<MountPoint>> {
         let is_news = mem::take(&mut self.is_news);
         is_news.then(|| {
             let now = self.devices.values().filter_map(|known| known.last());
             let there = now.filter(|now| !now.has_left);
-            let mut told: Vec<_> = there.flat_map(FileSystem::told).collect();
+            let mut told: Vec<_> = there.flat_map(FileSystem::mount_points).collect();
             told.sort_unstable();
             told.dedup();
             told
@@ -159,20 +165,21 @@ impl Mounts {
 
     /// The path of a file on this host, of which `server:/export` and the path below it are known.
     pub fn path(&self, dev: Dev, place: &[u8]) -> Option<Vec<u8>> {
-        let points = &self.of(dev, Some(place))?.points;
+        let points = &self.file_system(dev, Some(place))?.points;
         points.iter().find_map(|point| point.path(place))
     }
 
     /// `server:/export` of a device, as it is now.
     pub fn source(&self, dev: Dev) -> Option<&str> {
-        self.of(dev, None).map(|known| known.source.as_str())
+        self.file_system(dev, None)
+            .map(|known| known.source.as_str())
     }
 
     /// `server:/export` of a file whose place may be known: what had the device number before may have its last requests
     /// on their way, and what was mounted too shortly to be seen is known by its files.
     pub fn source_of(&self, dev: Dev, place: Option<&[u8]>) -> Option<String> {
-        let seen = self.of(dev, place);
-        let has_it = |seen: &&FileSystem| place.is_none_or(|place| seen.has(place));
+        let seen = self.file_system(dev, place);
+        let has_it = |seen: &&FileSystem| place.is_none_or(|place| seen.contains_place(place));
         let source = |seen: &FileSystem| seen.source.clone();
         let seen_there = seen.filter(has_it).map(source);
         let top = || self.top(dev, place?).map(str::to_owned);
@@ -199,39 +206,41 @@ impl Mounts {
     }
 
     /// Whether a file cannot be on what has the number of its device, as far as that is known.
-    pub fn is_strange(&self, dev: Dev, place: Option<&[u8]>) -> bool {
+    pub fn cannot_hold(&self, dev: Dev, place: Option<&[u8]>) -> bool {
         let now = self.devices.get(&dev).and_then(|known| known.last());
-        now.is_none_or(|now| now.has_left || place.is_some_and(|place| !now.has(place)))
+        now.is_none_or(|now| now.has_left || place.is_some_and(|place| !now.contains_place(place)))
     }
 
-    fn of(&self, dev: Dev, place: Option<&[u8]>) -> Option<&FileSystem> {
+    fn file_system(&self, dev: Dev, place: Option<&[u8]>) -> Option<&FileSystem> {
         let known = self.devices.get(&dev)?;
-        let by_place = place.and_then(|place| known.iter().rev().find(|known| known.has(place)));
+        let by_place =
+            place.and_then(|place| known.iter().rev().find(|known| known.contains_place(place)));
         by_place.or_else(|| known.last())
     }
 }
 
 impl FileSystem {
     /// Its mounts. Mount namespaces begin as copies: what is mounted at the same place in this process's own is not told again.
-    fn told(&self) -> impl Iterator<Item = MountPoint> {
-        let place = |point: &Point| (point.mount.source.clone(), point.mount.mount_point.clone());
+    fn mount_points(&self) -> impl Iterator<Item = MountPoint> {
+        let place =
+            |point: &MountedPoint| (point.mount.source.clone(), point.mount.mount_point.clone());
         let own = self.points.iter().filter(|point| !point.is_foreign);
         let own: HashSet<_> = own.map(place).collect();
-        let is_new = move |point: &&Point| !point.is_foreign || !own.contains(&place(point));
+        let is_new = move |point: &&MountedPoint| !point.is_foreign || !own.contains(&place(point));
         let points = self.points.iter().filter(is_new);
-        points.map(|point| point.told(&self.source))
+        points.map(|point| point.as_mount_point(&self.source))
     }
 
-    fn has(&self, place: &[u8]) -> bool {
-        let sources = self.points.iter().map(Point::source);
+    fn contains_place(&self, place: &[u8]) -> bool {
+        let sources = self.points.iter().map(MountedPoint::source);
         let source = self.source.trim_end_matches('/');
         let mut sources = sources.chain([source]);
         sources.any(|source| is_below(place, source.as_bytes()))
     }
 }
 
-impl Point {
-    fn told(&self, mount: &str) -> MountPoint {
+impl MountedPoint {
+    fn as_mount_point(&self, mount: &str) -> MountPoint {
         let NfsMount {
             mount_id: _,
             dev,
@@ -270,22 +279,24 @@ impl Point {
 }
 
 /// The mounts of a device.
-fn points(mounts: &[NfsMount], dev: Dev, is_foreign: bool) -> Vec<Point> {
+fn mounts_of_device(mounts: &[NfsMount], dev: Dev, is_foreign: bool) -> Vec<MountedPoint> {
     let own = mounts.iter().filter(|mount| mount.dev == dev).cloned();
-    own.map(|mount| Point { is_foreign, mount }).collect()
+    own.map(|mount| MountedPoint { is_foreign, mount })
+        .collect()
 }
 
 /// Whether one of the mounts is still there, and so the same file system.
-fn is_same(before: &[Point], now: &[Point]) -> bool {
+fn share_a_mount(before: &[MountedPoint], now: &[MountedPoint]) -> bool {
     before.iter().any(|before| {
-        now.iter()
-            .any(|now| now.is_foreign == before.is_foreign && now.mount.is(&before.mount))
+        now.iter().any(|now| {
+            now.is_foreign == before.is_foreign && now.mount.is_same_mount(&before.mount)
+        })
     })
 }
 
 /// Where several mounts share a superblock, the shortest source stands for all: it is the one nearest
 /// the export's root, and the choice does not depend on their order.
-fn best_source(points: &[Point]) -> Option<&str> {
+fn best_source(points: &[MountedPoint]) -> Option<&str> {
     let sources = points.iter().map(|point| point.mount.source.as_str());
     sources.reduce(|best, source| {
         if is_nearer(source, best) {
@@ -310,7 +321,7 @@ mod tests {
         let mut mounts = parse_mountinfo(TEXT);
         for _ in 0..2 {
             let mut known = Mounts::default();
-            known.see(&mounts);
+            known.follow_own(&mounts);
             assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
             mounts.reverse();
         }
@@ -325,13 +336,13 @@ mod tests {
         };
         let elsewhere =
             b"9 1 0:49 / /inside rw - nfs4 [::1]:/exp rw\n9 1 0:51 / / rw - nfs s:/ rw\n";
-        known.see_foreign(&parse_mountinfo(elsewhere));
+        known.follow_foreign(&parse_mountinfo(elsewhere));
         assert_eq!(
             path(&known, 49, b"[::1]:/exp/f").as_deref(),
             Some("/inside/f")
         );
         assert_eq!(path(&known, 51, b"s:/d/f").as_deref(), Some("/d/f"));
-        known.see(&parse_mountinfo(TEXT));
+        known.follow_own(&parse_mountinfo(TEXT));
         assert_eq!(
             path(&known, 49, b"[::1]:/exp/f").as_deref(),
             Some("/mnt/a b/f")
@@ -341,7 +352,7 @@ mod tests {
             Some("/mnt/a b/sub/f")
         );
         let only_below = parse_mountinfo(b"38 22 0:52 / /mnt/sub rw - nfs4 s:/e/sub rw\n");
-        known.see(&only_below);
+        known.follow_own(&only_below);
         assert_eq!(
             path(&known, 52, b"s:/e/sub/f").as_deref(),
             Some("/mnt/sub/f")
@@ -352,14 +363,14 @@ mod tests {
             None,
             "not to be seen from here"
         );
-        known.see(&parse_mountinfo(
+        known.follow_own(&parse_mountinfo(
             b"38 22 0:52 / /mnt/moved rw - nfs4 s:/e/sub rw\n",
         ));
         assert_eq!(
             path(&known, 52, b"s:/e/sub/f").as_deref(),
             Some("/mnt/moved/f")
         );
-        known.see(&parse_mountinfo(b"38 22 0:52 / /m rw - nfs4 other:/x rw\n"));
+        known.follow_own(&parse_mountinfo(b"38 22 0:52 / /m rw - nfs4 other:/x rw\n"));
         assert_eq!(
             path(&known, 52, b"s:/e/sub/f").as_deref(),
             Some("/mnt/moved/f"),
@@ -377,29 +388,33 @@ mod tests {
             .map(|(source, at)| line(source.len() as u32, source, at, "rw"));
         let mounts = |text: &str| parse_mountinfo(text.as_bytes());
         let mut known = Mounts::default();
-        known.see(&mounts(&[&*whole, &part].concat()));
+        known.follow_own(&mounts(&[&*whole, &part].concat()));
         let left = mounts(&part);
-        assert_eq!(known.left(&left), HashSet::from([Dev(49)]), "of its mounts");
-        assert!(known.gone(&left).is_empty());
-        known.see(&left);
+        assert_eq!(
+            known.left_devices(&left),
+            HashSet::from([Dev(49)]),
+            "of its mounts"
+        );
+        assert!(known.gone_devices(&left).is_empty());
+        known.follow_own(&left);
         assert_eq!(known.source(Dev(49)), Some("s:/e"));
         let path = known.path(Dev(49), b"s:/e/part/f").unwrap();
         assert_eq!(path, b"/part/f");
         let otherwise = mounts(&line(9, "s:/e/part", "/part", "ro"));
-        known.see(&otherwise);
+        known.follow_own(&otherwise);
         assert_eq!(known.source(Dev(49)), Some("s:/e"), "with other options");
-        let told = known.news().unwrap();
+        let told = known.take_news().unwrap();
         assert_eq!(
             (told.len(), &*told[0].mount, &*told[0].source),
             (1, "s:/e", "s:/e/part")
         );
         assert_eq!(told[0].version.as_deref(), Some("4.2"));
         assert!(told[0].options.starts_with("ro,"), "{told:?}");
-        known.see(&otherwise);
-        assert_eq!(known.news(), None);
+        known.follow_own(&otherwise);
+        assert_eq!(known.take_news(), None);
         let other = mounts(&line(44, "s:/e/part", "/part", "rw"));
         assert_eq!(
-            known.gone(&other),
+            known.gone_devices(&other),
             HashSet::from([Dev(49)]),
             "another mount"
         );
@@ -412,14 +427,14 @@ mod tests {
         };
         let source = |known: &Mounts, place: &[u8]| known.source_of(Dev(50), Some(place));
         let mut known = Mounts::default();
-        assert!(known.is_strange(Dev(50), None));
-        known.see_foreign(&mounts("s:/a"));
-        assert!(!known.is_strange(Dev(50), Some(b"s:/a/f")));
+        assert!(known.cannot_hold(Dev(50), None));
+        known.follow_foreign(&mounts("s:/a"));
+        assert!(!known.cannot_hold(Dev(50), Some(b"s:/a/f")));
         assert!(
-            known.is_strange(Dev(50), Some(b"s:/b/f")),
+            known.cannot_hold(Dev(50), Some(b"s:/b/f")),
             "the number is used again"
         );
-        known.see_foreign(&mounts("s:/b"));
+        known.follow_foreign(&mounts("s:/b"));
         assert_eq!(source(&known, b"s:/b/f").as_deref(), Some("s:/b"));
         assert_eq!(
             source(&known, b"s:/a/f").as_deref(),
@@ -430,16 +445,16 @@ mod tests {
         known.note_top(Dev(50), b"s:/c");
         assert_eq!(source(&known, b"s:/c/d/f").as_deref(), Some("s:/c"));
         assert_eq!(known.path(Dev(50), b"s:/c/d/f"), None);
-        known.see_foreign(&[]);
-        assert!(known.is_strange(Dev(50), Some(b"s:/b/f")), "it has left");
+        known.follow_foreign(&[]);
+        assert!(known.cannot_hold(Dev(50), Some(b"s:/b/f")), "it has left");
         assert_eq!(source(&known, b"s:/b/f").as_deref(), Some("s:/b"));
     }
 
     #[test]
     fn a_reused_device_number_stands_for_the_new_mount() {
         let mut known = Mounts::default();
-        known.see(&parse_mountinfo(TEXT));
-        known.see(&parse_mountinfo(b"40 22 0:50 / /m rw - nfs4 other:/x rw\n"));
+        known.follow_own(&parse_mountinfo(TEXT));
+        known.follow_own(&parse_mountinfo(b"40 22 0:50 / /m rw - nfs4 other:/x rw\n"));
         assert_eq!(known.source(Dev(50)), Some("other:/x"));
         assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
     }
@@ -447,20 +462,20 @@ mod tests {
     #[test]
     fn a_mount_that_left_is_told_even_when_its_number_is_in_use_again() {
         let mut known = Mounts::default();
-        known.see(&parse_mountinfo(TEXT));
-        assert!(known.gone(&parse_mountinfo(TEXT)).is_empty());
+        known.follow_own(&parse_mountinfo(TEXT));
+        assert!(known.gone_devices(&parse_mountinfo(TEXT)).is_empty());
         let other =
             b"36 22 0:49 / /m rw - nfs4 [::1]:/exp rw\n40 22 0:50 / /m rw - nfs4 other:/x rw\n";
         let mounts = parse_mountinfo(other);
-        assert_eq!(known.gone(&mounts), HashSet::from([Dev(50)]));
-        known.see(&mounts);
-        assert_eq!(known.gone(&[]), HashSet::from([Dev(49), Dev(50)]));
-        known.see(&[]);
+        assert_eq!(known.gone_devices(&mounts), HashSet::from([Dev(50)]));
+        known.follow_own(&mounts);
+        assert_eq!(known.gone_devices(&[]), HashSet::from([Dev(49), Dev(50)]));
+        known.follow_own(&[]);
         assert_eq!(
             known.source(Dev(50)),
             Some("other:/x"),
             "until the number is used again"
         );
-        assert!(known.gone(&mounts).is_empty());
+        assert!(known.gone_devices(&mounts).is_empty());
     }
 }

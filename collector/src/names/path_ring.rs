@@ -7,15 +7,15 @@ use trackiops_schemas::paths::PathRecord;
 use crate::clock::MonotonicNs;
 
 /// Where a file is: `server:/export`, and its path below that. Any bytes but zeros.
-pub type Place = Vec<u8>;
+pub type ExportPathBuf = Vec<u8>;
 
 /// What was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct PathEvent {
     /// It holds for what completes from then on.
     pub at: MonotonicNs,
     /// Which files, and their place.
-    pub news: News,
+    pub news: PathChange,
     /// Bytes of `server:/export` of what is mounted there, with which the place begins.
     pub top_bytes: usize,
     /// An operation told it, of a directory: a walk through a tree can tell any number of them.
@@ -24,11 +24,11 @@ pub struct Told {
 
 /// Which files are where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum PathChange {
     /// One is there.
-    Seen(FileId, Place),
+    Seen(FileId, ExportPathBuf),
     /// What was at the first place, or below, is now at the other one.
-    Renamed(Dev, Place, Place),
+    Renamed(Dev, ExportPathBuf, ExportPathBuf),
 }
 
 /// The ring that they arrive in.
@@ -41,18 +41,18 @@ impl PathRing {
     }
 
     /// What has arrived by now, but not more than `most`.
-    pub fn arrived(&mut self, most: usize) -> Vec<Told> {
+    pub fn arrived(&mut self, most: usize) -> Vec<PathEvent> {
         let mut told = Vec::new();
         while told.len() < most
             && let Some(record) = self.0.next()
         {
-            told.extend(PathRecord::decode(&record).map(Told::from));
+            told.extend(PathRecord::decode(&record).map(PathEvent::from));
         }
         told
     }
 }
 
-impl From<PathRecord<'_>> for Told {
+impl From<PathRecord<'_>> for PathEvent {
     fn from(record: PathRecord<'_>) -> Self {
         let PathRecord { head, path, before } = record;
         let dev = Dev(head.dev);
@@ -63,9 +63,9 @@ impl From<PathRecord<'_>> for Told {
                 fileid: head.fileid,
                 handle_hash: head.handle_hash,
             };
-            News::Seen(file, path)
+            PathChange::Seen(file, path)
         } else {
-            News::Renamed(dev, place(before).0, path)
+            PathChange::Renamed(dev, place(before).0, path)
         };
         Self {
             at: MonotonicNs(head.at_ns),
@@ -77,7 +77,7 @@ impl From<PathRecord<'_>> for Told {
 }
 
 /// From names that end with a zero byte, the file's own first. Also how long the last one is.
-fn place(names: &[u8]) -> (Place, usize) {
+fn place(names: &[u8]) -> (ExportPathBuf, usize) {
     let names = names.strip_suffix(b"\0").unwrap_or(names);
     let mut names = names.rsplit(|byte| *byte == 0);
     let mut place = names.next().unwrap_or_default().to_vec();
@@ -110,8 +110,8 @@ mod tests {
         [&bytes, path, before].concat()
     }
 
-    fn told(bytes: &[u8]) -> Option<Told> {
-        PathRecord::decode(bytes).map(Told::from)
+    fn told(bytes: &[u8]) -> Option<PathEvent> {
+        PathRecord::decode(bytes).map(PathEvent::from)
     }
 
     #[test]
@@ -130,11 +130,11 @@ mod tests {
         };
         assert_eq!(
             news(b"f\xff\n\0dir\0[::1]:/exp\0", b""),
-            News::Seen(file, b"[::1]:/exp/dir/f\xff\n".to_vec())
+            PathChange::Seen(file, b"[::1]:/exp/dir/f\xff\n".to_vec())
         );
         assert_eq!(
             news(b"b\0s:/\0", b"a\0d\0s:/\0"),
-            News::Renamed(Dev(49), b"s:/d/a".to_vec(), b"s:/b".to_vec())
+            PathChange::Renamed(Dev(49), b"s:/d/a".to_vec(), b"s:/b".to_vec())
         );
     }
 

@@ -9,12 +9,12 @@ use trackiops_schemas::identity::{Dev, FileId};
 
 use crate::clock::MonotonicNs;
 use crate::generations::Generations;
-use crate::names::path_ring::{News, Told};
+use crate::names::path_ring::{PathChange, PathEvent};
 
 /// Files of a generation, of which there are two. Each takes some 200 bytes and twice its path: 40 MiB in all, with paths of 50 bytes.
 const MOST: usize = 65_536;
 /// Directories of a generation that only operations were about: who walks through a tree leaves the rest of the room to files that are read and
-/// written. No more could have rows (`kernel_sums::by_file`): 4,096 at once and 64 a second for five minutes.
+/// written. No more could have rows (`rollup::new_files`): 4,096 at once and 64 a second for five minutes.
 const MOST_DIRECTORIES: usize = 24_576;
 /// A request that completes while its file is being renamed can tell the path before that: up to so much later.
 const RENAMING: Duration = Duration::from_millis(500);
@@ -24,22 +24,22 @@ const MOST_LEFT: usize = 1024;
 const UNLINKED: (&[u8], usize) = (b".nfs", 16);
 
 /// `server:/export` and the path below it.
-pub type Place = Arc<[u8]>;
+pub type ExportPath = Arc<[u8]>;
 
 /// Places of the files that were active lately.
-pub struct Paths {
-    known: Generations<FileId, Place>,
+pub struct KnownPaths {
+    known: Generations<FileId, ExportPath>,
     /// Whose place it is: the last one's that was seen there.
-    owners: BTreeMap<(Dev, Place), FileId>,
+    owners: BTreeMap<(Dev, ExportPath), FileId>,
     /// Places that are not what they were, and since when.
-    left: VecDeque<(MonotonicNs, Dev, Place)>,
+    left: VecDeque<(MonotonicNs, Dev, ExportPath)>,
     /// Directories that came since the last rotation.
     directories: usize,
     /// There was no room for a file.
     is_full: bool,
 }
 
-impl Paths {
+impl KnownPaths {
     /// Knows none.
     pub fn new() -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Paths {
     }
 
     /// Where a file is.
-    pub fn get(&mut self, file: FileId) -> Option<Place> {
+    pub fn get(&mut self, file: FileId) -> Option<ExportPath> {
         self.known.get(file).map(|place| Arc::clone(place))
     }
 
@@ -62,16 +62,16 @@ impl Paths {
     }
 
     /// The files of which another place was known than is told.
-    pub fn moved_by(&self, told: &Told) -> HashSet<FileId> {
+    pub fn moved_by(&self, told: &PathEvent) -> HashSet<FileId> {
         match &told.news {
-            News::Seen(file, place) => {
+            PathChange::Seen(file, place) => {
                 let known = self.known.peek(file);
                 let moved = known.is_some_and(|known| {
                     **known != **place && self.is_credible(told.at, *file, place)
                 });
                 moved.then_some(*file).into_iter().collect()
             }
-            News::Renamed(dev, before, _) => self
+            PathChange::Renamed(dev, before, _) => self
                 .below(*dev, before)
                 .into_iter()
                 .map(|(file, _)| file)
@@ -80,9 +80,9 @@ impl Paths {
     }
 
     /// Takes over what is told.
-    pub fn learn(&mut self, told: Told) {
+    pub fn learn(&mut self, told: PathEvent) {
         match told.news {
-            News::Seen(file, place) => match self.get(file) {
+            PathChange::Seen(file, place) => match self.get(file) {
                 // Somebody else may have been there in between.
                 Some(known) if *known == *place => {
                     self.owners.insert((file.dev, known), file);
@@ -97,7 +97,7 @@ impl Paths {
                     self.put(file, place.into());
                 }
             },
-            News::Renamed(dev, before, after) => {
+            PathChange::Renamed(dev, before, after) => {
                 for (file, place) in self.below(dev, &before) {
                     let below = place.get(before.len()..).unwrap_or_default();
                     self.put(file, [&after, below].concat().into());
@@ -112,7 +112,7 @@ impl Paths {
 
     /// Whether a file of which another place is known can be there.
     fn is_credible(&self, at: MonotonicNs, file: FileId, place: &[u8]) -> bool {
-        let left = |(since, dev, before): &(MonotonicNs, Dev, Place)| {
+        let left = |(since, dev, before): &(MonotonicNs, Dev, ExportPath)| {
             *dev == file.dev
                 && at.0.saturating_sub(since.0) < RENAMING.as_nanos() as u64
                 && is_below(place, before)
@@ -120,7 +120,7 @@ impl Paths {
         !is_unlinked(place) && !self.left.iter().any(left)
     }
 
-    fn put(&mut self, file: FileId, place: Place) {
+    fn put(&mut self, file: FileId, place: ExportPath) {
         self.owners.insert((file.dev, Arc::clone(&place)), file);
         if let Some(before) = self.known.insert(file, Arc::clone(&place))
             && before != place
@@ -129,7 +129,7 @@ impl Paths {
         }
     }
 
-    fn disown(&mut self, file: FileId, place: Place) {
+    fn disown(&mut self, file: FileId, place: ExportPath) {
         let place = (file.dev, place);
         if self.owners.get(&place) == Some(&file) {
             self.owners.remove(&place);
@@ -137,9 +137,9 @@ impl Paths {
     }
 
     /// The files at a place and below it.
-    fn below(&self, dev: Dev, place: &[u8]) -> Vec<(FileId, Place)> {
-        let at = (dev, Place::from(place));
-        let inside = (dev, Place::from([place, b"/"].concat()));
+    fn below(&self, dev: Dev, place: &[u8]) -> Vec<(FileId, ExportPath)> {
+        let at = (dev, ExportPath::from(place));
+        let inside = (dev, ExportPath::from([place, b"/"].concat()));
         let own = self.owners.get_key_value(&at).into_iter();
         let below = self
             .owners
@@ -208,8 +208,8 @@ mod tests {
     }
 
     /// Learns a path as the recorder does; the files that have moved.
-    fn learn(paths: &mut Paths, at_ms: u64, news: News) -> Vec<u64> {
-        let told = Told {
+    fn learn(paths: &mut KnownPaths, at_ms: u64, news: PathChange) -> Vec<u64> {
+        let told = PathEvent {
             at: MonotonicNs(at_ms * 1_000_000),
             news,
             top_bytes: 4,
@@ -225,26 +225,26 @@ mod tests {
         moved
     }
 
-    fn see(paths: &mut Paths, at_ms: u64, fileid: u64, place: &str) -> Vec<u64> {
-        learn(paths, at_ms, News::Seen(file(fileid), place.into()))
+    fn see(paths: &mut KnownPaths, at_ms: u64, fileid: u64, place: &str) -> Vec<u64> {
+        learn(paths, at_ms, PathChange::Seen(file(fileid), place.into()))
     }
 
-    fn rename(paths: &mut Paths, at_ms: u64, before: &str, after: &str) -> Vec<u64> {
+    fn rename(paths: &mut KnownPaths, at_ms: u64, before: &str, after: &str) -> Vec<u64> {
         learn(
             paths,
             at_ms,
-            News::Renamed(Dev(49), before.into(), after.into()),
+            PathChange::Renamed(Dev(49), before.into(), after.into()),
         )
     }
 
-    fn place(paths: &mut Paths, fileid: u64) -> Option<String> {
+    fn place(paths: &mut KnownPaths, fileid: u64) -> Option<String> {
         let place = paths.get(file(fileid))?;
         Some(String::from_utf8_lossy(&place).into_owned())
     }
 
     #[test]
     fn renaming_moves_what_is_there_and_below_and_nothing_beside_it() {
-        let mut paths = Paths::new();
+        let mut paths = KnownPaths::new();
         for (fileid, path) in [
             (1, "s:/e/d"),
             (2, "s:/e/d/a"),
@@ -254,7 +254,7 @@ mod tests {
         ] {
             assert_eq!(see(&mut paths, 0, fileid, path), [], "{path} is new");
         }
-        let elsewhere = News::Renamed(Dev(50), "s:/e/d".into(), "s:/e/z".into());
+        let elsewhere = PathChange::Renamed(Dev(50), "s:/e/d".into(), "s:/e/z".into());
         assert_eq!(learn(&mut paths, 1, elsewhere), []);
         assert_eq!(rename(&mut paths, 1, "s:/e/d", "s:/e/q/d2"), [1, 2, 3]);
         let now: Vec<_> = (1..6).filter_map(|id| place(&mut paths, id)).collect();
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_place_belongs_to_who_was_seen_there_last() {
-        let mut paths = Paths::new();
+        let mut paths = KnownPaths::new();
         see(&mut paths, 0, 1, "s:/e/log");
         see(&mut paths, 1, 2, "s:/e/log");
         assert_eq!(rename(&mut paths, 2, "s:/e/log", "s:/e/log.1"), [2]);
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn what_is_told_late_does_not_undo_a_renaming() {
-        let mut paths = Paths::new();
+        let mut paths = KnownPaths::new();
         see(&mut paths, 0, 1, "s:/e/a/f");
         rename(&mut paths, 100, "s:/e/a", "s:/e/b");
         assert_eq!(see(&mut paths, 101, 1, "s:/e/a/f"), []);
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn an_unlinked_file_keeps_its_name() {
-        let mut paths = Paths::new();
+        let mut paths = KnownPaths::new();
         see(&mut paths, 0, 1, "s:/e/a");
         assert_eq!(
             see(&mut paths, 1, 1, "s:/e/.nfs000000000000002a00000001"),
@@ -320,11 +320,11 @@ mod tests {
 
     #[test]
     fn a_walk_through_a_tree_leaves_room_for_files() {
-        let mut paths = Paths::new();
+        let mut paths = KnownPaths::new();
         for fileid in 0..MOST as u64 {
-            paths.learn(Told {
+            paths.learn(PathEvent {
                 at: MonotonicNs(0),
-                news: News::Seen(file(fileid), format!("s:/e/{fileid}").into()),
+                news: PathChange::Seen(file(fileid), format!("s:/e/{fileid}").into()),
                 top_bytes: 4,
                 is_directory: true,
             });
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn idle_files_are_forgotten_and_memory_is_bounded() {
-        let mut paths = Paths::new();
+        let mut paths = KnownPaths::new();
         for fileid in 0..MOST as u64 + 7 {
             see(&mut paths, 0, fileid, &format!("s:/e/{fileid}"));
         }

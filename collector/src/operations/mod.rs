@@ -59,7 +59,7 @@ impl Operations {
             |(key, value): &(OpKey, OpValue)| key.procedure == 0 || value.program == NFS_PROGRAM;
         taken.retain(of_nfs);
         if let Some(lost) = self.lost_since(sums.lost()?) {
-            each(None, others(), lost);
+            each(None, other_operations(), lost);
         }
         if taken.is_empty() {
             return Ok(());
@@ -90,37 +90,37 @@ impl Operations {
         source: impl Fn(Dev) -> Option<&'m str>,
     ) -> Operation {
         if key.procedure == 0 {
-            return others();
+            return other_operations();
         }
         let client = RpcClient {
             number: value.client,
             version: value.version,
-            server: text(&value.address),
+            server: text_before_zero(&value.address),
         };
         Operation {
             mount: self.clients.mount(&client, source),
-            op: match text(&value.name) {
+            op: match text_before_zero(&value.name) {
                 "" => value.index.to_string(),
                 name => name.to_owned(),
             },
-            transport: self.transport(key, value),
+            transport: self.transport_name(key, value),
         }
     }
 
-    fn transport(&mut self, key: &OpKey, value: &OpValue) -> Option<String> {
+    fn transport_name(&mut self, key: &OpKey, value: &OpValue) -> Option<String> {
         let known = self.transports.len() as u32 + 1;
         let number = match value.transport {
             NO_NUMBER => *self.transports.entry(key.transport).or_insert(known),
             number => number,
         };
-        match text(&value.protocol) {
+        match text_before_zero(&value.protocol) {
             "" => None,
             protocol => Some(format!("{protocol}-{number}")),
         }
     }
 }
 
-fn others() -> Operation {
+fn other_operations() -> Operation {
     Operation {
         op: OTHER_OPERATIONS.to_owned(),
         ..Operation::default()
@@ -147,7 +147,7 @@ fn operation_sums(value: &OpValue) -> OperationSums {
 }
 
 /// Up to its zero. The kernel's names are ASCII.
-fn text(bytes: &[u8]) -> &str {
+fn text_before_zero(bytes: &[u8]) -> &str {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     std::str::from_utf8(text).unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ahash::{AHashMap, AHashSet};
 use trackiops_schemas::identity::Dev;
 
-use crate::clock::{MonotonicNs, due};
+use crate::clock::{MonotonicNs, is_due};
 use crate::names::mountinfo::sources_at;
 
 /// Below the root.
@@ -63,7 +63,7 @@ impl RpcClients {
         self.sources.clear();
         let mut clients = clients.into_iter();
         let unknown = clients.any(|client| !self.devices.contains_key(&client));
-        if due(&mut self.looked, now, LOOK) || unknown {
+        if is_due(&mut self.looked, now, LOOK) || unknown {
             self.devices.extend(links(&self.root.join(DIRECTORY)));
         }
     }

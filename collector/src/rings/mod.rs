@@ -15,7 +15,7 @@ use trackiops_schemas::ring::{MAX_RINGS, RequestRecord};
 
 use crate::clock::MonotonicNs;
 use crate::rings::ring_buffer::Ring;
-use crate::rollup::Requests;
+use crate::rollup::RequestStream;
 
 /// How many rings, and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct RingSizes {
 impl RingSizes {
     /// What fits into `memory` bytes, for that many CPUs: a ring for each, up to [`MAX_RINGS`], and none smaller
     /// than a page.
-    pub fn of(memory: u64, cpus: u32, page: u32) -> Self {
+    pub fn for_memory(memory: u64, cpus: u32, page: u32) -> Self {
         let fitting = u32::try_from(memory / u64::from(page)).unwrap_or(u32::MAX);
         let largest = 1 << fitting.max(1).ilog2();
         let count = cpus.min(MAX_RINGS).next_power_of_two().min(largest);
@@ -84,43 +84,43 @@ impl Rings {
     }
 
     /// What has arrived by now and completed by `until`, but not more than `limit` requests.
-    pub fn arrived(&mut self, until: MonotonicNs, limit: usize) -> Arrived<'_> {
-        Arrived::new(&mut self.rings, until, limit)
+    pub fn arrived(&mut self, until: MonotonicNs, limit: usize) -> ArrivedRecords<'_> {
+        ArrivedRecords::new(&mut self.rings, until, limit)
     }
 }
 
 /// Requests from all rings in the order of their completion, whichever CPU they are from. What arrives in the
 /// meantime is not among them.
-pub struct Arrived<'r> {
+pub struct ArrivedRecords<'r> {
     /// The ring that is read, if anything has arrived.
     current: Option<&'r mut Ring>,
     /// Until when: then comes another one, or the end.
     bound_ns: u64,
     /// The others, as far as anything has arrived in them.
-    others: BinaryHeap<Other<'r>>,
+    others: BinaryHeap<WaitingRing<'r>>,
     until: MonotonicNs,
     limit: usize,
     left: usize,
 }
 
 /// A ring, and when its oldest record completed.
-struct Other<'r> {
+struct WaitingRing<'r> {
     head_ns: u64,
     ring: &'r mut Ring,
 }
 
-impl<'r> Other<'r> {
+impl<'r> WaitingRing<'r> {
     fn new(ring: &'r mut Ring) -> Option<Self> {
         let head_ns = ring.head()?.end_ns;
         Some(Self { head_ns, ring })
     }
 }
 
-impl<'r> Arrived<'r> {
+impl<'r> ArrivedRecords<'r> {
     fn new(rings: &'r mut [Ring], until: MonotonicNs, limit: usize) -> Self {
         let others = rings.iter_mut().filter_map(|ring| {
             ring.look();
-            Other::new(ring)
+            WaitingRing::new(ring)
         });
         let mut arrived = Self {
             others: others.collect(),
@@ -130,7 +130,7 @@ impl<'r> Arrived<'r> {
             limit,
             left: limit,
         };
-        arrived.turn();
+        arrived.turn_to_oldest();
         arrived
     }
 
@@ -151,19 +151,19 @@ impl<'r> Arrived<'r> {
     }
 
     /// Turns to the ring with the oldest record, unless there is none that completed in time.
-    fn turn(&mut self) -> Option<()> {
-        self.current = Some(self.exchange()?);
+    fn turn_to_oldest(&mut self) -> Option<()> {
+        self.current = Some(self.exchange_for_oldest()?);
         let other_ns = self.others.peek().map_or(u64::MAX, |other| other.head_ns);
         self.bound_ns = self.until.0.min(other_ns);
         Some(())
     }
 
-    fn exchange(&mut self) -> Option<&'r mut Ring> {
+    fn exchange_for_oldest(&mut self) -> Option<&'r mut Ring> {
         let mut oldest = self.others.peek_mut()?;
         if oldest.head_ns > self.until.0 {
             return None;
         }
-        let oldest = match self.current.take().and_then(Other::new) {
+        let oldest = match self.current.take().and_then(WaitingRing::new) {
             Some(left) => mem::replace(&mut *oldest, left),
             None => PeekMut::pop(oldest),
         };
@@ -171,7 +171,7 @@ impl<'r> Arrived<'r> {
     }
 }
 
-impl Requests for Arrived<'_> {
+impl RequestStream for ArrivedRecords<'_> {
     #[inline]
     fn peek(&mut self) -> Option<&RequestRecord> {
         if self.left == 0 {
@@ -180,7 +180,7 @@ impl Requests for Arrived<'_> {
         loop {
             match self.current.as_ref()?.head() {
                 Some(record) if record.end_ns <= self.bound_ns => break,
-                _ => self.turn()?,
+                _ => self.turn_to_oldest()?,
             }
         }
         self.current.as_ref()?.head()
@@ -196,25 +196,25 @@ impl Requests for Arrived<'_> {
 }
 
 /// The oldest is the greatest.
-impl Ord for Other<'_> {
+impl Ord for WaitingRing<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.head_ns.cmp(&self.head_ns)
     }
 }
 
-impl PartialOrd for Other<'_> {
+impl PartialOrd for WaitingRing<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Other<'_> {
+impl PartialEq for WaitingRing<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.head_ns == other.head_ns
     }
 }
 
-impl Eq for Other<'_> {}
+impl Eq for WaitingRing<'_> {}
 
 fn watch(maps: &[MapData]) -> io::Result<OwnedFd> {
     let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use crate::rings::ring_buffer::tests::{Kernel, record};
 
-    fn take(arrived: &mut Arrived) -> Vec<(u64, u64)> {
+    fn take(arrived: &mut ArrivedRecords) -> Vec<(u64, u64)> {
         let mut taken = Vec::new();
         while let Some(record) = arrived.peek() {
             taken.push((record.end_ns, record.fileid));
@@ -258,7 +258,7 @@ mod tests {
             }
             let mut all = Vec::new();
             for until in untils.into_iter().map(MonotonicNs) {
-                let mut arrived = Arrived::new(&mut rings, until, limit);
+                let mut arrived = ArrivedRecords::new(&mut rings, until, limit);
                 let taken = take(&mut arrived);
                 prop_assert_eq!(taken.len(), arrived.read());
                 prop_assert!(taken.len() <= limit);
@@ -269,7 +269,7 @@ mod tests {
                 prop_assert_eq!(arrived.read_until().0, oldest_ns.min(until.0));
             }
             loop {
-                let mut arrived = Arrived::new(&mut rings, MonotonicNs(u64::MAX), limit);
+                let mut arrived = ArrivedRecords::new(&mut rings, MonotonicNs(u64::MAX), limit);
                 let taken = take(&mut arrived);
                 if taken.is_empty() {
                     break;
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn rings_stay_within_the_memory_that_they_are_given() {
         let sizes = |memory, cpus| {
-            let RingSizes { count, bytes } = RingSizes::of(memory, cpus, 4096);
+            let RingSizes { count, bytes } = RingSizes::for_memory(memory, cpus, 4096);
             (count, bytes)
         };
         assert_eq!(sizes(16 << 20, 1), (1, 16 << 20));

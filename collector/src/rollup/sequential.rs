@@ -13,7 +13,7 @@ const NOWHERE: u64 = u64::MAX;
 /// all of them in vain: by digests of their offsets, which takes two vector instructions for eight of them
 /// even where vectors have 16 bytes and 64-bit integers cannot be compared.
 #[derive(Clone)]
-pub struct History {
+pub struct RequestHistory {
     from_digests: [u16; REACH],
     to_digests: [u16; REACH],
     from: [u64; REACH],
@@ -27,7 +27,7 @@ pub struct History {
     next: u8,
 }
 
-impl Default for History {
+impl Default for RequestHistory {
     fn default() -> Self {
         Self {
             from_digests: [0; REACH],
@@ -42,11 +42,11 @@ impl Default for History {
     }
 }
 
-impl History {
+impl RequestHistory {
     /// Takes in a completed request; how many requests it proves to be sequential: itself, when its
     /// predecessor is known, and a successor that completed before it.
     #[inline]
-    pub fn judge(&mut self, record: &RequestRecord) -> u64 {
+    pub fn count_sequential(&mut self, record: &RequestRecord) -> u64 {
         if record.done_bytes == 0 {
             return 0;
         }
@@ -142,10 +142,10 @@ mod tests {
     }
 
     fn sequential(requests: &[(u64, u64, u64)]) -> u64 {
-        let mut history = History::default();
+        let mut history = RequestHistory::default();
         requests
             .iter()
-            .map(|(s, e, o)| history.judge(&request(*s, *e, o * 4096)))
+            .map(|(s, e, o)| history.count_sequential(&request(*s, *e, o * 4096)))
             .sum()
     }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     impl Plain {
-        fn judge(&mut self, record: &RequestRecord) -> u64 {
+        fn count_sequential(&mut self, record: &RequestRecord) -> u64 {
             if record.done_bytes == 0 {
                 return 0;
             }
@@ -229,7 +229,7 @@ mod tests {
             unit in prop_oneof![Just(1), Just(4096), Just(1 << 31)],
             base in prop_oneof![Just(0), Just(1_u64 << 52)],
         ) {
-            let (mut history, mut plain) = (History::default(), Plain::default());
+            let (mut history, mut plain) = (RequestHistory::default(), Plain::default());
             for (n, (latency, offset, bytes, huge)) in requests.into_iter().enumerate() {
                 let end_ns = 100 + n as u64;
                 let record = RequestRecord {
@@ -238,7 +238,7 @@ mod tests {
                     done_bytes: bytes.saturating_mul(unit),
                     ..request(end_ns - latency, end_ns, 0)
                 };
-                prop_assert_eq!(history.judge(&record), plain.judge(&record), "request {}", n);
+                prop_assert_eq!(history.count_sequential(&record), plain.count_sequential(&record), "request {}", n);
             }
         }
     }

@@ -6,14 +6,15 @@ use trackiops_schemas::ring::RequestRecord;
 
 use crate::clock::{Clock, MonotonicNs};
 use crate::names::Names;
-use crate::rollup::{Requests, RowKey};
+use crate::rollup::RequestStream;
+use crate::rollup::row_key::RowKey;
 
 /// Takes what was copied; it must not wait.
-pub type Sink = Box<dyn FnMut(RequestBatch)>;
+pub type RequestSink = Box<dyn FnMut(RequestBatch)>;
 
 /// SingleRequests of what is read from the rings, for whoever asked for them.
 pub struct SingleRequests {
-    sink: Sink,
+    sink: RequestSink,
     records: Vec<RequestRecord>,
 }
 
@@ -22,7 +23,7 @@ impl SingleRequests {
     pub const AT_ONCE: usize = 16 << 10;
 
     /// For `sink`.
-    pub fn new(sink: Sink) -> Self {
+    pub fn new(sink: RequestSink) -> Self {
         Self {
             sink,
             records: Vec::new(),
@@ -30,8 +31,11 @@ impl SingleRequests {
     }
 
     /// `requests`, each copied when it is left behind.
-    pub fn of<'a, R: Requests>(&'a mut self, requests: &'a mut R) -> Copying<'a, R> {
-        Copying {
+    pub fn copying<'a, R: RequestStream>(
+        &'a mut self,
+        requests: &'a mut R,
+    ) -> CopiedRequests<'a, R> {
+        CopiedRequests {
             requests,
             records: &mut self.records,
         }
@@ -68,12 +72,12 @@ impl SingleRequests {
 }
 
 /// Requests that are copied.
-pub struct Copying<'a, R> {
+pub struct CopiedRequests<'a, R> {
     requests: &'a mut R,
     records: &'a mut Vec<RequestRecord>,
 }
 
-impl<R: Requests> Requests for Copying<'_, R> {
+impl<R: RequestStream> RequestStream for CopiedRequests<'_, R> {
     #[inline]
     fn peek(&mut self) -> Option<&RequestRecord> {
         self.requests.peek()
@@ -94,7 +98,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::clock::Sample;
+    use crate::clock::ClockSample;
     use crate::rollup::Rollup;
 
     #[test]
@@ -119,12 +123,12 @@ mod tests {
         let sink = Rc::clone(&handed);
         let mut copies = SingleRequests::new(Box::new(move |batch| sink.borrow_mut().push(batch)));
         let mut rollup = Rollup::new("1s".parse().unwrap());
-        let clock = Clock::new(Sample {
+        let clock = Clock::new(ClockSample {
             now: MonotonicNs(0),
             offset_ns: 5_000_000_000,
         });
         let mut requests = records.iter().copied().peekable();
-        rollup.add(&clock, &mut copies.of(&mut requests), |_, _| {});
+        rollup.add(&clock, &mut copies.copying(&mut requests), |_, _| {});
         let mut names = Names::new(false).unwrap();
         copies.hand_on(&clock, &mut names, MonotonicNs(50));
         copies.hand_on(&clock, &mut names, MonotonicNs(60));

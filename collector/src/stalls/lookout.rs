@@ -10,8 +10,8 @@ use std::time::Duration;
 use trackiops_schemas::pending::{Pending, STALLED_MS};
 use trackiops_threads::fail_point;
 
-use crate::clock::{MonotonicNs, Sample};
-use crate::stalls::pending::Waiting;
+use crate::clock::{ClockSample, MonotonicNs};
+use crate::stalls::pending::WaitingRequests;
 
 /// How often the lists are looked at where nothing waits.
 const LOOK_EVERY: Duration = Duration::from_millis(750);
@@ -25,7 +25,7 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// What a look showed.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct LookoutReport {
     at: MonotonicNs,
     /// `None` where nobody could look.
     pub pending: Option<Pending>,
@@ -33,8 +33,8 @@ pub struct Look {
 
 /// The thread that looks. It ends when this is dropped.
 pub struct Lookout {
-    looks: Receiver<Look>,
-    last: Option<Look>,
+    looks: Receiver<LookoutReport>,
+    last: Option<LookoutReport>,
 }
 
 impl Lookout {
@@ -49,7 +49,7 @@ impl Lookout {
     }
 
     /// The next look, if there was one since.
-    pub fn next(&mut self) -> Option<Look> {
+    pub fn next(&mut self) -> Option<LookoutReport> {
         let look = self.looks.try_recv().ok()?;
         self.last = Some(look.clone());
         Some(look)
@@ -63,14 +63,14 @@ impl Lookout {
     }
 }
 
-fn look_out(looks: &SyncSender<Look>) {
-    let mut waiting = Waiting::below(Path::new("/"));
+fn look_out(looks: &SyncSender<LookoutReport>) {
+    let mut waiting = WaitingRequests::below(Path::new("/"));
     loop {
         fail_point::hit("lookout: look");
-        let at = Sample::take().now;
+        let at = ClockSample::take().now;
         let pending = waiting.look(at).ok();
-        let rest = rest(pending.as_ref(), waiting.looked_at());
-        if let Err(TrySendError::Disconnected(_)) = looks.try_send(Look { at, pending }) {
+        let rest = pause_after(pending.as_ref(), waiting.looked_at());
+        if let Err(TrySendError::Disconnected(_)) = looks.try_send(LookoutReport { at, pending }) {
             return;
         }
         thread::sleep(rest);
@@ -79,7 +79,7 @@ fn look_out(looks: &SyncSender<Look>) {
 
 /// Until the next look, after one that showed this, and for which so many clients and tasks were read. What has waited since an
 /// earlier look is seen again as soon as it is stalled: that is to be told within a second.
-fn rest(pending: Option<&Pending>, looked_at: usize) -> Duration {
+fn pause_after(pending: Option<&Pending>, looked_at: usize) -> Duration {
     match pending.map_or(0, |pending| pending.age_ms_max) {
         age_ms @ 1..STALLED_MS if looked_at < LOOK_AT => {
             LOOK_EVERY.min(Duration::from_millis(STALLED_MS - age_ms))
@@ -99,14 +99,14 @@ mod tests {
                 age_ms_max,
                 ..Pending::default()
             };
-            super::rest(Some(&pending), looked_at).as_millis()
+            super::pause_after(Some(&pending), looked_at).as_millis()
         };
         assert_eq!(rest(0, 100), 750);
         assert_eq!(rest(751, 100), 249);
         assert_eq!(rest(999, 100), 1);
         assert_eq!(rest(1000, 100), 750, "it is stalled already");
         assert_eq!(rest(751, 1000), 3000, "not more than they may");
-        assert_eq!(super::rest(None, 0), LOOK_EVERY);
+        assert_eq!(super::pause_after(None, 0), LOOK_EVERY);
     }
 
     #[cfg(feature = "fail-points")]

@@ -11,7 +11,7 @@ use trackiops_schemas::pending::{Pending, StalledServer};
 
 /// What happened to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum StallChange {
     /// A request waits for it for too long.
     Stalled,
     /// None does any more.
@@ -22,7 +22,7 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// Which of the two.
-    pub change: Change,
+    pub change: StallChange,
     /// The server, with what waits for it, or what waited at most.
     pub server: StalledServer,
 }
@@ -41,14 +41,14 @@ impl Stalls {
             match before.remove(&server.address) {
                 Some(known) => server.merge(&known),
                 None => told(&Stall {
-                    change: Change::Stalled,
+                    change: StallChange::Stalled,
                     server: server.clone(),
                 }),
             }
             self.servers.insert(server.address.clone(), server);
         }
         for server in before.into_values() {
-            let change = Change::Answers;
+            let change = StallChange::Answers;
             told(&Stall { change, server });
         }
     }
@@ -97,10 +97,10 @@ mod tests {
         let (a, b) = (|| "a".to_owned(), || "b".to_owned());
         let expected = [
             vec![],
-            vec![(Change::Stalled, a(), 6, 1400)],
-            vec![(Change::Stalled, b(), 2, 1000)],
-            vec![(Change::Answers, a(), 9, 1900)],
-            vec![(Change::Answers, b(), 2, 1500)],
+            vec![(StallChange::Stalled, a(), 6, 1400)],
+            vec![(StallChange::Stalled, b(), 2, 1000)],
+            vec![(StallChange::Answers, a(), 9, 1900)],
+            vec![(StallChange::Answers, b(), 2, 1500)],
         ];
         assert_eq!(told, expected);
     }

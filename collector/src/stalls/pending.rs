@@ -11,18 +11,18 @@ use trackiops_schemas::pending::{Pending, PendingClient};
 
 use crate::clock::MonotonicNs;
 use crate::names::mountinfo::sources_at;
-use crate::stalls::rpc_tasks::{ClientId, Lists, Task, server};
+use crate::stalls::rpc_tasks::{ClientId, RpcTask, TaskLists, server};
 
 /// What is known of the requests that wait.
-pub struct Waiting {
+pub struct WaitingRequests {
     root: PathBuf,
-    lists: Lists,
+    lists: TaskLists,
     clients: AHashMap<ClientId, Client>,
 }
 
 #[derive(Default)]
 struct Client {
-    tasks: AHashMap<u32, Wait>,
+    tasks: AHashMap<u32, WaitingTask>,
     /// Asked for when it has its first task.
     server: Option<Option<String>>,
     /// Asked for while it is stalled.
@@ -32,7 +32,7 @@ struct Client {
     seen: bool,
 }
 
-struct Wait {
+struct WaitingTask {
     xid: u32,
     since: MonotonicNs,
     seen: MonotonicNs,
@@ -41,12 +41,12 @@ struct Wait {
 /// A request that was not seen is remembered for so long: reading a list that changes may miss some of it.
 const REMEMBERED: Duration = Duration::from_secs(2);
 
-impl Waiting {
+impl WaitingRequests {
     /// Of the kernel whose files are below `root`.
     pub fn below(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
-            lists: Lists::below(root),
+            lists: TaskLists::below(root),
             clients: AHashMap::new(),
         }
     }
@@ -88,13 +88,13 @@ impl Client {
         root: &Path,
         directory: BorrowedFd<'_>,
         id: ClientId,
-        tasks: &[Task],
+        tasks: &[RpcTask],
         now: MonotonicNs,
     ) -> Option<PendingClient> {
         let last = std::mem::replace(&mut self.looked, now);
         let (mut requests_max, mut version, mut oldest) = (0, 0, now);
         for task in tasks.iter().filter(|task| !task.put_off) {
-            let wait = self.tasks.entry(task.id).or_insert(Wait {
+            let wait = self.tasks.entry(task.id).or_insert(WaitingTask {
                 xid: task.xid,
                 since: now,
                 seen: now,
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    fn look(waiting: &mut Waiting, second: u64) -> (u64, u64) {
+    fn look(waiting: &mut WaitingRequests, second: u64) -> (u64, u64) {
         let pending = waiting.look(MonotonicNs(second * SECOND)).unwrap();
         (pending.requests_max, pending.age_ms_max)
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_request_ages_until_it_is_answered() {
         let kernel = Kernel::new();
-        let mut waiting = Waiting::below(kernel.0.path());
+        let mut waiting = WaitingRequests::below(kernel.0.path());
         kernel.tasks(&[]);
         assert_eq!(look(&mut waiting, 10), (0, 0));
         // It waits for a slot, is sent, and sent again.
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn another_client_of_the_same_number_is_another_one() {
         let kernel = Kernel::new();
-        let mut waiting = Waiting::below(kernel.0.path());
+        let mut waiting = WaitingRequests::below(kernel.0.path());
         kernel.tasks(&[(1, 0, "xprt_backlog")]);
         assert_eq!(look(&mut waiting, 1), (1, 0));
         fs::rename(kernel.client("a"), kernel.client("a.gone")).unwrap();
@@ -231,7 +231,7 @@ mod tests {
         let mut read = 0;
         for kernel in fs::read_dir(kernels).unwrap() {
             let root = kernel.unwrap().path();
-            let mut waiting = Waiting::below(&root);
+            let mut waiting = WaitingRequests::below(&root);
             assert_eq!(look(&mut waiting, 1), (15, 0), "{}", root.display());
             let pending = waiting.look(MonotonicNs(4 * SECOND)).unwrap();
             assert_eq!((pending.requests_max, pending.age_ms_max), (15, 3000));
@@ -250,7 +250,7 @@ mod tests {
     fn a_stalled_client_is_told_with_its_server_and_mounts() {
         let kernel = Kernel::new();
         let root = kernel.0.path();
-        let mut waiting = Waiting::below(root);
+        let mut waiting = WaitingRequests::below(root);
         fs::create_dir_all(kernel.client("a").join("xprt")).unwrap();
         fs::write(
             kernel.client("a").join("xprt/info"),

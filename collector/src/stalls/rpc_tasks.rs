@@ -63,7 +63,7 @@ pub struct ClientId {
 
 /// A task of the NFS program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Task {
+pub struct RpcTask {
     /// Unique among the tasks of a client that exist; soon given away again.
     pub id: u32,
     /// Number of the transmission, 0 as long as it has none: the same when it is sent again because no answer came, another
@@ -78,7 +78,7 @@ pub struct Task {
 
 /// Parses `13 c885 0 0x10 0x51708611 12988 nfs4_open_ops [nfsv4] nfsv4 OPEN a:call_status [sunrpc] q:xprt_pending`.
 /// `None` for what is not of the NFS program: locks, mounts, port maps, callbacks.
-pub(crate) fn parse_task(line: &str) -> Option<Task> {
+pub(crate) fn parse_task(line: &str) -> Option<RpcTask> {
     let mut words = line.split_ascii_whitespace();
     let id = words.next()?.parse().ok()?;
     // Flags, status, client.
@@ -89,7 +89,7 @@ pub(crate) fn parse_task(line: &str) -> Option<Task> {
     let version = program.strip_prefix("nfsv")?.parse().ok()?;
     let (_, queue) = line.split_once(" q:")?;
     let xid = u32::from_str_radix(xid, 16).ok()?;
-    Some(Task {
+    Some(RpcTask {
         id,
         xid,
         version,
@@ -98,13 +98,13 @@ pub(crate) fn parse_task(line: &str) -> Option<Task> {
 }
 
 /// The lists of all clients.
-pub struct Lists {
+pub struct TaskLists {
     directory: PathBuf,
     entries: Vec<MaybeUninit<u8>>,
     text: Vec<u8>,
 }
 
-impl Lists {
+impl TaskLists {
     /// Those below `root`.
     pub fn below(root: &Path) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl Lists {
     /// directory of clients.
     pub fn read(
         &mut self,
-        mut each: impl FnMut(BorrowedFd<'_>, ClientId, &[Task]),
+        mut each: impl FnMut(BorrowedFd<'_>, ClientId, &[RpcTask]),
     ) -> Result<(), Errno> {
         let directory = open(CWD, &self.directory, OFlags::DIRECTORY)?;
         let mut entries = RawDir::new(&directory, &mut self.entries);
@@ -143,7 +143,7 @@ fn read_tasks(
     directory: &OwnedFd,
     name: &str,
     text: &mut Vec<u8>,
-    tasks: &mut Vec<Task>,
+    tasks: &mut Vec<RpcTask>,
 ) -> Result<(), Errno> {
     let file = open(directory, format!("{name}/tasks"), OFlags::empty())?;
     let mut kept = 0;
@@ -245,7 +245,7 @@ mod tests {
             let text: String = (0..count).map(line).collect();
             std::fs::write(client.join("tasks"), text).unwrap();
             let mut seen = Vec::new();
-            Lists::below(root.path())
+            TaskLists::below(root.path())
                 .read(|_, client, tasks| {
                     assert_eq!(client.number, 0x1f);
                     seen.extend(tasks.iter().map(|task| task.id as usize));

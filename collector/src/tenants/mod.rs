@@ -13,7 +13,7 @@ use ahash::AHashMap;
 use trackiops_schemas::identity::{Tenant, TenantId};
 use trackiops_schemas::ring::NO_USER;
 
-use crate::clock::{MonotonicNs, due};
+use crate::clock::{MonotonicNs, is_due};
 use crate::names::mountinfo::cgroup_root;
 use crate::tenants::users::Users;
 
@@ -54,12 +54,12 @@ impl Tenants {
         let Some(root) = self.root.as_deref() else {
             return;
         };
-        if self.unknown.is_empty() || !due(&mut self.walked, now, WALK) {
+        if self.unknown.is_empty() || !is_due(&mut self.walked, now, WALK) {
             return;
         }
         // What is gone is forgotten with this; an id is not used again.
         self.names.clear();
-        walk(root, root, &mut self.names);
+        collect_cgroups(root, root, &mut self.names);
         for id in self.unknown.drain() {
             self.names.entry(id).or_insert(None);
         }
@@ -82,7 +82,7 @@ impl Tenants {
 }
 
 /// The cgroups from `directory` on by their id, which is their inode number.
-fn walk(root: &Path, directory: &Path, names: &mut AHashMap<u64, Option<Arc<str>>>) {
+fn collect_cgroups(root: &Path, directory: &Path, names: &mut AHashMap<u64, Option<Arc<str>>>) {
     let Ok(metadata) = fs::symlink_metadata(directory) else {
         return;
     };
@@ -96,7 +96,7 @@ fn walk(root: &Path, directory: &Path, names: &mut AHashMap<u64, Option<Arc<str>
     };
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            walk(root, &entry.path(), names);
+            collect_cgroups(root, &entry.path(), names);
         }
     }
 }
@@ -114,7 +114,7 @@ mod tests {
         let passwd = directory.path().join("passwd");
         fs::write(&passwd, "alice:x:1000:1000::/home/alice:/bin/sh\n").unwrap();
         let mut tenants = Tenants {
-            users: Users::of(passwd),
+            users: Users::from_file(passwd),
             root: Some(directory.path().to_owned()),
             names: AHashMap::new(),
             unknown: HashSet::new(),

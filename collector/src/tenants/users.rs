@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ahash::AHashMap;
 
-use crate::clock::{MonotonicNs, due};
+use crate::clock::{MonotonicNs, is_due};
 
 /// Where it is in the recorder's mount namespace.
 const PASSWD: &str = "/etc/passwd";
@@ -28,19 +28,19 @@ pub struct Users {
     names: AHashMap<u32, Arc<str>>,
     looked: Option<MonotonicNs>,
     /// The file that was read.
-    read: Option<Version>,
+    read: Option<FileVersion>,
 }
 
 /// Differs between two contents of a file. Its ctime is there for those who set the mtime back.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Version {
+struct FileVersion {
     inode: (u64, u64),
     bytes: u64,
     mtime: (i64, i64),
     ctime: (i64, i64),
 }
 
-impl From<&Metadata> for Version {
+impl From<&Metadata> for FileVersion {
     fn from(of: &Metadata) -> Self {
         Self {
             inode: (of.dev(), of.ino()),
@@ -54,11 +54,11 @@ impl From<&Metadata> for Version {
 impl Users {
     /// Knows no user.
     pub fn new() -> Self {
-        Self::of(PASSWD.into())
+        Self::from_file(PASSWD.into())
     }
 
     /// As [`Self::new`], with the names of another file.
-    pub fn of(path: PathBuf) -> Self {
+    pub fn from_file(path: PathBuf) -> Self {
         Self {
             path,
             names: AHashMap::new(),
@@ -69,7 +69,7 @@ impl Users {
 
     /// Reads the names, if they may have changed. While the file cannot be read those that are known stay.
     pub fn refresh(&mut self, now: MonotonicNs) {
-        if due(&mut self.looked, now, LOOK) {
+        if is_due(&mut self.looked, now, LOOK) {
             let _ = self.read();
         }
     }
@@ -81,7 +81,7 @@ impl Users {
         }
         let file = File::open(&self.path)?;
         // Taken before its content: what changes meanwhile is read at the next look.
-        let version = Version::from(&file.metadata()?);
+        let version = FileVersion::from(&file.metadata()?);
         if self.read == Some(version) {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl Users {
             let end = passwd.iter().rposition(|byte| *byte == b'\n');
             passwd.truncate(end.unwrap_or(0));
         }
-        self.names = names(&passwd);
+        self.names = parse_passwd(&passwd);
         self.read = Some(version);
         Ok(())
     }
@@ -104,17 +104,17 @@ impl Users {
 }
 
 /// Of several users with the same number the first counts, as for getpwuid(3).
-pub(crate) fn names(passwd: &[u8]) -> AHashMap<u32, Arc<str>> {
+pub(crate) fn parse_passwd(passwd: &[u8]) -> AHashMap<u32, Arc<str>> {
     let mut names = AHashMap::new();
     let lines = passwd.split(|byte| *byte == b'\n');
-    for (uid, name) in lines.filter_map(|line| user(str::from_utf8(line).ok()?)) {
+    for (uid, name) in lines.filter_map(|line| parse_user(str::from_utf8(line).ok()?)) {
         names.entry(uid).or_insert_with(|| name.into());
     }
     names
 }
 
 /// The user of a line of passwd(5), if it is one.
-fn user(line: &str) -> Option<(u32, &str)> {
+fn parse_user(line: &str) -> Option<(u32, &str)> {
     let mut fields = line.trim_start().split(':');
     let (name, _password) = (fields.next()?, fields.next()?);
     let number = |text: &str| {
@@ -162,7 +162,7 @@ mod tests {
             iv\x07n:x:1009:1009::/:/bin/sh\n\
             \tj\xc3\xbcrgen:x:1010:1010::/:/bin/sh\n\
             last:x:65534:65534";
-        let mut known: Vec<_> = names(text)
+        let mut known: Vec<_> = parse_passwd(text)
             .into_iter()
             .map(|(uid, name)| (uid, name.to_string()))
             .collect();
@@ -185,7 +185,7 @@ mod tests {
             fs::write(&new, text).unwrap();
             fs::rename(&new, &path).unwrap();
         };
-        let mut users = Users::of(path.clone());
+        let mut users = Users::from_file(path.clone());
         users.refresh(MonotonicNs(0));
         assert_eq!(name(&users, 7), None, "there is no file");
         replace("alice:x:7:7::/:/bin/sh\n");
@@ -212,7 +212,7 @@ mod tests {
         let text: String = (0..40_000).map(line).collect();
         assert!(text.len() as u64 > MOST_BYTES);
         fs::write(&path, &text).unwrap();
-        let mut users = Users::of(path);
+        let mut users = Users::from_file(path);
         users.refresh(MonotonicNs(0));
         let whole = text[..MOST_BYTES as usize].matches('\n').count();
         assert_eq!(users.names.len(), whole, "no line that is cut off");

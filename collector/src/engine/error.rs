@@ -1,0 +1,80 @@
+//! Why the kernel side cannot be used.
+
+use std::io;
+
+use aya::EbpfError;
+use aya::maps::MapError;
+use aya::programs::ProgramError;
+
+use crate::filter::FilterError;
+
+/// Why the kernel side could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The kernel refused a program or a map.
+    #[error("the kernel refused the BPF programs: {}", causes(.0))]
+    Load(#[from] EbpfError),
+    /// A program could not be attached.
+    #[error("cannot attach to the tracepoint `{event}`: {}", causes(.source))]
+    Attach {
+        /// The tracepoint.
+        event: &'static str,
+        /// What the kernel said.
+        source: ProgramError,
+    },
+    /// The same, where the BPF loader has no part in it.
+    #[error("cannot attach to the tracepoint `{event}`: {source}")]
+    AttachTyped {
+        /// The tracepoint.
+        event: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// What the kernel says of a program cannot be read.
+    #[error("cannot read what the kernel says of a BPF program: {0}")]
+    Missed(io::Error),
+    /// A map cannot be used.
+    #[error("cannot use the BPF map `{name}`: {}", causes(.source))]
+    Map {
+        /// The map.
+        name: &'static str,
+        /// What the kernel said.
+        source: MapError,
+    },
+    /// What the programs share cannot be mapped.
+    #[error("cannot map the counters of the BPF programs into memory: {0}")]
+    Shared(#[source] io::Error),
+    /// What the programs have added up cannot be read.
+    #[error("cannot read what the BPF programs have added up: {}", causes(.0))]
+    Folds(#[source] MapError),
+    /// What the programs have added up of operations cannot be read.
+    #[error("cannot read what the BPF programs have added up of operations: {}", causes(.0))]
+    Operations(#[source] MapError),
+    /// The number of CPUs cannot be read.
+    #[error("cannot read how many CPUs there may be ({path}): {source}")]
+    Cpus {
+        /// The file.
+        path: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There cannot be such a filter.
+    #[error("cannot filter: {0}")]
+    Filter(#[from] FilterError),
+    /// The object lacks what this program expects of it.
+    #[error(
+        "the built-in BPF object has no `{0}`: this build of trackiops is broken, run `make ebpf`"
+    )]
+    Object(&'static str),
+}
+
+/// The loader's errors keep their cause to themselves.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,96 @@
+//! What the programs know before they are loaded: globals, and the sizes of maps.
+
+use aya::EbpfLoader;
+use trackiops_schemas::offsets::Offsets as _;
+use trackiops_schemas::op_sums::{OP_CELLS, OP_CELLS_GLOBAL};
+use trackiops_schemas::ring::{
+    DIRECT_GLOBAL, DIRECT_WORDS, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, INSIDE_ENTRIES,
+    INSIDE_MAP, NAMED_ENTRIES, NAMED_MAP, OFFSETS_GLOBAL, PARTS_GLOBAL, PATH_RING_BYTES,
+    PATH_RING_MAP, PATHS_GLOBAL, RING_MASK_GLOBAL, TRACEPOINT_WORDS, WAKEUP_BYTES_GLOBAL,
+    WINDOW_NS_GLOBAL, filters, parts,
+};
+
+use crate::kernel_sums::by_operation;
+use crate::plan::{Plan, Programs};
+use crate::rings::RingSizes;
+use crate::settings::Settings;
+
+/// The values that the loader is lent until it has loaded the programs.
+pub struct ProgramGlobals {
+    offsets: OffsetGlobals,
+    paths: u32,
+    wakeup_bytes: u64,
+    ring_mask: u32,
+    window_ns: u64,
+    filter_kinds: u32,
+    latency_parts: u32,
+}
+
+/// Those of one engine.
+enum OffsetGlobals {
+    Direct {
+        offsets: [u32; DIRECT_WORDS],
+        cells: Box<[u64; OP_CELLS]>,
+    },
+    Tracepoint([u32; TRACEPOINT_WORDS]),
+}
+
+impl ProgramGlobals {
+    /// As planned and asked for, with rings of these sizes.
+    pub fn new(plan: &Plan, settings: &Settings, rings: RingSizes) -> Self {
+        Self {
+            offsets: match &plan.programs {
+                Programs::Direct { offsets, .. } => OffsetGlobals::Direct {
+                    offsets: offsets.words(),
+                    cells: Box::new(by_operation::bucket_cells()),
+                },
+                Programs::Tracepoint(offsets) => OffsetGlobals::Tracepoint(offsets.words()),
+            },
+            paths: u32::from(plan.has_paths()),
+            // A ring that is a quarter full is read long before its timer would let it overflow.
+            wakeup_bytes: u64::from(rings.bytes / 4),
+            ring_mask: rings.count - 1,
+            window_ns: settings.granularity.ns(),
+            filter_kinds: settings.filter.kinds(),
+            latency_parts: match (settings.latency_parts, settings.requests) {
+                (false, _) => 0,
+                (true, false) => parts::SPLIT,
+                (true, true) => parts::SPLIT | parts::XIDS,
+            },
+        }
+    }
+
+    /// Has the loader set them, and the sizes of the maps that they let the programs use.
+    pub fn hand_to<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
+        match &self.offsets {
+            OffsetGlobals::Direct { offsets, cells } => {
+                loader.override_global(DIRECT_GLOBAL, offsets.as_slice(), true);
+                loader.override_global(OP_CELLS_GLOBAL, cells.as_slice(), true);
+                // The other engine's maps are in the object, too.
+                for map in ["WAITING", "LINK_INIT", "LINK_END"] {
+                    loader.map_max_entries(map, 1);
+                }
+            }
+            OffsetGlobals::Tracepoint(offsets) => {
+                loader.override_global(OFFSETS_GLOBAL, offsets.as_slice(), true);
+            }
+        }
+        if self.filter_kinds != 0 {
+            loader.map_max_entries(FILTER_MAP, FILTER_ENTRIES);
+        }
+        if self.filter_kinds & filters::DIRECTORIES != 0 {
+            loader.map_max_entries(INSIDE_MAP, INSIDE_ENTRIES);
+        }
+        if self.paths != 0 {
+            loader.map_max_entries(NAMED_MAP, NAMED_ENTRIES);
+            loader.map_max_entries(PATH_RING_MAP, PATH_RING_BYTES);
+        }
+        loader
+            .override_global(PATHS_GLOBAL, &self.paths, true)
+            .override_global(WAKEUP_BYTES_GLOBAL, &self.wakeup_bytes, true)
+            .override_global(RING_MASK_GLOBAL, &self.ring_mask, true)
+            .override_global(WINDOW_NS_GLOBAL, &self.window_ns, true)
+            .override_global(FILTER_GLOBAL, &self.filter_kinds, true)
+            .override_global(PARTS_GLOBAL, &self.latency_parts, true);
+    }
+}

@@ -1,0 +1,132 @@
+//! Finds the maps of the loaded programs, each as what it is used for.
+
+use aya::Ebpf;
+use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
+use trackiops_schemas::file_op_sums::{FILE_OPS_BEGUN_MAP, FILE_OPS_MAP, FILE_OPS_MAPS};
+use trackiops_schemas::op_sums::{
+    OP_TABLE_MAP, OP_TABLE_WORDS, OPS_BEGUN_MAP, OPS_LOST_MAP, OPS_MAP, OPS_MAPS,
+};
+use trackiops_schemas::ring::{
+    BOOKS_MAP, CLOCK_MAP, EPOCH_MAP, FILTER_MAP, FOLDS_MAP, PATH_RING_MAP, RINGS_MAP,
+};
+use trackiops_schemas::time::Granularity;
+
+use crate::clock::ClockSample;
+use crate::engine::error::EngineError;
+use crate::engine::filter_maps::{FilterMapError, FilterMaps};
+use crate::filter::ResolvedFilter;
+use crate::kernel_sums::by_file::FileOpSums;
+use crate::kernel_sums::by_operation::OpSums;
+use crate::kernel_sums::folded::Folds;
+use crate::names::path_ring::PathRing;
+use crate::rings::{RingSizes, Rings};
+use crate::shared_memory::{SharedBooks, SharedWord, SharedWords};
+
+/// Paths that the programs tell.
+pub struct PathFeed {
+    /// Where they arrive.
+    pub ring: PathRing,
+    epoch: SharedWord,
+}
+
+impl PathFeed {
+    /// Lets the paths of files in use be told once more.
+    pub fn tell_again(&self) {
+        self.epoch.increment();
+    }
+}
+
+/// A map of this name cannot be used.
+pub fn map_error(name: &'static str) -> impl Fn(MapError) -> EngineError {
+    move |source| EngineError::Map { name, source }
+}
+
+/// A map that the programs keep: it leaves the loader, which closes what is left in it.
+fn take(programs: &mut Ebpf, name: &'static str) -> Result<Map, EngineError> {
+    programs.take_map(name).ok_or(EngineError::Object(name))
+}
+
+/// The rings of completed requests.
+pub fn rings(programs: &mut Ebpf, sizes: RingSizes) -> Result<Rings, EngineError> {
+    let map = programs
+        .map_mut(RINGS_MAP)
+        .ok_or(EngineError::Object(RINGS_MAP))?;
+    ArrayOfMaps::try_from(map)
+        .and_then(|map| Rings::create(sizes, map))
+        .map_err(map_error(RINGS_MAP))
+}
+
+/// The sums of requests that find the rings full.
+pub fn folds(programs: &mut Ebpf) -> Result<Folds, EngineError> {
+    ArrayOfMaps::try_from(take(programs, FOLDS_MAP)?)
+        .and_then(Folds::create)
+        .map_err(map_error(FOLDS_MAP))
+}
+
+/// The kernel's books.
+pub fn books(programs: &Ebpf, cpus: u32) -> Result<SharedBooks, EngineError> {
+    SharedBooks::map(array_fd(programs, BOOKS_MAP)?, cpus).map_err(EngineError::Shared)
+}
+
+/// What tells the programs the time.
+pub fn clock(programs: &Ebpf) -> Result<SharedWord, EngineError> {
+    SharedWord::map(array_fd(programs, CLOCK_MAP)?).map_err(EngineError::Shared)
+}
+
+/// What requests are compared with.
+pub fn filter_maps(programs: &mut Ebpf, filter: ResolvedFilter) -> Result<FilterMaps, EngineError> {
+    let map = HashMap::try_from(take(programs, FILTER_MAP)?).map_err(map_error(FILTER_MAP))?;
+    FilterMaps::new(map, filter).map_err(|error| match error {
+        FilterMapError::Filter(error) => EngineError::Filter(error),
+        FilterMapError::Map(source) => map_error(FILTER_MAP)(source),
+    })
+}
+
+fn array_fd<'p>(programs: &'p Ebpf, name: &'static str) -> Result<&'p MapFd, EngineError> {
+    match programs.map(name) {
+        Some(Map::Array(array)) => Ok(array.fd()),
+        _ => Err(EngineError::Object(name)),
+    }
+}
+
+fn shared_words(
+    programs: &Ebpf,
+    name: &'static str,
+    count: usize,
+) -> Result<SharedWords, EngineError> {
+    SharedWords::map(array_fd(programs, name)?, count).map_err(EngineError::Shared)
+}
+
+/// The paths that the programs tell.
+pub fn paths(programs: &mut Ebpf) -> Result<PathFeed, EngineError> {
+    let ring = take(programs, PATH_RING_MAP)?;
+    Ok(PathFeed {
+        ring: PathRing::new(ring).map_err(map_error(PATH_RING_MAP))?,
+        epoch: SharedWord::map(array_fd(programs, EPOCH_MAP)?).map_err(EngineError::Shared)?,
+    })
+}
+
+/// The sums of operations.
+pub fn operations(
+    programs: &mut Ebpf,
+    granularity: Granularity,
+    clock: ClockSample,
+) -> Result<OpSums, EngineError> {
+    let lost = take(programs, OPS_LOST_MAP)?;
+    let lost = Array::try_from(lost).map_err(map_error(OPS_LOST_MAP))?;
+    let table = shared_words(programs, OP_TABLE_MAP, OP_TABLE_WORDS)?;
+    let begun = shared_words(programs, OPS_BEGUN_MAP, OPS_MAPS)?;
+    let map = take(programs, OPS_MAP)?;
+    ArrayOfMaps::try_from(map)
+        .and_then(|map| OpSums::create(map, table, begun, lost, granularity, clock))
+        .map_err(map_error(OPS_MAP))
+}
+
+/// The sums of operations by file.
+pub fn file_operations(programs: &mut Ebpf) -> Result<FileOpSums, EngineError> {
+    let begun = shared_words(programs, FILE_OPS_BEGUN_MAP, FILE_OPS_MAPS)?;
+    let map = take(programs, FILE_OPS_MAP)?;
+    ArrayOfMaps::try_from(map)
+        .and_then(|map| FileOpSums::create(map, begun))
+        .map_err(map_error(FILE_OPS_MAP))
+}

@@ -1,0 +1,194 @@
+//! Where the kernel's structures have what the direct engine reads.
+
+use trackiops_schemas::file_op_sums::FileOpOffsets;
+use trackiops_schemas::op_sums::{OpOffsets, op_flags};
+use trackiops_schemas::ring::{CgroupOffsets, DirectOffsets, NameOffsets, TreeOffsets, cgroups};
+
+use crate::btf::Members;
+use crate::facts::KernelFacts;
+use crate::plan::unsupported::Unsupported;
+
+/// Texts that describe a connection (`enum rpc_display_format_t`, include/linux/sunrpc/xprt.h).
+const ADDRESS_STRINGS: u32 = 6;
+/// Which of them is the protocol (`RPC_DISPLAY_PROTO`); the first is the address of the server.
+const PROTOCOL_STRING: u32 = 2;
+
+/// Where they stand in this kernel, or what is missing. The ways to directories, cgroups, operations and names may be unknown.
+pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported> {
+    let members = facts.members.as_ref();
+    let members = members.map_err(|why| Unsupported::NoBtf(why.clone()))?;
+    let offset = |structure: &'static str, member: &'static str, sizes: &[u32]| {
+        let release = facts.release.clone();
+        match members.get(&(structure, member)) {
+            Some(found) if sizes.contains(&found.size) => Ok(found.offset),
+            None if !members.keys().any(|(known, _)| *known == structure) => {
+                Err(Unsupported::NoType { release, structure })
+            }
+            _ => Err(Unsupported::NoMember {
+                release,
+                structure,
+                member,
+            }),
+        }
+    };
+    let task_start = offset("rpc_task", "tk_start", &[8])?;
+    let header_handle = offset("nfs_pgio_header", "args.fh", &[8])?;
+    let header_done = offset("nfs_pgio_header", "res.count", &[4, 8])?;
+    let inode_superblock = offset("inode", "i_sb", &[8])?;
+    let transmission_rtt = offset("rpc_rqst", "rq_rtt", &[8])?;
+    let inode_number = offset("inode", "i_ino", &[8])?;
+    Ok(DirectOffsets {
+        task_window: task_start,
+        task_start,
+        task_owner: offset("rpc_task", "tk_owner", &[4])?,
+        header_inode: offset("nfs_pgio_header", "inode", &[8])?,
+        header_status: offset("nfs_pgio_header", "task.tk_status", &[4])?,
+        arguments_window: header_handle,
+        result_window: header_done,
+        header_handle,
+        header_offset: offset("nfs_pgio_header", "args.offset", &[8])?,
+        header_asked: offset("nfs_pgio_header", "args.count", &[4])?,
+        header_done,
+        header_eof: offset("nfs_pgio_header", "res.eof", &[1, 4])?,
+        inode_window: inode_superblock.min(inode_number),
+        inode_superblock,
+        inode_number,
+        superblock_dev: offset("super_block", "s_dev", &[4])?,
+        header_cred: offset("nfs_pgio_header", "cred", &[8])?,
+        cred_uid: offset("cred", "fsuid", &[4])?,
+        header_direct: offset("nfs_pgio_header", "dreq", &[8])?,
+        header_stable: offset("nfs_pgio_header", "args.stable", &[4])?,
+        task_transmission: offset("rpc_task", "tk_rqstp", &[8])?,
+        transmission_window: transmission_rtt,
+        transmission_rtt,
+        transmission_sent: offset("rpc_rqst", "rq_xtime", &[8])?,
+        transmission_count: offset("rpc_rqst", "rq_ntrans", &[4])?,
+        transmission_xid: offset("rpc_rqst", "rq_xid", &[4])?,
+        tree: tree(members).unwrap_or_default(),
+        cgroup: cgroup(members).unwrap_or_default(),
+        operation: operation(members).unwrap_or_default(),
+        file_operation: file_operation(members).unwrap_or_default(),
+        name: name(members).unwrap_or_default(),
+    })
+}
+
+/// The way to a file's directories, if all of it is known.
+fn tree(members: &Members) -> Option<TreeOffsets> {
+    Some(TreeOffsets {
+        header_context: pointer(members, "nfs_pgio_header", "args.context")?,
+        context_entry: pointer(members, "nfs_open_context", "dentry")?,
+        entry_parent: pointer(members, "dentry", "d_parent")?,
+        entry_inode: pointer(members, "dentry", "d_inode")?,
+    })
+}
+
+/// What a name consists of, if all of it and the way to the directories are known.
+fn name(members: &Members) -> Option<NameOffsets> {
+    tree(members)?;
+    Some(NameOffsets {
+        entry_hash: pointer(members, "dentry", "d_name.hash_len")?,
+        entry_name: pointer(members, "dentry", "d_name.name")?,
+        entry_data: pointer(members, "dentry", "d_fsdata")?,
+    })
+}
+
+/// The offset of a member of 8 bytes.
+fn pointer(members: &Members, structure: &'static str, member: &'static str) -> Option<u32> {
+    let found = members.get(&(structure, member))?;
+    (found.size == 8).then_some(found.offset)
+}
+
+/// The way to a request's cgroup, if all of it is known.
+fn cgroup(members: &Members) -> Option<CgroupOffsets> {
+    let offset = |structure, member| pointer(members, structure, member);
+    let head = offset("page", "compound_head").or_else(|| offset("page", "compound_info"));
+    // With this member came that all pages are charged through it.
+    let by_object = members.contains_key(&("obj_cgroup", "is_root"));
+    Some(CgroupOffsets {
+        way: cgroups::KNOWN | if by_object { cgroups::BY_OBJECT } else { 0 },
+        header_request: offset("nfs_pgio_header", "req")?,
+        request_page: offset("nfs_page", "wb_page")?,
+        page_head: head?,
+        page_owner: offset("page", "memcg_data")?,
+        object_owner: offset("obj_cgroup", "memcg")?,
+        owner_cgroup: offset("mem_cgroup", "css.cgroup")?,
+        cgroup_node: offset("cgroup", "kn")?,
+        node_id: offset("kernfs_node", "id")?,
+    })
+}
+
+/// What an RPC consists of, if all of it is known.
+fn operation(members: &Members) -> Option<OpOffsets> {
+    let offset = |structure, member, size| {
+        let found = members.get(&(structure, member))?;
+        (found.size == size).then_some(found.offset)
+    };
+    let procedure = offset("rpc_task", "tk_msg.rpc_proc", 8)?;
+    let sent = offset("rpc_rqst", "rq_xmit_bytes_sent", 8)?;
+    let received = offset("rpc_rqst", "rq_reply_bytes_recvd", 8)?;
+    let number = offset("rpc_xprt", "id", 4);
+    let texts = offset("rpc_xprt", "address_strings", 8 * ADDRESS_STRINGS)?;
+    Some(OpOffsets {
+        flags: op_flags::KNOWN | number.map_or(0, |_| op_flags::NUMBERED),
+        task_window: procedure,
+        task_procedure: procedure,
+        task_client: offset("rpc_task", "tk_client", 8)?,
+        task_transport: offset("rpc_task", "tk_xprt", 8)?,
+        task_status: offset("rpc_task", "tk_status", 4)?,
+        bytes_window: sent.min(received),
+        sent_bytes: sent,
+        received_bytes: received,
+        client_number: offset("rpc_clnt", "cl_clid", 4)?,
+        client_program: offset("rpc_clnt", "cl_prog", 4)?,
+        client_version: offset("rpc_clnt", "cl_vers", 4)?,
+        procedure_index: offset("rpc_procinfo", "p_statidx", 4)?,
+        procedure_name: offset("rpc_procinfo", "p_name", 8)?,
+        transport_number: number.unwrap_or(0),
+        transport_address: texts,
+        transport_protocol: texts + 8 * PROTOCOL_STRING,
+    })
+}
+
+/// What leads from an RPC to the file that it is about, if it is known. How far an inode is from its handle may be left to be learned, as
+/// kernels without BTF of their modules do not tell it, and the user to be told for some RPCs only.
+fn file_operation(members: &Members) -> Option<FileOpOffsets> {
+    let at = |structure, member| Some(members.get(&(structure, member))?.offset);
+    let of = |structure, member| pointer(members, structure, member);
+    let cred = of("rpc_rqst", "rq_cred").zip(of("rpc_cred", "cr_cred"));
+    let (transmission_cred, rpc_cred_owner) = cred.unwrap_or_default();
+    let arguments = at("nfs_pgio_header", "args")?;
+    let inode = at("nfs_inode", "vfs_inode").zip(at("nfs_inode", "fh"));
+    let flags = members.get(&("rpc_task", "tk_flags"))?;
+    let (inode_mode, inode_entries, entry_alias) = directory(members).unwrap_or_default();
+    Some(FileOpOffsets {
+        is_known: 1,
+        task_arguments: of("rpc_task", "tk_msg.rpc_argp")?,
+        task_cred: of("rpc_task", "tk_msg.rpc_cred")?,
+        task_flags: (flags.size == 2).then_some(flags.offset)?,
+        transmission_cred,
+        rpc_cred_owner,
+        arguments_handle: of("nfs_pgio_header", "args.fh")?.checked_sub(arguments)?,
+        handle_inode: match inode {
+            Some((inode, handle)) => inode.checked_sub(handle)?,
+            None => 0,
+        },
+        inode_host: of("inode", "i_data.host")?,
+        superblock_magic: of("super_block", "s_magic")?,
+        inode_mode,
+        inode_entries,
+        entry_alias,
+    })
+}
+
+/// What tells that an inode is a directory and leads to its only name, if the rest of its path can be read as well.
+fn directory(members: &Members) -> Option<(u32, u32, u32)> {
+    name(members)?;
+    let at = |member| Some(members.get(&("dentry", member))?.offset);
+    let mode = members.get(&("inode", "i_mode"))?;
+    Some((
+        (mode.size == 2).then_some(mode.offset)?,
+        pointer(members, "inode", "i_dentry.first")?,
+        // Its union has no name since Linux 7.0.
+        at("d_alias").or_else(|| at("d_u.d_alias"))?,
+    ))
+}

@@ -1,0 +1,100 @@
+//! Why this kernel or this process cannot record, and what helps.
+
+use std::path::PathBuf;
+
+use crate::btf::BtfError;
+
+/// Why this kernel or this process cannot record, and what helps.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsupported {
+    /// Neither root nor the capabilities.
+    #[error(
+        "recording needs root (or the capabilities CAP_BPF and CAP_PERFMON, and read access to tracefs): \
+         run it with sudo"
+    )]
+    Privileges,
+    /// Locked down so far that not even root may look into the kernel.
+    #[error(
+        "the kernel is locked down (lockdown=confidentiality), which forbids BPF to read its memory: \
+         boot it with lockdown=integrity or without lockdown"
+    )]
+    LockedDown,
+    /// tracefs is there, but closed.
+    #[error("tracefs at {} may not be read by this user: run trackiops as root", .0.display())]
+    TracefsDenied(PathBuf),
+    /// tracefs is not mounted.
+    #[error("tracefs is not mounted: run `mount -t tracefs tracefs /sys/kernel/tracing`")]
+    NoTracefs,
+    /// There is no tracefs to mount.
+    #[error(
+        "Linux {0} was built without event tracing (CONFIG_FTRACE), which trackiops needs: \
+         boot a kernel that has it"
+    )]
+    NoTracing(String),
+    /// The NFS client is not there. The only thing that can be waited for.
+    #[error(
+        "the NFS client is not loaded: mount an NFS file system, run `modprobe nfs`, \
+         or let trackiops wait for it with --wait"
+    )]
+    NfsNotLoaded,
+    /// The NFS client is there without its tracepoints.
+    #[error(
+        "Linux {release} has no tracepoint `{category}:{event}`, which trackiops needs: \
+         boot a kernel that has it (Linux 5.8 or newer with event tracing)"
+    )]
+    NoTracepoint {
+        /// `uname -r`.
+        release: String,
+        /// The tracepoint's category.
+        category: &'static str,
+        /// The tracepoint.
+        event: &'static str,
+    },
+    /// The kernel is older than 5.8.
+    #[error("Linux {0} has no BPF ring buffer: trackiops needs Linux 5.8 or newer")]
+    NoRingBuffer(String),
+    /// Nothing describes the kernel's types.
+    #[error(
+        "{0}, and the direct engine needs it: \
+         name a file that has this kernel's BTF with --btf, or use --engine tracepoint"
+    )]
+    NoBtf(BtfError),
+    /// A type is in no BTF.
+    #[error(
+        "no BTF of Linux {release} has `struct {structure}`, which the direct engine needs: \
+         name a file that has it with --btf, or use --engine tracepoint"
+    )]
+    NoType {
+        /// `uname -r`.
+        release: String,
+        /// The structure.
+        structure: &'static str,
+    },
+    /// A type lacks a member.
+    #[error(
+        "Linux {release} has a `struct {structure}` without a usable member `{member}`, \
+         which the direct engine needs: use --engine tracepoint"
+    )]
+    NoMember {
+        /// `uname -r`.
+        release: String,
+        /// The structure.
+        structure: &'static str,
+        /// The member.
+        member: &'static str,
+    },
+    /// A tracepoint lacks a field.
+    #[error(
+        "Linux {release} describes the tracepoint `{event}` without a usable field `{field}` of {size} bytes"
+    )]
+    Field {
+        /// `uname -r`.
+        release: String,
+        /// The tracepoint.
+        event: &'static str,
+        /// The missing field.
+        field: &'static str,
+        /// The size that it should have.
+        size: u32,
+    },
+}

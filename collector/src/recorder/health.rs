@@ -1,0 +1,107 @@
+//! What a recorder says of itself: how much of a window it has covered, and what it has not seen of it.
+
+use std::mem;
+
+use trackiops_schemas::ring::Books;
+use trackiops_schemas::rollup::Health;
+use trackiops_schemas::time::UtcMs;
+
+use crate::clock::{ClockSample, MonotonicNs};
+use crate::operations::WindowOps;
+use crate::recorder::{RecordError, Recorder};
+use crate::stalls::Stall;
+
+impl Recorder {
+    /// Accounts for the time since the last sample as covered; whether the clock was set back.
+    pub(super) fn follow_clock(&mut self, sample: ClockSample) -> bool {
+        let from_ns = self.clock.utc_ns(self.covered_until);
+        let elapsed_ns = sample.now.0.saturating_sub(self.covered_until.0);
+        self.covered_until = sample.now;
+        let step = self.clock.follow(sample);
+        self.engine.set_clock(sample);
+        if step.is_some() {
+            let window = self.rollup.window(self.clock.utc(sample.now));
+            window.health.clock_steps += 1;
+            window.covered_ns += elapsed_ns;
+        } else {
+            self.add_coverage(from_ns, self.clock.utc_ns(sample.now));
+        }
+        step.is_some_and(|step| step < 0)
+    }
+
+    /// Spreads the wall time from `from_ns` to `to_ns` over its windows.
+    fn add_coverage(&mut self, mut from_ns: i64, to_ns: i64) {
+        while from_ns < to_ns {
+            let at = UtcMs(from_ns.div_euclid(1_000_000));
+            let end = at
+                .align(self.rollup.granularity())
+                .plus(self.rollup.granularity());
+            let until_ns = to_ns.min(end.0.saturating_mul(1_000_000));
+            self.rollup.window(at).covered_ns += (until_ns - from_ns).unsigned_abs();
+            from_ns = until_ns;
+        }
+    }
+
+    /// Takes over what was seen of the requests that wait.
+    pub(super) fn look_out(&mut self, stalled: &mut impl FnMut(&Stall)) {
+        while let Some(look) = self.lookout.next() {
+            let Some(pending) = look.pending else {
+                continue;
+            };
+            self.stalls.follow(&pending, stalled);
+            let now = self.clock.utc(ClockSample::take().now);
+            let known = &mut self.rollup.window(now).health.pending;
+            known.get_or_insert_default().merge(&pending);
+        }
+    }
+
+    /// Counts requests for which there was no room since the last look at the books.
+    pub(super) fn note_lost(&mut self, books: Books, now: UtcMs) {
+        let lost = books.lost.saturating_sub(self.lost);
+        if lost > 0 {
+            self.lost = books.lost;
+            let health = &mut self.rollup.window(now).health;
+            health.lost += lost;
+            health.seen += lost;
+        }
+    }
+
+    /// Counts completions at which the kernel has skipped the programs since the last look.
+    pub(super) fn note_missed(&mut self, now: UtcMs) -> Result<(), RecordError> {
+        let all = self.engine.missed()?;
+        let before = mem::replace(&mut self.missed, all);
+        if all != before {
+            let health = &mut self.rollup.window(now).health;
+            health.missed += all.requests.saturating_sub(before.requests);
+            health.ops_missed += all.operations.saturating_sub(before.operations);
+        }
+        Ok(())
+    }
+
+    /// Counts what the programs saw and nobody accounts for. They are gone, so that the books are at rest.
+    pub(super) fn note_unaccounted(&mut self, books: Books, now: UtcMs) {
+        let unaccounted = books
+            .seen
+            .saturating_sub(self.read + self.folded + books.lost);
+        self.rollup.window(now).health.seen += unaccounted;
+    }
+
+    /// Fills in what is known only when a window closes.
+    pub(super) fn complete_health(
+        &self,
+        health: &mut Health,
+        ops: &WindowOps,
+        covered_ns: u64,
+        now: MonotonicNs,
+    ) {
+        health.covered_ms = (covered_ns + 500_000) / 1_000_000;
+        if self.engine.operations.is_some() {
+            health.ops_covered_ms = health.covered_ms;
+            health.ops_seen = ops.values().map(|sums| sums.requests).sum();
+        }
+        // Windows may be shorter than the time between two looks.
+        if health.pending.is_none() && covered_ns > 0 {
+            health.pending = self.lookout.recent(now).cloned();
+        }
+    }
+}

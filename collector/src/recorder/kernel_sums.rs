@@ -1,0 +1,81 @@
+//! Takes over what the kernel has added up: requests that found the rings full, and operations.
+
+use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationSums};
+use trackiops_schemas::ring::{Books, FoldKey, FoldValue};
+use trackiops_schemas::time::UtcMs;
+
+use crate::clock::MonotonicNs;
+use crate::engine::EngineError;
+use crate::recorder::{RecordError, Recorder};
+use crate::rollup::row_key::RowKey;
+
+impl Recorder {
+    /// Takes over what the kernel has added up because the rings were full.
+    pub(super) fn take_folded(
+        &mut self,
+        books: Books,
+        now: MonotonicNs,
+    ) -> Result<(), RecordError> {
+        if books.folded == self.folded {
+            return Ok(());
+        }
+        let taken = self.engine.folds.take().map_err(EngineError::Folds)?;
+        self.folded += taken.iter().map(|(_, sum)| sum.requests).sum::<u64>();
+        self.add_folded(&taken, now);
+        Ok(())
+    }
+
+    fn add_folded(&mut self, taken: &[(FoldKey, FoldValue)], now: MonotonicNs) {
+        let window_ms = self.rollup.granularity().ms();
+        let mut newcomers = Vec::new();
+        for (key, sum) in taken {
+            let window = UtcMs(key.window.cast_signed().saturating_mul(window_ms));
+            if self.rollup.add_folded(key, sum, window) {
+                newcomers.push((RowKey::from(key), 0));
+            }
+        }
+        self.names.observe(&newcomers, now);
+    }
+
+    /// Takes over what the kernel has added up of operations.
+    pub(super) fn take_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
+        if self.engine.operations.is_none() {
+            return Ok(());
+        }
+        self.take_file_operations(now)?;
+        let Some(sums) = &mut self.engine.operations else {
+            return Ok(());
+        };
+        let (rollup, names) = (&mut self.rollup, &self.names);
+        let window_ns = rollup.granularity().ms().saturating_mul(1_000_000);
+        let current = self.clock.utc_ns(now).div_euclid(window_ns);
+        let filter = &self.filter;
+        let add = |window: Option<u64>, operation: Operation, sums: OperationSums| {
+            if operation.op != OTHER_OPERATIONS && !filter.wants_operation(&operation.op) {
+                return;
+            }
+            let number = window.map_or(current, u64::cast_signed);
+            let start = UtcMs(number.saturating_mul(window_ns / 1_000_000));
+            let ops = &mut rollup.window(start).ops;
+            ops.entry(operation).or_default().merge(&sums);
+        };
+        self.operations
+            .take(sums, now, |dev| names.source(dev), add)
+            .map_err(EngineError::Operations)?;
+        Ok(())
+    }
+
+    /// As [`Self::take_operations`], of those that were added up by file.
+    fn take_file_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
+        let Some(sums) = &mut self.engine.file_operations else {
+            return Ok(());
+        };
+        let mut taken = sums.take().map_err(EngineError::Operations)?;
+        taken.retain(|taken| self.filter.wants_operation(taken.op.op.as_str()));
+        let mut newcomers = Vec::new();
+        let newcomer = |row, pid| newcomers.push((row, pid));
+        self.rollup.add_operations(taken, now, newcomer);
+        self.names.observe(&newcomers, now);
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! How many files of which only operations are known may begin to be followed.
+
+use std::time::Duration;
+
+use crate::clock::MonotonicNs;
+
+/// How many files may begin to be followed of which there is nothing but metadata. Somebody who looks through a tree of a million
+/// files leaves no million of them behind: neither in memory, where a journal knows its files by name, nor on disk.
+#[derive(Debug)]
+pub struct NewFileBudget {
+    left: u64,
+    refilled: MonotonicNs,
+}
+
+/// So many at once: a directory, or the tree of a program.
+const AT_ONCE: u64 = 4096;
+/// And another one each time this has passed: 64 a second, 58,000 in a rotation of 15 minutes.
+const EACH: Duration = Duration::from_nanos(15_625_000);
+
+impl NewFileBudget {
+    /// Nothing is spent.
+    pub fn new() -> Self {
+        Self {
+            left: AT_ONCE,
+            refilled: MonotonicNs(0),
+        }
+    }
+
+    /// To be called before [`Self::spend`].
+    pub fn refill(&mut self, now: MonotonicNs) {
+        let each_ns = EACH.as_nanos() as u64;
+        let new = now.0.saturating_sub(self.refilled.0) / each_ns;
+        self.left = self.left.saturating_add(new).min(AT_ONCE);
+        self.refilled.0 += new * each_ns;
+    }
+
+    /// Whether there is one more.
+    pub fn spend(&mut self) -> bool {
+        let there = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        there
+    }
+}
+
+impl Default for NewFileBudget {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_spent_at_once_and_fills_up_slowly_and_no_further() {
+        let second = 1_000_000_000;
+        let mut budget = NewFileBudget::new();
+        let spent =
+            |budget: &mut NewFileBudget| (0..10_000).filter(|_| budget.spend()).count() as u64;
+        budget.refill(MonotonicNs(100 * second));
+        assert_eq!(spent(&mut budget), AT_ONCE);
+        budget.refill(MonotonicNs(101 * second));
+        assert_eq!(spent(&mut budget), 64);
+        budget.refill(MonotonicNs(101 * second + 10_000_000));
+        assert_eq!(spent(&mut budget), 0);
+        budget.refill(MonotonicNs(101 * second + 20_000_000));
+        assert_eq!(spent(&mut budget), 1, "what was left over counts");
+        budget.refill(MonotonicNs(9000 * second));
+        assert_eq!(spent(&mut budget), AT_ONCE);
+    }
+}

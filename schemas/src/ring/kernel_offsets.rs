@@ -1,0 +1,216 @@
+//! Where the running kernel's structures and tracepoints have what the programs read.
+
+use crate::file_op_sums::FileOpOffsets;
+use crate::offsets::offsets;
+use crate::op_sums::OpOffsets;
+
+offsets! {
+    /// Byte offsets of the fields of the `nfs_readpage_done` / `nfs_writeback_done` tracepoints.
+    pub struct DoneOffsets {
+        /// `dev_t dev`, 4 bytes.
+        pub dev: u32,
+        /// `u32 fhandle`.
+        pub fhandle: u32,
+        /// `u64 fileid`.
+        pub fileid: u32,
+        /// `loff_t offset`.
+        pub offset: u32,
+        /// `u32 arg_count`.
+        pub arg_count: u32,
+        /// `u32 res_count`.
+        pub res_count: u32,
+        /// `int error` (`status` on 5.10).
+        pub error: u32,
+        /// `bool eof`, one byte; READ only.
+        pub eof: u32,
+    }
+}
+
+offsets! {
+    /// Byte offsets of the fields of `nfs_initiate_read` / `nfs_initiate_write`.
+    pub struct InitiateOffsets {
+        /// `dev_t dev`, 4 bytes.
+        pub dev: u32,
+        /// `u64 fileid`.
+        pub fileid: u32,
+    }
+}
+
+offsets! {
+    /// Byte offsets of the fields of `rpc_task_begin` / `rpc_task_end`.
+    pub struct TaskOffsets {
+        /// `unsigned int task_id`.
+        pub task_id: u32,
+        /// `unsigned int client_id`.
+        pub client_id: u32,
+    }
+}
+
+offsets! {
+    /// Everything the tracepoint engine has to know about this kernel, read from tracefs at start.
+    ///
+    /// Userspace overrides the global [`OFFSETS_GLOBAL`](super::OFFSETS_GLOBAL) with it before the programs are loaded.
+    pub struct TracepointOffsets {
+        /// `nfs_initiate_read`.
+        pub initiate_read: InitiateOffsets,
+        /// `nfs_initiate_write`.
+        pub initiate_write: InitiateOffsets,
+        /// `rpc_task_begin`.
+        pub task_begin: TaskOffsets,
+        /// `rpc_task_end`.
+        pub task_end: TaskOffsets,
+        /// `nfs_readpage_done`.
+        pub read_done: DoneOffsets,
+        /// `nfs_writeback_done`; its `eof` is not used.
+        pub write_done: DoneOffsets,
+    }
+}
+
+/// Words of which [`TracepointOffsets`] consists.
+pub const TRACEPOINT_WORDS: usize = size_of::<TracepointOffsets>() / 4;
+
+offsets! {
+    /// Everything the direct engine has to know about this kernel, read from BTF at start.
+    ///
+    /// Offsets in bytes from the begin of the structure that a name begins with; `header` is
+    /// `struct nfs_pgio_header`, `task` `struct rpc_task`. A `window` is where the part of the structure
+    /// begins that is copied in one piece.
+    ///
+    /// Userspace overrides the global [`DIRECT_GLOBAL`](super::DIRECT_GLOBAL) with it before the programs are loaded.
+    pub struct DirectOffsets {
+        /// Begin of the window for `tk_start` and `tk_owner`.
+        pub task_window: u32,
+        /// `ktime_t tk_start`.
+        pub task_start: u32,
+        /// `pid_t tk_owner`.
+        pub task_owner: u32,
+        /// `struct inode *inode`.
+        pub header_inode: u32,
+        /// `int task.tk_status`.
+        pub header_status: u32,
+        /// Begin of the window for `args`.
+        pub arguments_window: u32,
+        /// Begin of the window for `res`.
+        pub result_window: u32,
+        /// `struct nfs_fh *args.fh`.
+        pub header_handle: u32,
+        /// `__u64 args.offset`.
+        pub header_offset: u32,
+        /// `__u32 args.count`.
+        pub header_asked: u32,
+        /// `__u32 res.count`.
+        pub header_done: u32,
+        /// The lowest byte of `res.eof`.
+        pub header_eof: u32,
+        /// Begin of the window for `i_sb` and `i_ino`.
+        pub inode_window: u32,
+        /// `struct super_block *i_sb`.
+        pub inode_superblock: u32,
+        /// `unsigned long i_ino`.
+        pub inode_number: u32,
+        /// `dev_t s_dev` of `struct super_block`.
+        pub superblock_dev: u32,
+        /// `const struct cred *cred`.
+        pub header_cred: u32,
+        /// `kuid_t fsuid` of `struct cred`.
+        pub cred_uid: u32,
+        /// `struct nfs_direct_req *dreq`.
+        pub header_direct: u32,
+        /// `enum nfs3_stable_how args.stable`.
+        pub header_stable: u32,
+        /// `struct rpc_rqst *tk_rqstp`.
+        pub task_transmission: u32,
+        /// Begin of the window for the members of `struct rpc_rqst`.
+        pub transmission_window: u32,
+        /// `ktime_t rq_rtt`.
+        pub transmission_rtt: u32,
+        /// `ktime_t rq_xtime`.
+        pub transmission_sent: u32,
+        /// `int rq_ntrans`.
+        pub transmission_count: u32,
+        /// `__be32 rq_xid`.
+        pub transmission_xid: u32,
+        /// The way to the directories.
+        pub tree: TreeOffsets,
+        /// The way to the cgroup.
+        pub cgroup: CgroupOffsets,
+        /// What an RPC of any procedure consists of.
+        pub operation: OpOffsets,
+        /// The way from an RPC to the file that it is about.
+        pub file_operation: FileOpOffsets,
+        /// What a name consists of.
+        pub name: NameOffsets,
+    }
+}
+
+offsets! {
+    /// What is read of each directory on a file's path (`struct dentry`), beside what [`TreeOffsets`] has.
+    pub struct NameOffsets {
+        /// `u64 d_name.hash_len`; 0 if paths cannot be read.
+        pub entry_hash: u32,
+        /// `const unsigned char *d_name.name`.
+        pub entry_name: u32,
+        /// `void *d_fsdata`: of the top of what is mounted, `server:/export`.
+        pub entry_data: u32,
+    }
+}
+
+offsets! {
+    /// The way from a request to the directories that its file is in, as it was opened.
+    pub struct TreeOffsets {
+        /// `struct nfs_open_context *args.context` of `struct nfs_pgio_header`; 0 if the way is not known.
+        pub header_context: u32,
+        /// `struct dentry *dentry` of `struct nfs_open_context`.
+        pub context_entry: u32,
+        /// `struct dentry *d_parent` of `struct dentry`.
+        pub entry_parent: u32,
+        /// `struct inode *d_inode` of `struct dentry`.
+        pub entry_inode: u32,
+    }
+}
+
+offsets! {
+    /// The way from a request to the cgroup that its data is charged to: one pointer after the other.
+    pub struct CgroupOffsets {
+        /// Bits of [`cgroups`]; 0 if the way is not known.
+        pub way: u32,
+        /// `struct nfs_page *req` of `struct nfs_pgio_header`.
+        pub header_request: u32,
+        /// `struct page *wb_page` of `struct nfs_page`.
+        pub request_page: u32,
+        /// `unsigned long compound_head` (`compound_info` from Linux 7.0 on) of `struct page`.
+        pub page_head: u32,
+        /// `unsigned long memcg_data` of `struct page`.
+        pub page_owner: u32,
+        /// `struct mem_cgroup *memcg` of `struct obj_cgroup`.
+        pub object_owner: u32,
+        /// `struct cgroup *css.cgroup` of `struct mem_cgroup`.
+        pub owner_cgroup: u32,
+        /// `struct kernfs_node *kn` of `struct cgroup`.
+        pub cgroup_node: u32,
+        /// `u64 id` of `struct kernfs_node`.
+        pub node_id: u32,
+    }
+}
+
+/// Bits of [`CgroupOffsets::way`].
+pub mod cgroups {
+    /// The way is known.
+    pub const KNOWN: u32 = 1 << 0;
+    /// Every page is charged to a `struct obj_cgroup`, not only those of the kernel's own objects.
+    pub const BY_OBJECT: u32 = 1 << 1;
+}
+
+/// Words of which [`DirectOffsets`] consists.
+pub const DIRECT_WORDS: usize = size_of::<DirectOffsets>() / 4;
+
+/// Stands in programs that load from the kernel's memory for its function `bpf_rdonly_cast`, in a call of a helper of
+/// this number, which there is not. Each kernel numbers the function otherwise, so userspace puts the call there.
+pub const CAST_CALL: u32 = 0x6361_7374;
+/// Stands there for the number of the type that the function is to make of an address.
+pub const CAST_TYPE: u32 = 0x7479_7065;
+/// A load in such a program from `CAST_OFFSETS + 8 * n` stands for one from the offset that is word `n` of
+/// [`DirectOffsets`].
+pub const CAST_OFFSETS: i16 = 0x7c00;
+
+const _: () = assert!(CAST_OFFSETS as usize + 8 * DIRECT_WORDS <= i16::MAX as usize);

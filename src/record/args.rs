@@ -1,0 +1,338 @@
+//! Flags of `trackiops record`, and what they ask of the collector and the store.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use trackiops_collector::{EngineChoice, Filter, Procedure, Settings};
+use trackiops_query::parse_size;
+use trackiops_schemas::time::{Granularity, parse_duration_ms};
+use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
+
+use crate::store_flag::StoreFlag;
+
+/// For how long windows of which length are kept.
+pub const DEFAULT_RETENTION: &str = "1s=2d,10s=14d,1m=90d,1h=forever";
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops record                                          until Ctrl-C, of everything
+  trackiops record --store-size 20GiB --retain 1s=1w,1m=1y  within limits of room and age
+  trackiops record --duration 1h --mount /mnt/nfs           an hour of one mount";
+
+/// Headings of flags in help.
+const STORE: &str = "Store";
+const KERNEL: &str = "Kernel";
+const RUN: &str = "Run";
+const FILTERS: &str =
+    "Filters (the same one twice: or; different ones: and; --mount, --dir and --file are one)";
+
+/// Arguments of `trackiops record`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten, next_help_heading = STORE)]
+    pub store: StoreFlag,
+    /// Window lengths, all written at once
+    ///
+    /// Each is a multiple of the one before.
+    #[arg(long, value_name = "LENGTHS", default_value = "1s,10s,1m,1h", help_heading = STORE)]
+    pub granularity: GranularitySet,
+    /// Begin new Parquet files at multiples of this time [default: 15m]
+    ///
+    /// They also begin at midnight UTC, and whenever there were 65,536 different files.
+    #[arg(long, value_name = "LENGTH", help_heading = STORE)]
+    rotate: Option<Granularity>,
+    /// How long windows are kept
+    ///
+    /// A length that is not listed is kept like the next longer one. Ages are such as 90m, 2d, 1w, 1y or forever.
+    #[arg(
+        long,
+        value_name = "AGES",
+        default_value = DEFAULT_RETENTION,
+        help_heading = STORE
+    )]
+    retain: Retention,
+    /// Count time for --retain in which nothing was recorded
+    ///
+    /// By default a clock that is set ahead, or a host that was off for a month, has nothing deleted: age is the time that was recorded since.
+    #[arg(long, help_heading = STORE)]
+    retain_by_clock: bool,
+    /// Room on disk: 20GB, 20GiB, 20G [default: unlimited]
+    ///
+    /// For windows, journals and catalog, at least 64MiB. When it is used up, the oldest of the shortest windows are deleted.
+    /// GB is decimal, GiB binary, and so is a letter alone: 20G is 20GiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_store_size, help_heading = STORE)]
+    store_size: Option<u64>,
+    /// Keep every request as a row of its own as well
+    #[arg(long, help_heading = STORE)]
+    pub requests: bool,
+    /// Room on disk for --requests, beside --store-size
+    ///
+    /// At least 64MiB. When it is used up, the oldest requests are deleted.
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_requests_size, help_heading = STORE)]
+    pub requests_size: u64,
+    /// Allow a store on NFS
+    ///
+    /// Its own traffic is recorded then, and a hung server holds up the recorder.
+    #[arg(long, help_heading = STORE)]
+    allow_nfs_store: bool,
+    /// Stop after this time: 90s, 2h, 1w ... [default: until stopped]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = RUN)]
+    pub duration: Option<Duration>,
+    /// Wait until the NFS client is loaded, instead of failing
+    #[arg(long, help_heading = RUN)]
+    pub wait: bool,
+    /// Make this file, holding the process id, once recording has begun
+    #[arg(long, value_name = "FILE", help_heading = RUN)]
+    pub ready_file: Option<PathBuf>,
+    /// Print each closed window of the shortest length: paper
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, help_heading = RUN)]
+    pub stdout: Option<StdoutFormat>,
+    /// How requests are observed: auto, direct, tracepoint
+    ///
+    /// `direct` reads each request from its own structures when it completes; `tracepoint` follows each request through classic
+    /// tracepoints; `auto` is the first if the kernel's BTF has what it needs, else the second.
+    #[arg(long, value_name = "ENGINE", default_value = "auto", hide_possible_values = true, help_heading = KERNEL)]
+    pub engine: EngineFlag,
+    /// The kernel's types, for kernels that do not describe themselves
+    #[arg(long, value_name = "FILE", help_heading = KERNEL)]
+    pub btf: Option<PathBuf>,
+    /// Record READ and WRITE requests only, not every operation
+    #[arg(long, help_heading = KERNEL)]
+    pub no_ops: bool,
+    /// Do not split latencies into queue, network and completion
+    #[arg(long, help_heading = KERNEL)]
+    no_latency_parts: bool,
+    /// Memory for requests on their way from the kernel
+    ///
+    /// Of all CPUs together, from 64KiB to 64GiB. Requests that find no room in it are added up in the kernel.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory, help_heading = KERNEL)]
+    ring_memory: u64,
+    #[command(flatten)]
+    filter: FilterArgs,
+}
+
+/// What is to be recorded. Without any of these everything is.
+#[derive(Clone, clap::Args)]
+struct FilterArgs {
+    /// Only this mount point or SERVER:/EXPORT; repeatable
+    #[arg(long = "mount", value_name = "MOUNT", help_heading = FILTERS)]
+    mounts: Vec<String>,
+    /// Only files below this directory; repeatable
+    #[arg(long = "dir", value_name = "DIR", help_heading = FILTERS)]
+    directories: Vec<PathBuf>,
+    /// Only this file; repeatable
+    #[arg(long = "file", value_name = "FILE", help_heading = FILTERS)]
+    files: Vec<PathBuf>,
+    /// Only requests made by these processes
+    ///
+    /// Buffered writes that are written back later are made by the kernel.
+    #[arg(long = "pid", value_name = "PID,...", value_delimiter = ',', help_heading = FILTERS)]
+    pids: Vec<u32>,
+    /// Only requests of files that these users opened
+    #[arg(long = "uid", value_name = "UID,...", value_delimiter = ',', help_heading = FILTERS)]
+    uids: Vec<u32>,
+    /// Only data charged to this cgroup or one below it; repeatable
+    #[arg(long = "cgroup", value_name = "PATH", help_heading = FILTERS)]
+    cgroups: Vec<PathBuf>,
+    /// Only these operations, such as read, write, commit
+    #[arg(long = "ops", value_name = "OP,...", value_delimiter = ',', help_heading = FILTERS)]
+    operations: Vec<Procedure>,
+}
+
+impl From<FilterArgs> for Filter {
+    fn from(args: FilterArgs) -> Self {
+        let FilterArgs {
+            mounts,
+            directories,
+            files,
+            pids,
+            uids,
+            cgroups,
+            operations,
+        } = args;
+        Self {
+            mounts,
+            directories,
+            files,
+            pids,
+            uids,
+            cgroups,
+            operations,
+        }
+    }
+}
+
+/// Engines by name.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum EngineFlag {
+    /// The direct engine if the kernel's BTF has what it needs, else the tracepoint engine
+    Auto,
+    /// Read each request from its own structures when it completes
+    Direct,
+    /// Follow each request through classic tracepoints
+    Tracepoint,
+}
+
+impl From<EngineFlag> for EngineChoice {
+    fn from(engine: EngineFlag) -> Self {
+        match engine {
+            EngineFlag::Auto => Self::Auto,
+            EngineFlag::Direct => Self::Direct,
+            EngineFlag::Tracepoint => Self::Tracepoint,
+        }
+    }
+}
+
+/// What can be printed while recording.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum StdoutFormat {
+    /// The lines of the CHEOPS'24 paper: [Timestamp], File ID, r-iops, r-throughput, r-latency,
+    /// w-iops, w-throughput, w-latency (bytes/s, ns)
+    Paper,
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let ms = parse_duration_ms(text)
+        .and_then(|ms| u64::try_from(ms).ok())
+        .filter(|ms| *ms > 0);
+    ms.map(Duration::from_millis).ok_or_else(|| {
+        "write a number above 0 and a unit, such as 90s, 15m, 2h or 2d12h".to_owned()
+    })
+}
+
+/// The least gives one CPU a ring of sixteen pages, the most gives each of 32 rings all that the kernel can address.
+const RING_MEMORY: RangeInclusive<u64> = 64 << 10..=64 << 30;
+
+fn parse_ring_memory(text: &str) -> Result<u64, String> {
+    parse_size_in(text, RING_MEMORY, "from 64KiB to 64GiB, such as 16MiB")
+}
+
+/// The least gives each journal of requests, one of many pieces, room for some batches.
+const REQUESTS_SIZE_MIN: u64 = 64 << 20;
+
+fn parse_requests_size(text: &str) -> Result<u64, String> {
+    parse_size_in(
+        text,
+        REQUESTS_SIZE_MIN..=u64::MAX,
+        "of at least 64MiB, such as 10GiB",
+    )
+}
+
+/// The least holds a journal of some thousand files beside what it is sealed to.
+const STORE_SIZE_MIN: u64 = 64 << 20;
+
+pub fn parse_store_size(text: &str) -> Result<u64, String> {
+    parse_size_in(
+        text,
+        STORE_SIZE_MIN..=u64::MAX,
+        "of at least 64MiB, such as 20GiB",
+    )
+}
+
+fn parse_size_in(text: &str, range: RangeInclusive<u64>, takes: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    match range.contains(&bytes) {
+        true => Ok(bytes),
+        false => Err(format!("write a size {takes}")),
+    }
+}
+
+impl Args {
+    pub fn settings(&self) -> Settings {
+        Settings {
+            granularity: self.granularity.finest(),
+            ring_memory: self.ring_memory,
+            latency_parts: !self.no_latency_parts,
+            filter: self.filter.clone().into(),
+            requests: self.requests,
+        }
+    }
+
+    pub fn store_options(&self, filter: &Filter) -> Options {
+        let finest = self.granularity.finest();
+        Options {
+            host: host_name(),
+            granularities: self.granularity.clone(),
+            rotate: self.rotate.unwrap_or_else(|| default_rotation(finest)),
+            filter: (!filter.is_empty()).then(|| filter.to_string()),
+            allow_nfs_store: self.allow_nfs_store,
+            keep: RetentionPolicy {
+                retention: self.retain.clone(),
+                most_bytes: self.store_size,
+                gaps_age: self.retain_by_clock,
+                ..RetentionPolicy::default()
+            },
+        }
+    }
+}
+
+/// 15 minutes, or as much more as it takes to hold whole windows.
+fn default_rotation(finest: Granularity) -> Granularity {
+    (1..=i64::from(u16::MAX))
+        .filter_map(|n| Granularity::from_ms(n * finest.ms()).ok())
+        .find(|rotate| rotate.ms() >= 15 * 60 * 1000)
+        .unwrap_or(finest)
+}
+
+fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_rotation_holds_whole_windows() {
+        let default = |finest: &str| default_rotation(finest.parse().unwrap()).to_string();
+        assert_eq!(
+            ["100ms", "1s", "1m", "10m", "1h", "1d"].map(default),
+            ["15m", "15m", "15m", "20m", "1h", "1d"]
+        );
+    }
+
+    #[test]
+    fn ring_memory_is_a_size_within_bounds() {
+        assert_eq!(parse_ring_memory("16MiB"), Ok(16 << 20));
+        assert_eq!(parse_ring_memory("65536"), Ok(65_536));
+        assert_eq!(parse_ring_memory("1G"), Ok(1 << 30));
+        for text in ["", "MiB", "1KiB", "1TiB", "-1", "99999999999999999999G"] {
+            assert!(parse_ring_memory(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn room_for_requests_has_a_least_size() {
+        assert_eq!(parse_requests_size("10GiB"), Ok(10 << 30));
+        assert_eq!(parse_requests_size("2T"), Ok(2 << 40));
+        assert_eq!(parse_requests_size("20GB"), Ok(20_000_000_000));
+        for text in ["", "1MiB", "64MB", "-1GiB"] {
+            assert!(parse_requests_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        for (text, seconds) in [
+            ("90s", 90),
+            ("1w", 604_800),
+            ("2d12h", 216_000),
+            ("1 hour", 3600),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_secs(seconds)),
+                "{text}"
+            );
+        }
+        for text in ["", "90", "0", "0s", "-1s", "1 parsec", "500us"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+}
