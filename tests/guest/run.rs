@@ -88,7 +88,7 @@ impl Run {
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .args(["vm", "run", "--kernel", kernel])
             // Given again among the flags it is theirs that counts.
-            .args(["--timeout", "300"])
+            .args(["--timeout", "900"])
             .args(flags)
             .arg("--out")
             .arg(&out)
