@@ -12,7 +12,7 @@ use trackiops_query::QueryError;
 use trackiops_query::times::file_name;
 use trackiops_render::formats::{Kind, Reader, Texts, Writer};
 use trackiops_render::pseudonym::{self, Check, Key, Pseudonyms, Way};
-use trackiops_render::{Export, Exported, Format, Table};
+use trackiops_render::{Export, ExportDataset, Exported, Format};
 use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;
@@ -71,7 +71,7 @@ pub struct Args {
     /// `rollup` is what each tenant did with each file in each window, with all columns of queries, histograms among them; `ops`
     /// operations of mounts; `health` the recorder's own account; `requests` what `record --requests` kept.
     #[arg(long, value_name = "DATASET", default_value = "rollup", help_heading = ROWS)]
-    dataset: Table,
+    dataset: ExportDataset,
     /// The same as --dataset requests
     #[arg(long, conflicts_with = "dataset", help_heading = ROWS)]
     requests: bool,
@@ -146,7 +146,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let export = Export {
         table: match args.requests {
-            true => Table::Requests,
+            true => ExportDataset::Requests,
             false => args.dataset,
         },
         granularity: args.granularity,
@@ -200,14 +200,14 @@ fn in_words_of_exports(error: anyhow::Error) -> anyhow::Error {
 fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
     let (files, mounts) = (&export.question.files, &export.question.mounts);
     match export.table {
-        Table::Ops if !files.is_empty() => bail!(
+        ExportDataset::Ops if !files.is_empty() => bail!(
             "--dataset ops has operations of mounts, which are of no file; leave out --file and --dir, or take rollup, whose \
              column `ops` has those of files"
         ),
-        Table::Health if !files.is_empty() || !mounts.is_empty() => bail!(
+        ExportDataset::Health if !files.is_empty() || !mounts.is_empty() => bail!(
             "--dataset health is the recorder's account of all files and mounts; leave out --file, --dir and --mount"
         ),
-        Table::Requests if export.granularity.is_some() => {
+        ExportDataset::Requests if export.granularity.is_some() => {
             bail!("--dataset requests has no windows; leave out --granularity")
         }
         _ => Ok(()),

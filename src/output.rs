@@ -13,6 +13,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::Value;
 use trackiops_render::terminal_style::Look;
 use trackiops_render::visible::{self, visible, wrap};
+use trackiops_threads::fail_point;
 
 use crate::help_headings::OUTPUT;
 use crate::{signals, terminal};
@@ -241,9 +242,11 @@ impl PartialFile {
             .create_new(true)
             .mode(access.mode())
             .open(&draft);
+        let file = file.inspect_err(|_| signals::forget_draft())?;
+        fail_point::hit("output: begun");
         Ok(Self {
             path: path.to_owned(),
-            file: file.inspect_err(|_| signals::forget_draft())?,
+            file,
             draft,
             is_in_place: false,
         })
@@ -266,6 +269,7 @@ impl PartialFile {
 
     /// Puts it in place. It was written and synced before. A link there is replaced, and not what it leads to.
     pub fn put_in_place(&mut self) -> io::Result<()> {
+        fail_point::hit("output: written");
         fs::rename(&self.draft, &self.path)?;
         self.is_in_place = true;
         Ok(())

@@ -21,7 +21,7 @@ use crate::origin::{File, HostIndex};
 use crate::parallel::share_out;
 use crate::plan::{Journal, Plan, Tail};
 use crate::projection::Projection;
-use crate::scan::{self, Columns};
+use crate::scan::{self, ScanColumns};
 
 /// Result of a plan.
 #[derive(Debug)]
@@ -222,7 +222,7 @@ impl<'p> Run<'p> {
             grouping,
             ..
         } = *self;
-        let columns = Columns {
+        let columns = ScanColumns {
             projection,
             by: grouping.by,
             by_name: wanted.is_some_and(FileSelection::by_name) || grouping.needs_mounts(),

@@ -23,7 +23,7 @@ use crate::projection::Projection;
 
 /// Decides which columns a scan reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Columns {
+pub struct ScanColumns {
     /// Columns that the answer needs.
     pub projection: Projection,
     /// How rows are grouped.
@@ -32,7 +32,7 @@ pub struct Columns {
     pub by_name: bool,
 }
 
-impl Columns {
+impl ScanColumns {
     fn include(self, column: &str) -> bool {
         match column {
             TIME | FILE_KEY | DEV | FILEID => true,
@@ -52,7 +52,7 @@ pub type EachRow<'a> = &'a mut dyn FnMut(UtcMs, &Arc<File>, &Arc<Tenant>, Row);
 pub fn rollup(
     segment: &Segment,
     ranges: Option<&[Range<u64>]>,
-    columns: Columns,
+    columns: ScanColumns,
     explain: &Explain,
     each: EachRow<'_>,
 ) -> Result<(), QueryError> {

@@ -27,5 +27,5 @@ mod volume;
 
 pub use answer::{Format, FormatError, Render, list_columns, write, write_columns};
 pub use explain::explain;
-pub use export::{Export, Exported, Table};
+pub use export::{Export, ExportDataset, Exported};
 pub use plot::{Plot, PlotError, plot};

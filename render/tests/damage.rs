@@ -13,7 +13,7 @@ use std::process::Command;
 use common::*;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{Connections, Outcome, QueryError, Question, Step, ask, ask_operations};
-use trackiops_render::{Export, Table};
+use trackiops_render::{Export, ExportDataset};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::ring::RequestRecord;
@@ -79,7 +79,7 @@ fn dataset(store: &Path, segment: &Path) -> String {
     first.unwrap().to_str().unwrap().to_owned()
 }
 
-fn exported(question: &Question, table: Table) -> String {
+fn exported(question: &Question, table: ExportDataset) -> String {
     let export = Export {
         question: question.clone(),
         table,
@@ -113,9 +113,9 @@ fn answers(store: &Path, dataset: &str) -> Vec<String> {
             "ops" => answers.push(shown(ask_operations(&asked, Connections::Together))),
             "health" => {
                 answers.push(shown(ask(&asked)));
-                answers.push(exported(&asked, Table::Health));
+                answers.push(exported(&asked, ExportDataset::Health));
             }
-            "requests" => answers.push(exported(&asked, Table::Requests)),
+            "requests" => answers.push(exported(&asked, ExportDataset::Requests)),
             other => panic!("{other}"),
         }
     }

@@ -16,7 +16,7 @@ use trackiops_query::{
 use trackiops_render::Render;
 use trackiops_render::flame::{self, Directions, Graph, Measure};
 use trackiops_render::formats::Texts;
-use trackiops_render::{Export, Format, Table};
+use trackiops_render::{Export, ExportDataset, Format};
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
@@ -152,7 +152,11 @@ fn ask_everything(asked: &Question) {
         flame::folded(&stacks, &mut Vec::new()).unwrap();
         flame::svg(&stacks, graph, Zone::utc(), &mut Vec::new()).unwrap();
     }
-    for table in [Table::Rollup, Table::Ops, Table::Health] {
+    for table in [
+        ExportDataset::Rollup,
+        ExportDataset::Ops,
+        ExportDataset::Health,
+    ] {
         let export = Export {
             table,
             granularity: None,

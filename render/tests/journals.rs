@@ -18,7 +18,7 @@ use trackiops_query::coverage::note::Note;
 use trackiops_query::{
     Connections, Outcome, QueryError, Question, Range, Step, ask, ask_operations,
 };
-use trackiops_render::{Export, Table};
+use trackiops_render::{Export, ExportDataset};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::ring::RequestRecord;
@@ -320,7 +320,7 @@ fn a_journal_that_cannot_be_read_is_noted_by_an_export_of_health() {
         fs::create_dir(&journal).unwrap();
         let export = Export {
             question: asked(dir.path(), Range::default()),
-            table: Table::Health,
+            table: ExportDataset::Health,
             granularity: None,
         };
         let exported = export.run::<QueryError>(&mut |_| Ok(())).unwrap();
@@ -415,7 +415,7 @@ fn single_requests_that_were_cut_are_noted_before_and_after_sealing() {
     let export = |range| {
         let export = Export {
             question: asked(dir.path(), range),
-            table: Table::Requests,
+            table: ExportDataset::Requests,
             granularity: None,
         };
         let mut rows = 0;

@@ -3,7 +3,7 @@
 
 use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 use trackiops_query::{AnswerRow, Columns, FileActivity, OperationAnswer, Record, Volume};
-use trackiops_render::Table;
+use trackiops_render::ExportDataset;
 use trackiops_schemas::columns::{health_schema, ops_schema, request_schema, rollup_schema};
 use trackiops_store::MountSeen;
 
@@ -42,7 +42,7 @@ fn there_are_no_unsigned_16_bit_or_nanosecond_columns() {
         all::<Volume>(),
     ];
     let exports = ["rollup", "ops", "health", "requests"];
-    let exports = exports.map(|name| name.parse::<Table>().unwrap().schema());
+    let exports = exports.map(|name| name.parse::<ExportDataset>().unwrap().schema());
     for schema in segments.into_iter().chain(answers).chain(exports) {
         schema.fields().iter().for_each(|field| check(field));
     }

@@ -38,6 +38,8 @@ const TEMPORARY: &str = ".tmp";
 const HIDDEN: &str = ".removed";
 /// What the names of the journals of requests begin with.
 const REQUESTS_PREFIX: &str = "requests-";
+/// How often journals are listed at most: a recorder rotates them every few minutes.
+const MOST_LISTS: usize = 100;
 const JOURNAL_DIR: &str = "journal";
 /// Directory of the segments of requests, and the name of their dataset.
 pub(crate) const REQUESTS_DIR: &str = "requests";
@@ -151,7 +153,21 @@ fn journal_of(prefix: &str, store: &Path, number: u64) -> PathBuf {
     journal_dir(store).join(format!("{prefix}{number}.{JOURNAL_EXTENSION}"))
 }
 
+/// A directory is listed in pieces. A journal that is created meanwhile may be missing from a list that has the next one, and then a
+/// reader would see newer windows without older ones. So journals are listed until two lists agree.
 fn journals_of(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
+    let mut last = list_journals(prefix, store)?;
+    for _ in 1..MOST_LISTS {
+        let list = list_journals(prefix, store)?;
+        if list == last {
+            break;
+        }
+        last = list;
+    }
+    Ok(last)
+}
+
+fn list_journals(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
     let mut numbers = Vec::new();
     for path in entries(store, &journal_dir(store))? {
         let number = path

@@ -119,7 +119,13 @@ fn guest_a_terminal_gets_a_status_line_per_window() {
     let lines = text
         .lines()
         .filter(|l| l.contains("requests/s") && l.contains("files") && l.ends_with("0 lost"));
-    assert!((3..=5).contains(&lines.count()), "{text}");
+    // Three seconds of recording, and more where a busy host makes the last one late.
+    let times: Vec<_> = lines.filter_map(|line| line.split(' ').next()).collect();
+    assert!(times.len() >= 3, "{text}");
+    assert!(
+        times.is_sorted_by(|a, b| a < b),
+        "one line per window: {text}"
+    );
     assert!(
         !RUN.text("record.err").contains("requests/s"),
         "and nobody else"

@@ -1,7 +1,8 @@
-//! Places at which a test ends the process as SIGKILL does, makes the thread panic, or has it do what it must not. In a release there is nothing of them.
+//! Places at which a test kills or stops the process, or makes the thread panic or do what it must not. No release contains them.
 
-/// Ends the process here, or panics, if it is the turn of this place: `TRACKIOPS_KILL_AT` and `TRACKIOPS_PANIC_AT` are the how
-/// manyth time and the name, such as `2 seal: renamed`. With `TRACKIOPS_FAIL_FROM` times count from when a file of that name is there.
+/// Kills or stops the process, or panics, if it is the turn of this place. `TRACKIOPS_KILL_AT`, `TRACKIOPS_STOP_AT` and
+/// `TRACKIOPS_PANIC_AT` have the number of the visit and the name of the place, such as `2 seal: renamed`. With `TRACKIOPS_FAIL_FROM`
+/// the numbers count from when a file of that name exists.
 #[cfg(feature = "fail-points")]
 #[allow(
     clippy::panic,
@@ -14,8 +15,13 @@ pub fn hit(name: &str) {
     use std::sync::{Mutex, PoisonError};
 
     static PASSED: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
-    let turns = ["TRACKIOPS_KILL_AT", "TRACKIOPS_PANIC_AT"].map(|turn| env::var(turn).ok());
-    let [kill_at, panic_at] = &turns;
+    let turns = [
+        "TRACKIOPS_KILL_AT",
+        "TRACKIOPS_STOP_AT",
+        "TRACKIOPS_PANIC_AT",
+    ];
+    let turns = turns.map(|turn| env::var(turn).ok());
+    let [kill_at, stop_at, panic_at] = &turns;
     if turns.iter().all(Option::is_none) {
         return;
     }
@@ -35,6 +41,10 @@ pub fn hit(name: &str) {
         loop {
             std::thread::park();
         }
+    }
+    if turn == *stop_at {
+        let own = rustix::process::getpid();
+        let _ = rustix::process::kill_process(own, rustix::process::Signal::STOP);
     }
     if turn == *panic_at {
         panic!("fail point: {name}");

@@ -14,7 +14,7 @@ use trackiops_query::coverage::note::Note;
 use trackiops_query::{
     Connections, Outcome, QueryError, Question, Range, Step, ask, ask_files, ask_operations,
 };
-use trackiops_render::{Export, Table};
+use trackiops_render::{Export, ExportDataset};
 use trackiops_schemas::time::Granularity;
 
 use crate::common::{question, select};
@@ -107,7 +107,7 @@ fn values(batches: &[RecordBatch]) -> Result<String, ArrowError> {
     Ok(text)
 }
 
-fn exported(question: Question, table: Table, store: &Path) -> Said {
+fn exported(question: Question, table: ExportDataset, store: &Path) -> Said {
     let export = Export {
         question,
         table,
@@ -156,8 +156,8 @@ pub fn answers(store: &Path, range: Range) -> Vec<Said> {
         said(ask(&one), store),
         said(ask_files(&by(None)), store),
         said(ask_operations(&by(second), Connections::Together), store),
-        exported(by(second), Table::Health, store),
-        exported(by(second), Table::Requests, store),
+        exported(by(second), ExportDataset::Health, store),
+        exported(by(second), ExportDataset::Requests, store),
     ]
 }
 

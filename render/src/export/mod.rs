@@ -39,7 +39,7 @@ const BATCH_ROWS: usize = 8192;
 
 /// The rows to export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
+pub enum ExportDataset {
     /// Reads and writes of files, by window, file and tenant.
     Rollup,
     /// Operations of mounts, by window, procedure and connection.
@@ -53,20 +53,20 @@ pub enum Table {
 /// The name of a dataset is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no dataset: write rollup, ops, health or requests")]
-pub struct TableError(String);
+pub struct ExportDatasetError(String);
 
-impl FromStr for Table {
-    type Err = TableError;
+impl FromStr for ExportDataset {
+    type Err = ExportDatasetError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         [Self::Rollup, Self::Ops, Self::Health, Self::Requests]
             .into_iter()
             .find(|table| table.name() == text)
-            .ok_or_else(|| TableError(text.to_owned()))
+            .ok_or_else(|| ExportDatasetError(text.to_owned()))
     }
 }
 
-impl Table {
+impl ExportDataset {
     /// Name of the dataset, as in the store's directory.
     pub fn name(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ pub struct Export {
     /// Stores, files, mounts, range and current time. The export sets step, grouping and columns itself.
     pub question: Question,
     /// The rows to export.
-    pub table: Table,
+    pub table: ExportDataset,
     /// Length of the windows. `None` takes the shortest one that the whole range has.
     pub granularity: Option<Granularity>,
 }
@@ -122,7 +122,7 @@ pub struct Exported {
 
 impl Exported {
     /// Metadata for a file with these rows.
-    pub fn describe(&self, table: Table) -> Vec<(&'static str, String)> {
+    pub fn describe(&self, table: ExportDataset) -> Vec<(&'static str, String)> {
         let mut pairs = vec![
             (META_FORMAT, FORMAT_VERSION.to_string()),
             (META_DATASET, table.name().to_owned()),
@@ -156,10 +156,10 @@ impl Export {
     /// Errors are those of the query and of the sink.
     pub fn run<E: From<QueryError>>(&self, sink: Sink<'_, E>) -> Result<Exported, E> {
         match self.table {
-            Table::Rollup => rows::files(self, sink),
-            Table::Ops => rows::operations(self, sink),
-            Table::Health => health::run(self, sink),
-            Table::Requests => requests::run(self, sink),
+            ExportDataset::Rollup => rows::files(self, sink),
+            ExportDataset::Ops => rows::operations(self, sink),
+            ExportDataset::Health => health::run(self, sink),
+            ExportDataset::Requests => requests::run(self, sink),
         }
     }
 

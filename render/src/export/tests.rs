@@ -4,7 +4,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
 use super::pieces::MOST_ROWS;
-use super::{Export, Table};
+use super::{Export, ExportDataset};
 use crate::common::{THREE, options, question, record, windows};
 use trackiops_query::error::QueryError;
 
@@ -22,7 +22,7 @@ fn pieces_of_an_export_are_the_whole_and_no_batch_is_of_more_than_a_piece() {
     question.zone = trackiops_query::times::Zone::utc();
     let export = Export {
         question,
-        table: Table::Rollup,
+        table: ExportDataset::Rollup,
         granularity: None,
     };
     let (mut bytes, mut times) = (0, Vec::new());
