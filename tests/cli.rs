@@ -5,13 +5,11 @@ mod common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
@@ -527,6 +525,10 @@ fn what_is_written_is_for_its_owner_alone_and_behind_no_link() {
 #[cfg(feature = "fail-points")]
 #[test]
 fn a_command_that_is_ended_leaves_nothing_behind() {
+    use std::os::unix::process::ExitStatusExt;
+
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
     let dir = tempfile::tempdir().expect("a directory");
     let store = dir.path().join("store");
     small_store(&store);
@@ -544,7 +546,7 @@ fn a_command_that_is_ended_leaves_nothing_behind() {
             command.env("TRACKIOPS_STOP_AT", place);
             let mut child = command.spawn().expect("it can be started");
             let pid = Pid::from_child(&child);
-            let stopped = rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+            let stopped = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
             assert!(stopped.is_some_and(|(_, status)| status.stopped()));
             let has_draft = || {
                 let mut entries = fs::read_dir(&out).unwrap();

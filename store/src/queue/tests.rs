@@ -1,7 +1,7 @@
 //! Those that are named `as_root` mount file systems, for which they need root.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -262,7 +262,7 @@ fn what_was_closed_is_written_when_the_thread_that_closes_windows_panics() {
 #[test]
 #[ignore = "is run by the other, to panic"]
 fn as_child_the_thread_that_writes_panics() {
-    let store = PathBuf::from(std::env::var_os("TRACKIOPS_PANIC_STORE").unwrap());
+    let store = std::path::PathBuf::from(std::env::var_os("TRACKIOPS_PANIC_STORE").unwrap());
     let queue = begin(&store);
     for i in 0..3 {
         queue.put(window(i));
