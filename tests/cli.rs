@@ -536,7 +536,10 @@ fn a_command_that_is_ended_leaves_nothing_behind() {
     fs::create_dir(&out).expect("a directory");
     for place in ["1 output: begun", "1 output: written"] {
         for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-            let mut command = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+            // A test that runs in the background is started with SIGINT ignored.
+            let mut command = common::command(Path::new("env"));
+            command.arg("--default-signal=INT,TERM,HUP");
+            command.arg(env!("CARGO_BIN_EXE_trackiops"));
             command.args(["export", "--granularity", "1s", "--store"]);
             command
                 .arg(&store)
