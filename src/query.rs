@@ -117,7 +117,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let drawing = Drawing::new(plot, access, columns.as_ref(), left_out)?;
             question.projection = match &columns {
                 Some(columns) => columns.needs().only_transfers(true),
-                None => format.detail(),
+                None => format.projection(),
             };
             if let Some(drawing) = &drawing {
                 question.projection = question.projection.with(drawing.columns.needs());

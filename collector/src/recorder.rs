@@ -77,7 +77,7 @@ pub struct RecordingTotals {
     pub read: u64,
     /// Requests that were read in sums.
     pub folded: u64,
-    /// Completions at which the kernel skipped the programs: at most so many were not seen.
+    /// Completions at which the kernel skipped the programs: at most this number was not seen.
     pub missed: u64,
     /// Looks at the books at which more had been recorded, folded and lost than seen. None, unless the kernel
     /// side is wrong.

@@ -47,7 +47,7 @@ pub enum Format {
 
 impl Format {
     /// Stored columns that it needs.
-    pub fn detail(self) -> Projection {
+    pub fn projection(self) -> Projection {
         match self {
             Self::Table(figures) => Projection::table(figures),
             Self::Csv(_) => self.columns::<AnswerRow>().needs().only_transfers(true),

@@ -90,7 +90,7 @@ fn small() -> Vec<ClosedWindow> {
 
 fn check(name: &str, question: &Question, format: Format) {
     let mut question = question.clone();
-    question.projection = format.detail();
+    question.projection = format.projection();
     check_written(name, &found(&question), format, question.zone);
 }
 

@@ -27,7 +27,7 @@ pub enum Warning {
     WillRetry(String),
     /// So many segments would be too old if time counted in which nothing was recorded. Told once.
     Spared(usize),
-    /// The oldest segments of requests are deleted from now on, because all together would exceed so many bytes. Told once.
+    /// The oldest segments of requests are deleted from now on, because all together would exceed this number of bytes. Reported once.
     RequestsFull(u64),
     /// The store cannot be written, for this error. Windows wait in memory until it can be.
     CannotWrite(String),
@@ -42,7 +42,7 @@ pub enum Warning {
     },
     /// A window never can be written, for this error, and is left out.
     WindowLeftOut(String),
-    /// The recording has ended, and so many windows still could not be written.
+    /// The recording has ended, and this number of windows still could not be written.
     WaitingLost(usize),
     /// The thread that writes windows has panicked, and those that waited could not be written after that, for this error.
     LostAfterPanic(String),

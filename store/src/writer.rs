@@ -78,7 +78,7 @@ impl Writer {
         Self::open_after(path, options, None, |_| ())
     }
 
-    /// As [`Self::open`], after an earlier writer that has left this [`Self::uncertain_tail`]. `warn` is told what a person should know.
+    /// As [`Self::open`], after an earlier writer that has left this [`Self::uncertain_tail`]. `warn` gets what a person should know.
     pub fn open_after(
         path: impl AsRef<Path>,
         options: Options,
@@ -132,7 +132,7 @@ impl Writer {
     }
 
     /// Begins to keep requests one by one in the same store, in at most `most_bytes`. What an earlier writer has left of
-    /// them is sealed meanwhile. `warn` is told what a person should know.
+    /// them is sealed meanwhile. `warn` gets what a person should know.
     ///
     /// To be called once; the store stays locked for as long as either writer is there.
     pub fn requests(

@@ -24,7 +24,7 @@ struct Row {
 #[ignore = "boots a guest: make test-long"]
 fn guest_each_of_very_many_files_is_counted_under_its_name_or_as_other() {
     if !long() {
-        println!("reading so many takes minutes: make test-long");
+        println!("reading all these files takes minutes: make test-long");
         return;
     }
     let count = 100_000;

@@ -90,9 +90,9 @@ const RENAME: &str = "renamed";
 /// 5.12, which does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MissedCompletions {
-    /// At most so many requests are not in the books.
+    /// At most this number of requests is missing from the books.
     pub requests: u64,
-    /// At most so many RPCs are not in the sums of operations.
+    /// At most this number of RPCs is missing from the sums of operations.
     pub operations: u64,
 }
 

@@ -43,7 +43,7 @@ pub struct WindowQueue {
 
 impl WindowQueue {
     /// Begins to make windows durable on a thread of its own: a disk that takes seconds must not keep the ring from being read. `store` is
-    /// the path that the writer was opened by. `warn` is told what a person should know.
+    /// the path that the writer was opened by. `warn` gets what a person should know.
     pub fn start(
         writer: Writer,
         store: PathBuf,

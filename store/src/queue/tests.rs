@@ -84,7 +84,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     panic!("in vain: {what}");
 }
 
-/// Milliseconds that are told to be recorded, and failures to write.
+/// Milliseconds that count as recorded, and failures to write.
 fn told(store: &Path) -> (u64, u64) {
     let snapshot = Snapshot::open(store).unwrap();
     let mut told = (0, 0);

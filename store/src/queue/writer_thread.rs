@@ -44,7 +44,7 @@ pub(super) struct WriterThread {
     writer: Option<Writer>,
     /// What one that was let go has left.
     uncertain_tail: Option<UncertainTail>,
-    /// What the store was told last, to tell it again if it is begun anew.
+    /// The last mounts that the store got. A new store gets them again.
     mounted: Option<Mounted>,
     shared: Arc<Shared>,
     /// What is being written. A panic leaves it here.
@@ -86,7 +86,7 @@ impl WriterThread {
         match trackiops_threads::guarded(|| self.write_and_seal()) {
             Ok(written) => written,
             Err(panic) => {
-                // The recording ends. What was closed until then is written all the same, to the store opened anew, as nobody knows
+                // The recording ends. What was closed until then is written all the same, to the store opened again, as nobody knows
                 // what the panic has left of the writer. The next recorder seals it.
                 self.let_go();
                 if let Some((granularity, windows)) = self.in_hand.take() {
@@ -170,9 +170,9 @@ impl WriterThread {
         };
         let appended = writer.append_first(*granularity, windows);
         let let_go = match &appended {
-            // What was deleted is begun anew.
+            // A store that was deleted begins again.
             Err(StoreError::Gone(path)) => *path == self.store,
-            // Nobody can mount it anew while it is held.
+            // It cannot be mounted again while it is held.
             Err(StoreError::Io { source, .. }) => source.kind() == ErrorKind::ReadOnlyFilesystem,
             _ => false,
         };
@@ -200,7 +200,7 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Opens the store, or begins it anew, if need be.
+    /// Opens the store, or begins a new one, if need be.
     fn open(&mut self) -> Result<(), StoreError> {
         if self.writer.is_some() {
             return Ok(());

@@ -15,7 +15,7 @@ for number in range(int(sys.argv[1])):
     os.close(file)
 P
 echo "$1 files were made"
-# All in one window, which has no room for so many.
+# All in one window, which has fewer rows than there are files.
 start_recorder --granularity 1h
 snapshot before
 began=$(date +%s)
