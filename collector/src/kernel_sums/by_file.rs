@@ -7,7 +7,6 @@ use trackiops_schemas::file_op_sums::{
     FileOpValue,
 };
 use trackiops_schemas::file_ops::{FileOp, OpName};
-use trackiops_schemas::identity::{Dev, FileId, TenantId};
 
 use crate::kernel_sums::{BegunCounts, DoubleBufferedMap, MapsInUse};
 use crate::rollup::row_key::RowKey;
@@ -61,7 +60,7 @@ impl FileOpSums {
 /// RPCs of a procedure about a file, in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOpInWindow {
-    /// The file, and for whom. It is a file of its own where there was no room for it ([`FileId::others`]).
+    /// The file, and for whom. It is a file of its own where there was no room for it ([`others`](trackiops_schemas::identity::FileId::others)).
     pub row: RowKey,
     /// UTC in ns, divided by the length of a window.
     pub window: u64,
@@ -86,17 +85,7 @@ impl FileOpInWindow {
             padding: _,
         } = *value;
         Some(Self {
-            row: RowKey {
-                file: FileId {
-                    dev: Dev(key.dev),
-                    fileid: key.fileid,
-                    handle_hash: key.handle_hash,
-                },
-                tenant: TenantId {
-                    uid: key.uid,
-                    cgroup: key.cgroup,
-                },
-            },
+            row: RowKey::from(key),
             window: key.window,
             pid,
             op: FileOp {

@@ -1,5 +1,6 @@
 //! What a row of a window is about.
 
+use trackiops_schemas::file_op_sums::FileOpKey;
 use trackiops_schemas::identity::{Dev, FileId, TenantId};
 use trackiops_schemas::ring::{FoldKey, RequestRecord};
 
@@ -12,34 +13,25 @@ pub struct RowKey {
     pub tenant: TenantId,
 }
 
-impl From<&RequestRecord> for RowKey {
-    fn from(record: &RequestRecord) -> Self {
-        Self {
-            file: FileId {
-                dev: Dev(record.dev),
-                fileid: record.fileid,
-                handle_hash: record.handle_hash,
-            },
-            tenant: TenantId {
-                uid: record.uid,
-                cgroup: record.cgroup,
-            },
+/// Makes row keys of what the kernel side sends, all of which name a file and a tenant by the same fields.
+macro_rules! row_key_from {
+    ($($sent:ty),*) => {$(
+        impl From<&$sent> for RowKey {
+            fn from(sent: &$sent) -> Self {
+                Self {
+                    file: FileId {
+                        dev: Dev(sent.dev),
+                        fileid: sent.fileid,
+                        handle_hash: sent.handle_hash,
+                    },
+                    tenant: TenantId {
+                        uid: sent.uid,
+                        cgroup: sent.cgroup,
+                    },
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<&FoldKey> for RowKey {
-    fn from(key: &FoldKey) -> Self {
-        Self {
-            file: FileId {
-                dev: Dev(key.dev),
-                fileid: key.fileid,
-                handle_hash: key.handle_hash,
-            },
-            tenant: TenantId {
-                uid: key.uid,
-                cgroup: key.cgroup,
-            },
-        }
-    }
-}
+row_key_from!(RequestRecord, FoldKey, FileOpKey);

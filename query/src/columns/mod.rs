@@ -265,7 +265,7 @@ impl<R: Record> Columns<R> {
         self
     }
 
-    /// Applies a function to every text value.
+    /// Applies a function to every text value; texts in lists stay, as JSON escapes them.
     pub fn map_texts(&self, change: fn(&str) -> String) -> Self {
         let of = |column: &Column<R>| {
             let get = Arc::clone(&column.get);
