@@ -10,9 +10,6 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Crates that have circles of more than two modules. `collector-ebpf` has to wait for a change that renews its object.
-const NOT_YET: &[&str] = &["collector-ebpf"];
-
 /// Modules may import each other in pairs.
 const MOST_IN_A_CIRCLE: usize = 2;
 
@@ -27,29 +24,11 @@ fn at_most_two_modules_import_each_other() {
     let mut report = String::new();
     for dir in member_directories() {
         let name = dir.strip_prefix(ROOT).unwrap().display().to_string();
-        let circles = circles(&imports_of_crate(&dir.join("src")));
-        if NOT_YET.contains(&&*name) {
-            assert!(
-                !circles.is_empty(),
-                "{name} has no circle any more: take it out of NOT_YET"
-            );
-            continue;
-        }
-        for circle in circles {
+        for circle in circles(&imports_of_crate(&dir.join("src"))) {
             report += &format!("\n{}: {circle}", Path::new(&name).join("src").display());
         }
     }
     assert!(report.is_empty(), "{report}");
-}
-
-#[test]
-fn each_name_in_not_yet_is_a_crate() {
-    for name in NOT_YET {
-        assert!(
-            member_directories().contains(&Path::new(ROOT).join(name)),
-            "{name}"
-        );
-    }
 }
 
 /// Where the crates of the workspace are.

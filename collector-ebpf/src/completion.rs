@@ -12,8 +12,9 @@ use trackiops_schemas::ring::{BOOKS_SLOTS, Books, RequestRecord};
 
 use crate::{
     fold::fold,
+    globals::{RING_MASK, WAKEUP_BYTES},
     kernel::{self, Memory, add, global},
-    maps::{self, RING_MASK, RINGS, WAKEUP_BYTES},
+    maps::{self, RINGS},
 };
 
 /// A completed request, which has been counted as seen.

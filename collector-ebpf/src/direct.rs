@@ -8,9 +8,9 @@ use crate::{
     cgroup,
     completion::Completion,
     filter,
+    globals::{DIRECT, FILTER, PARTS, PATHS},
     handle::{self, Handle},
     kernel::{self, Address, Memory, Window, global, now_ns},
-    maps::{DIRECT, FILTER, PARTS, PATHS},
     marks, paths,
 };
 

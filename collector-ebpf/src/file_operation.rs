@@ -14,10 +14,11 @@ use trackiops_schemas::{
 };
 
 use crate::{
+    globals::{DIRECT, INODE_DISTANCE},
     handle,
     kernel::{Address, Memory, Window, add, global, raise},
-    maps::{self, DIRECT, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_BEGUN, INODE_DISTANCE},
-    operation::{EXECUTE, QUEUE, RTT, TASK},
+    maps::{self, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_BEGUN},
+    rpc_stats_latency::{EXECUTE, QUEUE, RTT, TASK},
     window,
 };
 

@@ -4,8 +4,9 @@ use trackiops_schemas::ring::{FilterKey, RequestRecord, TreeOffsets, filters, fl
 
 use crate::{
     cgroup,
+    globals::{DIRECT, FILTER},
     kernel::{Address, Probe, global, now_ns},
-    maps::{DIRECT, FILTER, FILTER_SET, INSIDE},
+    maps::{FILTER_SET, INSIDE},
 };
 
 /// What is beyond it is not looked for: paths are seldom as deep.

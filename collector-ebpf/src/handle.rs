@@ -2,10 +2,9 @@
 
 use core::{array, ptr};
 
-use crate::{
-    kernel::{self, Address, Memory, View, Window},
-    maps::{HANDLES, NEAR_HANDLES},
-};
+use aya_ebpf::{macros::map, maps::PerCpuArray};
+
+use crate::kernel::{self, Address, Memory, View, Window};
 
 /// Words of `struct nfs_fh` that are remembered: its size, and handles of up to 46 bytes. That is
 /// most servers' all.
@@ -18,10 +17,18 @@ const _: () = assert!(SHORT == 6, "`remembered` compares as many");
 /// Handles remembered per CPU; a power of two.
 const SLOTS: usize = 128;
 /// CPUs whose handles are found without a lookup, where the kernel follows that.
-pub const NEAR_CPUS: usize = 64;
+const NEAR_CPUS: usize = 64;
 
 /// Those of a CPU.
-pub type Slots = [Slot; SLOTS];
+type Slots = [Slot; SLOTS];
+
+/// File handles met last, per CPU: 8 KiB.
+#[map]
+static HANDLES: PerCpuArray<Slots> = PerCpuArray::with_max_entries(1, 0);
+
+/// The same for the first CPUs. A global, as `MARKS`.
+#[unsafe(no_mangle)]
+static mut NEAR_HANDLES: [Slots; NEAR_CPUS] = [[Slot::EMPTY; _]; _];
 
 /// A handle and its hash.
 ///

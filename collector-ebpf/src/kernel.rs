@@ -5,7 +5,7 @@ use core::{arch::asm, marker::PhantomData, mem, mem::MaybeUninit, ptr};
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, generated};
 use trackiops_schemas::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE};
 
-use crate::maps::DIRECT;
+use crate::globals::DIRECT;
 
 /// Integers a field may be read as: any bytes are a value.
 pub trait Field: Copy {}

@@ -18,6 +18,8 @@ mod filter;
 #[cfg(target_arch = "bpf")]
 mod fold;
 #[cfg(target_arch = "bpf")]
+mod globals;
+#[cfg(target_arch = "bpf")]
 mod handle;
 #[cfg(target_arch = "bpf")]
 mod kernel;
@@ -29,6 +31,8 @@ mod marks;
 mod operation;
 #[cfg(target_arch = "bpf")]
 mod paths;
+#[cfg(target_arch = "bpf")]
+mod rpc_stats_latency;
 #[cfg(target_arch = "bpf")]
 mod sums;
 #[cfg(target_arch = "bpf")]
@@ -46,8 +50,8 @@ mod programs {
 
     use crate::{
         direct,
+        globals::OFFSETS,
         kernel::{Cast, Probe},
-        maps::OFFSETS,
         operation, paths, tracepoint,
     };
 

@@ -1,4 +1,4 @@
-//! Maps and globals that the programs share with each other and with userspace.
+//! The maps that programs share with each other and with userspace. Those of one module only are there.
 
 use core::ptr;
 
@@ -6,66 +6,18 @@ use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
     btf_maps::{ArrayOfMaps, RingBuf},
     macros::{btf_map, map},
-    maps::{Array, HashMap, LruHashMap, PerCpuArray},
+    maps::{Array, HashMap, LruHashMap},
 };
 use trackiops_schemas::file_op_sums::{FILE_OPS_MAPS, FileOpKey, FileOpValue};
-use trackiops_schemas::offsets::Offsets as _;
-use trackiops_schemas::op_sums::{OP_CELLS, OPS_MAPS, OpKey, OpTable, OpValue};
+use trackiops_schemas::op_sums::{OPS_MAPS, OpKey, OpTable, OpValue};
 use trackiops_schemas::ring::{
-    BOOKS_SLOTS, Books, DirectOffsets, FOLD_ENTRIES, FilterKey, FoldKey, FoldValue, MAX_RINGS,
-    RequestRecord, TracepointOffsets, parts,
+    BOOKS_SLOTS, Books, FOLD_ENTRIES, FilterKey, FoldKey, FoldValue, MAX_RINGS, RequestRecord,
 };
 
 use crate::{
-    handle::{NEAR_CPUS, Slot, Slots},
     kernel::{Memory, add_at, opaque},
-    marks::{self, Mark, Marks},
-    paths::{Named, NamedKey, Scratch},
     sums::Sums,
 };
-
-/// Where this kernel keeps the fields of its trace events; userspace sets it before loading.
-///
-/// In `.rodata`, which the loader freezes: the verifier then knows every offset as a constant.
-#[unsafe(no_mangle)]
-pub static OFFSETS: TracepointOffsets = TracepointOffsets::NONE;
-
-/// Where this kernel keeps what a request consists of; userspace sets it before loading.
-#[unsafe(no_mangle)]
-pub static DIRECT: DirectOffsets = DirectOffsets::NONE;
-
-/// From a file handle in an inode of NFS to the inode, in bytes, where userspace does not know it; 0 until a READ or a WRITE has told.
-#[unsafe(no_mangle)]
-pub static mut INODE_DISTANCE: u64 = 0;
-
-/// By the highest bits of a time, below the leading one: which bucket it is in, and the last time that is; userspace sets
-/// it.
-#[unsafe(no_mangle)]
-pub static OP_CELL_TABLE: [u64; OP_CELLS] = [0; OP_CELLS];
-
-/// How many of [`RINGS`] there are, a power of two, less 1; userspace sets it.
-#[unsafe(no_mangle)]
-pub static RING_MASK: u32 = 0;
-
-/// Bits of [`trackiops_schemas::ring::parts`]; userspace sets it.
-#[unsafe(no_mangle)]
-pub static PARTS: u32 = parts::SPLIT;
-
-/// Whether paths are read: 1, or 0 for no; userspace sets it.
-#[unsafe(no_mangle)]
-pub static PATHS: u32 = 0;
-
-/// Bits of [`trackiops_schemas::ring::filters`], 0 if all requests are wanted; userspace sets it.
-#[unsafe(no_mangle)]
-pub static FILTER: u32 = 0;
-
-/// Unread bytes in a ring from which on a record wakes the reader; userspace sets it.
-#[unsafe(no_mangle)]
-pub static WAKEUP_BYTES: u64 = 4096;
-
-/// Length of the windows in which requests are folded, ns; userspace sets it.
-#[unsafe(no_mangle)]
-pub static WINDOW_NS: u64 = 1_000_000_000;
 
 /// Requests in flight. sunrpc has at most 65,536 slots per TCP transport; NFSv4.1 sessions have
 /// far fewer, and what waits for a slot is bounded by the callers' own queue depth. 96 bytes each
@@ -193,30 +145,6 @@ pub static FILTER_SET: HashMap<FilterKey, u8> = HashMap::with_max_entries(1, 0);
 #[map]
 pub static INSIDE: LruHashMap<FilterKey, u64> = LruHashMap::with_max_entries(1, 0);
 
-/// Paths on their way to userspace, which makes it larger.
-#[btf_map]
-pub static PATH_RING: RingBuf<u8, 4096> = RingBuf::new();
-
-/// Which paths were told. Userspace makes it larger where paths are read.
-#[map]
-pub static NAMED: LruHashMap<NamedKey, Named> = LruHashMap::with_max_entries(1, 0);
-
-/// Where a path is put together, per CPU.
-#[map]
-pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
-
-/// A path that was told in another epoch is told again. Userspace raises it when it forgets names, through `mmap`.
-#[map]
-pub static EPOCH: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
-
-/// File handles met last, per CPU: 8 KiB.
-#[map]
-pub static HANDLES: PerCpuArray<Slots> = PerCpuArray::with_max_entries(1, 0);
-
-/// The same for the first CPUs. A global, as [`MARKS`].
-#[unsafe(no_mangle)]
-pub static mut NEAR_HANDLES: [Slots; NEAR_CPUS] = [[Slot::EMPTY; _]; _];
-
 /// By [`TaskKey`]: requests in flight.
 #[map]
 pub static WAITING: LruHashMap<TaskKey, Waiting> = LruHashMap::with_max_entries(WAITING_ENTRIES, 0);
@@ -242,10 +170,6 @@ pub fn count(array: &Array<u64>, index: u32) {
         unsafe { add_at::<0, u64>(count, 1) };
     }
 }
-
-/// See [`Marks`]. A global, because its elements are found without a lookup.
-#[unsafe(no_mangle)]
-pub static mut MARKS: Marks = [Mark::NONE; marks::SLOTS];
 
 /// The only element of an array: on its own address where userspace links programs with it (`collector/src/engine/btf_tracepoints.rs`), by a lookup
 /// elsewhere. For the former a word of the section after whose name the array is stands in its place.

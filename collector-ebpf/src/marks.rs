@@ -1,22 +1,23 @@
 //! Which requests the first of two programs on a tracepoint has taken on.
 
-use crate::{
-    kernel::{Address, Memory, exchange},
-    maps::MARKS,
-};
+use crate::kernel::{Address, Memory, exchange};
 
 /// Requests that can be marked at a time, a power of two: in hand between both programs is one for each thread that
 /// the scheduler interrupts there. 64 KiB.
-pub const SLOTS: usize = 4096;
+const SLOTS: usize = 4096;
 
 /// By a hash of the requests' addresses.
-pub type Marks = [Mark; SLOTS];
+type Marks = [Mark; SLOTS];
+
+/// See [`Marks`]. A global, because its elements are found without a lookup.
+#[unsafe(no_mangle)]
+static mut MARKS: Marks = [Mark::NONE; SLOTS];
 
 /// When the kernel skips the second program the mark stays. The slot is then good for requests at that address only, of
 /// which the next one that both programs see removes it.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct Mark {
+struct Mark {
     /// The request's address, or 0. As long as its completion goes on no other request has it.
     request: u64,
     /// Tells it from the request that had the address before, whose mark may have stayed.
@@ -24,7 +25,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    pub const NONE: Self = Self {
+    const NONE: Self = Self {
         request: 0,
         time: 0,
     };

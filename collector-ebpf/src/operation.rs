@@ -16,12 +16,15 @@ use trackiops_schemas::{
 
 use crate::{
     file_operation,
+    globals::{DIRECT, OP_CELL_TABLE, WINDOW_NS},
     kernel::{
         Address, HASH_FACTOR, Memory, Probe, View, Window, add, count_half, exchange, global,
         opaque, raise,
     },
-    maps::{self, DIRECT, OP_BEGIN, OP_CELL_TABLE, OPS, OPS_BEGUN, OPS_LOST, WINDOW_NS},
-    marks, paths, window,
+    maps::{self, OP_BEGIN, OPS, OPS_BEGUN, OPS_LOST},
+    marks, paths,
+    rpc_stats_latency::{EXECUTE, QUEUE, RTT, TASK},
+    window,
 };
 
 /// The only program on the tracepoint `rpc_stats_latency(task, backlog, rtt, execute)`, whose arguments these are by their numbers. The
@@ -52,12 +55,6 @@ pub fn second<M: Memory>(argument: impl Fn(usize) -> u64) {
         account::<M>(argument);
     }
 }
-
-/// Arguments of the tracepoint by their numbers.
-pub const TASK: usize = 0;
-pub const QUEUE: usize = 1;
-pub const RTT: usize = 2;
-pub const EXECUTE: usize = 3;
 
 #[inline(always)]
 fn account<M: Memory>(argument: impl Fn(usize) -> u64) {

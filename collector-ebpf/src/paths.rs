@@ -6,16 +6,19 @@
 use core::{mem::offset_of, ptr};
 
 use aya_ebpf::{
-    bindings::BPF_RB_NO_WAKEUP,
+    bindings::{BPF_F_MMAPABLE, BPF_RB_NO_WAKEUP},
+    btf_maps::RingBuf,
     helpers::generated::{bpf_probe_read_kernel, bpf_probe_read_kernel_str, bpf_ringbuf_output},
+    macros::{btf_map, map},
+    maps::{Array, LruHashMap, PerCpuArray},
 };
 use trackiops_schemas::paths::{HEAD_BYTES, MOST_BYTES, MOST_NAMES, NAME_BYTES, PathHead};
 
 use crate::{
     file_operation,
+    globals::DIRECT,
     handle::{self, Slot},
     kernel::{Address, Probe, Window, global, now_ns},
-    maps::{DIRECT, EPOCH, NAMED, PATH_RING, SCRATCH},
 };
 
 /// For 2^32 ns, about four seconds, nobody looks whether a file that is in use has another path: so long it takes to see
@@ -25,6 +28,22 @@ const PERIOD_BITS: u32 = 32;
 const NAMES_APART_NS: u64 = 250_000_000;
 /// Names are told apart by the kernel's hashes and by their places in memory, mixed by this odd number.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Paths on their way to userspace, which makes it larger.
+#[btf_map]
+static PATH_RING: RingBuf<u8, 4096> = RingBuf::new();
+
+/// Which paths were told. Userspace makes it larger where paths are read.
+#[map]
+static NAMED: LruHashMap<NamedKey, Named> = LruHashMap::with_max_entries(1, 0);
+
+/// Where a path is put together, per CPU.
+#[map]
+static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
+
+/// A path that was told in another epoch is told again. Userspace raises it when it forgets names, through `mmap`.
+#[map]
+static EPOCH: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// A file.
 #[repr(C)]

@@ -13,10 +13,9 @@ use trackiops_schemas::ring::{
 use crate::{
     completion::Completion,
     filter,
+    globals::FILTER,
     kernel::{Address, Probe, View, Window, global, now_ns},
-    maps::{
-        FILTER, Initiated, LATER, LINK_END, LINK_INIT, NO_TASK, SHARED, TaskKey, WAITING, Waiting,
-    },
+    maps::{Initiated, LATER, LINK_END, LINK_INIT, NO_TASK, SHARED, TaskKey, WAITING, Waiting},
 };
 
 /// `nfs_initiate_*`: the thread is about to begin an RPC task for this file.

@@ -1,8 +1,9 @@
 //! The windows in which requests are added up.
 
 use crate::{
+    globals::WINDOW_NS,
     kernel::{Memory, global},
-    maps::{self, WINDOW_NS},
+    maps,
 };
 
 /// The window that holds a point of `CLOCK_MONOTONIC`: UTC in ns, divided by the length of a window.
