@@ -48,7 +48,7 @@ source_files() {
     (cd "$root" && { find "$crate/src" -type f -name '*.rs'
         printf '%s\n' "$crate/Cargo.toml" collector-ebpf/build.sh
         ! grep -q '^trackiops-schemas' "$crate/Cargo.toml" ||
-            printf '%s\n' schemas/src/{file_op_sums,offsets,op_sums,paths,ring,words}.rs schemas/src/ring/*.rs; } | sort)
+            find schemas/src/ebpf -type f -name '*.rs'; } | sort)
 }
 
 # `name version checksum` of each aya crate the kernel side is built with.

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use trackiops_collector::{
     EngineChoice, KernelFacts, Lockdown, Plan, Programs, RpcTasks, Tracefs, Unsupported, plan,
 };
-use trackiops_schemas::file_op_sums::FileOpOffsets;
-use trackiops_schemas::ring::CgroupOffsets;
+use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
+use trackiops_schemas::ebpf::ring::CgroupOffsets;
 
 use crate::output::{Output, print, print_json};
 use crate::record::facts;

@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use trackiops_collector::{
     BtfError, Filter, KernelFacts, Plan, Recorder, RecordingTotals, Settings, Unsupported, plan,
 };
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{WindowQueue, Writer};
 
 use crate::output::{FilePermissions, PartialFile, say};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 

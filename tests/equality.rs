@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use recordings::{Numbers, THREE, file, named, options, used_by};
 use trackiops_collector::Replay;
+use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::{RequestRecord, flags};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Writer;
 

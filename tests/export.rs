@@ -19,12 +19,12 @@ use recordings::{THREE, named, options, used_by, windows};
 use tempfile::TempDir;
 use trackiops_render::formats::Reader;
 use trackiops_render::pseudonym::known_schemas;
+use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, path_text};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::flags;
-use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_store::Writer;
 
 const FORMATS: [&str; 3] = ["parquet", "csv", "arrow"];

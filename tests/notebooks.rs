@@ -16,7 +16,7 @@ use std::sync::Arc;
 use recordings::{THREE, append, file, options, record, used_by, windows};
 use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_store::Writer;
 
 const PATHS: [&str; 8] = [

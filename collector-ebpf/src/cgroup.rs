@@ -1,8 +1,8 @@
 //! Whose memory the data of a request is in.
 
-use trackiops_schemas::ring::{CgroupOffsets, cgroups};
+use trackiops_schemas::ebpf::ring::{CgroupOffsets, cgroups};
 
-use crate::kernel::{Address, Memory, Window, global};
+use crate::kernel_memory::{Address, Memory, Window, global};
 
 /// In a page's `memcg_data`: it is a `struct obj_cgroup` that the page is charged to
 /// (`MEMCG_DATA_KMEM`, include/linux/memcontrol.h).

@@ -8,12 +8,12 @@ use aya_ebpf::{
     helpers::bpf_ringbuf_query,
     maps::ring_buf::RingBufEntry,
 };
-use trackiops_schemas::ring::{BOOKS_SLOTS, Books, RequestRecord};
+use trackiops_schemas::ebpf::ring::{BOOKS_SLOTS, Books, RequestRecord};
 
 use crate::{
     fold::fold,
     globals::{RING_MASK, WAKEUP_BYTES},
-    kernel::{self, Memory, add, global},
+    kernel_memory::{self, Memory, add, global},
     maps::{self, RINGS},
 };
 
@@ -29,7 +29,7 @@ pub struct Completion {
 impl Completion {
     #[inline(always)]
     pub fn seen<M: Memory>() -> Option<Self> {
-        let cpu = kernel::cpu();
+        let cpu = kernel_memory::cpu();
         // SAFETY: an element of an array, which exists for as long as the program runs.
         let books = unsafe { &raw mut (*maps::books::<M>()?)[(cpu % BOOKS_SLOTS) as usize] };
         // SAFETY: as above.

@@ -2,7 +2,9 @@
 
 use core::mem::MaybeUninit;
 
-use trackiops_schemas::ring::{DirectOffsets, NO_USER, RequestRecord, flags, parts as told_parts};
+use trackiops_schemas::ebpf::ring::{
+    DirectOffsets, NO_USER, RequestRecord, flags, parts as told_parts,
+};
 
 use crate::{
     cgroup,
@@ -10,7 +12,7 @@ use crate::{
     filter,
     globals::{DIRECT, FILTER, PARTS, PATHS},
     handle::{self, Handle},
-    kernel::{self, Address, Memory, Window, global, now_ns},
+    kernel_memory::{self, Address, Memory, Window, global, now_ns},
     marks, paths,
 };
 
@@ -89,7 +91,7 @@ impl<M: Memory> Request<M> {
     /// In a function of its own, like the others that are seldom called. It has no more arguments than can be passed.
     #[inline(never)]
     fn fold(self, completion: Completion, end_ns: u64, direction: u32) {
-        match self.record(kernel::cpu(), end_ns, direction) {
+        match self.record(kernel_memory::cpu(), end_ns, direction) {
             Some(record) => completion.fold(&record),
             None => completion.lost(),
         }

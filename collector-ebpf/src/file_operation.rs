@@ -4,7 +4,7 @@
 //! arguments have, as far as it is the one in an inode of NFS.
 
 use aya_ebpf::helpers::bpf_get_current_cgroup_id;
-use trackiops_schemas::{
+use trackiops_schemas::ebpf::{
     file_op_sums::{
         CREATE_HANDLE, FILE_OPS_BY_FILE, FILE_OPS_BY_MOUNT, FILE_OPS_OF_COMMITS, FileOpKey,
         FileOpValue, NFS_SUPER_MAGIC, handles,
@@ -16,7 +16,7 @@ use trackiops_schemas::{
 use crate::{
     globals::{DIRECT, INODE_DISTANCE},
     handle,
-    kernel::{Address, Memory, Window, add, global, raise},
+    kernel_memory::{Address, Memory, Window, add, global, raise},
     maps::{self, FILE_OP_BEGIN, FILE_OPS, FILE_OPS_BEGUN},
     rpc_stats_latency::{EXECUTE, QUEUE, RTT, TASK},
     window,

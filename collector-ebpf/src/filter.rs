@@ -1,11 +1,11 @@
 //! Which requests are wanted at all. Where no filter is set the verifier drops all of it.
 
-use trackiops_schemas::ring::{FilterKey, RequestRecord, TreeOffsets, filters, flags};
+use trackiops_schemas::ebpf::ring::{FilterKey, RequestRecord, TreeOffsets, filters, flags};
 
 use crate::{
     cgroup,
     globals::{DIRECT, FILTER},
-    kernel::{Address, Probe, global, now_ns},
+    kernel_memory::{Address, Probe, global, now_ns},
     maps::{FILTER_SET, INSIDE},
 };
 

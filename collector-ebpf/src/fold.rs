@@ -1,11 +1,11 @@
 //! When a ring is full: the request is added up instead of being described.
 
-use trackiops_schemas::ring::{
+use trackiops_schemas::ebpf::ring::{
     FOLDS_BY_FILE, FOLDS_BY_MOUNT, FoldKey, FoldValue, RequestRecord, flags,
 };
 
 use crate::{
-    kernel::{Probe, add, raise},
+    kernel_memory::{Probe, add, raise},
     maps::{FOLD_BEGIN, FOLDS},
     window,
 };

@@ -1,8 +1,8 @@
 //! What userspace sets before it loads the programs, and a word that the programs learn.
 
-use trackiops_schemas::offsets::Offsets as _;
-use trackiops_schemas::op_sums::OP_CELLS;
-use trackiops_schemas::ring::{DirectOffsets, TracepointOffsets, parts};
+use trackiops_schemas::ebpf::offsets::Offsets as _;
+use trackiops_schemas::ebpf::op_sums::OP_CELLS;
+use trackiops_schemas::ebpf::ring::{DirectOffsets, TracepointOffsets, parts};
 
 /// Where this kernel keeps the fields of its trace events; userspace sets it before loading.
 ///
@@ -27,7 +27,7 @@ pub static OP_CELL_TABLE: [u64; OP_CELLS] = [0; OP_CELLS];
 #[unsafe(no_mangle)]
 pub static RING_MASK: u32 = 0;
 
-/// Bits of [`trackiops_schemas::ring::parts`]; userspace sets it.
+/// Bits of [`trackiops_schemas::ebpf::ring::parts`]; userspace sets it.
 #[unsafe(no_mangle)]
 pub static PARTS: u32 = parts::SPLIT;
 
@@ -35,7 +35,7 @@ pub static PARTS: u32 = parts::SPLIT;
 #[unsafe(no_mangle)]
 pub static PATHS: u32 = 0;
 
-/// Bits of [`trackiops_schemas::ring::filters`], 0 if all requests are wanted; userspace sets it.
+/// Bits of [`trackiops_schemas::ebpf::ring::filters`], 0 if all requests are wanted; userspace sets it.
 #[unsafe(no_mangle)]
 pub static FILTER: u32 = 0;
 

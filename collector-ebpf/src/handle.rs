@@ -4,7 +4,7 @@ use core::{array, ptr};
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 
-use crate::kernel::{self, Address, Memory, View, Window};
+use crate::kernel_memory::{self, Address, Memory, View, Window};
 
 /// Words of `struct nfs_fh` that are remembered: its size, and handles of up to 46 bytes. That is
 /// most servers' all.
@@ -66,7 +66,7 @@ pub struct Handle {
 /// A CRC costs more than all the rest of a record, so the last ones are remembered.
 #[inline(always)]
 pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
-    Some(known(handle, kernel::cpu())?.crc)
+    Some(known(handle, kernel_memory::cpu())?.crc)
 }
 
 /// The same, with where it is remembered, on this CPU.

@@ -22,7 +22,7 @@ mod globals;
 #[cfg(target_arch = "bpf")]
 mod handle;
 #[cfg(target_arch = "bpf")]
-mod kernel;
+mod kernel_memory;
 #[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
@@ -46,12 +46,12 @@ mod programs {
         macros::{btf_tracepoint, raw_tracepoint, tracepoint},
         programs::{BtfTracePointContext, RawTracePointContext, TracePointContext},
     };
-    use trackiops_schemas::ring::flags;
+    use trackiops_schemas::ebpf::ring::flags;
 
     use crate::{
         direct,
         globals::OFFSETS,
-        kernel::{Cast, Probe},
+        kernel_memory::{Cast, Probe},
         operation, paths, tracepoint,
     };
 

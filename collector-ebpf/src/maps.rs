@@ -8,14 +8,14 @@ use aya_ebpf::{
     macros::{btf_map, map},
     maps::{Array, HashMap, LruHashMap},
 };
-use trackiops_schemas::file_op_sums::{FILE_OPS_MAPS, FileOpKey, FileOpValue};
-use trackiops_schemas::op_sums::{OPS_MAPS, OpKey, OpTable, OpValue};
-use trackiops_schemas::ring::{
+use trackiops_schemas::ebpf::file_op_sums::{FILE_OPS_MAPS, FileOpKey, FileOpValue};
+use trackiops_schemas::ebpf::op_sums::{OPS_MAPS, OpKey, OpTable, OpValue};
+use trackiops_schemas::ebpf::ring::{
     BOOKS_SLOTS, Books, FOLD_ENTRIES, FilterKey, FoldKey, FoldValue, MAX_RINGS, RequestRecord,
 };
 
 use crate::{
-    kernel::{Memory, add_at, opaque},
+    kernel_memory::{Memory, add_at, opaque},
     sums::Sums,
 };
 

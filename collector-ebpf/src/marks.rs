@@ -1,6 +1,6 @@
 //! Which requests the first of two programs on a tracepoint has taken on.
 
-use crate::kernel::{Address, Memory, exchange};
+use crate::kernel_memory::{Address, Memory, exchange};
 
 /// Requests that can be marked at a time, a power of two: in hand between both programs is one for each thread that
 /// the scheduler interrupts there. 64 KiB.

@@ -6,7 +6,7 @@
 use core::ptr::{self, NonNull};
 
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel_str;
-use trackiops_schemas::{
+use trackiops_schemas::ebpf::{
     op_sums::{
         NO_NUMBER, OP_BUCKET_SHIFT, OP_CELL_BITS, OP_END_OCTAVE, OP_FIRST_OCTAVE, OP_PLACES,
         OP_TAKEN, OPS_BY_PROCEDURE, OPS_BY_WINDOW, OpHalf, OpKey, OpOffsets, OpValue, op_flags,
@@ -17,7 +17,7 @@ use trackiops_schemas::{
 use crate::{
     file_operation,
     globals::{DIRECT, OP_CELL_TABLE, WINDOW_NS},
-    kernel::{
+    kernel_memory::{
         Address, HASH_FACTOR, Memory, Probe, View, Window, add, count_half, exchange, global,
         opaque, raise,
     },

@@ -12,13 +12,13 @@ use aya_ebpf::{
     macros::{btf_map, map},
     maps::{Array, LruHashMap, PerCpuArray},
 };
-use trackiops_schemas::paths::{HEAD_BYTES, MOST_BYTES, MOST_NAMES, NAME_BYTES, PathHead};
+use trackiops_schemas::ebpf::paths::{HEAD_BYTES, MOST_BYTES, MOST_NAMES, NAME_BYTES, PathHead};
 
 use crate::{
     file_operation,
     globals::DIRECT,
     handle::{self, Slot},
-    kernel::{Address, Probe, Window, global, now_ns},
+    kernel_memory::{Address, Probe, Window, global, now_ns},
 };
 
 /// For 2^32 ns, about four seconds, nobody looks whether a file that is in use has another path: so long it takes to see

@@ -6,7 +6,7 @@ use aya_ebpf::{
     helpers::{bpf_get_current_cgroup_id, bpf_get_current_pid_tgid, bpf_get_current_uid_gid},
     programs::TracePointContext,
 };
-use trackiops_schemas::ring::{
+use trackiops_schemas::ebpf::ring::{
     DoneOffsets, InitiateOffsets, NO_USER, RequestRecord, TaskOffsets, flags,
 };
 
@@ -14,7 +14,7 @@ use crate::{
     completion::Completion,
     filter,
     globals::FILTER,
-    kernel::{Address, Probe, View, Window, global, now_ns},
+    kernel_memory::{Address, Probe, View, Window, global, now_ns},
     maps::{Initiated, LATER, LINK_END, LINK_INIT, NO_TASK, SHARED, TaskKey, WAITING, Waiting},
 };
 

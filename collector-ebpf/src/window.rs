@@ -2,7 +2,7 @@
 
 use crate::{
     globals::WINDOW_NS,
-    kernel::{Memory, global},
+    kernel_memory::{Memory, global},
     maps,
 };
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rustix::fs::{major, minor};
+use trackiops_schemas::ebpf::ring::{FilterKey, filters};
 use trackiops_schemas::identity::Dev;
-use trackiops_schemas::ring::{FilterKey, filters};
 
 use crate::names::mountinfo::{NfsMount, cgroup_root};
 

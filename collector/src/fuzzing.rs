@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use trackiops_schemas::ebpf::paths::PathRecord;
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::identity::{Dev, FileId};
-use trackiops_schemas::paths::PathRecord;
-use trackiops_schemas::ring::RequestRecord;
 
 use crate::btf::{Btf, Kind, find_members};
 use crate::facts::{KernelFacts, MEMBERS, TRACEPOINTS, Tracefs};

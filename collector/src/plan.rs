@@ -5,9 +5,9 @@ mod direct_offsets;
 mod tracepoint_offsets;
 mod unsupported;
 
-use trackiops_schemas::file_op_sums::FileOpOffsets;
-use trackiops_schemas::op_sums::OpOffsets;
-use trackiops_schemas::ring::{DirectOffsets, NameOffsets, TracepointOffsets};
+use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
+use trackiops_schemas::ebpf::op_sums::OpOffsets;
+use trackiops_schemas::ebpf::ring::{DirectOffsets, NameOffsets, TracepointOffsets};
 
 use crate::btf::CastBtfIds;
 use crate::facts::{KernelFacts, Lockdown};

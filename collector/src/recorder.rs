@@ -13,11 +13,11 @@ use std::time::Duration;
 use rustix::event::epoll;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use trackiops_schemas::ebpf::ring::{Books, RequestRecord};
 use trackiops_schemas::identity::FileId;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::OperationRow;
-use trackiops_schemas::ring::{Books, RequestRecord};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
-use trackiops_schemas::ring::RequestRecord;
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, ClockSample, MonotonicNs};

@@ -12,7 +12,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use trackiops_schemas::ring::{BOOKS_SLOTS, Books};
+use trackiops_schemas::ebpf::ring::{BOOKS_SLOTS, Books};
 
 /// Words of an array map, which the programs may read and write at any time.
 pub struct SharedWords {

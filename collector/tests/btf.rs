@@ -6,7 +6,7 @@ mod common;
 use common::{kernels, module, vmlinux};
 use proptest::prelude::*;
 use trackiops_collector::btf::{Btf, Kind, MalformedBtf, Member, MemberName, Type, find_members};
-use trackiops_schemas::file_op_sums::CREATE_HANDLE;
+use trackiops_schemas::ebpf::file_op_sums::CREATE_HANDLE;
 
 const MODULES: [&str; 3] = ["nfs", "nfsv4", "sunrpc"];
 

@@ -9,9 +9,9 @@ use std::path::Path;
 use common::{kernels, module, vmlinux};
 use trackiops_collector::btf::Kind;
 use trackiops_collector::{CastBtfIds, EngineChoice, KernelFacts, Programs, plan};
-use trackiops_schemas::file_op_sums::FileOpOffsets;
-use trackiops_schemas::op_sums::{OpOffsets, op_flags};
-use trackiops_schemas::ring::{
+use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
+use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
+use trackiops_schemas::ebpf::ring::{
     CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets, TaskOffsets,
     TracepointOffsets, TreeOffsets, cgroups,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use indexmap::map::Entry;
 use trackiops_schemas::identity::Tenant;
-use trackiops_schemas::rollup::Row;
+use trackiops_schemas::row::Row;
 use trackiops_schemas::time::UtcMs;
 
 use crate::group::{Entity, TenantKey};

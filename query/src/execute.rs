@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{FileAttributes, FileKey, Tenant};
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::columns::PATH;
 use trackiops_schemas::file_ops::FileOps;
-use trackiops_schemas::rollup::Direction;
+use trackiops_schemas::row::Direction;
 use trackiops_store::{Dataset, Snapshot};
 
 use crate::aggregation::{Group, GroupKey, Groups};

@@ -7,7 +7,7 @@
 
 mod sealed;
 
-use trackiops_schemas::rollup::Health;
+use trackiops_schemas::row::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{Dataset, JournalTail, Segment, Snapshot};
 

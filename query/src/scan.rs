@@ -10,7 +10,7 @@ use trackiops_schemas::columns::{
     rollup_schema,
 };
 use trackiops_schemas::identity::Tenant;
-use trackiops_schemas::rollup::{Health, Row};
+use trackiops_schemas::row::{Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Segment;
 use trackiops_store::batch::{StoredOps, StoredRow, decode_health, decode_ops, decode_rows};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use trackiops_schemas::file_ops::{FileOp, FileOps};
-use trackiops_schemas::rollup::{Direction, Row};
+use trackiops_schemas::row::{Direction, Row};
 
 const COUNTERS: usize = Direction::COUNT;
 const _: () = assert!(2 * COUNTERS <= u64::BITS as usize);

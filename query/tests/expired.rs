@@ -8,7 +8,7 @@ use std::path::Path;
 use common::*;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{GroupBy, Outcome, QueryError, Step, ask};
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Options, RetentionPolicy, Snapshot, Writer};
 

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use common::*;
 use trackiops_query::{Outcome, Step, ask};
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::RequestRecord;
 use trackiops_store::{StoreError, check, rebuild_catalog};
 
 /// Two journals sealed and one not, with operations and single requests.

@@ -9,7 +9,7 @@ use std::path::Path;
 use common::*;
 use trackiops_query::{EmptyReason, GroupBy, Outcome, Question, Range, Step, ask};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
 const LIST: &str = "1s,10s,1m,1h";

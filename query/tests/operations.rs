@@ -13,7 +13,7 @@ use trackiops_query::{
     Step, ask_operations, ask_operations_by,
 };
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_schemas::time::UtcMs;
 
 /// Windows of a second with operations of two mounts and of none, over two connections.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use common::*;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{GroupBy, Outcome, Step, ask};
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 
 const LIST: &str = "1s,10s,1m";
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use trackiops_schemas::rollup::Direction;
+use trackiops_schemas::row::Direction;
 
 use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right};
 use crate::units::{bytes, bytes_per_second, latency, rate};

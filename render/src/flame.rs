@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
-use trackiops_schemas::rollup::{Direction, Row};
+use trackiops_schemas::row::{Direction, Row};
 use trackiops_store::{MountRoots, Snapshot, is_below};
 
 use crate::visible::visible;

@@ -14,9 +14,9 @@ use common::*;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{Connections, Outcome, QueryError, Question, Step, ask, ask_operations};
 use trackiops_render::{Export, ExportDataset};
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::RequestRecord;
 use trackiops_store::{Dataset, Snapshot, check};
 
 /// One sealed journal with all that is recorded.

@@ -19,7 +19,7 @@ use trackiops_render::formats::Texts;
 use trackiops_render::{Export, ExportDataset, Format};
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 const MOST: u64 = i64::MAX as u64;

@@ -12,7 +12,7 @@ use common::*;
 use trackiops_query::{Answer, EmptyReason, FileSelector, GroupBy, Outcome, Question, Step, ask};
 use trackiops_render::flame::{self, Directions, Graph, Measure, Stack};
 use trackiops_schemas::identity::FileAttributes;
-use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_schemas::time::UtcMs;
 
 const LIST: &str = "1s,10s,1m,1h";

@@ -19,7 +19,7 @@ use trackiops_render::Render;
 use trackiops_render::formats::Texts;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
 /// Two hand-made files over three windows: one with a name that needs quoting and two users, one without

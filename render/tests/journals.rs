@@ -19,10 +19,10 @@ use trackiops_query::{
     Connections, Outcome, QueryError, Question, Range, Step, ask, ask_operations,
 };
 use trackiops_render::{Export, ExportDataset};
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::RequestRecord;
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer, check};
 

@@ -17,7 +17,7 @@ use trackiops_query::{
 use trackiops_render::Format;
 use trackiops_render::formats::Texts;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 
 const LIST: &str = "1s,10s,1m,1h";

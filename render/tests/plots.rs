@@ -8,7 +8,7 @@ use common::*;
 use trackiops_query::{Answer, AnswerRow, Columns, GroupBy, OperationAnswer, Outcome, Step};
 use trackiops_render::Plot;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 
 /// Lines and dots of the charts of some columns; those of the legend are not among them.
 fn drawn<R: Plot>(answer: &Answer<R>, columns: &str) -> (usize, usize) {

@@ -10,7 +10,7 @@ use trackiops_query::coverage::note::Note;
 use trackiops_query::times::Zone;
 use trackiops_query::{EmptyReason, Figures, GroupBy, Outcome, Projection, Question, Step, ask};
 use trackiops_render::Format;
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
 
 const LIST: &str = "1s,10s,1m,1h";

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use crate::file_ops::FileOp;
 use crate::histogram;
 use crate::ops::OperationSums;
-use crate::rollup::{Direction, Health};
+use crate::row::{Direction, Health};
 use crate::unit::Unit;
 
 /// Version of the format of everything on disk. What has another one is not opened.

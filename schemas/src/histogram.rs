@@ -7,7 +7,7 @@
 use std::array;
 use std::sync::LazyLock;
 
-use crate::op_sums::OP_CELL_BITS;
+use crate::ebpf::op_sums::OP_CELL_BITS;
 
 /// OpenTelemetry's scale and Prometheus' schema, by which a bucket ends `2^(2^-5)` times as high as it begins.
 pub const SCALE: i32 = 5;

@@ -1,32 +1,22 @@
 //! What crosses a boundary in TrackIOps.
 //!
-//! * [`ring`]: the records that the kernel side emits, and the offsets and books it shares with
-//!   userspace; [`op_sums`] and [`file_op_sums`] the same for every other operation, and [`paths`] for the names of files (`no_std`, all that
-//!   the kernel side builds);
+//! * [`ebpf`]: what the kernel side shares with userspace (`no_std`, all that the kernel side builds);
 //! * [`time`]: points in time and granularities;
-//! * [`histogram`] and [`rollup`]: the mergeable row and the window that holds it;
+//! * [`histogram`] and [`row`]: the mergeable row and the window that holds it;
 //! * [`ops`] and [`file_ops`]: the operations of the NFS client by name, of mounts and of files, mergeable as well;
 //! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
 //! * [`identity`]: what a file is, in memory and on disk; [`mount`]: where it can be found;
 //! * [`counters`] and [`unit`]: the tables of counters that rows, columns and the journal are made of, and what they count;
-//! * [`columns`]: names and Arrow types of what is on disk;
-//! * [`ddl`]: the SQLite catalog's tables.
+//! * [`columns`]: names and Arrow types of what is on disk.
 #![cfg_attr(not(feature = "std"), no_std)]
 
-pub mod file_op_sums;
-pub mod offsets;
-pub mod op_sums;
-pub mod paths;
-pub mod ring;
-mod words;
+pub mod ebpf;
 
 #[cfg(feature = "std")]
 pub mod columns;
 #[cfg(feature = "std")]
 pub mod counters;
-#[cfg(feature = "std")]
-pub mod ddl;
 #[cfg(feature = "std")]
 pub mod errnos;
 #[cfg(feature = "std")]
@@ -44,7 +34,7 @@ pub mod pending;
 #[cfg(feature = "std")]
 pub mod request;
 #[cfg(feature = "std")]
-pub mod rollup;
+pub mod row;
 #[cfg(feature = "std")]
 pub mod time;
 #[cfg(feature = "std")]

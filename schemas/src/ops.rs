@@ -1,5 +1,5 @@
 //! Rows of operations: what the NFS client had its servers do, procedure by procedure. Mergeable partial aggregates, as
-//! [`crate::rollup`] has them of files.
+//! [`crate::row`] has them of files.
 
 use crate::counters::counters;
 use crate::histogram::Histogram;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::ebpf::ring::{RequestRecord, flags};
 use crate::identity::FileAttributes;
-use crate::ring::{RequestRecord, flags};
 
 /// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Ring records: any bytes can be decoded, and what is written reads back.
 
 use proptest::prelude::*;
-use trackiops_schemas::ring::{
+use trackiops_schemas::ebpf::ring::{
     DecodeError, FOLD_KEY_WORDS, FoldKey, RECORD_BYTES, RequestRecord, flags,
 };
 

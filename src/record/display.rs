@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::Granularity;
 
 use crate::output::say;

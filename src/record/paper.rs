@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use trackiops_query::times::rfc3339;
-use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Row};
+use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Row};
 use trackiops_schemas::time::Granularity;
 
 /// The lines of a window, each with its line end. Rates divide by the time really covered.
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
-    use trackiops_schemas::rollup::Health;
+    use trackiops_schemas::row::Health;
     use trackiops_schemas::time::UtcMs;
 
     #[test]

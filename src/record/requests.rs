@@ -195,8 +195,8 @@ fn now() -> UtcMs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trackiops_schemas::ebpf::ring::RequestRecord;
     use trackiops_schemas::request::Request;
-    use trackiops_schemas::ring::RequestRecord;
 
     #[test]
     fn what_finds_too_many_waiting_is_left_out_and_counted() {

@@ -5,11 +5,11 @@ use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::Zone;
 use trackiops_render::units;
 use trackiops_schemas::pending::{Pending, StalledServer};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_schemas::row::{ClosedWindow, FileRow};
 
 /// Requests/s, bytes/s, files, lost, folded and missed requests of a window, and servers that did not answer.
 pub fn line(window: &ClosedWindow) -> String {
-    let sum = |of: fn(&trackiops_schemas::rollup::Row) -> u64| {
+    let sum = |of: fn(&trackiops_schemas::row::Row) -> u64| {
         window.rows.iter().map(|r| of(&r.row)).sum::<u64>()
     };
     let requests = sum(|row| row.read.requests + row.write.requests);
@@ -90,7 +90,7 @@ mod tests {
     use std::sync::Arc;
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
     use trackiops_schemas::pending::PendingClient;
-    use trackiops_schemas::rollup::{Health, Row};
+    use trackiops_schemas::row::{Health, Row};
     use trackiops_schemas::time::UtcMs;
 
     fn row(fileid: u64, uid: u32) -> FileRow {

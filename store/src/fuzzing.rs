@@ -11,7 +11,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use arrow::array::RecordBatch;
 use trackiops_schemas::columns;
 use trackiops_schemas::identity::{Dev, FileKey};
-use trackiops_schemas::rollup::{Health, Row};
+use trackiops_schemas::row::{Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::batch::{BatchError, decode_health, decode_ops, decode_rows};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
 use trackiops_schemas::ops::OperationRow;
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::catalog::CatalogView;

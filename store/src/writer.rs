@@ -6,7 +6,7 @@ use std::slice;
 use std::sync::Arc;
 
 use trackiops_schemas::mount::MountPoint;
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 
 use crate::catalog::Catalog;

@@ -11,7 +11,7 @@ use common::{Content, T0, file, forge, granularity, of, options, reads, window};
 use parquet::file::statistics::Statistics;
 use trackiops_schemas::columns::{FILE_KEY, FILEID};
 use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{Dataset, Names, Snapshot, Writer, check, rebuild_catalog};
 
 /// From the lowest to the highest.

@@ -17,13 +17,13 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::columns::{
     FORMAT_VERSION, health_schema, ops_schema, request_schema, rollup_schema,
 };
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::RequestRecord;
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::DAY_MS;
 use trackiops_store::{Dataset, Names, Options, Snapshot, Writer, check};
 

@@ -24,7 +24,7 @@ use common::{
     Content, T0, assert_at_most, complete, copy, globbed, granularity, options, parquet_files,
     windows,
 };
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{
     Options, RetentionPolicy, Snapshot, Warning, Writer, check, rebuild_catalog, repair,

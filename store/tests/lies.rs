@@ -19,8 +19,8 @@ use parquet::file::metadata::{
     RowGroupMetaData,
 };
 use parquet::file::properties::WriterProperties;
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::RequestRecord;
 use trackiops_store::{RequestsView, Writer, check};
 
 /// What is measured is of the process.

@@ -18,8 +18,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use common::{Content, T0, complete, file, granularity, journals, options, windows};
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::RequestRecord;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, RetentionPolicy, StoreError, Writer, check};
 

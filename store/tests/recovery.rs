@@ -17,7 +17,7 @@ use common::{
     windows,
 };
 use proptest::prelude::*;
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Snapshot, Warning, Writer, check};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, RetentionPolicy, Writer};
 

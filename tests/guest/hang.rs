@@ -7,7 +7,7 @@ use std::process::Output;
 use std::sync::LazyLock;
 
 use trackiops_query::{Explain, scan};
-use trackiops_schemas::rollup::Health;
+use trackiops_schemas::row::Health;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 

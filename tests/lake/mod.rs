@@ -5,7 +5,7 @@ use std::path::Path;
 use trackiops_schemas::ops::{Operation, OperationRow};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::Writer;
 
 use crate::recordings::{Numbers, THREE, file, folded_windows, operation_sums, options, windows};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Exp1, StandardNormal};
 use rand_pcg::Pcg64Mcg;
+use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
-use trackiops_schemas::ring::{RequestRecord, flags};
 
 const RATE_MEDIAN: f64 = 20.0;
 const RATE_SIGMA: f64 = 1.3;

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
 use trackiops_collector::Replay;
-use trackiops_schemas::ring::RequestRecord;
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::{GranularitySet, Options, RetentionPolicy, Writer};
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{GroupBy, Outcome, Question, Step, ask};
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{RequestsView, Snapshot, ends_ns};
 
 use crate::common::{Key, Sum, THREE, question, rows, straightforward};

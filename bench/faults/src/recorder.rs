@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, RequestsWriter, RetentionPolicy, StoreError, Writer};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use aya::maps::{HashMap, MapData, MapError};
-use trackiops_schemas::ring::{FILTER_ENTRIES, FILTER_KEY_WORDS, FilterKey};
+use trackiops_schemas::ebpf::ring::{FILTER_ENTRIES, FILTER_KEY_WORDS, FilterKey};
 
 use crate::filter::{FilterError, ResolvedFilter};
 

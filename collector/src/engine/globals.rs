@@ -1,9 +1,9 @@
 //! What the programs know before they are loaded: globals, and the sizes of maps.
 
 use aya::EbpfLoader;
-use trackiops_schemas::offsets::Offsets as _;
-use trackiops_schemas::op_sums::{OP_CELLS, OP_CELLS_GLOBAL};
-use trackiops_schemas::ring::{
+use trackiops_schemas::ebpf::offsets::Offsets as _;
+use trackiops_schemas::ebpf::op_sums::{OP_CELLS, OP_CELLS_GLOBAL};
+use trackiops_schemas::ebpf::ring::{
     DIRECT_GLOBAL, DIRECT_WORDS, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, INSIDE_ENTRIES,
     INSIDE_MAP, NAMED_ENTRIES, NAMED_MAP, OFFSETS_GLOBAL, PARTS_GLOBAL, PATH_RING_BYTES,
     PATH_RING_MAP, PATHS_GLOBAL, RING_MASK_GLOBAL, TRACEPOINT_WORDS, WAKEUP_BYTES_GLOBAL,

@@ -2,11 +2,11 @@
 
 use aya::Ebpf;
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
-use trackiops_schemas::file_op_sums::{FILE_OPS_BEGUN_MAP, FILE_OPS_MAP, FILE_OPS_MAPS};
-use trackiops_schemas::op_sums::{
+use trackiops_schemas::ebpf::file_op_sums::{FILE_OPS_BEGUN_MAP, FILE_OPS_MAP, FILE_OPS_MAPS};
+use trackiops_schemas::ebpf::op_sums::{
     OP_TABLE_MAP, OP_TABLE_WORDS, OPS_BEGUN_MAP, OPS_LOST_MAP, OPS_MAP, OPS_MAPS,
 };
-use trackiops_schemas::ring::{
+use trackiops_schemas::ebpf::ring::{
     BOOKS_MAP, CLOCK_MAP, EPOCH_MAP, FILTER_MAP, FOLDS_MAP, PATH_RING_MAP, RINGS_MAP,
 };
 use trackiops_schemas::time::Granularity;

@@ -13,8 +13,8 @@ pub(crate) mod relocations;
 use std::io;
 
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
-use trackiops_schemas::offsets::Offsets as _;
-use trackiops_schemas::ring::{Books, CgroupOffsets, FILTER_MAP, TreeOffsets, filters};
+use trackiops_schemas::ebpf::offsets::Offsets as _;
+use trackiops_schemas::ebpf::ring::{Books, CgroupOffsets, FILTER_MAP, TreeOffsets, filters};
 
 use crate::btf::CastBtfIds;
 use crate::clock::ClockSample;

@@ -2,7 +2,7 @@
 //! kernel knows. The loader knows neither calls of kernel functions nor loads from unknown offsets.
 
 use object::{Object as _, ObjectSection as _, SectionKind};
-use trackiops_schemas::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE, DIRECT_WORDS};
+use trackiops_schemas::ebpf::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE, DIRECT_WORDS};
 
 use crate::btf::CastBtfIds;
 

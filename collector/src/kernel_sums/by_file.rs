@@ -1,7 +1,7 @@
 //! RPCs of any procedure but READ and WRITE by the file that they are about, added up in the kernel.
 
 use aya::maps::MapError;
-use trackiops_schemas::file_op_sums::{
+use trackiops_schemas::ebpf::file_op_sums::{
     FILE_OP_ENTRIES, FILE_OP_KEY_WORDS, FILE_OP_MOUNT_ENTRIES, FILE_OP_VALUE_WORDS,
     FILE_OPS_BY_FILE, FILE_OPS_BY_MOUNT, FILE_OPS_MAPS, FILE_OPS_OF_COMMITS, FileOpKey,
     FileOpValue,

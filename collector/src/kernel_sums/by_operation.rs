@@ -5,12 +5,12 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::maps::{Array, MapData, MapError};
-use trackiops_schemas::histogram;
-use trackiops_schemas::op_sums::{
+use trackiops_schemas::ebpf::op_sums::{
     OP_BUCKET_SHIFT, OP_CELL_BITS, OP_CELLS, OP_END_OCTAVE, OP_ENTRIES, OP_FIRST_OCTAVE,
     OP_HALF_WORDS, OP_KEY_WORDS, OP_PLACES, OP_TAKEN, OP_VALUE_WORDS, OP_WINDOW_ENTRIES,
     OPS_BY_PROCEDURE, OPS_BY_WINDOW, OPS_MAPS, OpHalf, OpKey, OpTable, OpValue,
 };
+use trackiops_schemas::histogram;
 use trackiops_schemas::time::Granularity;
 
 use crate::clock::ClockSample;
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::clock::MonotonicNs;
     use proptest::prelude::*;
-    use trackiops_schemas::op_sums::OP_BUCKETS;
+    use trackiops_schemas::ebpf::op_sums::OP_BUCKETS;
 
     /// As the programs find it.
     fn bucket_of(cells: &[u64; OP_CELLS], ns: u64) -> usize {

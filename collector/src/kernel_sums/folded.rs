@@ -1,7 +1,7 @@
 //! Requests that found their ring full, added up in the kernel.
 
 use aya::maps::MapError;
-use trackiops_schemas::ring::{
+use trackiops_schemas::ebpf::ring::{
     FOLD_ENTRIES, FOLD_KEY_WORDS, FOLD_MOUNT_ENTRIES, FOLD_VALUE_WORDS, FOLDS_BY_FILE,
     FOLDS_BY_MOUNT, FoldKey, FoldValue,
 };

@@ -1,8 +1,8 @@
 //! Paths as they arrive from the kernel.
 
 use aya::maps::{Map, MapData, MapError, RingBuf};
+use trackiops_schemas::ebpf::paths::PathRecord;
 use trackiops_schemas::identity::{Dev, FileId};
-use trackiops_schemas::paths::PathRecord;
 
 use crate::clock::MonotonicNs;
 
@@ -96,7 +96,7 @@ fn place(names: &[u8]) -> (ExportPathBuf, usize) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use trackiops_schemas::paths::HEAD_BYTES;
+    use trackiops_schemas::ebpf::paths::HEAD_BYTES;
 
     fn record(path: &[u8], before: &[u8]) -> Vec<u8> {
         let mut bytes = [7_u64.to_ne_bytes(), 9_u64.to_ne_bytes()].concat();

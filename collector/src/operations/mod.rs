@@ -8,8 +8,8 @@ use std::path::Path;
 
 use ahash::AHashMap;
 use aya::maps::MapError;
+use trackiops_schemas::ebpf::op_sums::{NO_NUMBER, OpKey, OpValue};
 use trackiops_schemas::identity::Dev;
-use trackiops_schemas::op_sums::{NO_NUMBER, OpKey, OpValue};
 use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationSums};
 
 use crate::clock::MonotonicNs;

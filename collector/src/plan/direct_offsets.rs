@@ -1,8 +1,10 @@
 //! Where the kernel's structures have what the direct engine reads.
 
-use trackiops_schemas::file_op_sums::FileOpOffsets;
-use trackiops_schemas::op_sums::{OpOffsets, op_flags};
-use trackiops_schemas::ring::{CgroupOffsets, DirectOffsets, NameOffsets, TreeOffsets, cgroups};
+use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
+use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
+use trackiops_schemas::ebpf::ring::{
+    CgroupOffsets, DirectOffsets, NameOffsets, TreeOffsets, cgroups,
+};
 
 use crate::btf::Members;
 use crate::facts::KernelFacts;

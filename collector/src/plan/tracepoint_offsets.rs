@@ -1,6 +1,6 @@
 //! Where tracepoints have the fields that the tracepoint engine reads.
 
-use trackiops_schemas::ring::{DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets};
+use trackiops_schemas::ebpf::ring::{DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets};
 
 use crate::facts::{KernelFacts, TRACEPOINTS, Tracefs};
 use crate::plan::unsupported::Unsupported;

@@ -2,8 +2,8 @@
 
 use std::mem;
 
-use trackiops_schemas::ring::Books;
-use trackiops_schemas::rollup::Health;
+use trackiops_schemas::ebpf::ring::Books;
+use trackiops_schemas::row::Health;
 use trackiops_schemas::time::UtcMs;
 
 use crate::clock::{ClockSample, MonotonicNs};

@@ -1,7 +1,7 @@
 //! Takes over what the kernel has added up: requests that found the rings full, and operations.
 
+use trackiops_schemas::ebpf::ring::{Books, FoldKey, FoldValue};
 use trackiops_schemas::ops::{OTHER_OPERATIONS, Operation, OperationSums};
-use trackiops_schemas::ring::{Books, FoldKey, FoldValue};
 use trackiops_schemas::time::UtcMs;
 
 use crate::clock::MonotonicNs;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::maps::{ArrayOfMaps, MapData, MapError, MapType};
 use rustix::event::epoll;
-use trackiops_schemas::ring::{MAX_RINGS, RequestRecord};
+use trackiops_schemas::ebpf::ring::{MAX_RINGS, RequestRecord};
 
 use crate::clock::MonotonicNs;
 use crate::rings::ring_buffer::Ring;

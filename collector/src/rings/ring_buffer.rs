@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
-use trackiops_schemas::ring::{RECORD_BYTES, RequestRecord, flags};
+use trackiops_schemas::ebpf::ring::{RECORD_BYTES, RequestRecord, flags};
 
 /// Before each entry, with its length in the lower half.
 const HEADER_BYTES: usize = 8;

@@ -1,7 +1,7 @@
 //! What a request adds to its row.
 
-use trackiops_schemas::ring::{FoldValue, RequestRecord, flags};
-use trackiops_schemas::rollup::{Direction, Row};
+use trackiops_schemas::ebpf::ring::{FoldValue, RequestRecord, flags};
+use trackiops_schemas::row::{Direction, Row};
 
 use crate::rollup::sequential::RequestHistory;
 

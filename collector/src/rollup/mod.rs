@@ -15,9 +15,9 @@ use std::mem;
 use std::sync::Arc;
 
 use ahash::AHashMap;
+use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
 use trackiops_schemas::identity::{FileAttributes, FileId};
-use trackiops_schemas::ring::{FoldKey, FoldValue, RequestRecord, flags};
-use trackiops_schemas::rollup::{FileRow, Health, Row};
+use trackiops_schemas::row::{FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::clock::{Clock, MonotonicNs};

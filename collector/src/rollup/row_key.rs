@@ -1,8 +1,8 @@
 //! What a row of a window is about.
 
-use trackiops_schemas::file_op_sums::FileOpKey;
+use trackiops_schemas::ebpf::file_op_sums::FileOpKey;
+use trackiops_schemas::ebpf::ring::{FoldKey, RequestRecord};
 use trackiops_schemas::identity::{Dev, FileId, TenantId};
-use trackiops_schemas::ring::{FoldKey, RequestRecord};
 
 /// What requests have in common that are added up in one row of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

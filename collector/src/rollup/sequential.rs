@@ -1,6 +1,6 @@
 //! Tells sequential requests: those that continue where an earlier one ended.
 
-use trackiops_schemas::ring::RequestRecord;
+use trackiops_schemas::ebpf::ring::RequestRecord;
 
 /// How many requests back a predecessor may lie. Completions arrive out of order by up to the
 /// number of requests in flight; more than this is not one stream any more.

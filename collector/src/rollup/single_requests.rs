@@ -1,8 +1,8 @@
 //! Requests that are handed on one by one, beside being added up.
 
 use ahash::AHashMap;
+use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::RequestRecord;
 
 use crate::clock::{Clock, MonotonicNs};
 use crate::names::Names;

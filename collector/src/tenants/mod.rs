@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::AHashMap;
+use trackiops_schemas::ebpf::ring::NO_USER;
 use trackiops_schemas::identity::{Tenant, TenantId};
-use trackiops_schemas::ring::NO_USER;
 
 use crate::clock::{MonotonicNs, is_due};
 use crate::names::mountinfo::cgroup_root;

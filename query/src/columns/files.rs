@@ -8,7 +8,7 @@ use trackiops_schemas::columns::{self, DIRECTIONS, UNSPLIT};
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::rollup::Direction;
+use trackiops_schemas::row::Direction;
 
 use super::tenants::tenants;
 use super::value::share;

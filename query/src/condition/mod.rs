@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use crate::literal::UNITS;
     use proptest::prelude::*;
-    use trackiops_schemas::rollup::Row;
+    use trackiops_schemas::row::Row;
     use trackiops_schemas::time::UtcMs;
 
     use crate::answer::AnswerRow;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trackiops_schemas::pending::STALLED_MS;
-use trackiops_schemas::rollup::Health;
+use trackiops_schemas::row::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::Segment;
 

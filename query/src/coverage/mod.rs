@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
-use trackiops_schemas::rollup::Health;
+use trackiops_schemas::row::Health;
 use trackiops_schemas::time::UtcMs;
 
 use crate::coverage::stalls::{Stall, Stalls};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::file_ops::OpName;
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::rollup::{Direction, Row};
+use trackiops_schemas::row::{Direction, Row};
 
 use super::choose::choose;
 use super::{About, Connections, FileNumbers, KnownBytes, OperationAnswer};

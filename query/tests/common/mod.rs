@@ -16,7 +16,7 @@ use trackiops_query::{
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::rollup::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 

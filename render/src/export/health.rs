@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::health_schema;
-use trackiops_schemas::rollup::Health;
+use trackiops_schemas::row::Health;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::batch::{HealthRow, health_batch};
 use trackiops_store::{Dataset, Snapshot};

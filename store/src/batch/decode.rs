@@ -15,7 +15,7 @@ use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{Direction, Health, Row};
+use trackiops_schemas::row::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{of_stored, time_of, unsigned};

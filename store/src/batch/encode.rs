@@ -15,7 +15,7 @@ use trackiops_schemas::file_ops::{FileOp, FileOps};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{Direction, Health, Row};
+use trackiops_schemas::row::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{signed, stored, us_of};

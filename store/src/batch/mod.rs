@@ -20,7 +20,7 @@ mod tests {
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
     use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
     use trackiops_schemas::pending::{Pending, PendingClient};
-    use trackiops_schemas::rollup::{Health, Row};
+    use trackiops_schemas::row::{Health, Row};
     use trackiops_schemas::time::UtcMs;
 
     use super::*;

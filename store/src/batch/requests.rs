@@ -8,9 +8,9 @@ use arrow::array::{
 };
 use arrow::error::ArrowError;
 use trackiops_schemas::columns;
+use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::request::Request;
-use trackiops_schemas::ring::flags;
 
 use super::encode::{hosts, path_inferred, tenants};
 use crate::column_values::signed;

@@ -7,10 +7,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use crate::catalog::tables;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FallocateFlags, fallocate};
 use trackiops_schemas::columns::FORMAT_VERSION;
-use trackiops_schemas::ddl;
 
 use super::{error_at, mistrust, real};
 use crate::beneath;
@@ -147,7 +147,7 @@ fn other(file: &File, store: &Path) -> io::Result<Option<StoreError>> {
     Ok(
         match (
             is_database,
-            id == ddl::APPLICATION_ID.cast_unsigned(),
+            id == tables::APPLICATION_ID.cast_unsigned(),
             version,
         ) {
             (true, true, FORMAT_VERSION) => None,

@@ -8,6 +8,7 @@
 mod image;
 pub(crate) mod mounts;
 mod schema;
+mod tables;
 mod upkeep;
 mod view;
 mod write;
@@ -18,7 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction};
 use trackiops_schemas::columns::FORMAT_VERSION;
-use trackiops_schemas::ddl;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
@@ -199,8 +199,8 @@ fn blank(store: &Path) -> Result<Connection, StoreError> {
     let mut connection = scratch_at(&path)?;
     let mut create = || {
         let transaction = connection.transaction()?;
-        transaction.execute_batch(ddl::CREATE)?;
-        transaction.pragma_update(None, "application_id", ddl::APPLICATION_ID)?;
+        transaction.execute_batch(tables::CREATE)?;
+        transaction.pragma_update(None, "application_id", tables::APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT_VERSION)?;
         transaction.commit()
     };

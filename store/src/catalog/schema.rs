@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::catalog::tables;
 use rusqlite::Connection;
-use trackiops_schemas::ddl;
 
 use crate::error::StoreError;
 
@@ -44,7 +44,7 @@ fn expected() -> Vec<String> {
         }
         kept
     };
-    let statements = ddl::CREATE.split(";\n").map(without_comments);
+    let statements = tables::CREATE.split(";\n").map(without_comments);
     statements
         .filter(|statement| !statement.is_empty())
         .collect()

@@ -9,7 +9,7 @@ use trackiops_schemas::counters::Counter;
 use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::rollup::{Direction, Health, Row};
+use trackiops_schemas::row::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::report::why;

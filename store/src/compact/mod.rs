@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::rollup::Health;
+use trackiops_schemas::row::Health;
 use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 

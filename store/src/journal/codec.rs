@@ -6,7 +6,7 @@ use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::rollup::{ClosedWindow, Direction, Health, Row};
+use trackiops_schemas::row::{ClosedWindow, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::definitions::MOST_DEFINED;

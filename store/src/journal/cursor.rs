@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{FileAttributes, FileKey};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 
 use super::bytes::read_at;
 use super::codec;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use trackiops_schemas::ops::{Operation, OperationRow};
-use trackiops_schemas::rollup::{ClosedWindow, Direction};
+use trackiops_schemas::row::{ClosedWindow, Direction};
 
 use super::codec::put_window_head;
 use super::cursor;

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use trackiops_schemas::rollup::{ClosedWindow, FileRow};
+use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_threads::fail_point;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::options::GranularitySet;

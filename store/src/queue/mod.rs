@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use trackiops_schemas::mount::MountPoint;
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 
 use self::backlog::Backlog;

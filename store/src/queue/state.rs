@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use trackiops_schemas::mount::MountPoint;
-use trackiops_schemas::rollup::ClosedWindow;
+use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::backlog::Backlog;

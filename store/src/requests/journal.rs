@@ -9,8 +9,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::flags;
 use trackiops_schemas::time::UtcMs;
 
 use crate::error::StoreError;

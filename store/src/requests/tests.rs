@@ -7,8 +7,8 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::columns;
+use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::request::{Request, RequestBatch};
-use trackiops_schemas::ring::flags;
 use trackiops_schemas::time::UtcMs;
 
 use super::{RequestsWriter, Warning};

@@ -1,7 +1,7 @@
 //! Adding the rows of fine windows up to rows of coarser ones.
 
 use trackiops_schemas::identity::{FileAttributes, FileKey};
-use trackiops_schemas::rollup::Row;
+use trackiops_schemas::row::Row;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::merge::Merged;

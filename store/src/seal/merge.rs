@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use trackiops_schemas::identity::FileKey;
-use trackiops_schemas::rollup::Row;
+use trackiops_schemas::row::Row;
 use trackiops_schemas::time::UtcMs;
 
 use crate::error::StoreError;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::rollup::Health;
+use trackiops_schemas::row::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::coarsen::{Attributes, Coarsen};

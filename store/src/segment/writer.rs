@@ -12,7 +12,7 @@ use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use trackiops_schemas::columns;
-use trackiops_schemas::rollup::Direction;
+use trackiops_schemas::row::Direction;
 
 use super::checksum::Summed;
 use super::metadata::Description;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::rollup::{ClosedWindow, FileRow, Health, Row};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::batch::{decode_health, decode_ops, decode_rows};
 use trackiops_store::{Dataset, Options, Segment, Snapshot, Warning, Writer};

@@ -3,7 +3,7 @@
 use core::{arch::asm, marker::PhantomData, mem, mem::MaybeUninit, ptr};
 
 use aya_ebpf::helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, generated};
-use trackiops_schemas::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE};
+use trackiops_schemas::ebpf::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE};
 
 use crate::globals::DIRECT;
 
@@ -339,7 +339,9 @@ pub unsafe fn add_at<const OFFSET: usize, T>(value: *mut T, what: u64) {
 /// Adds to a member of a map value: `add!(Books, books.seen, 1)`.
 macro_rules! add {
     ($type:ty, $value:ident.$member:ident, $what:expr) => {
-        $crate::kernel::add_at::<{ core::mem::offset_of!($type, $member) }, $type>($value, $what)
+        $crate::kernel_memory::add_at::<{ core::mem::offset_of!($type, $member) }, $type>(
+            $value, $what,
+        )
     };
 }
 pub(crate) use add;

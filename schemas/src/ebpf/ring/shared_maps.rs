@@ -8,7 +8,7 @@ pub const DIRECT_GLOBAL: &str = "DIRECT";
 pub const PARTS_GLOBAL: &str = "PARTS";
 /// Name of the global (`u32`): whether paths are read: 1, or 0 for no.
 pub const PATHS_GLOBAL: &str = "PATHS";
-/// Name of the ring buffer of paths (`crate::paths`).
+/// Name of the ring buffer of paths (`crate::ebpf::paths`).
 pub const PATH_RING_MAP: &str = "PATH_RING";
 /// Bytes of that ring: some 8,000 paths of usual length between two looks.
 pub const PATH_RING_BYTES: u32 = 1 << 20;

@@ -1,8 +1,8 @@
 //! Where the running kernel's structures and tracepoints have what the programs read.
 
-use crate::file_op_sums::FileOpOffsets;
-use crate::offsets::offsets;
-use crate::op_sums::OpOffsets;
+use crate::ebpf::file_op_sums::FileOpOffsets;
+use crate::ebpf::offsets::offsets;
+use crate::ebpf::op_sums::OpOffsets;
 
 offsets! {
     /// Byte offsets of the fields of the `nfs_readpage_done` / `nfs_writeback_done` tracepoints.

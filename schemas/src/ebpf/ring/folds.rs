@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use crate::words::halves;
+use crate::ebpf::words::halves;
 
 /// What requests have in common that are added up in the kernel when the rings are full.
 #[repr(C)]

@@ -1,10 +1,10 @@
 //! What the kernel side adds up of every RPC that completes, and how userspace finds its way in it: the part of the
-//! boundary that is about operations. As in [`crate::ring`], integers are in native byte order.
+//! boundary that is about operations. As in [`crate::ebpf::ring`], integers are in native byte order.
 
 use core::mem::{offset_of, size_of};
 
-use crate::offsets::offsets;
-use crate::words::halves;
+use crate::ebpf::offsets::offsets;
+use crate::ebpf::words::halves;
 
 /// What RPCs have in common that are added up.
 #[repr(C)]
@@ -48,7 +48,7 @@ pub struct OpValue {
     pub transport: u32,
     /// Number of the client; the kernel gives it away again when it is free.
     pub client: u32,
-    /// Bits of [`crate::file_op_sums::handles`].
+    /// Bits of [`crate::ebpf::file_op_sums::handles`].
     pub handle: u32,
     /// Name of the procedure, ended by a zero.
     pub name: [u8; OP_NAME_BYTES],
@@ -173,7 +173,7 @@ impl OpValue {
 offsets! {
     /// Where the kernel keeps what an RPC consists of: offsets in bytes from the begin of the structure that a name begins
     /// with; `task` is `struct rpc_task`, `client` `struct rpc_clnt`, `procedure` `struct
-    /// rpc_procinfo`, `transport` `struct rpc_xprt`. A part of [`crate::ring::DirectOffsets`].
+    /// rpc_procinfo`, `transport` `struct rpc_xprt`. A part of [`crate::ebpf::ring::DirectOffsets`].
     pub struct OpOffsets {
         /// Bits of [`op_flags`]; 0 where operations are not recorded.
         pub flags: u32,

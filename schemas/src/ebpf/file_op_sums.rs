@@ -1,11 +1,11 @@
 //! What the kernel side adds up of RPCs by the file that they are about, and how it finds that file: a part of the boundary, as
-//! [`crate::ring`] and [`crate::op_sums`] are.
+//! [`crate::ebpf::ring`] and [`crate::ebpf::op_sums`] are.
 
 use core::mem::{offset_of, size_of};
 
-use crate::offsets::offsets;
-use crate::op_sums::OP_NAME_BYTES;
-use crate::words::halves;
+use crate::ebpf::offsets::offsets;
+use crate::ebpf::op_sums::OP_NAME_BYTES;
+use crate::ebpf::words::halves;
 
 /// What RPCs have in common that are added up by file.
 #[repr(C)]
@@ -23,7 +23,7 @@ pub struct FileOpKey {
     pub dev: u32,
     /// The kernel's CRC32 of the file handle (`nfs_fhandle_hash`); 0 in sums of what had no room.
     pub handle_hash: u32,
-    /// The user (`fsuid`) in whose name they were made; [`crate::ring::NO_USER`] when not known.
+    /// The user (`fsuid`) in whose name they were made; [`crate::ebpf::ring::NO_USER`] when not known.
     pub uid: u32,
     /// Nothing.
     pub padding: u32,
@@ -127,7 +127,7 @@ impl FileOpValue {
 }
 
 offsets! {
-    /// Where the kernel keeps what leads from an RPC to its file: offsets in bytes. A part of [`crate::ring::DirectOffsets`].
+    /// Where the kernel keeps what leads from an RPC to its file: offsets in bytes. A part of [`crate::ebpf::ring::DirectOffsets`].
     pub struct FileOpOffsets {
         /// 1 where the way is known and wanted.
         pub is_known: u32,
@@ -162,7 +162,7 @@ offsets! {
 /// `s_magic` of NFS (`NFS_SUPER_MAGIC`, include/uapi/linux/magic.h).
 pub const NFS_SUPER_MAGIC: u64 = 0x6969;
 
-/// Bits of [`crate::op_sums::OpValue::handle`]: where the arguments of a procedure have the handle of the file that it is about. 0
+/// Bits of [`crate::ebpf::op_sums::OpValue::handle`]: where the arguments of a procedure have the handle of the file that it is about. 0
 /// where RPCs are not counted by file.
 pub mod handles {
     /// They are the handle.

@@ -45,9 +45,9 @@ macro_rules! offsets {
             $($(#[$member])* pub $field: $type,)+
         }
 
-        impl $crate::offsets::Offsets for $name {
+        impl $crate::ebpf::offsets::Offsets for $name {
             const NONE: Self = Self {
-                $($field: <$type as $crate::offsets::Offsets>::NONE,)+
+                $($field: <$type as $crate::ebpf::offsets::Offsets>::NONE,)+
             };
 
             fn each(&self, word: &mut impl FnMut(u32)) {

@@ -4,7 +4,7 @@
 pub const APPLICATION_ID: i32 = 0x5449_4F50;
 
 /// Creates the tables. Times are ms since the Unix epoch, UTC; `PRAGMA user_version`
-/// holds [`crate::columns::FORMAT_VERSION`].
+/// holds [`trackiops_schemas::columns::FORMAT_VERSION`].
 ///
 /// `file_key` and `fileid` are the signed numbers that segments have.
 pub const CREATE: &str = "

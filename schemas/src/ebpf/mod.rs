@@ -1,0 +1,13 @@
+//! What the kernel side shares with userspace.
+//!
+//! * [`ring`]: the record of a request, the offsets of this kernel and the books;
+//! * [`op_sums`] and [`file_op_sums`]: sums of every other operation, by procedure and by file;
+//! * [`paths`]: the names of files;
+//! * [`offsets`]: structures of which each field is an offset.
+
+pub mod file_op_sums;
+pub mod offsets;
+pub mod op_sums;
+pub mod paths;
+pub mod ring;
+mod words;
