@@ -17,8 +17,9 @@ use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
+use crate::outcome;
 use crate::output::{FilePermissions, Output, PartialFile, plural, print, say};
-use crate::question::{self, SelectionFlags};
+use crate::question_flags::SelectionFlags;
 use crate::suffix::{EXPORTS, format_of};
 
 const EXAMPLES: &str = "\
@@ -158,17 +159,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let exported = export.run(&mut |batch| target.write(&batch));
     let exported = exported.map_err(in_words_of_exports)?;
     if let Some(why) = &exported.nothing {
-        let status = question::say_nothing_found(why, &exported.notes, zone);
+        let status = outcome::say_nothing_found(why, &exported.notes, zone);
         if let Destination::File(path) = &place {
             say(format_args!("{} is not written", path.display()));
         }
         return Ok(status);
     }
     let path = target.finish(&place, &export, &exported, kind)?;
-    question::say_notes(&exported.notes, zone);
+    outcome::say_notes(&exported.notes, zone);
     let told = format!("{}: {}", path.display(), plural(exported.rows, "row"));
     Output::Stdout.write(|out| print(&told, 4, out))?;
-    Ok(question::exit_status(&exported.notes))
+    Ok(outcome::exit_status(&exported.notes))
 }
 
 /// Queries have a step, which may be all of the range.

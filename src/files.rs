@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use trackiops_query::ask_files;
 
+use crate::outcome;
 use crate::progress::with_progress;
-use crate::question::{self, FormatFlags, RowFlags, SelectionFlags};
+use crate::question_flags::{FormatFlags, RowFlags, SelectionFlags};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,5 +34,5 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (format, output) = args.form.choose()?;
     let question = args.rows.add_to(args.selection.question()?);
     let outcome = with_progress(&question.explain, || ask_files(&question))?;
-    question::write_outcome(outcome, columns.as_ref(), format, &output, question.zone)
+    outcome::write_outcome(outcome, columns.as_ref(), format, &output, question.zone)
 }

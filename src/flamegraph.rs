@@ -8,9 +8,10 @@ use trackiops_query::Outcome;
 use trackiops_render::flame::{self, Directions, Graph, Measure};
 
 use crate::help_headings::{OUTPUT, ROWS};
+use crate::outcome;
 use crate::output::{FilePermissions, Output};
 use crate::progress::with_progress;
-use crate::question::{self, SelectionFlags};
+use crate::question_flags::SelectionFlags;
 use crate::suffix::{GRAPHS, format_of};
 
 const EXAMPLES: &str = "\
@@ -66,10 +67,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let answer = match with_progress(&question.explain, || flame::stacks(&question, graph))? {
         Outcome::Found(answer) => answer,
         Outcome::Nothing { why, notes } => {
-            return Ok(question::say_nothing_found(&why, &notes, zone));
+            return Ok(outcome::say_nothing_found(&why, &notes, zone));
         }
     };
-    question::say_notes(&answer.notes, zone);
+    outcome::say_notes(&answer.notes, zone);
     // Drawn before anything is written, so that no half of a picture is left.
     let mut drawn = Vec::new();
     match folded {
@@ -78,5 +79,5 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     .context("cannot draw the graph")?;
     output.write(|out| out.write_all(&drawn))?;
-    Ok(question::exit_status(&answer.notes))
+    Ok(outcome::exit_status(&answer.notes))
 }

@@ -6,7 +6,8 @@ use trackiops_query::ask_mounts;
 use trackiops_query::times::Zone;
 
 use crate::help_headings::WHAT;
-use crate::question::{self, FormatFlags};
+use crate::outcome;
+use crate::question_flags::FormatFlags;
 use crate::store_flag::StoreFlags;
 
 const EXAMPLES: &str = "\
@@ -29,5 +30,5 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (format, output) = args.form.choose()?;
     let outcome = ask_mounts(&args.stores.existing()?)?;
-    question::write_outcome(outcome, None, format, &output, Zone::Local)
+    outcome::write_outcome(outcome, None, format, &output, Zone::Local)
 }

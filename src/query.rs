@@ -17,9 +17,10 @@ use trackiops_render::Plot;
 use trackiops_render::terminal_style::Style;
 
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
+use crate::outcome;
 use crate::output::{FilePermissions, Output, say, write_stderr};
 use crate::progress::with_progress;
-use crate::question::{self, FormatFlags, RowFlags, SelectionFlags};
+use crate::question_flags::{FormatFlags, RowFlags, SelectionFlags};
 use crate::suffix::{PLOTS, format_of};
 use crate::terminal;
 
@@ -130,13 +131,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             }
             explain.time(Stage::Write, || {
                 Drawing::draw(drawing.as_ref(), &outcome, question.zone)?;
-                question::write_outcome(
-                    outcome,
-                    columns.as_ref(),
-                    format,
-                    &output,
-                    style(&question),
-                )
+                outcome::write_outcome(outcome, columns.as_ref(), format, &output, style(&question))
             })
         }
         Subject::Operations(connections) => ask_about(args, explain, GroupBy::MOUNT, |question| {
@@ -173,7 +168,7 @@ fn ask_about(
     }
     explain.time(Stage::Write, || {
         Drawing::draw(drawing.as_ref(), &outcome, question.zone)?;
-        question::write_outcome(outcome, columns.as_ref(), format, &output, style(&question))
+        outcome::write_outcome(outcome, columns.as_ref(), format, &output, style(&question))
     })
 }
 

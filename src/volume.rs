@@ -10,8 +10,9 @@ use trackiops_schemas::time::Granularity;
 use trackiops_store::{GranularitySet, Retention};
 
 use crate::help_headings::WHAT;
+use crate::outcome;
 use crate::output::say;
-use crate::question::{self, FormatFlags};
+use crate::question_flags::FormatFlags;
 use crate::store_flag::StoreFlag;
 
 const EXAMPLES: &str = "\
@@ -81,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Outcome::Found(answer) = &outcome {
         say(summary(&answer.rows, args.plan, args.store_size));
     }
-    question::write_outcome(outcome, None, format, &output, Zone::Local)
+    outcome::write_outcome(outcome, None, format, &output, Zone::Local)
 }
 
 /// Says which entries the store tells nothing of.

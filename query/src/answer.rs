@@ -8,7 +8,7 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::coverage::Interval;
 use crate::coverage::note::Note;
-use crate::file::FileSelector;
+use crate::file_selector::FileSelector;
 use crate::group::{Entity, GroupBy};
 use crate::origin::File;
 use crate::sparse_row::SparseRow;

@@ -15,7 +15,7 @@ use crate::coverage::recorded_time::RecordedTime;
 use crate::coverage::{Coverage, Interval};
 use crate::error::QueryError;
 use crate::explain::{Explain, Stage};
-use crate::file::{FileMatch, FileSelection};
+use crate::file_selector::{FileMatch, FileSelection};
 use crate::group::{Entity, Grouping};
 use crate::origin::{File, HostIndex};
 use crate::parallel::share_out;

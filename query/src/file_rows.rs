@@ -22,7 +22,7 @@ use crate::coverage::recorded_time::RecordedTime;
 use crate::error::QueryError;
 use crate::execute::{Found, execute};
 use crate::explain::Stage;
-use crate::file::{FileSelection, FileSelector, resolve};
+use crate::file_selector::{FileSelection, FileSelector, resolve};
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::{Entity, GroupBy, Grouping, TenantKey};
 use crate::mount_filter::MountFilter;

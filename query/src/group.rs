@@ -9,7 +9,7 @@ use trackiops_schemas::identity::{FileKey, Tenant};
 use trackiops_store::{MountRoots, Snapshot, is_below, is_in};
 
 use crate::error::QueryError;
-use crate::file::FileSelector;
+use crate::file_selector::FileSelector;
 use crate::mount_filter::MountFilter;
 use crate::origin::{File, HostIndex};
 

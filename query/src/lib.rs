@@ -2,7 +2,7 @@
 //!
 //! [`ask()`] turns a [`Question`] into its [`Outcome`]:
 //!
-//! 1. look up the files in the catalog ([`mod@file`]);
+//! 1. look up the files in the catalog ([`mod@file_selector`]);
 //! 2. choose one granularity for each journal in the range ([`mod@plan`]);
 //! 3. read the needed pages ([`scan`]) and add up their rows ([`mod@execute`], [`mod@group`], [`aggregation`]);
 //! 4. find the time that was not recorded ([`coverage`]).
@@ -27,8 +27,8 @@ pub mod coverage;
 pub mod error;
 pub mod execute;
 pub mod explain;
-pub mod file;
 pub mod file_rows;
+pub mod file_selector;
 pub mod files;
 pub mod filter_and_sort;
 #[cfg(feature = "fuzzing")]
@@ -59,8 +59,8 @@ pub use columns::{Columns, Record};
 pub use condition::Condition;
 pub use error::QueryError;
 pub use explain::Explain;
-pub use file::FileSelector;
 pub use file_rows::ask;
+pub use file_selector::FileSelector;
 pub use files::{FileActivity, ask_files};
 pub use group::{Entity, GroupBy, Level};
 pub use literal::{Literal, SizeError, parse_size};

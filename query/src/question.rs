@@ -8,7 +8,7 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::condition::Condition;
 use crate::explain::Explain;
-use crate::file::FileSelector;
+use crate::file_selector::FileSelector;
 use crate::group::GroupBy;
 use crate::projection::Projection;
 use crate::step::Step;

@@ -10,7 +10,7 @@ use crate::formats::{Kind, Texts, Writer};
 use crate::table::{NONE, Table, right};
 use crate::terminal_style::{Look, Style};
 use crate::visible::visible;
-use crate::{file_activity, files, json, mounts, operations, selected_columns, units, volume};
+use crate::{file_rows, files, json, mounts, operations, selected_columns, units, volume};
 use trackiops_query::answer::{Answer, AnswerRow};
 use trackiops_query::columns::{Column, Columns, Record};
 use trackiops_query::files::FileActivity;
@@ -274,13 +274,13 @@ impl Render for AnswerRow {
     }
 
     fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
-        files::table(answer, figures, zone)
+        file_rows::table(answer, figures, zone)
     }
 }
 
 impl Render for FileActivity {
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
-        file_activity::table(answer, zone)
+        files::table(answer, zone)
     }
 }
 

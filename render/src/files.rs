@@ -1,211 +1,124 @@
-//! Table of rows about files and groups of files. The file is the last column, so a long path cannot push figures off the screen.
+//! Table of files. A file with several names has one more line for each of them.
 
-use std::borrow::Cow;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::Seen;
 
-use trackiops_schemas::row::Direction;
+use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
+use crate::units::bytes;
+use trackiops_query::answer::Answer;
+use trackiops_query::files::FileActivity;
+use trackiops_query::times::{Zone, show, show_offset};
 
-use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right};
-use crate::units::{bytes, bytes_per_second, latency, rate};
-use trackiops_query::Figures;
-use trackiops_query::answer::{Answer, AnswerRow};
-use trackiops_query::columns::per_second;
-use trackiops_query::group::{Entity, Level};
-use trackiops_query::times::Zone;
+/// Prefix of each of several names.
+const NAMED: &str = "  named ";
 
-pub(super) fn table(answer: &Answer, figures: Figures, zone: Zone) -> Table {
-    let shape = Shape::of(answer, figures, zone);
+pub(super) fn table(answer: &Answer<FileActivity>, zone: Zone) -> Table {
+    let shape = Shape::of(answer, zone);
+    let times = Times::of(answer, zone, |_| answer.range.start);
     Table {
-        title: shape.title(answer),
-        header: shape.header(answer),
-        lines: answer.rows.iter().map(|row| shape.line(row)).collect(),
+        title: times.title(answer).into_iter().collect(),
+        header: shape.header(),
+        lines: answer
+            .rows
+            .iter()
+            .flat_map(|row| shape.lines(row))
+            .collect(),
         is_chosen: false,
-    }
-}
-
-/// A direction that has columns.
-#[derive(Clone, Copy)]
-struct Shown {
-    prefix: &'static str,
-    get: fn(&AnswerRow) -> Cow<'_, Direction>,
-}
-
-impl Shown {
-    fn of(rows: &[AnswerRow]) -> Vec<Self> {
-        let read = Self {
-            prefix: "r",
-            get: |row| row.sum.read(),
-        };
-        let write = Self {
-            prefix: "w",
-            get: |row| row.sum.write(),
-        };
-        let both = [read, write];
-        let is_there = |shown: &Self| rows.iter().any(|row| (shown.get)(row).requests > 0);
-        let there: Vec<_> = both.into_iter().filter(is_there).collect();
-        match there.is_empty() {
-            true => both.into(),
-            false => there,
-        }
     }
 }
 
 /// The columns of a table.
 struct Shape {
-    figures: Figures,
-    times: Times,
-    /// Read and write. A direction without requests has no columns.
-    directions: Vec<Shown>,
+    zone: Zone,
+    /// The offset that all times share; `None` if they differ, and each time shows its own.
+    offset: Option<String>,
     host: bool,
-    tenant: bool,
     mount: bool,
-    /// Header of the entity's column; `None` if all rows have the same entity.
-    of: Option<&'static str>,
-    errors: bool,
 }
 
 impl Shape {
-    fn of(answer: &Answer, figures: Figures, zone: Zone) -> Self {
+    fn of(answer: &Answer<FileActivity>, zone: Zone) -> Self {
         let rows = &answer.rows;
-        let differ =
-            |get: fn(&AnswerRow, &AnswerRow) -> bool| rows.windows(2).any(|w| !get(&w[0], &w[1]));
+        let differ = |same: fn(&FileActivity, &FileActivity) -> bool| {
+            rows.windows(2).any(|pair| !same(&pair[0], &pair[1]))
+        };
+        let times = rows.iter().flat_map(|row| {
+            let (first, last) = row.history.seen;
+            [first, last]
+        });
+        let mut offsets: Vec<_> = times.map(|at| show_offset(at, zone)).collect();
+        offsets.dedup();
         Self {
-            figures,
-            times: Times::of(answer, zone, |row| row.time),
-            directions: Shown::of(rows),
-            host: answer.by.level != Level::Host && differ(|a, b| a.host == b.host),
-            tenant: answer.by.tenants,
-            mount: matches!(answer.by.level, Level::Dir { .. })
-                && differ(|a, b| a.mount() == b.mount()),
-            of: differ(|a, b| a.of == b.of && a.path() == b.path()).then_some(
-                match answer.by.level {
-                    Level::File | Level::Name => "file",
-                    Level::Dir { .. } => "directory",
-                    Level::Mount => "mount",
-                    Level::Host => "host",
-                },
-            ),
-            errors: rows
-                .iter()
-                .any(|r| r.sum.read().errors + r.sum.write().errors > 0),
+            zone,
+            offset: offsets.pop().filter(|_| offsets.is_empty()),
+            host: differ(|a, b| a.host == b.host),
+            mount: differ(|a, b| a.file.mount == b.file.mount),
         }
     }
 
-    /// Facts that all rows share.
-    fn title(&self, answer: &Answer) -> Vec<String> {
-        let mut parts = Vec::new();
-        if let (None, Some(row)) = (self.of, answer.rows.first()) {
-            parts.push(row.name());
-            if let Some(file) = row.file.as_ref().filter(|file| file.path.is_some()) {
-                parts.push(format!("{}:{}", file.dev, file.fileid));
-            }
-            if !matches!(row.of, Entity::Mount(_)) {
-                parts.extend(row.mount().map(str::to_owned));
-            }
+    fn header(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for direction in ["r", "w"] {
+            cells.push(right(format!("{direction}-requests")).weighs(80));
+            cells.push(right(format!("{direction}-bytes")).weighs(ESSENTIAL + 9));
         }
-        parts.extend(self.times.title(answer));
-        parts
-    }
-
-    fn header(&self, answer: &Answer) -> Vec<Cell> {
-        let first = answer.rows.first();
-        let first = first.map_or(answer.range.start, |row| row.time);
-        let mut cells: Vec<_> = self.times.header(first).into_iter().collect();
+        for (text, weight) in [("first seen", 70), ("last seen", ESSENTIAL + 8)] {
+            let header = match &self.offset {
+                Some(offset) => whole(format!("{text} ({offset})")),
+                None => whole(text),
+            };
+            cells.push(header.weighs(weight));
+        }
+        cells.push(whole("number").weighs(60));
         if self.host {
             cells.push(left("host").weighs(KEY + 1));
-        }
-        for Shown { prefix, .. } in &self.directions {
-            let direction = prefix;
-            if !self.times.shown {
-                cells.push(right(format!("{direction}-bytes")).weighs(ESSENTIAL + 9));
-            }
-            let figures = match self.figures {
-                Figures::Rates => vec![
-                    ("iops", 60),
-                    ("throughput", if self.times.shown { 70 } else { 40 }),
-                    ("mean", 50),
-                    ("p99", ESSENTIAL + 8),
-                ],
-                Figures::Parts => vec![
-                    ("iops", 40),
-                    ("mean", ESSENTIAL + 7),
-                    ("queue", ESSENTIAL + 5),
-                    ("network", ESSENTIAL + 6),
-                    ("completion", ESSENTIAL + 4),
-                ],
-            };
-            for (figure, weight) in figures {
-                cells.push(right(format!("{direction}-{figure}")).weighs(weight));
-            }
-        }
-        if self.errors {
-            cells.push(right("errors").weighs(80));
-        }
-        if self.tenant {
-            cells.push(left("tenant").weighs(KEY + 3));
         }
         if self.mount {
             cells.push(left("mount").weighs(75));
         }
-        cells.extend(self.of.map(|of| left(of).weighs(NAME)));
+        cells.push(left("file").weighs(NAME));
         cells
     }
 
-    fn line(&self, row: &AnswerRow) -> Vec<Cell> {
-        let mut cells: Vec<_> = self.times.cell(row.time).into_iter().collect();
+    fn lines(&self, row: &FileActivity) -> Vec<Vec<Cell>> {
+        let file = &row.file;
+        let mut cells = vec![
+            right(row.read_requests.to_string()),
+            right(bytes(row.read_bytes)),
+            right(row.write_requests.to_string()),
+            right(bytes(row.write_bytes)),
+        ];
+        cells.extend(self.seen(row.history.seen));
+        cells.push(whole(format!("{}:{}", file.dev, file.fileid)));
         if self.host {
             cells.push(left(&*row.host));
         }
-        for Shown { get, .. } in &self.directions {
-            let direction = get(row);
-            if !self.times.shown {
-                cells.push(figure(direction.requests, Some(bytes(direction.bytes))));
-            }
-            cells.extend(self.figures(&direction, row.covered_ms));
-        }
-        if self.errors {
-            cells.push(right(
-                (row.sum.read().errors + row.sum.write().errors).to_string(),
-            ));
-        }
-        if self.tenant {
-            let tenant = row.tenant.named();
-            cells.push(left(tenant.as_deref().unwrap_or(NONE)));
-        }
         if self.mount {
-            cells.push(left(row.mount().unwrap_or(NONE)));
+            cells.push(left(file.mount.as_deref().unwrap_or(NONE)));
         }
-        if self.of.is_some() {
-            cells.push(left(row.name()));
+        let columns = cells.len();
+        cells.push(left(file.name()));
+        let mut lines = vec![cells];
+        let names = &row.history.names;
+        let is_all = names.len() == 1 && file.path.as_ref() == names.first().map(|(n, _)| n);
+        for (name, seen) in names.iter().filter(|_| !is_all) {
+            let mut cells: Vec<_> = (0..4).map(|_| right("")).collect();
+            cells.extend(self.seen(*seen));
+            cells.resize_with(columns, || left(""));
+            cells.push(left(format!("{NAMED}{}", name)));
+            lines.push(cells);
         }
-        cells
+        lines
     }
 
-    fn figures(&self, direction: &Direction, covered_ms: u64) -> Vec<Cell> {
-        let d = direction;
-        let time = |ns: f64| latency(ns / 1000.0);
-        let mut texts = vec![per_second(d.requests, covered_ms).map(rate)];
-        match self.figures {
-            Figures::Rates => texts.extend([
-                per_second(d.bytes, covered_ms).map(bytes_per_second),
-                d.latency_ns_mean().map(time),
-                d.latency.quantile_us(0.99).map(latency),
-            ]),
-            Figures::Parts => {
-                texts.push(d.latency_ns_mean().map(time));
-                let parts = d.parts_ns_mean().map(|parts| parts.map(time));
-                texts.extend(match parts {
-                    Some(parts) => parts.map(Some),
-                    None => [None, None, None],
-                });
-            }
-        }
-        let cells = texts.into_iter().map(|text| figure(d.requests, text));
-        cells.collect()
+    fn seen(&self, (first, last): Seen) -> [Cell; 2] {
+        let shown = |at: UtcMs| {
+            let offset = match self.offset {
+                Some(_) => String::new(),
+                None => show_offset(at, self.zone),
+            };
+            whole(show(at, self.zone) + &offset)
+        };
+        [shown(first), shown(last)]
     }
-}
-
-/// A figure of a direction, or a dash without requests.
-fn figure(requests: u64, text: Option<String>) -> Cell {
-    let text = text.filter(|_| requests > 0);
-    right(text.unwrap_or_else(|| NONE.into()))
 }

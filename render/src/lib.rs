@@ -9,7 +9,7 @@ mod answer;
 mod common;
 mod explain;
 pub mod export;
-mod file_activity;
+mod file_rows;
 mod files;
 pub mod flame;
 pub mod formats;

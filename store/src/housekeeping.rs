@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 
-use crate::backoff::FileBackoff;
 use crate::beneath;
 use crate::catalog::Catalog;
 use crate::compact;
 use crate::error::StoreError;
+use crate::file_backoff::FileBackoff;
+use crate::glob_view::{self, Settled};
 use crate::layout;
 use crate::options::RetentionPolicy;
 use crate::retention;
-use crate::visible::{self, Settled};
 use crate::warning::Warning;
 
 /// Readers that have planned to read a file have so long to open it.
@@ -76,7 +76,7 @@ impl Housekeeping {
             let dirs: HashSet<_> = removed.iter().map(|path| dir_of(path)).collect();
             let mut kept = paths(catalog)?;
             kept.retain(|path| dirs.contains(&dir_of(path)));
-            visible::settle(&self.store, &removed, &kept, &mut self.backoff)?;
+            glob_view::settle(&self.store, &removed, &kept, &mut self.backoff)?;
             let due = catalog.due((self.keep.now)())?;
             delete(&self.store, catalog, &due, &mut self.backoff)?;
         }
@@ -102,7 +102,7 @@ pub(crate) fn tidy(
     backoff: &mut FileBackoff,
 ) -> Result<(Settled, u64), StoreError> {
     let removed = catalog.removed()?;
-    let settled = visible::settle(store, &removed, &paths(catalog)?, backoff)?;
+    let settled = glob_view::settle(store, &removed, &paths(catalog)?, backoff)?;
     let mut deleted = delete(store, catalog, &removed, backoff)?;
     // Of what is still unfinished nothing counts: its journal, or the segments that it was to be merged from, are there.
     let counted: HashSet<_> = paths(catalog)?.into_iter().collect();
@@ -131,7 +131,7 @@ fn delete(
     let mut deleted = 0;
     let mut done = Vec::new();
     for path in paths {
-        let delete = || visible::delete(store, &store.join(path));
+        let delete = || glob_view::delete(store, &store.join(path));
         if let Some(files) = backoff.try_with(path, delete) {
             deleted += files;
             done.push(path.clone());

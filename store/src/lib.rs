@@ -14,7 +14,6 @@
 extern crate self as trackiops_store;
 
 mod allocator;
-mod backoff;
 pub mod batch;
 mod beneath;
 mod catalog;
@@ -26,11 +25,13 @@ mod common;
 mod compact;
 mod error;
 mod exported;
+mod file_backoff;
 mod file_index;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 #[allow(clippy::expect_used)] // what is not so is what is looked for
 pub mod fuzzing;
+mod glob_view;
 mod housekeeping;
 mod journal;
 mod layout;
@@ -52,7 +53,6 @@ mod segment;
 mod snapshot;
 mod unread;
 mod varint;
-mod visible;
 mod warning;
 mod writer;
 

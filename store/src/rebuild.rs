@@ -16,11 +16,12 @@ use trackiops_schemas::columns;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use crate::backoff::FileBackoff;
 use crate::batch::{decode_health, decode_ops, decode_rows};
 use crate::catalog::{Catalog, CatalogView, FileSeen, Restored, SegmentEntry};
 use crate::error::StoreError;
+use crate::file_backoff::FileBackoff;
 use crate::file_index::FileIndex;
+use crate::glob_view;
 use crate::housekeeping::tidy;
 use crate::layout::{self, Dataset};
 use crate::lock::StoreLock;
@@ -28,7 +29,6 @@ use crate::names::{Seen, hull};
 use crate::segment::metadata::{self, JournalSpan};
 use crate::segment::reader::SegmentReader;
 use crate::segment::verified::{cannot_open, damaged};
-use crate::visible;
 
 const BATCH_ROWS: usize = 4096;
 
@@ -126,7 +126,7 @@ impl Found {
         let path = store.join(&relative);
         let no_segment = || damaged(&path, "its path is not that of a segment");
         let (dataset, granularity, _) = layout::parse_segment(&relative).ok_or_else(no_segment)?;
-        let file = visible::open(store, &path).map_err(|error| cannot_open(&path, error))?;
+        let file = glob_view::open(store, &path).map_err(|error| cannot_open(&path, error))?;
         let reader = SegmentReader::open(file, &path)?;
         reader.verify()?;
         let (bytes, crc32c) = (reader.bytes(), reader.crc32c());
@@ -309,7 +309,7 @@ impl Finer {
             return Ok(Vec::new());
         }
         let path = store.join(&segment.entry.path);
-        let file = visible::open(store, &path).map_err(|error| cannot_open(&path, error))?;
+        let file = glob_view::open(store, &path).map_err(|error| cannot_open(&path, error))?;
         let mut files: HashMap<Arc<FileAttributes>, Seen> = HashMap::new();
         let mut last: Option<Arc<FileAttributes>> = None;
         for batch in SegmentReader::open(file, &path)?.batches(BATCH_ROWS)? {

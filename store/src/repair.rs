@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::backoff::FileBackoff;
 use crate::catalog::{Catalog, CatalogView};
 use crate::error::StoreError;
+use crate::file_backoff::FileBackoff;
 use crate::housekeeping::tidy;
 use crate::lock::StoreLock;
 use crate::snapshot::check_is_store;

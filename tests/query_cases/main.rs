@@ -1,4 +1,4 @@
-//! What is asked and what is answered, as plain text: every file of `tests/query-cases` is one case, and a new one needs no Rust.
+//! What is asked and what is answered, as plain text: every file of `tests/cases` is one case, and a new one needs no Rust.
 //! `README.md` there says how they are written. `UPDATE_GOLDEN=1 cargo test --test query_cases` writes the answers anew; look at
 //! the difference.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
@@ -15,7 +15,7 @@ use run::Session;
 
 #[test]
 fn every_case_is_answered_as_it_is_written() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/query-cases");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let mut paths: Vec<_> = fs::read_dir(&dir)
         .expect("the cases")
         .map(|entry| entry.unwrap().path())

@@ -57,7 +57,7 @@ pub fn record(text: &str, dir: &Path) -> Result<(), String> {
             "gap" => recording.gap(words),
             second => recording.happened(second, words),
         };
-        read.ok_or_else(|| wrong("see tests/query-cases/README.md"))?;
+        read.ok_or_else(|| wrong("see tests/cases/README.md"))?;
     }
     for recording in recordings {
         recording.write(dir);

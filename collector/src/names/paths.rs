@@ -14,7 +14,7 @@ use crate::names::path_ring::{PathChange, PathEvent};
 /// Files of a generation, of which there are two. Each takes some 200 bytes and twice its path: 40 MiB in all, with paths of 50 bytes.
 const MOST: usize = 65_536;
 /// Directories of a generation that only operations were about: who walks through a tree leaves the rest of the room to files that are read and
-/// written. No more could have rows (`rollup::new_files`): 4,096 at once and 64 a second for five minutes.
+/// written. No more could have rows (`rollup::new_file_budget`): 4,096 at once and 64 a second for five minutes.
 const MOST_DIRECTORIES: usize = 24_576;
 /// A request that completes while its file is being renamed can tell the path before that: up to so much later.
 const RENAMING: Duration = Duration::from_millis(500);

@@ -3,7 +3,7 @@
 //! The coarser granularities are fed by closing these windows, so they cost nothing here.
 
 mod counting;
-mod new_files;
+mod new_file_budget;
 pub(crate) mod row_key;
 pub(crate) mod sequential;
 pub(crate) mod single_requests;
@@ -25,7 +25,7 @@ use crate::generations::Generations;
 use crate::kernel_sums::by_file::FileOpInWindow;
 use crate::operations::WindowOps;
 use crate::rollup::counting::{RequestHistories, count, folded};
-use crate::rollup::new_files::NewFileBudget;
+use crate::rollup::new_file_budget::NewFileBudget;
 use crate::rollup::row_key::RowKey;
 
 /// A window that takes in requests.

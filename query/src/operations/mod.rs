@@ -1,6 +1,6 @@
 //! Operations of mounts and of files.
 
-mod choose;
+mod filter_and_sort;
 mod of_files;
 mod of_mounts;
 

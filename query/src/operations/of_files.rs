@@ -8,7 +8,7 @@ use trackiops_schemas::file_ops::OpName;
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::row::{Direction, Row};
 
-use super::choose::choose;
+use super::filter_and_sort::filter_and_sort;
 use super::{About, Connections, FileNumbers, KnownBytes, OperationAnswer};
 use crate::answer::{Answer, AnswerRow, Outcome};
 use crate::error::QueryError;
@@ -39,7 +39,7 @@ pub fn ask_operations_by(
         Outcome::Nothing { why, notes } => Outcome::Nothing { why, notes },
         Outcome::Found(answer) => {
             let rows = of_rows(&answer);
-            choose(
+            filter_and_sort(
                 question,
                 &terms,
                 Connections::Together,

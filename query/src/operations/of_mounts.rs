@@ -8,7 +8,7 @@ use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Snapshot};
 
-use super::choose::choose;
+use super::filter_and_sort::filter_and_sort;
 use super::of_files::ask_operations_by;
 use super::{Connections, KnownBytes, OperationAnswer};
 use crate::answer::{Answer, EmptyReason, Outcome};
@@ -130,7 +130,7 @@ fn ask_once(
         range: plan.asked,
         notes,
     };
-    Ok(choose(question, &terms, connections, answer))
+    Ok(filter_and_sort(question, &terms, connections, answer))
 }
 
 fn execute<'p>(

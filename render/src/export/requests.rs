@@ -23,7 +23,7 @@ use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::damage::unread;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::error::QueryError;
-use trackiops_query::file::{FileMatch, FileSelection, resolve};
+use trackiops_query::file_selector::{FileMatch, FileSelection, resolve};
 use trackiops_query::mount_filter::MountFilter;
 use trackiops_query::origin::File;
 use trackiops_query::question::Question;

@@ -13,9 +13,9 @@ use crate::batch::{
 };
 use crate::catalog::KeptSegment;
 use crate::error::StoreError;
+use crate::glob_view;
 use crate::segment::reader::{Pieces, SegmentReader};
 use crate::segment::verified::{cannot_open, damaged};
-use crate::visible;
 
 /// Makes rows of a batch.
 type Decode<R> = fn(&RecordBatch, &mut VecDeque<R>) -> Result<(), BatchError>;
@@ -35,7 +35,7 @@ struct Input<R> {
 impl<R> Input<R> {
     fn open(store: &Path, kept: &KeptSegment, decode: Decode<R>) -> Result<Self, StoreError> {
         let path = store.join(&kept.path);
-        let file = visible::open(store, &path).map_err(|error| cannot_open(&path, error))?;
+        let file = glob_view::open(store, &path).map_err(|error| cannot_open(&path, error))?;
         let reader = SegmentReader::of_length(file, &path, kept.bytes)?;
         // What is merged gets a new checksum, which must not cover up that an input is another segment.
         reader

@@ -24,17 +24,17 @@ use trackiops_schemas::row::Health;
 use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 
-use crate::backoff::FileBackoff;
 use crate::batch::{HealthRow, OpsRow, RollupRow};
 use crate::beneath;
 use crate::catalog::{Catalog, KeptSegment, SegmentEntry};
 use crate::error::StoreError;
+use crate::file_backoff::FileBackoff;
+use crate::glob_view;
 use crate::layout::{self, Dataset, Date};
 use crate::seal::coarsen::{Attributes, Coarsen};
-use crate::seal::merge::Merged;
+use crate::seal::merge_windows::Merged;
 use crate::segment::metadata::{Description, JournalSpan};
 use crate::segment::writer::{SegmentRow, SegmentWriter, Target};
-use crate::visible;
 use inputs::Inputs;
 use plan::Group;
 
@@ -104,7 +104,7 @@ fn merge(
         let inputs = group.inputs.iter().filter(|input| input.dataset == dataset);
         let merged = written.iter().filter(|merged| merged.dataset == dataset);
         let (inputs, merged) = (inputs.map(|of| &of.path), merged.map(|of| &of.path));
-        visible::settle(store, inputs, merged, backoff)?;
+        glob_view::settle(store, inputs, merged, backoff)?;
     }
     Ok(())
 }

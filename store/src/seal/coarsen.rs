@@ -4,7 +4,7 @@ use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::row::Row;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-use super::merge::Merged;
+use super::merge_windows::Merged;
 use crate::error::StoreError;
 
 /// Takes the rows of closed windows.

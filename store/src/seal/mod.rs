@@ -13,11 +13,11 @@
 //! only removed.
 //!
 //! Memory is bounded by the journal's number of windows (a read buffer each, within
-//! [`merge::READ_BUFFER_BYTES`] in all) and of files, and by one Parquet row group for each date,
+//! [`merge_windows::READ_BUFFER_BYTES`] in all) and of files, and by one Parquet row group for each date,
 //! not by the journal's size (`docs/results/store.md`).
 
 pub(crate) mod coarsen;
-pub(crate) mod merge;
+pub(crate) mod merge_windows;
 mod outputs;
 mod spool;
 #[cfg(test)]

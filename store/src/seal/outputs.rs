@@ -13,7 +13,7 @@ use trackiops_schemas::row::Health;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::coarsen::{Attributes, Coarsen};
-use super::merge::{Merge, Merged, Rows};
+use super::merge_windows::{Merge, Merged, Rows};
 use super::spool::{Spool, SpooledRows};
 use crate::batch::{HealthRow, OpsRow, RollupRow};
 use crate::catalog::{FileSeen, SegmentEntry};

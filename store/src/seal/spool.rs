@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use trackiops_schemas::time::UtcMs;
 
-use super::merge::{Merged, Rows};
+use super::merge_windows::{Merged, Rows};
 use crate::error::StoreError;
 use crate::journal::codec;
 use crate::journal::scan::JournalScan;

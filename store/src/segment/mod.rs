@@ -23,8 +23,8 @@ use self::reader::SegmentReader;
 use self::verified::{cannot_open, damaged};
 use crate::error::StoreError;
 use crate::file_index::PackedIndex;
+use crate::glob_view;
 use crate::layout::{self, Dataset};
-use crate::visible;
 
 /// The place of a store among those of a snapshot.
 pub type StoreIndex = usize;
@@ -65,7 +65,7 @@ impl Segment {
     /// Opens its file, which may have been merged meanwhile, or have expired. One that was deleted since is
     /// [`io::ErrorKind::NotFound`]: a new view does without it.
     pub fn open(&self) -> io::Result<File> {
-        visible::open(layout::store_of(&self.path), &self.path)
+        glob_view::open(layout::store_of(&self.path), &self.path)
     }
 
     /// Reads all of it, and says whether it is as it was written.

@@ -1,35 +1,25 @@
-//! What the commands that ask a store have in common: which files, when, and how their answers reach a terminal.
+//! Flags of the commands that ask a store: which files, when, which rows, and in which format.
 
-use std::mem;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::builder::NonEmptyStringValueParser;
 use trackiops_query::Figures;
-use trackiops_query::coverage::note::Note;
 use trackiops_query::times::{self, Moment, Zone};
 use trackiops_query::{
-    Columns, Condition, EmptyReason, Explain, FileSelector, GroupBy, Outcome, Projection, Question,
-    Range, Record, Sort, Step,
+    Columns, Condition, Explain, FileSelector, GroupBy, Projection, Question, Range, Record, Sort,
+    Step,
 };
 use trackiops_render::Format;
-use trackiops_render::Render;
 use trackiops_render::formats::Texts;
-use trackiops_render::terminal_style::Style;
 use trackiops_schemas::time::UtcMs;
 
 use crate::help_headings::{OUTPUT, ROWS, WHAT, WHEN};
 use crate::output::{FilePermissions, Output, say};
 use crate::store_flag::StoreFlags;
 use crate::suffix;
-
-/// Exit status when nothing matched.
-const NOTHING: u8 = 1;
-/// Exit status when a part of what was asked for is damaged, whatever was found in the rest.
-const DAMAGED: u8 = 3;
 
 /// Which files, and when.
 #[derive(clap::Args)]
@@ -126,47 +116,6 @@ fn now() -> UtcMs {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     UtcMs(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
-}
-
-/// Says what else there is to know.
-pub fn say_notes(notes: &[Note], zone: Zone) {
-    note_lines(notes, zone).iter().for_each(say);
-}
-
-/// Notes in words, each once: several parts of an answer may lead to the same one.
-fn note_lines(notes: &[Note], zone: Zone) -> Vec<String> {
-    let mut lines = Vec::new();
-    for note in notes {
-        let line = note.show(zone);
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    lines
-}
-
-/// Says why there is nothing.
-pub fn say_nothing_found(why: &EmptyReason, notes: &[Note], zone: Zone) -> ExitCode {
-    say_notes(notes, zone);
-    let (why, status) = match is_damaged(notes) {
-        true => (why.show_damaged(zone), DAMAGED),
-        false => (why.show(zone), NOTHING),
-    };
-    say(format_args!("trackiops: {why}"));
-    ExitCode::from(status)
-}
-
-/// The exit status of an answer.
-pub fn exit_status(notes: &[Note]) -> ExitCode {
-    match is_damaged(notes) {
-        true => ExitCode::from(DAMAGED),
-        false => ExitCode::SUCCESS,
-    }
-}
-
-fn is_damaged(notes: &[Note]) -> bool {
-    let mut notes = notes.iter();
-    notes.any(Note::is_damage)
 }
 
 /// Which rows, in which order, with which columns.
@@ -282,56 +231,5 @@ impl FormatFlags {
             );
         }
         Ok((format, output))
-    }
-}
-
-/// Writes an answer, with its usual columns or with others, or says why there is none.
-pub fn write_outcome<R: Render>(
-    outcome: Outcome<R>,
-    columns: Option<&Columns<R>>,
-    format: Format,
-    output: &Output,
-    style: impl Into<Style>,
-) -> anyhow::Result<ExitCode> {
-    let style = Style {
-        look: output.look(),
-        ..style.into()
-    };
-    let zone = style.zone;
-    match outcome {
-        Outcome::Found(answer) => {
-            say_notes(&answer.notes, zone);
-            output.write(|out| match columns {
-                None => trackiops_render::write(&answer, format, style.clone(), out),
-                Some(columns) => {
-                    trackiops_render::write_columns(&answer, columns, format, style.clone(), out)
-                }
-            })?;
-            let status = exit_status(&answer.notes);
-            // All that is left to do is to exit, which gives back many rows faster than they are dropped.
-            mem::forget(answer);
-            Ok(status)
-        }
-        Outcome::Nothing { why, notes } => {
-            let status = say_nothing_found(&why, &notes, zone);
-            if let Some(untouched) = output.unwritten_note() {
-                say(untouched);
-            }
-            Ok(status)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_is_said_once() {
-        let missing = || Note::NoSuchFile("no file /mnt/a".into());
-        let other = Note::NoSuchFile("no file /mnt/b".into());
-        let notes = [missing(), other, missing()];
-        let said = note_lines(&notes, Zone::utc());
-        assert_eq!(said, ["no file /mnt/a", "no file /mnt/b"]);
     }
 }

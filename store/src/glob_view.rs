@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use trackiops_threads::fail_point;
 
-use crate::backoff::FileBackoff;
 use crate::beneath;
 use crate::error::StoreError;
+use crate::file_backoff::FileBackoff;
 use crate::layout;
 
 /// How many files got another name.

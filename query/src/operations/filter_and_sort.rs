@@ -20,7 +20,7 @@ use crate::step::Step;
 const READ_PLUS: &str = "READ_PLUS";
 
 /// Keeps the selected operations, in the order of the question.
-pub(super) fn choose(
+pub(super) fn filter_and_sort(
     question: &Question,
     terms: &FilterAndSort<OperationAnswer>,
     connections: Connections,

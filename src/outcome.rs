@@ -1,0 +1,109 @@
+//! How an answer, or that there is none, reaches a terminal or a file, and the status the program exits with.
+
+use std::mem;
+use std::process::ExitCode;
+
+use trackiops_query::coverage::note::Note;
+use trackiops_query::times::Zone;
+use trackiops_query::{Columns, EmptyReason, Outcome};
+use trackiops_render::terminal_style::Style;
+use trackiops_render::{Format, Render};
+
+use crate::output::{Output, say};
+
+/// Exit status when nothing matched.
+const NOTHING: u8 = 1;
+/// Exit status when a part of what was asked for is damaged, whatever was found in the rest.
+const DAMAGED: u8 = 3;
+
+/// Writes an answer, with its usual columns or with others, or says why there is none.
+pub fn write_outcome<R: Render>(
+    outcome: Outcome<R>,
+    columns: Option<&Columns<R>>,
+    format: Format,
+    output: &Output,
+    style: impl Into<Style>,
+) -> anyhow::Result<ExitCode> {
+    let style = Style {
+        look: output.look(),
+        ..style.into()
+    };
+    let zone = style.zone;
+    match outcome {
+        Outcome::Found(answer) => {
+            say_notes(&answer.notes, zone);
+            output.write(|out| match columns {
+                None => trackiops_render::write(&answer, format, style.clone(), out),
+                Some(columns) => {
+                    trackiops_render::write_columns(&answer, columns, format, style.clone(), out)
+                }
+            })?;
+            let status = exit_status(&answer.notes);
+            // All that is left to do is to exit, which gives back many rows faster than they are dropped.
+            mem::forget(answer);
+            Ok(status)
+        }
+        Outcome::Nothing { why, notes } => {
+            let status = say_nothing_found(&why, &notes, zone);
+            if let Some(untouched) = output.unwritten_note() {
+                say(untouched);
+            }
+            Ok(status)
+        }
+    }
+}
+
+/// Says what else there is to know.
+pub fn say_notes(notes: &[Note], zone: Zone) {
+    note_lines(notes, zone).iter().for_each(say);
+}
+
+/// Notes in words, each once: several parts of an answer may lead to the same one.
+fn note_lines(notes: &[Note], zone: Zone) -> Vec<String> {
+    let mut lines = Vec::new();
+    for note in notes {
+        let line = note.show(zone);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// Says why there is nothing.
+pub fn say_nothing_found(why: &EmptyReason, notes: &[Note], zone: Zone) -> ExitCode {
+    say_notes(notes, zone);
+    let (why, status) = match is_damaged(notes) {
+        true => (why.show_damaged(zone), DAMAGED),
+        false => (why.show(zone), NOTHING),
+    };
+    say(format_args!("trackiops: {why}"));
+    ExitCode::from(status)
+}
+
+/// The exit status of an answer.
+pub fn exit_status(notes: &[Note]) -> ExitCode {
+    match is_damaged(notes) {
+        true => ExitCode::from(DAMAGED),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+fn is_damaged(notes: &[Note]) -> bool {
+    let mut notes = notes.iter();
+    notes.any(Note::is_damage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_said_once() {
+        let missing = || Note::NoSuchFile("no file /mnt/a".into());
+        let other = Note::NoSuchFile("no file /mnt/b".into());
+        let notes = [missing(), other, missing()];
+        let said = note_lines(&notes, Zone::utc());
+        assert_eq!(said, ["no file /mnt/a", "no file /mnt/b"]);
+    }
+}
