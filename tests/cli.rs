@@ -1,14 +1,13 @@
 //! What the program says and with which status it ends, where no kernel is needed.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use trackiops_testkit::program;
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::mount::MountPoint;
@@ -17,7 +16,7 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
 fn trackiops(args: &[&str]) -> Output {
-    common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
+    program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
         .args(args)
         .output()
         .expect("trackiops can be started")
@@ -357,7 +356,7 @@ fn programs_are_told_what_people_are() {
     let dir = tempfile::tempdir().expect("a directory");
     small_store(dir.path());
     let objects = |args: &[&str]| {
-        let output = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
+        let output = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
             .args(args)
             .env("TRACKIOPS_STORE", dir.path())
             .output()
@@ -537,7 +536,7 @@ fn a_command_that_is_ended_leaves_nothing_behind() {
     for place in ["1 output: begun", "1 output: written"] {
         for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
             // A test that runs in the background is started with SIGINT ignored.
-            let mut command = common::command(Path::new("env"));
+            let mut command = program::command(Path::new("env"));
             command.arg("--default-signal=INT,TERM,HUP");
             command.arg(env!("CARGO_BIN_EXE_trackiops"));
             command.args(["export", "--granularity", "1s", "--store"]);
@@ -591,7 +590,7 @@ fn what_cannot_be_told_ends_nothing_early() {
     small_store(dir.path());
     let store = dir.path().to_str().expect("a readable name");
     let status = |args: &[&str], stdout: Stdio, stderr: Stdio| {
-        let mut command = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+        let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
         command.args(args).stdout(stdout).stderr(stderr);
         command.status().expect("it can be started").code()
     };

@@ -2,24 +2,21 @@
 //! `UPDATE_GOLDEN=1 cargo test --test docs` writes the reference anew.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-#[allow(dead_code)]
-#[path = "query_cases/store.rs"]
-mod store;
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trackiops_testkit::case;
+use trackiops_testkit::program;
 
 use chrono::{SubsecRound, Utc};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn trackiops(words: &[&str]) -> String {
-    let output = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
+    let output = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
         .args(words)
         .output()
         .unwrap();
@@ -190,7 +187,7 @@ fn record(dir: &Path) {
         text += "3 GETATTR /mnt/nfs/db 3 1ms\n3 op GETATTR nas:/exp tcp-0 3 1ms\n310 idle\n";
     }
     fs::create_dir(dir.join("hosts")).unwrap();
-    store::record(&text, dir).unwrap();
+    case::record(&text, dir).unwrap();
     // The default of every command.
     symlink("hosts/a", dir.join("store")).unwrap();
 }
@@ -206,7 +203,7 @@ fn commands_of_the_guide_run() {
     let pages = pages.filter(|page| page.starts_with(&guide) || *page == readme);
     let bin = Path::new(env!("CARGO_BIN_EXE_trackiops"));
     let run = |line: &str| {
-        let program = common::command(bin);
+        let program = program::command(bin);
         let words = std::iter::once(program.get_program()).chain(program.get_args());
         let words: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
         let line = line.replacen("trackiops", &words.join(" "), 1);

@@ -3,21 +3,20 @@
 //! (`make notebooks`): TRACKIOPS_PYTHON is its path. TRACKIOPS_TEST_LONG takes more of them.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-#[path = "../query/tests/common/mod.rs"]
-mod recordings;
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use trackiops_testkit::program;
 
-use recordings::{Numbers, THREE, file, named, options, used_by};
 use trackiops_collector::Replay;
 use trackiops_schemas::ebpf::ring::{RequestRecord, flags};
 use trackiops_schemas::identity::{FileAttributes, FileId, TenantId};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Writer;
+use trackiops_testkit::generated::{Numbers, THREE, file};
+use trackiops_testkit::stores::options_of;
+use trackiops_testkit::windows::{named, used_by};
 
 const FILES: u64 = 30;
 const SECONDS: i64 = 190;
@@ -138,7 +137,7 @@ fn record(store: &Path, seed: u64) {
     let of = move |id: FileId, tenant: TenantId| used(&by_id[&id], tenant.uid);
     let (granularities, rotation) =
         [("1s,10s,1m", "1m"), ("1s,1m", "45s"), ("1s,5s", "1h")][numbers.below(3) as usize];
-    let options = options("h", granularities, rotation);
+    let options = options_of("h", granularities, rotation);
     let mut replay = Replay::new(options.granularities.finest(), of);
     let mut writer = Writer::open(store, options).unwrap();
     let mut requests = writer.requests(REQUESTS_BYTES, |_| {}).unwrap();
@@ -177,7 +176,7 @@ fn every_answer_is_what_is_computed_from_single_requests() {
     for seed in 1..=streams {
         let dir = tempfile::tempdir().unwrap();
         record(&dir.path().join("store"), seed);
-        let output = common::command(Path::new(&python))
+        let output = program::command(Path::new(&python))
             .arg(root.join("tests/science/equality.py"))
             .arg(env!("CARGO_BIN_EXE_trackiops"))
             .arg(seed.to_string())

@@ -1,21 +1,17 @@
 //! Exports, and what stands in them for names.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-#[path = "../query/tests/common/mod.rs"]
-mod recordings;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
+use trackiops_testkit::program;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
-use recordings::{THREE, named, options, used_by, windows};
 use tempfile::TempDir;
 use trackiops_render::formats::Reader;
 use trackiops_render::pseudonym::known_schemas;
@@ -26,6 +22,9 @@ use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_store::Writer;
+use trackiops_testkit::generated::{Numbers, THREE, health, windows};
+use trackiops_testkit::stores::options_of;
+use trackiops_testkit::windows::{named, used_by};
 
 const FORMATS: [&str; 3] = ["parquet", "csv", "arrow"];
 const DATASETS: [&str; 4] = ["rollup", "ops", "health", "requests"];
@@ -116,7 +115,7 @@ impl Store {
         let dir = tempfile::tempdir().unwrap();
         let files = files();
         let mut recorded = windows(3, THREE, 1000, 90, 1);
-        let mut numbers = recordings::Numbers(5);
+        let mut numbers = Numbers(5);
         for (i, window) in recorded.iter_mut().enumerate() {
             let sample = windows(i as u64 + 10, THREE, 1000, 1, 40).remove(0);
             let rows = files
@@ -133,7 +132,7 @@ impl Store {
                 operation("READ", Some("filer.example:/exports/projects")),
                 operation("EXCHANGE_ID", None),
             ];
-            window.health = recordings::health(1000, &window.rows);
+            window.health = health(1000, &window.rows);
             window.health.ops_covered_ms = 1000;
             if i == 40 {
                 window.health.pending = Some(Pending {
@@ -155,7 +154,7 @@ impl Store {
         let store = dir.path().join("store");
         let options = trackiops_store::Options {
             filter: Some("--dir /mnt/projects".into()),
-            ..options("build-host.example", "1s,10s,1m", "30s")
+            ..options_of("build-host.example", "1s,10s,1m", "30s")
         };
         let mut writer = Writer::open(&store, options).unwrap();
         let mut requests = writer.requests(1 << 30, |_| {}).unwrap();
@@ -174,7 +173,7 @@ impl Store {
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
+        program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")))
             .args(args)
             .current_dir(self.dir.path())
             .env("TZ", "UTC0")

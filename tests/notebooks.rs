@@ -2,22 +2,20 @@
 //! answers. They need a Python with what they import, which `make` brings (`make notebooks`, `make science`): TRACKIOPS_PYTHON is its path.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-mod lake;
-#[path = "common/live.rs"]
-mod live;
-#[path = "../query/tests/common/mod.rs"]
-mod recordings;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use trackiops_testkit::lake;
+use trackiops_testkit::program;
 
-use recordings::{THREE, append, file, options, record, used_by, windows};
 use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_store::Writer;
+use trackiops_testkit::generated::{THREE, file, windows};
+use trackiops_testkit::merging;
+use trackiops_testkit::stores::{append, options_of, record};
+use trackiops_testkit::windows::used_by;
 
 const PATHS: [&str; 8] = [
     "/mnt/nfs/db/orders.db",
@@ -53,7 +51,7 @@ fn recorded() -> Vec<ClosedWindow> {
 
 /// A rotation is in the middle of a minute.
 fn store(dir: &Path) {
-    let options = options("h", "1s,10s,1m", "90s");
+    let options = options_of("h", "1s,10s,1m", "90s");
     record(&dir.join("store"), options, &recorded());
 }
 
@@ -61,10 +59,10 @@ fn store(dir: &Path) {
 /// whose journal is not sealed, has nothing in it.
 fn merging(dir: &Path) -> Writer {
     let mut windows = recorded();
-    windows.push(live::idle(0));
+    windows.push(merging::idle(0));
     append(
         &dir.join("store"),
-        options("h", "1s,10s,1m", "5s"),
+        options_of("h", "1s,10s,1m", "5s"),
         &windows,
     )
 }
@@ -78,7 +76,7 @@ fn run(dir: &Path, engines: &[&str]) {
 fn python(dir: &Path, script: &str, args: &[&str], engines: &[&str]) {
     let python = std::env::var("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/science");
-    let output = common::command(Path::new(&python))
+    let output = program::command(Path::new(&python))
         .arg(scripts.join(script))
         .arg(env!("CARGO_BIN_EXE_trackiops"))
         .args(args)
@@ -159,7 +157,7 @@ fn extremes(dir: &Path) {
         "requests": single.collect::<Vec<_>>(),
     });
     fs::write(dir.join("expected.json"), expected.to_string()).unwrap();
-    let mut writer = Writer::open(dir.join("store"), options("h", "1s,10s", "1m")).unwrap();
+    let mut writer = Writer::open(dir.join("store"), options_of("h", "1s,10s", "1m")).unwrap();
     let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
     writer.append(&window).unwrap();
     let files = files.into();
@@ -187,7 +185,7 @@ fn recipes_of_duckdb_polars_and_pandas_answer_as_the_query_does() {
 fn recipes_of_a_store_that_was_just_merged_answer_as_the_query_does() {
     let dir = tempfile::tempdir().unwrap();
     let writer = merging(dir.path());
-    assert!(live::merged(&dir.path().join("store")) > 0);
+    assert!(merging::merged(&dir.path().join("store")) > 0);
     run(dir.path(), &["DuckDB", "Polars", "pandas"]);
     drop(writer);
 }
@@ -197,7 +195,7 @@ fn recipes_of_a_store_that_was_just_merged_answer_as_the_query_does() {
 fn recipes_of_a_store_that_is_being_merged_answer_as_the_query_does() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = merging(dir.path());
-    live::while_merging(&dir.path().join("store"), &mut writer, || {
+    merging::while_merging(&dir.path().join("store"), &mut writer, || {
         run(dir.path(), &["--live", "DuckDB", "Polars", "pandas"]);
     });
 }

@@ -1,14 +1,11 @@
 //! Tables fit the terminal, and no name drives one, nor a picture.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-#[allow(dead_code)]
-#[path = "query_cases/store.rs"]
-mod store;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use trackiops_testkit::case;
+use trackiops_testkit::program;
 
 use unicode_width::UnicodeWidthStr;
 
@@ -50,7 +47,7 @@ fn stores(dir: &Path) {
         }
         text += "9 idle\n";
     }
-    store::record(&text, dir).unwrap();
+    case::record(&text, dir).unwrap();
 }
 
 /// Every kind of table, and what else is printed for people.
@@ -100,7 +97,7 @@ fn run(dir: &Path, line: &str, terminal: Option<usize>) -> Output {
 
 /// With a shell's redirections.
 fn run_with(dir: &Path, line: &str, redirected: &str, terminal: Option<usize>) -> Output {
-    let program = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+    let program = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
     let words = std::iter::once(program.get_program()).chain(program.get_args());
     let program: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
     let line = line.replace("STORES", "--store one --store two");
@@ -257,7 +254,7 @@ fn spreadsheets_get_names_that_they_do_not_run() {
     let dir = tempfile::tempdir().unwrap();
     let text = "recording =cmd()|1 1s 1m 2026-11-21T03:00:00Z store\nmount 0:49 @srv:/home /mnt/home\n\
         0 read /mnt/home/a;=HYPERLINK(1) 5 x4096 300us tenant=0:/-1.slice\n0 op READ @srv:/home tcp-0 5 300us\n9 idle\n";
-    store::record(text, dir.path()).unwrap();
+    case::record(text, dir.path()).unwrap();
     let names = |line: &str| {
         let output = run(dir.path(), line, None);
         assert!(output.status.success(), "{line}: {output:?}");
@@ -416,7 +413,7 @@ fn nothing_that_is_said_drives_the_terminal() {
         "recording {evil} 1s 1m 2026-11-21T03:00:00Z lines\nmount 0:49 {evil}:/ /mnt/{evil}\n\
          0 read /mnt/{evil}/{evil} 5 x4096 300us tenant=7:/{evil}.slice\n0 op {evil} {evil}:/ {evil} 5 300us\n9 idle\n"
     );
-    store::record(&text_of_store, dir.path()).unwrap();
+    case::record(&text_of_store, dir.path()).unwrap();
     let prepared = Command::new("sh")
         .args(["-c", "cp -r lines \"$EVIL\" && cp -r lines damaged && cp -r lines odd && cp $(find lines -name '*.parquet' | head -1) \"odd/rollup/$EVIL.parquet\"
             find damaged/rollup -name '*.parquet' | while read -r f; do echo x > \"$f\"; done; echo x > key; chmod 600 key"])

@@ -11,17 +11,10 @@
 //! The [`columns`] of an answer decide which pages a query reads.
 //! The crate `trackiops-render` formats answers.
 
-// Unit tests share helpers with the integration tests, and those refer to the crate by its name.
-#[cfg(test)]
-extern crate self as trackiops_query;
-
 pub mod aggregation;
 pub mod answer;
 pub mod ask;
 pub mod columns;
-#[cfg(test)]
-#[path = "../tests/common/mod.rs"]
-mod common;
 pub mod condition;
 pub mod coverage;
 pub mod error;

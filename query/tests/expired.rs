@@ -1,16 +1,16 @@
 //! What has expired, was merged or cannot be read is answered by what is there.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{GroupBy, Outcome, QueryError, Step, ask};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Options, RetentionPolicy, Snapshot, Writer};
+use trackiops_testkit::generated::{THREE, folded_windows, windows};
+use trackiops_testkit::questions::{found, question, range, rows, straightforward};
+use trackiops_testkit::stores::{options_of, record};
 
 const LIST: &str = "1s,10s,1m,1h";
 
@@ -22,14 +22,14 @@ fn keeping() -> Options {
             now: || UtcMs(THREE + 450_000),
             ..RetentionPolicy::default()
         },
-        ..options("a", LIST, "1m")
+        ..options_of("a", LIST, "1m")
     }
 }
 
 fn recorded(store: &Path) -> Vec<ClosedWindow> {
     let windows = folded_windows(3, THREE, 1000, 400, 8);
-    record(store, options("a", LIST, "1m"), &windows);
-    for options in [options("a", LIST, "1m"), keeping()] {
+    record(store, options_of("a", LIST, "1m"), &windows);
+    for options in [options_of("a", LIST, "1m"), keeping()] {
         for _ in 0..12 {
             let writer = Writer::open(store, options.clone()).unwrap();
             writer.finish().unwrap();
@@ -45,7 +45,7 @@ fn step(text: &str) -> Step {
 #[test]
 fn answers_are_exact_while_segments_are_merged_and_deleted() {
     let dir = tempfile::tempdir().unwrap();
-    let options = options("a", "1s,10s", "5s");
+    let options = options_of("a", "1s,10s", "5s");
     record(
         dir.path(),
         options.clone(),
@@ -86,7 +86,7 @@ fn answers_are_exact_while_segments_are_merged_and_deleted() {
 fn a_segment_that_is_missing_for_good_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let windows = windows(3, THREE, 1000, 20, 4);
-    record(dir.path(), options("a", "1s", "10s"), &windows);
+    record(dir.path(), options_of("a", "1s", "10s"), &windows);
     let snapshot = Snapshot::open(dir.path()).unwrap();
     let segments = snapshot.segments(Dataset::Rollup, None).unwrap();
     std::fs::remove_file(&segments[0].path).unwrap();

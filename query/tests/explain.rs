@@ -2,17 +2,17 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-
-use common::*;
 use trackiops_query::explain::{Explained, Segments, Stage};
 use trackiops_query::{Explain, Projection, Question, Step};
+use trackiops_testkit::generated::{THREE, windows};
+use trackiops_testkit::questions::{found, question, range, select};
+use trackiops_testkit::stores::{options_of, record};
 
 /// One file's answer from two hours of windows of 10 s of 60 files, in journals of an hour.
 fn explained(change: impl FnOnce(&mut Question)) -> Explained {
     let dir = tempfile::tempdir().unwrap();
     let recorded = windows(1, THREE, 10_000, 720, 60);
-    record(dir.path(), options("a", "10s,1m,1h", "1h"), &recorded);
+    record(dir.path(), options_of("a", "10s,1m,1h", "1h"), &recorded);
     let mut asked = question(dir.path());
     asked.files = vec![select("/mnt/f4")];
     asked.step = Some(Step::Windows("10s".parse().unwrap()));

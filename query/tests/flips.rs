@@ -2,19 +2,19 @@
 //! questions about the rest are answered.
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::*;
 use trackiops_query::{Outcome, Step, ask};
 use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_store::{StoreError, check, rebuild_catalog};
+use trackiops_testkit::generated::{Numbers, THREE, file, windows};
+use trackiops_testkit::questions::{Key, Sum, question, rows};
+use trackiops_testkit::stores::{append, options_of};
 
 /// Two journals sealed and one not, with operations and single requests.
 fn recorded(store: &Path) {
@@ -33,7 +33,7 @@ fn recorded(store: &Path) {
         window.health.ops_covered_ms = 1000;
         window.health.ops_seen = 7;
     }
-    let mut writer = append(store, options("a", "1s,1m", "10s"), &[]);
+    let mut writer = append(store, options_of("a", "1s,1m", "10s"), &[]);
     let mut requests = writer.requests(64 << 20, |_| {}).unwrap();
     for window in &windows {
         writer.append(window).unwrap();

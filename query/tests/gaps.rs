@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
 use trackiops_query::{EmptyReason, GroupBy, Outcome, Question, Range, Step, ask};
 use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::generated::{THREE, file, windows};
+use trackiops_testkit::questions::{found, question, range, rows, select, straightforward};
+use trackiops_testkit::stores::{append, options_of, record};
 
 const LIST: &str = "1s,10s,1m,1h";
 
@@ -29,8 +29,8 @@ fn restarted(store: &Path) -> Vec<ClosedWindow> {
     first[100].health.covered_ms = 600;
     let mut second = windows(2, THREE + 250_000, 1000, 50, 4);
     second[0].health.covered_ms = 750;
-    record(store, options("a", LIST, "1m"), &first);
-    record(store, options("a", LIST, "1m"), &second);
+    record(store, options_of("a", LIST, "1m"), &first);
+    record(store, options_of("a", LIST, "1m"), &second);
     first.into_iter().chain(second).collect()
 }
 
@@ -91,8 +91,8 @@ fn a_restart_within_one_window_is_told_as_its_length() {
     first[20].health.covered_ms = 300;
     let mut second = windows(2, THREE + 20_000, 1000, 21, 4);
     second[0].health.covered_ms = 300;
-    record(dir.path(), options("a", LIST, "1m"), &first);
-    record(dir.path(), options("a", LIST, "1m"), &second);
+    record(dir.path(), options_of("a", LIST, "1m"), &first);
+    record(dir.path(), options_of("a", LIST, "1m"), &second);
     let told = notes(&question(dir.path()));
     assert_eq!(
         told[1..],
@@ -120,7 +120,7 @@ fn unsealed_journals_tell_their_gaps_too() {
     let dir = tempfile::tempdir().unwrap();
     let mut recorded = windows(1, THREE, 1000, 50, 4);
     recorded.drain(10..20);
-    let writer = append(dir.path(), options("a", LIST, "1m"), &recorded);
+    let writer = append(dir.path(), options_of("a", LIST, "1m"), &recorded);
     let expected = ["2026-11-21 03:00:10 to 03:00:20 not recorded"];
     assert_eq!(notes(&question(dir.path()))[1..], expected);
     writer.finish().unwrap();
@@ -135,7 +135,7 @@ fn losses_are_told_with_their_range() {
         window.health.seen = 100;
         window.health.lost = u64::from(i == 20) * 7;
     }
-    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    record(dir.path(), options_of("a", LIST, "1m"), &recorded);
     let mut asked = question(dir.path());
     asked.range = range(THREE + 10_000, THREE + 50_000);
     asked.step = Some("1s".parse().unwrap());
@@ -177,11 +177,11 @@ fn a_server_that_did_not_answer_is_told_while_it_does_not_and_after() {
              requests waited"
         )]
     };
-    let while_it_hangs = append(dir.path(), options("a", LIST, "1m"), &recorded[..331]);
+    let while_it_hangs = append(dir.path(), options_of("a", LIST, "1m"), &recorded[..331]);
     asked.step = Some("1s".parse().unwrap());
     assert_eq!(told(&asked), stalled(20, "03:05:31"));
     drop(while_it_hangs);
-    append(dir.path(), options("a", LIST, "1m"), &recorded[331..])
+    append(dir.path(), options_of("a", LIST, "1m"), &recorded[331..])
         .finish()
         .unwrap();
     for step in ["1s", "1m", "all"] {
@@ -205,7 +205,7 @@ fn folded_requests_are_told_of_the_files_that_had_some() {
         recorded[i].rows = vec![FileRow { file, row }];
     }
     recorded[21].rows.clear();
-    let writer = append(dir.path(), options("a", LIST, "1m"), &recorded);
+    let writer = append(dir.path(), options_of("a", LIST, "1m"), &recorded);
     let told = || {
         let mut asked = question(dir.path());
         asked.step = Some("1s".parse().unwrap());
@@ -227,7 +227,7 @@ fn many_gaps_are_told_as_a_sum() {
         .into_iter()
         .step_by(2)
         .collect();
-    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    record(dir.path(), options_of("a", LIST, "1m"), &recorded);
     let told = notes(&question(dir.path()));
     assert_eq!(told.len(), 22);
     assert_eq!(
@@ -241,10 +241,10 @@ fn of_several_hosts_each_has_its_own_gaps() {
     let dir = tempfile::tempdir().unwrap();
     let mut a = windows(1, THREE, 1000, 50, 2);
     a.drain(10..20);
-    record(dir.path(), options("a", LIST, "1m"), &a);
+    record(dir.path(), options_of("a", LIST, "1m"), &a);
     record(
         dir.path(),
-        options("b", LIST, "1m"),
+        options_of("b", LIST, "1m"),
         &windows(1, THREE + 5000, 1000, 50, 2),
     );
     let told = notes(&question(dir.path()));
@@ -303,7 +303,7 @@ fn an_idle_file_is_not_an_unknown_one() {
         window.rows.clear();
         window.health.seen = 0;
     }
-    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    record(dir.path(), options_of("a", LIST, "1m"), &recorded);
     let mut asked = question(dir.path());
     asked.range = range(THREE + 40_000, THREE + 50_000);
     for (file, text) in [
@@ -361,7 +361,7 @@ fn impossible_questions_are_refused() {
 #[test]
 fn a_store_without_a_window_is_empty() {
     let dir = tempfile::tempdir().unwrap();
-    record(dir.path(), options("a", LIST, "1m"), &[]);
+    record(dir.path(), options_of("a", LIST, "1m"), &[]);
     match ask(&question(dir.path())).unwrap() {
         Outcome::Nothing {
             why: EmptyReason::EmptyStore(_),

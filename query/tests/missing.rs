@@ -1,16 +1,16 @@
 //! A store of which much is missing or damaged answers from the rest, says so, and takes no longer for it than to look at all once.
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use common::*;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{Answer, Step};
 use trackiops_store::{Dataset, Snapshot};
+use trackiops_testkit::generated::{THREE, windows};
+use trackiops_testkit::questions::{found, question, rows};
+use trackiops_testkit::stores::{options_of, record};
 
 const JOURNALS: usize = 60;
 
@@ -36,7 +36,7 @@ fn damaged(answer: &Answer) -> usize {
 fn many_missing_or_damaged_segments_are_left_out_together() {
     let dir = tempfile::tempdir().unwrap();
     let windows = windows(5, THREE, 1000, 2 * JOURNALS as i64, 3);
-    record(dir.path(), options("a", "1s,1m", "2s"), &windows);
+    record(dir.path(), options_of("a", "1s,1m", "2s"), &windows);
     let mut asked = question(dir.path());
     asked.step = Some("1s".parse::<Step>().unwrap());
     let whole = rows(&found(&asked));

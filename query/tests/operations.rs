@@ -1,11 +1,8 @@
 //! Operations add up the same whatever is sealed, at any step, and are what was recorded.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::*;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::coverage::{Gap, Interval};
 use trackiops_query::{
@@ -15,6 +12,9 @@ use trackiops_query::{
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::generated::{Numbers, THREE, windows};
+use trackiops_testkit::questions::{question, range, select};
+use trackiops_testkit::stores::{append, options_of, record};
 
 /// Windows of a second with operations of two mounts and of none, over two connections.
 fn windows_of_operations(seed: u64, start: i64, count: i64) -> Vec<ClosedWindow> {
@@ -109,7 +109,7 @@ fn operations_add_up_to_what_was_recorded_sealed_or_not() {
     let dir = tempfile::tempdir().unwrap();
     let windows = windows_of_operations(7, THREE, 150);
     // Rotated twice, and the rest not sealed at first.
-    let recorder = || options("h", "1s,10s,1m", "1m");
+    let recorder = || options_of("h", "1s,10s,1m", "1m");
     let mut writer = append(dir.path(), recorder(), &windows);
     for sealed in [false, true] {
         if sealed {
@@ -134,7 +134,7 @@ fn operations_add_up_to_what_was_recorded_sealed_or_not() {
 fn a_range_takes_the_operations_of_its_windows() {
     let dir = tempfile::tempdir().unwrap();
     let windows = windows_of_operations(9, THREE, 60);
-    record(dir.path(), options("h", "1s,10s", "1m"), &windows);
+    record(dir.path(), options_of("h", "1s,10s", "1m"), &windows);
     let mut question = question(dir.path());
     question.step = Some("1s".parse().unwrap());
     question.range = range(THREE + 7000, THREE + 33_000);
@@ -152,7 +152,7 @@ fn of_several_connections_none_stands_in_the_sum() {
         row(None, "COMMIT", "tcp-1", 2),
         row(None, "READ", "tcp-1", 3),
     ];
-    record(dir.path(), options("h", "1s", "1m"), &windows);
+    record(dir.path(), options_of("h", "1s", "1m"), &windows);
     let answer = found(&question(dir.path()), Connections::Together);
     let told: Vec<_> = answer
         .rows
@@ -184,7 +184,7 @@ fn a_recording_without_operations_says_so_and_an_idle_one_that_there_were_none()
         for window in windows.iter_mut().filter(|_| recorded) {
             window.health.ops_covered_ms = window.health.covered_ms;
         }
-        record(dir.path(), options("h", "1s", "1m"), &windows);
+        record(dir.path(), options_of("h", "1s", "1m"), &windows);
         let (why, notes) = nothing(&question(dir.path()));
         let left_out = notes
             .iter()
@@ -207,7 +207,7 @@ fn a_part_of_the_range_without_operations_is_told_and_does_not_dilute_rates() {
             window.ops.clear();
             window.health.ops_covered_ms = 0;
         }
-        let writer = append(dir.path(), options("h", "1s,10s,1m", "1h"), &windows);
+        let writer = append(dir.path(), options_of("h", "1s,10s,1m", "1h"), &windows);
         if sealed {
             writer.finish().unwrap();
         }
@@ -234,7 +234,7 @@ fn only_what_is_missed_of_operations_is_told_with_them() {
     let health = &mut windows[4].health;
     (health.lost, health.missed) = (7, 8);
     (health.ops_seen, health.ops_missed) = (40, 9);
-    record(dir.path(), options("h", "1s", "1m"), &windows);
+    record(dir.path(), options_of("h", "1s", "1m"), &windows);
     let notes = found(&question(dir.path()), Connections::Together).notes;
     let told = |note: &Note| match note {
         Note::Lost { losses, .. } | Note::Missed { losses, .. } => {
@@ -261,7 +261,7 @@ fn the_first_are_those_of_the_whole_range_and_conditions_leave_the_rest_out() {
     let dir = tempfile::tempdir().unwrap();
     record(
         dir.path(),
-        options("h", "1s", "1m"),
+        options_of("h", "1s", "1m"),
         &windows_of_operations(5, THREE, 30),
     );
     let all = Question {
@@ -311,7 +311,7 @@ fn operations_of_files_add_up_to_those_of_all_files() {
     let dir = tempfile::tempdir().unwrap();
     record(
         dir.path(),
-        options("h", "1s,10s", "1m"),
+        options_of("h", "1s,10s", "1m"),
         &windows(7, THREE, 1000, 30, 6),
     );
     let asked = Question {
@@ -350,7 +350,7 @@ fn of_a_file_reads_writes_and_metadata_are_told_each_once_whoever_used_it() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path();
     let windows = windows(7, THREE, 1000, 30, 6);
-    record(store, options("web-1", "1s,10s", "1m"), &windows);
+    record(store, options_of("web-1", "1s,10s", "1m"), &windows);
     // Of one nobody knows who uses it, another is used by two at once.
     for path in ["/mnt/f1", "/mnt/f2"] {
         let asked = Question {

@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-use common::*;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{FileSelector, Outcome, ask};
 use trackiops_store::{Dataset, NameSeen, Names, Snapshot};
+use trackiops_testkit::generated::{THREE, windows};
+use trackiops_testkit::questions::{found, question, rows, select};
+use trackiops_testkit::stores::{options_of, record};
 
 /// What has a checksum of its own.
 const BLOCK_BYTES: u64 = 8 << 10;
@@ -68,7 +68,7 @@ fn pages_of_other_files_are_not_read(selector: FileSelector, names: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     // Many rows in one journal: each of its columns has several pages.
     let recorded = windows(1, THREE, 1000, 100, 600);
-    record(dir.path(), options("a", "1s", "2h"), &recorded);
+    record(dir.path(), options_of("a", "1s", "2h"), &recorded);
     let mut asked = question(dir.path());
     asked.files = vec![selector];
     asked.step = Some("1s".parse().unwrap());

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-mod common;
-
 use std::path::PathBuf;
 
-use common::*;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{GroupBy, Outcome, Step, ask};
 use trackiops_schemas::row::ClosedWindow;
+use trackiops_testkit::generated::{THREE, windows};
+use trackiops_testkit::questions::{found, key_of, question, range, rows, select, straightforward};
+use trackiops_testkit::stores::{append, options_of, record};
 
 const LIST: &str = "1s,10s,1m";
 
@@ -25,9 +25,9 @@ fn recorded() -> [Vec<ClosedWindow>; 2] {
 fn stores_of_several_hosts_answer_as_one_store_of_all() {
     let [a, b] = recorded();
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    record(dirs[0].path(), options("a", LIST, "1m"), &a);
+    record(dirs[0].path(), options_of("a", LIST, "1m"), &a);
     // Its last journal is not sealed.
-    let _writer = append(dirs[1].path(), options("b", LIST, "1m"), &b);
+    let _writer = append(dirs[1].path(), options_of("b", LIST, "1m"), &b);
     let stores: Vec<PathBuf> = dirs.iter().map(|dir| dir.path().into()).collect();
     let mut asked = question(dirs[0].path());
     asked.stores = stores;
@@ -61,7 +61,7 @@ fn stores_of_several_hosts_answer_as_one_store_of_all() {
 fn a_store_that_is_named_twice_counts_once() {
     let [a, _] = recorded();
     let dir = tempfile::tempdir().unwrap();
-    record(dir.path(), options("a", LIST, "1m"), &a);
+    record(dir.path(), options_of("a", LIST, "1m"), &a);
     let mut asked = question(dir.path());
     let once = rows(&found(&asked));
     asked.stores.push(dir.path().join("."));
@@ -80,7 +80,7 @@ fn what_a_host_recorded_into_two_stores_counts_twice_and_is_told() {
     let [a, _] = recorded();
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
     for dir in &dirs {
-        record(dir.path(), options("a", LIST, "1m"), &a);
+        record(dir.path(), options_of("a", LIST, "1m"), &a);
     }
     let mut asked = question(dirs[0].path());
     asked.stores.push(dirs[1].path().into());
@@ -105,8 +105,8 @@ fn what_a_host_recorded_into_two_stores_counts_twice_and_is_told() {
 fn damage_in_one_store_leaves_the_others_whole() {
     let [a, b] = recorded();
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    record(dirs[0].path(), options("a", "1s", "1h"), &a);
-    record(dirs[1].path(), options("b", "1s", "1h"), &b);
+    record(dirs[0].path(), options_of("a", "1s", "1h"), &a);
+    record(dirs[1].path(), options_of("b", "1s", "1h"), &b);
     let snapshot = trackiops_store::Snapshot::open(dirs[0].path()).unwrap();
     let segments = snapshot.segments(trackiops_store::Dataset::Rollup, None);
     let path = segments.unwrap().remove(0).path;

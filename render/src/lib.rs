@@ -4,9 +4,6 @@
 //! and does not depend on this crate.
 
 mod answer;
-#[cfg(test)]
-#[path = "../../query/tests/common/mod.rs"]
-mod common;
 mod explain;
 pub mod export;
 mod file_rows;

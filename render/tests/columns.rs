@@ -1,15 +1,11 @@
 //! Whatever columns are chosen, their values are those of the whole row, in every format.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-#[path = "../../query/tests/common/mod.rs"]
-mod common;
-
 use std::fs::File;
 use std::io::{Cursor, Write};
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type};
-use common::*;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use proptest::prelude::*;
 use trackiops_query::columns::{Column, META_ERROR};
@@ -17,6 +13,9 @@ use trackiops_query::times::Zone;
 use trackiops_query::{Answer, AnswerRow, Columns, Outcome, Question, Record, Step, ask};
 use trackiops_render::Format;
 use trackiops_schemas::unit::META_UNIT;
+use trackiops_testkit::generated::{THREE, folded_windows, windows};
+use trackiops_testkit::questions::{found, question};
+use trackiops_testkit::stores::{append, options_of, record};
 
 fn written(answer: &Answer, columns: &Columns<AnswerRow>, format: Format) -> Vec<u8> {
     let mut out = Vec::new();
@@ -41,7 +40,7 @@ fn arrow(bytes: Vec<u8>) -> Vec<RecordBatch> {
 fn parquet_arrow_and_json_hold_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let windows = folded_windows(3, THREE, 1000, 40, 6);
-    record(dir.path(), options("h", "1s,10s", "1m"), &windows);
+    record(dir.path(), options_of("h", "1s,10s", "1m"), &windows);
     let answer = found(&question(dir.path()));
     let columns = Columns::usual();
     let json = String::from_utf8(written(&answer, &columns, Format::Json)).unwrap();
@@ -95,7 +94,7 @@ fn parquet_arrow_and_json_hold_the_same() {
 fn half_of_a_binary_answer_is_no_answer() {
     let dir = tempfile::tempdir().unwrap();
     let windows = windows(3, THREE, 1000, 40, 6);
-    record(dir.path(), options("h", "1s,10s", "1m"), &windows);
+    record(dir.path(), options_of("h", "1s,10s", "1m"), &windows);
     let answer = found(&question(dir.path()));
     for format in [Format::Parquet, Format::Arrow] {
         let whole = written(&answer, &Columns::usual(), format);
@@ -125,7 +124,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let windows = folded_windows(seed, THREE, 1000, 70, 5);
         // Some of it is sealed, the rest is not.
-        let writer = append(dir.path(), options("h", "1s,10s", "1m"), &windows);
+        let writer = append(dir.path(), options_of("h", "1s,10s", "1m"), &windows);
         drop(writer);
         let names: Vec<String> = AnswerRow::columns().into_iter().map(|c| c.name).collect();
         let mut chosen: Vec<_> = picks.iter().map(|pick| names[pick % names.len()].clone()).collect();

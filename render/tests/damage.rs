@@ -1,16 +1,12 @@
 //! Whatever is damaged in a segment, no answer changes without a word about it.
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
-#[path = "../../query/tests/common/mod.rs"]
-mod common;
-
 use std::fmt::Debug;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::*;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{Connections, Outcome, QueryError, Question, Step, ask, ask_operations};
 use trackiops_render::{Export, ExportDataset};
@@ -18,6 +14,9 @@ use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_store::{Dataset, Snapshot, check};
+use trackiops_testkit::generated::{Numbers, THREE, file, windows};
+use trackiops_testkit::questions::{question, select};
+use trackiops_testkit::stores::{append, options_of};
 
 /// One sealed journal with all that is recorded.
 fn recorded(store: &Path, count: i64, files: u64) {
@@ -39,7 +38,7 @@ fn recorded(store: &Path, count: i64, files: u64) {
         window.health.ops_covered_ms = 1000;
         window.health.ops_seen = 9;
     }
-    let mut writer = append(store, options("a", "1s,1m", "1h"), &[]);
+    let mut writer = append(store, options_of("a", "1s,1m", "1h"), &[]);
     let mut requests = writer.requests(64 << 20, |_| {}).unwrap();
     for window in &windows {
         writer.append(window).unwrap();

@@ -2,12 +2,8 @@
 //! there is one.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-#[path = "../../query/tests/common/mod.rs"]
-mod common;
-
 use std::sync::Arc;
 
-use common::*;
 use trackiops_query::times::Zone;
 use trackiops_query::{
     Connections, Figures, GroupBy, Outcome, Question, Subject, ask, ask_files, ask_operations,
@@ -21,6 +17,9 @@ use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::generated::{THREE, file};
+use trackiops_testkit::questions::question;
+use trackiops_testkit::stores::{append, options_of};
 
 const MOST: u64 = i64::MAX as u64;
 
@@ -173,7 +172,7 @@ fn sums_that_no_number_holds_end_no_question() {
     for (i, start) in [THREE, 253_402_300_000_000].into_iter().enumerate() {
         for is_sealed in [true, false] {
             let store = dir.path().join(format!("{i}{is_sealed}"));
-            let writer = append(&store, options("h", "1s", "1h"), &extremes(start));
+            let writer = append(&store, options_of("h", "1s", "1h"), &extremes(start));
             if is_sealed {
                 writer.finish().unwrap();
             } else {

@@ -2,18 +2,17 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-#[path = "../../query/tests/common/mod.rs"]
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::*;
 use trackiops_query::{Answer, EmptyReason, FileSelector, GroupBy, Outcome, Question, Step, ask};
 use trackiops_render::flame::{self, Directions, Graph, Measure, Stack};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::generated::{Numbers, THREE, folded_windows, windows};
+use trackiops_testkit::questions::{question, range, select};
+use trackiops_testkit::stores::{append, options_of, record};
 
 const LIST: &str = "1s,10s,1m,1h";
 const MEASURES: [Measure; 3] = [Measure::Bytes, Measure::Requests, Measure::Time];
@@ -79,7 +78,7 @@ fn asked_for(asked: &Question, measure: Measure) -> [u64; 2] {
 #[test]
 fn the_total_is_that_of_the_query_whatever_is_asked() {
     let dir = tempfile::tempdir().unwrap();
-    let writer = append(dir.path(), options("a", LIST, "1m"), &recorded());
+    let writer = append(dir.path(), options_of("a", LIST, "1m"), &recorded());
     let check = || {
         for selectors in [
             vec![],
@@ -131,7 +130,7 @@ fn the_total_is_that_of_the_query_whatever_is_asked() {
 #[test]
 fn stacks_are_mounts_directories_and_files_by_the_name_of_their_time() {
     let dir = tempfile::tempdir().unwrap();
-    record(dir.path(), options("a", LIST, "1m"), &recorded());
+    record(dir.path(), options_of("a", LIST, "1m"), &recorded());
     let answer = drawn(&question(dir.path()), Graph::default()).unwrap();
     let mut out = Vec::new();
     flame::folded(&answer, &mut out).unwrap();
@@ -163,7 +162,7 @@ fn stacks_are_mounts_directories_and_files_by_the_name_of_their_time() {
 #[test]
 fn the_svg_has_the_total_at_its_root_and_is_the_same_every_time() {
     let dir = tempfile::tempdir().unwrap();
-    record(dir.path(), options("a", LIST, "1m"), &recorded());
+    record(dir.path(), options_of("a", LIST, "1m"), &recorded());
     let asked = question(dir.path());
     for (measure, unit) in MEASURES.into_iter().zip(["bytes", "requests", "us"]) {
         let graph = Graph {
@@ -205,7 +204,7 @@ fn nothing_to_draw_is_explained() {
     for row in recorded.iter_mut().flat_map(|window| &mut window.rows) {
         row.row.write.bytes = 0;
     }
-    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    record(dir.path(), options_of("a", LIST, "1m"), &recorded);
     let asked = question(dir.path());
     let why = |asked: &Question, directions| {
         let graph = Graph {

@@ -3,13 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-#[path = "../../query/tests/common/mod.rs"]
-mod common;
-
 use std::path::Path;
 
 use chrono::FixedOffset;
-use common::*;
 use trackiops_query::times::Zone;
 use trackiops_query::{
     Answer, Connections, Figures, GroupBy, Outcome, Projection, Question, ask_operations,
@@ -21,6 +17,10 @@ use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::generated::{THREE, file, health, windows};
+use trackiops_testkit::questions::{found, question, select};
+use trackiops_testkit::stores::{options_of, record};
+use trackiops_testkit::windows::{named, used_by};
 
 /// Two hand-made files over three windows: one with a name that needs quoting and two users, one without
 /// name, of which requests failed and were folded.
@@ -111,7 +111,7 @@ fn check_written<R: Render>(name: &str, answer: &Answer<R>, format: Format, zone
 #[test]
 fn answers_look_as_they_always_did() {
     let dir = tempfile::tempdir().unwrap();
-    record(dir.path(), options("web-1", "1s,10s", "1m"), &small());
+    record(dir.path(), options_of("web-1", "1s,10s", "1m"), &small());
     let mut asked = question(dir.path());
     asked.zone = Zone::Fixed(FixedOffset::east_opt(2 * 3600).unwrap());
     check("files.json", &asked, Format::Json);
@@ -165,7 +165,7 @@ fn operations_look_as_they_always_did() {
         operation(Some("srv:/even"), "COMMIT", "tcp-1", 1),
     ];
     windows[2].ops = vec![operation(None, "SEQUENCE", "tcp-0", 2)];
-    record(dir.path(), options("web-1", "1s,10s", "1m"), &windows);
+    record(dir.path(), options_of("web-1", "1s,10s", "1m"), &windows);
     let asked = question(dir.path());
     let mut all = asked.clone();
     all.step = Some("all".parse().unwrap());
@@ -197,7 +197,7 @@ fn csv_and_json_have_the_same_columns_in_the_same_order() {
     let dir = tempfile::tempdir().unwrap();
     record(
         dir.path(),
-        options("web-1", "1s,10s", "1m"),
+        options_of("web-1", "1s,10s", "1m"),
         &windows(9, THREE, 1000, 30, 5),
     );
     let written = |format| {

@@ -2,9 +2,6 @@
 //! that is only being written no note says so.
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
-#[path = "../../query/tests/common/mod.rs"]
-mod common;
-
 use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::*;
 use rustix::fs::{CWD, FileType};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{
@@ -25,6 +21,9 @@ use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer, check};
+use trackiops_testkit::generated::{THREE, file, health, windows};
+use trackiops_testkit::questions::{question, range, select};
+use trackiops_testkit::stores::{append, options_of, record};
 
 /// Windows with files that come one after the other, operations, and one with a pending request.
 fn recorded(count: i64) -> Vec<ClosedWindow> {
@@ -49,7 +48,7 @@ fn recorded(count: i64) -> Vec<ClosedWindow> {
 }
 
 fn recorder() -> Options {
-    options("a", "1s,1m", "15m")
+    options_of("a", "1s,1m", "15m")
 }
 
 /// Leaves a store with one journal: its path, and how long it was after each window.
@@ -367,7 +366,7 @@ fn a_journal_that_makes_no_sense_is_one_note_and_the_rest_is_read() {
 fn a_journal_that_is_being_written_is_never_noted_as_damaged() {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path();
-    let options = options("a", "1s,1m", "10s");
+    let options = options_of("a", "1s,1m", "10s");
     let mut writer = Writer::open(store, options.clone()).unwrap();
     let all = windows(7, THREE, 1000, 400, 40);
     writer.append(&all[0]).unwrap();

@@ -2,14 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-#[path = "../../query/tests/common/mod.rs"]
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::*;
 use trackiops_query::{
     Columns, EmptyReason, Entity, FileSelector, GroupBy, Outcome, QueryError, Question, Step, ask,
     ask_files,
@@ -19,6 +15,9 @@ use trackiops_render::formats::Texts;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, OTHERS};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::generated::{Numbers, THREE, file, health};
+use trackiops_testkit::questions::{found, question, range, select};
+use trackiops_testkit::stores::{append, options_of};
 
 const LIST: &str = "1s,10s,1m,1h";
 const COUNT: i64 = 150;
@@ -133,7 +132,7 @@ fn totals(outcome: &Outcome) -> [u64; 2] {
 fn open_and_sealed(check: impl Fn(&Path, &[ClosedWindow])) {
     let dir = tempfile::tempdir().unwrap();
     let recorded = windows_with_names();
-    let writer = append(dir.path(), options("a", LIST, "1m"), &recorded);
+    let writer = append(dir.path(), options_of("a", LIST, "1m"), &recorded);
     check(dir.path(), &recorded);
     writer.finish().unwrap();
     check(dir.path(), &recorded);

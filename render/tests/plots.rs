@@ -1,14 +1,14 @@
 //! What is drawn is what was done: a line has a point for each window with requests of its direction, and nothing between.
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-#[path = "../../query/tests/common/mod.rs"]
-mod common;
-
-use common::*;
 use trackiops_query::{Answer, AnswerRow, Columns, GroupBy, OperationAnswer, Outcome, Step};
 use trackiops_render::Plot;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
+use trackiops_testkit::generated::{THREE, file, windows};
+use trackiops_testkit::questions::{found, question};
+use trackiops_testkit::stores::{options_of, record};
+use trackiops_testkit::windows::used_by;
 
 /// Lines and dots of the charts of some columns; those of the legend are not among them.
 fn drawn<R: Plot>(answer: &Answer<R>, columns: &str) -> (usize, usize) {
@@ -61,7 +61,7 @@ fn recorded() -> Vec<ClosedWindow> {
 fn a_line_is_absent_where_nothing_was_done() {
     let dir = tempfile::tempdir().unwrap();
     let windows = recorded();
-    record(dir.path(), options("h", "1s", "15m"), &windows);
+    record(dir.path(), options_of("h", "1s", "15m"), &windows);
     let mut asked = question(dir.path());
     asked.step = Some(Step::Windows("1s".parse().unwrap()));
     for sort in [None, Some("read_bytes"), Some("write_bytes:asc")] {
@@ -109,7 +109,7 @@ fn who_used_a_file_makes_no_two_lines_of_it() {
             }
         }
     }
-    record(dir.path(), options("h", "1s", "15m"), &windows);
+    record(dir.path(), options_of("h", "1s", "15m"), &windows);
     let mut asked = question(dir.path());
     asked.step = Some(Step::Windows("1s".parse().unwrap()));
     assert_eq!(drawn::<AnswerRow>(&found(&asked), "read_bytes"), (1, 1));

@@ -2,16 +2,17 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
-#[path = "../../query/tests/common/mod.rs"]
-mod common;
-
-use common::*;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::Zone;
 use trackiops_query::{EmptyReason, Figures, GroupBy, Outcome, Projection, Question, Step, ask};
 use trackiops_render::Format;
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
+use trackiops_testkit::generated::{THREE, file, folded_windows};
+use trackiops_testkit::questions::{
+    Sum, found, key_of, question, range, rows, select, straightforward,
+};
+use trackiops_testkit::stores::{append, options_of, record};
 
 const LIST: &str = "1s,10s,1m,1h";
 
@@ -55,7 +56,7 @@ fn every_step_range_and_file_adds_up() {
     let dir = tempfile::tempdir().unwrap();
     // Journals of a minute: an hour's row is cut into partial rows by each rotation.
     let recorded = folded_windows(1, THREE + 3000, 1000, 400, 8);
-    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    record(dir.path(), options_of("a", LIST, "1m"), &recorded);
     let recordings = [("a", &recorded[..])];
     let end = THREE + 403_000;
     for step_text in ["1s", "5s", "10s", "90s", "1m", "1h", "1d", "all"] {
@@ -91,7 +92,7 @@ fn every_step_range_and_file_adds_up() {
 fn a_device_and_fileid_name_the_same_file_as_its_path() {
     let dir = tempfile::tempdir().unwrap();
     let recorded = folded_windows(1, THREE, 1000, 100, 8);
-    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    record(dir.path(), options_of("a", LIST, "1m"), &recorded);
     let ask_for = |text: &str| {
         let mut asked = question(dir.path());
         asked.files = vec![select(text)];
@@ -106,7 +107,7 @@ fn a_device_and_fileid_name_the_same_file_as_its_path() {
 fn a_journal_answers_as_it_will_when_it_is_sealed() {
     let dir = tempfile::tempdir().unwrap();
     let recorded = folded_windows(2, THREE, 1000, 200, 6);
-    let writer = append(dir.path(), options("a", LIST, "1m"), &recorded);
+    let writer = append(dir.path(), options_of("a", LIST, "1m"), &recorded);
     let ask_all = || {
         ["1s", "10s", "1m", "1h", "all"].map(|text| {
             let mut asked = question(dir.path());
@@ -137,7 +138,7 @@ fn a_journal_answers_as_it_will_when_it_is_sealed() {
 fn users_of_a_file_are_one_row_or_a_row_each_in_journals_and_in_segments() {
     let dir = tempfile::tempdir().unwrap();
     let recorded = folded_windows(12, THREE, 1000, 100, 4);
-    let writer = append(dir.path(), options("a", LIST, "1h"), &recorded);
+    let writer = append(dir.path(), options_of("a", LIST, "1h"), &recorded);
     // What there is of the file that has two users, its requests and folded requests in all.
     let users = |by, text: &str| {
         let mut asked = question(dir.path());
@@ -208,9 +209,9 @@ fn recordings_with_other_granularities_and_hosts_add_up_side_by_side() {
     let first = folded_windows(3, THREE, 1000, 130, 5);
     let second = folded_windows(4, THREE + 130_000, 5000, 60, 5);
     let other = folded_windows(5, THREE + 7000, 1000, 200, 5);
-    record(dir.path(), options("a", "1s,10s", "1m"), &first);
-    record(dir.path(), options("a", "5s,1m", "5m"), &second);
-    record(dir.path(), options("b", LIST, "1m"), &other);
+    record(dir.path(), options_of("a", "1s,10s", "1m"), &first);
+    record(dir.path(), options_of("a", "5s,1m", "5m"), &second);
+    record(dir.path(), options_of("b", LIST, "1m"), &other);
     let a: Vec<_> = first.iter().chain(&second).cloned().collect();
     let recordings = [("a", &a[..]), ("b", &other[..])];
     for text in ["5s", "10s", "1m", "10m", "all"] {
@@ -243,7 +244,7 @@ fn recordings_with_other_granularities_and_hosts_add_up_side_by_side() {
 fn the_top_files_are_those_with_the_most_bytes_in_the_range() {
     let dir = tempfile::tempdir().unwrap();
     let recorded = folded_windows(6, THREE, 1000, 150, 9);
-    record(dir.path(), options("a", LIST, "1m"), &recorded);
+    record(dir.path(), options_of("a", LIST, "1m"), &recorded);
     let (since, until) = (THREE + 10_000, THREE + 95_000);
     let counts = |w: &ClosedWindow| (since..until).contains(&w.start.0);
     let totals = straightforward(
@@ -314,7 +315,7 @@ fn a_table_needs_fewer_columns_and_shows_the_same() {
     let dir = tempfile::tempdir().unwrap();
     record(
         dir.path(),
-        options("a", LIST, "1m"),
+        options_of("a", LIST, "1m"),
         &folded_windows(7, THREE, 1000, 90, 4),
     );
     for figures in [Figures::Rates, Figures::Parts] {
@@ -340,7 +341,7 @@ fn the_default_step_keeps_a_long_range_readable_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let mut recorded = folded_windows(8, THREE, 1000, 700, 2);
     recorded.drain(10..690);
-    record(dir.path(), options("a", LIST, "15m"), &recorded);
+    record(dir.path(), options_of("a", LIST, "15m"), &recorded);
     let mut asked = question(dir.path());
     let answer = found(&asked);
     assert_eq!(answer.step, step("10s"));
@@ -356,9 +357,9 @@ fn the_default_step_keeps_a_long_range_readable_and_says_so() {
 fn a_coarse_recorder_at_work_forbids_no_fine_step_elsewhere() {
     let dir = tempfile::tempdir().unwrap();
     let before = folded_windows(10, THREE, 1000, 30, 3);
-    record(dir.path(), options("a", LIST, "1m"), &before);
+    record(dir.path(), options_of("a", LIST, "1m"), &before);
     let now = folded_windows(11, THREE + 60_000, 10_000, 3, 3);
-    let writer = append(dir.path(), options("a", "10s,1m", "1m"), &now);
+    let writer = append(dir.path(), options_of("a", "10s,1m", "1m"), &now);
     let mut asked = question(dir.path());
     asked.step = Some(step("1s"));
     compare(&asked, &[("a", &before)], THREE, THREE + 30_000, 1000);

@@ -9,19 +9,12 @@
 //! store at once, in different processes; of writers there is one. [`RequestsWriter`] keeps single requests beside them. Rows are mergeable partial
 //! aggregates: several rows of the same file and window, in one segment or in several, add up.
 
-// Unit tests share helpers with the integration tests, which name the crate.
-#[cfg(test)]
-extern crate self as trackiops_store;
-
 mod allocator;
 pub mod batch;
 mod beneath;
 mod catalog;
 mod check;
 mod column_values;
-#[cfg(test)]
-#[path = "../tests/common/mod.rs"]
-mod common;
 mod compact;
 mod error;
 mod exported;
@@ -51,6 +44,8 @@ mod seal;
 mod sealer;
 mod segment;
 mod snapshot;
+#[cfg(test)]
+mod unit_tests;
 mod unread;
 mod varint;
 mod warning;

@@ -5,17 +5,18 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::{T0, complete, granularity, of, options, recovered, windows};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{
     Dataset, Finding, Report, Snapshot, Warning, Writer, check, rebuild_catalog,
 };
+use trackiops_testkit::content::of;
+use trackiops_testkit::forge;
+use trackiops_testkit::stores::{complete, options, recovered, seal_catalog};
+use trackiops_testkit::windows::{T0, granularity, windows};
 
 /// Two journals of 900 s sealed, one of 20 s not.
 fn recorded(store: &Path) {
@@ -145,7 +146,7 @@ fn a_catalog_that_says_something_else_is_told() {
         assert!(refused.to_string().contains("rebuild-catalog"), "{refused}");
         // Somebody who means it gets further, but not to have his statements run.
         if sql.contains("VIEW") {
-            common::seal_catalog(dir.path());
+            seal_catalog(dir.path());
             let found = only(dir.path());
             assert!(found.why.contains("CREATE VIEW v"), "{found:?}");
         }
@@ -229,13 +230,13 @@ fn fine_and_coarse_that_disagree_are_told() {
     let found = only(dir.path());
     assert!(found.why.contains("the catalog says"), "{}", found.why);
     let bytes = fs::read(&segment).unwrap();
-    let (length, crc32c) = (bytes.len(), common::forge::crc32c_of(&bytes));
+    let (length, crc32c) = (bytes.len(), forge::crc32c_of(&bytes));
     let name = relative.to_str().unwrap();
     change(
         dir.path(),
         &format!("UPDATE segment SET bytes = {length}, crc32c = {crc32c} WHERE path = '{name}'"),
     );
-    common::seal_catalog(dir.path());
+    seal_catalog(dir.path());
     let sums = only(dir.path());
     assert!(
         sums.why

@@ -1,18 +1,20 @@
 //! docs/reference/format.md tells the columns, the metadata and the tables that are written.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use arrow::datatypes::SchemaRef;
-use common::{of, options, windows};
 use trackiops_schemas::columns::{
     FORMAT_VERSION, health_schema, ops_schema, request_schema, rollup_schema,
 };
 use trackiops_store::{Dataset, Snapshot, Writer};
+
+use trackiops_testkit::content::{of, reader};
+
+use trackiops_testkit::stores::options;
+use trackiops_testkit::windows::windows;
 
 fn document() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/format.md");
@@ -57,7 +59,7 @@ fn metadata_and_tables_are_documented() {
     writer.finish().unwrap();
     let snapshot = Snapshot::open(dir.path()).unwrap();
     let segment = &of(&snapshot, Dataset::Rollup, "1s".parse().unwrap())[0];
-    let reader = common::reader(segment);
+    let reader = reader(segment);
     let metadata = reader.metadata().file_metadata().key_value_metadata();
     let keys = metadata.unwrap().iter().map(|pair| pair.key.clone());
     let own = keys.filter(|key| key.starts_with("trackiops."));

@@ -1,18 +1,19 @@
 //! Keys and numbers of files use all of their 64 bits; the columns that hold them are signed, and so is every order.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
 use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use common::{Content, T0, file, forge, granularity, of, options, reads, window};
 use parquet::file::statistics::Statistics;
 use trackiops_schemas::columns::{FILE_KEY, FILEID};
 use trackiops_schemas::identity::{FileAttributes, FileId, FileKey};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{Dataset, Names, Snapshot, Writer, check, rebuild_catalog};
+use trackiops_testkit::content::{Content, of, reader};
+use trackiops_testkit::forge;
+use trackiops_testkit::stores::{complete, options};
+use trackiops_testkit::windows::{T0, file, granularity, reads, window};
 
 /// From the lowest to the highest.
 const KEYS: [i64; 6] = [i64::MIN, -7, -1, 0, 1, i64::MAX];
@@ -85,13 +86,13 @@ fn keys_are_in_the_order_of_signed_numbers_everywhere() {
 #[test]
 fn columns_and_their_statistics_have_the_signed_numbers() {
     let dir = tempfile::tempdir().unwrap();
-    common::complete(dir.path(), options("h"));
+    complete(dir.path(), options("h"));
     let mut writer = Writer::open(dir.path(), options("h")).unwrap();
     writer.append(&windows()[0]).unwrap();
     writer.finish().unwrap();
     let snapshot = Snapshot::open(dir.path()).unwrap();
     let segment = &of(&snapshot, Dataset::Rollup, granularity("1s"))[0];
-    let reader = common::reader(segment);
+    let reader = reader(segment);
     let group = reader.metadata().row_group(0);
     let statistics = |name: &str| {
         let mut columns = group.columns().iter();

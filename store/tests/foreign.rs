@@ -7,15 +7,16 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use common::{Content, granularity, options, parquet_files, seal_catalog, windows};
 use trackiops_store::{Options, Snapshot, StoreError, Warning, Writer, check, repair};
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::options;
+use trackiops_testkit::stores::{parquet_files, seal_catalog};
+use trackiops_testkit::windows::{granularity, windows};
 
 fn often() -> Options {
     Options {

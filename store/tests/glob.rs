@@ -5,23 +5,21 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{
-    Content, T0, assert_at_most, copy, globbed, granularity, of, options, parquet_files, windows,
-};
 use tempfile::TempDir;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{
     Dataset, Options, Repaired, RetentionPolicy, Snapshot, StoreError, Writer, check,
     rebuild_catalog, repair,
 };
+use trackiops_testkit::content::{Content, assert_at_most, globbed, of, rows};
+use trackiops_testkit::stores::{copy, journals, options, parquet_files};
+use trackiops_testkit::windows::{T0, granularity, windows};
 
 /// Files are merged all the time, and nothing that was merged is deleted while the recorder is at work.
 fn merging() -> Options {
@@ -88,7 +86,7 @@ fn a_glob_beside_a_merging_recorder_sees_no_row_twice() {
                 writer.append(window).unwrap();
                 appended.store(i + 1, Ordering::SeqCst);
                 // One at a time, so that there is something to merge each time.
-                wait(|| common::journals(dir.path()).len() <= 1);
+                wait(|| journals(dir.path()).len() <= 1);
             }
             writer.finish().unwrap();
         });
@@ -133,7 +131,7 @@ fn readers_with_an_old_plan_find_what_was_merged_until_the_recorder_ends() {
     }
     wait(|| !planned.iter().any(|segment| segment.path.exists()));
     for segment in &planned {
-        assert_eq!(common::rows(segment).len() as u64, segment.rows);
+        assert_eq!(rows(segment).len() as u64, segment.rows);
     }
     let report = check(dir.path()).unwrap();
     assert_eq!(report.findings, []);

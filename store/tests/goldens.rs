@@ -5,14 +5,9 @@
 //! `cargo test -p trackiops-store --test goldens -- --ignored`. That of a release is never written again.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{
-    Content, T0, copy, file, granularity, named, open, options, reads, recovered, used_by, window,
-};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::columns::{
     FORMAT_VERSION, health_schema, ops_schema, request_schema, rollup_schema,
@@ -26,6 +21,10 @@ use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::DAY_MS;
 use trackiops_store::{Dataset, Names, Options, Snapshot, Writer, check};
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::options;
+use trackiops_testkit::stores::{copy, open, parquet_files, recovered};
+use trackiops_testkit::windows::{T0, file, granularity, named, reads, used_by, window};
 
 fn golden() -> PathBuf {
     let name = format!("tests/format-{FORMAT_VERSION}");
@@ -155,7 +154,7 @@ fn the_golden_store_has_all_columns() {
         ("health/", health_schema()),
         ("requests/", request_schema()),
     ];
-    for file in common::parquet_files(&golden()) {
+    for file in parquet_files(&golden()) {
         let schema = schemas
             .iter()
             .find(|(dataset, _)| file.starts_with(dataset));
@@ -199,7 +198,7 @@ fn the_golden_store_is_completed_and_continued() {
     let unknown = file(9, 60, None);
     let found = snapshot.files_with_id(unknown.id.dev, 9).unwrap();
     assert_eq!(found, [FileKey::new(None, unknown.id)]);
-    let files = common::parquet_files(dir.path());
+    let files = parquet_files(dir.path());
     let requests = files.iter().filter(|file| file.starts_with("requests/"));
     assert_eq!(requests.count(), 4, "{files:?}");
 }

@@ -5,18 +5,16 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::path::Path;
 
-use common::{
-    Content, T0, file, granularity, named, of, options, parquet_files, reads, used_by, window,
-    windows,
-};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{
     Dataset, Options, RetentionPolicy, Snapshot, Writer, check, rebuild_catalog,
 };
+use trackiops_testkit::content::{Content, of, rows};
+use trackiops_testkit::stores::options;
+use trackiops_testkit::stores::{journals, parquet_files};
+use trackiops_testkit::windows::{T0, file, granularity, named, reads, used_by, window, windows};
 
 fn keeping(keep: RetentionPolicy) -> Options {
     Options {
@@ -117,7 +115,7 @@ fn merged_rows_of_a_renamed_user_are_one_with_the_last_known_name() {
     assert_eq!(journals_of(dir.path(), "1h"), [(1, 4)]);
     let snapshot = Snapshot::open(dir.path()).unwrap();
     let hours = of(&snapshot, Dataset::Rollup, granularity("1h"));
-    let rows = common::rows(&hours[0]).into_iter();
+    let rows = rows(&hours[0]).into_iter();
     let rows: Vec<_> = rows.map(|(id, row)| (id.user, row.read.requests)).collect();
     assert_eq!(rows, [(Some("bob".to_owned()), 80)]);
     assert_eq!(check(dir.path()).unwrap().findings, []);
@@ -196,7 +194,7 @@ fn where_everything_has_expired_recording_goes_on() {
     writer.append(&windows(1)[0]).unwrap();
     drop(writer);
     assert_eq!(
-        common::journals(dir.path()),
+        journals(dir.path()),
         ["4.tij"],
         "numbers are not used again"
     );

@@ -9,8 +9,6 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -20,15 +18,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use common::{
-    Content, T0, assert_at_most, complete, copy, globbed, granularity, options, parquet_files,
-    windows,
-};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{
     Options, RetentionPolicy, Snapshot, Warning, Writer, check, rebuild_catalog, repair,
 };
+use trackiops_testkit::content::{Content, assert_at_most, globbed};
+use trackiops_testkit::stores::options;
+use trackiops_testkit::stores::{complete, copy, parquet_files};
+use trackiops_testkit::windows::{T0, granularity, windows};
 
 /// Every place at which the writer may be killed.
 const PLACES: [&str; 21] = [

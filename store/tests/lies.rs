@@ -1,8 +1,6 @@
 //! A segment whose checksums match and whose footer or pages lie is an error that names it, and costs little memory and time.
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests are tests
 
-mod common;
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
-use common::{T0, file, forge, options, windows};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
@@ -22,6 +19,9 @@ use parquet::file::properties::WriterProperties;
 use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_store::{RequestsView, Writer, check};
+use trackiops_testkit::forge;
+use trackiops_testkit::stores::{options, parquet_files};
+use trackiops_testkit::windows::{T0, file, windows};
 
 /// What is measured is of the process.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -42,7 +42,7 @@ fn recorded(store: &Path) -> PathBuf {
     }
     requests.finish().unwrap();
     writer.finish().unwrap();
-    let files = common::parquet_files(store);
+    let files = parquet_files(store);
     let mut files = files.iter().filter(|file| file.starts_with("requests/"));
     store.join(files.next().unwrap())
 }

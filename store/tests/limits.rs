@@ -7,15 +7,15 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::{Content, granularity, options, windows};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trackiops_store::{Options, StoreError, Writer, check};
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::options;
+use trackiops_testkit::windows::{granularity, windows};
 
 /// Files of this process may have so many bytes.
 fn limit(bytes: Option<u64>) {

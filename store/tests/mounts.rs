@@ -1,15 +1,15 @@
 //! What was mounted where is kept, beside all that was recorded.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
 use std::path::Path;
 
-use common::{T0, options, windows};
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Seen, Snapshot, Writer, check, rebuild_catalog};
+
+use trackiops_testkit::stores::options;
+use trackiops_testkit::windows::{T0, windows};
 
 fn mount(dev: u32, path: &str, options: &str) -> MountPoint {
     MountPoint {

@@ -8,8 +8,6 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::env;
 use std::fs;
 use std::path::Path;
@@ -17,11 +15,13 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::{Content, T0, complete, file, granularity, journals, options, windows};
 use trackiops_schemas::ebpf::ring::RequestRecord;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, RetentionPolicy, StoreError, Writer, check};
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::{complete, journals, options};
+use trackiops_testkit::windows::{T0, file, granularity, windows};
 
 /// Places that the sealing thread comes to while windows are appended.
 const PLACES: [&str; 7] = [

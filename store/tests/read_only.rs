@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Content, granularity, options, windows};
 use trackiops_store::{Snapshot, Writer};
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::{self, options};
+use trackiops_testkit::windows::{granularity, windows};
 
 const STORE: &str = "READ_ONLY_STORE";
 const WINDOWS: i64 = 5;
@@ -121,7 +121,7 @@ fn a_copy_of_a_store_in_use_is_read() {
     for window in windows(WINDOWS) {
         writer.append(&window).unwrap();
     }
-    common::copy(dir.path(), copy.path());
+    stores::copy(dir.path(), copy.path());
     let before = files(copy.path());
     read_as_read_only(copy.path());
     assert_eq!(files(copy.path()), before);

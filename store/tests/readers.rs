@@ -1,16 +1,16 @@
 //! Whatever a reader of a store does, its recorder neither waits for him nor fails to start.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use common::{Content, granularity, options, windows};
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FlockOperation, flock};
 use trackiops_store::{Options, Snapshot, Writer};
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::options;
+use trackiops_testkit::windows::{granularity, windows};
 
 /// Longer than anything that is done here takes, and shorter than a lock is waited for.
 const SOON: Duration = Duration::from_secs(8);

@@ -5,16 +5,16 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Content, T0, file, granularity, options, reads, used_by, window, windows};
 use rusqlite::types::Value;
 use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_store::{StoreError, Writer, check, rebuild_catalog};
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::{options, parquet_files, seal_catalog};
+use trackiops_testkit::windows::{T0, file, granularity, reads, used_by, window, windows};
 
 /// All that a catalog says, whatever the ids of its rows.
 fn said(store: &Path) -> Vec<Vec<Value>> {
@@ -115,7 +115,7 @@ fn what_is_not_sealed_stays_so_and_what_is_damaged_is_left_out() {
         Content::of(&windows, second)
     );
     Writer::open(dir.path(), options).unwrap().finish().unwrap();
-    let files = common::parquet_files(dir.path());
+    let files = parquet_files(dir.path());
     let damaged = files
         .iter()
         .find(|file| file.contains("rollup/granularity=1m"));
@@ -170,7 +170,7 @@ fn the_catalog_of_another_format_is_left_alone() {
     let catalog = rusqlite::Connection::open(dir.path().join("catalog.db")).unwrap();
     catalog.pragma_update(None, "user_version", 7).unwrap();
     drop(catalog);
-    common::seal_catalog(dir.path());
+    seal_catalog(dir.path());
     let refused = rebuild_catalog(dir.path()).expect_err("it knows better");
     assert!(matches!(refused, StoreError::OtherFormat { found: 7, .. }));
 }

@@ -5,21 +5,18 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{
-    Content, T0, Told, complete, granularity, journals, open, options, recovered, tell, window,
-    windows,
-};
 use proptest::prelude::*;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Snapshot, Warning, Writer, check};
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::{Told, complete, journals, open, options, recovered, tell};
+use trackiops_testkit::windows::{T0, granularity, window, windows};
 
 fn assert_holds(store: &Path, windows: &[ClosedWindow]) {
     for text in ["1s", "10s", "1m", "1h"] {

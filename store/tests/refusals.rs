@@ -5,15 +5,14 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::{options, windows};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Snapshot, StoreError, Writer, check, rebuild_catalog, repair};
+use trackiops_testkit::stores::{options, seal_catalog};
+use trackiops_testkit::windows::windows;
 
 fn refused(path: &Path) -> StoreError {
     Writer::open(path, options("h")).expect_err("refused")
@@ -50,7 +49,7 @@ fn a_store_of_another_format_is_neither_written_nor_read() {
             .pragma_update(None, "user_version", version)
             .unwrap();
         drop(catalog);
-        common::seal_catalog(dir.path());
+        seal_catalog(dir.path());
         for error in [
             refused(dir.path()),
             Snapshot::open(dir.path()).expect_err("refused"),

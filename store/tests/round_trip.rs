@@ -5,14 +5,8 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{
-    Content, T0, file, granularity, journals, named, of, options, parquet_files, reads, rows,
-    used_by, window,
-};
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::file::metadata::PageIndexPolicy;
 use proptest::prelude::*;
@@ -25,6 +19,9 @@ use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
 use trackiops_store::{Dataset, Options, Segment, Snapshot, Writer};
+use trackiops_testkit::content::{Content, of, rows};
+use trackiops_testkit::stores::{journals, options, parquet_files};
+use trackiops_testkit::windows::{T0, file, granularity, named, reads, used_by, window};
 
 fn a_file() -> impl Strategy<Value = Arc<FileAttributes>> {
     // Few of each, so that files meet again, under other names and devices too.
@@ -277,7 +274,7 @@ proptest! {
         prop_assert_eq!(Content::stored(&store, finest), Content::of(&windows, finest));
         writer.finish().unwrap();
 
-        prop_assert!(common::journals(&store).is_empty());
+        prop_assert!(journals(&store).is_empty());
         let snapshot = Snapshot::open(&store).unwrap();
         for granularity in granularities {
             let (stored, appended) =
@@ -303,10 +300,10 @@ fn latencies_are_rounded_to_the_nearest_microsecond_and_histograms_are_not() {
     row.read.latency.record(1_499);
     let mut writer = Writer::open(dir.path(), options("h")).unwrap();
     writer
-        .append(&common::window(T0, vec![(file(1, 49, None), row)]))
+        .append(&window(T0, vec![(file(1, 49, None), row)]))
         .unwrap();
     writer.finish().unwrap();
-    let content = Content::stored(dir.path(), common::granularity("1s"));
+    let content = Content::stored(dir.path(), granularity("1s"));
     let stored = content.rows.into_values().next().unwrap().read;
     let mut expected = Histogram::default();
     expected.record(1_499);
@@ -323,14 +320,14 @@ fn coarse_windows_of_a_file_under_two_names_are_two_rows() {
     let mut writer = Writer::open(dir.path(), options("h")).unwrap();
     for i in 0..10 {
         let path = ["/mnt/a", "/mnt/b"][i % 2];
-        let row = (file(1, 49, Some(path)), common::reads(2));
+        let row = (file(1, 49, Some(path)), reads(2));
         writer
-            .append(&common::window(T0 + i as i64 * 1000, vec![row]))
+            .append(&window(T0 + i as i64 * 1000, vec![row]))
             .unwrap();
     }
     writer.finish().unwrap();
     let snapshot = Snapshot::open(dir.path()).unwrap();
-    let segments = of(&snapshot, Dataset::Rollup, common::granularity("10s"));
+    let segments = of(&snapshot, Dataset::Rollup, granularity("10s"));
     let stored = rows(&segments[0]);
     let requests: Vec<_> = stored.iter().map(|(_, row)| row.read.requests).collect();
     assert_eq!(requests, [10, 10]);
@@ -343,15 +340,15 @@ fn two_users_of_a_file_are_two_rows_of_each_window() {
     let file = file(1, 49, Some("/mnt/a"));
     for i in 0..10 {
         let rows = ["0:/a.service", "1000:?77"]
-            .map(|tenant| (used_by(&file, tenant), common::reads(2)))
+            .map(|tenant| (used_by(&file, tenant), reads(2)))
             .to_vec();
-        let window = common::window(T0 + i * 1000, rows);
+        let window = window(T0 + i * 1000, rows);
         writer.append(&window).unwrap();
     }
     writer.finish().unwrap();
     let snapshot = Snapshot::open(dir.path()).unwrap();
-    for (granularity, windows, requests) in [("1s", 10, 2), ("10s", 1, 20)] {
-        let granularity = common::granularity(granularity);
+    for (name, windows, requests) in [("1s", 10, 2), ("10s", 1, 20)] {
+        let granularity = granularity(name);
         let segment = of(&snapshot, Dataset::Rollup, granularity).remove(0);
         check_segment(&segment);
         let stored = rows(&segment);
@@ -374,15 +371,15 @@ fn renamed() -> Vec<ClosedWindow> {
             6..9 => named(&file, "bob"),
             _ => file.clone(),
         };
-        common::window(T0 + i * 1000, vec![(file, common::reads(2))])
+        window(T0 + i * 1000, vec![(file, reads(2))])
     };
     (0..10).map(window).collect()
 }
 
 /// User and requests of each row of a granularity.
-fn users(store: &std::path::Path, granularity: &str) -> Vec<(Option<String>, u64)> {
+fn users(store: &std::path::Path, name: &str) -> Vec<(Option<String>, u64)> {
     let snapshot = Snapshot::open(store).unwrap();
-    let segments = of(&snapshot, Dataset::Rollup, common::granularity(granularity));
+    let segments = of(&snapshot, Dataset::Rollup, granularity(name));
     let rows = segments.iter().flat_map(rows);
     rows.map(|(id, row)| (id.user, row.read.requests)).collect()
 }
@@ -418,14 +415,14 @@ fn segments_carry_page_indexes_order_and_versions() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::open(dir.path(), options("h")).unwrap();
     for i in 0..800 {
-        let rows = (0..10).map(|f| (file(f, 49, Some("/mnt/x")), common::reads(3)));
+        let rows = (0..10).map(|f| (file(f, 49, Some("/mnt/x")), reads(3)));
         writer
-            .append(&common::window(T0 + 60_000 + i * 1000, rows.collect()))
+            .append(&window(T0 + 60_000 + i * 1000, rows.collect()))
             .unwrap();
     }
     writer.finish().unwrap();
     let snapshot = Snapshot::open(dir.path()).unwrap();
-    let segment = of(&snapshot, Dataset::Rollup, common::granularity("1s")).remove(0);
+    let segment = of(&snapshot, Dataset::Rollup, granularity("1s")).remove(0);
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
     let file = std::fs::File::open(&segment.path).unwrap();
     let metadata = ArrowReaderMetadata::load(&file, options).unwrap();

@@ -5,16 +5,16 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Content, T0, file, granularity, options, reads, window, windows};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Dataset, Names, Snapshot, Writer};
+use trackiops_testkit::content::{Content, of, rows};
+use trackiops_testkit::stores::options;
+use trackiops_testkit::windows::{T0, file, granularity, reads, window, windows};
 
 #[test]
 fn a_window_is_visible_when_append_returns() {
@@ -204,8 +204,8 @@ fn two_hosts_recorded_one_after_the_other_stay_apart() {
     }
     let snapshot = Snapshot::open(dir.path()).unwrap();
     let mut hosts = Vec::new();
-    for segment in common::of(&snapshot, Dataset::Rollup, granularity("1s")) {
-        assert_eq!(common::rows(&segment).len(), 4);
+    for segment in of(&snapshot, Dataset::Rollup, granularity("1s")) {
+        assert_eq!(rows(&segment).len(), 4);
         hosts.push(segment.host);
     }
     assert_eq!(hosts, ["a-1", "b-2"]);

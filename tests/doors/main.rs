@@ -2,19 +2,14 @@
 //! the store is in, and whether `trackiops query` answers or an engine that reads the Parquet files. `questions.txt` has the questions.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/live.rs"]
-mod live;
 mod question;
-#[path = "../../query/tests/common/mod.rs"]
-mod recordings;
 mod stores;
 mod table;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use trackiops_testkit::program;
 
 use question::{ALL, Answer, BOTH, Question, csv_rows, file_rows, program};
 use serde_json::Value as Json;
@@ -164,7 +159,7 @@ fn every_format_every_state_and_an_export_give_the_same_answers() {
 fn compare_engines(dir: &Path, granularity: &str, engines: &[&str]) {
     let python = std::env::var("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let output = common::command(Path::new(&python))
+    let output = program::command(Path::new(&python))
         .arg(tests.join("science/equality.py"))
         .arg(env!("CARGO_BIN_EXE_trackiops"))
         .arg(tests.join("doors/questions.txt"))

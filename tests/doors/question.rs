@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use trackiops_testkit::program;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType};
 use serde_json::{Value as Json, json};
 use trackiops_render::formats::Reader;
 use trackiops_render::pseudonym::known_schemas;
-
-use crate::common;
 
 /// All that was recorded, and nothing that a recorder adds while it is asked.
 pub const ALL: [&str; 4] = [
@@ -124,7 +123,7 @@ impl Question {
 }
 
 pub fn program(dir: &Path) -> Command {
-    let mut command = common::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+    let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
     command.current_dir(dir).env("TZ", "UTC0");
     command
 }

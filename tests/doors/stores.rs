@@ -14,11 +14,10 @@ use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, RetentionPolicy, Writer};
 
-use crate::live::{self, merged};
-use crate::recordings::{
-    self, Numbers, THREE, append, file, folded_windows, named, operation_sums, options, record,
-    used_by,
-};
+use trackiops_testkit::generated::{Numbers, THREE, file, folded_windows, health, operation_sums};
+use trackiops_testkit::merging::{self, merged};
+use trackiops_testkit::stores::{append, options_of, record};
+use trackiops_testkit::windows::{named, used_by};
 
 const PATHS: [Option<&str>; 14] = [
     Some("/mnt/even/db/orders.db"),
@@ -85,7 +84,7 @@ fn recorded(seed: u64) -> Vec<ClosedWindow> {
         window.rows.push(again);
         let id = |row: &FileRow| (row.file.key, row.file.tenant.to_string());
         window.rows.sort_by_key(id);
-        window.health = recordings::health(1000, &window.rows);
+        window.health = health(1000, &window.rows);
         window.ops = operations(seed + second as u64);
         window.health.ops_covered_ms = 1000;
         window.health.ops_seen = window.ops.iter().map(|op| op.sums.requests).sum();
@@ -159,28 +158,32 @@ impl Stores {
     /// Runs `ask` while what the first of the hosts recorded is merged.
     pub fn while_merging(mut self, ask: impl FnOnce(&Path)) {
         let dir = self.dir.path();
-        live::while_merging(&dir.join(HOSTS[0].0), &mut self.writers[0], || ask(dir));
+        merging::while_merging(&dir.join(HOSTS[0].0), &mut self.writers[0], || ask(dir));
     }
 
     /// Nothing is sealed.
     pub fn journal() -> Self {
         Self::new(|store, host, windows| {
-            Some(append(store, options(host, "1s,10s,1m", "1h"), windows))
+            Some(append(store, options_of(host, "1s,10s,1m", "1h"), windows))
         })
     }
 
     /// A rotation is in the middle of a minute.
     pub fn sealed() -> Self {
         Self::new(|store, host, windows| {
-            record(store, options(host, "1s,10s,1m", "90s"), windows);
+            record(store, options_of(host, "1s,10s,1m", "90s"), windows);
             None
         })
     }
 
     pub fn merged() -> Self {
         let stores = Self::new(|store, host, windows| {
-            let windows = [windows, &[live::idle(0)]].concat();
-            Some(append(store, options(host, "1s,10s,1m", "15s"), &windows))
+            let windows = [windows, &[merging::idle(0)]].concat();
+            Some(append(
+                store,
+                options_of(host, "1s,10s,1m", "15s"),
+                &windows,
+            ))
         });
         let merged = merged(&stores.path().join("one"));
         assert!(merged > 0, "nothing is merged");
@@ -190,14 +193,14 @@ impl Stores {
     /// Of the first two minutes there is no second left.
     pub fn expired() -> Self {
         let stores = Self::new(|store, host, windows| {
-            record(store, options(host, "1s,10s,1m", "1m"), windows);
+            record(store, options_of(host, "1s,10s,1m", "1m"), windows);
             let options = Options {
                 keep: RetentionPolicy {
                     retention: "1s=25s,1m=forever".parse().unwrap(),
                     now: || UtcMs(THREE + 150_000),
                     ..RetentionPolicy::default()
                 },
-                ..options(host, "1s,10s,1m", "1m")
+                ..options_of(host, "1s,10s,1m", "1m")
             };
             for _ in 0..2 {
                 let writer = Writer::open(store, options.clone()).unwrap();
@@ -217,8 +220,8 @@ impl Stores {
     /// A recorder that was killed between the transaction that makes a merged segment known and the renames.
     pub fn interrupted() -> Self {
         let recording = Self::new(|store, host, windows| {
-            let windows = [windows, &[live::idle(0)]].concat();
-            let writer = append(store, options(host, "1s,10s,1m", "30s"), &windows);
+            let windows = [windows, &[merging::idle(0)]].concat();
+            let writer = append(store, options_of(host, "1s,10s,1m", "30s"), &windows);
             for _ in 0..6000 {
                 if merged(store) >= 12 {
                     return Some(writer);

@@ -3,13 +3,11 @@
 //! the difference.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
-#[path = "../common/mod.rs"]
-mod common;
 mod run;
-mod store;
 
 use std::fs;
 use std::path::Path;
+use trackiops_testkit::case;
 
 use run::Session;
 
@@ -58,7 +56,7 @@ fn answer(case: &str, path: &Path) -> String {
         match line.strip_prefix("$ ") {
             Some(command) => {
                 if !recording.is_empty() {
-                    store::record(&std::mem::take(&mut recording), session.dir())
+                    case::record(&std::mem::take(&mut recording), session.dir())
                         .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
                 }
                 text.push_str(&session.run(command));

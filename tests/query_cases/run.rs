@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-
-use crate::common;
+use trackiops_testkit::program;
 
 /// Who may read nothing.
 const NOBODY: u32 = 65_534;
@@ -80,7 +79,7 @@ impl Session {
             fs::copy(&program, &copy).unwrap();
             program = copy;
         }
-        let mut command = common::command(&program);
+        let mut command = program::command(&program);
         command
             .args(args)
             .current_dir(self.dir())

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use trackiops_store::{Writer, check};
 
-use crate::common::Numbers;
 use crate::kept::{self, Wrong};
 use crate::mutants::panics;
 use crate::recorder::{ACKNOWLEDGED_BYTES, FAILS_AT, Promised, of_time, windows};
 use crate::scratch;
+use trackiops_testkit::generated::Numbers;
 
 const CALLS: &str = "openat,openat2,write,pwrite64,read,pread64,fsync,fdatasync,?rename,?renameat,renameat2,?unlink,unlinkat,\
                      ?mkdir,mkdirat,ftruncate,fallocate,flock,fstat,?newfstatat,statx,getdents64,close,getrandom,mmap";

@@ -9,9 +9,9 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use crate::common::Numbers;
 use crate::states::{Image, State, restore};
-use crate::store_common::seal_catalog;
+use trackiops_testkit::generated::Numbers;
+use trackiops_testkit::stores::seal_catalog;
 
 const CATALOG: &str = "catalog.db";
 

@@ -11,8 +11,9 @@ use trackiops_query::{GroupBy, Outcome, Question, Step, ask};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{RequestsView, Snapshot, ends_ns};
 
-use crate::common::{Key, Sum, THREE, question, rows, straightforward};
 use crate::states::batch;
+use trackiops_testkit::generated::THREE;
+use trackiops_testkit::questions::{Key, Sum, question, rows, straightforward};
 
 /// What is wrong with a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,8 +8,6 @@
 )]
 
 mod calls;
-#[path = "../../../query/tests/common/mod.rs"]
-mod common;
 mod cuts;
 mod damage;
 mod kept;
@@ -18,8 +16,6 @@ mod oracle;
 mod pool;
 mod recorder;
 mod states;
-#[path = "../../../store/tests/common/mod.rs"]
-mod store_common;
 
 use std::io;
 use std::path::{Path, PathBuf};

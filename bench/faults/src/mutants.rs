@@ -13,11 +13,11 @@ use trackiops_query::Range;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Finding, StoreError, check};
 
-use crate::common::THREE;
 use crate::damage::{self, Kind, Mutant};
 use crate::oracle::{Said, answers, compare, same_rows};
 use crate::scratch;
 use crate::states::{self, State, restore};
+use trackiops_testkit::generated::THREE;
 
 /// When the windows are that are recorded into a damaged store, and how many.
 const LATER: i64 = THREE + 2 * 3_600_000;

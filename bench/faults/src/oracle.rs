@@ -17,7 +17,7 @@ use trackiops_query::{
 use trackiops_render::{Export, ExportDataset};
 use trackiops_schemas::time::Granularity;
 
-use crate::common::{question, select};
+use trackiops_testkit::questions::{question, select};
 
 /// An answer in words, without what it says of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,9 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, RequestsWriter, RetentionPolicy, StoreError, Writer};
 
-use crate::common::{THREE, options};
 use crate::states::{batch, recorded};
+use trackiops_testkit::generated::THREE;
+use trackiops_testkit::stores::options_of;
 
 /// So many windows are recorded in all, and between opening the store and finishing.
 pub const WINDOWS: usize = 24;
@@ -44,7 +45,7 @@ pub fn of_time(recorded: usize) -> Options {
             now: || UtcMs(NOW.load(Ordering::SeqCst)),
             ..RetentionPolicy::default()
         },
-        ..options("a", "1s,1m", "2s")
+        ..options_of("a", "1s,1m", "2s")
     }
 }
 

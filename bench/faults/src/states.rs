@@ -15,7 +15,8 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{RequestsWriter, StoreError, Writer};
 
-use crate::common::{THREE, file, options, windows};
+use trackiops_testkit::generated::{THREE, file, windows};
+use trackiops_testkit::stores::options_of;
 
 /// The files of a store, by their paths in it.
 pub type Image = BTreeMap<PathBuf, Vec<u8>>;
@@ -70,7 +71,7 @@ pub fn batch(window: &ClosedWindow) -> RequestBatch {
 
 /// Opens a store for windows and for single requests.
 pub fn open(store: &Path, rotate: &str) -> Result<(Writer, RequestsWriter), StoreError> {
-    let writer = Writer::open(store, options("a", GRANULARITIES, rotate))?;
+    let writer = Writer::open(store, options_of("a", GRANULARITIES, rotate))?;
     let requests = writer.requests(REQUESTS_BYTES, |_| {})?;
     Ok((writer, requests))
 }

@@ -5,14 +5,16 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
 use super::pieces::MOST_ROWS;
 use super::{Export, ExportDataset};
-use crate::common::{THREE, options, question, record, windows};
 use trackiops_query::error::QueryError;
+use trackiops_testkit::generated::{THREE, windows};
+use trackiops_testkit::questions::question;
+use trackiops_testkit::stores::{options_of, record};
 
 #[test]
 fn pieces_of_an_export_are_the_whole_and_no_batch_is_of_more_than_a_piece() {
     let dir = tempfile::tempdir().unwrap();
     let recorded = windows(9, THREE, 1000, 100, 100);
-    record(dir.path(), options("h", "1s,10s", "30s"), &recorded);
+    record(dir.path(), options_of("h", "1s,10s", "30s"), &recorded);
     let rows = recorded
         .iter()
         .map(|window| window.rows.len())

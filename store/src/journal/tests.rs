@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use trackiops_schemas::ops::{Operation, OperationRow};
 use trackiops_schemas::row::{ClosedWindow, Direction};
+use trackiops_testkit::windows::{T0, file, reads, window, windows};
 
 use super::codec::put_window_head;
 use super::cursor;
@@ -15,8 +16,8 @@ use super::file::JournalFile;
 use super::frame::{FRAME_PREFIX_BYTES, Kind, NewFrames};
 use super::header::Header;
 use super::scan::JournalScan;
-use crate::common::{options, window, windows};
 use crate::error::StoreError;
+use crate::unit_tests::options;
 use crate::varint::{put_i64, put_str, put_u64};
 use crate::writer::Writer;
 use crate::{Snapshot, layout};
@@ -270,10 +271,10 @@ fn many_files_are_defined_in_several_frames() {
     let dir = tempfile::tempdir().unwrap();
     let name = |i: u64| format!("/mnt/{}/{i}", "long".repeat(200));
     let rows = (0..3000).map(|i| {
-        let file = crate::common::file(i, 49, Some(&name(i)));
-        (file, crate::common::reads(2))
+        let file = file(i, 49, Some(&name(i)));
+        (file, reads(2))
     });
-    let one = window(crate::common::T0, rows.collect());
+    let one = window(T0, rows.collect());
     let mut writer = Writer::open(dir.path(), options("h")).unwrap();
     writer.append(&one).unwrap();
     writer.append(&windows(2)[1]).unwrap();

@@ -267,9 +267,12 @@ impl JournalWriter {
 
 #[cfg(test)]
 mod tests {
+    use trackiops_testkit::windows::windows;
+
     use super::*;
-    use crate::common::{Told, options, recovered, tell, windows};
     use crate::snapshot::Snapshot;
+    use crate::unit_tests::{Told, options, tell};
+    use crate::warning::Warning;
     use crate::writer::Writer;
 
     #[test]
@@ -297,7 +300,13 @@ mod tests {
             Writer::open_after(&store, options, Some(uncertain_tail), tell(&told)).unwrap();
         writer.append_first(finest, &windows[1..]).unwrap();
         writer.finish().unwrap();
-        assert_eq!(*told.lock().unwrap(), [recovered(1, 0)]);
+        assert_eq!(
+            *told.lock().unwrap(),
+            [Warning::RecoveredWindows {
+                windows: 1,
+                torn_bytes: 0
+            }]
+        );
         let snapshot = Snapshot::open(&store).unwrap();
         let segments = snapshot.segments(layout::Dataset::Health, None).unwrap();
         let segments = segments.iter().filter(|s| s.granularity == finest);

@@ -231,8 +231,10 @@ fn size(window: &ClosedWindow) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use trackiops_testkit::content::Content;
+    use trackiops_testkit::windows::{granularity, windows};
+
     use super::*;
-    use crate::common::{Content, granularity, windows};
 
     fn backlog(most_bytes: usize) -> Backlog {
         Backlog::new("1s,10s,1m".parse().unwrap(), most_bytes)

@@ -10,12 +10,12 @@ use trackiops_schemas::columns;
 use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::stores::{journals, parquet_files};
+use trackiops_testkit::windows::{T0, file, named, used_by, windows};
 
 use super::{RequestsWriter, Warning};
-use crate::common::{
-    T0, Told, file, journals, named, options, parquet_files, tell, used_by, windows,
-};
 use crate::journal::end::Extent;
+use crate::unit_tests::{Told, options, tell};
 use crate::{Writer, layout};
 
 const T0_NS: i64 = T0 * 1_000_000;

@@ -3,10 +3,14 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::{self, journals, parquet_files};
+use trackiops_testkit::windows::{granularity, windows};
+
 use super::{Step, seal};
 use crate::catalog::Catalog;
-use crate::common::{self, Content, granularity, options, windows};
 use crate::error::StoreError;
+use crate::unit_tests::options;
 use crate::{JournalTail, Snapshot, Writer};
 
 /// Leaves the journal of 20 windows.
@@ -71,8 +75,8 @@ fn no_window_is_lost_or_doubled_whichever_step_is_the_last() {
             .finish()
             .unwrap();
         assert_complete(dir.path(), Some(stop));
-        assert!(common::journals(dir.path()).is_empty());
-        let files = common::parquet_files(dir.path());
+        assert!(journals(dir.path()).is_empty());
+        let files = parquet_files(dir.path());
         assert_eq!(files.len(), 8, "no other names than at first: {files:?}");
         assert!(
             files.iter().all(|file| file.ends_with(".parquet")),
@@ -103,7 +107,7 @@ fn a_damaged_journal_is_told_and_kept_whichever_step_is_the_last() {
         let damage = snapshot.tails().iter().flat_map(JournalTail::damage);
         let told = damage.count() + snapshot.unread().len();
         assert_eq!(told, 1, "after {stop:?}");
-        common::complete(dir.path(), options("h"));
+        stores::complete(dir.path(), stores::options("h"));
         assert!(quarantined(dir.path()).exists(), "after {stop:?}");
         if stop.is_none() {
             break;
@@ -116,7 +120,7 @@ fn sealing_again_writes_the_same_bytes() {
     let dir = tempfile::tempdir().unwrap();
     leave_a_journal(dir.path());
     let read_all = || {
-        let files = common::parquet_files(dir.path()).into_iter();
+        let files = parquet_files(dir.path()).into_iter();
         let read = |file: String| (std::fs::read(dir.path().join(&file)).unwrap(), file);
         files.map(read).collect::<Vec<_>>()
     };
@@ -145,7 +149,7 @@ fn a_failure_to_seal_surfaces_and_costs_no_window() {
     assert!(error.contains("rollup"), "{error}");
     std::fs::remove_file(dir.path().join("rollup")).unwrap();
     assert_eq!(Snapshot::open(dir.path()).unwrap().tails().len(), 2);
-    Writer::open(dir.path(), common::options("h"))
+    Writer::open(dir.path(), crate::unit_tests::options("h"))
         .unwrap()
         .finish()
         .unwrap();

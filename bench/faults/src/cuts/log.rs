@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::common::Numbers;
+use trackiops_testkit::generated::Numbers;
 
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 const VERSION: u64 = 1;

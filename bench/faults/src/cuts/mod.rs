@@ -17,13 +17,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{Finding, Writer, check};
 
-use crate::common::{Numbers, THREE};
 use crate::kept::{self, Kind, Wrong};
 use crate::mutants::{note_panics, panics};
 use crate::recorder::{Pace, Promised, Said, WINDOWS, of_time, record};
 use crate::states::{batch, recorded};
 use disk::{Logged, Loop, Mounted};
 use log::{Cut, Disk, Log};
+use trackiops_testkit::generated::{Numbers, THREE};
 
 /// So many windows the next recorder appends.
 const MORE: usize = 2;

@@ -10,7 +10,7 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Writer;
 
-use crate::recordings::{THREE, health};
+use crate::generated::{THREE, health};
 
 /// A window after all others, in a journal of its own where journals have five seconds.
 pub fn idle(i: i64) -> ClosedWindow {

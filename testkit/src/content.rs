@@ -1,154 +1,18 @@
-//! Windows to write, and reading back a whole store.
-#![allow(dead_code, reason = "not every test needs every helper")]
-
-pub mod forge;
+//! All that a store or windows hold, as sums that can be compared.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
-use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
+use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::batch::{decode_health, decode_ops, decode_rows};
-use trackiops_store::{Dataset, Options, Segment, Snapshot, Warning, Writer};
+use trackiops_store::{Dataset, Segment, Snapshot};
 
-/// 2026-11-21T03:52:00Z.
-pub const T0: i64 = 1_795_233_120_000;
-
-pub fn options(host: &str) -> Options {
-    Options {
-        host: host.into(),
-        granularities: "1s,10s,1m,1h".parse().unwrap(),
-        rotate: "15m".parse().unwrap(),
-        filter: None,
-        allow_nfs_store: false,
-        keep: Default::default(),
-    }
-}
-
-/// What was told of a store.
-pub type Told = Arc<Mutex<Vec<Warning>>>;
-
-pub fn tell(told: &Told) -> impl Fn(Warning) + Send + 'static {
-    let told = Arc::clone(told);
-    move |warning| told.lock().unwrap().push(warning)
-}
-
-/// Opens a store for writing, which tells of what was left in it once that is sealed.
-pub fn open(store: &Path, options: Options) -> (Writer, Told) {
-    let told = Told::default();
-    let writer = Writer::open_after(store, options, None, tell(&told)).unwrap();
-    (writer, told)
-}
-
-/// Has what was left in a store completed: what was told of it.
-pub fn complete(store: &Path, options: Options) -> Vec<Warning> {
-    let (writer, told) = open(store, options);
-    writer.finish().unwrap();
-    told.lock().unwrap().clone()
-}
-
-pub fn recovered(windows: u64, torn_bytes: u64) -> Warning {
-    Warning::RecoveredWindows {
-        windows,
-        torn_bytes,
-    }
-}
-
-pub fn granularity(text: &str) -> Granularity {
-    text.parse().unwrap()
-}
-
-pub fn file(fileid: u64, dev: u32, path: Option<&str>) -> Arc<FileAttributes> {
-    let id = FileId {
-        dev: Dev::new(0, dev).unwrap(),
-        fileid,
-        handle_hash: 7,
-    };
-    let mount = Some("srv:/export");
-    Arc::new(FileAttributes {
-        key: FileKey::new(mount, id),
-        id,
-        mount: mount.map(str::to_owned),
-        path: path.map(str::to_owned),
-        path_inferred: fileid % 2 == 1 && path.is_some(),
-        tenant: Default::default(),
-    })
-}
-
-/// The file as somebody uses it: `uid:/cgroup`.
-pub fn used_by(file: &FileAttributes, tenant: &str) -> Arc<FileAttributes> {
-    let tenant: Tenant = tenant.parse().unwrap();
-    Arc::new(FileAttributes {
-        tenant: tenant.into(),
-        ..file.clone()
-    })
-}
-
-/// The file with the name of its user.
-pub fn named(file: &FileAttributes, user: &str) -> Arc<FileAttributes> {
-    let tenant = Tenant {
-        user: Some(user.into()),
-        ..(*file.tenant).clone()
-    };
-    Arc::new(FileAttributes {
-        tenant: tenant.into(),
-        ..file.clone()
-    })
-}
-
-/// A row of `requests` reads of 4 KiB and 300 us each, one of them untimed.
-pub fn reads(requests: u64) -> Row {
-    let mut row = Row::default();
-    row.read.requests = requests;
-    row.read.bytes = 4096 * requests;
-    row.read.untimed = 1;
-    for _ in 1..requests {
-        row.read.latency.record(300_000);
-        row.read.latency_ns_sum += 300_000;
-        row.read.latency_ns_max = 300_000;
-    }
-    row
-}
-
-pub fn window(start_ms: i64, rows: Vec<(Arc<FileAttributes>, Row)>) -> ClosedWindow {
-    let seen = rows
-        .iter()
-        .map(|(_, row)| row.read.requests + row.write.requests)
-        .sum();
-    let mut rows: Vec<_> = rows
-        .into_iter()
-        .map(|(file, row)| FileRow { file, row })
-        .collect();
-    rows.sort_by_key(|row| row.file.key);
-    ClosedWindow {
-        start: UtcMs(start_ms),
-        rows,
-        ops: Vec::new(),
-        health: Health {
-            covered_ms: 1000,
-            seen,
-            recorded: seen,
-            ..Health::default()
-        },
-    }
-}
-
-/// `count` windows of one second from `T0`, of two files each.
-pub fn windows(count: i64) -> Vec<ClosedWindow> {
-    let one = |i: i64| {
-        let rows = vec![
-            (file(1, 49, Some("/mnt/a")), reads(2 + i.cast_unsigned())),
-            (file(2, 49, Some("/mnt/b")), reads(5)),
-        ];
-        window(T0 + i * 1000, rows)
-    };
-    (0..count).map(one).collect()
-}
+use crate::stores::parquet_files;
 
 /// What identifies a row: its window and everything about its file that is stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -370,68 +234,4 @@ pub fn reader(segment: &Segment) -> ParquetRecordBatchReaderBuilder<File> {
 fn batches(file: File) -> ParquetRecordBatchReader {
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
     builder.build().unwrap()
-}
-
-/// Names in the journal directory.
-pub fn journals(store: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(store.join("journal")).unwrap();
-    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
-    let mut names: Vec<_> = entries.map(|e| name(e).into_string().unwrap()).collect();
-    // What is beside a journal is there or not with it.
-    names.retain(|name| !name.contains(".end"));
-    names.sort();
-    names
-}
-
-/// Paths of all files of segments under a directory, relative to it, whether a glob sees them or not.
-pub fn parquet_files(store: &Path) -> Vec<String> {
-    let mut files = Vec::new();
-    let mut dirs = vec![store.to_owned()];
-    while let Some(dir) = dirs.pop() {
-        // It may have been removed with its last segment.
-        for entry in std::fs::read_dir(dir).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                dirs.push(path);
-            } else if path.to_str().unwrap().contains(".parquet") {
-                files.push(
-                    path.strip_prefix(store)
-                        .unwrap()
-                        .to_str()
-                        .unwrap()
-                        .to_owned(),
-                );
-            }
-        }
-    }
-    files.sort();
-    files
-}
-
-/// Copies a directory with all that is in it.
-pub fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if entry.file_type().unwrap().is_dir() {
-            copy(&from, &to);
-        } else {
-            std::fs::copy(from, to).unwrap();
-        }
-    }
-}
-
-/// Makes a catalog that was changed look like one that was written so.
-pub fn seal_catalog(store: &Path) {
-    const PAGE_BYTES: usize = 4096;
-    let path = store.join("catalog.db");
-    let mut bytes = std::fs::read(&path).unwrap();
-    bytes.truncate(bytes.len() / PAGE_BYTES * PAGE_BYTES);
-    let mut trailer = b"TIOPends".to_vec();
-    trailer.extend((bytes.len() as u64).to_le_bytes());
-    trailer.extend(crc32c::crc32c(&bytes).to_le_bytes());
-    trailer.extend(crc32c::crc32c(&trailer).to_le_bytes());
-    bytes.extend(trailer);
-    std::fs::write(path, bytes).unwrap();
 }

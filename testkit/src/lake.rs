@@ -8,7 +8,8 @@ use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::Writer;
 
-use crate::recordings::{Numbers, THREE, file, folded_windows, operation_sums, options, windows};
+use crate::generated::{Numbers, THREE, file, folded_windows, operation_sums, windows};
+use crate::stores::options_of;
 
 /// Host `h` has no hours, a gap, windows that are partly covered, a file that is renamed in the middle of a minute, files of several
 /// users, folded requests, a server that did not answer, and single requests. Host `i` was up for a part of that time, and has no windows of 10 s.
@@ -31,7 +32,7 @@ pub fn record(lake: &Path) {
     });
     with_operations(&mut first, 7);
     // A rotation is in the middle of a minute.
-    let writer = Writer::open(lake.join("h"), options("h", "1s,10s,1m", "90s")).unwrap();
+    let writer = Writer::open(lake.join("h"), options_of("h", "1s,10s,1m", "90s")).unwrap();
     let mut single = writer.requests(64 << 20, |_| {}).unwrap();
     single.append(&requests()).unwrap();
     single.finish().unwrap();
@@ -40,7 +41,7 @@ pub fn record(lake: &Path) {
     let mut second = windows(6, THREE + 30_000, 1000, 200, 8);
     with_operations(&mut second, 8);
     append(
-        Writer::open(lake.join("i"), options("i", "1s,1m", "1h")).unwrap(),
+        Writer::open(lake.join("i"), options_of("i", "1s,1m", "1h")).unwrap(),
         &second,
     );
 }

@@ -1,0 +1,24 @@
+//! What unit tests need of the crate's own types, which `trackiops-testkit` has as another crate's.
+
+use std::sync::{Arc, Mutex};
+
+use crate::{Options, Warning};
+
+pub(crate) fn options(host: &str) -> Options {
+    Options {
+        host: host.into(),
+        granularities: "1s,10s,1m,1h".parse().unwrap(),
+        rotate: "15m".parse().unwrap(),
+        filter: None,
+        allow_nfs_store: false,
+        keep: Default::default(),
+    }
+}
+
+/// What was told of a store.
+pub(crate) type Told = Arc<Mutex<Vec<Warning>>>;
+
+pub(crate) fn tell(told: &Told) -> impl Fn(Warning) + Send + 'static {
+    let told = Arc::clone(told);
+    move |warning| told.lock().unwrap().push(warning)
+}

@@ -1,0 +1,29 @@
+//! What tests and benchmarks make stores of, and read them with.
+//!
+//! * [`windows`] and [`generated`]: windows as a recorder hands them on, a few that a test spells out, and many from a seed;
+//! * [`stores`]: stores made of them; [`case`]: stores made of plain text; [`lake`]: two hosts' stores below one directory;
+//! * [`merging`]: a store that is asked while its recorder merges;
+//! * [`content`]: all that a store holds; [`forge`]: segments that were changed, with checksums to match;
+//! * [`questions`]: questions and their straightforward answers;
+//! * [`program`]: how tests start a program.
+//!
+//! Everything panics where it fails: that is a test's failure. Unit tests of the store see its types as another crate's here, and so use only
+//! what takes and returns paths and types of `trackiops-schemas`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    reason = "helpers of tests are tests"
+)]
+
+pub mod case;
+pub mod content;
+pub mod forge;
+pub mod generated;
+pub mod lake;
+pub mod merging;
+pub mod program;
+pub mod questions;
+pub mod stores;
+pub mod windows;

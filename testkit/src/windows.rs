@@ -1,0 +1,104 @@
+//! Windows of a recorder: a row for each file, of which the tests say what it is.
+
+use std::sync::Arc;
+
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+/// 2026-11-21T03:52:00Z.
+pub const T0: i64 = 1_795_233_120_000;
+
+/// A granularity by its name.
+pub fn granularity(text: &str) -> Granularity {
+    text.parse().unwrap()
+}
+
+/// A file of `srv:/export`.
+pub fn file(fileid: u64, dev: u32, path: Option<&str>) -> Arc<FileAttributes> {
+    let id = FileId {
+        dev: Dev::new(0, dev).unwrap(),
+        fileid,
+        handle_hash: 7,
+    };
+    let mount = Some("srv:/export");
+    Arc::new(FileAttributes {
+        key: FileKey::new(mount, id),
+        id,
+        mount: mount.map(str::to_owned),
+        path: path.map(str::to_owned),
+        path_inferred: fileid % 2 == 1 && path.is_some(),
+        tenant: Default::default(),
+    })
+}
+
+/// The file as somebody uses it: `uid:/cgroup`.
+pub fn used_by(file: &FileAttributes, tenant: &str) -> Arc<FileAttributes> {
+    let tenant: Tenant = tenant.parse().unwrap();
+    Arc::new(FileAttributes {
+        tenant: tenant.into(),
+        ..file.clone()
+    })
+}
+
+/// The file with the name of its user.
+pub fn named(file: &FileAttributes, user: &str) -> Arc<FileAttributes> {
+    let tenant = Tenant {
+        user: Some(user.into()),
+        ..(*file.tenant).clone()
+    };
+    Arc::new(FileAttributes {
+        tenant: tenant.into(),
+        ..file.clone()
+    })
+}
+
+/// A row of `requests` reads of 4 KiB and 300 us each, one of them untimed.
+pub fn reads(requests: u64) -> Row {
+    let mut row = Row::default();
+    row.read.requests = requests;
+    row.read.bytes = 4096 * requests;
+    row.read.untimed = 1;
+    for _ in 1..requests {
+        row.read.latency.record(300_000);
+        row.read.latency_ns_sum += 300_000;
+        row.read.latency_ns_max = 300_000;
+    }
+    row
+}
+
+/// A window of one second in which these files were used.
+pub fn window(start_ms: i64, rows: Vec<(Arc<FileAttributes>, Row)>) -> ClosedWindow {
+    let seen = rows
+        .iter()
+        .map(|(_, row)| row.read.requests + row.write.requests)
+        .sum();
+    let mut rows: Vec<_> = rows
+        .into_iter()
+        .map(|(file, row)| FileRow { file, row })
+        .collect();
+    rows.sort_by_key(|row| row.file.key);
+    ClosedWindow {
+        start: UtcMs(start_ms),
+        rows,
+        ops: Vec::new(),
+        health: Health {
+            covered_ms: 1000,
+            seen,
+            recorded: seen,
+            ..Health::default()
+        },
+    }
+}
+
+/// `count` windows of one second from `T0`, of two files each.
+pub fn windows(count: i64) -> Vec<ClosedWindow> {
+    let one = |i: i64| {
+        let rows = vec![
+            (file(1, 49, Some("/mnt/a")), reads(2 + i.cast_unsigned())),
+            (file(2, 49, Some("/mnt/b")), reads(5)),
+        ];
+        window(T0 + i * 1000, rows)
+    };
+    (0..count).map(one).collect()
+}
