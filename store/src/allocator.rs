@@ -1,29 +1,30 @@
-//! Has the allocator give back memory that is no longer needed.
+//! Makes the allocator return freed memory to the system.
 //!
-//! Sealing and merging take many times the memory of recording for a moment. glibc would keep it, so that a recorder's memory
-//! grew to what the largest of them took.
+//! Sealing and merging briefly take many times the memory of recording. glibc would keep that
+//! memory, and the recorder's size would stay at that of its largest merge.
 
-/// Lets what is large be given back as soon as it is freed.
+/// Returns large blocks to the system as soon as they are freed.
 ///
-/// glibc raises the size from which on it does that to that of whatever was freed. What is smaller it takes from, and frees to, the end
-/// of the thread's arena, which [`give_back`] does not reach, and lets up to twice that size gather there.
+/// By default, glibc raises the threshold for this to the size of each such block that is freed. It
+/// takes smaller blocks from the end of the thread's arena. [`give_back`] does not reach that end,
+/// and up to twice the threshold of free memory stays there.
 pub(crate) fn give_back_large() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: sets numbers of the allocator.
+    // SAFETY: only sets two numbers of the allocator.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
         libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE_BYTES);
     }
 }
 
-/// Larger than most that is allocated again and again.
+/// Larger than most blocks that are allocated again and again.
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 1 << 20;
 
-/// Gives back what was freed, but for the ends of arenas: see [`give_back_large`].
+/// Returns freed memory to the system, except at the ends of arenas: see [`give_back_large`].
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: touches only memory that is free.
+    // SAFETY: touches only free memory.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -49,7 +50,8 @@ mod tests {
             give_back_large();
             let before = resident_bytes().unwrap();
             let touched = |mib: usize| black_box(vec![1_u8; mib << 20]);
-            // Freeing this would let glibc keep what is smaller.
+            // Without the call above, freeing this would raise the threshold, and glibc would keep
+            // the rest.
             drop(touched(31));
             drop((touched(25), touched(25)));
             give_back();

@@ -1,8 +1,8 @@
-//! Opening, renaming and deleting what is in a store, without leaving it.
+//! Opens, renames and deletes files in a store, without leaving it.
 //!
-//! Names in a store may have been put there by somebody else. So paths are resolved beneath the store's directory and through
-//! no symbolic link, files are opened only if they are regular ones, and waiting for none of them: a named pipe blocks
-//! nobody. The store's own path is taken as its user gave it.
+//! Someone else may have created names in a store. So paths are resolved beneath the store's
+//! directory, and through no symbolic link. Only regular files are opened, and opening never waits,
+//! not even for a named pipe. The store's own path may contain links: its user chose it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,12 +16,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Paths are sensitive: no access for others.
+/// No access for others, because paths are sensitive.
 pub(crate) const DIRECTORY_MODE: u32 = 0o750;
 const NOT_REGULAR: &str = "it is not a regular file";
 const LINK: &str = "it is, or is reached through, a symbolic link";
 const FILE_MODE: u32 = 0o640;
-/// Of what is not complete.
+/// Mode of an incomplete file.
 const UNFINISHED_MODE: u32 = 0o600;
 
 /// Opens a regular file for reading.
@@ -29,24 +29,25 @@ pub(crate) fn read(store: &Path, path: &Path) -> io::Result<File> {
     regular(store, path, OFlags::RDONLY, 0)
 }
 
-/// Opens a regular file for writing what is in it anew.
+/// Opens a regular file for reading and writing.
 pub(crate) fn write(store: &Path, path: &Path) -> io::Result<File> {
     regular(store, path, OFlags::RDWR, 0)
 }
 
-/// Creates a file that nobody else may read until [`finished`], for writing and reading. It must not be there.
+/// Creates a file for writing and reading. It must not exist. Only its owner may read it until
+/// [`finished`].
 pub(crate) fn create(store: &Path, path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     regular(store, path, flags, UNFINISHED_MODE)
 }
 
-/// As [`create`], in the place of one that is there.
+/// As [`create`], but replaces an existing file.
 pub(crate) fn create_anew(store: &Path, path: &Path) -> io::Result<File> {
     remove(store, path)?;
     create(store, path)
 }
 
-/// As [`create`], or opens the one that is there.
+/// As [`create`], but opens an existing file.
 pub(crate) fn write_or_create(store: &Path, path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE;
     regular(store, path, flags, UNFINISHED_MODE)
@@ -57,14 +58,14 @@ pub(crate) fn finished(file: &File) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(FILE_MODE))?)
 }
 
-/// Renames a file, over another one if there is one.
+/// Renames a file. It replaces a file that has the new name.
 pub(crate) fn rename(store: &Path, from: &Path, to: &Path) -> io::Result<()> {
     let (from_dir, from) = parent(store, from)?;
     let (to_dir, to) = parent(store, to)?;
     Ok(renameat(from_dir, from, to_dir, to)?)
 }
 
-/// Deletes a file; whether there was one.
+/// Deletes a file. Returns whether it existed.
 pub(crate) fn remove(store: &Path, path: &Path) -> io::Result<bool> {
     let removed =
         parent(store, path).and_then(|(dir, name)| Ok(unlinkat(dir, name, AtFlags::empty())?));
@@ -74,13 +75,13 @@ pub(crate) fn remove(store: &Path, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Deletes a directory that is empty.
+/// Deletes an empty directory.
 pub(crate) fn remove_dir(store: &Path, path: &Path) -> io::Result<()> {
     let (dir, name) = parent(store, path)?;
     Ok(unlinkat(dir, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Whether there is something of that name, be it a link.
+/// Whether the name exists, also as a link.
 pub(crate) fn exists(store: &Path, path: &Path) -> io::Result<bool> {
     let found = parent(store, path)
         .and_then(|(dir, name)| Ok(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?));
@@ -90,7 +91,7 @@ pub(crate) fn exists(store: &Path, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Creates a directory and what is missing above it, within the store.
+/// Creates a directory within the store, and its missing parents.
 pub(crate) fn create_dir(store: &Path, path: &Path) -> io::Result<()> {
     let mut made = store.to_owned();
     for name in relative(store, path)?.components() {
@@ -104,12 +105,12 @@ pub(crate) fn create_dir(store: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes what happened to the names in a directory durable.
+/// Makes changes of the names in a directory durable.
 pub(crate) fn sync_dir(store: &Path, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::fsync(directory(store, path)?)?)
 }
 
-/// What is in a directory, whatever it is; nothing, if there is none, or something else in its place.
+/// All entries of a directory. Empty if it does not exist or is not a directory.
 pub(crate) fn entries(store: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
     use io::ErrorKind::{InvalidData, NotADirectory, NotFound};
     let dir = match directory(store, path) {
@@ -131,7 +132,7 @@ pub(crate) fn entries(store: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn regular(store: &Path, path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
-    // Opening waits for no writer of a pipe; reading a file is as it was.
+    // Opening must not wait for the writer of a pipe. NONBLOCK changes nothing for regular files.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = beneath(store, relative(store, path)?, flags, mode)?;
     match FileType::from_raw_mode(fstat(&file)?.st_mode) {
@@ -140,13 +141,14 @@ fn regular(store: &Path, path: &Path, flags: OFlags, mode: u32) -> io::Result<Fi
     }
 }
 
-/// What is in the place of a file, if that is why it cannot be opened. Such errors are [`io::ErrorKind::InvalidData`].
+/// What is at the path instead of a regular file, if the open failed because of that. Such errors
+/// are [`io::ErrorKind::InvalidData`].
 pub(crate) fn other_than_file(error: &io::Error) -> Option<&'static str> {
     let text = error.get_ref()?.to_string();
     [NOT_REGULAR, LINK].into_iter().find(|other| *other == text)
 }
 
-/// The directory of a file, and its name there.
+/// A file's directory, and its name in it.
 fn parent<'p>(store: &Path, path: &'p Path) -> io::Result<(OwnedFd, &'p OsStr)> {
     let name = path.file_name().ok_or(Errno::INVAL)?;
     Ok((directory(store, path.parent().unwrap_or(store))?, name))
@@ -161,7 +163,7 @@ fn directory(store: &Path, path: &Path) -> io::Result<OwnedFd> {
     )
 }
 
-/// A path within the store, from there.
+/// A path relative to the store. Fails if the path is not within it.
 fn relative<'p>(store: &Path, path: &'p Path) -> io::Result<&'p Path> {
     let relative = path.strip_prefix(store).map_err(|_| Errno::XDEV)?;
     let is_plain = |part| matches!(part, Component::Normal(_));
@@ -190,7 +192,7 @@ fn beneath(store: &Path, relative: &Path, flags: OFlags, mode: u32) -> io::Resul
     }
 }
 
-/// For readers on kernels before 5.6, and where a sandbox does not know openat2.
+/// Without openat2: kernels before 5.6, where only readers run, and sandboxes that do not know it.
 fn step_by_step(
     mut dir: OwnedFd,
     relative: &Path,
@@ -214,7 +216,7 @@ mod tests {
     use rustix::fs::CWD;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// Both ways of opening, as the kernel here has openat2.
+    /// Opens with openat2 and without, because the kernel that runs tests has openat2.
     fn each_way(store: &Path, file: &str) -> [bool; 2] {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let dir = open(store, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
@@ -248,7 +250,7 @@ mod tests {
         assert!(taken.is_err());
         assert!(remove(&store, &store.join("a/dir/file")).is_err());
         assert!(create(&store, &store.join("a/dir/new")).is_err());
-        // A link itself is deleted, not what it leads to.
+        // The link itself is deleted, not its target.
         assert!(remove(&store, &store.join("link")).unwrap());
         create_anew(&store, &store.join("a/inner")).unwrap();
         assert_eq!(std::fs::read(store.join("a/b/file")).unwrap(), b"ours");

@@ -1,4 +1,4 @@
-//! Counts and points in time as signed columns hold them.
+//! Converts counts and times to values of signed columns, and back.
 
 use trackiops_schemas::counters::Counter;
 use trackiops_schemas::time::UtcMs;
@@ -8,27 +8,27 @@ pub(crate) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A count out of a signed column; what is negative there is no count.
+/// A count from a signed column. Negative values become 0.
 pub(crate) fn unsigned(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-/// A point in time as a column holds it, in us.
+/// A time as a column value, us.
 pub(crate) fn us_of(time: UtcMs) -> i64 {
     time.0.saturating_mul(1000)
 }
 
-/// A point in time out of a column.
+/// A time from a column value.
 pub(crate) fn time_of(us: i64) -> UtcMs {
     UtcMs(us.div_euclid(1000))
 }
 
-/// A counter as its column holds it.
+/// A counter as a column value.
 pub(crate) fn stored<R>(counter: &Counter<R>, row: &R) -> i64 {
     signed(counter.stored((counter.get)(row)))
 }
 
-/// Counters that their columns hold.
+/// Counters from their column values.
 pub(crate) fn of_stored<R, const COUNT: usize>(
     table: &[Counter<R>; COUNT],
     stored: [i64; COUNT],

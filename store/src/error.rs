@@ -1,4 +1,4 @@
-//! What can go wrong with a store.
+//! Errors of a store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,24 +8,24 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::options::OptionsError;
 
-/// Why the store did not do what it was asked to.
+/// An operation on a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is nothing at the path.
+    /// The path does not exist.
     #[error("there is no store at {path}: no such directory; check the path, or record into it first", path = .0.display())]
     Missing(PathBuf),
-    /// Something else lives there.
-    #[error("{path} is not a TrackIOps store: {why}; name a store, or to record an empty directory or a new one", path = .path.display())]
+    /// The path is not a store.
+    #[error("{path} is not a TrackIOps store: {why}; name a store; to record, name an empty or a new directory", path = .path.display())]
     NotAStore {
         /// The directory.
         path: PathBuf,
         /// What was found instead.
         why: &'static str,
     },
-    /// There is all of a store but its catalog.
+    /// The catalog is missing, but segments or journals are there.
     #[error("{path} has lost its catalog: `trackiops store rebuild-catalog --store {path}` rebuilds it from the segments", path = .0.display())]
     NoCatalog(PathBuf),
-    /// The catalog is not what was written.
+    /// The catalog is not as it was written.
     #[error(
         "the catalog of {store} is damaged: {why}; `trackiops store rebuild-catalog --store {store}` rebuilds it from the segments",
         store = .store.display()
@@ -36,7 +36,7 @@ pub enum StoreError {
         /// What is wrong.
         why: String,
     },
-    /// Written in another format.
+    /// The store or the file has another version of the format.
     #[error(
         "{path} has format version {found}, this trackiops reads and writes version {FORMAT_VERSION}; \
          use the trackiops that wrote it, or record into another directory",
@@ -48,10 +48,10 @@ pub enum StoreError {
         /// Its version.
         found: u32,
     },
-    /// One store has one writer.
+    /// A recorder has locked the store.
     #[error("{path} is being recorded to; stop the recorder, or name another store", path = .0.display())]
     Locked(PathBuf),
-    /// Somebody else owns it.
+    /// The store belongs to another user.
     #[error(
         "{path} belongs to user {owner}, who could change what is recorded; `chown -R {own} {path}`, or name another store",
         path = .path.display()
@@ -61,30 +61,30 @@ pub enum StoreError {
         path: PathBuf,
         /// Its owner.
         owner: u32,
-        /// Who wants to write.
+        /// The user who wants to write.
         own: u32,
     },
-    /// Others may write to it.
+    /// Other users may write to the store.
     #[error("others may write to {path} and could change what is recorded; `chmod -R go-w {path}`, or name another store", path = .0.display())]
     OthersWrite(PathBuf),
-    /// The store would be recorded by its own recorder.
+    /// The store is on NFS.
     #[error(
         "{path} is on NFS: the recorder would record its own writes, and a server that hangs would block it; \
          name a local directory, or allow it with --allow-nfs-store",
         path = .0.display()
     )]
     OnNfs(PathBuf),
-    /// The operating system refused.
+    /// A system call failed.
     #[error("cannot {doing} {path}: {source}{hint}", path = .path.display(), hint = hint(.source))]
     Io {
-        /// What was tried, as a verb.
+        /// What was tried: a verb, which the path follows.
         doing: &'static str,
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// SQLite refused.
+    /// SQLite reported an error.
     #[error(
         "the catalog {path}: {source}; if it is damaged, `trackiops store rebuild-catalog` rebuilds it",
         path = .path.display()
@@ -92,7 +92,7 @@ pub enum StoreError {
     Catalog {
         /// The catalog file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// A segment could not be written.
@@ -100,10 +100,10 @@ pub enum StoreError {
     Parquet {
         /// The segment.
         path: PathBuf,
-        /// What the Parquet writer said.
+        /// The Parquet writer's error.
         source: parquet::errors::ParquetError,
     },
-    /// A file does not hold what it should, other than by a torn end.
+    /// A file is damaged, other than by a torn end.
     #[error("{path} is damaged at byte {offset}: {why}; keep a copy and move it out of the store", path = .path.display())]
     Damaged {
         /// The file.
@@ -113,7 +113,7 @@ pub enum StoreError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// A segment does not hold what it should.
+    /// A segment is damaged.
     #[error("segment {path} is damaged: {why}; restore it from a copy, and see `trackiops store check`", path = .path.display())]
     DamagedSegment {
         /// The segment.
@@ -121,10 +121,10 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
-    /// A choice that the store cannot work with.
+    /// The options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// A window does not begin on a multiple of its length.
+    /// A window does not start at a multiple of its length.
     #[error("a window that starts at {start} ms is not aligned to {granularity}; align it before it is closed", start = .start.0)]
     Unaligned {
         /// The window's start.
@@ -132,12 +132,12 @@ pub enum StoreError {
         /// The store's finest granularity.
         granularity: Granularity,
     },
-    /// Frames of a journal are bounded.
+    /// A window of this many bytes exceeds the limit of a frame.
     #[error("a window of {0} bytes does not fit a journal; record fewer files at once")]
     WindowTooLarge(usize),
-    /// So are its files.
+    /// A window would bring its journal to this many files, more than the limit.
     #[error(
-        "a window makes {0} files of one journal, which is too many; record fewer files at once"
+        "a window would give its journal {0} files, which is too many; record fewer files at once"
     )]
     TooManyFiles(usize),
     /// The sealing thread has panicked.
@@ -145,22 +145,22 @@ pub enum StoreError {
     SealerGone {
         /// The store.
         store: PathBuf,
-        /// What it panicked with.
+        /// The message of the panic.
         why: String,
     },
-    /// Somebody has deleted or moved the store while it was written.
-    #[error("{path} is not where it was: somebody has deleted or moved it", path = .0.display())]
+    /// The store was deleted or moved while it was open for writing.
+    #[error("{path} was deleted or moved while it was recorded to", path = .0.display())]
     Gone(PathBuf),
-    /// A window is of no granularity of the store.
-    #[error("windows of {0} are not kept in this store; name it with --granularity")]
+    /// The store does not keep windows of this granularity.
+    #[error("this store does not keep windows of {0}; add {0} to --granularity")]
     NotKept(Granularity),
-    /// Sealing was stopped between two steps by the observer of its steps.
+    /// An observer, which only tests have, stopped the sealing of a journal between two steps.
     #[error("sealing of journal {0} was interrupted; open the store again to finish it")]
     Interrupted(u64),
 }
 
 impl StoreError {
-    /// The file or directory of the store that it is about.
+    /// The file or directory that the error is about, for errors with single files.
     pub(crate) fn path(&self) -> Option<&PathBuf> {
         match self {
             Self::Io { path, .. }
@@ -171,7 +171,7 @@ impl StoreError {
         }
     }
 
-    /// Makes an I/O error into one that names what was tried on which path.
+    /// Adds to an I/O error what was tried, and on which path.
     pub(crate) fn io<'a>(
         doing: &'static str,
         path: &'a Path,
@@ -184,7 +184,7 @@ impl StoreError {
     }
 }
 
-/// The next step, where the cause suggests one.
+/// The next step, if the cause suggests one.
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::PermissionDenied => "; run as a user who may, or name another store",

@@ -1,4 +1,4 @@
-//! What `trackiops export` wrote, read as if it were the journals of its hosts: it has their rows window by window.
+//! Reads an export of `trackiops export` like journals: window by window, for each of its hosts.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::panics::caught;
 use crate::segment::metadata::{check_format, value};
 use crate::segment::verified::damaged;
 
-/// What names a file, and who used it.
+/// Columns that identify a file and its user.
 const IDENTITY: [&str; 10] = [
     columns::HOST,
     columns::MOUNT,
@@ -33,25 +33,26 @@ const IDENTITY: [&str; 10] = [
     columns::USER,
     columns::CGROUP,
 ];
-/// More windows are no recording, but damage or a forgery, over which a question would run for hours: four years of seconds.
+/// About four years of seconds. A range with more windows is damaged or forged, and a query over it
+/// would run for hours.
 const MOST_WINDOWS: i64 = 1 << 27;
-/// Rows that are decoded at a time.
+/// Rows decoded at a time.
 const BATCH_ROWS: usize = 8192;
 
-/// The rows that an export has of one host.
+/// The rows of one host in an export.
 #[derive(Debug)]
 pub(crate) struct Exported {
     pub(crate) path: PathBuf,
     pub(crate) host: String,
     pub(crate) granularity: Granularity,
-    /// Start of the first and end of the last window, those without rows included.
+    /// Start of the first and end of the last window, including windows without rows.
     pub(crate) span: (UtcMs, UtcMs),
-    /// The files, for each user. Rows refer to these.
+    /// The files, once per user. Rows refer to these.
     pub(crate) files: HashSet<Arc<FileAttributes>>,
 }
 
 impl Exported {
-    /// Opens an export of rollups: one of these for each host.
+    /// Opens an export of rollups. Returns one item per host.
     pub(crate) fn open(path: &Path) -> Result<Vec<Self>, StoreError> {
         let refused = |why| StoreError::NotAStore {
             path: path.to_owned(),
@@ -104,7 +105,8 @@ impl Exported {
         Ok(hosts.into_iter().map(exported).collect())
     }
 
-    /// Hands over its windows, those without rows included. All of their time counts as recorded: an export does not say.
+    /// Passes on each window, including those without rows. All time counts as recorded: an export
+    /// does not contain gaps.
     pub(crate) fn windows(&self, each: &mut dyn FnMut(ClosedWindow)) -> Result<(), StoreError> {
         let file = File::open(&self.path).map_err(StoreError::io("open", &self.path))?;
         let reader = reader(file, &self.path)?;
@@ -135,7 +137,7 @@ impl Exported {
         if !is_in_order {
             return Err(damaged(
                 &self.path,
-                "its rows do not stand by window, or lie outside of its range",
+                "its rows are not in order of their windows, or outside of its range",
             ));
         }
         while window.start < end {
@@ -158,7 +160,7 @@ impl Exported {
     }
 }
 
-/// An export is a Parquet file of any writer's, without checksums.
+/// An export may have been rewritten by any program, and has no checksums.
 type Reader = ParquetRecordBatchReaderBuilder<File>;
 
 fn reader(file: File, path: &Path) -> Result<Reader, StoreError> {

@@ -1,5 +1,5 @@
-//! What could not be done with single files, so that it holds up nothing else: it is told once, and tried again after growing
-//! pauses.
+//! Failures with single files. Each is reported once and retried after growing pauses, so that it
+//! blocks nothing else.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::warning::Warning;
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Files, by their paths relative to the store, with which something has failed.
+/// Files with which something failed, by their paths relative to the store.
 #[derive(Debug, Default)]
 pub(crate) struct FileBackoff {
     failed: HashMap<String, Backoff>,
@@ -24,13 +24,12 @@ struct Backoff {
 }
 
 impl FileBackoff {
-    /// Whether it is not yet time to try it again.
+    /// Whether it is too early to try again.
     pub(crate) fn is_pausing(&self, path: &str) -> bool {
         let backoff = self.failed.get(path);
         backoff.is_some_and(|backoff| Instant::now() < backoff.again)
     }
 
-    /// Something has failed with a file.
     pub(crate) fn failed(&mut self, path: &str, error: &StoreError) {
         let known = self.failed.get(path);
         let pause = known.map_or(FIRST_PAUSE, |known| (known.pause * 2).min(LONGEST_PAUSE));
@@ -42,7 +41,7 @@ impl FileBackoff {
             .insert(path.to_owned(), Backoff { pause, again });
     }
 
-    /// Does something with a file, unless it is too early for that. `None` where it was not done.
+    /// Does something with a file, unless it is pausing. `None` if that was not done or failed.
     pub(crate) fn try_with<T>(
         &mut self,
         path: &str,
@@ -63,12 +62,11 @@ impl FileBackoff {
         }
     }
 
-    /// Nothing fails with it any more.
+    /// Forgets earlier failures with a file.
     pub(crate) fn overcome(&mut self, path: &str) {
         self.failed.remove(path);
     }
 
-    /// What is to be told.
     pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
     }

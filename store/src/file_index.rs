@@ -1,4 +1,4 @@
-//! Where the rows of each file are within a segment.
+//! Positions of each file's rows within a segment.
 
 use std::io::Read;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use crate::varint::{DecodeError, Input, put_u64};
 
 const ZSTD_LEVEL: i32 = 3;
 
-/// Which rows of a segment belong to which file. The rows of a file are one run, because a segment
-/// is ordered by file key; a file that is not in the index has no row in the segment.
+/// Which rows of a segment belong to which file. The rows of a file are contiguous, because a
+/// segment is ordered by file key. A file that is not in the index has no row in the segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileIndex {
-    /// Ascending keys, each with the row behind its last.
+    /// Ascending keys, each with the number of the row after its last.
     runs: Vec<(FileKey, u64)>,
-    /// Rows of which it is not known to which files they belong: all, or none.
+    /// Rows that may belong to any file: all rows, or 0.
     unknown: u64,
 }
 
-/// A file index as the catalog has it. Unpacking those of all segments takes longer than anything else in planning, and
-/// most of them nobody wants to see.
+/// A file index as the catalog stores it. Unpacking the indexes of all segments would be the
+/// slowest part of planning, and a query needs few of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackedIndex {
     blob: Option<Arc<[u8]>>,
@@ -29,7 +29,8 @@ pub struct PackedIndex {
 }
 
 impl PackedIndex {
-    /// What [`FileIndex::encode`] wrote for a segment of `rows` rows; without it, no row is of a file.
+    /// `blob` is the output of [`FileIndex::encode`] for a segment of `rows` rows. Without it, no
+    /// row belongs to a file.
     pub(crate) fn new(blob: Option<Vec<u8>>, rows: u64) -> Self {
         Self {
             blob: blob.map(Into::into),
@@ -37,7 +38,7 @@ impl PackedIndex {
         }
     }
 
-    /// The index. One that is damaged knows of its rows only how many there are.
+    /// The index. If it is damaged, each row may belong to any file.
     pub fn unpack(&self) -> FileIndex {
         match &self.blob {
             None => FileIndex::default(),
@@ -49,7 +50,7 @@ impl PackedIndex {
 }
 
 impl FileIndex {
-    /// Notes one more row; keys do not descend.
+    /// Adds one row. Keys must not descend.
     pub(crate) fn push(&mut self, key: FileKey) {
         let end = self.rows() + 1;
         match self.runs.last_mut() {
@@ -58,7 +59,7 @@ impl FileIndex {
         }
     }
 
-    /// As [`Self::push`], of rows that may be out of order, which it notes.
+    /// As [`Self::push`], but sets `out_of_order` if the key descends.
     pub(crate) fn push_checked(&mut self, key: FileKey, out_of_order: &mut bool) {
         match self.runs.last() {
             Some((last, _)) if *last > key => *out_of_order = true,
@@ -66,7 +67,7 @@ impl FileIndex {
         }
     }
 
-    /// That of so many rows of which it is not known to which files they belong.
+    /// An index whose rows may belong to any file.
     pub(crate) fn unknown(rows: u64) -> Self {
         Self {
             runs: Vec::new(),
@@ -74,12 +75,11 @@ impl FileIndex {
         }
     }
 
-    /// Whether it says of its rows to which files they belong.
+    /// Whether it says which rows belong to which files.
     pub(crate) fn is_known(&self) -> bool {
         self.unknown == 0
     }
 
-    /// How many rows it covers.
     pub(crate) fn rows(&self) -> u64 {
         self.runs.last().map_or(0, |(_, end)| *end)
     }
@@ -89,8 +89,8 @@ impl FileIndex {
         self.runs.is_empty() && self.unknown == 0
     }
 
-    /// The rows of files, whose keys ascend, as ascending ranges that neither touch nor overlap. Of a damaged index that
-    /// may be rows of other files as well.
+    /// The rows of files, as ascending ranges that neither touch nor overlap. `keys` must ascend. A
+    /// damaged index also returns rows of other files.
     pub fn rows_of(&self, keys: &[FileKey]) -> Vec<Range<u64>> {
         if !self.is_known() {
             return std::iter::once(0..self.unknown).collect();
@@ -115,7 +115,8 @@ impl FileIndex {
         self.runs.iter().map(|(key, _)| *key)
     }
 
-    /// Varints of the difference between keys, of the first one from the lowest that there may be, and of the number of rows, compressed.
+    /// Per file, two varints: the difference to the key before (for the first, to the lowest
+    /// possible key), and the number of rows. Compressed with zstd.
     pub(crate) fn encode(&self) -> std::io::Result<Vec<u8>> {
         let mut plain = Vec::new();
         let mut before = (i64::MIN, 0);
@@ -129,7 +130,8 @@ impl FileIndex {
 
     /// Reads back what [`Self::encode`] wrote for a segment of `rows` rows.
     pub(crate) fn decode(blob: &[u8], rows: u64) -> Result<Self, DecodeError> {
-        // Two numbers of at most 10 bytes for every row: no blob unpacks to more than that.
+        // Each file takes two varints of at most 10 bytes and has at least one row, so that a valid
+        // blob never unpacks to more than this.
         let most = rows.saturating_mul(20);
         let mut plain = Vec::new();
         zstd::stream::Decoder::new(blob)

@@ -1,7 +1,8 @@
-//! Doors for `fuzz/`: what reads a store's files, with any bytes in them. Nothing else uses them.
+//! Entry points for `fuzz/`: the code that reads a store's files, with arbitrary bytes in them.
 //!
-//! Each door writes the bytes where the store would have them, below the directory for temporary files, and reads them
-//! as a query, a check or the recorder does. An error is as good as an answer.
+//! Each function writes the bytes to the place of that file in a store, in the directory for
+//! temporary files. It reads them like a query, a check or the recorder. An error is a valid
+//! result.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -35,7 +36,7 @@ const BATCH_ROWS: usize = 8192;
 const SEGMENT: &str = "rollup/granularity=1s/date=2026-11-21/h-20261121T235959Z-1.parquet";
 const REQUESTS: &str = "requests/date=2026-11-21/h-20261121T235959Z-1.parquet";
 
-/// A store that is used again and again.
+/// A store that is reused for all inputs.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -55,7 +56,7 @@ impl Scratch {
         fs::write(path, bytes).expect("a temporary file can be written");
     }
 
-    /// Writes a journal, and what is beside it.
+    /// Writes a journal and its `.end` file.
     fn journal(&self, path: &Path, bytes: &[u8], end: &[u8]) -> Option<JournalFile> {
         self.write(path, bytes);
         self.write(&layout::journal_end(path), end);
@@ -63,7 +64,7 @@ impl Scratch {
     }
 }
 
-/// Scans a journal of windows, reads all of it, and adds it up.
+/// Scans a journal of windows, reads it completely, and adds it up.
 pub fn journal(journal: &[u8], end: &[u8]) {
     static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("journal"));
     let scratch = &*SCRATCH;
@@ -94,14 +95,14 @@ pub fn journal(journal: &[u8], end: &[u8]) {
     }
 }
 
-/// Seals a journal of windows as far as its segments are written, and reads these.
+/// Seals a journal of windows until its segments are written, and reads these.
 pub fn seal(journal: &[u8], end: &[u8]) {
     static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("seal"));
     static CATALOG: LazyLock<Mutex<Catalog>> = LazyLock::new(|| {
         let catalog = Catalog::anew(&SCRATCH.0).expect("an empty catalog can be made");
         Mutex::new(catalog)
     });
-    // Windows far apart are in as many directories.
+    // Windows far apart need a directory each.
     const MOST_WINDOWS: usize = 16;
     let store = &SCRATCH.0;
     let path = layout::journal(store, 1);
@@ -179,7 +180,7 @@ pub fn segment(bytes: &[u8]) {
         .only(names())
         .and_then(|reader| reader.batches(BATCH_ROWS));
     sums.add(segment.dataset, all.into_iter().flatten());
-    // As an index of files has them: ascending, and apart.
+    // Two ranges as a file index returns them: ascending and apart.
     let last = segment.rows.saturating_sub(1);
     let few = match last {
         0..3 => vec![0..segment.rows],
@@ -211,7 +212,7 @@ pub fn export(bytes: &[u8]) {
     let mut sum = Row::default();
     for host in Exported::open(&path).into_iter().flatten() {
         let mut left = 1000;
-        // Those without rows take time, and there may be a hundred million.
+        // Windows without rows take time, and a range may have a hundred million.
         if (host.span.1.0 - host.span.0.0) / host.granularity.ms() > left {
             continue;
         }
@@ -223,7 +224,7 @@ pub fn export(bytes: &[u8]) {
     }
 }
 
-/// What the catalog would say of a segment that says this of itself.
+/// The catalog's entry of a segment, from its metadata.
 fn described(path: &Path, reader: &SegmentReader) -> Segment {
     let value = |key| metadata::value(reader.metadata(), key);
     let journals = value(columns::META_JOURNALS).and_then(metadata::journals);
@@ -276,7 +277,7 @@ impl Sums {
     }
 }
 
-/// Unpacks the index of a segment's files, as it is and as what was packed, and looks for files in it.
+/// Decodes a file index, from the bytes and from the bytes compressed, and looks up files in it.
 pub fn file_index(blob: &[u8], rows: u64) {
     if let Ok(index) = FileIndex::decode(blob, rows) {
         let packed = index.encode().expect("an index can be packed");
@@ -294,7 +295,7 @@ pub fn file_index(blob: &[u8], rows: u64) {
     let _ = index.rows_of(&[FileKey(i64::MIN), FileKey(0), FileKey(i64::MAX)]);
 }
 
-/// Opens a catalog as a reader does, and asks it everything.
+/// Opens a catalog like a reader, and runs all queries.
 pub fn catalog(bytes: &[u8]) {
     static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("catalog"));
     let scratch = &*SCRATCH;
@@ -305,7 +306,7 @@ pub fn catalog(bytes: &[u8]) {
 }
 
 fn ask(view: &CatalogView) -> Result<(), StoreError> {
-    // Each goes on where the one before fails.
+    // Continues after a failed query.
     let _ = view.damage();
     let _ = view.sealed_journals();
     let _ = view.removed();
@@ -333,7 +334,7 @@ fn ask(view: &CatalogView) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Names of files in a store.
+/// Parses a name of a file in a store.
 pub fn names(text: &str) {
     let path = Path::new(text);
     if let Some((dataset, granularity, number)) = layout::parse_segment(text) {

@@ -1,11 +1,12 @@
-//! Which segments a glob over `*.parquet` sees: those that the catalog counts, each once.
+//! Makes globs over `*.parquet` match exactly the segments that the catalog counts.
 //!
-//! A segment `X.parquet` is `.X.parquet.tmp` while it is written, and `.X.parquet.removed` from when it was merged into
-//! another one, or has expired, until it is deleted. The catalog says what counts, and names follow it: first what counts no
-//! longer is hidden, then what counts is shown. So a glob sees a segment or what was merged into it, for an instant neither,
-//! and never both. Where that was interrupted, whoever writes to the store next finishes it.
+//! A segment `X.parquet` is named `.X.parquet.tmp` while it is written. When it has expired, or was
+//! merged into another one, it is named `.X.parquet.removed` until it is deleted. Names follow the
+//! catalog: first, segments that no longer count are hidden, then those that count are shown. So a
+//! glob matches a merged segment or its inputs, for an instant neither, and never both. The next
+//! writer completes an interrupted step.
 //!
-//! Readers that have a segment's path from the catalog find it by any of the three names.
+//! Readers that have a segment's path from the catalog try all three names.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,21 +20,21 @@ use crate::error::StoreError;
 use crate::file_backoff::FileBackoff;
 use crate::layout;
 
-/// How many files got another name.
+/// Numbers of renamed files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub(crate) hidden: u64,
     pub(crate) shown: u64,
 }
 
-/// Opens a segment, whichever name it has at the moment.
+/// Opens a segment under its current name.
 pub(crate) fn open(store: &Path, segment: &Path) -> io::Result<File> {
     let names = [
         segment.to_owned(),
         layout::hidden(segment),
         layout::temporary(segment),
     ];
-    // Once more: it may have been renamed to a name that was tried just before.
+    // Tries all names twice: the file may have been renamed to a name that was just tried.
     for name in names.iter().chain(&names) {
         match beneath::read(store, name) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -43,8 +44,9 @@ pub(crate) fn open(store: &Path, segment: &Path) -> io::Result<File> {
     beneath::read(store, segment)
 }
 
-/// Hides some segments from globs, then shows others, and makes that durable. Paths are relative to the store. Where one could not be
-/// hidden none is shown: it may have been merged into that.
+/// Hides some segments from globs, then shows others, and syncs the renames. Paths are relative to
+/// the store. If a segment cannot be hidden, none in its directory is shown: one of these may
+/// contain its rows.
 pub(crate) fn settle<'p>(
     store: &Path,
     removed: impl IntoIterator<Item = &'p String>,
@@ -83,23 +85,23 @@ pub(crate) fn settle<'p>(
     })
 }
 
-/// Whether it was to be seen.
+/// Returns whether the segment was visible.
 fn hide(store: &Path, segment: &Path) -> Result<bool, StoreError> {
     rename(store, segment, &layout::hidden(segment))
 }
 
-/// Whether it was not to be seen. One that is missing is for a check to report.
+/// Returns whether the segment was hidden. `store check` reports a missing one.
 fn show(store: &Path, segment: &Path) -> Result<bool, StoreError> {
     let is_shown = beneath::exists(store, segment);
     if is_shown.map_err(StoreError::io("look for", segment))? {
         return Ok(false);
     }
-    // What was hidden is complete for certain.
+    // A hidden segment is certainly complete, so it comes first.
     Ok(rename(store, &layout::hidden(segment), segment)?
         || rename(store, &layout::temporary(segment), segment)?)
 }
 
-/// Whether there was something to rename.
+/// Returns whether there was a file to rename.
 fn rename(store: &Path, from: &Path, to: &Path) -> Result<bool, StoreError> {
     match beneath::rename(store, from, to) {
         Ok(()) => Ok(true),
@@ -108,7 +110,7 @@ fn rename(store: &Path, from: &Path, to: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Deletes a segment, whichever names it has. The number of files.
+/// Deletes a segment under all of its names. Returns the number of deleted files.
 pub(crate) fn delete(store: &Path, segment: &Path) -> Result<u64, StoreError> {
     let names: [PathBuf; 3] = [
         layout::temporary(segment),
@@ -120,7 +122,7 @@ pub(crate) fn delete(store: &Path, segment: &Path) -> Result<u64, StoreError> {
         let removed = beneath::remove(store, file);
         deleted += u64::from(removed.map_err(StoreError::io("delete", file))?);
     }
-    // Fails, as it should, as long as there are others of its date.
+    // This fails, and should, while the directory has other segments.
     let _ = segment
         .parent()
         .map(|date| beneath::remove_dir(store, date));

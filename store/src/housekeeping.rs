@@ -1,4 +1,4 @@
-//! What is done beside recording, when a journal was sealed and from time to time: expiring, merging, deleting.
+//! Expires, merges and deletes segments: after each sealing, and from time to time.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ use crate::options::RetentionPolicy;
 use crate::retention;
 use crate::warning::Warning;
 
-/// Readers that have planned to read a file have so long to open it.
+/// Time in which readers can still open a removed segment that they have planned to read.
 const GRACE_MS: i64 = 5 * 60 * 1000;
 
-/// Keeps a store as its options say.
+/// Applies a store's retention.
 #[derive(Debug)]
 pub(crate) struct Housekeeping {
     store: PathBuf,
     keep: RetentionPolicy,
     backoff: FileBackoff,
     warnings: Vec<Warning>,
-    /// Whether that was told.
+    /// Whether [`Warning::Spared`] was reported.
     has_spared: bool,
 }
 
@@ -42,14 +42,13 @@ impl Housekeeping {
         }
     }
 
-    /// What a person should know.
     pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
         let mut warnings = std::mem::take(&mut self.warnings);
         warnings.extend(self.backoff.take_warnings());
         warnings
     }
 
-    /// What is due when segments have come: expires them, then goes on as [`Self::idle`] does.
+    /// Expires segments, then continues as [`Self::idle`].
     pub(crate) fn after_sealing(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
         let other_bytes = match self.keep.most_bytes {
             None => 0,
@@ -67,12 +66,13 @@ impl Housekeeping {
         self.idle(catalog)
     }
 
-    /// What is due from time to time: hides what has expired, deletes, and merges once. Merging more at a time would keep
-    /// journals waiting, and whoever wants the recorder to end.
+    /// Hides and deletes removed segments, and merges once. More merges in a row would delay
+    /// sealing, and the end of the recorder.
     pub(crate) fn idle(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
         let removed = catalog.removed()?;
         if !removed.is_empty() {
-            // A merge that was interrupted has put segments beside those that it removed.
+            // An interrupted merge may have hidden its inputs, and not yet shown the merged
+            // segment.
             let dirs: HashSet<_> = removed.iter().map(|path| dir_of(path)).collect();
             let mut kept = paths(catalog)?;
             kept.retain(|path| dirs.contains(&dir_of(path)));
@@ -83,19 +83,20 @@ impl Housekeeping {
         compact::step(&self.store, catalog, self.at(), &mut self.backoff)
     }
 
-    /// What is due when a recorder begins, and when it ends: all that was removed is deleted. Readers that meet a vanished
-    /// file plan again.
+    /// Deletes all removed segments, when the recorder begins and ends. A reader that meets a
+    /// vanished file plans again.
     pub(crate) fn tidy(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
         tidy(&self.store, catalog, &mut self.backoff).map(drop)
     }
 
-    /// When what is removed now may be deleted.
+    /// When segments that are removed now may be deleted.
     fn at(&self) -> UtcMs {
         UtcMs((self.keep.now)().0.saturating_add(GRACE_MS))
     }
 }
 
-/// Finishes whatever was interrupted, and deletes all that was removed. How many files were deleted.
+/// Completes interrupted steps, and deletes all removed segments. Returns the number of deleted
+/// files.
 pub(crate) fn tidy(
     store: &Path,
     catalog: &mut Catalog,
@@ -104,7 +105,8 @@ pub(crate) fn tidy(
     let removed = catalog.removed()?;
     let settled = glob_view::settle(store, &removed, &paths(catalog)?, backoff)?;
     let mut deleted = delete(store, catalog, &removed, backoff)?;
-    // Of what is still unfinished nothing counts: its journal, or the segments that it was to be merged from, are there.
+    // An unfinished segment that is not in the catalog does not count: its journal or its inputs
+    // exist.
     let counted: HashSet<_> = paths(catalog)?.into_iter().collect();
     for segment in layout::temporary_segments(store)? {
         if counted.contains(&segment) {
@@ -121,7 +123,7 @@ pub(crate) fn tidy(
     Ok((settled, deleted))
 }
 
-/// Deletes what was removed. The number of files.
+/// Deletes segments. Returns the number of deleted files.
 fn delete(
     store: &Path,
     catalog: &mut Catalog,
@@ -145,7 +147,7 @@ fn delete(
     Ok(deleted)
 }
 
-/// Of all segments, relative to the store.
+/// Paths of all segments, relative to the store.
 fn paths(catalog: &Catalog) -> Result<Vec<String>, StoreError> {
     let kept = catalog.kept_segments()?.into_iter();
     Ok(kept.map(|segment| segment.path).collect())

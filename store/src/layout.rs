@@ -1,20 +1,20 @@
-//! Where things are in a store: the only module that spells paths.
+//! The layout of a store. Only this module knows paths.
 //!
 //! ```text
 //! <store>/catalog.db
 //! <store>/journal/<n>.tij
 //! <store>/journal/requests-<n>.tij
-//! <store>/journal/*.end                 how far the journal of that name goes
+//! <store>/journal/*.end                 how long the journal of that name is
 //! <store>/journal/*.tij.damaged         a journal that was found damaged; *.end.damaged is beside it
 //! <store>/requests/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<n>.parquet
 //! <store>/<dataset>/granularity=<g>/date=<YYYY-MM-DD>/<host>-<start>-<first n>-<last n>.parquet   merged
-//! .<segment>.tmp        not complete, or just about to count
-//! .<segment>.removed    counts no longer, and is to be deleted
+//! .<segment>.tmp        incomplete, or about to count
+//! .<segment>.removed    counts no longer, and will be deleted
 //! ```
 //!
-//! A segment's name is a function of its journal's content, so sealing a journal again writes the
-//! same names. What does not count has a name that begins with a dot and does not end in `.parquet`.
+//! A segment's name depends only on its journal's content, so sealing again writes the same names.
+//! Names of files that do not count begin with a dot and do not end in `.parquet`.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -28,38 +28,37 @@ use crate::error::StoreError;
 
 /// Extension of a journal.
 const JOURNAL_EXTENSION: &str = "tij";
-/// Extension of what says how far a journal goes.
+/// Extension of a file that says how long a journal is.
 const END_EXTENSION: &str = "end";
-/// What follows the name of a journal that was found damaged.
+/// Suffix of a damaged journal.
 const SET_ASIDE: &str = ".damaged";
-/// What follows the name of a segment until it counts.
+/// Suffix of a segment that does not count yet.
 const TEMPORARY: &str = ".tmp";
-/// What follows it once it counts no longer.
+/// Suffix of a segment that no longer counts.
 const HIDDEN: &str = ".removed";
-/// What the names of the journals of requests begin with.
+/// Prefix of journals of requests.
 const REQUESTS_PREFIX: &str = "requests-";
-/// How often journals are listed at most: a recorder rotates them every few minutes.
+/// Limit on attempts to list journals. A recorder rotates them every few minutes.
 const MOST_LISTS: usize = 100;
 const JOURNAL_DIR: &str = "journal";
-/// Directory of the segments of requests, and the name of their dataset.
+/// Directory and dataset of segments of requests.
 pub(crate) const REQUESTS_DIR: &str = "requests";
 
-/// What a segment's rows are.
+/// Kinds of segments of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dataset {
-    /// What the files did.
+    /// Activity of files.
     Rollup,
-    /// What the recorder knows about itself.
+    /// The recorder's account of itself.
     Health,
-    /// What servers were asked to do, operation by operation.
+    /// Operations of the NFS protocol.
     Ops,
 }
 
 impl Dataset {
-    /// All of them.
+    /// Every dataset.
     pub const ALL: [Self; 3] = [Self::Rollup, Self::Health, Self::Ops];
 
-    /// That of a name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dataset| dataset.name() == name)
     }
@@ -78,17 +77,17 @@ pub(crate) fn catalog(store: &Path) -> PathBuf {
     store.join("catalog.db")
 }
 
-/// Whoever writes has locked it.
+/// The writer locks this file.
 pub(crate) fn lock(store: &Path) -> PathBuf {
     store.join("lock")
 }
 
-/// The next catalog: it is written, or has room to be.
+/// The next catalog while it is written. Otherwise, it reserves room for the next catalog.
 pub(crate) fn new_catalog(store: &Path) -> PathBuf {
     store.join(".catalog.db.tmp")
 }
 
-/// What the writer of the catalog changes, before it is published.
+/// The writer's copy of the catalog, with changes that are not published yet.
 pub(crate) fn catalog_scratch(store: &Path) -> PathBuf {
     store.join(".catalog.db.scratch")
 }
@@ -104,7 +103,7 @@ pub(crate) fn store_of(file: &Path) -> &Path {
     }
 }
 
-/// Whether a directory has anything of a store but a catalog.
+/// Whether a directory has journals or segments.
 pub(crate) fn has_files(store: &Path) -> Result<bool, StoreError> {
     let journals = journal_dir(store);
     let has_journals =
@@ -112,8 +111,8 @@ pub(crate) fn has_files(store: &Path) -> Result<bool, StoreError> {
     Ok(has_journals || !segment_files(store)?.is_empty())
 }
 
-/// What the path of a segment, relative to the store, says of it: the dataset, the granularity, and the number of the
-/// last journal that it is from.
+/// Parses a segment's path, relative to the store: the dataset, the granularity, and the number of
+/// the last journal.
 pub(crate) fn parse_segment(path: &str) -> Option<(Dataset, Granularity, u64)> {
     let [dataset, granularity, date, name] = path.split('/').collect::<Vec<_>>()[..] else {
         return None;
@@ -153,8 +152,9 @@ fn journal_of(prefix: &str, store: &Path, number: u64) -> PathBuf {
     journal_dir(store).join(format!("{prefix}{number}.{JOURNAL_EXTENSION}"))
 }
 
-/// A directory is listed in pieces. A journal that is created meanwhile may be missing from a list that has the next one, and then a
-/// reader would see newer windows without older ones. So journals are listed until two lists agree.
+/// Lists journals until two lists agree. A directory is read in pieces: a list may miss a journal
+/// that is created meanwhile but have the next one. Readers would then see newer windows without
+/// older ones.
 fn journals_of(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
     let mut last = list_journals(prefix, store)?;
     for _ in 1..MOST_LISTS {
@@ -173,7 +173,8 @@ fn list_journals(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
         let number = path
             .file_stem()
             .and_then(|stem| stem.to_str()?.strip_prefix(prefix)?.parse().ok());
-        // Only the name that `journal_of` writes: `007.tij` is not journal 7. The catalog has no larger numbers, and there is a next one.
+        // Only names that `journal_of` writes: `007.tij` is not journal 7. The catalog cannot hold
+        // larger numbers, and the next number must fit, too.
         let is_ours =
             |n: &u64| *n < i64::MAX.cast_unsigned() && journal_of(prefix, store, *n) == path;
         numbers.extend(number.filter(is_ours));
@@ -182,8 +183,8 @@ fn list_journals(prefix: &str, store: &Path) -> Result<Vec<u64>, StoreError> {
     Ok(numbers)
 }
 
-/// Path of a segment, relative to the store. `start` is the start of its first window; `journals` are the numbers of the
-/// first and the last journal that it is from.
+/// Path of a segment, relative to the store. `start` is the start of its first window. `journals`
+/// are the numbers of its first and last journal.
 pub(crate) fn segment(
     dataset: Dataset,
     granularity: Granularity,
@@ -197,7 +198,7 @@ pub(crate) fn segment(
     format!("{dataset}/granularity={granularity}/{name}")
 }
 
-/// Path of a segment of requests, relative to the store. `start` is when its first request completed.
+/// Path of a segment of requests, relative to the store. `start` is its first completion.
 pub(crate) fn requests_segment(date: Date, host: &str, start: UtcMs, journal: u64) -> String {
     let name = segment_name(date, host, start, (journal, journal));
     format!("{REQUESTS_DIR}/{name}")
@@ -215,7 +216,7 @@ fn segment_name(date: Date, host: &str, start: UtcMs, (first, last): (u64, u64))
     }
 }
 
-/// The segments of requests in the store, with the numbers of their journals, ascending.
+/// Segments of requests, with the numbers of their journals, ascending.
 pub(crate) fn requests_segments(store: &Path) -> Result<Vec<(u64, PathBuf)>, StoreError> {
     let mut segments = Vec::new();
     for date in entries(store, &store.join(REQUESTS_DIR))? {
@@ -229,22 +230,22 @@ pub(crate) fn requests_segments(store: &Path) -> Result<Vec<(u64, PathBuf)>, Sto
     Ok(segments)
 }
 
-/// Paths of all segments of windows that a glob sees, relative to the store, in order.
+/// Paths of all segments of windows that a glob matches, relative to the store, in order.
 pub(crate) fn segment_files(store: &Path) -> Result<Vec<String>, StoreError> {
     segments_named(store, "")
 }
 
-/// Paths, without what hides them, of all segments of windows that are hidden.
+/// Paths of all hidden segments of windows. The paths are those before they were hidden.
 pub(crate) fn hidden_segments(store: &Path) -> Result<Vec<String>, StoreError> {
     segments_named(store, HIDDEN)
 }
 
-/// Paths of all segments of windows that are, or were, being written.
+/// Paths of all segments of windows under temporary names. The paths are the final ones.
 pub(crate) fn temporary_segments(store: &Path) -> Result<Vec<String>, StoreError> {
     segments_named(store, TEMPORARY)
 }
 
-/// Those whose files have such a name, or with an empty suffix their own.
+/// Segments whose names have this suffix. An empty suffix means plain names.
 fn segments_named(store: &Path, suffix: &str) -> Result<Vec<String>, StoreError> {
     let segment_of = |file: &Path| {
         let name = file.file_name()?.to_str()?;
@@ -271,7 +272,7 @@ fn segments_named(store: &Path, suffix: &str) -> Result<Vec<String>, StoreError>
     Ok(files)
 }
 
-/// The number of the last journal that a segment is from, by its name.
+/// The number of a segment's last journal, from its name.
 pub(crate) fn number_of(segment: &Path) -> Option<u64> {
     segment
         .file_stem()?
@@ -282,7 +283,7 @@ pub(crate) fn number_of(segment: &Path) -> Option<u64> {
         .ok()
 }
 
-/// The day that the directory of a segment names.
+/// The day in a segment's directory.
 pub(crate) fn date_of(segment: &Path) -> Option<(UtcMs, UtcMs)> {
     let date = segment.parent()?.file_name()?.to_str()?;
     let date: NaiveDate = date.strip_prefix("date=")?.parse().ok()?;
@@ -290,13 +291,13 @@ pub(crate) fn date_of(segment: &Path) -> Option<(UtcMs, UtcMs)> {
     Some((start, UtcMs(start.0.saturating_add(DAY_MS))))
 }
 
-/// Whether the directory of a segment is that of rows of a time.
+/// Whether a segment's directory is that of a time.
 pub(crate) fn is_of_date(segment: &Path, time: UtcMs) -> bool {
     let date = segment.parent().and_then(Path::file_name);
     date.is_some_and(|date| date == format!("date={}", Date::of(time).name()).as_str())
 }
 
-/// Journals that were found damaged and are kept, of windows and of requests.
+/// Damaged journals that were set aside, of windows and of requests.
 pub(crate) fn quarantined_journals(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut quarantined = entries(store, &journal_dir(store))?;
     quarantined.retain(|path| quarantined_from(path).is_some_and(|path| is_journal(&path)));
@@ -304,14 +305,14 @@ pub(crate) fn quarantined_journals(store: &Path) -> Result<Vec<PathBuf>, StoreEr
     Ok(quarantined)
 }
 
-/// The name that a journal, or what is beside it, has once it was found damaged.
+/// The name of a journal, or of its `.end` file, after it was set aside.
 pub(crate) fn quarantined(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(SET_ASIDE);
     PathBuf::from(name)
 }
 
-/// The name that it had before.
+/// The name before it was set aside.
 fn quarantined_from(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?.strip_suffix(SET_ASIDE)?;
     Some(path.with_file_name(name))
@@ -321,14 +322,14 @@ fn is_journal(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == JOURNAL_EXTENSION)
 }
 
-/// The number of a journal of windows, or of one in quarantine; `None` of one of requests.
+/// The number of a journal of windows, also if it was set aside. `None` for journals of requests.
 pub(crate) fn number_of_journal(path: &Path) -> Option<u64> {
     let own = quarantined_from(path);
     let own = own.as_deref().unwrap_or(path);
     own.file_stem()?.to_str()?.parse().ok()
 }
 
-/// What says how far a journal goes, whether it is in quarantine or not.
+/// The `.end` file of a journal, also if it was set aside.
 pub(crate) fn journal_end(journal: &Path) -> PathBuf {
     match quarantined_from(journal) {
         Some(journal) => quarantined(&journal.with_extension(END_EXTENSION)),
@@ -336,7 +337,7 @@ pub(crate) fn journal_end(journal: &Path) -> PathBuf {
     }
 }
 
-/// What says how far journals go that are not there, not even in quarantine.
+/// `.end` files without a journal, neither under its own name nor set aside.
 pub(crate) fn orphaned_ends(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut ends = entries(store, &journal_dir(store))?;
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
@@ -344,20 +345,21 @@ pub(crate) fn orphaned_ends(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
         let own = quarantined_from(path);
         let end = own.as_deref().unwrap_or(path);
         let journal = end.with_extension(JOURNAL_EXTENSION);
-        // One that is being quarantined has its new name before what is beside it.
+        // The journal is set aside before its `.end` file.
         let is_alone = !is_there(&quarantined(&journal)) && (own.is_some() || !is_there(&journal));
         end.extension().is_some_and(|e| e == END_EXTENSION) && is_alone
     });
     Ok(ends)
 }
 
-/// The largest number of a journal of windows of which anything is in the directory of journals: itself, quarantined or not, or what is beside it.
-/// Another one of that number could be taken for it. 0 if there is none.
+/// The largest number of a journal of windows in the directory of journals, also if only its `.end`
+/// file is there, or if it was set aside. A new journal of that number could be mistaken for it. 0
+/// if there is none.
 pub(crate) fn last_number(store: &Path) -> Result<u64, StoreError> {
     last_number_of("", store)
 }
 
-/// As [`last_number`], of journals of requests.
+/// The same for journals of requests.
 pub(crate) fn last_requests_number(store: &Path) -> Result<u64, StoreError> {
     last_number_of(REQUESTS_PREFIX, store)
 }
@@ -372,28 +374,30 @@ fn last_number_of(prefix: &str, store: &Path) -> Result<u64, StoreError> {
     Ok(numbers.max().unwrap_or(0))
 }
 
-/// The number of the journal of windows that this is beside; `None` of others, and of what is in quarantine.
+/// The number of the journal of windows that an `.end` file belongs to. `None` for other files, and
+/// for files that were set aside.
 pub(crate) fn number_of_end(store: &Path, end: &Path) -> Option<u64> {
     let number = number_of_journal(end)?;
     (journal_end(&journal(store, number)) == end).then_some(number)
 }
 
-/// What is in a directory; nothing, if there is none.
+/// Entries of a directory. Empty if it does not exist.
 fn entries(store: &Path, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     beneath::entries(store, dir).map_err(StoreError::io("list", dir))
 }
 
-/// The name that a segment has until it is complete and counts.
+/// A segment's name before it counts.
 pub(crate) fn temporary(segment: &Path) -> PathBuf {
     concealed(segment, TEMPORARY)
 }
 
-/// The name that a segment has once it counts no longer.
+/// A segment's name after it no longer counts.
 pub(crate) fn hidden(segment: &Path) -> PathBuf {
     concealed(segment, HIDDEN)
 }
 
-/// `.<name><suffix>`: whoever globs looks at how a name ends, and whoever reads directories (Spark, Arrow) at how it begins.
+/// `.<name><suffix>`: globs check the end of a name, and readers of directories (Spark, Arrow) its
+/// start.
 fn concealed(segment: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(segment.file_name().unwrap_or_default());
@@ -419,18 +423,18 @@ impl Date {
     }
 }
 
-/// `None` beyond the years that chrono can name.
+/// `None` outside the years that chrono supports.
 fn utc(time: UtcMs) -> Option<DateTime<chrono::Utc>> {
     DateTime::from_timestamp_millis(time.0)
 }
 
-/// Whether a segment's name may have it.
+/// Whether the name of a segment may contain the character.
 fn is_safe(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-._".contains(c)
 }
 
-/// `host` without what a file name cannot hold. It begins with a letter or a digit: Spark and
-/// DuckDB take names that begin with `.` or `_` for hidden files.
+/// `host` without the characters that a file name cannot contain. It begins with a letter or a
+/// digit, because Spark and DuckDB treat names that begin with `.` or `_` as hidden.
 fn file_name_safe(host: &str) -> String {
     const LONGEST: usize = 100;
     let safe = |c: char| if is_safe(c) { c } else { '-' };
@@ -442,17 +446,18 @@ fn file_name_safe(host: &str) -> String {
     }
 }
 
-/// Creates a directory of a store and what is missing above it.
+/// Creates a directory of a store, and its missing parents.
 pub(crate) fn create_dir(store: &Path, path: &Path) -> Result<(), StoreError> {
     beneath::create_dir(store, path).map_err(StoreError::io("create directory", path))
 }
 
-/// Makes what happened to the names in a directory of a store durable.
+/// Makes changes of names in a store's directory durable.
 pub(crate) fn sync_dir(store: &Path, path: &Path) -> Result<(), StoreError> {
     beneath::sync_dir(store, path).map_err(StoreError::io("sync directory", path))
 }
 
-/// Makes the names of segments durable, given relative to the store, and of the directories that were created for them.
+/// Makes the names of segments durable, and those of their directories. Paths are relative to the
+/// store.
 pub(crate) fn sync_names<'s>(
     store: &Path,
     segments: impl Iterator<Item = &'s String>,

@@ -1,12 +1,13 @@
-//! What TrackIOps keeps on disk.
+//! The files that TrackIOps keeps on disk.
 //!
 //! ```text
 //! closed windows -> journal (append, CRC, fsync) -> seal -> segments (Parquet) -> catalog (SQLite)
 //! requests       -> journal (append, CRC)        -> seal -> segments (Parquet)
 //! ```
 //!
-//! [`WindowQueue`] and the [`Writer`] behind it are the recorder's side and [`Snapshot`] the reader's. Both may be at work on the same
-//! store at once, in different processes; of writers there is one. [`RequestsWriter`] keeps single requests beside them. Rows are mergeable partial
+//! The recorder uses [`WindowQueue`] and the [`Writer`] behind it; readers use [`Snapshot`]. Both
+//! may use the same store at once, in different processes. A store has one writer at a time.
+//! [`RequestsWriter`] keeps single requests beside the windows. Rows are mergeable partial
 //! aggregates: several rows of the same file and window, in one segment or in several, add up.
 
 mod allocator;
@@ -22,7 +23,7 @@ mod file_backoff;
 mod file_index;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-#[allow(clippy::expect_used)] // what is not so is what is looked for
+#[allow(clippy::expect_used)] // a fuzz target reports a violation by panicking
 pub mod fuzzing;
 mod glob_view;
 mod housekeeping;

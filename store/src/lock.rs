@@ -1,4 +1,4 @@
-//! Taking hold of a store's directory for writing.
+//! Locks a store's directory for writing.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,19 +14,19 @@ use crate::layout;
 
 /// `NFS_SUPER_MAGIC`, include/uapi/linux/magic.h.
 const NFS_SUPER_MAGIC: u64 = 0x6969;
-/// Permission to write for the group, or for all.
+/// Write permission for the group or for all.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// One writer per store: holds `flock(LOCK_EX)` on a file of the store until it is dropped. Nobody else can open it, and so
-/// nobody else can keep a recorder from starting.
+/// The lock of a store's writer: `flock(LOCK_EX)` on a file of the store, until it is dropped. No
+/// other user can open that file, so none can keep a recorder from starting.
 #[derive(Debug)]
 pub(crate) struct StoreLock {
     dir: File,
     file: File,
 }
 
-/// Closing would not do: a child that the process has just forked holds the same lock until it executes
-/// its program.
+/// Unlocks, because closing is not enough: a child that was just forked shares the lock until it
+/// executes its program.
 impl Drop for StoreLock {
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
@@ -34,7 +34,7 @@ impl Drop for StoreLock {
 }
 
 impl StoreLock {
-    /// Creates the directory where there is none and locks it. It must be a store, or empty.
+    /// Locks a store. Creates its directory if necessary. It must be a store or empty.
     pub(crate) fn take(store: &Path, allow_nfs: bool) -> Result<Self, StoreError> {
         if !store.exists() {
             create_all(store)?;
@@ -42,20 +42,20 @@ impl StoreLock {
         Self::lock(store, allow_nfs, check_kind)
     }
 
-    /// Whether the store's path still leads to what is locked.
+    /// Whether the store's path still leads to the locked directory.
     pub(crate) fn is_in_place(&self, store: &Path) -> bool {
         let same = |held: &fs::Metadata, found: &fs::Metadata| {
             (held.dev(), held.ino()) == (found.dev(), found.ino())
         };
         match (self.dir.metadata(), fs::metadata(store)) {
             (Ok(held), Ok(found)) => same(&held, &found),
-            // What keeps it from being looked at keeps it from being written, too.
+            // Other errors also keep the store from being written, and are reported then.
             (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
             _ => true,
         }
     }
 
-    /// Locks a store that may have lost its catalog, wherever it is: nothing is recorded.
+    /// Locks a store that may lack its catalog. NFS is allowed, because nothing is recorded.
     pub(crate) fn of_files(store: &Path) -> Result<Self, StoreError> {
         if !store.exists() {
             return Err(StoreError::Missing(store.to_owned()));
@@ -91,7 +91,7 @@ impl StoreLock {
         }
         access(store, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
             .map_err(|e| StoreError::io("write to", store)(e.into()))?;
-        // On NFS root may be somebody else.
+        // On NFS, files of root may belong to another user.
         if !is_nfs(kind.f_type as u64) {
             check_owner(store, &dir)?;
         }
@@ -107,7 +107,7 @@ impl StoreLock {
     }
 }
 
-/// Creates a store's directory and what is missing above it.
+/// Creates a store's directory and its missing parents.
 fn create_all(store: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::DirBuilderExt;
     let mut builder = fs::DirBuilder::new();
@@ -116,7 +116,7 @@ fn create_all(store: &Path) -> Result<(), StoreError> {
     created.map_err(StoreError::io("create directory", store))
 }
 
-/// Refuses a store that somebody else could change while it is written: whatever he puts there would be believed.
+/// Refuses a store that another user could change: its files would be trusted.
 fn check_owner(store: &Path, dir: &File) -> Result<(), StoreError> {
     let own = geteuid().as_raw();
     for path in [store.to_owned(), layout::journal_dir(store)] {
@@ -146,7 +146,7 @@ fn is_nfs(f_type: u64) -> bool {
     f_type == NFS_SUPER_MAGIC
 }
 
-/// Refuses what is neither a store nor empty.
+/// Refuses a directory that is neither a store nor empty.
 fn check_kind(store: &Path) -> Result<(), StoreError> {
     if layout::catalog(store).exists() {
         return Ok(());
@@ -157,7 +157,8 @@ fn check_kind(store: &Path) -> Result<(), StoreError> {
     };
     for entry in fs::read_dir(store).map_err(StoreError::io("list", store))? {
         let name = entry.map_err(StoreError::io("list", store))?.file_name();
-        // A file system of its own is empty but for this; or the one to create the store was interrupted.
+        // A new file system contains `lost+found`. The other files are left if creating a store was
+        // interrupted.
         let begun = [
             layout::lock(store),
             layout::new_catalog(store),

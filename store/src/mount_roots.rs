@@ -1,23 +1,23 @@
-//! Where mounts begin on their hosts.
+//! The directories at which mounts begin on their hosts.
 
 use std::collections::HashMap;
 
 use crate::names::is_in;
 
-/// For each mount the directories, without a slash at their ends, at which it begins on its host.
+/// For each mount, the directories at which it begins on its host, without a slash at their ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountRoots {
-    /// Where it was mounted, deepest first.
+    /// Mount points of mounts, deepest first.
     points: HashMap<String, Vec<String>>,
-    /// What is known of a mount that was not seen.
+    /// Common directories of names, for mounts without a known mount point.
     names: HashMap<Option<String>, InCommon>,
 }
 
-/// What the names of a mount's files have in common, in whole components.
+/// The longest common part of the names of a mount's files, in whole components.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct InCommon {
     path: String,
-    /// Whether all the names are this path. Otherwise it is a directory, and may be a name itself.
+    /// Whether all names are this path. Otherwise it is a directory, which may be a name as well.
     is_the_only_one: bool,
 }
 
@@ -31,7 +31,8 @@ impl InCommon {
 }
 
 impl MountRoots {
-    /// That of a mount, or of what is of no known mount, which holds a path.
+    /// The directory at which a mount begins on its host. If it has several mount points, the one
+    /// that contains `path` counts. `None` stands for files without a known mount.
     pub fn of(&self, mount: Option<&str>, path: &str) -> &str {
         let points = mount.and_then(|mount| self.points.get(mount));
         let mut points = points.into_iter().flatten();
@@ -43,7 +44,7 @@ impl MountRoots {
         dir.unwrap_or("")
     }
 
-    /// Takes into account where a mount was mounted.
+    /// Adds a mount point.
     pub(crate) fn add_mount_point(&mut self, mount: &str, path: &str) {
         let points = self.points.entry(mount.to_owned()).or_default();
         points.push(path.trim_end_matches('/').to_owned());
@@ -51,7 +52,7 @@ impl MountRoots {
         points.dedup();
     }
 
-    /// Takes a name into account. What is no path, such as `(other)`, has no directory.
+    /// Adds a name. Ignores names that are not paths, such as `(other)`.
     pub(crate) fn add(&mut self, mount: Option<&str>, path: &str) {
         if !path.starts_with('/') {
             return;
@@ -73,7 +74,7 @@ impl MountRoots {
     }
 }
 
-/// How much of two paths is the same, in whole components, bytes.
+/// Length of the common part of two paths, in whole components, bytes.
 fn in_common(a: &str, b: &str) -> usize {
     let mut length = 0;
     for (x, y) in a.split('/').zip(b.split('/')) {
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(root(&["/mnt/nfs/a/x"]), "/mnt/nfs/a");
         assert_eq!(root(&["/mnt/nfs/a/x", "/mnt/nfs/ab/x"]), "/mnt/nfs");
         assert_eq!(root(&["/mnt/nfs/a/x", "/mnt/nfs/y", "(other)"]), "/mnt/nfs");
-        // An operation is about the directory that the mount begins with.
+        // An operation can be about the directory at which the mount begins.
         assert_eq!(root(&["/mnt/nfs", "/mnt/nfs/a/x"]), "/mnt/nfs");
         assert_eq!(root(&["/mnt/nfs/a/x", "/mnt/nfs"]), "/mnt/nfs");
         assert_eq!(root(&["/mnt/nfs", "/mnt/nfs"]), "/mnt");

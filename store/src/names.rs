@@ -1,24 +1,25 @@
-//! The names of files, in the catalog and in journals that are not sealed yet.
+//! Names of files, in the catalog and in unsealed journals.
 
 use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::time::UtcMs;
 
-/// From the start of a first to the end of a last window of the finest granularity.
+/// A time range, from the start of a window of the finest granularity to the end of a later one.
 pub type Seen = (UtcMs, UtcMs);
 
-/// Which names are wanted.
+/// Selects names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names<'a> {
-    /// This one.
+    /// This name.
     Exactly(&'a str),
-    /// A directory's own, as operations are about it, and those below it. It is written without a slash at its end: the root is empty.
+    /// All names below this directory, and its own, because operations can be about a directory. It
+    /// has no slash at its end, so the root is empty.
     Below(&'a str),
-    /// All.
+    /// All names.
     All,
 }
 
 impl Names<'_> {
-    /// Whether a name is one of them.
+    /// Whether a name is selected.
     pub fn contain(&self, path: &str) -> bool {
         match self {
             Self::Exactly(name) => path == *name,
@@ -28,40 +29,40 @@ impl Names<'_> {
     }
 }
 
-/// Whether a path is below a directory, which is written without a slash at its end.
+/// Whether a path is below a directory. The directory has no slash at its end.
 pub fn is_below(path: &str, dir: &str) -> bool {
     path.strip_prefix(dir)
         .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Whether a path is a directory or below it. The directory is written without a slash at its end.
+/// Whether a path is a directory or below it. The directory has no slash at its end.
 pub fn is_in(path: &str, dir: &str) -> bool {
     path == dir || is_below(path, dir)
 }
 
-/// A name that a file had.
+/// A name of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameSeen {
     /// The file.
     pub key: FileKey,
     /// The name.
     pub path: String,
-    /// When it was first and last seen under it; `None` in a journal, which was not read for that.
+    /// When the file was first and last seen under this name. `None` for names in a journal.
     pub seen: Option<Seen>,
 }
 
-/// What is known of a file in all.
+/// When a file was seen, and its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHistory {
     /// When it was first and last seen.
     pub seen: Seen,
-    /// Its names, each with when it was first and last seen under it, in the order of these times. Two that overlap were
-    /// both its names, or it had one of them twice.
+    /// Names in order of time, each with when the file was first and last seen under it. If two
+    /// overlap, the file had both names, or had one of them twice.
     pub names: Vec<(String, Seen)>,
 }
 
 impl FileHistory {
-    /// A file that was seen then.
+    /// A file that was seen at this time.
     pub(crate) fn new(seen: Seen) -> Self {
         Self {
             seen,
@@ -69,7 +70,7 @@ impl FileHistory {
         }
     }
 
-    /// Adds a time at which it was seen under a name, if it had one that is known.
+    /// Adds a time at which the file was seen, with its name if known.
     pub(crate) fn add(&mut self, path: Option<&str>, seen: Seen) {
         self.seen = hull(self.seen, seen);
         let Some(path) = path else { return };
@@ -79,7 +80,7 @@ impl FileHistory {
         }
     }
 
-    /// Adds what another store knows of the file.
+    /// Adds the file's history from another store.
     pub(crate) fn merge(&mut self, other: Self) {
         self.seen = hull(self.seen, other.seen);
         for (name, seen) in other.names {

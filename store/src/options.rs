@@ -1,4 +1,4 @@
-//! What the recorder chooses about a store.
+//! Options of a recorder's store.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,39 +6,39 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use trackiops_schemas::time::{Granularity, GranularityError, UtcMs, parse_duration_ms};
 
-/// How a [`crate::Writer`] writes.
+/// Options of a [`crate::Writer`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the recording host, the `host` column.
     pub host: String,
-    /// Windows to keep; those appended are of the finest.
+    /// Granularities to keep. Appended windows usually have the finest.
     pub granularities: GranularitySet,
-    /// How long a journal lasts before it is sealed. Journals are cut at multiples of it since the
-    /// epoch, and at every UTC midnight.
+    /// How long a journal lasts before it is sealed. Journals end at multiples of this since the
+    /// epoch, and at midnight UTC.
     pub rotate: Granularity,
-    /// What a request must have to be recorded, in words; `None` if everything is.
+    /// The condition that recorded requests meet, as text. `None` if all are recorded.
     pub filter: Option<String>,
     /// Whether the store may be on NFS.
     pub allow_nfs_store: bool,
-    /// What is kept, and for how long.
+    /// When data is deleted.
     pub keep: RetentionPolicy,
 }
 
-/// What is kept of what was sealed, and for how long.
+/// Limits beyond which sealed data is deleted.
 #[derive(Clone, Debug)]
 pub struct RetentionPolicy {
-    /// For how long.
+    /// Age limits.
     pub retention: Retention,
-    /// How many bytes all files may have together, those of single requests apart; `None` is any number.
+    /// Limit on the size of all files except those of single requests, bytes. `None` for no limit.
     pub most_bytes: Option<u64>,
-    /// Whether time counts as age in which nothing was recorded: the recorder did not run, or the clock was set.
+    /// Whether time without a recording counts as age. Otherwise only recorded time counts.
     pub gaps_age: bool,
-    /// The time that it is.
+    /// The current time.
     pub now: fn() -> UtcMs,
 }
 
 impl Default for RetentionPolicy {
-    /// Everything for ever.
+    /// Keeps everything.
     fn default() -> Self {
         Self {
             retention: Retention::default(),
@@ -54,13 +54,13 @@ impl Default for RetentionPolicy {
     }
 }
 
-/// For how long windows of which length are kept; coarser ones at least as long as finer ones.
+/// How long windows of each granularity are kept: coarser ones at least as long as finer ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention(Vec<(Granularity, Option<i64>)>);
 
 impl Retention {
-    /// The age that windows of a granularity reach, ms, or `None` for ever. One that is not named is kept like the next
-    /// coarser one that is.
+    /// The age limit for windows of a granularity, ms. `None` for no limit. A granularity that is
+    /// not listed inherits the next coarser one's limit.
     pub fn of(&self, granularity: Granularity) -> Option<i64> {
         let named = self.0.iter().find(|(named, _)| *named >= granularity);
         named.and_then(|(_, age)| *age)
@@ -101,7 +101,7 @@ impl FromStr for Retention {
 }
 
 impl Options {
-    /// Checks what the types cannot.
+    /// Checks that the rotation is a multiple of the finest granularity.
     pub(crate) fn validate(&self) -> Result<(), OptionsError> {
         let finest = self.granularities.finest();
         if self.rotate.is_multiple_of(finest) {
@@ -115,13 +115,13 @@ impl Options {
     }
 }
 
-/// Granularities kept side by side: at least one, ascending, each a multiple of the one before, so
-/// that every coarse window is a whole number of finer ones.
+/// Granularities of a store: at least one, ascending, each a multiple of the one before. So a
+/// coarse window is a whole number of finer ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GranularitySet(Vec<Granularity>);
 
 impl GranularitySet {
-    /// The set of these granularities, given from fine to coarse.
+    /// Creates a set from granularities in order, from fine to coarse.
     pub fn new(granularities: Vec<Granularity>) -> Result<Self, OptionsError> {
         if granularities.is_empty() {
             return Err(OptionsError::NoGranularity);
@@ -138,12 +138,12 @@ impl GranularitySet {
         Ok(Self(granularities))
     }
 
-    /// The shortest.
+    /// The shortest granularity.
     pub fn finest(&self) -> Granularity {
         self.0[0]
     }
 
-    /// Those that are no finer than one of them.
+    /// The set without granularities finer than `finest`. `None` if it does not contain `finest`.
     pub(crate) fn from(&self, finest: Granularity) -> Option<Self> {
         let place = self
             .0
@@ -152,7 +152,7 @@ impl GranularitySet {
         Some(Self(self.0[place..].to_vec()))
     }
 
-    /// All, from fine to coarse.
+    /// All granularities, from fine to coarse.
     pub fn as_slice(&self) -> &[Granularity] {
         &self.0
     }
@@ -180,16 +180,16 @@ impl fmt::Display for GranularitySet {
     }
 }
 
-/// Choices that do not fit together.
+/// Invalid options.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// One of the list is not a granularity.
+    /// An entry of the list is not a granularity.
     #[error(transparent)]
     Granularity(#[from] GranularityError),
     /// The list is empty.
     #[error("no granularity is given; name at least one, such as 1s,10s,1m,1h")]
     NoGranularity,
-    /// The list is not in order.
+    /// The list is not ascending.
     #[error("granularity {coarser} follows {finer}; list them from fine to coarse, each once")]
     NotAscending {
         /// The one before.
@@ -197,7 +197,7 @@ pub enum OptionsError {
         /// The one after.
         coarser: Granularity,
     },
-    /// Windows of the coarser would cut windows of the finer.
+    /// A coarser window would not be a whole number of finer ones.
     #[error("granularity {coarser} is not a whole number of {finer}; choose a multiple")]
     NotMultiple {
         /// The one before.
@@ -205,12 +205,12 @@ pub enum OptionsError {
         /// The one after.
         coarser: Granularity,
     },
-    /// Not a granularity and an age.
+    /// An entry is not a granularity with an age.
     #[error(
         "`{0}` does not say how long to keep what: write a granularity and an age, such as 1s=2d or 1h=forever"
     )]
     Retention(String),
-    /// A coarse granularity that would go before a finer one.
+    /// A coarser granularity would be deleted earlier than a finer one.
     #[error(
         "{coarser} follows {finer} and is not kept longer; list granularities from fine to coarse, each kept as long as the \
          one before or longer"
@@ -221,7 +221,7 @@ pub enum OptionsError {
         /// The one after.
         coarser: Granularity,
     },
-    /// Rotation would cut a window.
+    /// A rotation would divide a window.
     #[error("rotation every {rotate} would cut windows of {finest}; choose a multiple of {finest}")]
     Rotate {
         /// The rotation.

@@ -1,8 +1,8 @@
-//! Panics of the libraries that decode files: they are reported as damage.
+//! Reports panics of libraries that decode files as damage.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What comes of decoding Parquet, or Arrow, or why nothing does: their readers may panic.
+/// Decodes Parquet or Arrow. An error says why that failed, also for a panic of their readers.
 pub fn caught<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(decode)) {
         Ok(decoded) => decoded.map_err(|error| error.to_string()),

@@ -1,4 +1,5 @@
-//! The quarantine of damaged journals: they are renamed, so that nothing of them is lost, and not read again.
+//! Sets damaged journals aside: they are renamed, so that nothing is lost and they are not read
+//! again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,14 +8,14 @@ use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 
-/// Renames a damaged journal, to the path that is returned, and what is beside it, which says what it covers.
+/// Renames a damaged journal and its `.end` file. Returns the journal's new path.
 pub(crate) fn quarantine(store: &Path, journal: &Path) -> Result<PathBuf, StoreError> {
     let quarantined = layout::quarantined(journal);
     let rename = |from: &Path, to: &Path| match beneath::rename(store, from, to) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && from != journal => Ok(()),
         renamed => renamed.map_err(StoreError::io("rename damaged journal to", to)),
     };
-    // First: without what is beside it, it would not look damaged.
+    // In this order: without its `.end` file, the journal might not look damaged.
     rename(journal, &quarantined)?;
     rename(
         &layout::journal_end(journal),
@@ -24,7 +25,8 @@ pub(crate) fn quarantine(store: &Path, journal: &Path) -> Result<PathBuf, StoreE
     Ok(quarantined)
 }
 
-/// As [`quarantine`], of one that could not be sealed for this error, if the error is that nothing of it can be read.
+/// Sets a journal aside if this error, which kept it from being sealed, is damage of this journal.
+/// Otherwise returns the error.
 pub(crate) fn quarantine_unreadable(
     store: &Path,
     journal: &Path,

@@ -1,11 +1,12 @@
-//! Making the catalog anew from the segments.
+//! Rebuilds the catalog from the segments.
 //!
-//! It is made beside the old one and takes its place by a rename, so that whatever happens there is one of both. Which
-//! segments there are, and which journals they are from, is in their metadata; when files and names were seen, in the
-//! rows of the finest granularity that is left. A segment all of whose journals are in another one was merged into that.
+//! The new catalog is written beside the old one and replaces it by a rename, so one of them always
+//! exists. The metadata of segments name their journals. The rows of the finest remaining
+//! granularity say when files and names were seen. A segment was merged if all of its journals are
+//! in another segment.
 //!
-//! Hidden segments are looked at like the others: those that were not merged into anything that can be read count again.
-//! Once the new catalog is in place, names are made to follow it.
+//! Hidden segments are read, too: those that were not merged into a readable segment count again.
+//! After the new catalog is in place, segments are renamed to match it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -32,18 +33,19 @@ use crate::segment::verified::{cannot_open, damaged};
 
 const BATCH_ROWS: usize = 4096;
 
-/// What [`rebuild_catalog`] came to.
+/// Result of [`rebuild_catalog`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// Segments that the catalog knows now.
+    /// Segments in the new catalog.
     pub segments: u64,
-    /// The journals that they are from.
+    /// Journals of these segments.
     pub journals: u64,
-    /// Segments that are damaged, or none of this program's, and are left where they are; with what is wrong.
+    /// Segments that are damaged or of another program, with what is wrong. They stay where they
+    /// are.
     pub left_out: Vec<(PathBuf, String)>,
 }
 
-/// Makes the catalog of a store anew, while nobody records into it. Queries may be at work meanwhile.
+/// Rebuilds the catalog of a store. It must not be recorded to. Queries may be running.
 pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     let _lock = StoreLock::of_files(store)?;
     let old = CatalogView::open(store);
@@ -52,7 +54,7 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     }
     let mut catalog = Catalog::anew(store)?;
     let rebuilt = fill(store, &mut catalog)?;
-    // No segment says what was mounted where: as far as the old one can be read.
+    // Segments do not contain mount points, so these come from the old catalog, if it can be read.
     if let Ok(mounts) = old.and_then(|old| old.mounts()) {
         catalog.restore_mounts(&mounts)?;
     }
@@ -61,14 +63,14 @@ pub fn rebuild_catalog(store: &Path) -> Result<Rebuilt, StoreError> {
     Ok(rebuilt)
 }
 
-/// Enters all that is to be found.
+/// Enters all segments that are found.
 fn fill(store: &Path, catalog: &mut Catalog) -> Result<Rebuilt, StoreError> {
     let mut rebuilt = Rebuilt::default();
     let mut found = Vec::new();
     let seen = layout::segment_files(store)?;
     let mut hidden = layout::hidden_segments(store)?;
     hidden.retain(|path| seen.binary_search(path).is_err());
-    // Of two that are equal the last one counts.
+    // Shown segments follow hidden ones, because the last of equal segments counts.
     let hidden = hidden
         .into_iter()
         .map(|path| (layout::hidden(&store.join(&path)), path));
@@ -86,7 +88,7 @@ fn fill(store: &Path, catalog: &mut Catalog) -> Result<Rebuilt, StoreError> {
     }
     let unsealed = unsealed(store, &found)?;
     let (merged, mut found) = without_merged(found);
-    // Sealing had not come to its end: it will be done again, over the same names.
+    // Their sealing was interrupted. It will be repeated over the same names.
     found.retain(|segment| !unsealed.contains(&segment.last_journal()));
     let finer = Finer::new(&found);
     let mut journals = BTreeSet::new();
@@ -106,14 +108,14 @@ fn fill(store: &Path, catalog: &mut Catalog) -> Result<Rebuilt, StoreError> {
         })?;
         journals.extend(segment.journals.iter().map(|journal| journal.number));
     }
-    // Nobody has read them by this catalog.
+    // They may be deleted at once, because no reader has read this catalog yet.
     catalog.remove_later(merged.iter().map(String::as_str), UtcMs(0))?;
     rebuilt.segments = found.len() as u64;
     rebuilt.journals = journals.len() as u64;
     Ok(rebuilt)
 }
 
-/// A segment as its file has it.
+/// A segment as its file describes it.
 struct Found {
     host: String,
     journals: Vec<JournalSpan>,
@@ -133,11 +135,11 @@ impl Found {
         let metadata = reader.metadata();
         let described = described(metadata, dataset, granularity);
         let (host, journals) =
-            described.ok_or_else(|| damaged(&path, "what it says of itself is damaged"))?;
+            described.ok_or_else(|| damaged(&path, "its key-value metadata are damaged"))?;
         let rows = SegmentTotals::read(reader, dataset, granularity, &path)?;
         let (start, end) = rows.span.ok_or_else(|| damaged(&path, "it has no rows"))?;
         let ends = journals.first().zip(journals.last());
-        let ends = ends.ok_or_else(|| damaged(&path, "it is of no journal"))?;
+        let ends = ends.ok_or_else(|| damaged(&path, "its metadata name no journal"))?;
         let last = UtcMs(end.0.saturating_sub(granularity.ms()));
         if !layout::is_of_date(&path, start) || !layout::is_of_date(&path, last) {
             let why = "its rows are not of the date of its directory: is it a copy?";
@@ -166,7 +168,7 @@ impl Found {
         self.entry.journals.1
     }
 
-    /// What another segment of which all journals are in this one has in common with it.
+    /// The properties that a segment shares with the one that it was merged into.
     fn kind(&self) -> (Dataset, Granularity, &str, Option<(UtcMs, UtcMs)>) {
         let SegmentEntry {
             dataset,
@@ -177,7 +179,7 @@ impl Found {
     }
 }
 
-/// The host and the journals that a segment's metadata name, if they are those of a segment of this kind.
+/// The host and the journals in a segment's metadata. `None` if these do not fit its path.
 fn described(
     metadata: Option<&Vec<KeyValue>>,
     dataset: Dataset,
@@ -191,7 +193,7 @@ fn described(
     same.then_some((host, journals))
 }
 
-/// What the rows of a segment came to.
+/// Number, time range and files of a segment's rows.
 #[derive(Default)]
 struct SegmentTotals {
     rows: u64,
@@ -237,7 +239,8 @@ impl SegmentTotals {
     }
 }
 
-/// The journals that are still to be sealed. One that was merged has been sealed, whatever has kept it.
+/// Journals that are not sealed yet. A journal in a merged segment was sealed, even if its file
+/// exists.
 fn unsealed(store: &Path, found: &[Found]) -> Result<BTreeSet<u64>, StoreError> {
     let mut unsealed: BTreeSet<_> = layout::journals(store)?.into_iter().collect();
     let merged = found.iter().filter(|segment| segment.journals.len() > 1);
@@ -247,7 +250,7 @@ fn unsealed(store: &Path, found: &[Found]) -> Result<BTreeSet<u64>, StoreError> 
     Ok(unsealed)
 }
 
-/// Tells apart those that were merged into others; these are returned first.
+/// Separates segments that were merged into others. These are returned first.
 fn without_merged(found: Vec<Found>) -> (Vec<String>, Vec<Found>) {
     let numbers = |segment: &Found| {
         let journals = segment.journals.iter();
@@ -279,7 +282,7 @@ fn without_merged(found: Vec<Found>) -> (Vec<String>, Vec<Found>) {
     (paths, kept)
 }
 
-/// The finest granularity in which each journal is there.
+/// The finest granularity that each journal has.
 struct Finer {
     finest: BTreeMap<(String, u64), Granularity>,
 }
@@ -297,7 +300,8 @@ impl Finer {
         Self { finest }
     }
 
-    /// The files of a segment and when they were seen, as far as no finer one tells it.
+    /// The files of a segment, and when they were seen. Only for journals that have no finer
+    /// granularity.
     fn names_of(&self, segment: &Found, store: &Path) -> Result<Vec<FileSeen>, StoreError> {
         let granularity = segment.entry.granularity;
         let is_finest = |journal: &&JournalSpan| {

@@ -1,4 +1,4 @@
-//! Finishing what an interrupted recorder has left, without recording.
+//! Completes the interrupted steps of a recorder, without recording.
 
 use std::path::Path;
 
@@ -10,25 +10,25 @@ use crate::lock::StoreLock;
 use crate::snapshot::check_is_store;
 use crate::warning::Warning;
 
-/// What [`repair`] came to.
+/// Result of [`repair`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// What could not be done.
+    /// Steps that failed.
     pub left: Vec<Warning>,
-    /// Segments that were merged or have expired, and that a glob saw until now.
+    /// Merged or expired segments that were still visible to globs, and are now hidden.
     pub hidden: u64,
-    /// Segments that no glob saw until now.
+    /// Segments that were not visible to globs, and are now shown.
     pub shown: u64,
     /// Files of merged and expired segments that were deleted.
     pub deleted: u64,
 }
 
-/// Has a glob over the store's `*.parquet` see each segment once, and deletes segments that were merged or have expired, while
-/// nobody records. Queries may be at work meanwhile.
+/// Makes globs over the store's `*.parquet` match each segment once, and deletes merged and expired
+/// segments. The store must not be recorded to. Queries may be running.
 pub fn repair(store: &Path) -> Result<Repaired, StoreError> {
     check_is_store(store)?;
     let _lock = StoreLock::of_files(store)?;
-    // It says what is deleted.
+    // The catalog decides what is deleted, so it must not be damaged.
     let damage = CatalogView::open(store)?.damage()?;
     if !damage.is_empty() {
         return Err(StoreError::DamagedCatalog {

@@ -1,8 +1,8 @@
-//! Which segments are kept no longer: by age, granularity by granularity, and by the room that all take, where the finest
-//! granularity's oldest go first, so that coarse windows survive longest.
+//! Chooses the segments that expire: by age, for each granularity, and by total size. For size, the
+//! finest granularity's oldest segments go first, so that coarse windows survive longest.
 //!
-//! What is deleted together is what one granularity has of one journal, or of those that were merged: its rows, operations
-//! and health. So a granularity that has a journal has all of it.
+//! The rows, operations and health that one granularity has of one journal, or of merged journals,
+//! expire together. So a granularity that has a journal has all of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::error::StoreError;
 use crate::layout;
 use crate::options::RetentionPolicy;
 
-/// The segments of one granularity that go together.
+/// Segments of one granularity that expire together.
 struct Unit {
     granularity: Granularity,
     start: UtcMs,
@@ -24,22 +24,22 @@ struct Unit {
     paths: Vec<String>,
 }
 
-/// More than so long without a window is a gap: the recorder did not run, or the clock was set.
+/// A longer time without a window is a gap: the recorder did not run, or the clock was set.
 const GAP_MS: i64 = 60 * 60 * 1000;
 
-/// What is not to be kept.
+/// Segments that expire.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expired {
-    /// Paths of segments.
+    /// Paths relative to the store.
     pub(crate) paths: Vec<String>,
-    /// Segments that are too old only if gaps count.
+    /// Segments that are too old only if gaps count as age.
     pub(crate) spared: usize,
 }
 
-/// What is not to be kept. `other_bytes` is what the store has beside segments.
+/// Chooses the segments that expire. `other_bytes` is the size of the store's other files.
 ///
-/// The clock is not trusted with it: one that jumps a year ahead would have all deleted at once. So age is the time that
-/// was recorded since.
+/// Age is the time recorded since. The clock is not trusted: if it jumped ahead by a year,
+/// everything would be deleted at once.
 pub(crate) fn expired(kept: &[KeptSegment], keep: &RetentionPolicy, other_bytes: u64) -> Expired {
     let now = (keep.now)();
     let recorded = Recorded::new(kept);
@@ -73,7 +73,7 @@ pub(crate) fn expired(kept: &[KeptSegment], keep: &RetentionPolicy, other_bytes:
     expired
 }
 
-/// When something was recorded: ascending, with a gap between each two.
+/// Recorded time ranges, ascending, with a gap between any two.
 struct Recorded(Vec<(i64, i64)>);
 
 impl Recorded {
@@ -90,7 +90,7 @@ impl Recorded {
         Self(joined)
     }
 
-    /// `now` less the gaps since `end`, as far as anything was recorded until then.
+    /// `end` plus the time recorded between `end` and `now`.
     fn until(&self, end: UtcMs, now: UtcMs) -> i64 {
         let since = self
             .0
@@ -121,7 +121,8 @@ fn units(kept: &[KeptSegment]) -> Vec<Unit> {
     units.into_values().collect()
 }
 
-/// What a store has beside segments: journals of windows and the catalog. Single requests have a room of their own.
+/// Size of a store's files beside segments: journals of windows, and the catalog. Single requests
+/// have their own budget.
 pub(crate) fn other_bytes(store: &Path) -> Result<u64, StoreError> {
     let mut files = vec![
         layout::catalog(store),
@@ -217,7 +218,8 @@ mod tests {
             now: || UtcMs(1_000_000 * 3_600_000),
             ..keep("1s=3h", None)
         };
-        // Three hours were recorded after the first, the clock being set in between, or nobody recording.
+        // Three hours were recorded after the first. Before the fourth, the recorder did not run,
+        // or the clock was set.
         let expired = expired(&all, &later(false), 0);
         let of = |journal| kept("1s", journal, 0).path;
         assert_eq!(expired.paths, [of(1), of(2)]);

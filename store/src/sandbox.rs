@@ -1,8 +1,9 @@
-//! Holding a thread to its store.
+//! Confines a thread to its store.
 //!
-//! The threads that seal, merge, expire and delete act on what a store says. Where the kernel has Landlock (5.13 and later), they
-//! can change nothing outside of it, whatever is wrong with it or with them. Threads that look at mounts of other processes are not held: Landlock
-//! would have them see none.
+//! The threads that seal, merge, expire and delete follow a store's content. With Landlock (Linux
+//! 5.13 and later), they can change nothing outside the store, even if the store is forged or they
+//! have a bug. Threads that look at mounts of other processes are not confined, because Landlock
+//! would hide these processes.
 
 use std::io;
 use std::path::Path;
@@ -11,10 +12,11 @@ use landlock::{
     ABI, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
 };
 
-/// The newest that is known. An older kernel does what it can.
+/// The newest version of Landlock to use. An older kernel enforces what it knows.
 const KNOWN: ABI = ABI::V5;
 
-/// From now on the calling thread changes nothing outside of the store. Whether the kernel sees to all of that.
+/// Keeps the calling thread from changing anything outside the store. Returns whether the kernel
+/// enforces all of that.
 pub(crate) fn confine_to(store: &Path) -> io::Result<bool> {
     let writing = AccessFs::from_write(KNOWN);
     let store = PathFd::new(store).map_err(io::Error::other)?;
@@ -41,7 +43,7 @@ mod tests {
         fs::write(outer.path().join("theirs"), "theirs").unwrap();
         let (theirs, inside) = (outer.path().join("theirs"), store.clone());
         let held = thread::spawn(move || {
-            // A kernel without Landlock confines nobody.
+            // A kernel without Landlock does not confine the thread.
             let Ok(held) = confine_to(&inside) else {
                 return false;
             };
@@ -52,14 +54,14 @@ mod tests {
                 assert!(fs::write(&theirs, "ours").is_err());
                 assert!(fs::remove_file(&theirs).is_err());
                 assert!(fs::rename(&theirs, inside.join("mine")).is_err());
-                // What it reads may be anywhere.
+                // It may still read everything.
                 assert!(fs::read("/proc/self/statm").is_ok());
             }
             held
         });
         let held = held.join().unwrap();
         assert_eq!(fs::read(outer.path().join("theirs")).unwrap(), b"theirs");
-        // Others are as they were.
+        // Other threads are not confined.
         fs::write(outer.path().join("theirs"), if held { "" } else { " " }).unwrap();
     }
 }

@@ -1,7 +1,7 @@
-//! The thread that seals journals while the recorder goes on appending.
+//! The thread that seals journals while the recorder appends.
 //!
-//! Should it panic, windows can be appended still, and are sealed when the store is opened again. Whoever appends is told once, and
-//! when it finishes.
+//! If it panics, windows can still be appended. They are sealed when the store is opened again. The
+//! panic is reported to the next append, and again at the end.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -15,42 +15,42 @@ use crate::allocator;
 use crate::error::StoreError;
 use crate::sandbox::confine_to;
 
-/// Does what is to be done. Sealing a journal again that failed, or even one that was sealed, does no harm.
+/// Does a task. Sealing a journal again does no harm, even if it was sealed.
 pub(crate) type Seal = Box<dyn FnMut(Task) -> Result<(), StoreError> + Send>;
 
-/// What a sealing thread does.
+/// A task of a sealing thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// What is to be done before all else.
+    /// The first task.
     Begin,
     /// Seal this journal.
     Seal(u64),
-    /// What is to be done when journals were sealed.
+    /// After journals were sealed.
     AfterSealing,
-    /// What is to be done from time to time.
+    /// From time to time.
     Idle,
-    /// What is to be done after all else.
+    /// The last task.
     End,
 }
 
-/// How often [`Task::Idle`] is due.
+/// Interval of [`Task::Idle`].
 const IDLE_EVERY: Duration = Duration::from_secs(30);
 
-/// Seals the journals it is handed, in order. One that fails is tried again with the next one;
-/// it stays in the store meanwhile, where readers see it.
+/// Seals journals in the order in which they are passed in. A journal that fails is retried with
+/// the next one, and every [`IDLE_EVERY`]. Until it is sealed, readers read the journal.
 #[derive(Debug)]
 pub(crate) struct Sealer {
     store: PathBuf,
     queue: Option<SyncSender<u64>>,
     thread: Option<JoinHandle<()>>,
-    /// What the thread panicked with.
+    /// The message of the thread's panic.
     panic: Option<String>,
     failure: Arc<Mutex<Option<StoreError>>>,
 }
 
 impl Sealer {
-    /// Starts a thread of that name, which begins with the journals that `waiting` names. Up to `queued` of those that are handed over later may wait until
-    /// they are sealed; handing over more waits, too.
+    /// Starts a thread, which first seals the journals in `waiting`. Up to `queued` further
+    /// journals may wait. When that many wait, [`Self::seal`] blocks.
     pub(crate) fn start(
         name: &str,
         store: PathBuf,
@@ -69,7 +69,8 @@ impl Sealer {
         let builder = thread::Builder::new().name(name.into());
         let own = store.clone();
         let run = move || {
-            // Where the kernel cannot, what is done is still beneath the store.
+            // Without Landlock in the kernel, this fails. Paths are still resolved beneath the
+            // store.
             let _ = confine_to(&own);
             fail_point::escape();
             worker.run(&journals)
@@ -85,7 +86,7 @@ impl Sealer {
         })
     }
 
-    /// Hands over a journal that nothing will be appended to.
+    /// Passes on a journal that is no longer appended to.
     pub(crate) fn seal(&mut self, journal: u64) -> Result<(), StoreError> {
         match self.queue.as_ref().map(|queue| queue.send(journal)) {
             Some(Ok(())) => Ok(()),
@@ -93,12 +94,12 @@ impl Sealer {
                 self.join();
                 Err(self.gone())
             }
-            // That the thread is gone was told. The journal stays in the store.
+            // The missing thread was reported before. The journal stays in the store.
             None => Ok(()),
         }
     }
 
-    /// Reports what failed since the last call, and once that the thread is gone.
+    /// Returns the last failure since the last call. Reports once that the thread is gone.
     pub(crate) fn check(&mut self) -> Result<(), StoreError> {
         if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
             self.join();
@@ -107,7 +108,7 @@ impl Sealer {
         lock(&self.failure).take().map_or(Ok(()), Err)
     }
 
-    /// Waits until all is sealed. What failed earlier and succeeds now is no failure.
+    /// Waits until everything is sealed. A failure of a journal that is sealed now does not count.
     pub(crate) fn finish(mut self) -> Result<(), StoreError> {
         self.join();
         if self.panic.is_some() {
@@ -132,7 +133,7 @@ impl Sealer {
 }
 
 impl Drop for Sealer {
-    /// The store's lock must outlive the thread, so the thread is waited for.
+    /// Waits for the thread, because the store's lock must outlive it.
     fn drop(&mut self) {
         self.join();
     }
@@ -140,7 +141,7 @@ impl Drop for Sealer {
 
 struct Worker {
     seal: Seal,
-    /// Journals not sealed yet, because sealing them failed.
+    /// Journals to seal, including those that failed before.
     waiting: Vec<u64>,
     failure: Arc<Mutex<Option<StoreError>>>,
 }
@@ -153,7 +154,7 @@ impl Worker {
             match journals.recv_timeout(IDLE_EVERY) {
                 Ok(journal) => {
                     self.waiting.push(journal);
-                    // All that wait, before anything else is done.
+                    // Seals all waiting journals before anything else.
                     self.waiting.extend(journals.try_iter());
                     self.seal_waiting();
                 }
@@ -191,7 +192,7 @@ impl Worker {
     }
 }
 
-/// A thread that panicked leaves a value that is whole: it is only ever replaced.
+/// A panic cannot leave a partial value: it is only ever replaced.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

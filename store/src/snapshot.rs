@@ -1,4 +1,4 @@
-//! The reader's side of a store.
+//! Reads a store.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -25,14 +25,14 @@ use crate::segment::metadata::JournalSpan;
 use crate::segment::{Segment, StoreIndex};
 use crate::unread::Unread;
 
-/// Looking up the names of more files than this takes longer than going through all names.
+/// Above this number of files, it is faster to read all names than to look them up.
 const FEW_FILES: usize = 1000;
 
-/// A consistent view of a store, whether a recorder is at work on it or not, or of several: what there is of each.
+/// A consistent view of one or several stores. Recorders may be running.
 ///
-/// It holds every window that was durable when it was opened, each exactly once: journals are opened
-/// before the catalog is read, so a journal sealed in between is in the catalog, and a journal that
-/// the catalog knows as sealed is not read.
+/// It holds every window that was durable when it was opened, each exactly once. Journals are
+/// opened before the catalog is read. So a journal that is sealed in between is in the catalog, and
+/// a journal that the catalog has as sealed is not read.
 #[derive(Debug)]
 pub struct Snapshot {
     catalogs: Vec<CatalogView>,
@@ -43,21 +43,21 @@ pub struct Snapshot {
     span: Option<(UtcMs, UtcMs)>,
 }
 
-/// A journal that was sealed.
+/// A sealed journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedJournal {
-    /// Its store: each counts its journals from one.
+    /// Its store. Each store numbers its journals from one.
     pub store: StoreIndex,
     /// The recording host.
     pub host: String,
-    /// Its number, and when it was recorded.
+    /// Its number, and the time range of its windows.
     pub span: JournalSpan,
 }
 
-/// The windows of a journal that is not sealed yet, or of one host in an export.
+/// The windows of an unsealed journal, or of one host in an export.
 #[derive(Debug)]
 pub struct JournalTail {
-    /// Its store; each export has a place behind those of the stores.
+    /// Its store. Exports follow the stores.
     pub store: StoreIndex,
     source: Source,
 }
@@ -69,12 +69,13 @@ enum Source {
 }
 
 impl Snapshot {
-    /// Takes a view of the store.
+    /// Opens a view of a store.
     pub fn open(store: &Path) -> Result<Self, StoreError> {
         Self::open_all(std::iter::once(store))
     }
 
-    /// Takes a view of several stores, one after the other. One that is named twice counts once.
+    /// Opens a view of several stores, one after the other. A store that is named twice counts
+    /// once.
     pub fn open_all<'p>(stores: impl IntoIterator<Item = &'p Path>) -> Result<Self, StoreError> {
         let mut snapshot = Self {
             catalogs: Vec::new(),
@@ -117,7 +118,7 @@ impl Snapshot {
         let mut tails = Vec::new();
         for (number, path, journal) in opened {
             if sealed.contains(&number) {
-                // It is about to be removed, or quarantined.
+                // It is about to be removed or set aside.
                 let scan = journal.and_then(JournalScan::new);
                 if scan.is_ok_and(|scan| scan.is_some_and(|scan| !scan.damage.is_empty())) {
                     self.unread.push(Unread::sealed(path, []));
@@ -144,7 +145,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// An export has no catalog, and the whole of it is read for each question, as of a journal.
+    /// An export has no catalog. Like a journal, it is read completely for each query.
     fn add_export(&mut self, (path, store): (&Path, StoreIndex)) -> Result<(), StoreError> {
         let exported = Exported::open(path)?.into_iter().map(Source::Export);
         let tails = exported.map(|source| JournalTail { store, source });
@@ -163,14 +164,14 @@ impl Snapshot {
         self.span = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     }
 
-    /// This view without some segments and journals, given by their paths.
+    /// The view without the segments and journals at these paths.
     pub fn without(mut self, paths: &HashSet<PathBuf>) -> Self {
         self.tails.retain(|tail| !paths.contains(tail.path()));
         self.left_out = paths.clone();
         self
     }
 
-    /// Journals of which nothing is read.
+    /// Journals that cannot be read completely.
     pub fn unread(&self) -> &[Unread] {
         &self.unread
     }
@@ -186,7 +187,7 @@ impl Snapshot {
         Ok(segments)
     }
 
-    /// The segments of a dataset that this view is without.
+    /// Segments of a dataset that [`Self::without`] excluded.
     pub fn left_out(&self, dataset: Dataset) -> Result<Vec<Segment>, StoreError> {
         if self.left_out.is_empty() {
             return Ok(Vec::new());
@@ -210,12 +211,12 @@ impl Snapshot {
         Ok(all)
     }
 
-    /// All granularities that occur, in segments or as the finest of a journal, ascending.
+    /// All granularities, ascending: those of segments, and the finest of each unsealed journal.
     pub fn granularities(&self) -> Vec<Granularity> {
         self.granularities.clone()
     }
 
-    /// The journals that were sealed, by store, host and number, as far as anything of them is left.
+    /// Sealed journals, by store, host and number. Expired journals are missing.
     pub fn journals(&self) -> Result<Vec<SealedJournal>, StoreError> {
         let mut all = Vec::new();
         for (store, catalog) in self.catalogs.iter().enumerate() {
@@ -225,24 +226,24 @@ impl Snapshot {
         Ok(all)
     }
 
-    /// The journals that are not sealed yet, by store, in order of their numbers.
+    /// Unsealed journals, by store and number, then the hosts of exports.
     pub fn tails(&self) -> &[JournalTail] {
         &self.tails
     }
 
-    /// Whether some of it is an export.
+    /// Whether the view contains an export.
     pub fn has_exports(&self) -> bool {
         self.tails.iter().any(JournalTail::is_export)
     }
 
-    /// Start of the first and end of the last closed window of the finest granularity, windows
-    /// without a row included. `None` when nothing was recorded yet.
+    /// Start of the first and end of the last window of the finest granularity, including windows
+    /// without rows. `None` if nothing was recorded yet.
     pub fn span(&self) -> Option<(UtcMs, UtcMs)> {
         self.span
     }
 
-    /// Hands over names that were ever seen, with the files that had them. A file comes once more for each unsealed
-    /// journal that has it, and for each user there.
+    /// Passes on names with their files. A file comes again for each unsealed journal that has it,
+    /// and for each of its users there.
     pub fn names(
         &self,
         names: Names<'_>,
@@ -263,7 +264,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// All names that files, whose keys ascend, were ever seen under.
+    /// All names of these files. `files` must ascend.
     pub fn names_of(&self, files: &[FileKey]) -> Result<Vec<NameSeen>, StoreError> {
         let mut names = Vec::new();
         if files.len() <= FEW_FILES {
@@ -293,7 +294,7 @@ impl Snapshot {
         Ok(names)
     }
 
-    /// What is known of files, in the catalog and in unsealed journals.
+    /// The history of files, from the catalog and unsealed journals.
     pub fn histories(
         &self,
         files: &[FileKey],
@@ -327,7 +328,7 @@ impl Snapshot {
         Ok(known.collect())
     }
 
-    /// Each store with each file.
+    /// All pairs of a catalog and a file.
     fn each_catalog<'f>(
         &self,
         files: &'f [FileKey],
@@ -336,7 +337,7 @@ impl Snapshot {
         catalogs.flat_map(move |catalog| files.iter().map(move |key| (catalog, key)))
     }
 
-    /// All mounts that were ever seen, in the order in which they came.
+    /// All mount points that were ever seen, in order of appearance.
     pub fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
         let mut all = Vec::new();
         for catalog in &self.catalogs {
@@ -348,7 +349,7 @@ impl Snapshot {
         Ok(all)
     }
 
-    /// Of each mount where it was mounted, and the directories that the names of its files have in common.
+    /// Where each mount was mounted, and the directory that the names of its files have in common.
     pub fn mount_roots(&self) -> Result<MountRoots, StoreError> {
         let mut mount_roots = MountRoots::default();
         for catalog in &self.catalogs {
@@ -365,7 +366,7 @@ impl Snapshot {
         Ok(mount_roots)
     }
 
-    /// The files that had this fileid on a mount that ever had this device number, ascending.
+    /// Files with this fileid on a mount that ever had this device number, ascending.
     pub fn files_with_id(&self, dev: Dev, fileid: u64) -> Result<Vec<FileKey>, StoreError> {
         let mut known = Vec::new();
         for catalog in &self.catalogs {
@@ -407,13 +408,13 @@ impl JournalTail {
         }
     }
 
-    /// Whether it is of an export, which does not say what was not recorded.
+    /// Whether it is part of an export. Exports do not contain gaps.
     pub fn is_export(&self) -> bool {
         matches!(self.source, Source::Export(_))
     }
 
-    /// Hands over its windows, without their operations, in the order in which they were closed. A window may come
-    /// again later, with rows that were late: they add up.
+    /// Passes on the windows, without operations, in the order in which they were closed. A window
+    /// may come again with late rows. Add these up.
     pub fn windows(&self, each: &mut dyn FnMut(ClosedWindow)) -> Result<(), StoreError> {
         match &self.source {
             Source::Export(exported) => exported.windows(each)?,
@@ -426,7 +427,7 @@ impl JournalTail {
         Ok(())
     }
 
-    /// Hands over the operations of its windows, in the same order.
+    /// Passes on the operations of the windows, in the same order.
     pub fn operations(
         &self,
         each: &mut dyn FnMut(UtcMs, Vec<OperationRow>),
@@ -448,7 +449,7 @@ impl JournalTail {
         }
     }
 
-    /// Parts of it that are damaged.
+    /// Damaged parts.
     pub fn damage(&self) -> &[Damage] {
         match &self.source {
             Source::Journal(scan) => &scan.damage,
@@ -456,7 +457,8 @@ impl JournalTail {
         }
     }
 
-    /// Start of its first and end of its last window, those without rows included. `None` when it has none.
+    /// Start of the first and end of the last window, including windows without rows. `None`
+    /// without windows.
     pub fn span(&self) -> Option<(UtcMs, UtcMs)> {
         match &self.source {
             Source::Journal(scan) => scan.span(),
@@ -464,7 +466,7 @@ impl JournalTail {
         }
     }
 
-    /// Its files, for each user.
+    /// Its files, once per user.
     fn files(&self) -> Box<dyn Iterator<Item = &FileAttributes> + '_> {
         match &self.source {
             Source::Journal(scan) => Box::new(scan.files().map(|(_, file)| &**file)),
@@ -492,7 +494,8 @@ pub(crate) fn check_is_store(store: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Opens the journals, by number and path; one that was sealed and removed meanwhile is in the catalog by now.
+/// Opens the journals. Returns numbers, paths and files. A journal that was sealed and removed in
+/// the meantime is in the catalog by then.
 #[allow(clippy::type_complexity)]
 fn open_journals(
     store: &Path,
@@ -506,8 +509,8 @@ fn open_journals(
     Ok(opened)
 }
 
-/// The journals of windows in quarantine: what of them could be read is in segments, and that something is missing there
-/// only they say.
+/// Journals of windows that were set aside. Their readable part is in segments, and only they show
+/// that something is missing.
 fn quarantined(store: &Path, catalog: &CatalogView) -> Result<Vec<Unread>, StoreError> {
     let mut quarantined = layout::quarantined_journals(store)?;
     quarantined.retain(|path| layout::number_of_journal(path).is_some());

@@ -1,4 +1,4 @@
-//! Journals that are not read.
+//! Journals that cannot be read completely.
 
 use std::path::{Path, PathBuf};
 
@@ -7,22 +7,23 @@ use trackiops_schemas::time::UtcMs;
 use crate::error::StoreError;
 use crate::journal::end::Extent;
 
-/// Why a journal is not read that is not there, either.
+/// Why a missing journal is not read.
 pub(crate) const LOST: &str = "it was deleted before it was sealed";
 
-/// A journal that is not read.
+/// A journal that cannot be read completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     /// Its file.
     pub path: PathBuf,
-    /// Why.
+    /// Why not.
     pub why: String,
-    /// From when on it was recorded, and until when; `None` where that is not known.
+    /// Start and end of its recording. `None` if unknown.
     pub covers: Option<(UtcMs, UtcMs)>,
 }
 
 impl Unread {
-    /// One that cannot be read for this error, if the error is of the journal alone.
+    /// A journal that cannot be read because of this error. Returns the error itself if it concerns
+    /// more than the journal.
     pub(crate) fn journal(path: PathBuf, error: StoreError) -> Result<Self, StoreError> {
         let why = match error {
             StoreError::Damaged { why, .. } => why.to_owned(),
@@ -36,16 +37,17 @@ impl Unread {
         })
     }
 
-    /// A damaged one that was sealed and is in quarantine; `known` is when its windows were, as far as they could be read.
+    /// A damaged journal that was sealed and set aside. `known` are the time ranges of its readable
+    /// part.
     pub(crate) fn sealed(path: PathBuf, known: impl IntoIterator<Item = (UtcMs, UtcMs)>) -> Self {
         Self {
             covers: covers(&path, known),
             path,
-            why: "segments have only what of it could be read".to_owned(),
+            why: "segments have only its readable part".to_owned(),
         }
     }
 
-    /// One that is gone.
+    /// A journal that was deleted.
     pub(crate) fn lost(path: PathBuf) -> Self {
         Self {
             covers: covers(&path, []),
@@ -54,7 +56,7 @@ impl Unread {
         }
     }
 
-    /// Whether it may be of the half-open range.
+    /// Whether it may overlap the half-open range.
     pub fn may_overlap(&self, since: Option<UtcMs>, until: Option<UtcMs>) -> bool {
         self.covers.is_none_or(|(start, end)| {
             since.is_none_or(|since| since < end) && until.is_none_or(|until| start < until)
@@ -62,7 +64,8 @@ impl Unread {
     }
 }
 
-/// When a journal was recorded, as what is beside it says: what is known otherwise may lack the damaged part.
+/// Time range of a journal, from its `.end` file. Without it, the range is unknown: the readable
+/// part may be shorter.
 fn covers(path: &Path, known: impl IntoIterator<Item = (UtcMs, UtcMs)>) -> Option<(UtcMs, UtcMs)> {
     let own = Extent::read(path)?.span;
     let all = known.into_iter().chain([own]);

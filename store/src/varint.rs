@@ -1,17 +1,16 @@
-//! Variable-length integers (LEB128, zigzag for signed), the alphabet of the journal and of file
-//! indexes.
+//! Variable-length integers (LEB128, zigzag for signed ones) of journals and file indexes.
 
-/// Why bytes could not be decoded.
+/// Bytes could not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
-    /// The input ends within a value: more input may help.
+    /// The input ends within a value. More input may help.
     Truncated,
-    /// No input that continues like this has a meaning.
+    /// The input is invalid. More input does not help.
     Malformed(&'static str),
 }
 
 impl DecodeError {
-    /// The error in words.
+    /// The error as text.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::Truncated => "it ends within a value",
@@ -37,7 +36,7 @@ pub(crate) fn put_str(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A text that may be missing: its length plus one, so that 0 is none.
+/// A text that may be missing: its length plus one, and 0 for none.
 pub(crate) fn put_optional_str(out: &mut Vec<u8>, text: Option<&str>) {
     match text {
         None => out.push(0),
@@ -48,7 +47,7 @@ pub(crate) fn put_optional_str(out: &mut Vec<u8>, text: Option<&str>) {
     }
 }
 
-/// Reads values off the front of a byte slice.
+/// Reads values from the front of a byte slice.
 pub(crate) struct Input<'a> {
     bytes: &'a [u8],
 }

@@ -1,50 +1,54 @@
-//! What the threads beside recording warn of.
+//! Warnings of the threads that write and maintain a store.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a person should know.
+/// A warning for the person who runs the recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// An earlier writer had left windows in a journal, which are sealed now.
+    /// Windows of an interrupted recording were sealed from its journal.
     RecoveredWindows {
-        /// How many.
+        /// Number of windows.
         windows: u64,
-        /// Bytes at the end that were no whole frame, and were cut. They were never reported durable, unless the medium has
-        /// damaged them since.
+        /// Bytes at the end that were not a whole frame, and were cut off. They were never reported
+        /// durable, unless the disk damaged them later.
         torn_bytes: u64,
     },
-    /// An earlier writer had left requests, kept one by one, in a journal, which are sealed now.
+    /// Single requests of an interrupted recording were sealed from their journal.
     RecoveredRequests {
-        /// How many.
+        /// Number of requests.
         requests: u64,
-        /// Bytes at the end that were no whole batch, and were cut.
+        /// Bytes at the end that were not a whole batch, and were cut off.
         torn_bytes: u64,
     },
-    /// A journal is damaged. What of it could be read was sealed; it was renamed to this path and is not read again.
+    /// A journal is damaged. Its readable part was sealed. The file was renamed to this path and is
+    /// not read again.
     Quarantined(PathBuf),
-    /// Something cannot be done with a file of the store: the text says what and why. It is tried again from time to time.
+    /// Something failed with a file, as the text says. It is retried from time to time.
     WillRetry(String),
-    /// So many segments would be too old if time counted in which nothing was recorded. Told once.
+    /// This many segments would be too old if time without a recording counted as age. Reported
+    /// once.
     Spared(usize),
-    /// The oldest segments of requests are deleted from now on, because all together would exceed this number of bytes. Reported once.
+    /// Single requests have reached this number of bytes. From now on, their oldest segments are
+    /// deleted. Reported once.
     RequestsFull(u64),
-    /// The store cannot be written, for this error. Windows wait in memory until it can be.
+    /// The store cannot be written, because of this error. Windows wait in memory.
     CannotWrite(String),
-    /// The store is written again, after [`Self::CannotWrite`].
+    /// The store can be written again, after [`Self::CannotWrite`].
     WrittenAgain {
-        /// Windows that had waited.
+        /// Windows that had to wait.
         waited: u64,
-        /// Windows that were added up to coarser ones meanwhile, as there was no room for all.
+        /// Windows that were added up to coarser ones, because memory for waiting windows was full.
         coarsened: u64,
-        /// Windows that found no room even then.
+        /// Windows that were dropped, because that was not enough.
         dropped: u64,
     },
-    /// A window never can be written, for this error, and is left out.
+    /// A window was dropped, because it can never be written, for this reason.
     WindowLeftOut(String),
-    /// The recording has ended, and this number of windows still could not be written.
+    /// The recording has ended, and this many windows could not be written.
     WaitingLost(usize),
-    /// The thread that writes windows has panicked, and those that waited could not be written after that, for this error.
+    /// The thread that writes windows panicked, and the waiting windows could not be written
+    /// afterwards, because of this error.
     LostAfterPanic(String),
 }
 
@@ -68,19 +72,19 @@ impl fmt::Display for Warning {
             ),
             Self::Quarantined(path) => write!(
                 f,
-                "a journal is damaged: what of it could be read is kept; it is now {}, and not read again",
+                "a journal is damaged: its readable part is kept; it was renamed to {}, and is not read again",
                 path.display()
             ),
             Self::WillRetry(error) => {
                 write!(
                     f,
-                    "{error}; all else goes on, and a recorder tries this again from time to time"
+                    "{error}; everything else continues, and a recorder retries from time to time"
                 )
             }
             Self::Spared(segments) => write!(
                 f,
-                "by the clock {segments} segments are older than --retain, but not by the time that was recorded since: the recorder did not \
-                 run, or the clock was set; they are kept, and --retain-by-clock deletes them"
+                "{segments} segments are older than --retain by the clock, but not by recorded time: the recorder did not run, \
+                 or the clock was set; they are kept, and --retain-by-clock deletes them"
             ),
             Self::RequestsFull(bytes) => write!(
                 f,
@@ -109,7 +113,7 @@ impl fmt::Display for Warning {
                 }
                 Ok(())
             }
-            Self::WindowLeftOut(error) => write!(f, "a window is left out: {error}"),
+            Self::WindowLeftOut(error) => write!(f, "a window is dropped: {error}"),
             Self::WaitingLost(windows) => {
                 write!(f, "{windows} windows that waited in memory are lost")
             }
@@ -118,7 +122,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Warns a person.
+/// Passes a warning on.
 pub(crate) type Warn = Box<dyn Fn(Warning) + Send>;
 
 #[cfg(test)]

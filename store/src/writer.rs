@@ -1,4 +1,4 @@
-//! The recorder's side of a store.
+//! Writes a store.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -25,29 +25,29 @@ use crate::seal::seal;
 use crate::sealer::{Seal, Sealer, Task};
 use crate::warning::{Warn, Warning};
 
-/// Journals that may wait to be sealed. As many do only if sealing fails for days.
+/// Journals that may wait to be sealed. That many wait only if sealing fails for days.
 const QUEUED_JOURNALS: usize = 1024;
 
 /// Writes closed windows to a store.
 ///
 /// * A window is durable, and visible to readers, when [`Writer::append`] has returned `Ok`.
-/// * A store has one writer at a time; it is locked until the writer is dropped.
-/// * Journals are sealed in a thread of their own, so appending never waits for sealing, nor does opening a store in which an earlier writer has
-///   left some.
-/// * Dropping the writer, or losing the process, at any point leaves a store that the next
-///   [`Writer::open`] completes; [`Writer::finish`] leaves nothing to complete.
+/// * A store has one writer at a time. It is locked until the writer is dropped.
+/// * A separate thread seals journals, including those of an earlier writer. So neither appending
+///   nor opening a store waits for it.
+/// * If the writer is dropped or its process dies at any point, the next [`Writer::open`] completes
+///   the work. After [`Writer::finish`], nothing is left to complete.
 #[derive(Debug)]
 pub struct Writer {
     store: PathBuf,
     options: Options,
     journal: Option<OpenJournal>,
     next_number: u64,
-    /// Of an append that has failed.
+    /// Bytes that a failed append may have left.
     uncertain_tail: Option<UncertainTail>,
     mounts: MountLog,
-    /// End of the last window.
+    /// End of the latest window.
     until: UtcMs,
-    /// Before the lock, so that it has ended when the lock is released.
+    /// Declared before the lock, so that it ends before the lock is released.
     sealer: Sealer,
     lock: Arc<StoreLock>,
 }
@@ -63,7 +63,7 @@ struct OpenJournal {
 }
 
 impl OpenJournal {
-    /// Whether a window of a period and of a granularity begins another one.
+    /// Whether a window of this period and granularity needs another journal.
     fn is_over(&self, period: Period, finest: Granularity) -> bool {
         self.retired
             || self.finest != finest
@@ -73,12 +73,13 @@ impl OpenJournal {
 }
 
 impl Writer {
-    /// Opens the store, or creates it. What an earlier writer has left is sealed meanwhile.
+    /// Opens a store, or creates it. Journals of an earlier writer are sealed in the background.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         Self::open_after(path, options, None, |_| ())
     }
 
-    /// As [`Self::open`], after an earlier writer that has left this [`Self::uncertain_tail`]. `warn` gets what a person should know.
+    /// As [`Self::open`], after an earlier writer with this [`Self::uncertain_tail`]. `warn`
+    /// receives warnings.
     pub fn open_after(
         path: impl AsRef<Path>,
         options: Options,
@@ -119,22 +120,23 @@ impl Writer {
         })
     }
 
-    /// What an append that failed or panicked may have left. Whoever drops the writer after one and opens the store again to append the same windows
-    /// hands it over: nobody else knows that they are not to count.
+    /// Bytes that an append that failed or panicked may have left. If you drop the writer after
+    /// that, and open the store again to append the same windows, pass this on: otherwise they
+    /// could count twice.
     pub fn uncertain_tail(&self) -> Option<UncertainTail> {
         let panicked = || self.journal.as_ref()?.writer.uncertain_tail();
         self.uncertain_tail.clone().or_else(panicked)
     }
 
-    /// Whether an earlier writer has left requests that are not sealed.
+    /// Whether an earlier writer has left single requests that are not sealed.
     pub fn has_unsealed_requests(&self) -> Result<bool, StoreError> {
         Ok(!layout::requests_journals(&self.store)?.is_empty())
     }
 
-    /// Begins to keep requests one by one in the same store, in at most `most_bytes`. What an earlier writer has left of
-    /// them is sealed meanwhile. `warn` gets what a person should know.
+    /// Starts to store single requests in the same store, in at most `most_bytes`. Journals of an
+    /// earlier writer are sealed in the background. `warn` receives warnings.
     ///
-    /// To be called once; the store stays locked for as long as either writer is there.
+    /// Call this once. The store stays locked until both writers are dropped.
     pub fn requests(
         &self,
         most_bytes: u64,
@@ -146,16 +148,17 @@ impl Writer {
 
     /// Appends a window of the finest granularity and makes it durable.
     ///
-    /// An error may also be that of sealing an earlier journal. In every case the window was not
-    /// appended, and may be appended again.
+    /// The error may also be that of sealing an earlier journal. After any error, the window was
+    /// not appended, and you can append it again.
     pub fn append(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
         let finest = self.options.granularities.finest();
         self.append_first(finest, slice::from_ref(window))?;
         Ok(())
     }
 
-    /// As [`Self::append`], of the first of some windows, which become durable together. They are of any one of the store's
-    /// granularities: nothing finer is there then for their time. Returns how many; at least one, of at least one.
+    /// As [`Self::append`], for the first of several windows, which become durable together. They
+    /// have any one of the store's granularities; their time then has no finer windows. Returns the
+    /// number of appended windows: at least one, unless `windows` is empty.
     pub fn append_first(
         &mut self,
         finest: Granularity,
@@ -204,12 +207,13 @@ impl Writer {
         Ok(count)
     }
 
-    /// From `at` on, these mounts are there, and no others. They are in the catalog when this returns.
+    /// Records that from `at` on exactly these mounts exist. The catalog has them when this
+    /// returns.
     pub fn mounted(&mut self, at: UtcMs, mounts: &[MountPoint]) -> Result<(), StoreError> {
         self.mounts.enter(at, mounts)
     }
 
-    /// The journal of a period, beginning a new one where the open one is over.
+    /// The journal of a period. Begins a new one if the open journal is over.
     fn journal_for(
         &mut self,
         period: Period,
@@ -224,7 +228,7 @@ impl Writer {
             Some(open) => Ok(open),
             none => {
                 let number = self.next_number;
-                // Not again, even if creating it fails halfway.
+                // The number is not used again, even if creating the journal fails halfway.
                 self.next_number += 1;
                 let granularities = self.options.granularities.from(finest);
                 let header = Header {
@@ -242,12 +246,12 @@ impl Writer {
         }
     }
 
-    /// What the store was opened with.
+    /// The options of the store.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Seals everything. The store then holds no journal.
+    /// Seals everything. After that, the store has no journal of windows.
     pub fn finish(mut self) -> Result<(), StoreError> {
         if let Some(uncertain_tail) = &self.uncertain_tail {
             uncertain_tail.cut_off(&self.store)?;
@@ -260,7 +264,7 @@ impl Writer {
     }
 }
 
-/// The journals that an earlier writer has left. One of another format is left alone, and its store with it.
+/// The journals of an earlier writer. Fails if one has another format: such a store is not changed.
 fn left(store: &Path) -> Result<Vec<u64>, StoreError> {
     let journals = layout::journals(store)?;
     for number in &journals {
@@ -269,7 +273,7 @@ fn left(store: &Path) -> Result<Vec<u64>, StoreError> {
             let header = journal.map(|journal| Header::read(&journal, |kind| kind != 0));
             header.transpose()
         });
-        // Whatever else is wrong with it, sealing it will say.
+        // Other errors come again when the journal is sealed.
         if let Err(error @ StoreError::OtherFormat { .. }) = header {
             return Err(error);
         }
@@ -277,7 +281,8 @@ fn left(store: &Path) -> Result<Vec<u64>, StoreError> {
     Ok(journals)
 }
 
-/// Seals journals, and keeps the store as its options say. Those below `first_own` are an earlier writer's.
+/// Seals journals. Expires, merges and deletes segments as the options say. Numbers below
+/// `first_own` are an earlier writer's.
 fn sealing(
     store: PathBuf,
     mut catalog: Catalog,
@@ -326,8 +331,8 @@ impl Period {
     }
 
     /// Whether a journal of this period ends with a window of `other`. Late windows of the period
-    /// before stay in the journal; a longer way back is a step of the clock, after which waiting
-    /// for this period to end could take years.
+    /// before stay in the journal. Earlier windows mean that the clock was set back: then it could
+    /// take years until this period ends.
     pub(crate) fn is_over_at(self, other: Self) -> bool {
         other.start > self.start || other.start.saturating_add(self.length) < self.start
     }

@@ -1,4 +1,4 @@
-//! Record batches to rows.
+//! Decodes rows from record batches.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
@@ -21,34 +21,34 @@ use trackiops_schemas::time::UtcMs;
 use crate::column_values::{of_stored, time_of, unsigned};
 use crate::journal::codec::BUCKETS;
 
-/// A row of a rollup segment. What the batch has no column for is empty, zero or `None`, so a
-/// query may leave out what it does not need.
+/// A row of a rollup segment. Fields without a column in the batch are empty, zero or `None`, so a
+/// query can skip columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRow<'a> {
     /// Start of the window.
     pub time: UtcMs,
     /// The recording host.
     pub host: &'a str,
-    /// `server:/export`, where known.
+    /// `server:/export`, if known.
     pub mount: Option<&'a str>,
-    /// The file's name when the window closed, where known.
+    /// The file's name when the window closed, if known.
     pub path: Option<&'a str>,
-    /// Whether that was found by looking at who has the file open; `None` without a name.
+    /// Whether the name comes from a process that has the file open. `None` without a name.
     pub path_inferred: Option<bool>,
     /// The file on disk.
     pub file_key: FileKey,
     /// The file's device on the host.
     pub dev: Dev,
-    /// NFS fileid.
+    /// The NFS fileid.
     pub fileid: u64,
-    /// Who used it, as far as that is known.
+    /// The user and the cgroup, if known.
     pub tenant: StoredTenant<'a>,
-    /// The counters, in ns, to the microsecond.
+    /// The counters. Times are in ns, but rounded to us.
     pub row: Row,
 }
 
 impl StoredRow<'_> {
-    /// Whether it is of that file and tenant.
+    /// Whether the row belongs to this file and tenant.
     pub(crate) fn is_of(&self, file: &FileAttributes) -> bool {
         (file.key, file.id.dev, file.id.fileid) == (self.file_key, self.dev, self.fileid)
             && file.path.as_deref() == self.path
@@ -57,7 +57,7 @@ impl StoredRow<'_> {
             && file.path_inferred == self.path_inferred.unwrap_or(false)
     }
 
-    /// Its file. What tells it from others of its number is in its key.
+    /// The file's attributes. The hash of its handle is 0, because only the key contains it.
     pub(crate) fn file(&self) -> FileAttributes {
         FileAttributes {
             key: self.file_key,
@@ -74,7 +74,7 @@ impl StoredRow<'_> {
     }
 }
 
-/// A [`Tenant`] as it is in a row.
+/// The [`Tenant`] of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredTenant<'a> {
     /// As [`Tenant::uid`].
@@ -108,24 +108,25 @@ pub struct StoredHealth<'a> {
     pub time: UtcMs,
     /// The recording host.
     pub host: &'a str,
-    /// The recorder's own account.
+    /// The recorder's account of itself.
     pub health: Health,
 }
 
-/// A row of a segment of operations. What the batch has no column for is empty, zero or `None`.
+/// A row of a segment of operations. Fields without a column in the batch are empty, zero or
+/// `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredOps<'a> {
     /// Start of the window.
     pub time: UtcMs,
     /// The recording host.
     pub host: &'a str,
-    /// `server:/export`, where known.
+    /// `server:/export`, if known.
     pub mount: Option<&'a str>,
     /// The procedure.
     pub op: &'a str,
-    /// The connection, where known.
+    /// The connection, if known.
     pub transport: Option<&'a str>,
-    /// The counters, in ns, to the microsecond.
+    /// The counters. Times are in ns, but rounded to us.
     pub sums: OperationSums,
 }
 
@@ -210,7 +211,7 @@ pub fn decode_health<'a>(
     Ok(())
 }
 
-/// The column of operations of a file.
+/// The column of a file's operations.
 struct FileOpColumns<'a> {
     lists: &'a ListArray,
     names: &'a StringArray,
@@ -218,7 +219,7 @@ struct FileOpColumns<'a> {
 }
 
 impl<'a> FileOpColumns<'a> {
-    /// `None` where it is not there.
+    /// `None` if the batch does not have the column.
     fn new(batch: &'a RecordBatch) -> Result<Option<Self>, BatchError> {
         let Some(lists) = column::<ListArray>(batch, columns::FILE_OPS)? else {
             return Ok(None);
@@ -261,7 +262,7 @@ impl<'a> FileOpColumns<'a> {
     }
 }
 
-/// The columns of a health row that tell what was pending.
+/// The columns of pending requests in a health row.
 struct PendingColumns<'a> {
     requests_max: &'a Int64Array,
     age_ms_max: &'a Int64Array,
@@ -275,7 +276,7 @@ struct PendingColumns<'a> {
 }
 
 impl<'a> PendingColumns<'a> {
-    /// `None` where not all of them are there.
+    /// `None` if the batch does not have all columns.
     fn new(batch: &'a RecordBatch) -> Result<Option<Self>, BatchError> {
         let number = |name| column::<Int64Array>(batch, name);
         let lists: Option<&ListArray> = column(batch, columns::PENDING_CLIENTS)?;
@@ -332,7 +333,7 @@ impl<'a> PendingColumns<'a> {
     }
 }
 
-/// Where the elements of a list stand among those of all lists.
+/// Indexes of the elements of list `i` among the elements of all lists.
 fn elements(lists: &ListArray, i: usize) -> Range<usize> {
     let [start, end] = [i, i + 1].map(|at| lists.value_offsets()[at] as usize);
     start..end
@@ -368,10 +369,10 @@ pub fn decode_ops<'a>(
     Ok(())
 }
 
-/// The columns of the counters of rows of a type, as far as they are there; the others are zero.
+/// Columns of counters. Counters without a column are zero.
 struct Counters<'a, R: 'static, const COUNT: usize> {
     table: &'static [Counter<R>; COUNT],
-    /// Those that are there, each with its place in the table.
+    /// The existing columns, each with its index in the table.
     columns: Vec<(usize, &'a Int64Array)>,
 }
 
@@ -405,7 +406,7 @@ struct DirectionColumns<'a> {
     latencies: Option<Lists<'a>>,
 }
 
-/// Lists of what is counted, and how often there was one.
+/// Lists of pairs of a key and a count.
 struct Lists<'a> {
     lists: &'a ListArray,
     keys: &'a Int32Array,
@@ -449,7 +450,7 @@ impl<'a> DirectionColumns<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// Those of a column, if it is there; `key` is what they count, which ascends and is in a range.
+    /// The lists of a column, if the batch has it. Keys must ascend and be within `range`.
     fn of(
         batch: &'a RecordBatch,
         name: String,
@@ -470,7 +471,8 @@ impl<'a> Lists<'a> {
                     .as_primitive_opt::<Int64Type>()?,
             })
         });
-        // What ascends is added at the end; what does not would be moved for each element.
+        // Keys must ascend, so that each is appended. Otherwise, each insertion could move all
+        // others.
         let found = found.filter(|found| {
             let keys = found.keys.values();
             let ascends = |i| keys[elements(lists, i)].is_sorted_by(|a, b| a < b);
@@ -484,7 +486,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// A column of the batch, if it is there; an error if it has another type.
+/// A column of the batch, if it exists. An error if it has another type.
 fn column<'a, A: Array + 'static>(
     batch: &'a RecordBatch,
     name: &str,

@@ -1,4 +1,4 @@
-//! Rows to record batches.
+//! Encodes rows as record batches.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{signed, stored, us_of};
 
-/// A row with its window and its file.
+/// A row with its window and file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollupRow {
     /// Start of the window.
@@ -31,7 +31,7 @@ pub struct RollupRow {
     pub row: Row,
 }
 
-/// The recorder's own account of a window.
+/// The recorder's account of itself in a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthRow {
     /// Start of the window.
@@ -201,7 +201,7 @@ fn pending_clients<'a>(
     )?))
 }
 
-/// The columns of some counters.
+/// The columns of counters.
 fn counters<'r, R: 'static>(
     table: impl Iterator<Item = &'static Counter<R>>,
     rows: impl Iterator<Item = &'r R> + Clone,
@@ -217,14 +217,14 @@ fn times(times: impl Iterator<Item = UtcMs>) -> ArrayRef {
     Arc::new(array.with_timezone("UTC"))
 }
 
-/// The host's name in every row.
+/// A column with the host's name in every row.
 pub(super) fn hosts(host: &str, rows: usize) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(std::iter::repeat_n(
         host, rows,
     )))
 }
 
-/// Lists of what is counted, and how often there was one.
+/// Lists of pairs of a key and a count.
 fn lists<'a>(
     item: Field,
     rows: impl Iterator<Item = &'a [(i32, u64)]>,

@@ -1,4 +1,4 @@
-//! Rows in Arrow's columns and back: the only module that knows how a row's fields map to columns.
+//! Converts rows to Arrow's columns and back. Only this module knows which field has which column.
 
 mod decode;
 mod encode;
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(decoded(&before), rows);
     }
 
-    /// The same batch with the elements of all lists of a column in another order.
+    /// The batch with the elements of all lists of a column in another order.
     fn reordered(batch: &RecordBatch, name: &str, order: &[u32]) -> RecordBatch {
         use arrow::array::{ListArray, UInt32Array};
         let place = batch.schema().index_of(name).unwrap();
@@ -233,7 +233,8 @@ mod tests {
         RecordBatch::try_new(batch.schema(), columns).unwrap()
     }
 
-    /// Each element of a list that descends makes room before all others: of a page's four million that takes hours.
+    /// Each descending element would move all elements before it: for a page's four million, that
+    /// takes hours.
     #[test]
     fn lists_that_do_not_ascend_are_refused() {
         let mut row = rows().remove(0);

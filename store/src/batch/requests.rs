@@ -1,4 +1,4 @@
-//! Single requests as record batches.
+//! Encodes single requests as record batches.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::column_values::signed;
 pub struct RequestRow {
     /// The file.
     pub file: Arc<FileAttributes>,
-    /// The request; where its file is in a list says nothing here.
+    /// The request. Its index of a file is not used here.
     pub request: Request,
 }
 

@@ -1,6 +1,6 @@
-//! The catalog as readers have it: a database, and behind it how long it is, and its checksum.
+//! The file `catalog.db`: an SQLite database, followed by its length and its checksum.
 //!
-//! SQLite does not look behind a database's last page, so that it opens the file as it is.
+//! SQLite does not read past a database's last page, so it can open the file as it is.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,16 +21,17 @@ use trackiops_threads::fail_point;
 /// Magic, length of the database u64, its CRC32C u32, CRC32C of these three u32: little endian.
 const TRAILER_BYTES: usize = 24;
 const MAGIC: [u8; 8] = *b"TIOPends";
-/// What an SQLite database begins with.
+/// First bytes of an SQLite database.
 const SQLITE: &[u8] = b"SQLite format 3\0";
-/// Big endian in an SQLite header: `PRAGMA user_version` and `PRAGMA application_id`.
+/// Offsets in an SQLite header of `PRAGMA user_version` and `PRAGMA application_id`, big-endian.
 const VERSION_AT: usize = 60;
 const APPLICATION_ID_AT: usize = 68;
 const HEADER_BYTES: usize = 100;
 const CHUNK_BYTES: usize = 64 << 10;
-/// How often a catalog is opened that is replaced meanwhile.
+/// Attempts to open a catalog that is replaced at the same time.
 const LOOKS: usize = 10;
-/// What the next catalog may be longer by than this one, and still find room on a disk that is full by then.
+/// Room that is reserved for growth, so that the next catalog can be written to a disk that has
+/// become full.
 const GROWTH_BYTES: u64 = 64 << 10;
 
 /// Opens a store's catalog for reading.
@@ -48,7 +49,8 @@ pub(super) fn open(store: &Path) -> Result<Connection, StoreError> {
             connection.execute_batch("PRAGMA temp_store = MEMORY;")?;
             Ok(connection)
         });
-        // What SQLite has opened is what was verified, unless another catalog has taken its place in between.
+        // SQLite opens the path a second time. If the path still leads to the file that was
+        // verified, SQLite has opened that file.
         let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         let same = file.metadata().map(place).ok() == path.metadata().map(place).ok();
         if same || looks == LOOKS {
@@ -58,14 +60,14 @@ pub(super) fn open(store: &Path) -> Result<Connection, StoreError> {
     }
 }
 
-/// Writes what is published to a file of its own.
+/// Copies the published database to a file, without its trailer.
 pub(super) fn copy(store: &Path, to: &Path) -> Result<(), StoreError> {
     let created = beneath::create_anew(store, to);
     let mut copy = created.map_err(StoreError::io("create", to))?;
     verified(store, &layout::catalog(store), &mut copy).map(drop)
 }
 
-/// Publishes the writer's scratch: readers have it, and it is durable, when this returns.
+/// Publishes the writer's scratch database. When this returns, readers see it and it is durable.
 pub(super) fn publish(store: &Path) -> Result<(), StoreError> {
     let scratch = layout::catalog_scratch(store);
     let new = layout::new_catalog(store);
@@ -87,14 +89,15 @@ pub(super) fn publish(store: &Path) -> Result<(), StoreError> {
     beneath::rename(store, &new, &catalog).map_err(io("rename the new catalog to", &catalog))?;
     fail_point::hit("catalog: renamed");
     beneath::sync_dir(store, store).map_err(io("sync directory", store))?;
-    // Or on a full disk nothing could expire.
+    // Reserves room: on a full disk, segments can only expire if a catalog can be published.
     if let Ok(next) = beneath::create(store, &new) {
         let _ = fallocate(&next, FallocateFlags::empty(), 0, bytes + GROWTH_BYTES);
     }
     Ok(())
 }
 
-/// Opens a catalog, verifies it, and writes its database somewhere. Its length.
+/// Opens and verifies a catalog, and writes its database to `to`. Returns the open file and the
+/// database's length.
 fn verified(store: &Path, path: &Path, to: &mut dyn Write) -> Result<(File, u64), StoreError> {
     let read = || StoreError::io("read", path);
     let file = beneath::read(store, path).map_err(StoreError::io("open", path))?;
@@ -118,14 +121,14 @@ fn verified(store: &Path, path: &Path, to: &mut dyn Write) -> Result<(File, u64)
     if trailer(bytes, crc) != found {
         return Err(damaged("it does not match its checksum"));
     }
-    // Intact, and of another release.
+    // It is intact, but another release may have written it.
     match other(&file, store).map_err(read())? {
         Some(error) => Err(error),
         None => Ok((file, bytes)),
     }
 }
 
-/// What else a file is that may have been meant to be a catalog.
+/// Explains why a file is not a catalog of this release. `None` if it looks like one.
 fn other(file: &File, store: &Path) -> io::Result<Option<StoreError>> {
     let mut header = [0; HEADER_BYTES];
     let not_a_store = |why| {
@@ -142,7 +145,7 @@ fn other(file: &File, store: &Path) -> io::Result<Option<StoreError>> {
             .fold(0, |n, byte| n << 8 | u32::from(*byte))
     };
     let (id, version) = (number(APPLICATION_ID_AT), number(VERSION_AT));
-    // Beside segments it was a catalog, whatever it is now.
+    // Next to segments, the file was a catalog, whatever it contains now.
     let is_damaged = || layout::has_files(store).unwrap_or(false);
     Ok(
         match (
@@ -162,7 +165,7 @@ fn other(file: &File, store: &Path) -> io::Result<Option<StoreError>> {
     )
 }
 
-/// Reads the first bytes of a file. Their CRC32C.
+/// Reads the first `bytes` bytes of a file. Returns their CRC32C.
 fn each_chunk(
     file: &File,
     bytes: u64,
@@ -191,7 +194,7 @@ fn trailer(bytes: u64, crc: u32) -> [u8; TRAILER_BYTES] {
     trailer
 }
 
-/// The path as an SQLite URI of a file that nobody changes.
+/// The path as an SQLite URI of an immutable file.
 fn uri(path: &Path) -> Result<String, StoreError> {
     use std::fmt::Write;
     use std::os::unix::ffi::OsStrExt;

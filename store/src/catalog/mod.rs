@@ -1,9 +1,9 @@
 //! The SQLite catalog: the only module that knows SQL.
 //!
-//! `catalog.db` is a database that nobody changes: it has a checksum at its end, and another one takes its place by a rename when
-//! something has changed (`image`). So readers lock nothing, wait for nobody and see one moment, and whatever has changed it in
-//! place is found when it is opened. The writer changes a copy of its own, which is nothing but a scratch: what it has not
-//! published did not happen.
+//! `catalog.db` is a database that never changes, with a checksum at its end. A change writes a new
+//! file and renames it to `catalog.db` (`image`). So readers take no lock, wait for nothing and see
+//! one point in time, and a change in place is detected when the file is opened. The writer changes
+//! a private scratch copy. A change that was not published did not happen.
 
 mod image;
 pub(crate) mod mounts;
@@ -31,25 +31,25 @@ use crate::segment::metadata::JournalSpan;
 pub(crate) use upkeep::KeptSegment;
 pub(crate) use view::CatalogView;
 
-/// A segment as the catalog knows it.
+/// A segment's row in the catalog.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentEntry {
     pub(crate) dataset: Dataset,
     pub(crate) granularity: Granularity,
-    /// Numbers of the first and of the last journal that its rows are from.
+    /// Numbers of the first and the last journal of its rows.
     pub(crate) journals: (u64, u64),
     pub(crate) start: UtcMs,
     pub(crate) end: UtcMs,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// The checksum that stands for all of its file.
+    /// The checksum that covers the whole file.
     pub(crate) crc32c: u32,
     /// Relative to the store.
     pub(crate) path: String,
     pub(crate) files: FileIndex,
 }
 
-/// A file and when it was seen with these attributes.
+/// A file, and when it was seen with these attributes.
 #[derive(Clone, Debug)]
 pub(crate) struct FileSeen {
     pub(crate) file: Arc<FileAttributes>,
@@ -57,7 +57,7 @@ pub(crate) struct FileSeen {
     pub(crate) last: UtcMs,
 }
 
-/// What a sealed journal adds to the catalog.
+/// Entries that a sealed journal adds to the catalog.
 pub(crate) struct Sealed<'a> {
     pub(crate) journal: u64,
     /// `None` if it held no window.
@@ -67,7 +67,7 @@ pub(crate) struct Sealed<'a> {
     pub(crate) files: &'a [FileSeen],
 }
 
-/// A segment, and what its rows say.
+/// A segment, and what was read from its rows.
 pub(crate) struct Restored<'a> {
     pub(crate) host: &'a str,
     pub(crate) segment: &'a SegmentEntry,
@@ -75,19 +75,19 @@ pub(crate) struct Restored<'a> {
     pub(crate) files: &'a [FileSeen],
 }
 
-/// The writer's catalog. Clones are the same one.
+/// The writer's catalog. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalog {
     store: PathBuf,
     scratch: Arc<Mutex<Scratch>>,
 }
 
-/// What the writer changes.
+/// The database that the writer changes.
 #[derive(Debug)]
 struct Scratch {
     store: PathBuf,
     connection: Connection,
-    /// Something has failed: it is to be made anew from what is published.
+    /// A change failed: copy the published catalog again before the next use.
     is_lost: bool,
 }
 
@@ -95,12 +95,12 @@ struct Scratch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Publish {
     Now,
-    /// With the next one that is. It does no harm when it gets lost.
+    /// With the next change that is. Losing it does no harm.
     Later,
 }
 
 impl Catalog {
-    /// Opens the catalog of a store, creating it where there is none.
+    /// Opens the catalog of a store. Creates it if it does not exist.
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
         let path = layout::catalog(store);
         if beneath::exists(store, &path).map_err(StoreError::io("look for", &path))? {
@@ -112,7 +112,7 @@ impl Catalog {
         }
     }
 
-    /// An empty catalog, which takes the place of the store's own once it is published.
+    /// An empty catalog. It replaces the store's catalog when it is published.
     pub(crate) fn anew(store: &Path) -> Result<Self, StoreError> {
         Ok(Self::with(store, blank(store)?))
     }
@@ -134,7 +134,7 @@ impl Catalog {
         self.change(Publish::Now, |_| Ok(()))
     }
 
-    /// Asks it something.
+    /// Runs a query.
     fn ask<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -142,14 +142,14 @@ impl Catalog {
         question(&self.scratch()?.connection).map_err(self.error())
     }
 
-    /// Changes it: all or nothing.
+    /// Changes the catalog in one transaction. After an error, nothing is changed.
     fn change<T>(
         &self,
         publish: Publish,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
         let mut scratch = self.scratch()?;
-        // Until all has gone well.
+        // Stays set unless everything below succeeds.
         scratch.is_lost = true;
         let changed = scratch.connection.transaction().and_then(|transaction| {
             let changed = change(&transaction)?;
@@ -181,7 +181,6 @@ impl Catalog {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nobody needs them any more.
         for path in [
             layout::catalog_scratch(&self.store),
             layout::new_catalog(&self.store),
@@ -191,7 +190,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A scratch without a row.
+/// An empty scratch database.
 fn blank(store: &Path) -> Result<Connection, StoreError> {
     let path = layout::catalog_scratch(store);
     let created = beneath::create_anew(store, &path);
@@ -208,7 +207,7 @@ fn blank(store: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// A scratch of what is published.
+/// A scratch copy of the published catalog.
 fn published(store: &Path) -> Result<Connection, StoreError> {
     let path = layout::catalog_scratch(store);
     image::copy(store, &path)?;
@@ -217,7 +216,8 @@ fn published(store: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Nothing in it is to survive a crash, and nobody else opens it. So it needs neither a journal on disk nor locks.
+/// Opens a scratch database. It need not survive a crash, and no one else opens it. So it needs
+/// neither a journal on disk nor locks.
 fn scratch_at(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -235,7 +235,8 @@ fn scratch_at(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(error_at(path))
 }
 
-/// The path of a database, through no link: SQLite is told to follow none, and the store's own path may have some.
+/// The path of a database, without links. SQLite is told to follow none, but the store's own path
+/// may contain some.
 fn real(path: &Path) -> Result<PathBuf, StoreError> {
     let store = path.parent().unwrap_or(path);
     let real = store.canonicalize();
@@ -243,7 +244,7 @@ fn real(path: &Path) -> Result<PathBuf, StoreError> {
     Ok(real.join(path.file_name().unwrap_or_default()))
 }
 
-/// A catalog may be somebody else's.
+/// Someone else may have written the catalog.
 fn mistrust(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;

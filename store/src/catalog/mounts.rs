@@ -1,4 +1,4 @@
-//! What was mounted where, in the catalog.
+//! Mount points in the catalog, and when they existed.
 
 use rusqlite::{Row, Transaction, params};
 use trackiops_schemas::identity::Dev;
@@ -10,23 +10,23 @@ use super::{Catalog, CatalogView, Publish};
 use crate::error::StoreError;
 use crate::names::Seen;
 
-/// A mount, and when it was there.
+/// A mount point, and when it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountSeen {
     /// The recording host.
     pub host: String,
     /// The mount.
     pub mount: MountPoint,
-    /// When it was first and last seen.
+    /// First and last time it was seen.
     pub seen: Seen,
 }
 
-/// Enters what is mounted, in transactions of its own: it is told when it changes.
+/// Writes mount points to the catalog, in transactions of its own.
 #[derive(Debug)]
 pub(crate) struct MountLog {
     catalog: Catalog,
     host: String,
-    /// What was mounted when it was last told, by the numbers that it has in the catalog.
+    /// Mount points that exist, with their ids in the catalog.
     there: Vec<(i64, MountPoint)>,
 }
 
@@ -39,7 +39,7 @@ impl MountLog {
         }
     }
 
-    /// From `at` on, these mounts are there, and no others.
+    /// Records that from `at` on exactly these mount points exist.
     pub(crate) fn enter(&mut self, at: UtcMs, now: &[MountPoint]) -> Result<(), StoreError> {
         self.go_on(Publish::Now, at, |transaction, host, there| {
             there.retain(|(_, mount)| now.contains(mount));
@@ -53,7 +53,7 @@ impl MountLog {
         })
     }
 
-    /// What is there is still there.
+    /// Records that the mount points still exist at `at`.
     pub(crate) fn still(&mut self, at: UtcMs) -> Result<(), StoreError> {
         self.go_on(Publish::Later, at, |_, _, _| Ok(()))
     }
@@ -82,7 +82,7 @@ impl MountLog {
 }
 
 impl Catalog {
-    /// Enters mounts of another catalog.
+    /// Adds mount points of another catalog.
     pub(crate) fn restore_mounts(&mut self, mounts: &[MountSeen]) -> Result<(), StoreError> {
         self.change(Publish::Later, |transaction| {
             for MountSeen { host, mount, seen } in mounts {
@@ -122,7 +122,7 @@ fn insert(
 }
 
 impl CatalogView {
-    /// All mounts that were ever seen, in the order in which they came.
+    /// All mount points that were ever seen, in order of appearance.
     pub(crate) fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
         self.rows(
             "SELECT host.name, dev, mount.name, source, path, version, options, foreign_namespace, first_ms, last_ms

@@ -1,4 +1,5 @@
-//! Whether a database has the tables and indices of a catalog, and nothing else: its statements are run on no other.
+//! Checks that a database has exactly the tables and indexes of a catalog, before queries run on
+//! it.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use rusqlite::Connection;
 
 use crate::error::StoreError;
 
-/// Refuses a database that somebody else has made, or changed by statements.
+/// Refuses a database with other tables, indexes, triggers or views.
 pub(super) fn check(connection: &Connection, store: &Path) -> Result<(), StoreError> {
     let damaged = |why: String| StoreError::DamagedCatalog {
         store: store.to_owned(),
@@ -32,7 +33,7 @@ pub(super) fn check(connection: &Connection, store: &Path) -> Result<(), StoreEr
     }
 }
 
-/// As SQLite keeps them: without what stands before and behind.
+/// The statements in the form in which SQLite stores them: without comments and white space around.
 fn expected() -> Vec<String> {
     let without_comments = |statement: &str| {
         let mut lines = statement.trim().lines();
@@ -51,7 +52,7 @@ fn expected() -> Vec<String> {
 }
 
 fn statements(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    // Indices that SQLite makes for itself have none.
+    // Indexes that SQLite creates itself have no SQL text.
     let mut select = connection.prepare("SELECT coalesce(sql, type || ' ' || name) FROM sqlite_schema WHERE sql IS NOT NULL OR name NOT LIKE 'sqlite_autoindex_%'")?;
     let statements = select.query_map([], |row| row.get(0))?;
     statements.collect()

@@ -1,4 +1,4 @@
-//! What merging, expiring and deleting ask of the catalog and tell it.
+//! Catalog access for merging, expiring and deleting.
 
 use rusqlite::{Transaction, params};
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::layout::{self, Dataset};
 use crate::segment::metadata::JournalSpan;
 
-/// No segment has as many bytes or rows, and those of all of them add up.
+/// No segment has that many bytes or rows. Sums over all segments cannot overflow.
 pub(super) const MOST: i64 = 1 << 50;
 
 /// A segment without the index of its files.
@@ -18,7 +18,7 @@ pub(crate) struct KeptSegment {
     pub(crate) dataset: Dataset,
     pub(crate) granularity: Granularity,
     pub(crate) host: String,
-    /// Numbers of the first and the last journal that its rows are from.
+    /// Numbers of the first and the last journal of its rows.
     pub(crate) journals: (u64, u64),
     pub(crate) start: UtcMs,
     pub(crate) end: UtcMs,
@@ -42,7 +42,7 @@ impl Catalog {
             while let Some(row) = rows.next()? {
                 let dataset = Dataset::named(&row.get::<_, String>(0)?);
                 let granularity = Granularity::from_ms(row.get(1)?).ok();
-                // What makes no sense is not touched; a check tells it.
+                // Implausible rows are skipped here. `store check` reports them.
                 let Some((dataset, granularity)) = dataset.zip(granularity) else {
                     continue;
                 };
@@ -75,7 +75,7 @@ impl Catalog {
         })
     }
 
-    /// The journals of a host from the first to the last of these numbers.
+    /// Journals of a host, from the first to the last of these numbers.
     pub(crate) fn spans(
         &self,
         host: &str,
@@ -98,7 +98,8 @@ impl Catalog {
         })
     }
 
-    /// In one transaction: one segment in the place of those that were merged into it, which may be deleted from `at` on.
+    /// Replaces segments by the one that they were merged into, in one transaction. They may be
+    /// deleted from `at` on.
     pub(crate) fn replace(
         &mut self,
         host: &str,
@@ -121,8 +122,8 @@ impl Catalog {
         })
     }
 
-    /// In one transaction: forgets segments, which may be deleted from `at` on, and what is known of times of which
-    /// nothing is left.
+    /// Removes segments, which may be deleted from `at` on, in one transaction. Also removes names,
+    /// files, mounts and journals from the time before the oldest remaining segment.
     pub(crate) fn expire(&mut self, paths: &[String], at: UtcMs) -> Result<(), StoreError> {
         self.change(Publish::Now, |transaction| {
             for path in paths {
@@ -134,7 +135,7 @@ impl Catalog {
                 let delete = format!("DELETE FROM {table} WHERE last_ms <= ?1");
                 transaction.execute(&delete, [oldest])?;
             }
-            // The last one tells which number is the next.
+            // The next journal's number follows from the last journal's.
             transaction.execute(
                 "DELETE FROM sealed_journal WHERE end_ms <= ?1
                  AND journal < (SELECT max(journal) FROM sealed_journal)",
@@ -144,15 +145,17 @@ impl Catalog {
         })
     }
 
-    /// All files that are to be deleted.
+    /// All removed segments.
     pub(crate) fn removed(&self) -> Result<Vec<String>, StoreError> {
         self.due(UtcMs(i64::MAX))
     }
 
-    /// Files that may be deleted by now: health before what it is about, without which nothing asks for that.
+    /// Removed segments that may be deleted now. Health comes first: without its health, no query
+    /// reads the other segments of a journal.
     pub(crate) fn due(&self, now: UtcMs) -> Result<Vec<String>, StoreError> {
         self.ask(|connection| {
-            // Whatever a catalog says, nothing but segments is hidden and deleted by it, and none that counts.
+            // The catalog may be forged. It must not cause the deletion of anything but segments,
+            // and of no segment that counts.
             let due = "SELECT path FROM removed WHERE at_ms <= ?1 AND path NOT IN (SELECT path FROM segment) ORDER BY path";
             let mut select = connection.prepare_cached(due)?;
             let due = select.query_map([now.0], |row| row.get(0))?;
@@ -162,7 +165,7 @@ impl Catalog {
         })
     }
 
-    /// Notes that files were deleted.
+    /// Records that files were deleted.
     pub(crate) fn deleted(&mut self, paths: &[String]) -> Result<(), StoreError> {
         self.change(Publish::Later, |transaction| {
             paths.iter().try_for_each(|path| forget(transaction, path))

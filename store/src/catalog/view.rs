@@ -1,4 +1,4 @@
-//! What readers ask of the catalog.
+//! Catalog access for readers.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::names::{FileHistory, NameSeen, Names, Seen};
 use crate::segment::Segment;
 use crate::segment::metadata::JournalSpan;
 
-/// The catalog as it was at one moment.
+/// The catalog at one point in time.
 #[derive(Debug)]
 pub(crate) struct CatalogView {
     pub(super) connection: Connection,
@@ -37,7 +37,7 @@ impl CatalogView {
         })
     }
 
-    /// What SQLite finds wrong with it, in words.
+    /// Damage that SQLite finds, and invalid entries of segments to delete.
     pub(crate) fn damage(&self) -> Result<Vec<String>, StoreError> {
         let mut damage = self.rows("PRAGMA integrity_check(10)", params![], |row| {
             row.get::<_, String>(0)
@@ -46,7 +46,7 @@ impl CatalogView {
         for (path, counts) in self.all_removed()? {
             if counts || layout::parse_segment(&path).is_none() {
                 damage.push(format!(
-                    "it wants {path:?} deleted, which is no segment that was removed"
+                    "it lists {path:?} for deletion, which is not a removed segment"
                 ));
             }
         }
@@ -59,7 +59,7 @@ impl CatalogView {
         Ok(numbers.into_iter().map(i64::cast_unsigned).collect())
     }
 
-    /// The segments that overlap a range of time, from fine to coarse, by start.
+    /// Segments that overlap a time range, ordered from fine to coarse, then by start.
     pub(crate) fn segments(
         &self,
         dataset: Dataset,
@@ -88,19 +88,19 @@ impl CatalogView {
         }
     }
 
-    /// What journals or segments are of.
+    /// Checks the time range of a journal or a segment.
     fn in_calendar(&self, start: UtcMs, end: UtcMs) -> Result<(UtcMs, UtcMs), StoreError> {
         match start.is_in_calendar() && end.is_in_calendar() {
             true => Ok((start, end)),
-            false => Err(self.damaged("it has times that no calendar has")),
+            false => Err(self.damaged("it has times that are out of range")),
         }
     }
 
     fn segment(&self, dataset: Dataset, row: SegmentRow) -> Result<Segment, StoreError> {
         let damaged = |why| self.damaged(why);
         let granularity = Granularity::from_ms(row.granularity_ms)
-            .map_err(|_| damaged("a segment has no such granularity"))?;
-        // Nothing else is opened by it.
+            .map_err(|_| damaged("a segment's granularity is invalid"))?;
+        // Only paths of segments are ever opened.
         if layout::parse_segment(&row.path) != Some((dataset, granularity, row.last_journal)) {
             return Err(damaged("a segment has the path of something else"));
         }
@@ -136,20 +136,20 @@ impl CatalogView {
             .collect())
     }
 
-    /// Segments that are to be deleted, by their paths relative to the store.
+    /// Segments to delete, by their paths relative to the store.
     pub(crate) fn removed(&self) -> Result<Vec<String>, StoreError> {
         let mut removed = self.all_removed()?;
         removed.retain(|(path, counts)| !counts && layout::parse_segment(path).is_some());
         Ok(removed.into_iter().map(|(path, _)| path).collect())
     }
 
-    /// What is noted as removed, and whether it counts nonetheless.
+    /// All paths in `removed`, each with whether the segment still counts.
     fn all_removed(&self) -> Result<Vec<(String, bool)>, StoreError> {
         let all = "SELECT path, path IN (SELECT path FROM segment) FROM removed";
         self.rows(all, params![], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    /// The journals that were sealed, by host and number, as far as anything of them is left.
+    /// Sealed journals with their hosts, by host and number. Expired journals are missing.
     pub(crate) fn journals(&self) -> Result<Vec<(String, JournalSpan)>, StoreError> {
         let journals = self.rows(
             "SELECT host.name, journal, start_ms, end_ms FROM sealed_journal JOIN host ON host.id = host
@@ -182,7 +182,7 @@ impl CatalogView {
             .transpose()
     }
 
-    /// Hands over names, with the files that had them, in no order.
+    /// Passes on names with their files, in no particular order.
     pub(crate) fn names(
         &self,
         names: Names<'_>,
@@ -196,7 +196,8 @@ impl CatalogView {
             Names::Exactly(path) => {
                 self.each(&format!("{NAME_COLUMNS} WHERE path = ?1"), [path], read)
             }
-            // The character after the slash is the zero.
+            // `0` follows `/` in ASCII, so that this is the range of all paths that start with
+            // `dir/`.
             Names::Below(dir) => self.each(
                 &format!(
                     "{NAME_COLUMNS} WHERE path = ?1 OR path >= ?1 || '/' AND path < ?1 || '0'"
@@ -208,7 +209,6 @@ impl CatalogView {
         }
     }
 
-    /// What is known of a file.
     pub(crate) fn history(&self, file: FileKey) -> Result<Option<FileHistory>, StoreError> {
         let file = file.0;
         let known = "SELECT first_ms, last_ms FROM file WHERE file_key = ?1";
@@ -224,7 +224,6 @@ impl CatalogView {
         Ok(Some(history))
     }
 
-    /// Adds all names of a file.
     pub(crate) fn names_of(
         &self,
         file: FileKey,
@@ -237,10 +236,10 @@ impl CatalogView {
         })
     }
 
-    /// Takes into account of each mount the directories that its names have in common.
+    /// Adds the directory that the names of each mount have in common.
     pub(crate) fn mount_roots(&self, mount_roots: &mut MountRoots) -> Result<(), StoreError> {
-        // What the first and the last one have in common, all between them have, in the order of their components: `/a-b`
-        // comes before `/a/` and after `/a`.
+        // Every path between the first and the last is in their common directory. The slash at the
+        // end makes this so: without it, `/a-b` would sort between `/a` and `/a/b`.
         let ends = self.rows(
             "SELECT mount.name, min(path || '/'), max(path || '/') FROM file_name
              JOIN file USING (file_key) LEFT JOIN mount ON mount.id = file.mount
@@ -269,7 +268,7 @@ impl CatalogView {
         )
     }
 
-    /// Hands over rows one by one.
+    /// Passes on rows one by one.
     fn each(
         &self,
         sql: &str,
@@ -333,7 +332,7 @@ impl SegmentRow {
     }
 }
 
-/// What [`name`] reads.
+/// Columns that [`name`] reads.
 const NAME_COLUMNS: &str = "SELECT file_key, path, first_ms, last_ms FROM file_name";
 
 fn name(row: &Row<'_>) -> rusqlite::Result<NameSeen> {

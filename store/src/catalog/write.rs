@@ -1,4 +1,4 @@
-//! What the writer asks of the catalog and tells it.
+//! Catalog access for sealing.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 use trackiops_schemas::identity::Dev;
@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::segment::metadata::JournalSpan;
 
 impl Catalog {
-    /// Whether the journal's segments are in the catalog.
+    /// Whether the journal was sealed, and its segments are in the catalog.
     pub(crate) fn is_sealed(&self, journal: u64) -> Result<bool, StoreError> {
         self.ask(|connection| {
             connection
@@ -18,7 +18,7 @@ impl Catalog {
         })
     }
 
-    /// The largest number of a journal that was sealed, 0 before the first.
+    /// The largest number of a sealed journal, or 0.
     pub(crate) fn last_journal(&self) -> Result<u64, StoreError> {
         let largest = "SELECT coalesce(max(journal), 0) FROM sealed_journal";
         let number: i64 =
@@ -26,7 +26,7 @@ impl Catalog {
         Ok(number.max(0).cast_unsigned())
     }
 
-    /// Enters all that a journal was sealed to, in one transaction.
+    /// Enters a sealed journal with its segments and files, in one transaction.
     pub(crate) fn commit(&mut self, sealed: &Sealed<'_>) -> Result<(), StoreError> {
         let blobs: Result<Vec<_>, _> = sealed.segments.iter().map(file_blob).collect();
         let blobs = blobs?;
@@ -35,7 +35,7 @@ impl Catalog {
         })
     }
 
-    /// Enters a segment that was found, with what its rows say.
+    /// Enters a segment that was found on disk, with the files and journals of its rows.
     pub(crate) fn restore(&mut self, restored: &Restored<'_>) -> Result<(), StoreError> {
         let blob = file_blob(restored.segment)?;
         self.change(Publish::Later, |transaction| {
@@ -49,7 +49,7 @@ impl Catalog {
         })
     }
 
-    /// Notes files that may be deleted from `at` on.
+    /// Records files that may be deleted from `at` on.
     pub(crate) fn remove_later<'p>(
         &mut self,
         mut paths: impl Iterator<Item = &'p str>,
@@ -75,7 +75,7 @@ pub(super) fn enter_removed(
     Ok(())
 }
 
-/// Segments without files have none.
+/// `None` for a segment without files.
 pub(super) fn file_blob(segment: &SegmentEntry) -> Result<Option<Vec<u8>>, StoreError> {
     if segment.files.is_empty() {
         return Ok(None);
@@ -128,7 +128,7 @@ pub(super) fn enter_segment(
     Ok(())
 }
 
-/// Does nothing where the journal is known.
+/// Does nothing if the journal is known.
 fn enter_journal(
     transaction: &Transaction<'_>,
     host: i64,
@@ -196,7 +196,7 @@ fn enter_file(transaction: &Transaction<'_>, host: i64, seen: &FileSeen) -> rusq
     enter_mount_period(transaction, host, file.id.dev, mount, (*first, *last))
 }
 
-/// Extends the device's latest period when it is of the same mount, else begins a new one.
+/// Extends the device's latest period if it has the same mount. Otherwise begins a new period.
 fn enter_mount_period(
     transaction: &Transaction<'_>,
     host: i64,
@@ -237,7 +237,7 @@ pub(super) enum Named {
     Mount,
 }
 
-/// The id of a name, which gets one where it has none.
+/// The id of a name. Inserts the name if it is new.
 pub(super) fn named(
     transaction: &Transaction<'_>,
     table: Named,

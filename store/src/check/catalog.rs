@@ -1,4 +1,4 @@
-//! The catalog in itself.
+//! Checks the catalog by itself.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::layout;
 
-/// Checks the catalog and opens it, if that is possible.
+/// Checks the catalog. Returns it if it can be opened.
 pub(super) fn check(store: &Path, report: &mut Report) -> Result<Option<CatalogView>, StoreError> {
     let path = layout::catalog(store);
     let view = match CatalogView::open(store) {
         Ok(view) => view,
-        // Another format cannot be checked here; and who may not read it cannot check it.
+        // Another format, or a file that cannot be read, is not damage: the check itself fails.
         Err(error @ (StoreError::OtherFormat { .. } | StoreError::Io { .. })) if path.exists() => {
             return Err(error);
         }
@@ -37,7 +37,7 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<Option<CatalogV
     Ok(Some(view))
 }
 
-/// What an error says is wrong.
+/// The message of an error without its next step, which the finding already has.
 pub(super) fn without_next_step(error: &StoreError) -> String {
     match error {
         StoreError::Catalog { source, .. } => source.to_string(),

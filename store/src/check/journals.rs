@@ -1,4 +1,4 @@
-//! Journals of windows: their checksums, and that every frame decodes.
+//! Checks journals of windows: checksums, and that every frame decodes.
 
 use std::path::Path;
 use std::thread;
@@ -19,14 +19,14 @@ use crate::unread::LOST;
 
 /// What to do about a damaged journal.
 pub(super) const RECORD: &str = "the rest is read as before; the next `trackiops record` seals it and sets the damaged file aside";
-/// What to do about one in quarantine.
-const MOVE_AWAY: &str = "what of it could be read is in the segments; move it out of the store";
-/// What to do about one that was deleted.
+/// What to do about a journal that was set aside.
+const MOVE_AWAY: &str = "its readable part is in the segments; move it out of the store";
+/// What to do about a journal that was deleted before it was sealed.
 const RESTORE: &str =
-    "restore it from a copy; without one, delete what is beside it, which ends in .end";
-/// A recorder appends within some of these.
+    "restore it from a copy; without one, delete the file beside it that ends in .end";
+/// A recorder finishes an append within a few of these.
 const APPENDING: Duration = Duration::from_millis(100);
-/// How often the end of a journal is looked at, which may be just being written.
+/// Attempts to read the end of a journal that a recorder may be writing.
 const LOOKS: usize = 5;
 
 pub(super) fn check(
@@ -46,14 +46,15 @@ pub(super) fn check(
                 report.journals += 1;
                 scan_found(&path, &scan, report);
             }
-            // Sealed meanwhile, or just begun.
+            // It was sealed in the meantime, or has just begun.
             Ok(None) => {}
             Err(error @ StoreError::OtherFormat { .. }) => return Err(error),
             Err(error) => report.find(&path, why(&error), written(store, view, &path), RECORD),
         }
     }
     let ends = layout::orphaned_ends(store)?;
-    // It is opened after these were listed: what was removed meanwhile it knows as sealed.
+    // Opened after the `.end` files were listed: it has every journal that was sealed in the
+    // meantime.
     let sealed = fresh(store).and_then(|view| view.sealed_journals().ok());
     if let Some(sealed) = sealed {
         for end in ends {
@@ -71,7 +72,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Scans a journal; `None` if it is gone or ends within its header.
+/// Scans a journal. `None` if it does not exist or ends within its header.
 fn scanned(path: &Path) -> Result<Option<JournalScan>, StoreError> {
     let scan = || match JournalFile::open(path)? {
         Some(journal) => JournalScan::new(journal),
@@ -82,7 +83,7 @@ fn scanned(path: &Path) -> Result<Option<JournalScan>, StoreError> {
     settled(scan, is_whole)
 }
 
-/// Looks again at a journal whose end is torn, as somebody may be writing it.
+/// Looks again while the end is torn, because a recorder may be writing it.
 pub(super) fn settled<T>(
     look: impl Fn() -> Result<T, StoreError>,
     is_whole: impl Fn(&T) -> bool,
@@ -117,7 +118,7 @@ fn scan_found(path: &Path, scan: &JournalScan, report: &mut Report) {
     }
     if scan.torn_bytes > 0 {
         let why = format!(
-            "{} bytes at its end are no whole window: cut off while it was written, or damaged",
+            "{} bytes at its end are not a whole window: cut off while it was written, or damaged",
             scan.torn_bytes
         );
         let end = scan
@@ -135,7 +136,7 @@ fn scan_found(path: &Path, scan: &JournalScan, report: &mut Report) {
     }
 }
 
-/// What is wrong with a journal that cannot be read at all.
+/// What is wrong with an unreadable journal.
 pub(super) fn why(error: &StoreError) -> String {
     match error {
         StoreError::Damaged { offset, why, .. } => format!("at byte {offset} {why}"),
@@ -144,7 +145,8 @@ pub(super) fn why(error: &StoreError) -> String {
     }
 }
 
-/// When a journal was written of which nothing can be read. If what is beside it does not say: after all that was sealed before, and until it was last changed.
+/// When an unreadable journal was written. If its `.end` file does not say: between the end of the
+/// journals that were sealed before it and its last change.
 fn written(store: &Path, view: Option<&CatalogView>, path: &Path) -> Option<Covers> {
     if let Some(Extent { span, .. }) = Extent::read(path) {
         return Some(Covers::time(span.0, span.1));

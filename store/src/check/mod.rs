@@ -1,6 +1,6 @@
-//! Whether a store is what was written: journals, segments and the catalog each in itself, and against each other.
+//! Verifies a store: journals, segments and the catalog, by themselves and against each other.
 //!
-//! A recorder may be at work meanwhile.
+//! A recorder may be running at the same time.
 
 mod catalog;
 mod journals;
@@ -17,7 +17,8 @@ pub use self::report::{Covers, Finding, Report};
 use crate::error::StoreError;
 use crate::snapshot::check_is_store;
 
-/// Reads all of a store. An error says that it could not be checked.
+/// Reads the whole store. Damage is in the report. An error means that the store could not be
+/// checked.
 pub fn check(store: &Path) -> Result<Report, StoreError> {
     let mut report = Report::default();
     match check_is_store(store) {

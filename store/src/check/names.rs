@@ -1,4 +1,5 @@
-//! Whether names of files say what the catalog says: a glob is to see each segment that counts, and nothing else.
+//! Checks that names of files agree with the catalog: a glob must match each segment that counts,
+//! and nothing else.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -9,7 +10,7 @@ use crate::catalog::CatalogView;
 use crate::error::StoreError;
 use crate::layout::{self, Dataset};
 
-/// What to do about a name that is wrong.
+/// What to do about a wrong name.
 const REPAIR: &str =
     "`trackiops store check --repair` renames it, and so does the next `trackiops record`";
 const SEEN: &str = "it was merged into another segment or has expired, and `*.parquet` still matches it: \
@@ -18,13 +19,13 @@ const NOT_SEEN: &str =
     "it is hidden: `*.parquet` does not match it, and a glob misses its rows; queries do not";
 
 pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError> {
-    // A recorder may be about to rename them.
+    // Looks again, because a recorder may be about to rename them.
     for (segment, why) in settled(|| Ok(wrong(store)), BTreeMap::is_empty)? {
         let path = store.join(segment);
         report.find(&path, why, None, REPAIR);
     }
     let hidden = layout::hidden_segments(store)?;
-    // It is opened after the files were listed: it knows what has become of them.
+    // Opened after the files were listed, so that it contains every change of them.
     let Some((removed, segments)) = fresh(store).and_then(|view| known(store, &view)) else {
         return Ok(());
     };
@@ -44,7 +45,7 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError>
     Ok(())
 }
 
-/// Segments whose names are wrong, relative to the store, and why. Of a catalog that cannot be read there are none.
+/// Segments with wrong names, relative to the store, and why. Empty if the catalog cannot be read.
 fn wrong(store: &Path) -> BTreeMap<String, &'static str> {
     let Some((removed, segments)) = fresh(store).and_then(|view| known(store, &view)) else {
         return BTreeMap::new();
@@ -62,7 +63,8 @@ fn wrong(store: &Path) -> BTreeMap<String, &'static str> {
     seen.chain(not_seen.map(|path| (path, NOT_SEEN))).collect()
 }
 
-/// What is to be deleted, and what counts, relative to the store; `None` if the catalog does not say.
+/// Segments to delete, and segments that count, relative to the store. `None` if the catalog cannot
+/// be read.
 pub(super) fn known(
     store: &Path,
     view: &CatalogView,

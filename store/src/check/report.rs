@@ -1,4 +1,4 @@
-//! What a check has found, and what to do about it.
+//! Findings of a check, with their next steps.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::layout;
 use crate::segment::reader::SegmentReader;
 
-/// What [`check`](fn@crate::check) came to.
+/// Result of [`check`](fn@crate::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// What is wrong.
@@ -24,20 +24,20 @@ pub struct Report {
     pub rows: u64,
     /// Bytes of all files that were read.
     pub bytes: u64,
-    /// Files of segments that were merged or have expired, which are hidden from globs and wait to be deleted.
+    /// Files of merged or expired segments. Globs do not match them, and they will be deleted.
     pub waiting: u64,
     /// Bytes of these.
     pub waiting_bytes: u64,
 }
 
-/// Something that is wrong.
+/// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Of which file or directory.
+    /// The file or directory.
     pub path: PathBuf,
-    /// What.
+    /// What is wrong with it.
     pub why: String,
-    /// What of the recording it concerns, as far as that is known.
+    /// The affected part of the recording, if known.
     pub covers: Option<Covers>,
     /// What to do about it.
     pub next: &'static str,
@@ -46,18 +46,18 @@ pub struct Finding {
 /// A part of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Covers {
-    /// From when on.
+    /// Start.
     pub start: UtcMs,
-    /// Until when.
+    /// End.
     pub end: UtcMs,
-    /// How many files; 0 where it is not of files, or not known.
+    /// Number of files. 0 if unknown, or if it does not concern files.
     pub files: u64,
     /// Names of some of them.
     pub names: Vec<String>,
 }
 
 impl Covers {
-    /// Of no files in particular.
+    /// A time range, without files.
     pub(super) fn time(start: UtcMs, end: UtcMs) -> Self {
         Self {
             start,
@@ -68,14 +68,14 @@ impl Covers {
     }
 }
 
-/// What to do about a segment that is not what was written.
-pub(super) const RESTORE: &str = "restore it from a copy; or move it out of the store, and `trackiops store rebuild-catalog` forgets it; other granularities \
+/// What to do about a damaged segment.
+pub(super) const RESTORE: &str = "restore it from a copy; or move it out of the store, and `trackiops store rebuild-catalog` drops it from the catalog; other granularities \
                        still answer";
-/// What to do about a segment that is not there.
-pub(super) const FORGET: &str = "restore it from a copy; without one, `trackiops store rebuild-catalog` forgets it; other granularities still answer";
-/// What to do about a segment that the catalog does not know.
-pub(super) const TAKE_IN: &str = "`trackiops store rebuild-catalog` takes it in; if it is a copy, or not of this store, move it away";
-/// What to do about a catalog that is not what was written.
+/// What to do about a missing segment.
+pub(super) const FORGET: &str = "restore it from a copy; without one, `trackiops store rebuild-catalog` drops it from the catalog; other granularities still answer";
+/// What to do about a segment that is not in the catalog.
+pub(super) const TAKE_IN: &str = "`trackiops store rebuild-catalog` adds it; if it is a copy, or not of this store, move it away";
+/// What to do about a damaged catalog.
 pub(super) const REBUILD: &str =
     "`trackiops store rebuild-catalog` rebuilds the catalog from the segments";
 
@@ -96,8 +96,8 @@ impl Report {
     }
 }
 
-/// A segment all of whose checksums are right; or what is wrong with it. One of which not even the bytes are to be had must not keep
-/// the others from being checked.
+/// Opens a segment and verifies all of its checksums. An error says what is wrong with it. Read
+/// errors are findings, too, so that one unreadable file does not end the check.
 pub(super) fn verified(
     file: io::Result<File>,
     path: &Path,
@@ -114,7 +114,7 @@ pub(super) fn verified(
     Ok(reader)
 }
 
-/// What is wrong with a segment, without its name.
+/// What is wrong with a segment, without its path.
 pub(super) fn why(error: StoreError) -> String {
     match error {
         StoreError::DamagedSegment { why, .. } => why,
@@ -122,12 +122,12 @@ pub(super) fn why(error: StoreError) -> String {
     }
 }
 
-/// Opens the catalog once more; `None` where it cannot be read, which was told before.
+/// Opens the catalog again. `None` if it cannot be read, which was reported before.
 pub(super) fn fresh(store: &Path) -> Option<CatalogView> {
     CatalogView::open(store).ok()
 }
 
-/// What a segment covers of which nothing is known but its path: a day.
+/// The time that the path of a segment implies: a day.
 pub(super) fn of_date(segment: &Path) -> Option<Covers> {
     let (start, end) = layout::date_of(segment)?;
     Some(Covers::time(start, end))

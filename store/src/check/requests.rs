@@ -1,4 +1,4 @@
-//! Single requests: no catalog knows their files, which are checked each in itself.
+//! Checks single requests. No catalog lists their files, so each file is checked by itself.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::layout;
 use crate::requests::journal_damage;
 
-/// What to do about a segment of requests that is not what was written.
+/// What to do about a damaged segment of requests.
 const RESTORE_REQUESTS: &str =
     "restore it from a copy, or move it out of the store; windows have all of its requests as sums";
 
@@ -23,7 +23,7 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError>
                 report.journals += 1;
                 if damaged > 0 {
                     let why = format!(
-                        "{damaged} bytes are no whole batch: cut off while they were written, or damaged"
+                        "{damaged} bytes are not a whole batch: cut off while they were written, or damaged"
                     );
                     report.find(&path, why, None, journals::RECORD);
                 }
@@ -34,7 +34,7 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError>
     }
     for (_, path) in layout::requests_segments(store)? {
         let file = match beneath::read(store, &path) {
-            // Deleted by its budget meanwhile.
+            // Deleted in the meantime, because of the budget.
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             file => file,
         };

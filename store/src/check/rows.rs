@@ -1,4 +1,4 @@
-//! The rows of a segment: their order, what is in them, and their sums.
+//! Checks the rows of a segment: their order, their content, and their sums.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,15 @@ use crate::segment::reader::SegmentReader;
 
 const BATCH_ROWS: usize = 4096;
 
-/// What a segment's rows came to.
+/// Result of reading a segment's rows.
 pub(super) struct CheckedRows {
     pub(super) rows: u64,
     /// Sums by window.
     pub(super) sums: BTreeMap<UtcMs, Sum>,
 }
 
-/// Goes through the rows of a segment. The error says in what they are not as the catalog has it, or not in order.
+/// Reads the rows of a segment. An error says how they differ from the catalog, or that they are
+/// not in order.
 pub(super) fn of_segment(reader: SegmentReader, segment: &Segment) -> Result<CheckedRows, String> {
     segment.agrees_with(&reader)?;
     let mut seen = Seen::default();
@@ -66,7 +67,7 @@ pub(super) fn of_segment(reader: SegmentReader, segment: &Segment) -> Result<Che
     })
 }
 
-/// Goes through the rows of a segment of requests, which are ordered by time; returns how many there are.
+/// Checks that the rows of a segment of requests are ordered by time. Returns their number.
 pub(super) fn requests(reader: SegmentReader) -> Result<u64, String> {
     let (mut rows, mut last) = (0, i64::MIN);
     for batch in reader.batches(BATCH_ROWS).map_err(why)? {
@@ -114,14 +115,14 @@ impl Seen {
         let wrong = if self.out_of_order {
             "its rows are not in order"
         } else if self.misplaced {
-            "it has rows of another host, or of no window of its granularity"
+            "it has rows of another host, or times that are not aligned to its granularity"
         } else if self
             .span
             .is_some_and(|span| span != (segment.start, segment.end))
         {
             "it covers another time than the catalog says"
         } else if files.is_some_and(|files| files != self.files) {
-            "the catalog's index of its files is not what is in it"
+            "the catalog's index of its files does not match its rows"
         } else {
             return Ok(());
         };
@@ -129,7 +130,7 @@ impl Seen {
     }
 }
 
-/// The counters of a row that add up exactly: times are rounded in each row.
+/// Counters of a row that add up exactly. Times do not: each row rounds them.
 fn counts<R>(table: &[Counter<R>], row: &R) -> Vec<u64> {
     let counts = table.iter().filter(|counter| !counter.is_time());
     counts.map(|counter| (counter.get)(row)).collect()

@@ -1,4 +1,4 @@
-//! Segments: each in itself, and against the catalog.
+//! Checks segments, by themselves and against the catalog.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
@@ -14,9 +14,9 @@ use crate::error::StoreError;
 use crate::layout::{self, Dataset};
 use crate::segment::Segment;
 
-/// What to do about one that it would not know either.
+/// What to do about a damaged segment that is not in the catalog.
 const MOVE_AWAY: &str = "restore it from a copy, or move it away";
-/// So many names of files are told.
+/// Names of files that a finding lists, at most.
 const NAMES: usize = 3;
 
 pub(super) fn check(
@@ -66,7 +66,7 @@ pub(super) fn check(
     strays(store, known, report)
 }
 
-/// Without a catalog there is only what each says of itself.
+/// Checks segments without a catalog to compare them with.
 fn by_themselves(store: &Path, report: &mut Report) -> Result<(), StoreError> {
     for relative in layout::segment_files(store)? {
         let path = store.join(relative);
@@ -77,7 +77,7 @@ fn by_themselves(store: &Path, report: &mut Report) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Checks a segment. Whether it could be read.
+/// Checks a segment. Returns whether it could be read.
 fn one(
     store: &Path,
     view: &CatalogView,
@@ -88,7 +88,7 @@ fn one(
     let path = &segment.path;
     let file = match segment.open() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            // Merged or expired meanwhile?
+            // It may have been merged or expired in the meantime.
             if is_segment(store, segment) {
                 report.find(path, "it is missing", Some(covers(view, segment)), FORGET);
             }
@@ -112,7 +112,7 @@ fn one(
     }
 }
 
-/// Whether the catalog still knows it.
+/// Whether the catalog still lists the segment.
 fn is_segment(store: &Path, segment: &Segment) -> bool {
     let segments = fresh(store).and_then(|view| view.segments(segment.dataset, None).ok());
     segments.is_none_or(|segments| segments.iter().any(|s| s.path == segment.path))
@@ -135,14 +135,14 @@ fn covers(view: &CatalogView, segment: &Segment) -> Covers {
     }
 }
 
-/// Files that the catalog does not know. Those of a journal that is not sealed are just being written.
+/// Reports segments that are not in the catalog. A segment of an unsealed journal is being written.
 fn strays(store: &Path, mut known: HashSet<String>, report: &mut Report) -> Result<(), StoreError> {
     let mut files = layout::segment_files(store)?;
     files.retain(|file| !known.contains(file));
     if files.is_empty() {
         return Ok(());
     }
-    // Some may have become segments meanwhile.
+    // Some may have been entered in the meantime.
     let Some((removed, segments)) = fresh(store).and_then(|view| names::known(store, &view)) else {
         return Ok(());
     };

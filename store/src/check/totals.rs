@@ -1,4 +1,4 @@
-//! Whether fine and coarse windows agree.
+//! Checks that fine and coarse windows agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,8 @@ use super::report::{Covers, REBUILD, Report};
 use crate::layout::Dataset;
 use crate::segment::metadata::JournalSpan;
 
-/// Counters of rows, in a form that takes little room and adds up as they do: each times a number of its own.
+/// The counters of rows in one number: their sum, each times a factor of its own. It takes little
+/// room, and adds up as the counters do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
     counters: u64,
@@ -17,16 +18,15 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Of these counters.
     pub(super) fn of(counters: &[u64]) -> Self {
         let mut sum = Self::default();
         sum.extend(counters);
         sum
     }
 
-    /// Takes more counters of the same row in.
+    /// Adds further counters of the same row.
     pub(super) fn extend(&mut self, counters: &[u64]) {
-        // Odd, and with no small multiples in common: the golden ratio.
+        // 2^64 divided by the golden ratio. It is odd, so no power of it loses bits of a counter.
         const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
         for counter in counters {
             self.counters += 1;
@@ -35,7 +35,7 @@ impl Sum {
         }
     }
 
-    /// Adds another row, or another window.
+    /// Adds the sum of another row or window.
     pub(super) fn add(&mut self, other: Self) {
         self.hash = self.hash.wrapping_add(other.hash);
     }
@@ -44,7 +44,7 @@ impl Sum {
 /// A granularity of a dataset of a host.
 pub(super) type Series = (Dataset, String, Granularity);
 
-/// The sums of all windows, and the times of which not all is known.
+/// Sums of all windows, and time ranges with missing rows.
 #[derive(Default)]
 pub(super) struct Totals {
     sums: BTreeMap<Series, BTreeMap<UtcMs, Sum>>,
@@ -52,7 +52,7 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    /// Takes the sums of a segment in.
+    /// Adds the sums of a segment.
     pub(super) fn add(&mut self, series: Series, sums: BTreeMap<UtcMs, Sum>) {
         let of = self.sums.entry(series).or_default();
         for (time, sum) in sums {
@@ -60,12 +60,12 @@ impl Totals {
         }
     }
 
-    /// There should be more in this time.
+    /// Records that rows of this time are missing.
     pub(super) fn miss(&mut self, series: Series, start: UtcMs, end: UtcMs) {
         self.holes.entry(series).or_default().push((start, end));
     }
 
-    /// Of the journals, which are of these hosts, some have no rows of some granularity.
+    /// Records which granularities have no rows of some journals, because these have expired.
     pub(super) fn miss_expired(
         &mut self,
         journals: &[(String, JournalSpan)],
@@ -84,7 +84,7 @@ impl Totals {
         }
     }
 
-    /// Compares each granularity with the next finer one that it is a multiple of.
+    /// Compares each granularity with the next finer one that divides it.
     pub(super) fn compare(&self, store: &Path, report: &mut Report) {
         for (series, coarse) in &self.sums {
             let (dataset, host, granularity) = series;

@@ -1,4 +1,4 @@
-//! The rows of several segments, each in order, as one stream in order.
+//! Reads several ordered segments as one ordered stream of rows.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::glob_view;
 use crate::segment::reader::{Pieces, SegmentReader};
 use crate::segment::verified::{cannot_open, damaged};
 
-/// Makes rows of a batch.
+/// Decodes the rows of a batch.
 type Decode<R> = fn(&RecordBatch, &mut VecDeque<R>) -> Result<(), BatchError>;
 
 pub(super) struct Inputs<R, K> {
@@ -37,7 +37,7 @@ impl<R> Input<R> {
         let path = store.join(&kept.path);
         let file = glob_view::open(store, &path).map_err(|error| cannot_open(&path, error))?;
         let reader = SegmentReader::of_length(file, &path, kept.bytes)?;
-        // What is merged gets a new checksum, which must not cover up that an input is another segment.
+        // The merged segment gets a new checksum. It must not hide that an input was replaced.
         reader
             .check_crc32c(kept.crc32c)
             .map_err(|why| damaged(&path, why))?;
@@ -74,7 +74,7 @@ impl<R, K: Ord> Inputs<R, K> {
         })
     }
 
-    /// The next row; of equal ones that of the first segment.
+    /// The next row. Among equal rows, the first segment's comes first.
     pub(super) fn next(&mut self) -> Result<Option<R>, StoreError> {
         let mut first: Option<(K, usize)> = None;
         for (i, input) in self.inputs.iter_mut().enumerate() {
@@ -89,7 +89,7 @@ impl<R, K: Ord> Inputs<R, K> {
     }
 }
 
-/// What rows of a rollup are ordered by.
+/// Sort key of rows of a rollup.
 type RollupOrder = (
     trackiops_schemas::identity::FileKey,
     trackiops_schemas::time::UtcMs,

@@ -1,15 +1,15 @@
-//! Merging small segments.
+//! Merges small segments.
 //!
-//! The steps, each of which may be the last before the power fails:
+//! Power may fail between any two of these steps:
 //!
-//! 1. the merged segments are written under temporary names and made durable;
-//! 2. a catalog is published that has them in the place of the segments that were merged, and notes those as ones to be
-//!    deleted, when readers that have them in mind have had time to read them;
-//! 3. dataset by dataset, those are hidden from globs, then the merged one is shown to them;
-//! 4. they are deleted.
+//! 1. The merged segments are written under temporary names and synced.
+//! 2. A new catalog lists them in place of the small segments, and records the small ones as
+//!    removed. These are deleted later, so that readers that have planned to read them still can.
+//! 3. Dataset by dataset, the small segments are hidden from globs, then the merged one is shown.
+//! 4. The small segments are deleted.
 //!
-//! Before step 2 readers see the small segments, after it the merged one, by whichever name it has. What was written and is in no
-//! catalog is deleted when a recorder begins or ends.
+//! Before step 2, readers read the small segments. After it, they read the merged one, whatever its
+//! name is. Written segments that are in no catalog are deleted when a recorder begins or ends.
 
 mod inputs;
 mod plan;
@@ -38,8 +38,8 @@ use crate::segment::writer::{SegmentRow, SegmentWriter, Target};
 use inputs::Inputs;
 use plan::Group;
 
-/// Merges once, if there is anything to merge. What was merged may be deleted from `at` on. What cannot be merged is left as it is, and holds up
-/// nothing else.
+/// Merges once, if there is anything to merge. The inputs may be deleted from `at` on. A segment
+/// that cannot be merged stays as it is, and blocks nothing else.
 pub(crate) fn step(
     store: &Path,
     catalog: &mut Catalog,
@@ -47,7 +47,7 @@ pub(crate) fn step(
     backoff: &mut FileBackoff,
 ) -> Result<(), StoreError> {
     let kept = catalog.kept_segments()?;
-    // One that has failed is not chosen again soon, so this ends.
+    // A group that failed pauses, so this loop ends.
     while let Some(group) = plan::next(&kept, |segment| backoff.is_pausing(&segment.path)) {
         let inputs = || group.inputs.iter().map(|input| &input.path);
         let Err(error) = merge(store, catalog, &group, at, backoff) else {
@@ -109,7 +109,7 @@ fn merge(
     Ok(())
 }
 
-/// A segment that is to be.
+/// A segment to be written.
 struct Output<'g> {
     inputs: Vec<&'g KeptSegment>,
     target: Target,
@@ -117,7 +117,7 @@ struct Output<'g> {
 }
 
 impl<'g> Output<'g> {
-    /// `None` without an input.
+    /// `None` without inputs.
     fn new(
         store: &Path,
         group: &Group,
@@ -156,7 +156,7 @@ impl<'g> Output<'g> {
         })
     }
 
-    /// Writes it under its temporary name and makes it durable.
+    /// Writes the segment under its temporary name, and syncs it.
     fn write(self, store: &Path) -> Result<SegmentEntry, StoreError> {
         if let Some(dir) = self.target.path.parent() {
             layout::create_dir(store, dir)?;
@@ -235,7 +235,7 @@ impl<'g> Output<'g> {
     }
 }
 
-/// Of files that are in memory themselves.
+/// Attributes of files whose rows already contain them.
 struct OwnAttributes;
 
 impl Attributes<Arc<FileAttributes>> for OwnAttributes {

@@ -1,8 +1,10 @@
-//! Which segments are merged.
+//! Chooses segments to merge.
 //!
-//! Four neighbours of about the same number of journals become one as soon as there are four, so that each row is written
-//! again once for each fourfold; what is left of a time span that is over becomes one, too. Merging ends where a segment is no
-//! longer small, or has its span: two hours of 1 s, a day of anything coarser.
+//! Four neighbours that cover about the same number of journals are merged as soon as there are
+//! four. So each row is written again only each time that the size of its segment quadruples. The
+//! rest of a time span is merged when the span is over. Segments that are no longer small, or that
+//! have their whole span (7200 windows, so two hours of 1 s, but at most a day), are not merged
+//! further.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,15 +14,15 @@ use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 use crate::catalog::KeptSegment;
 use crate::layout::{self, Dataset};
 
-/// So many are merged at once: each takes some MiB to be read.
+/// Segments merged at once. Reading each takes some MiB.
 const AT_ONCE: usize = 4;
-/// Larger ones are not merged any more: to open fewer of them saves little, and merging four of twice this took more memory than all else that is
-/// done beside recording.
+/// Larger segments are not merged further. Opening fewer files would save little, and merging four
+/// segments of twice this size took more memory than anything else beside recording.
 const SMALL_BYTES: u64 = 16 << 20;
-/// A segment has at most about so many windows of a file.
+/// Windows that a segment has of a file, at most, approximately.
 const SPAN_WINDOWS: i64 = 7200;
 
-/// Segments that become one for each dataset.
+/// Segments that are merged into one per dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) granularity: Granularity,
@@ -30,7 +32,7 @@ pub(super) struct Group {
     pub(super) inputs: Vec<KeptSegment>,
 }
 
-/// What one granularity has of one journal, or of those that were merged.
+/// Segments of one granularity and one journal, or of journals that were merged.
 struct Unit<'k> {
     journals: (u64, u64),
     end: UtcMs,
@@ -38,7 +40,7 @@ struct Unit<'k> {
     segments: Vec<&'k KeptSegment>,
 }
 
-/// The next segments to merge, if there are any. Those that `is_excluded` are left as they are.
+/// The next segments to merge, if any. Excluded segments stay as they are.
 pub(super) fn next(
     kept: &[KeptSegment],
     is_excluded: impl Fn(&KeptSegment) -> bool,
@@ -61,7 +63,7 @@ pub(super) fn next(
     }
     for ((granularity, host, _), units) in series {
         let span = span_ms(granularity);
-        // By its end: a window that was late is before all others of its journal.
+        // By its end, because a late window starts before all others of its journal.
         let span_of = |unit: &Unit<'_>| (unit.end.0 - 1).div_euclid(span);
         let units: Vec<_> = units.into_values().collect();
         let mergeable = |unit: &Unit<'_>| {
@@ -89,7 +91,7 @@ pub(super) fn next(
     None
 }
 
-/// Of neighbours those that are merged first.
+/// The neighbours to merge first.
 fn choose<'r, 'k>(run: &'r [Unit<'k>], is_over: bool) -> Option<&'r [Unit<'k>]> {
     let tier = |unit: &Unit<'_>| (unit.journals.1 - unit.journals.0 + 1).ilog(AT_ONCE as u64);
     let full = run
@@ -98,7 +100,8 @@ fn choose<'r, 'k>(run: &'r [Unit<'k>], is_over: bool) -> Option<&'r [Unit<'k>]> 
     full.or_else(|| (is_over && run.len() > 1).then(|| &run[..run.len().min(AT_ONCE)]))
 }
 
-/// By host, the time from which on rows may still be sealed. A journal has late windows of the one before it, and no others.
+/// By host, the time before which no more rows will be sealed. A journal may have late windows of
+/// the journal before it, but of no earlier one.
 fn settled(kept: &[KeptSegment]) -> BTreeMap<&String, UtcMs> {
     let mut newest: BTreeMap<&String, (u64, UtcMs)> = BTreeMap::new();
     let finest = kept.iter().map(|segment| segment.granularity).min();
@@ -127,7 +130,7 @@ mod tests {
 
     const QUARTER_MS: i64 = 900_000;
 
-    /// A day's quarters of an hour, from the first, sealed from a journal each.
+    /// The first quarters of an hour of a day, each from a journal of its own.
     fn sealed(granularity: &str, count: i64) -> Vec<KeptSegment> {
         let granularity: Granularity = granularity.parse().unwrap();
         let one = |i: i64| KeptSegment {
@@ -146,7 +149,8 @@ mod tests {
         (0..count).map(one).collect()
     }
 
-    /// Merges until there is nothing to merge; returns the numbers of journals of what is left, and how many were read.
+    /// Merges until nothing is left to merge. Returns how many journals each remaining segment has,
+    /// and how many segments were read.
     fn merged(mut kept: Vec<KeptSegment>) -> (Vec<u64>, usize) {
         let mut read = 0;
         while let Some(group) = next(&kept, |_| false) {
@@ -174,7 +178,7 @@ mod tests {
         for segment in &mut two_days[96..] {
             segment.path = segment.path.replace("01-01", "01-02");
         }
-        // Hours that are over are told by the finest granularity.
+        // The finest granularity shows which spans are over.
         assert_eq!(merged(two_days).0, [96, 1]);
     }
 

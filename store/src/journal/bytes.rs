@@ -1,10 +1,10 @@
-//! Reading fixed numbers and whole buffers from a file.
+//! Reads fixed-size numbers and whole buffers from a file.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Fills `buffer` from `offset` as far as the file goes; returns how far that was.
+/// Fills `buffer` from `offset` up to the end of the file. Returns the number of bytes read.
 pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut got = 0;
     while got < buffer.len() {

@@ -12,10 +12,10 @@ use trackiops_schemas::time::UtcMs;
 use super::definitions::MOST_DEFINED;
 use crate::varint::{DecodeError, Input, put_i64, put_optional_str, put_str, put_u64};
 
-/// No counter of one window is larger: 2^52 bytes a window are 4 PiB. It keeps sums over all
-/// windows of a journal within 64 bits, whatever a frame holds.
+/// Limit on counters of a row, 4 PiB as bytes. Even with forged frames, sums over a journal's
+/// windows stay far from overflow.
 const MAX_COUNTER: u64 = 1 << 52;
-/// Histogram buckets of latencies that 64 bits of nanoseconds can hold are within.
+/// Wide enough for every latency that fits 64 bits of nanoseconds.
 pub(crate) const BUCKETS: std::ops::RangeInclusive<i32> = -512..=2047;
 
 /// Numbers of a direction: its counters, then the length of its list of errors.
@@ -25,25 +25,25 @@ const READ: u64 = 1;
 const WRITE: u64 = 2;
 const OPS: u64 = 4;
 
-/// What is known about a window before its rows are read.
+/// Contents of a window's frame before its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WindowHead {
     pub(crate) start: UtcMs,
     pub(crate) health: Health,
     pub(crate) rows: u64,
-    /// How many files the journal had defined by then: else nobody would know that a damaged frame was definitions, which
-    /// later windows miss.
+    /// Number of files that the journal had defined by then. It reveals definitions that were in a
+    /// damaged frame, which later windows miss.
     pub(crate) files: u64,
 }
 
-/// Longest encoding of a [`WindowHead`]: its start, which counters there are, these, and the numbers of rows and of files, of at most 10 bytes
-/// each.
+/// Longest encoding of a [`WindowHead`]: start, bitmap, counters, and the numbers of rows and of
+/// files, 10 bytes each.
 pub(crate) const MAX_HEAD_BYTES: usize = (4 + Health::COUNT) * 10;
 
-/// Bound of the clients in a [`Pending`]: a hundred of them, or some fifty with their mounts. Beyond it those that waited
-/// for the shortest time are left out.
+/// Limit on the clients of a [`Pending`]: a hundred, or some fifty with their mounts. The clients
+/// that waited for the shortest time are dropped first.
 const MAX_CLIENTS_BYTES: usize = 8 << 10;
-/// Longest encoding of a [`Pending`]: it has three numbers beside its clients.
+/// Longest encoding of a [`Pending`]: three numbers, then its clients.
 pub(crate) const MAX_PENDING_BYTES: usize = 3 * 10 + MAX_CLIENTS_BYTES;
 
 pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
@@ -71,7 +71,7 @@ pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
 
 fn put_tenant(out: &mut Vec<u8>, tenant: &Tenant) {
     let Tenant { uid, user, cgroup } = tenant;
-    // One more, so that 0 is none.
+    // Plus one, because 0 means unknown.
     put_u64(out, uid.map_or(0, |uid| u64::from(uid) + 1));
     put_optional_str(out, user.as_deref());
     put_optional_str(out, cgroup.as_deref());
@@ -81,7 +81,7 @@ fn tenant(input: &mut Input<'_>) -> Result<Tenant, DecodeError> {
     let uid = match input.u64()? {
         0 => None,
         more => Some(
-            u32::try_from(more - 1).map_err(|_| DecodeError::Malformed("a user has no number"))?,
+            u32::try_from(more - 1).map_err(|_| DecodeError::Malformed("a uid is too large"))?,
         ),
     };
     Ok(Tenant {
@@ -110,7 +110,8 @@ pub(crate) fn definition(input: &mut Input<'_>) -> Result<FileAttributes, Decode
     })
 }
 
-/// What was pending is in a frame of its own kind, before the head, and the filter in the journal's header.
+/// Pending requests come before the head, in a frame of another kind. The filter is in the
+/// journal's header.
 pub(crate) fn put_window_head(out: &mut Vec<u8>, window: &ClosedWindow, files: usize) {
     put_i64(out, window.start.0);
     put_row_counters(out, &Health::COUNTERS, window.health.counters());
@@ -126,9 +127,9 @@ pub(crate) fn window_head(input: &mut Input<'_>) -> Result<WindowHead, DecodeErr
         files: input.u64()?,
     };
     if !head.start.is_in_calendar() {
-        return Err(DecodeError::Malformed("a window is at no time"));
+        return Err(DecodeError::Malformed("a window's time is out of range"));
     }
-    // A row of two bytes takes hundreds in memory.
+    // A row of two bytes takes hundreds of bytes in memory.
     match head.rows <= MOST_DEFINED as u64 {
         true => Ok(head),
         false => Err(DecodeError::Malformed(
@@ -182,7 +183,7 @@ pub(crate) fn pending(input: &mut Input<'_>) -> Result<Pending, DecodeError> {
     let mut pending = Pending::default();
     for _ in 0..input.u64()? {
         let client = pending_client(input)?;
-        // Puts it in its place.
+        // Keeps the clients in order.
         pending.merge(&Pending {
             clients: vec![client],
             ..Pending::default()
@@ -226,7 +227,7 @@ pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
     }
 }
 
-/// A row and the local id of its file.
+/// A row, with the local id of its file.
 pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     let file = input.u32()?;
     let directions = input.u64()?;
@@ -248,8 +249,8 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     Ok((file, row))
 }
 
-/// The counters that are not zero, announced by a bit each, then the lists. The bits are a varint, two bytes unless
-/// something seldom happened.
+/// A bitmap of the counters that are not zero, these counters, then the lists. The bitmap is a
+/// varint of two bytes, unless a rare counter is set.
 fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
     let Direction {
         errnos, latency, ..
@@ -266,7 +267,7 @@ fn put_direction(out: &mut Vec<u8>, direction: &Direction) {
     put_histogram(out, latency);
 }
 
-/// The counters of a table.
+/// Writes the counters of a table.
 pub(super) fn put_row_counters<R, const COUNT: usize>(
     out: &mut Vec<u8>,
     table: &[Counter<R>; COUNT],
@@ -275,7 +276,7 @@ pub(super) fn put_row_counters<R, const COUNT: usize>(
     put_counters(out, &capped_counts(table, counters));
 }
 
-/// What [`put_row_counters`] wrote.
+/// Reads the output of [`put_row_counters`].
 pub(super) fn row_counters<R, const COUNT: usize>(
     input: &mut Input<'_>,
     table: &[Counter<R>; COUNT],
@@ -285,7 +286,7 @@ pub(super) fn row_counters<R, const COUNT: usize>(
     Ok(counters)
 }
 
-/// As they are written: counts within what is read. Times are of any size, and add up to the largest number at most.
+/// Caps counts at the limit that readers enforce. Times have no limit: their sums saturate.
 fn capped_counts<R, const COUNT: usize>(
     table: &[Counter<R>; COUNT],
     mut counters: [u64; COUNT],
@@ -304,7 +305,7 @@ fn counts_in_bounds<R>(table: &[Counter<R>], counters: &[u64]) -> Result<(), Dec
     counts.try_for_each(|(value, _)| in_bounds(*value).map(|_| ()))
 }
 
-/// Those that are not zero, announced by a bit each.
+/// Writes a bitmap of the counters that are not zero, then these counters.
 fn put_counters(out: &mut Vec<u8>, counters: &[u64]) {
     let mut present = 0;
     for (i, counter) in counters.iter().enumerate() {
@@ -341,8 +342,8 @@ fn errno_counts(input: &mut Input<'_>, length: u64) -> Result<Errnos, DecodeErro
     let mut errnos = Errnos::default();
     for _ in 0..length {
         let errno = i32::try_from(input.i64()?);
-        let errno = errno.map_err(|_| DecodeError::Malformed("an error has no errno"))?;
-        // Each would be moved for each that comes later.
+        let errno = errno.map_err(|_| DecodeError::Malformed("an errno is too large"))?;
+        // They must ascend: otherwise, each insertion could move all others.
         if errnos
             .counts()
             .last()
@@ -371,7 +372,7 @@ fn counters<const COUNT: usize>(input: &mut Input<'_>) -> Result<[u64; COUNT], D
 
 pub(super) fn histogram(input: &mut Input<'_>) -> Result<Histogram, DecodeError> {
     let buckets = input.u64()?;
-    // Each takes two bytes at least.
+    // Each bucket takes at least two bytes.
     let room = buckets.min(input.remaining() as u64 / 2) as usize;
     let mut histogram = Histogram::with_capacity(room);
     let mut before = 0_i64;
@@ -389,7 +390,7 @@ pub(super) fn histogram(input: &mut Input<'_>) -> Result<Histogram, DecodeError>
     Ok(histogram)
 }
 
-/// As it is written: within what is read.
+/// Caps a count at the limit that readers enforce.
 pub(super) fn capped(counter: u64) -> u64 {
     counter.min(MAX_COUNTER)
 }
@@ -411,7 +412,7 @@ fn file_ops(input: &mut Input<'_>) -> Result<FileOps, DecodeError> {
             op,
             ..FileOp::of_counters(counters)
         };
-        // Once each.
+        // Each operation only once.
         if ops.as_slice().last().is_some_and(|last| last.op >= op.op) {
             return Err(DecodeError::Malformed("an operation is out of place"));
         }
@@ -526,7 +527,7 @@ mod tests {
         };
         let mut out = Vec::new();
         put_window_head(&mut out, &window, usize::MAX);
-        // The number of rows, here a byte, may be as long as any.
+        // The number of rows takes a byte here, but may take up to ten.
         assert!(out.len() - 1 + 10 <= MAX_HEAD_BYTES);
         let head = window_head(&mut Input::new(&out)).unwrap();
         assert_eq!((head.start, head.health), (window.start, window.health));

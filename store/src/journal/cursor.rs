@@ -1,4 +1,4 @@
-//! Reading the rows of one window out of a journal as a stream.
+//! Reads the rows of a window from a journal as a stream.
 
 use std::sync::Arc;
 
@@ -14,18 +14,19 @@ use crate::varint::{DecodeError, Input};
 /// A row with the local id of its file, and the file.
 pub(crate) type FrameRow<'s> = (u32, &'s Arc<FileAttributes>, Row);
 
-/// No row is longer: histograms have 2,560 buckets at most, and a file few operations and errors.
+/// Limit on the length of a row. Histograms have at most 2,560 buckets, and files have few
+/// operations and errors.
 const MAX_ROW_BYTES: usize = 1 << 20;
 
-/// Yields a window's rows in order of their file keys, through a buffer of a chosen size.
+/// Reads a window's rows, ordered by file key, through a buffer of a chosen size.
 pub(crate) struct Cursor {
-    /// Place in the file of the first byte behind the buffer.
+    /// Offset in the file of the first byte after the buffer.
     at: u64,
     end: u64,
     rows_left: u64,
     last_key: Option<FileKey>,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that are decoded already.
+    /// Bytes of the buffer that are already decoded.
     used: usize,
     chunk: usize,
 }
@@ -43,8 +44,8 @@ impl Cursor {
         }
     }
 
-    /// The next row, or `None` behind the last. Rows of files whose definition is
-    /// in a damaged part are passed over.
+    /// The next row. `None` after the last. Skips rows whose file definition may have been in a
+    /// damaged part.
     pub(crate) fn next<'s>(
         &mut self,
         scan: &'s JournalScan,
@@ -89,8 +90,8 @@ impl Cursor {
         }
     }
 
-    /// Drops what is used and reads on. The buffer exceeds its chunk only when one row does, and
-    /// never the frame.
+    /// Drops decoded bytes and reads on. The buffer exceeds its chunk only if a row does, and never
+    /// exceeds the frame.
     fn refill(&mut self, scan: &JournalScan) -> Result<(), StoreError> {
         self.buffer.drain(..self.used);
         self.used = 0;
@@ -99,7 +100,8 @@ impl Cursor {
         if kept > MAX_ROW_BYTES {
             return Err(self.damaged(scan, "a row is too long"));
         }
-        // At least as much as there is: what does not fit is decoded again from its beginning.
+        // Reads at least as much again as it has: an incomplete row is decoded again from its
+        // start, and this bounds how often.
         let room = self.chunk.saturating_sub(kept).max(kept).max(1);
         self.buffer.resize(kept + room.min(left), 0);
         let got = read_at(&scan.journal.file, &mut self.buffer[kept..], self.at)
@@ -107,7 +109,7 @@ impl Cursor {
         self.buffer.truncate(kept + got);
         self.at += got as u64;
         if got == 0 {
-            // The frame was whole when it was scanned.
+            // The file was cut after it was scanned.
             self.end = self.at;
         }
         Ok(())

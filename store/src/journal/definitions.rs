@@ -1,4 +1,4 @@
-//! Which files a journal knows.
+//! The files that a journal defines.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use super::frame::{Kind, NewFrames};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input, put_u64};
 
-/// More files than this are not in a journal. Its writer begins another one at a quarter of them, after which there are
-/// at most those of one window more.
+/// Limit on the files of a journal. The writer begins another journal at a quarter of this. After
+/// that, only the files of one more window are added.
 pub(crate) const MOST_DEFINED: usize = 4 * 65_536;
-/// Bytes of definitions after which those that follow are another frame: a reader has one of them in memory.
+/// Bytes of definitions in a frame before the next one begins: a reader keeps a frame in memory.
 const FRAME_BYTES: usize = 1 << 20;
 
-/// Files by the ids that they have in a journal.
+/// Files with their ids in a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions {
     ids: HashMap<Arc<FileAttributes>, u32>,
 }
 
 impl Definitions {
-    /// The ids of `files`. Those that had none are defined in frames, which are added to `out`.
+    /// Returns the ids of `files`. Adds frames to `out` that define the new ones.
     pub(crate) fn ids<'f>(
         &mut self,
         files: impl Iterator<Item = &'f Arc<FileAttributes>>,
@@ -48,19 +48,19 @@ impl Definitions {
         if !new.is_empty() {
             put(out, first, &new)?;
         }
-        // Of a window that has a file several times, nobody would read all rows.
+        // Readers refuse a window with more rows than this, even if the rows have few files.
         match self.ids.len().max(ids.len()) {
             ..=MOST_DEFINED => Ok(ids),
             count => Err(StoreError::TooManyFiles(count)),
         }
     }
 
-    /// How many there are.
+    /// Number of files.
     pub(crate) fn count(&self) -> usize {
         self.ids.len()
     }
 
-    /// Forgets all but the first `count`.
+    /// Forgets all files except the first `count`.
     pub(crate) fn keep_first(&mut self, count: usize) {
         self.ids.retain(|_, id| (*id as usize) < count);
     }
@@ -73,30 +73,30 @@ fn put(out: &mut NewFrames, first: usize, definitions: &[u8]) -> Result<(), Stor
     })
 }
 
-/// The files that a journal defines, by id. Of a damaged one some may not be known.
+/// The files that a journal defines, by id. In a damaged journal, some may be unknown.
 #[derive(Debug, Default)]
 pub(crate) struct Defined {
     files: Vec<Option<Arc<FileAttributes>>>,
 }
 
 impl Defined {
-    /// The file of an id.
     pub(crate) fn get(&self, id: u32) -> Option<&Arc<FileAttributes>> {
         self.files.get(id as usize)?.as_ref()
     }
 
-    /// Those that are known, with their ids.
+    /// The known files with their ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Arc<FileAttributes>)> {
         let files = (0..).zip(&self.files);
         files.filter_map(|(id, file)| Some((id, file.as_ref()?)))
     }
 
-    /// How many there are, also of those that are not known.
+    /// Number of files, including unknown ones.
     pub(crate) fn count(&self) -> usize {
         self.files.len()
     }
 
-    /// Takes a frame of definitions. Whether some before it are missing, which is an error unless they `may_miss`.
+    /// Reads a frame of definitions. Returns whether definitions before it are missing. That is an
+    /// error unless `may_miss`.
     pub(crate) fn take(&mut self, payload: &[u8], may_miss: bool) -> Result<bool, DecodeError> {
         let mut input = Input::new(payload);
         let first = input.u64()?;
@@ -114,7 +114,8 @@ impl Defined {
         Ok(misses)
     }
 
-    /// Takes it that `count` files were defined by now. Whether some are missing, which is an error unless they `may_miss`.
+    /// Notes that `count` files have been defined. Returns whether definitions are missing. That is
+    /// an error unless `may_miss`.
     pub(crate) fn reach(&mut self, count: u64, may_miss: bool) -> Result<bool, DecodeError> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         if count <= self.files.len() {

@@ -1,12 +1,13 @@
-//! How far a journal goes, beside it: without that a journal that was cut, or whose last frame is damaged, looks like one
-//! that was never longer.
+//! A file beside a journal that says how long the journal is. Without it, a journal that was cut,
+//! or whose last frame is damaged, looks like a shorter journal.
 //!
 //! ```text
 //! slot     bytes u64 | start i64 | end i64 | crc32c u32     at 0 and at 512
 //! ```
 //!
-//! After each append that was synced the writer overwrites one of two slots, in turn, without syncing it. So what a slot
-//! says was durable before, also after a power cut, and a slot that is torn leaves the other one.
+//! After each synced append, the writer overwrites one of two slots in turn, without syncing it. So
+//! whatever a slot says was already durable, also after a power cut. If one slot is torn, the other
+//! one is valid.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,22 +21,23 @@ use crate::error::StoreError;
 use crate::layout;
 
 const SLOT_BYTES: usize = 28;
-/// What covers the checksum.
+/// Bytes that the checksum covers.
 const FIELDS_BYTES: usize = SLOT_BYTES - 4;
-/// In sectors of their own, which disks write as a whole.
+/// In separate sectors, because a disk writes a sector as a whole.
 const SLOTS_AT: [u64; 2] = [0, 512];
 
-/// What was durable of a journal.
+/// The durable part of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Its length.
     pub(crate) bytes: u64,
-    /// From when on it was recorded, and until when.
+    /// Start of the first and end of the last recorded window.
     pub(crate) span: (UtcMs, UtcMs),
 }
 
 impl Extent {
-    /// What is known of a journal, by its path. Without what is beside it, or where that is damaged, a journal is what it is.
+    /// Reads the extent of the journal with this path. `None` if the `.end` file is missing or
+    /// damaged: then the journal's file is taken as it is.
     pub(crate) fn read(journal: &Path) -> Option<Self> {
         let path = layout::journal_end(journal);
         let file = beneath::read(layout::store_of(journal), &path).ok()?;
@@ -65,7 +67,7 @@ impl Extent {
         let time_at = |at| UtcMs(u64_at(at).cast_signed());
         let span = (time_at(8), time_at(16));
         let is_time = span.0.is_in_calendar() && span.1.is_in_calendar();
-        // Of zeros the checksum is zero.
+        // The checksum of zeros is zero, so a slot of zeros has a valid one.
         (u64_at(0) > 0 && is_time).then(|| Self {
             bytes: u64_at(0),
             span,
@@ -73,7 +75,7 @@ impl Extent {
     }
 }
 
-/// Writes how far a journal goes.
+/// Writes the `.end` file of a journal.
 #[derive(Debug)]
 pub(crate) struct EndWriter {
     file: File,
@@ -82,10 +84,10 @@ pub(crate) struct EndWriter {
 }
 
 impl EndWriter {
-    /// Begins that of a journal, which is to be created after it: the name becomes durable with the journal's.
+    /// Creates the file, before its journal: its name becomes durable together with the journal's.
     pub(super) fn create(journal: &Path) -> Result<Self, StoreError> {
         let path = layout::journal_end(journal);
-        // What another journal has left does not count for this one.
+        // Replaces the file of an earlier journal with this number.
         let created = beneath::create_anew(layout::store_of(journal), &path).and_then(|file| {
             beneath::finished(&file)?;
             Ok(file)
@@ -98,7 +100,7 @@ impl EndWriter {
         })
     }
 
-    /// Notes that `bytes` are durable, and that a `span` was recorded since the last time.
+    /// Notes that `bytes` are durable, and that `span` was recorded since the last call.
     pub(crate) fn note(&mut self, bytes: u64, span: (UtcMs, UtcMs)) {
         let spans = self.span.into_iter().chain([span]);
         let Some(span) = spans.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
@@ -106,7 +108,8 @@ impl EndWriter {
         };
         self.span = Some(span);
         let slot = Extent { bytes, span }.encode();
-        // If it fails what is there is still true, and what was appended is durable.
+        // A failure does no harm: the old content is still true, and the appended frames are
+        // durable.
         let _ = self.file.write_all_at(&slot, SLOTS_AT[self.slot]);
         self.slot ^= 1;
     }
@@ -137,7 +140,7 @@ mod tests {
             bytes[torn] ^= 1;
             std::fs::write(&path, bytes).unwrap();
             let read = Extent::read(&journal).unwrap().bytes;
-            // Slot 1 has the last.
+            // Slot 1 was written last.
             let expected = if torn < 512 { 8 } else { 7 };
             assert_eq!(read, expected, "{torn}");
         }

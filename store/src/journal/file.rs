@@ -1,4 +1,4 @@
-//! Opening a journal, whatever is in its place.
+//! Opens journals for reading.
 
 use std::fs::File;
 use std::io;
@@ -14,14 +14,14 @@ use crate::layout;
 pub(crate) struct JournalFile {
     pub(crate) file: File,
     pub(crate) path: PathBuf,
-    /// How long it was when it was opened.
+    /// Length when it was opened.
     pub(crate) bytes: u64,
-    /// How far it goes at least, if that is known.
+    /// The least length that it must have, if known.
     pub(crate) extent: Option<Extent>,
 }
 
 impl JournalFile {
-    /// Opens a journal; `None` if there is none.
+    /// Opens a journal. `None` if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, StoreError> {
         let file = match beneath::read(layout::store_of(path), path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -34,7 +34,7 @@ impl JournalFile {
                 None => StoreError::io("open journal", path)(error),
             })?,
         };
-        // Before the length: a recorder may be appending.
+        // Read before the length, because a recorder may be appending.
         let extent = Extent::read(path);
         let metadata = file.metadata().map_err(StoreError::io("read", path))?;
         Ok(Some(Self {
@@ -45,7 +45,7 @@ impl JournalFile {
         }))
     }
 
-    /// How many bytes are known to have been appended and synced.
+    /// Number of bytes that are known to be durable.
     pub(crate) fn vouched(&self) -> u64 {
         self.extent.map_or(0, |extent| extent.bytes)
     }

@@ -1,4 +1,4 @@
-//! The frames around a journal's payloads.
+//! Frames of a journal: length, kind and checksums around a payload.
 
 use std::fs::File;
 use std::io;
@@ -6,21 +6,21 @@ use std::io;
 use super::bytes::{read_at, u32_at};
 use crate::error::StoreError;
 
-/// Length of a frame's payload, its kind, the checksum of these, and that of the payload.
+/// Length of the payload, kind, checksum of the prefix, checksum of the payload.
 pub(super) const FRAME_PREFIX_BYTES: usize = 13;
-/// Files are read in pieces of this size to check their CRC.
+/// Size of the reads that check a frame's checksum.
 const CHECK_CHUNK_BYTES: usize = 64 * 1024;
 
-/// What a frame holds.
+/// Kinds of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// First local id, then file attributes; ids count up.
+    /// The first local id, then the attributes of files. Ids count up.
     Definitions = 1,
     /// A window head, then its rows.
     Window = 2,
-    /// What was pending, then as [`Self::Window`].
+    /// Pending requests, then the same as [`Self::Window`].
     PendingWindow = 3,
-    /// Operations of the window in the next frame, where they are recorded.
+    /// Operations of the window in the next frame.
     Operations = 4,
 }
 
@@ -43,12 +43,13 @@ impl From<Kind> for u8 {
     }
 }
 
-/// What the checksums of a journal's frames begin with: that of its header. With it, and with where a frame is, a frame
-/// counts in its own place of its own journal alone, whatever a disk may have written elsewhere.
+/// Initial value of the checksums of a journal's frames: the header's checksum. The checksums also
+/// cover a frame's offset. So a frame is valid only in its own place of its own journal, even if a
+/// disk writes it elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(pub(super) u32);
 
-/// What a frame begins with.
+/// The first fields of a frame.
 #[derive(Clone, Copy, Debug)]
 struct Prefix {
     /// Length of the payload.
@@ -57,8 +58,9 @@ struct Prefix {
 }
 
 impl Prefix {
-    /// The checksum of a prefix at `offset` of a journal. It is apart from that of the payload, so that one damaged byte
-    /// costs one frame, and a reader knows without reading on whether a length can be believed.
+    /// The checksum of a prefix at `offset` of a journal. It is separate from the payload's, so
+    /// that a reader can trust the length without reading the payload, and a damaged byte costs one
+    /// frame.
     fn checksum(self, seed: Seed, offset: u64) -> u32 {
         let crc = crc32c::crc32c_append(seed.0, &offset.to_le_bytes());
         let crc = crc32c::crc32c_append(crc, &self.length.to_le_bytes());
@@ -66,11 +68,11 @@ impl Prefix {
     }
 }
 
-/// Frames that are about to be appended to a journal.
+/// Frames to be appended to a journal.
 #[derive(Debug)]
 pub(crate) struct NewFrames {
     seed: Seed,
-    /// Where the first of them will be.
+    /// Offset of the first frame in the journal.
     offset: u64,
     bytes: Vec<u8>,
 }
@@ -84,7 +86,7 @@ impl NewFrames {
         }
     }
 
-    /// Begins anew, with frames that will be at `offset`.
+    /// Clears the frames. The next ones will be at `offset`.
     pub(crate) fn begin(&mut self, offset: u64) {
         self.offset = offset;
         self.bytes.clear();
@@ -94,12 +96,12 @@ impl NewFrames {
         &self.bytes
     }
 
-    /// Forgets all frames behind the first `bytes` bytes.
+    /// Forgets all frames after the first `bytes` bytes.
     pub(crate) fn truncate(&mut self, bytes: usize) {
         self.bytes.truncate(bytes);
     }
 
-    /// Adds a frame; `payload` appends its payload.
+    /// Adds a frame. `payload` appends its payload.
     pub(crate) fn put(
         &mut self,
         kind: impl Into<u8>,
@@ -119,13 +121,13 @@ impl NewFrames {
         Ok(())
     }
 
-    /// Adds bytes that are no frame.
+    /// Adds bytes that are not a frame.
     #[cfg(test)]
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Makes what begins at `begin` a frame.
+    /// Fills in the prefix of the frame at `begin`.
     pub(super) fn seal(&mut self, begin: usize, length: u32, kind: u8) {
         let prefix = Prefix { length, kind };
         let body = begin + FRAME_PREFIX_BYTES;
@@ -139,7 +141,7 @@ impl NewFrames {
     }
 }
 
-/// The longest payload of a frame: windows are read as streams, all else is read into memory as a whole.
+/// Limit on a frame's payload. Windows are read as streams, all other frames as a whole.
 pub(crate) fn longest_payload(kind: u8) -> u64 {
     const IN_MEMORY: u64 = 32 << 20;
     match Kind::of(kind) {
@@ -148,22 +150,23 @@ pub(crate) fn longest_payload(kind: u8) -> u64 {
     }
 }
 
-/// A frame whose prefix matches its checksum.
+/// A frame whose prefix matches its checksum. The payload may be damaged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(crate) offset: u64,
-    /// Where its payload begins.
+    /// The payload's offset.
     pub(crate) payload: u64,
-    /// Where it ends.
+    /// The offset after it.
     pub(crate) end: u64,
     check: u32,
     crc: u32,
 }
 
 impl Frame {
-    /// The frame whose first bytes are `bytes`, which are at `offset` of a journal. `None` if that is no frame.
+    /// Parses the prefix of a frame at `offset` of a journal. `None` if the checksum does not
+    /// match.
     pub(super) fn parse(bytes: &[u8; FRAME_PREFIX_BYTES], seed: Seed, offset: u64) -> Option<Self> {
         let prefix = Prefix {
             length: u32_at(bytes, 0),
@@ -181,7 +184,7 @@ impl Frame {
         })
     }
 
-    /// Whether its payload is there and matches its checksum.
+    /// Whether the whole payload exists and matches its checksum.
     pub(super) fn is_whole(&self, file: &File) -> io::Result<bool> {
         let mut crc = self.check;
         let mut at = self.payload;

@@ -1,7 +1,8 @@
-//! Going through the frames of a journal, over what is damaged between them.
+//! Reads the frames of a journal, and skips damaged parts between them.
 //!
-//! Each byte's checksum is computed at most once, whatever the file says of itself: a length is believed only where the
-//! prefix around it matches its own checksum, and then what it names is one frame, whole or damaged.
+//! Each byte's checksum is computed at most once, whatever the file claims: a length is believed
+//! only if its prefix matches the prefix's own checksum, and then its bytes belong to one frame,
+//! whole or damaged.
 
 use std::fs::File;
 use std::io;
@@ -10,39 +11,39 @@ use super::bytes::read_at;
 use super::file::JournalFile;
 use super::frame::{FRAME_PREFIX_BYTES, Frame, Seed};
 
-/// What is next in a journal.
+/// The next part of a journal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Piece {
-    /// A frame whose checksums hold.
+    /// A frame that matches its checksums.
     Whole(Frame),
-    /// Bytes that were frames: others follow, or it is vouched that they were there.
+    /// Damaged bytes: frames follow them, or the `.end` file says that they were durable.
     Damaged {
-        /// Where they begin.
+        /// Their offset.
         offset: u64,
-        /// How many they are.
+        /// Their number.
         bytes: u64,
         /// Whether the file ends before they do.
         is_cut: bool,
     },
 }
 
-/// The frames of a journal, in their order, and what is damaged between them.
+/// The frames of a journal in order, and the damaged parts between them.
 pub(crate) struct FrameReader {
     /// Length of the file.
     bytes: u64,
     seed: Seed,
     is_kind: fn(u8) -> bool,
     at: u64,
-    /// The frame at `at`, if it was found already.
+    /// The frame after a damaged part, once that part was returned.
     found: Option<Frame>,
-    /// How far it is vouched that there are frames; 0 once that was told.
+    /// Bytes of the journal that were durable; 0 after the end of the file was handled.
     vouched: u64,
-    /// Bytes behind the last frame of which nobody knows that they were one.
+    /// Bytes after the last frame that are not known to have been durable.
     torn_bytes: u64,
 }
 
 impl FrameReader {
-    /// Those from `at` on; `is_kind` knows the kinds of frames.
+    /// Reads frames from `at` on. `is_kind` says which kinds are valid.
     pub(super) fn new(journal: &JournalFile, at: u64, seed: Seed, is_kind: fn(u8) -> bool) -> Self {
         Self {
             bytes: journal.bytes,
@@ -55,12 +56,13 @@ impl FrameReader {
         }
     }
 
-    /// Bytes behind the last frame of which nobody knows that they were one, once all frames were read.
+    /// Bytes after the last frame that are not known to have been durable. Complete after all
+    /// frames were read.
     pub(crate) fn torn_bytes(&self) -> u64 {
         self.torn_bytes
     }
 
-    /// The next piece of the file.
+    /// The next part. `None` at the end.
     pub(crate) fn next(&mut self, file: &File) -> io::Result<Option<Piece>> {
         let begin = self.at;
         let frame = match self.found.take() {
@@ -91,7 +93,7 @@ impl FrameReader {
         }))
     }
 
-    /// The next frame whose checksums hold.
+    /// The next frame that matches its checksums.
     fn whole_frame(&self, file: &File) -> io::Result<Option<Frame>> {
         let mut at = self.at;
         while let Some(frame) = self.frame_from(file, at)? {
@@ -103,11 +105,11 @@ impl FrameReader {
         Ok(None)
     }
 
-    /// The first frame from `at` on whose prefix matches its checksum. A prefix may be what is damaged, so every place is
-    /// looked at.
+    /// The first frame from `at` on whose prefix matches its checksum. Tries every offset, because
+    /// prefixes may be damaged.
     fn frame_from(&self, file: &File, mut at: u64) -> io::Result<Option<Frame>> {
         const CHUNK_BYTES: usize = 64 << 10;
-        // Most frames are where they are looked for.
+        // Reads little at first, because usually a frame is at `at`.
         let mut size = FRAME_PREFIX_BYTES;
         loop {
             let mut chunk = vec![0; size];
@@ -115,7 +117,7 @@ impl FrameReader {
             let mut places = 0;
             for bytes in chunk[..got].windows(FRAME_PREFIX_BYTES) {
                 let Ok(bytes) = bytes.try_into() else { break };
-                // Few places get past the kind.
+                // The kind rules out most offsets cheaply.
                 if let Some(frame) = self.frame_of(bytes, at + places) {
                     return Ok(Some(frame));
                 }

@@ -14,25 +14,25 @@ use crate::options::{GranularitySet, Options};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
 
 const MAGIC: [u8; 4] = *b"TIOJ";
-/// Magic, version, length and CRC.
+/// Magic, version, length, checksum.
 const FIXED_HEADER_BYTES: usize = 16;
-/// Longest fields of a header: far more than a host name and a list of granularities need.
+/// Limit on the fields of a header: far more than a host name and a list of granularities need.
 const MAX_FIELDS_BYTES: u32 = 64 * 1024;
 
-/// What a journal says about itself.
+/// A journal's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) granularities: GranularitySet,
     pub(crate) host: String,
     pub(crate) number: u64,
-    /// Version of the program that wrote it.
+    /// Version of the program that wrote the journal.
     pub(crate) writer: String,
-    /// Of all its windows.
+    /// The filter of all its windows.
     pub(crate) filter: Option<Arc<str>>,
 }
 
 impl Header {
-    /// Of a journal that this program begins.
+    /// The header of a new journal.
     pub(crate) fn new(options: &Options, number: u64) -> Self {
         Self {
             granularities: options.granularities.clone(),
@@ -43,7 +43,7 @@ impl Header {
         }
     }
 
-    /// Its bytes, and what the checksums of the frames behind it begin with.
+    /// Encodes the header. Also returns the initial value of the frames' checksums.
     pub(crate) fn encode(&self) -> (Vec<u8>, Seed) {
         let mut fields = Vec::new();
         put_str(&mut fields, &self.granularities.to_string());
@@ -60,8 +60,9 @@ impl Header {
         (out, Seed(crc))
     }
 
-    /// Reads the header of a journal; the frames are what follows it, where `is_kind` knows the kinds of frames. `None` when
-    /// the file ends within the header, or the power failed before the header was written: such a journal was never used.
+    /// Reads the header of a journal, and returns a reader of the frames after it. `is_kind` says
+    /// which kinds are valid. `None` if the journal was never used: it ends within its header, or
+    /// the header did not reach the disk before a power cut.
     pub(crate) fn read(
         journal: &JournalFile,
         is_kind: fn(u8) -> bool,
@@ -97,7 +98,7 @@ impl Header {
         let start = FIXED_HEADER_BYTES as u64;
         let got = read_at(file, &mut fields, start).map_err(read())?;
         if got < fields.len() {
-            // A header is durable before there are frames.
+            // If frames follow, the header was complete once, and its length is wrong.
             let mut frames = FrameReader::new(journal, start, Seed(crc), is_kind);
             return match frames.next(file).map_err(read())? {
                 None => too_short(FIXED_HEADER_BYTES + got),
@@ -105,13 +106,13 @@ impl Header {
             };
         }
         if checksum_of(version, &fields) != crc {
-            // A power cut may have torn a long one.
+            // A power cut may have torn a header that is longer than a sector.
             if journal.vouched() == 0 && journal.bytes == start + u64::from(length) {
                 return Ok(None);
             }
             return Err(damaged(12, "its header does not match its checksum"));
         }
-        // Not before: a flipped bit makes another version as well.
+        // Only after the checksum: a flipped bit in the version is damage, not another version.
         if version != FORMAT_VERSION {
             return Err(StoreError::OtherFormat {
                 path: path.clone(),
@@ -141,8 +142,8 @@ impl Header {
     }
 }
 
-/// Whether a journal may be a header that never reached the disk: zeros, as file systems can make a length durable before what
-/// was written.
+/// Whether the header may never have reached the disk: all zeros, because file systems can make a
+/// length durable before the data.
 fn is_unwritten(journal: &JournalFile) -> io::Result<bool> {
     if journal.bytes > FIXED_HEADER_BYTES as u64 + u64::from(MAX_FIELDS_BYTES) {
         return Ok(false);
@@ -152,7 +153,7 @@ fn is_unwritten(journal: &JournalFile) -> io::Result<bool> {
     Ok(bytes[..got].iter().all(|byte| *byte == 0))
 }
 
-/// The checksum of a header: of its fields, then the version.
+/// The checksum of a header: of its fields, then of the version.
 fn checksum_of(version: u32, fields: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(fields), &version.to_le_bytes())
 }

@@ -1,23 +1,24 @@
-//! The payload of a frame of operations: how many there are, then these.
+//! The payload of a frame of operations.
 
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 
 use super::codec::{histogram, put_histogram, put_row_counters, row_counters};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
 
-/// In place of the length of a mount's name: it is not known.
+/// In place of the length of a mount's name: the mount is unknown.
 const NO_MOUNT: u64 = 0;
-/// In its place: it is that of the row before.
+/// In its place: the mount is that of the row before.
 const SAME_MOUNT: u64 = 1;
 
-/// The kernel side keeps 768 sums for a window. A row of five bytes takes hundreds in memory.
+/// Limit on rows. The kernel side keeps 768 sums per window. A row of five bytes takes hundreds of
+/// bytes in memory.
 const MOST_ROWS: u64 = 1 << 16;
-/// A mount that is named once is in memory with each of its rows.
+/// Limit on mounts. A mount is written once, but is in memory once per row.
 const MOST_MOUNT_BYTES: usize = 32 << 20;
 const TOO_MANY: DecodeError =
     DecodeError::Malformed("a window has more operations than there can be");
 
-/// That somebody would read them; else how many bytes they have at least.
+/// Whether readers accept these operations. If not, the error is the length of all mounts.
 pub(super) fn fits(ops: &[OperationRow]) -> Result<(), usize> {
     let mounts = ops.iter().filter_map(|row| row.operation.mount.as_ref());
     let bytes = mounts.map(String::len).sum();
@@ -27,7 +28,7 @@ pub(super) fn fits(ops: &[OperationRow]) -> Result<(), usize> {
     }
 }
 
-/// The rows, those of a mount together.
+/// Encodes the rows, ordered by operation, so that the rows of a mount follow each other.
 pub(super) fn put_ops(out: &mut Vec<u8>, ops: &[OperationRow]) {
     put_u64(out, ops.len() as u64);
     let mut rows: Vec<&OperationRow> = ops.iter().collect();

@@ -1,4 +1,4 @@
-//! Removing journals that were sealed, and telling those from journals that somebody has deleted before.
+//! Removes sealed journals, and detects journals that someone else has deleted.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 
-/// Removes a journal that is in segments, and what is beside it. It may be gone already.
+/// Removes a sealed journal and its `.end` file. Either may be missing already.
 pub(crate) fn remove(store: &Path, journal: &Path) -> Result<(), StoreError> {
-    // In this order: without what is beside it, a damaged one would look whole.
+    // In this order, because a damaged journal without its `.end` file could look whole.
     for path in [journal, &layout::journal_end(journal)] {
         beneath::remove(store, path).map_err(StoreError::io("remove journal", path))?;
         fail_point::hit("journal: removed");
@@ -19,7 +19,7 @@ pub(crate) fn remove(store: &Path, journal: &Path) -> Result<(), StoreError> {
     layout::sync_dir(store, &layout::journal_dir(store))
 }
 
-/// Removes what was beside journals that are gone, if whoever removed them was interrupted.
+/// Removes `.end` files without a journal, which an interrupted removal has left.
 pub(crate) fn remove_orphaned_ends(
     store: &Path,
     is_sealed: impl Fn(u64) -> Result<bool, StoreError>,
@@ -32,8 +32,8 @@ pub(crate) fn remove_orphaned_ends(
     Ok(())
 }
 
-/// The journal of windows that somebody has deleted, although it had windows and was never sealed. `end` is what was
-/// beside it, and says so; it was found before the catalog was read, as a journal is removed after the catalog knows it.
+/// The journal of an `.end` file, if someone deleted it before it was sealed. List `.end` files
+/// before you read the catalog: a journal is removed after the catalog has it as sealed.
 pub(crate) fn deleted_unsealed(
     store: &Path,
     end: &Path,

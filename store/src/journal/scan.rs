@@ -1,4 +1,5 @@
-//! Finding out what a journal holds: its windows' places and its definitions, without its rows.
+//! Reads the structure of a journal: the positions of its windows, and its definitions, but not its
+//! rows.
 
 use std::io;
 use std::sync::Arc;
@@ -18,25 +19,24 @@ use super::ops;
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
 
-/// A window's place in a journal.
+/// The position of a window in a journal.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowFrame {
     pub(crate) head: WindowHead,
-    /// Where its rows begin and end in the file.
+    /// Offsets in the file of the start and the end of its rows.
     pub(crate) rows_at: u64,
     pub(crate) end: u64,
-    /// Where its operations begin and end, if there are any.
+    /// The same for its operations.
     ops: Option<(u64, u64)>,
 }
 
 impl WindowFrame {
-    /// Whether there are operations.
     pub(crate) fn has_ops(&self) -> bool {
         self.ops.is_some()
     }
 }
 
-/// The valid part of a journal as it was when it was scanned.
+/// The valid part of a journal at the time of the scan.
 #[derive(Debug)]
 pub(crate) struct JournalScan {
     pub(crate) journal: JournalFile,
@@ -45,28 +45,28 @@ pub(crate) struct JournalScan {
     /// In the order in which they were appended.
     pub(crate) windows: Vec<WindowFrame>,
     holes: Vec<Hole>,
-    /// Whether definitions are missing since the last window.
+    /// Whether definitions have been missing since the last window.
     misses_files: bool,
-    /// Parts of it that are damaged, in their order.
+    /// Damaged parts, in order.
     pub(crate) damage: Vec<Damage>,
-    /// Bytes behind the last valid frame of which nobody knows that they were one.
+    /// Bytes after the last frame that are not known to have been durable.
     pub(crate) torn_bytes: u64,
 }
 
-/// A part of a journal that is no frame any more, although frames follow, or it was durable.
+/// A damaged part of a journal: frames follow it, or it was durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it begins, bytes.
+    /// Its offset in the file, bytes.
     pub offset: u64,
-    /// How long it is.
+    /// Its length, bytes.
     pub bytes: u64,
     /// Whether the file ends before it does.
     pub is_cut: bool,
-    /// From when on, and until when, windows may miss something. `None` where that is not known.
+    /// Time range in which windows may be incomplete or missing. `None` if unknown.
     pub covers: Option<(UtcMs, UtcMs)>,
 }
 
-/// A damaged part, and what is around it.
+/// A damaged part, with the windows around it.
 #[derive(Debug)]
 struct Hole {
     offset: u64,
@@ -74,14 +74,14 @@ struct Hole {
     is_cut: bool,
     /// Start of the last window before it.
     after: Option<UtcMs>,
-    /// Start of the first window of which nothing is missing behind it.
+    /// Start of the first complete window after it.
     before: Option<UtcMs>,
-    /// Whether definitions are lost, which any later window may miss.
+    /// Whether definitions are lost. Any later window may refer to these.
     lost_files: bool,
 }
 
 impl JournalScan {
-    /// Scans an open journal. `None` when it ends within its header.
+    /// Scans an open journal. `None` if it ends within its header.
     pub(crate) fn new(journal: JournalFile) -> Result<Option<Self>, StoreError> {
         let is_kind = |byte| Kind::of(byte).is_some();
         let Some((header, mut frames)) = Header::read(&journal, is_kind)? else {
@@ -115,7 +115,7 @@ impl JournalScan {
                     bytes,
                     is_cut,
                 } => {
-                    // What is damaged may be the window of these operations.
+                    // The window of these operations may be in the damaged part.
                     ops = None;
                     scan.holes.push(Hole {
                         offset,
@@ -143,7 +143,7 @@ impl JournalScan {
             Some(before) if !hole.lost_files => Some(before),
             _ => spans().map(|(_, end)| end).max(),
         };
-        // The clock may have been set back; and at least a window is gone, of which there may have been a part before.
+        // The clock may have been set back, and at least one window is missing.
         let covers = start.zip(end).map(|(a, b)| {
             let start = a.min(b);
             (start, a.max(b).max(start.plus(finest)))
@@ -156,15 +156,15 @@ impl JournalScan {
         }
     }
 
-    /// Notes what a frame holds. Its checksum holds, so what does not decode is no torn tail. `ops` is where the
-    /// operations of the next window are: without the window they do not count.
+    /// Records the contents of a frame. Its checksum matches, so a frame that does not decode is an
+    /// error, not a torn tail. `ops` is the position of the operations of the next window.
     fn take(
         &mut self,
         frame: Frame,
         ops: &mut Option<(u64, u64)>,
     ) -> io::Result<Result<(), DecodeError>> {
         let file = &self.journal.file;
-        // No longer than the file, whose checksum was just read.
+        // At most as long as the file, which was just read for the checksum.
         let payload = |most: usize| -> io::Result<Vec<u8>> {
             let bytes = usize::try_from(frame.end - frame.payload).map_err(io::Error::other)?;
             let mut payload = vec![0; bytes.min(most)];
@@ -222,7 +222,7 @@ impl JournalScan {
             hole.lost_files = self.misses_files;
             if ops.is_none() && head.health.ops_covered_ms > 0 {
                 hole.before = Some(head.start.plus(self.header.granularities.finest()));
-                // The operations may have been there: then nothing is known of them.
+                // The operations may have been in the damaged part, so they count as not recorded.
                 head.health.ops_covered_ms = 0;
                 head.health.ops_seen = 0;
                 head.health.ops_missed = 0;
@@ -238,12 +238,12 @@ impl JournalScan {
         Ok(())
     }
 
-    /// Reads the operations of a window, as many as there are.
+    /// Reads the operations of a window.
     pub(crate) fn ops(&self, window: &WindowFrame) -> Result<Vec<OperationRow>, StoreError> {
         let Some((start, end)) = window.ops else {
             return Ok(Vec::new());
         };
-        // No longer than the file, whose checksum was read.
+        // At most as long as the file, which was read for the checksum.
         let mut payload = vec![0; usize::try_from(end - start).unwrap_or(0)];
         let JournalFile { file, path, .. } = &self.journal;
         read_at(file, &mut payload, start).map_err(StoreError::io("read", path))?;
@@ -254,22 +254,22 @@ impl JournalScan {
         })
     }
 
-    /// The file of a local id; `None` if its definition was in a damaged part, or there is none.
+    /// The file of a local id. `None` if it has no known definition.
     pub(crate) fn file(&self, id: u32) -> Option<&Arc<FileAttributes>> {
         self.definitions.get(id)
     }
 
-    /// Whether the journal may lack definitions that its windows refer to.
+    /// Whether definitions may be missing that windows refer to.
     pub(crate) fn may_lack_files(&self) -> bool {
         !self.holes.is_empty()
     }
 
-    /// The files that are defined, with their local ids.
+    /// The known files with their local ids.
     pub(crate) fn files(&self) -> impl Iterator<Item = (u32, &Arc<FileAttributes>)> {
         self.definitions.iter()
     }
 
-    /// Start of the first and end of the last window; `None` without one.
+    /// Start of the first and end of the last window. `None` without windows.
     pub(crate) fn span(&self) -> Option<(UtcMs, UtcMs)> {
         let starts = || self.windows.iter().map(|window| window.head.start);
         let end = starts().max()?.plus(self.header.granularities.finest());

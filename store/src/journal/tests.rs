@@ -1,5 +1,5 @@
-//! Journals whose checksums hold and whose lengths lie: reading takes no longer than the file is, and no memory for what is
-//! only claimed.
+//! Journals whose checksums match, but whose lengths are wrong. Reading them takes no longer than
+//! the file's length allows, and no memory for data that is only claimed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ use crate::varint::{put_i64, put_str, put_u64};
 use crate::writer::Writer;
 use crate::{Snapshot, layout};
 
-/// Reading 8 MiB takes milliseconds; what is quadratic takes hours.
+/// Reading 8 MiB takes milliseconds. Reading it in quadratic time takes hours.
 const SOON: Duration = Duration::from_secs(20);
 const LARGE: usize = 8 << 20;
 
-/// A journal with these frames.
+/// A journal with chosen frames.
 struct Lying {
     _dir: tempfile::TempDir,
     path: PathBuf,
@@ -49,7 +49,7 @@ impl Lying {
         }
     }
 
-    /// Adds a frame that says that it is so long.
+    /// Adds the prefix of a frame that claims this length.
     fn claim(&mut self, length: u32, kind: Kind) {
         let begin = self.frames.bytes().len();
         self.frames.extend(&[0; FRAME_PREFIX_BYTES]);
@@ -78,7 +78,7 @@ fn head(out: &mut Vec<u8>, rows: u64) {
     let empty: ClosedWindow = window(0, Vec::new());
     let mut head = Vec::new();
     put_window_head(&mut head, &empty, 0);
-    // The numbers of rows and of files are a byte each.
+    // The numbers of rows and of files take a byte each.
     head.truncate(head.len() - 2);
     out.extend(head);
     put_u64(out, rows);
@@ -105,7 +105,7 @@ fn each_place_may_look_like_a_frame_that_has_all_the_rest() {
         nested.claim((left / 2) as u32, Kind::Window);
     }
     assert!(nested.scan().unwrap().torn_bytes > 0);
-    // Without its checksum a length is not believed.
+    // A length counts only with its checksum.
     let mut plausible = Lying::new();
     let looks = [0, 0, 0x10, 0, Kind::Window as u8];
     plausible.frames.extend(&looks.repeat(LARGE / looks.len()));
@@ -119,7 +119,7 @@ fn each_place_may_look_like_a_frame_that_has_all_the_rest() {
 
 #[test]
 fn definitions_are_bounded_whatever_they_claim() {
-    // Behind a damaged part, where some may be missing.
+    // After a damaged part, definitions may be missing.
     let damaged = || {
         let mut lying = Lying::new();
         lying.frames.extend(b"damaged");
@@ -140,7 +140,7 @@ fn definitions_are_bounded_whatever_they_claim() {
     let mut lying = damaged();
     lying.put(Kind::Definitions, |out| put_u64(out, MOST_DEFINED as u64));
     assert_eq!(lying.scan().unwrap().files().count(), 0);
-    // A mount whose name has gigabytes.
+    // A mount's name that claims a terabyte.
     let mut lying = Lying::new();
     lying.put(Kind::Definitions, |out| {
         put_u64(out, 0);
@@ -148,7 +148,7 @@ fn definitions_are_bounded_whatever_they_claim() {
         put_u64(out, 1 << 40);
     });
     assert!(lying.refused().contains("ends within a value"));
-    // More than is ever read at once.
+    // Longer than the limit on frames of definitions.
     let mut lying = Lying::new();
     let begin = lying.frames.bytes().len();
     lying
@@ -165,7 +165,7 @@ fn rows_are_bounded_whatever_they_claim() {
         lying.put(Kind::Window, |out| {
             head(out, MOST_DEFINED as u64);
             put_u64(out, 0);
-            // Operations of a file: how many, then names of one byte.
+            // Operations of a file: their number, then names of one byte.
             put_u64(out, 4);
             counts.iter().for_each(|count| put_u64(out, *count));
             out.extend([1, b'A', 0].repeat(LARGE / 3));
@@ -175,19 +175,19 @@ fn rows_are_bounded_whatever_they_claim() {
         assert!(cursor::window(&scan, &scan.windows[0]).is_err());
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     }
-    // A row of two bytes takes hundreds in memory, and a journal has no more files.
+    // A row of two bytes takes hundreds of bytes in memory, so the number of rows is limited.
     let mut lying = Lying::new();
     lying.put(Kind::Window, |out| {
         head(out, 4 << 20);
         out.resize(out.len() + LARGE, 0);
     });
     assert!(lying.refused().contains("more rows"));
-    // Errors in the wrong order, of which each would make room before all others.
+    // Descending errors: each would be inserted before all others.
     let mut lying = Lying::new();
     lying.put(Kind::Window, |out| {
         head(out, 1);
         out.extend([0, 1]);
-        // The bit of the length of the list of errors.
+        // The bit for the length of the list of errors.
         put_u64(out, 1 << Direction::COUNT);
         put_u64(out, 300_000);
         for errno in (0..300_000).rev() {
@@ -200,7 +200,7 @@ fn rows_are_bounded_whatever_they_claim() {
     let error = cursor::window(&scan, &scan.windows[0]).unwrap_err();
     assert!(error.to_string().contains("out of place"), "{error}");
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    // A row that goes on and on.
+    // A single row of several MiB.
     let mut lying = Lying::new();
     lying.put(Kind::Window, |out| {
         head(out, 1);
@@ -216,7 +216,7 @@ fn rows_are_bounded_whatever_they_claim() {
 
 #[test]
 fn operations_are_bounded_whatever_they_repeat() {
-    // A mount that is written once, and meant with each row.
+    // A mount that is written once, but counts for each row.
     let ops = |rows: u64, mount_bytes: usize| {
         let mut lying = Lying::new();
         lying.put(Kind::Operations, |out| {
@@ -237,7 +237,7 @@ fn operations_are_bounded_whatever_they_repeat() {
         let error = ops(rows, mount_bytes).unwrap_err().to_string();
         assert!(error.contains("more operations"), "{error}");
     }
-    // Nobody writes such a window.
+    // The writer refuses such a window.
     let operation = Operation {
         mount: Some("m".repeat(1 << 10)),
         ..Operation::default()
@@ -262,7 +262,7 @@ fn times_that_no_calendar_has_are_none() {
             put_i64(out, start);
             out.extend([0, 0, 0]);
         });
-        assert!(lying.refused().contains("at no time"), "{start}");
+        assert!(lying.refused().contains("out of range"), "{start}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Appending to a journal.
+//! Appends to journals.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -19,10 +19,11 @@ use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 
-/// Files of a journal after which another one is begun: the writer remembers them, some 400 bytes each, and so does whoever seals it.
+/// Files after which another journal is begun. The writer and the sealing thread keep some 400
+/// bytes in memory per file.
 const MOST_FILES: usize = 65_536;
 
-/// Bytes of windows after which those that follow are left for another write.
+/// Bytes of windows in one write, approximately. Further windows go to the next write.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
 /// An open journal.
@@ -31,27 +32,27 @@ pub(crate) struct JournalWriter {
     file: File,
     path: PathBuf,
     number: u64,
-    /// Length of its windows.
+    /// The granularity of its windows.
     finest: Granularity,
-    /// Length of the file up to its last durable frame.
+    /// Length up to the last durable frame.
     durable_bytes: u64,
     end: EndWriter,
-    /// That before an append that has not returned: it is at work, or has panicked.
+    /// `durable_bytes` before an append that has not returned. After a panic, it is still set.
     before: Option<u64>,
     definitions: Definitions,
     frames: NewFrames,
 }
 
-/// A journal that was just created.
+/// A new journal.
 pub(crate) struct Created {
     pub(crate) file: File,
-    /// Its length.
+    /// Its length, bytes.
     pub(crate) bytes: u64,
     pub(crate) end: EndWriter,
     pub(crate) frames: NewFrames,
 }
 
-/// Creates a journal and makes its header and its name durable, and the name of what is beside it.
+/// Creates a journal and its `.end` file. Both names and the header are durable when this returns.
 pub(crate) fn create(store: &Path, path: &Path, header: &Header) -> Result<Created, StoreError> {
     let (encoded, seed) = header.encode();
     let end = EndWriter::create(path)?;
@@ -63,7 +64,7 @@ pub(crate) fn create(store: &Path, path: &Path, header: &Header) -> Result<Creat
         file.sync_all()
     });
     if written.is_err() {
-        // Nothing was appended; were it left, recovery would find an empty journal.
+        // Otherwise recovery would find an empty journal.
         let _ = beneath::remove(store, path);
         let _ = beneath::remove(store, &layout::journal_end(path));
     }
@@ -78,15 +79,15 @@ pub(crate) fn create(store: &Path, path: &Path, header: &Header) -> Result<Creat
     })
 }
 
-/// Why no window was appended.
+/// No window was appended.
 pub(crate) struct AppendError {
     pub(crate) cause: StoreError,
-    /// Set unless the journal ends with its last durable frame, and can be appended to again.
+    /// `None` if the journal ends with its last durable frame, so that it can be appended to.
     pub(crate) uncertain_tail: Option<UncertainTail>,
 }
 
-/// What a failed append may have left at the end of a journal. Its windows were not acknowledged and will be written once more, so it
-/// must be gone before they are.
+/// Bytes that a failed append may have left at the end of a journal. Its windows will be written
+/// again. If these bytes stayed, the windows would count twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UncertainTail {
     journal: u64,
@@ -94,16 +95,16 @@ pub struct UncertainTail {
 }
 
 impl UncertainTail {
-    /// Cuts the journal to what is durable.
+    /// Cuts the journal to its durable length.
     pub(crate) fn cut_off(&self, store: &Path) -> Result<(), StoreError> {
         let path = layout::journal(store, self.journal);
         let file = match beneath::write(store, &path) {
-            // With all that was in it.
+            // The journal is gone, and these bytes with it.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(StoreError::io("open journal", &path))?,
         };
         let cut = file.metadata().and_then(|metadata| {
-            // What the kernel could not write may be missing at its end.
+            // The file may be shorter, because the kernel could not write its end.
             file.set_len(self.durable_bytes.min(metadata.len()))?;
             file.sync_all()
         });
@@ -112,7 +113,7 @@ impl UncertainTail {
 }
 
 impl JournalWriter {
-    /// Creates the journal and makes its header and its name durable.
+    /// Creates the journal. Its header and its name are durable when this returns.
     pub(crate) fn create(store: &Path, header: &Header) -> Result<Self, StoreError> {
         let path = layout::journal(store, header.number);
         let created = create(store, &path, header)?;
@@ -129,12 +130,12 @@ impl JournalWriter {
         })
     }
 
-    /// Whether it knows as many files as it should.
+    /// Whether it defines so many files that another journal should be begun.
     pub(crate) fn is_full(&self) -> bool {
         self.definitions.count() >= MOST_FILES
     }
 
-    /// What an append that has panicked may have left.
+    /// Bytes that an append that panicked may have left.
     pub(crate) fn uncertain_tail(&self) -> Option<UncertainTail> {
         let durable_bytes = self.before?;
         Some(UncertainTail {
@@ -143,8 +144,8 @@ impl JournalWriter {
         })
     }
 
-    /// Appends the first of these windows with the definitions that they need, in one write, and makes them durable.
-    /// Returns how many, at least one.
+    /// Appends the first of these windows with the definitions that they need, in one write, and
+    /// syncs them. Returns the number of appended windows, at least one.
     pub(crate) fn append(&mut self, windows: &[ClosedWindow]) -> Result<usize, AppendError> {
         let known = self.definitions.count();
         self.before = Some(self.durable_bytes);
@@ -190,7 +191,7 @@ impl JournalWriter {
         Ok(count)
     }
 
-    /// Notes how far the journal goes, now that these windows are durable.
+    /// Writes the durable length and the time range of these windows to the `.end` file.
     fn note_end(&mut self, windows: &[ClosedWindow]) {
         let starts = || windows.iter().map(|window| window.start);
         if let Some((first, last)) = starts().min().zip(starts().max()) {
@@ -207,7 +208,7 @@ impl JournalWriter {
                 return Ok(count);
             }
             match self.encode(window) {
-                // Its error is told when it is the first.
+                // Its error is returned when it comes first in the next call.
                 Err(_) if count > 0 => {
                     self.frames.truncate(bytes);
                     self.definitions.keep_first(known);
@@ -247,9 +248,9 @@ impl JournalWriter {
         })
     }
 
-    /// Removes what a failed append may have left, so that the next frame follows a whole one.
-    /// After a failed sync the kernel may have dropped what it could not write: such a journal is
-    /// not trusted again.
+    /// Removes the bytes of a failed append, so that the next frame follows a valid one. Returns
+    /// whether the journal can be used further. After a failed sync it cannot, because the kernel
+    /// may have dropped bytes.
     fn cut_to_durable(&mut self, cause: &StoreError) -> bool {
         use std::io::{Seek, SeekFrom};
         let synced = !matches!(
@@ -289,7 +290,7 @@ mod tests {
         let finest = options.granularities.finest();
         assert_eq!(writer.append_first(finest, &windows[1..]).unwrap(), 2);
         drop(writer);
-        // An append that fails vouches for nothing.
+        // An append that fails does not write the `.end` file.
         std::fs::write(&end, vouched).unwrap();
         let uncertain_tail = UncertainTail {
             journal: 1,

@@ -1,8 +1,8 @@
-//! Windows that wait for a store that cannot be written, or is slow.
+//! Windows that wait for a store that is slow or cannot be written.
 //!
-//! They may take so much memory and no more. When there is no room for another one, the oldest are added up to a window
-//! of the next coarser granularity, and these again, so that coarse windows survive longest. What finds no room even
-//! then is dropped, the oldest first, and counted.
+//! Their memory is limited. When it is full, the oldest windows are added up to a window of the
+//! next coarser granularity, and these again, so that coarse windows survive longest. If that is
+//! not enough, the oldest windows are dropped and counted.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem;
@@ -15,27 +15,30 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::options::GranularitySet;
 
-/// What a window takes without its rows.
+/// Memory of a window without its rows.
 const WINDOW_BYTES: usize = 512;
-/// What is taken to be written at once, bytes: a disk that takes seconds to sync takes no longer for some more.
+/// Windows that are written together, bytes: a disk that takes seconds to sync takes no longer for
+/// some more.
 const AT_ONCE_BYTES: usize = 4 << 20;
-/// What an element of a list takes: a bucket of a histogram, an error, an operation of a file.
+/// Memory of a list's element: a bucket of a histogram, or an error. An operation of a file counts
+/// as four.
 const ELEMENT_BYTES: usize = 16;
 
-/// Windows in memory, of the finest granularity and of coarser ones.
+/// Waiting windows of all granularities.
 #[derive(Debug)]
 pub(super) struct Backlog {
     granularities: GranularitySet,
     most_bytes: usize,
     bytes: usize,
-    /// By granularity, in the order in which they were closed; coarse ones in the order of time.
+    /// One queue per granularity, with the memory of each window. The finest is in the order in
+    /// which windows were closed, the others in order of time.
     levels: Vec<VecDeque<(ClosedWindow, usize)>>,
     coarsened: u64,
     dropped: u64,
 }
 
 impl Backlog {
-    /// An empty one, for windows of the finest of these granularities.
+    /// An empty backlog. Windows have the finest of these granularities.
     pub(super) fn new(granularities: GranularitySet, most_bytes: usize) -> Self {
         let levels = granularities.as_slice().iter().map(|_| VecDeque::new());
         Self {
@@ -54,8 +57,8 @@ impl Backlog {
         while self.bytes > self.most_bytes && self.make_room() {}
     }
 
-    /// Takes windows of one granularity that have waited longest, in their order, as many as are to be written at once:
-    /// coarse ones are older than fine ones.
+    /// Takes the windows that have waited longest, in order, all of one granularity, and as many as
+    /// are written together. Coarse windows are older than fine ones.
     pub(super) fn pop(&mut self) -> Option<(Granularity, Vec<ClosedWindow>)> {
         let level = self.oldest()?;
         let (mut windows, mut taken) = (Vec::new(), 0);
@@ -69,12 +72,12 @@ impl Backlog {
         Some((self.granularities.as_slice()[level], windows))
     }
 
-    /// The level of the window that has waited longest.
+    /// The granularity, as an index, of the window that has waited longest.
     fn oldest(&self) -> Option<usize> {
         self.levels.iter().rposition(|level| !level.is_empty())
     }
 
-    /// Puts back what was taken, or the last of it, since it could not be written.
+    /// Puts back windows that could not be written.
     pub(super) fn put_back(&mut self, granularity: Granularity, windows: Vec<ClosedWindow>) {
         let levels = self.granularities.as_slice();
         let level = levels.iter().position(|g| *g == granularity).unwrap_or(0);
@@ -86,23 +89,23 @@ impl Backlog {
         while self.bytes > self.most_bytes && self.make_room() {}
     }
 
-    /// How many windows wait.
+    /// Number of waiting windows.
     pub(super) fn len(&self) -> usize {
         self.levels.iter().map(VecDeque::len).sum()
     }
 
-    /// Whether none waits.
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How much memory they take, about, bytes.
+    /// Approximate memory, bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many windows were added up to coarser ones, and how many dropped, since the last call.
+    /// Windows that were added up to coarser ones, and windows that were dropped, since the last
+    /// call.
     pub(super) fn take_losses(&mut self) -> (u64, u64) {
         (mem::take(&mut self.coarsened), mem::take(&mut self.dropped))
     }
@@ -113,8 +116,9 @@ impl Backlog {
         self.levels[level].push_back((window, bytes));
     }
 
-    /// Adds the oldest windows of the finest granularity that has a coarse one full of them up, or drops the oldest.
-    /// The newest stays as it is. Whether there was something to do.
+    /// Adds up the oldest windows of the finest possible granularity to one coarser window. If
+    /// there are none, drops the oldest window. The newest one always stays. Returns whether it did
+    /// anything.
     fn make_room(&mut self) -> bool {
         let granularities = self.granularities.as_slice().to_vec();
         for (level, pair) in granularities.windows(2).enumerate() {
@@ -124,7 +128,7 @@ impl Backlog {
             };
             let start = oldest.start.align(coarse);
             let is_within = |window: &ClosedWindow| window.start.align(coarse) == start;
-            // Of the coarse window that is still growing only what is beyond it is made coarse.
+            // Windows of the coarse window that is still growing stay fine.
             if level == 0 && self.levels[0].iter().all(|(window, _)| is_within(window)) {
                 continue;
             }
@@ -140,7 +144,7 @@ impl Backlog {
                 }
             }
             self.levels[level] = left;
-            // Late windows may have made one before.
+            // Late windows may follow after their coarse window was created.
             let known = self.levels[level + 1]
                 .iter()
                 .position(|(known, _)| known.start == start);
@@ -164,7 +168,7 @@ impl Backlog {
     }
 }
 
-/// Windows that are added up.
+/// Adds up windows.
 struct Sum {
     window: ClosedWindow,
     rows: HashMap<Arc<FileAttributes>, Row>,
@@ -215,7 +219,8 @@ impl Sum {
     }
 }
 
-/// About how much memory a window takes. What is known of files is shared with others.
+/// Approximate memory of a window. Attributes of files are shared with others, so they do not
+/// count.
 fn size(window: &ClosedWindow) -> usize {
     let rows = window.rows.iter().map(|FileRow { row, .. }| {
         let lists =

@@ -1,9 +1,11 @@
-//! The queue before a store: closed windows wait in it until a thread of its own has written them.
+//! The queue in front of a store. Closed windows wait in it until a separate thread has written
+//! them.
 //!
-//! Whatever happens to the disk, the recorder goes on. While the store cannot be written windows wait in memory, within a bound, and
-//! become coarser there when there are too many ([`backlog`]). The thread ([`writer_thread`]) tries again until they are written. It
-//! opens the store again where its path leads to another one, or where its file system has become read-only, and has what a failed
-//! append may have left cut off before its windows are written once more.
+//! The recorder continues whatever happens to the disk. While the store cannot be written, windows
+//! wait in a limited amount of memory and become coarser when it is full ([`backlog`]). The thread
+//! ([`writer_thread`]) retries until they are written. It opens the store again if its path leads
+//! to another directory, or if its file system has become read-only. It cuts off what a failed
+//! append may have left, before it writes the same windows again.
 
 mod backlog;
 mod state;
@@ -29,21 +31,22 @@ use crate::error::StoreError;
 use crate::warning::Warning;
 use crate::writer::Writer;
 
-/// What windows that wait may take: some minutes of thousands of files.
+/// Memory for waiting windows: some minutes with thousands of files.
 const WAITING_BYTES: usize = 24 << 20;
-/// Changes of what is mounted that may wait. Of more the oldest are left out.
+/// Waiting changes of mounts. If there are more, the oldest are dropped.
 const WAITING_CHANGES: usize = 256;
 
-/// Takes windows without waiting, and tells how many wait. When it is dropped, or finished, what waits is written first: also where the
-/// thread that closes windows panics.
+/// Accepts windows without blocking. When it is finished or dropped, it first writes the waiting
+/// windows, also if the thread that closes windows panics.
 pub struct WindowQueue {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<(), StoreError>>>,
 }
 
 impl WindowQueue {
-    /// Begins to make windows durable on a thread of its own: a disk that takes seconds must not keep the ring from being read. `store` is
-    /// the path that the writer was opened by. `warn` gets what a person should know.
+    /// Starts a thread that makes windows durable. It is separate, because a slow disk must not
+    /// keep the ring from being read. `store` is the path that the writer was opened with. `warn`
+    /// receives warnings.
     pub fn start(
         writer: Writer,
         store: PathBuf,
@@ -60,14 +63,14 @@ impl WindowQueue {
         })
     }
 
-    /// Adds a window, which tells of failures to write those before it.
+    /// Adds a window. Its health includes the failed writes since the window before.
     pub fn put(&self, mut window: ClosedWindow) {
         window.health.store_failures = self.shared.failures.swap(0, Ordering::Relaxed);
         self.shared.lock().backlog.push(window);
         self.shared.changed.notify_one();
     }
 
-    /// From `at` on these mounts are there, and no others.
+    /// Records that from `at` on exactly these mounts exist.
     pub fn mounted(&self, at: UtcMs, mounts: Vec<MountPoint>) {
         let mut state = self.shared.lock();
         if state.mounted.len() == WAITING_CHANGES {
@@ -77,13 +80,13 @@ impl WindowQueue {
         self.shared.changed.notify_one();
     }
 
-    /// How many windows are not written yet.
+    /// Number of windows that are not written yet.
     pub fn waiting(&self) -> usize {
         let state = self.shared.lock();
         state.backlog.len() + state.taken
     }
 
-    /// Waits until all is written and sealed. An error of the thread is that it has panicked.
+    /// Waits until everything is written and sealed. The outer error is a panic of the thread.
     pub fn finish(mut self) -> thread::Result<Result<(), StoreError>> {
         self.join()
     }

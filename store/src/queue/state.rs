@@ -1,4 +1,4 @@
-//! What the queue and the thread that writes share.
+//! State that the queue shares with the thread that writes.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -10,13 +10,13 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::backlog::Backlog;
 
-/// What is mounted from then on.
+/// Mounts, and since when they exist.
 pub(super) type Mounted = (UtcMs, Vec<MountPoint>);
 
 pub(super) struct Shared {
     state: Mutex<State>,
     pub(super) changed: Condvar,
-    /// Failed attempts to write that no window tells yet.
+    /// Failed attempts to write that are not in a window's health yet.
     pub(super) failures: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Shared {
         }
     }
 
-    /// A thread that panicked leaves windows whole: they are moved in and out.
+    /// A panic cannot leave a partial window, because windows are moved in and out.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,7 +49,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// What was taken is written, but for these.
+    /// Ends a write: puts back the windows that were not written.
     pub(super) fn put_back(&mut self, granularity: Granularity, windows: Vec<ClosedWindow>) {
         self.taken = 0;
         self.backlog.put_back(granularity, windows);

@@ -1,4 +1,4 @@
-//! Those that are named `as_root` mount file systems, for which they need root.
+//! Tests named `as_root` mount file systems, which requires root.
 
 use std::fs;
 use std::path::Path;
@@ -84,7 +84,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     panic!("in vain: {what}");
 }
 
-/// Milliseconds that count as recorded, and failures to write.
+/// Recorded milliseconds, and failed writes, of all windows in journals.
 fn told(store: &Path) -> (u64, u64) {
     let snapshot = Snapshot::open(store).unwrap();
     let mut told = (0, 0);
@@ -103,7 +103,7 @@ fn run(command: &str, args: &[&str]) {
     assert!(status.success(), "{command} {args:?}: {status}");
 }
 
-/// A file system of its own, until it is dropped.
+/// A mounted file system. Dropping it unmounts it.
 struct Mounted(tempfile::TempDir);
 
 impl Drop for Mounted {
@@ -130,7 +130,7 @@ fn as_root_a_full_disk_costs_no_window_and_recovery_is_automatic() {
     queue.put(window(0));
     wait_until("the first window is written", || queue.waiting() == 0);
     let filler = disk.0.path().join("filler");
-    // As much as there is room for.
+    // Fills the disk.
     let _ = fs::write(&filler, vec![1; 4 << 20]);
     for i in 1..30 {
         queue.put(window(i));
@@ -268,7 +268,7 @@ fn as_child_the_thread_that_writes_panics() {
         queue.put(window(i));
         wait_until("it is written", || queue.waiting() == 0);
     }
-    // Several at once, and those that come when the thread has panicked.
+    // Several at once, and some after the panic.
     (3..9).for_each(|i| queue.put(window(i)));
     wait_until("they are written", || queue.waiting() == 0);
     (9..12).for_each(|i| queue.put(window(i)));

@@ -1,4 +1,5 @@
-//! The thread that takes windows from the queue and writes them. While that fails it tries again, and opens the store again where need be.
+//! The thread that writes windows from the queue. It retries, and opens the store again where
+//! necessary.
 
 use std::io::ErrorKind;
 use std::mem;
@@ -20,17 +21,17 @@ use crate::options::Options;
 use crate::warning::Warning;
 use crate::writer::Writer;
 
-/// Between two attempts to write.
+/// Interval of attempts to write.
 pub(super) const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// For so long it is tried to write what waits when the recording ends.
+/// How long it still tries to write waiting windows after the recording has ended.
 pub(super) const LAST_TRIES: Duration = Duration::from_secs(5);
 
-/// Warns a person. Each writer that is opened has a clone.
+/// Passes a warning on. Each opened writer has a clone.
 pub(super) type SharedWarn = Arc<dyn Fn(Warning) + Send + Sync>;
 
-/// What is to be written.
+/// The next item to write.
 enum Next {
-    /// Those in hand.
+    /// The windows in `in_hand`.
     Windows,
     Mounted(Mounted),
 }
@@ -40,22 +41,22 @@ pub(super) struct WriterThread {
     store: PathBuf,
     options: Options,
     warn: SharedWarn,
-    /// `None` while there is no store to write to.
+    /// `None` while the store is closed.
     writer: Option<Writer>,
-    /// What one that was let go has left.
+    /// Bytes that the closed writer may have left.
     uncertain_tail: Option<UncertainTail>,
-    /// The last mounts that the store got. A new store gets them again.
+    /// The last mounts that were written. A new store gets them again.
     mounted: Option<Mounted>,
     shared: Arc<Shared>,
-    /// What is being written. A panic leaves it here.
+    /// Windows that are being written. After a panic, they are still here.
     in_hand: Option<(Granularity, Vec<ClosedWindow>)>,
-    /// It is on a file system that has become read-only, and may be taken away to be repaired.
+    /// The store was closed because its file system is read-only. It may be unmounted for repair.
     is_unmounted: bool,
-    /// The last attempt has failed.
+    /// Whether the last attempt failed.
     has_failed: bool,
-    /// How many windows were written that had waited.
+    /// Waiting windows that have been written since the first failure.
     waited: u64,
-    /// When trying ends, once the recording has.
+    /// When to give up after the recording has ended.
     deadline: Option<Instant>,
 }
 
@@ -86,8 +87,9 @@ impl WriterThread {
         match trackiops_threads::guarded(|| self.write_and_seal()) {
             Ok(written) => written,
             Err(panic) => {
-                // The recording ends. What was closed until then is written all the same, to the store opened again, as nobody knows
-                // what the panic has left of the writer. The next recorder seals it.
+                // The recording ends. The closed windows are still written. The store is opened
+                // again for that, because the panic may have left the writer in any state. The next
+                // recorder seals them.
                 self.let_go();
                 if let Some((granularity, windows)) = self.in_hand.take() {
                     self.shared.lock().put_back(granularity, windows);
@@ -106,7 +108,7 @@ impl WriterThread {
         self.writer.take().map_or(Ok(()), Writer::finish)
     }
 
-    /// Writes until the recording has ended.
+    /// Writes until the recording has ended and nothing waits.
     fn write_all(&mut self) -> Result<(), StoreError> {
         while let Some(next) = self.next() {
             if let Next::Mounted(mounted) = next {
@@ -120,7 +122,7 @@ impl WriterThread {
             let appended = self.append();
             let done = match &appended {
                 Ok(count) => *count,
-                // It never can be written.
+                // This window can never be written.
                 Err(error @ (StoreError::Unaligned { .. } | StoreError::WindowTooLarge(_))) => {
                     (self.warn)(Warning::WindowLeftOut(error.to_string()));
                     1
@@ -133,7 +135,7 @@ impl WriterThread {
             }
             match appended {
                 Ok(count) => self.succeeded(count),
-                // The recording ends for that. Until then windows are written, and not sealed.
+                // This ends the recording. Until then, windows are written, but not sealed.
                 Err(StoreError::SealerGone { .. }) => {}
                 Err(error) if done == 0 => self.failed(error)?,
                 Err(_) => {}
@@ -142,7 +144,7 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Waits for something to write; `None` when the recording has ended and all is written.
+    /// Waits for the next item. `None` when the recording has ended and everything is written.
     fn next(&mut self) -> Option<Next> {
         let mut state = self.shared.lock();
         loop {
@@ -162,7 +164,7 @@ impl WriterThread {
         }
     }
 
-    /// Appends the first of what is in hand; how many.
+    /// Appends the first of the windows in hand. Returns how many.
     fn append(&mut self) -> Result<usize, StoreError> {
         self.open()?;
         let (Some(writer), Some((granularity, windows))) = (&mut self.writer, &self.in_hand) else {
@@ -170,9 +172,9 @@ impl WriterThread {
         };
         let appended = writer.append_first(*granularity, windows);
         let let_go = match &appended {
-            // A store that was deleted begins again.
+            // A deleted store is created again.
             Err(StoreError::Gone(path)) => *path == self.store,
-            // It cannot be mounted again while it is held.
+            // The file system cannot be unmounted or repaired while its files are open.
             Err(StoreError::Io { source, .. }) => source.kind() == ErrorKind::ReadOnlyFilesystem,
             _ => false,
         };
@@ -183,7 +185,7 @@ impl WriterThread {
         appended
     }
 
-    /// Closes the store, and keeps what is uncertain of it.
+    /// Closes the store. Keeps the uncertain tail of its journal.
     fn let_go(&mut self) {
         if let Some(writer) = self.writer.take() {
             self.uncertain_tail = writer.uncertain_tail();
@@ -200,12 +202,12 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Opens the store, or begins a new one, if need be.
+    /// Opens the store, or creates it, unless it is open.
     fn open(&mut self) -> Result<(), StoreError> {
         if self.writer.is_some() {
             return Ok(());
         }
-        // While a file system is not mounted, what it is mounted on is no place for its store.
+        // While the file system is unmounted, the store must not be created in the directory below.
         if self.is_unmounted && !self.store.exists() {
             return Err(StoreError::Missing(self.store.clone()));
         }
@@ -242,7 +244,7 @@ impl WriterThread {
         });
     }
 
-    /// Tells of the first failure, and waits before the next attempt.
+    /// Warns of the first failure, and waits before the next attempt.
     fn failed(&mut self, error: StoreError) -> Result<(), StoreError> {
         self.shared.failures.fetch_add(1, Ordering::Relaxed);
         if !self.has_failed {

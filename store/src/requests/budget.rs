@@ -1,4 +1,4 @@
-//! How much room requests may take.
+//! The budget for files of single requests.
 
 use std::fs;
 use std::path::Path;
@@ -7,13 +7,13 @@ use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 
-/// Journals, which are sealed a piece at a time, are so many times shorter than all together may be.
+/// A journal is sealed when it reaches the budget divided by this.
 const PIECES: u64 = 32;
-/// As many pieces are there beside the segments: a journal that is being sealed, what it is sealed to, and the journal
-/// after it.
+/// Room of this many journals is reserved beside the segments: for a journal that is being sealed,
+/// for its segments, and for the next journal.
 const PIECES_UNSEALED: u64 = 3;
 
-/// The most bytes for all files of requests together, journals included.
+/// Limit on the size of all files of requests, including journals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiskBudget {
     most_bytes: u64,
@@ -28,12 +28,13 @@ impl DiskBudget {
         self.most_bytes
     }
 
-    /// A journal that is so long is full.
+    /// The length at which a journal is sealed.
     pub(super) fn journal_bytes(self) -> u64 {
         self.most_bytes / PIECES
     }
 
-    /// Deletes the oldest segments until the others leave room for the journals. Whether there was one to delete.
+    /// Deletes the oldest segments until the rest leaves room for journals. Returns whether any was
+    /// deleted.
     pub(super) fn enforce(self, store: &Path) -> Result<bool, StoreError> {
         let most_bytes = self.most_bytes - PIECES_UNSEALED * self.journal_bytes();
         let segments = layout::requests_segments(store)?;
@@ -48,7 +49,7 @@ impl DiskBudget {
                 break;
             }
             beneath::remove(store, path).map_err(StoreError::io("delete", path))?;
-            // Fails, as it should, as long as there are others of its date.
+            // This fails, and should, while the directory has other segments.
             let _ = path.parent().map(|date| beneath::remove_dir(store, date));
             bytes -= size;
             deleted = true;

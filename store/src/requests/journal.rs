@@ -1,8 +1,8 @@
-//! The journal of requests: a journal like that of the windows, whose frames are batches of requests beside
-//! definitions of files.
+//! The journal of requests. It has the format of a journal of windows, but its frames are batches
+//! of requests and definitions of files.
 //!
-//! A batch is written as soon as it is there, and made durable with those of the same second: what a killed process has
-//! written is kept, and a power cut costs a second.
+//! Each batch is written at once. Batches are synced once a second. So the batches of a killed
+//! process survive, and a power cut costs a second.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,11 +25,12 @@ use crate::journal::write::create;
 use crate::layout;
 use crate::varint::{DecodeError, Input, put_i64, put_u64};
 
-/// What a frame of requests holds: how many, when the first completed, then the requests. No number of [`Kind`].
+/// Kind of a frame of requests: their number, the first completion, then the requests. Not in
+/// [`Kind`].
 const REQUESTS: u8 = 0x80;
 /// Longest encoding of the two numbers that such a frame begins with.
 const MAX_HEAD_BYTES: u64 = 2 * 10;
-/// What a power cut may cost.
+/// Time that a power cut may cost.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
 /// An open journal of requests.
@@ -42,12 +43,12 @@ pub(super) struct RequestsJournalWriter {
     definitions: Definitions,
     frames: NewFrames,
     synced: Instant,
-    /// When what is not durable yet completed, from the first to behind the last.
+    /// First and last completion of the requests that are not synced yet. The end is exclusive.
     not_synced: Option<(UtcMs, UtcMs)>,
 }
 
 impl RequestsJournalWriter {
-    /// Creates the journal and makes its header and its name durable.
+    /// Creates the journal. Its header and its name are durable when this returns.
     pub(super) fn create(store: &Path, header: &Header) -> Result<Self, StoreError> {
         let path = layout::requests_journal(store, header.number);
         let created = create(store, &path, header)?;
@@ -63,12 +64,12 @@ impl RequestsJournalWriter {
         })
     }
 
-    /// How long it is.
+    /// Its length.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Writes a batch with the definitions it needs. After an error nothing more may be appended.
+    /// Writes a batch with the definitions that it needs. After an error, append nothing more.
     pub(super) fn append(&mut self, batch: &RequestBatch) -> Result<(), StoreError> {
         self.frames.begin(self.bytes);
         let ids = self.definitions.ids(batch.files.iter(), &mut self.frames)?;
@@ -88,7 +89,7 @@ impl RequestsJournalWriter {
         self.sync_if_due()
     }
 
-    /// Makes durable what was written, unless that was done a moment ago.
+    /// Syncs, unless that was done less than a second ago.
     pub(super) fn sync_if_due(&mut self) -> Result<(), StoreError> {
         match self.synced.elapsed() >= SYNC_EVERY {
             true => self.sync(),
@@ -96,9 +97,10 @@ impl RequestsJournalWriter {
         }
     }
 
-    /// Makes durable what was written. After an error nothing more may be appended.
+    /// Syncs written batches. After an error, append nothing more.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        // Once: after a failed sync the next one may succeed without what the kernel has dropped.
+        // Only once: after a failed sync, the next one may succeed although the kernel dropped
+        // data.
         let Some(span) = self.not_synced.take() else {
             return Ok(());
         };
@@ -111,15 +113,15 @@ impl RequestsJournalWriter {
     }
 }
 
-/// The valid part of a journal that nobody appends to.
+/// The valid part of a journal that is no longer appended to.
 pub(super) struct RequestsScan {
     journal: JournalFile,
     pub(super) header: Header,
     pub(super) definitions: Defined,
     pub(super) batches: Vec<BatchFrame>,
-    /// Bytes that are no frame any more, although frames follow, or they were durable.
+    /// Damaged bytes: frames follow them, or they were durable.
     pub(super) damaged_bytes: u64,
-    /// Bytes behind the last valid frame of which nobody knows that they were one.
+    /// Bytes after the last frame that are not known to have been durable.
     pub(super) torn_bytes: u64,
 }
 
@@ -127,21 +129,20 @@ fn is_kind(byte: u8) -> bool {
     byte == REQUESTS || byte == u8::from(Kind::Definitions)
 }
 
-/// A batch's place in a journal.
+/// The position of a batch in a journal.
 pub(super) struct BatchFrame {
-    /// When the first of its requests completed, by which no other one of it was earlier.
+    /// The earliest completion of its requests.
     pub(super) first_ns: i64,
     payload: u64,
     end: u64,
 }
 
 impl RequestsScan {
-    /// Its file.
     pub(super) fn path(&self) -> &Path {
         &self.journal.path
     }
 
-    /// Scans an open journal. `None` when it ends within its header.
+    /// Scans an open journal. `None` if it ends within its header.
     pub(super) fn new(journal: JournalFile) -> Result<Option<Self>, StoreError> {
         let Some((header, mut frames)) = Header::read(&journal, is_kind)? else {
             return Ok(None);
@@ -166,7 +167,8 @@ impl RequestsScan {
         Ok(Some(scan))
     }
 
-    /// Notes what a frame holds. Its checksum holds, so what does not decode is no torn tail.
+    /// Records the contents of a frame. Its checksum matches, so a frame that does not decode is an
+    /// error, not a torn tail.
     fn take(&mut self, frame: &Frame) -> Result<(), StoreError> {
         let path = self.journal.path.clone();
         let damaged = |error: DecodeError| StoreError::Damaged {
@@ -201,8 +203,8 @@ impl RequestsScan {
         }
     }
 
-    /// The requests of a batch; their files are those of [`Self::definitions`]. Those of files whose definition is in a
-    /// damaged part are left out.
+    /// The requests of a batch. Their files are those of [`Self::definitions`]. Requests of files
+    /// without a definition, which may have been in a damaged part, are skipped.
     pub(super) fn requests(&self, batch: &BatchFrame) -> Result<Vec<Request>, StoreError> {
         let payload = self.read(batch.payload, batch.end)?;
         let most_files = match self.damaged_bytes {
@@ -215,7 +217,7 @@ impl RequestsScan {
         Ok(requests)
     }
 
-    /// Bytes of the file, which were there when it was scanned.
+    /// Reads bytes that existed when the file was scanned.
     fn read(&self, at: u64, end: u64) -> Result<Vec<u8>, StoreError> {
         let mut bytes = vec![0; usize::try_from(end - at).unwrap_or(usize::MAX)];
         let JournalFile { file, path, .. } = &self.journal;
@@ -232,7 +234,7 @@ impl RequestsScan {
     }
 }
 
-/// Requests, with `ids` in place of their files.
+/// Encodes requests, with `ids` in place of their files.
 fn put_requests(out: &mut Vec<u8>, requests: &[Request], ids: &[u32]) {
     let first_ns = requests.iter().map(|request| request.end_ns).min();
     put_u64(out, requests.len() as u64);
@@ -272,7 +274,7 @@ fn put_requests(out: &mut Vec<u8>, requests: &[Request], ids: &[u32]) {
     }
 }
 
-/// Requests of `files` files.
+/// Decodes requests of `files` files.
 fn requests(input: &mut Input<'_>, files: usize) -> Result<Vec<Request>, DecodeError> {
     let count = input.u64()?;
     let first_ns = input.i64()?;
@@ -312,14 +314,14 @@ fn request(input: &mut Input<'_>, before_ns: i64) -> Result<Request, DecodeError
         flags,
         offset,
         asked_bytes,
-        done_bytes: done_bytes.ok_or(DecodeError::Malformed("a request has no size"))?,
+        done_bytes: done_bytes.ok_or(DecodeError::Malformed("a request's size is out of range"))?,
         latency_ns: input.u64()?,
         queue_ns: input.u64()?,
         rtt_ns: input.u64()?,
         xid: input.u32()?,
         retransmissions: input.u32()?,
         error: i32::try_from(input.i64()?)
-            .map_err(|_| DecodeError::Malformed("an error has no errno"))?,
+            .map_err(|_| DecodeError::Malformed("an errno is too large"))?,
         pid: input.u32()?,
     })
 }
@@ -329,7 +331,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Any request of the files 0 to 2.
+    /// Any request for the files 0 to 2.
     fn request() -> impl Strategy<Value = Request> {
         let words = prop::array::uniform7(any::<u32>());
         let longs = prop::array::uniform4(any::<u64>());

@@ -1,8 +1,8 @@
-//! Requests that are kept one by one: written as they come, sealed into Parquet, and the oldest deleted when they take
-//! more room than they may.
+//! Single requests: written as they arrive, sealed into Parquet, and deleted from the oldest when
+//! they exceed their budget.
 //!
-//! They are apart from the windows: no catalog knows them, since nothing but their names says what there is, and what
-//! happens to them never keeps a window from being stored.
+//! They are separate from windows, so that no failure here keeps a window from being stored. No
+//! catalog lists their files: the names of the files suffice.
 
 mod budget;
 mod journal;
@@ -32,16 +32,17 @@ use journal::RequestsJournalWriter;
 
 pub use read::{EachBatch, RequestsView, ends_ns};
 
-/// A batch that begins so long before the end of the one before was stamped by a clock that was set back. Sealing holds
-/// back what is out of order.
+/// If a batch begins this long before the end of the one before, the clock was set back. The limit
+/// bounds the requests that sealing holds back to sort them.
 const STEP_BACK_NS: i64 = 1_000_000_000;
 
-/// Keeps requests one by one, in the store of a [`crate::Writer`].
+/// Stores single requests, in the store of a [`crate::Writer`].
 ///
-/// * A batch survives the end of the process when [`Self::append`] has returned `Ok`, and a power cut a second later.
-/// * It is in Parquet when its journal was sealed: after a rotation, or when the journal has reached its share of the
-///   room that requests may take.
-/// * Dropping the writer, or losing the process, at any point leaves what the next one completes.
+/// * When [`Self::append`] has returned `Ok`, a batch survives the end of the process. A second
+///   later, it also survives a power cut.
+/// * Journals are sealed into Parquet at each rotation, and when they reach their share of the
+///   budget.
+/// * If the writer is dropped or its process dies at any point, the next writer completes the work.
 #[derive(Debug)]
 pub struct RequestsWriter {
     store: PathBuf,
@@ -49,7 +50,7 @@ pub struct RequestsWriter {
     budget: DiskBudget,
     journal: Option<OpenJournal>,
     next_number: u64,
-    /// Before the lock, so that it has ended when the lock is released.
+    /// Declared before the lock, so that it ends before the lock is released.
     sealer: Sealer,
     _lock: Arc<StoreLock>,
 }
@@ -59,7 +60,7 @@ struct OpenJournal {
     writer: RequestsJournalWriter,
     number: u64,
     period: Period,
-    /// When the last of its requests completed.
+    /// Completion of the latest of its requests.
     last_ns: i64,
 }
 
@@ -78,8 +79,8 @@ impl RequestsWriter {
         let budget = DiskBudget::new(most_bytes);
         let seal = sealing(store.to_owned(), budget, next_number, warn);
         Ok(Self {
-            // Whoever begins a journal waits until the one before the last is sealed: journals take no more room than
-            // `DiskBudget` leaves for them.
+            // Beginning a journal waits until the last but one is sealed. So journals stay within
+            // the room that `DiskBudget` reserves for them.
             sealer: Sealer::start("seal requests", store.to_owned(), left, 0, seal)?,
             store: store.to_owned(),
             options: options.clone(),
@@ -92,8 +93,9 @@ impl RequestsWriter {
 
     /// Writes a batch.
     ///
-    /// An error may also be that of sealing an earlier journal. In every case the batch counts as not written, and others may be.
-    /// Waits for the disk, and when two journals wait to be sealed for the first of them.
+    /// The error may also be that of sealing an earlier journal. After any error, the batch counts
+    /// as not written, and you can append others. Waits for the disk. If two journals wait to be
+    /// sealed, also waits until the first one is.
     pub fn append(&mut self, batch: &RequestBatch) -> Result<(), StoreError> {
         self.sealer.check()?;
         let ends = || batch.requests.iter().map(|request| request.end_ns);
@@ -111,7 +113,7 @@ impl RequestsWriter {
             Some(open) => open,
             none => {
                 let number = self.next_number;
-                // Not again, even if creating it fails halfway.
+                // The number is not used again, even if creating the journal fails halfway.
                 self.next_number += 1;
                 let header = Header::new(&self.options, number);
                 none.insert(OpenJournal {
@@ -126,13 +128,13 @@ impl RequestsWriter {
         journal.last_ns = journal.last_ns.max(last_ns);
         let appended = journal.writer.append(batch);
         if appended.is_err() {
-            // Nothing may be appended to it any more. What is whole in it is sealed.
+            // Nothing more may be appended to it. Its whole batches are sealed.
             self.retire(|_| true)?;
         }
         appended
     }
 
-    /// What is due without a batch: to be called every second or so in which there was none.
+    /// Rotates and syncs without a batch. Call it every second or so in which there was no batch.
     pub fn idle(&mut self, now: UtcMs) -> Result<(), StoreError> {
         self.sealer.check()?;
         let period = self.period(now);
@@ -151,8 +153,8 @@ impl RequestsWriter {
         Period::of(at, self.options.rotate)
     }
 
-    /// Hands the open journal over to be sealed, if it is over. It is synced first: sealing may take longer than a power cut may cost,
-    /// and may fail.
+    /// Passes the open journal on to be sealed, if it is over. It is synced first: otherwise, a
+    /// power cut could cost more than a second if sealing is slow or fails.
     fn retire(&mut self, is_over: impl FnOnce(&OpenJournal) -> bool) -> Result<(), StoreError> {
         match self.journal.take_if(|open| is_over(open)) {
             Some(mut open) => {
@@ -167,7 +169,7 @@ impl RequestsWriter {
     /// Seals everything. The store then holds no journal of requests.
     pub fn finish(mut self) -> Result<(), StoreError> {
         if let Some(mut open) = self.journal.take() {
-            // What is sealed is durable, whatever became of this.
+            // Segments are synced when the journal is sealed, so this error does not matter.
             let _ = open.writer.sync();
             self.sealer.seal(open.number)?;
         }
@@ -175,8 +177,8 @@ impl RequestsWriter {
     }
 }
 
-/// How many bytes of a journal of requests are no whole batch; `None` if there is no journal, or only a part
-/// of its header.
+/// Number of bytes of a journal of requests that are not whole batches. `None` if there is no
+/// journal, or only a part of its header.
 pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
     let scan = match JournalFile::open(path)? {
         Some(journal) => journal::RequestsScan::new(journal)?,
@@ -189,7 +191,7 @@ pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
     Ok(Some(scan.damaged_bytes + scan.torn_bytes))
 }
 
-/// Seals journals, and keeps what comes of them within its budget. Those below `first_own` are an earlier writer's.
+/// Seals journals and enforces the budget. Numbers below `first_own` are an earlier writer's.
 fn sealing(store: PathBuf, budget: DiskBudget, first_own: u64, warn: Warn) -> Seal {
     let mut full = false;
     Box::new(move |task| {

@@ -1,4 +1,4 @@
-//! The reader's side: the requests of a time, sealed or not.
+//! Reads the single requests of a time range from segments and journals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,10 +25,10 @@ use crate::segment::verified::{cannot_open, damaged};
 use crate::snapshot::check_is_store;
 use crate::unread::Unread;
 
-/// Rows of a batch.
+/// Rows per batch.
 const BATCH_ROWS: usize = 8192;
 
-/// The single requests of a store, as far as they were written when it was opened.
+/// The single requests of a store, as of when it was opened.
 pub struct RequestsView {
     tails: Vec<RequestsScan>,
     segments: Vec<PathBuf>,
@@ -36,12 +36,12 @@ pub struct RequestsView {
     unread: Vec<Unread>,
 }
 
-/// Takes rows in the order of their completion, as far as they are from one file; tells whether it wants more.
+/// Receives rows, ordered by completion within each call. Returns whether it wants more.
 pub type EachBatch<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<bool, ArrowError>;
 
 impl RequestsView {
-    /// Takes a view. Journals are opened before segments are listed, so that one that is sealed meanwhile is in the view; what
-    /// it was sealed to counts once.
+    /// Opens a view. It opens journals before it lists segments. So it contains a journal that is
+    /// sealed in the meantime, and skips the segments of that journal.
     pub fn open(store: &Path) -> Result<Self, StoreError> {
         check_is_store(store)?;
         let mut view = Self {
@@ -59,7 +59,7 @@ impl RequestsView {
             match journal.and_then(RequestsScan::new) {
                 Ok(Some(scan)) => {
                     if scan.damaged_bytes > 0 {
-                        let why = format!("{} bytes are no whole batch", scan.damaged_bytes);
+                        let why = format!("{} bytes are not a whole batch", scan.damaged_bytes);
                         view.damaged.insert(path, why);
                     }
                     read.insert(number);
@@ -79,7 +79,7 @@ impl RequestsView {
         Ok(view)
     }
 
-    /// No request is earlier; `None` if there is none.
+    /// A lower bound of the requests' times. `None` without requests.
     pub fn start(&self) -> Option<UtcMs> {
         let days = self
             .segments
@@ -91,18 +91,18 @@ impl RequestsView {
         days.chain(tails).min()
     }
 
-    /// What of it cannot be read, and why.
+    /// Damaged files, and why they cannot be read completely.
     pub fn damaged(&self) -> &BTreeMap<PathBuf, String> {
         &self.damaged
     }
 
-    /// Journals of which nothing is read.
+    /// Journals that cannot be read completely.
     pub fn unread(&self) -> &[Unread] {
         &self.unread
     }
 
-    /// Hands over the requests that completed in a time, ns since the epoch, file by file. What turns out to be damaged is left
-    /// out from then on.
+    /// Passes on the requests that completed in a time range, ns since the epoch, file by file.
+    /// Files that are found to be damaged are skipped from then on.
     pub fn read(&mut self, range: Range<i64>, each: EachBatch<'_>) -> Result<(), StoreError> {
         for path in &self.segments {
             if self.damaged.contains_key(path) || !may_overlap(path, &range) {
@@ -135,7 +135,7 @@ impl RequestsView {
     }
 }
 
-/// By the day that it is of.
+/// Compares the range with the day in the segment's path.
 fn may_overlap(segment: &Path, range: &Range<i64>) -> bool {
     layout::date_of(segment).is_none_or(|(start, end)| {
         let ns = |time: UtcMs| time.0.saturating_mul(1_000_000);
@@ -145,7 +145,7 @@ fn may_overlap(segment: &Path, range: &Range<i64>) -> bool {
 
 fn segment(path: &Path, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
     let file = match beneath::read(layout::store_of(path), path) {
-        // The oldest are deleted when there is no room for more.
+        // The oldest segments are deleted when the budget is exceeded.
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
         file => file.map_err(|error| cannot_open(path, error))?,
     };
@@ -177,7 +177,7 @@ fn segment(path: &Path, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool,
     Ok(true)
 }
 
-/// When the requests of a batch of [`request_schema`] completed, ns.
+/// Completions of the requests of a batch of [`request_schema`], ns.
 pub fn ends_ns(batch: &RecordBatch) -> &[i64] {
     let ends = batch.column_by_name(END_TIME_NS);
     let ends = ends.and_then(|ends| ends.as_primitive_opt::<Int64Type>());
@@ -186,7 +186,8 @@ pub fn ends_ns(batch: &RecordBatch) -> &[i64] {
 
 fn tail(scan: &RequestsScan, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool, StoreError> {
     let next = scan.batches.iter().skip(1).map(|batch| batch.first_ns);
-    // The last of a batch is not much later than the first of the next one: else that were in another journal.
+    // The end of a batch is at most this much after the start of the next. Otherwise, the writer
+    // would have begun another journal.
     let over = next.map(|next| next.saturating_add(STEP_BACK_NS));
     let over = over.chain([i64::MAX]);
     for (batch, over) in scan.batches.iter().zip(over) {

@@ -1,10 +1,11 @@
-//! Turning a journal of requests into Parquet, ordered by time.
+//! Seals a journal of requests into Parquet, ordered by time.
 //!
-//! Segments are written under temporary names, made durable and renamed; then the journal is removed. Names and content
-//! are functions of the journal alone, so one that is still there is simply sealed again.
+//! Segments are written under temporary names, synced and renamed. Then the journal is removed.
+//! Names and content depend only on the journal, so after an interruption it is simply sealed
+//! again.
 //!
-//! Batches are nearly in order: a request is stamped a little before it is in its ring. What may still come before
-//! another one is held back, which is about a batch.
+//! Batches are nearly in order, because a request gets its time shortly before it enters its ring.
+//! Only requests that may follow a later one are held back, which are about one batch.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,16 +24,16 @@ use crate::quarantine::{quarantine, quarantine_unreadable};
 use crate::segment::metadata::Description;
 use crate::segment::writer::{SegmentWriter, Target};
 
-/// What sealing a journal came to.
+/// Result of sealing a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestsSealOutcome {
     pub(super) requests: u64,
     pub(super) torn_bytes: u64,
-    /// The journal, or parts of it, were damaged; it was not removed, but renamed to this path.
+    /// Set if the journal is damaged: instead of being removed, it was renamed to this path.
     pub(super) quarantined: Option<PathBuf>,
 }
 
-/// Seals a journal that nobody appends to any more; nothing is done when there is none.
+/// Seals a journal that is no longer appended to. Does nothing if it does not exist.
 pub(super) fn seal(store: &Path, number: u64) -> Result<RequestsSealOutcome, StoreError> {
     let journal = layout::requests_journal(store, number);
     seal_readable(store, number, &journal).or_else(|error| {
@@ -86,12 +87,12 @@ fn seal_readable(
     Ok(outcome)
 }
 
-/// Hands out the requests of a journal in the order of their completion.
+/// Passes on the requests of a journal, ordered by completion.
 fn in_order(
     scan: &RequestsScan,
     mut each: impl FnMut(Request) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    // By batch, when the first request completes of all that follow it.
+    // For each batch, the earliest completion in all later batches.
     let mut following_ns = vec![i64::MAX; scan.batches.len()];
     let mut earliest_ns = i64::MAX;
     for (batch, following_ns) in scan.batches.iter().zip(&mut following_ns).rev() {
@@ -101,7 +102,8 @@ fn in_order(
     let mut held = Vec::new();
     for (batch, following_ns) in scan.batches.iter().zip(following_ns) {
         held.extend(scan.requests(batch)?);
-        // Stable, so that the order is a function of the journal; quick, because little is out of order.
+        // A stable sort, so that the order depends only on the journal. It is quick: little is out
+        // of order.
         held.sort_by_key(|request: &Request| request.end_ns);
         let ready = held.partition_point(|request| request.end_ns <= following_ns);
         held.drain(..ready).try_for_each(&mut each)?;
@@ -109,7 +111,7 @@ fn in_order(
     Ok(())
 }
 
-/// Begins a segment; the path is relative to the store.
+/// Creates a segment. Returns its path relative to the store.
 fn create(
     store: &Path,
     number: u64,
@@ -135,22 +137,22 @@ fn create(
     Ok((relative, SegmentWriter::create(store, target)?))
 }
 
-/// The segments that a journal is sealed to: one for each date.
+/// Writes the segments of a journal: one per date.
 struct Segments<'a> {
     store: &'a Path,
     number: u64,
     scan: &'a RequestsScan,
     open: Option<(Date, SegmentWriter<RequestRow>)>,
-    /// Paths relative to the store, of the open one as well.
+    /// Paths relative to the store, including that of the open segment.
     written: Vec<String>,
 }
 
 impl Segments<'_> {
-    /// Takes a request, none of which is earlier than the one before.
+    /// Adds a request. Its completion must not be before that of the request before.
     fn push(&mut self, request: Request) -> Result<(), StoreError> {
         let start = UtcMs(request.end_ns.div_euclid(1_000_000));
         let date = Date::of(start);
-        // The scan hands over no other requests.
+        // The scan passes on only requests with known files.
         let Some(file) = self.scan.definitions.get(request.file) else {
             return Ok(());
         };
@@ -178,7 +180,7 @@ impl Segments<'_> {
         Ok(())
     }
 
-    /// Completes them under their temporary names; returns what will be their names.
+    /// Completes the segments under their temporary names. Returns their final paths.
     fn finish(mut self) -> Result<Vec<String>, StoreError> {
         self.close()?;
         Ok(self.written)

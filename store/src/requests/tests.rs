@@ -1,4 +1,4 @@
-//! Requests in a store, whatever happens to their writer.
+//! Tests of single requests in a store, also with failures of their writer.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -46,7 +46,7 @@ fn write(end_ns: i64, file: u32, offset: u64) -> Request {
     }
 }
 
-/// `count` writes of two files, 1 ms apart from `start_ns` on.
+/// `count` writes to two files, one per millisecond from `start_ns` on.
 fn batch(start_ns: i64, count: u64) -> RequestBatch {
     let one = |i: u64| {
         write(
@@ -67,7 +67,7 @@ fn batch(start_ns: i64, count: u64) -> RequestBatch {
     }
 }
 
-/// All segments of requests, by name.
+/// All segments of requests, ordered by name.
 fn stored(store: &Path) -> Vec<RecordBatch> {
     let mut batches = Vec::new();
     for path in request_files(store) {
@@ -84,7 +84,7 @@ fn request_files(store: &Path) -> Vec<String> {
     files
 }
 
-/// End and offset of each stored request, in the order of the files.
+/// End and offset of each stored request, in the order of the segments.
 fn ends_and_offsets(store: &Path) -> Vec<(i64, i64)> {
     let of = |batch: &RecordBatch| {
         let ends = batch[columns::END_TIME_NS].as_primitive::<Int64Type>();
@@ -196,7 +196,7 @@ fn requests_are_ordered_by_time_and_cut_at_midnight_and_at_rotations() {
     let dir = tempfile::tempdir().unwrap();
     let midnight_ns = (T0 - T0 % 86_400_000 + 86_400_000) * 1_000_000;
     let (_writer, mut requests, _) = open(dir.path(), BUDGET);
-    // The second batch has what completed before the first ended, the third is of another day.
+    // The second batch has requests from before the end of the first. The third is of another day.
     let batches = [
         batch(midnight_ns - 100_000_000, 20),
         batch(midnight_ns - 90_500_000, 20),
@@ -245,7 +245,7 @@ fn a_journal_is_durable_when_it_is_handed_over_to_be_sealed() {
     let dir = tempfile::tempdir().unwrap();
     let (_writer, mut requests, _) = open(dir.path(), BUDGET);
     requests.append(&batch(T0_NS, 5)).unwrap();
-    // So that it cannot be sealed.
+    // A file in place of the directory keeps the journal from being sealed.
     fs::write(dir.path().join("requests"), "").unwrap();
     requests.idle(UtcMs(T0 + 86_400_000)).unwrap();
     let journal = layout::requests_journal(dir.path(), 1);
@@ -319,7 +319,7 @@ fn sealing_again_after_the_segments_got_their_names_doubles_nothing() {
     requests.finish().unwrap();
     drop(writer);
     let (names, content) = (request_files(dir.path()), ends_and_offsets(dir.path()));
-    // As if the process had ended before the journal was removed.
+    // As if the process had ended before it removed the journal.
     fs::write(&journal, bytes).unwrap();
     let (_writer, mut requests, _) = open(dir.path(), BUDGET);
     requests.append(&batch(T0_NS + 1_000_000_000, 1)).unwrap();
@@ -347,7 +347,8 @@ fn what_cannot_be_written_is_left_out_and_the_rest_goes_on() {
     requests.append(&batches[3]).unwrap();
     requests.finish().unwrap();
     drop(writer);
-    // The first journal was not there to be sealed if its turn came while the directory was away.
+    // The first journal may not have been sealed, if the thread looked for it while the directory
+    // was away.
     let (_writer, requests, _) = open(dir.path(), BUDGET);
     requests.finish().unwrap();
     let stored = ends_and_offsets(dir.path());
@@ -375,7 +376,7 @@ fn a_journal_that_makes_no_sense_is_set_aside() {
         [Warning::Quarantined(quarantined.clone())]
     );
     assert!(request_files(dir.path())[0].ends_with("-4.parquet"));
-    // All of it has expired. What is in quarantine must not be replaced by another journal of its number.
+    // All segments have expired. A new journal must not replace the file that was set aside.
     drop(writer);
     fs::remove_dir_all(dir.path().join("requests")).unwrap();
     let (_writer, mut requests, _) = open(dir.path(), BUDGET);
@@ -396,12 +397,12 @@ fn all_files_stay_within_the_budget_and_the_newest_are_kept() {
         let segments = request_files(store)
             .into_iter()
             .map(|path| store.join(path));
-        // A file may be renamed or removed by the thread that seals.
+        // The sealing thread may rename or remove the file at the same time.
         let bytes = |path| fs::metadata(path).map_or(0, |metadata| metadata.len());
         journals.chain(segments).map(bytes).sum()
     };
     let (mut start_ns, mut most) = (T0_NS, 0);
-    // Offsets and latencies that do not pack: some 10 MiB in all.
+    // Random offsets and latencies do not compress: some 10 MiB in all.
     for i in 0..1000_u64 {
         let mut batch = batch(start_ns, 500);
         for (n, request) in batch.requests.iter_mut().enumerate() {

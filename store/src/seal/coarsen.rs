@@ -1,4 +1,4 @@
-//! Adding the rows of fine windows up to rows of coarser ones.
+//! Adds up the rows of fine windows to rows of coarser ones.
 
 use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::row::Row;
@@ -7,18 +7,18 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use super::merge_windows::Merged;
 use crate::error::StoreError;
 
-/// Takes the rows of closed windows.
+/// Receives the rows of closed windows.
 pub(crate) type Sink<'a, F> = &'a mut dyn FnMut(Merged<F>) -> Result<(), StoreError>;
 
-/// Knows what is known of that which stands for a file.
+/// Looks up the attributes of a file.
 pub(crate) trait Attributes<F> {
     fn of<'a>(&'a self, file: &'a F) -> Option<&'a FileAttributes>;
 }
 
-/// The open window of one granularity. Rows come ordered by (file key, time), so there is one open
-/// window at a time. It holds a row for each set of attributes that the file has in it, in order
-/// of appearance: a rename, a second mount or another tenant makes a second partial row, not a wrong
-/// name. Another name of the same user makes none: a row has the last that is known.
+/// The open window of one granularity. Rows arrive ordered by file key and time, so only one window
+/// is open at a time. It has a row for each set of attributes that the file has in it, in order of
+/// appearance: a rename, a second mount or another tenant adds a row. A tenant whose user name
+/// changed does not: the row keeps the last known name.
 pub(crate) struct Coarsen<'a, F> {
     granularity: Granularity,
     attributes: &'a dyn Attributes<F>,
@@ -36,7 +36,7 @@ impl<'a, F: Clone + PartialEq> Coarsen<'a, F> {
         }
     }
 
-    /// Adds a row of the merged stream, closing the open window if the row is not of it.
+    /// Adds a row of the merged stream. Closes the open window first if the row belongs to another.
     pub(crate) fn push(&mut self, merged: Merged<F>, sink: Sink<'_, F>) -> Result<(), StoreError> {
         match self.row_for(&merged, sink)? {
             Some(row) => row.merge(&merged.row),
@@ -45,7 +45,7 @@ impl<'a, F: Clone + PartialEq> Coarsen<'a, F> {
         Ok(())
     }
 
-    /// As [`Self::push`], of a row that is needed elsewhere, too.
+    /// As [`Self::push`], but borrows the row.
     pub(crate) fn add(&mut self, merged: &Merged<F>, sink: Sink<'_, F>) -> Result<(), StoreError> {
         match self.row_for(merged, sink)? {
             Some(row) => row.merge(&merged.row),
@@ -54,7 +54,7 @@ impl<'a, F: Clone + PartialEq> Coarsen<'a, F> {
         Ok(())
     }
 
-    /// The row of the open window that it is to be added to, if there is one.
+    /// The row of the open window that this row is to be added to, if any.
     fn row_for(
         &mut self,
         merged: &Merged<F>,
@@ -83,7 +83,7 @@ impl<'a, F: Clone + PartialEq> Coarsen<'a, F> {
         Ok(None)
     }
 
-    /// Hands the rows of the open window to the sink.
+    /// Passes the rows of the open window to the sink.
     pub(crate) fn close(&mut self, sink: Sink<'_, F>) -> Result<(), StoreError> {
         let Some((key, time)) = self.open.take() else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Merging the windows of a journal, each ordered by file key, into one stream ordered by
-//! (file key, time).
+//! Merges the windows of a journal, each ordered by file key, into one stream ordered by file key
+//! and time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::journal::cursor::Cursor;
 use crate::journal::scan::JournalScan;
 
-/// Read buffers of all windows together.
+/// Memory for the read buffers of all windows.
 pub(super) const READ_BUFFER_BYTES: usize = 1 << 20;
 /// Shorter reads would cost more in system calls than they save in memory.
 const SHORTEST_READ_BYTES: usize = 1 << 10;
@@ -21,7 +21,7 @@ const LONGEST_READ_BYTES: usize = 64 << 10;
 
 /// A row of the merged stream.
 pub(crate) struct Merged<F> {
-    /// What stands for the file: its local id, or what is known of it.
+    /// Identifies the file: its local id, or its attributes.
     pub(crate) file: F,
     pub(crate) key: FileKey,
     /// Start of the window.
@@ -29,9 +29,9 @@ pub(crate) struct Merged<F> {
     pub(crate) row: Row,
 }
 
-/// Rows in the order of their file keys and times.
+/// Rows ordered by file key and time.
 pub(super) trait Rows {
-    /// The next one; `None` behind the last.
+    /// The next row. `None` after the last.
     fn next(&mut self) -> Result<Option<Merged<u32>>, StoreError>;
 }
 
@@ -39,12 +39,12 @@ pub(super) trait Rows {
 pub(super) struct Merge<'a> {
     scan: &'a JournalScan,
     cursors: Vec<Cursor>,
-    /// The next row of each window. Rows are large: the heap has what they are ordered by.
+    /// The next row of each window. Rows are large, so the heap holds only their sort keys.
     heads: Vec<Option<(u32, Row)>>,
     order: BinaryHeap<Reverse<Order>>,
 }
 
-/// The window's number makes the order total, so that sealing again writes the same.
+/// The window's index makes the order unique, so that sealing again writes the same bytes.
 type Order = (FileKey, UtcMs, usize);
 
 impl<'a> Merge<'a> {

@@ -1,20 +1,20 @@
 //! Sealing: turning a journal into segments of every granularity.
 //!
-//! The steps, each of which may be the last before the power fails:
+//! Power may fail between any two of these steps:
 //!
 //! 1. segments are written under temporary names and made durable;
 //! 2. they are renamed, and their directories made durable;
 //! 3. one catalog transaction enters segments, files, names and mounts, and marks the journal sealed;
 //! 4. the journal is removed, and its directory made durable.
 //!
-//! Before step 3 readers see the journal and no segment of it; after step 3 they see the segments and
-//! skip the journal. A journal that is not marked sealed is sealed again from the start, over the
-//! same names, since names and content are functions of the journal alone; one that is marked is
-//! only removed.
+//! Before step 3, readers read the journal, and none of its segments. After it, they read the
+//! segments and skip the journal. A journal that is not marked sealed is sealed again from the
+//! start, over the same names, because names and content depend only on the journal. A journal that
+//! is marked sealed is only removed.
 //!
-//! Memory is bounded by the journal's number of windows (a read buffer each, within
-//! [`merge_windows::READ_BUFFER_BYTES`] in all) and of files, and by one Parquet row group for each date,
-//! not by the journal's size (`docs/results/store.md`).
+//! Memory depends on the number of windows (a read buffer each, within
+//! [`merge_windows::READ_BUFFER_BYTES`] together), on the number of files, and on one Parquet row
+//! group per date. It does not depend on the journal's size (`docs/results/store.md`).
 
 pub(crate) mod coarsen;
 pub(crate) mod merge_windows;
@@ -40,7 +40,7 @@ use crate::quarantine::{quarantine, quarantine_unreadable};
 use crate::segment::metadata::JournalSpan;
 use outputs::Outputs;
 
-/// A step of sealing that has just been taken.
+/// A step of sealing that was completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Every segment is complete under its temporary name.
@@ -49,9 +49,9 @@ pub(crate) enum Step {
     Renamed,
     /// The names of all segments are durable.
     NamesDurable,
-    /// The catalog knows the segments.
+    /// The catalog lists the segments.
     Committed,
-    /// The journal is gone.
+    /// The journal is removed, or set aside.
     JournalRemoved,
 }
 
@@ -65,19 +65,19 @@ fn step_name(step: Step) -> &'static str {
     }
 }
 
-/// Is told of each step, and may stop sealing there as a crash would.
+/// Is called after each step, and can stop sealing there, as a crash would. Tests use it.
 pub(crate) type Observer<'a> = &'a mut dyn FnMut(Step) -> ControlFlow<()>;
 
-/// What sealing a journal came to.
+/// Result of sealing a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SealOutcome {
     pub(crate) windows: u64,
     pub(crate) torn_bytes: u64,
-    /// The journal, or parts of it, are damaged; it was not removed, but renamed to this path.
+    /// Set if the journal is damaged: instead of being removed, it was renamed to this path.
     pub(crate) quarantined: Option<PathBuf>,
 }
 
-/// Seals a journal that nobody appends to any more.
+/// Seals a journal that is no longer appended to.
 pub(crate) fn seal(
     store: &Path,
     catalog: &mut Catalog,
@@ -114,7 +114,7 @@ fn seal_readable(
         Some(journal) => {
             let file_bytes = journal.bytes;
             let scan = JournalScan::new(journal)?;
-            // Also of one that was sealed before: it is still to be quarantined then.
+            // Also if it was sealed before: an interrupted sealing may not have set it aside yet.
             damaged = scan.as_ref().is_some_and(|scan| !scan.damage.is_empty());
             if !is_sealed {
                 outcome.torn_bytes = scan.as_ref().map_or(file_bytes, |scan| scan.torn_bytes);

@@ -1,7 +1,8 @@
-//! The segments that a journal is sealed to: one for each dataset, granularity and date.
+//! Writes the segments of a journal: one per dataset, granularity and date.
 //!
-//! Granularities are written one after the other, from fine to coarse, each from the rows of the one before: a Parquet
-//! writer holds 20 MB and more (a compressor for each column, a row group's pages), a spool a buffer.
+//! Granularities are written one after the other, from fine to coarse, each from the rows of the
+//! one before. A Parquet writer takes 20 MB and more: a compressor per column, and the pages of a
+//! row group. Rows that wait for the next granularity take only a buffer.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +29,7 @@ pub(super) struct Outputs<'a> {
     store: &'a Path,
     scan: &'a JournalScan,
     span: JournalSpan,
-    /// Start of the first and end of the last window with a row of each file, by local id.
+    /// By local id: start of the first and end of the last window that has a row of the file.
     seen: BTreeMap<u32, (UtcMs, UtcMs)>,
 }
 
@@ -38,7 +39,7 @@ struct Output<R> {
     entry: SegmentEntry,
 }
 
-/// Adds rows up to those of the next granularity.
+/// Adds up rows to those of the next granularity.
 struct Coarser<'a> {
     open: Coarsen<'a, u32>,
     spool: Spool,
@@ -68,7 +69,7 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    /// Writes all segments and makes their content durable.
+    /// Writes all segments and syncs their content.
     pub(super) fn write(&mut self) -> Result<Vec<SegmentEntry>, StoreError> {
         let scan = self.scan;
         let granularities = scan.header.granularities.as_slice();
@@ -107,7 +108,7 @@ impl<'a> Outputs<'a> {
             if let Some(coarser) = &mut coarser {
                 coarser.add(&closed)?;
             }
-            // The merge hands over no other rows.
+            // Merging passes on only rows of known files.
             let Some(file) = scan.file(closed.file) else {
                 return Ok(());
             };
@@ -144,7 +145,7 @@ impl<'a> Outputs<'a> {
         finish(dates)
     }
 
-    /// Ordered by time: of all windows, no more than the operations of one are in memory.
+    /// Ordered by time, so that the operations of only one window are in memory.
     fn write_ops(&self, granularity: Granularity) -> Result<Vec<SegmentEntry>, StoreError> {
         let windows = || self.scan.windows.iter().filter(|w| w.has_ops());
         let mut dates = self.create(Dataset::Ops, granularity, windows())?;
@@ -173,7 +174,7 @@ impl<'a> Outputs<'a> {
         finish(dates)
     }
 
-    /// Begins every segment that the windows call for.
+    /// Creates a segment for each date of the windows.
     fn create<'w, R: SegmentRow>(
         &self,
         dataset: Dataset,
@@ -216,7 +217,7 @@ impl<'a> Outputs<'a> {
         Ok(dates)
     }
 
-    /// The journal's files and when they were seen, known once all is written.
+    /// The journal's files, and when they were seen. Complete after [`Self::write`].
     pub(super) fn files_seen(&self) -> Vec<FileSeen> {
         let seen = |(id, file): (u32, &Arc<_>)| {
             let (first, last) = *self.seen.get(&id)?;
@@ -254,7 +255,7 @@ fn spans<'w>(
 fn push<R: SegmentRow>(dates: &mut Dates<R>, time: UtcMs, row: R) -> Result<(), StoreError> {
     match dates.get_mut(&Date::of(time)) {
         Some(output) => output.writer.push(row),
-        // `spans` went over the same windows.
+        // `spans` covers the same windows.
         None => unreachable!("every window of the journal has its segment"),
     }
 }

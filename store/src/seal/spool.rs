@@ -1,5 +1,5 @@
-//! Rows of one granularity on their way to the next coarser one. They wait in a file, because there may be as many as files and
-//! windows; nobody else sees it, and it is gone when it is closed.
+//! Rows that wait for the next coarser granularity. They wait in a file, because there may be a row
+//! for each file and window. The file has no name, and is gone when it is closed.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, Write};
@@ -16,7 +16,7 @@ use crate::varint::{Input, put_i64};
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Rows are added, in their order.
+/// Receives rows in order.
 pub(super) struct Spool {
     path: PathBuf,
     out: BufWriter<File>,
@@ -24,10 +24,9 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// For rows of a journal.
     pub(super) fn create(store: &Path) -> Result<Self, StoreError> {
         let path = layout::journal_dir(store);
-        // It has no name, so that nothing of it is left, and nobody else has put something in its place.
+        // Without a name, nothing remains of it, and no one can replace it.
         let file = tempfile::tempfile_in(&path);
         let file = file.map_err(StoreError::io("create a file in", &path))?;
         Ok(Self {
@@ -48,7 +47,7 @@ impl Spool {
             .map_err(StoreError::io("write", &self.path))
     }
 
-    /// The rows that were added. `scan` is of their journal.
+    /// The rows that were added. `scan` is the scan of their journal.
     pub(super) fn rows(self, scan: &JournalScan) -> Result<SpooledRows<'_>, StoreError> {
         let Self {
             path, out, encoded, ..
@@ -65,7 +64,7 @@ impl Spool {
     }
 }
 
-/// What was spooled.
+/// Reads the rows of a spool.
 pub(super) struct SpooledRows<'a> {
     scan: &'a JournalScan,
     path: PathBuf,
@@ -89,7 +88,9 @@ impl Rows for SpooledRows<'_> {
             .and_then(|time| Ok((time, codec::row(&mut input)?)));
         let (time, (file, row)) = decoded.map_err(|error| self.damaged(error.why()))?;
         let known = self.scan.file(file);
-        let key = known.ok_or_else(|| self.damaged("of no known file"))?.key;
+        let key = known
+            .ok_or_else(|| self.damaged("a row is of no known file"))?
+            .key;
         Ok(Some(Merged {
             file,
             key,

@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::unit_tests::options;
 use crate::{JournalTail, Snapshot, Writer};
 
-/// Leaves the journal of 20 windows.
+/// Creates a store with an unsealed journal of 20 windows.
 fn leave_a_journal(store: &Path) {
     let mut writer = Writer::open(store, options("h")).unwrap();
     windows(20)
@@ -21,7 +21,7 @@ fn leave_a_journal(store: &Path) {
         .for_each(|window| writer.append(window).unwrap());
 }
 
-/// Seals it and stops after `steps` steps; returns the last.
+/// Seals the journal and stops after `steps` steps. Returns the last step.
 fn seal_up_to(store: &Path, steps: usize) -> Option<Step> {
     let mut catalog = Catalog::open(store).unwrap();
     let mut last = None;

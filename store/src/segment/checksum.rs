@@ -1,14 +1,15 @@
-//! The checksums of a segment: a CRC32C of each block of its data, and one of these and of its footer.
+//! Checksums of a segment: a CRC32C per block of data, and one of these checksums and the footer.
 //!
 //! ```text
 //! data | page indexes | sums | footer | length of the footer u32 | "PAR1"
 //! ```
 //!
-//! `sums` is a CRC32C u32 for each block of 8 KiB of the bytes before it, and their number u32. The key-value metadata in the
-//! footer has [`META_CRC32C`] with eight hexadecimal digits: the CRC32C of all from `sums` on, in which the digits count as
-//! zeros. They are found without decoding the footer, so that damage to the footer is found before it is decoded.
+//! `sums` has a CRC32C u32 for each 8 KiB of the bytes before it, and then the number of these u32.
+//! The key-value metadata in the footer have [`META_CRC32C`] with eight hexadecimal digits: the
+//! CRC32C of everything from `sums` on, in which the digits count as zeros. The digits are found
+//! without decoding the footer, so that a damaged footer is detected before it is decoded.
 //!
-//! To other readers of Parquet `sums` are bytes that nothing refers to.
+//! Other readers of Parquet ignore `sums`, because nothing refers to it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,24 +17,25 @@ use std::os::unix::fs::FileExt;
 
 use trackiops_schemas::columns::META_CRC32C;
 
-/// What stands in the place of the sum until it is known, and while it is computed.
+/// Placeholder for the digits, and their value while the checksum is computed.
 pub(crate) const UNKNOWN: &str = "00000000";
-/// What has a checksum of its own. A query reads whole blocks: larger ones cost more reading, smaller ones more sums.
+/// Size of a block. A query reads whole blocks: larger ones cost more reading, smaller ones more
+/// sums.
 const BLOCK_BYTES: usize = 8 << 10;
-/// What Parquet's metadata have between a key and a value of eight bytes: "a string, the next field", its length
-/// (Thrift's compact protocol).
+/// Bytes between a key and a value of eight bytes in Parquet's metadata (Thrift's compact
+/// protocol): the type of the next field, a string, and its length.
 const BETWEEN: [u8; 2] = [0x18, 0x08];
-/// At the end of a Parquet file: length of the footer u32, magic.
+/// The end of a Parquet file: length of the footer u32, magic.
 const TRAILER_BYTES: u64 = 8;
 const MAGIC: &[u8] = b"PAR1";
 const SUM_BYTES: u64 = 4;
 
-/// A file that is written from its start to its end, and the sums of its blocks.
+/// A file that is written from start to end, and the checksums of its blocks.
 #[derive(Debug)]
 pub(crate) struct Summed {
     file: File,
     sums: Vec<u32>,
-    /// Of the last block, which is not full yet.
+    /// Checksum of the last block, which is not full yet.
     open: u32,
     open_bytes: usize,
 }
@@ -62,14 +64,14 @@ impl Summed {
         }
     }
 
-    /// Puts the sums into a complete Parquet file, before its footer; returns the sum of these. The file must have been opened
-    /// for reading as well.
+    /// Inserts the sums into a complete Parquet file, before its footer. Returns the checksum that
+    /// covers the file. The file must be open for reading as well.
     pub(crate) fn enter(mut self) -> io::Result<(File, u32)> {
         let no_footer = || io::Error::other("it has no footer");
         let length = self.file.metadata()?.len();
         let footer_at = footer_at(&self.file, length)?.ok_or_else(no_footer)?;
         let mut footer = bytes_of(&self.file, footer_at, length)?;
-        // Nothing in the footer says where it is, so it can move.
+        // The footer can move, because nothing in it depends on its position.
         let block = BLOCK_BYTES as u64;
         self.sums.truncate(to_usize(footer_at / block)?);
         let last = bytes_of(&self.file, footer_at / block * block, footer_at)?;
@@ -99,23 +101,23 @@ impl Write for Summed {
 }
 
 fn encode(sums: &[u32]) -> Vec<u8> {
-    // As many as four bytes can count are of 32 TiB.
+    // 2^32 blocks are 32 TiB.
     let count = sums.len() as u32;
     let all = sums.iter().chain([&count]);
     all.flat_map(|sum| sum.to_le_bytes()).collect()
 }
 
-/// The sums of a segment, and what they are of.
+/// The checksums of a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockSums {
     sums: Vec<u32>,
-    /// The bytes of the file that the blocks are of, from its start.
+    /// Number of bytes, from the start of the file, that the blocks cover.
     pub(crate) data_bytes: u64,
-    /// The sum of the sums and of the footer.
+    /// The checksum of the sums and the footer.
     pub(crate) crc32c: u32,
 }
 
-/// Why the sums of a file are not to be had.
+/// The checksums of a file cannot be read.
 pub(crate) enum NoSums {
     Damaged(&'static str),
     Io(io::Error),
@@ -128,20 +130,21 @@ impl From<io::Error> for NoSums {
 }
 
 impl BlockSums {
-    /// Reads and verifies the end of a file of `length` bytes: the sums, and the footer.
+    /// Reads and verifies the end of a file of `length` bytes. Returns the sums and the footer.
     pub(crate) fn read(file: &File, length: u64) -> Result<(Self, Vec<u8>), NoSums> {
         let cut = NoSums::Damaged("its end is not that of a segment");
         let Some(footer_at) = footer_at(file, length)? else {
             return Err(cut);
         };
-        // The sums' number follows from where the footer is, so that all can be read at once.
+        // The number of sums follows from the footer's position, so that one read gets all.
         let before = footer_at.saturating_sub(SUM_BYTES);
         let count = before.div_ceil(BLOCK_BYTES as u64 + SUM_BYTES);
         let Some(data_bytes) = before.checked_sub(count * SUM_BYTES) else {
             return Err(cut);
         };
         let footer_bytes = length - footer_at;
-        // A footer has some 16 KB for each row group, which has some 400 KB: one that is longer would only cost memory.
+        // A row group of some 400 KB adds some 16 KB to the footer. A longer footer would only cost
+        // memory.
         if footer_bytes > MOST_FOOTER_BYTES + data_bytes / 8 {
             return Err(NoSums::Damaged("its footer is longer than any can be"));
         }
@@ -172,14 +175,14 @@ impl BlockSums {
         Ok((sums, footer))
     }
 
-    /// The blocks that have something of a range of the data, in bytes.
+    /// The range of the whole blocks that contain a range of bytes.
     pub(crate) fn blocks(&self, start: u64, end: u64) -> (u64, u64) {
         let block = BLOCK_BYTES as u64;
         let end = end.div_ceil(block).saturating_mul(block);
         (start / block * block, end.min(self.data_bytes))
     }
 
-    /// Whether whole blocks, from the start of one, are as they were written.
+    /// Verifies whole blocks, the first of which is at `start`.
     pub(crate) fn verify(&self, start: u64, blocks: &[u8]) -> Result<(), String> {
         let first = usize::try_from(start / BLOCK_BYTES as u64).unwrap_or(usize::MAX);
         let sums = self.sums.iter().skip(first);
@@ -196,7 +199,7 @@ impl BlockSums {
     }
 }
 
-/// More than the footer of any small segment.
+/// Longer than the footer of any small segment.
 const MOST_FOOTER_BYTES: u64 = 1 << 20;
 
 fn to_usize(number: u64) -> io::Result<usize> {
@@ -209,7 +212,7 @@ fn bytes_of(file: &File, start: u64, end: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where the footer of a file of `length` bytes begins; `None` if it does not end as Parquet does.
+/// Offset of the footer in a file of `length` bytes. `None` if it does not end like a Parquet file.
 fn footer_at(file: &File, length: u64) -> io::Result<Option<u64>> {
     let Some(trailer_at) = length.checked_sub(TRAILER_BYTES) else {
         return Ok(None);
@@ -222,12 +225,12 @@ fn footer_at(file: &File, length: u64) -> io::Result<Option<u64>> {
     Ok(footer_at.filter(|_| magic == *MAGIC))
 }
 
-/// Where the digits are in a footer. The last place counts: names of files, which may look like it, are before the key-value
-/// metadata.
+/// Offset of the digits in a footer. The last match counts: names of files, which could contain the
+/// key, come before the key-value metadata.
 fn place(footer: &[u8]) -> Option<usize> {
     let key: Vec<u8> = META_CRC32C.bytes().chain(BETWEEN).collect();
     let digits_fit = footer.len().checked_sub(UNKNOWN.len())?;
-    // Arrow's schema behind it, some KB in base 64, has no byte like the last one of the key.
+    // Arrow's schema follows, some KB in base 64, which never contains the byte searched for.
     let mut ends = memchr::memrchr_iter(BETWEEN[1], &footer[..digits_fit]).map(|last| last + 1);
     ends.find(|end| footer[..*end].ends_with(&key))
 }

@@ -1,4 +1,4 @@
-//! What a segment says of itself, in its key-value metadata.
+//! A segment's description of itself, in its key-value metadata.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::checksum;
 
 const WRITER: &str = env!("CARGO_PKG_VERSION");
 
-/// A sealed journal, from the start of its first to the end of its last window of the finest granularity.
+/// A sealed journal, with the time range of its windows of the finest granularity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JournalSpan {
     /// Its number.
@@ -22,20 +22,20 @@ pub struct JournalSpan {
     pub end: UtcMs,
 }
 
-/// What a segment's rows are.
+/// Describes the rows of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Description {
     /// Name of the dataset.
     pub(crate) dataset: &'static str,
-    /// That of its windows, if it has any.
+    /// The granularity of its windows. `None` for single requests.
     pub(crate) granularity: Option<Granularity>,
     pub(crate) host: Arc<str>,
-    /// The journals that they are from, ascending; none of single requests.
+    /// The journals of its rows, ascending. Empty for single requests.
     pub(crate) journals: Vec<JournalSpan>,
 }
 
 impl Description {
-    /// The metadata of a new segment, in which the checksum is still to be entered.
+    /// The metadata of a new segment, with a placeholder for the checksum.
     pub(crate) fn metadata(&self, schema: &Schema) -> Vec<KeyValue> {
         let pair = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
         let mut metadata = vec![
@@ -64,7 +64,7 @@ fn encode(journal: &JournalSpan) -> String {
     format!("{number}:{}..{}", start.0, end.0)
 }
 
-/// The journals that a segment's metadata name, ascending; `None` if that is no list of journals.
+/// Parses a segment's list of journals. `None` if it is not an ascending list of journals.
 pub(crate) fn journals(text: &str) -> Option<Vec<JournalSpan>> {
     let one = |text: &str| {
         let (number, span) = text.split_once(':')?;
@@ -87,7 +87,7 @@ pub(crate) fn value<'m>(metadata: Option<&'m Vec<KeyValue>>, key: &str) -> Optio
     pair.value.as_deref()
 }
 
-/// That a segment is of this format, by its metadata; or why it is not.
+/// Checks that a segment has this version of the format. An error says why not.
 pub(crate) fn check_format(metadata: Option<&Vec<KeyValue>>) -> Result<(), String> {
     let version =
         value(metadata, columns::META_FORMAT).ok_or("it is no segment of this program")?;

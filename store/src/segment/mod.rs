@@ -1,8 +1,8 @@
-//! Segments: the Parquet files that journals are sealed to, and merged into larger ones.
+//! Segments: the Parquet files that journals are sealed into, and that are merged into larger ones.
 //!
-//! [`writer`] writes one and [`reader`] reads it, each the only module that knows Parquet's side of it. What a segment says of
-//! itself is [`metadata`]; what is read of its file is checked by [`verified`] against its [`checksum`]s, and bounded by
-//! [`pages`].
+//! [`writer`] writes segments and [`reader`] reads them. Only these modules know Parquet's side of
+//! it. [`metadata`] has a segment's description of itself. [`verified`] checks whatever is read
+//! against the [`checksum`]s, and [`pages`] limits its size.
 
 pub(crate) mod checksum;
 pub(crate) mod metadata;
@@ -26,7 +26,7 @@ use crate::file_index::PackedIndex;
 use crate::glob_view;
 use crate::layout::{self, Dataset};
 
-/// The place of a store among those of a snapshot.
+/// A store's index in a snapshot.
 pub type StoreIndex = usize;
 
 /// A Parquet file of a snapshot.
@@ -34,18 +34,19 @@ pub type StoreIndex = usize;
 pub struct Segment {
     /// Its store.
     pub store: StoreIndex,
-    /// The file: the store's path, as it was given, and the segment's within it. [`Self::open`] finds it also while it has
-    /// another name.
+    /// The file: the store's path as it was given, and the segment's path within it. [`Self::open`]
+    /// also finds the file under its other names.
     pub path: PathBuf,
-    /// What its rows are.
+    /// The dataset of its rows.
     pub dataset: Dataset,
     /// Length of its windows.
     pub granularity: Granularity,
     /// The recording host.
     pub host: String,
-    /// Number of the first journal that its rows are from.
+    /// Number of the first journal of its rows.
     pub journal: u64,
-    /// Number of the last one: they are all that the host wrote from the first to the last.
+    /// Number of the last journal. Its rows are from all of the host's journals from the first to
+    /// the last.
     pub last_journal: u64,
     /// Start of its first window.
     pub start: UtcMs,
@@ -55,26 +56,26 @@ pub struct Segment {
     pub rows: u64,
     /// Length of the file.
     pub bytes: u64,
-    /// The checksum that stands for all of the file.
+    /// The checksum that covers the whole file.
     pub crc32c: u32,
-    /// Which of its rows belong to which file; empty but for rollups.
+    /// Which of its rows belong to which file. Empty except for rollups.
     pub files: PackedIndex,
 }
 
 impl Segment {
-    /// Opens its file, which may have been merged meanwhile, or have expired. One that was deleted since is
-    /// [`io::ErrorKind::NotFound`]: a new view does without it.
+    /// Opens its file, even if it was merged or has expired in the meantime. If it was deleted, the
+    /// error is [`io::ErrorKind::NotFound`], and a new snapshot does not contain it.
     pub fn open(&self) -> io::Result<File> {
         glob_view::open(layout::store_of(&self.path), &self.path)
     }
 
-    /// Reads all of it, and says whether it is as it was written.
+    /// Reads the whole file and verifies all checksums.
     pub fn verify(&self) -> Result<(), StoreError> {
         self.reader()?.verify()
     }
 
-    /// Opens it for reading its rows. What is not as it was written, or not what the catalog says of it, is
-    /// [`StoreError::DamagedSegment`].
+    /// Opens it to read its rows. [`StoreError::DamagedSegment`] if it is damaged, or differs from
+    /// the catalog.
     pub fn reader(&self) -> Result<SegmentReader, StoreError> {
         let path = &self.path;
         let file = self.open().map_err(|error| cannot_open(path, error))?;
@@ -84,11 +85,11 @@ impl Segment {
         Ok(reader)
     }
 
-    /// That a file is the one that the catalog says it is; or in what it differs.
+    /// Checks that a file is the one that the catalog describes. An error says how it differs.
     pub(crate) fn agrees_with(&self, reader: &SegmentReader) -> Result<(), String> {
         let own = |key| metadata::value(reader.metadata(), key);
         let journals = own(columns::META_JOURNALS).unwrap_or_default();
-        // It may be of thousands of journals.
+        // Only the first and the last are parsed: there may be thousands.
         let numbers = [journals.split(',').next(), journals.rsplit(',').next()];
         let numbers = numbers.map(|journal| journal?.split(':').next()?.parse().ok());
         let shown = |[first, last]: [Option<u64>; 2]| {

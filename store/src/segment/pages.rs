@@ -1,4 +1,5 @@
-//! The pages of a segment as Parquet's reader asks for them, within bounds: what a page claims is believed by that reader.
+//! Gives Parquet's reader the pages of a segment, within limits. That reader believes what a page
+//! claims.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,37 +16,39 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use super::verified::Verified;
 
-/// No page is longer, packed or unpacked. The writer ends one at 64 KiB, a dictionary at 1 MiB, each with up to 512 values more.
+/// Limit on a page, packed or unpacked. The writer ends pages at 64 KiB and dictionaries at 1 MiB,
+/// each with up to 512 values more.
 const MOST_PAGE_BYTES: u64 = 16 << 20;
-/// No page has more values: 2048 rows with all buckets of their histograms have fewer.
+/// Limit on the values of a page: 2048 rows with 2048 buckets each.
 const MOST_PAGE_VALUES: u64 = 4 << 20;
-/// Offset indexes take some 12 bytes a page, and twice as many once they are decoded.
+/// Limit on the offset indexes. They take some 12 bytes per page, and twice as much when decoded.
 const MOST_INDEX_BYTES: u64 = 16 << 20;
-/// What a batch may take, its pages included. Up to eight threads of a query have one at a time.
+/// Memory of a batch with its pages. A query reads up to eight batches at a time, one per thread.
 const MOST_BATCH_BYTES: u64 = 32 << 20;
-/// A value takes so much beside its text: a number and its levels.
+/// Memory of a value without its text: a number and its levels.
 const VALUE_BYTES: u64 = 12;
-/// Encodings of text: as it is, and as places in a dictionary. Others repeat parts of texts, and the writer has none of them.
+/// Encodings of text: plain, and indexes into a dictionary. The writer uses no others. Some others
+/// repeat parts of texts.
 const PLAIN: u64 = 0;
 const IN_DICTIONARY: [u64; 2] = [2, 8];
 
-/// Where the columns of a segment are, in order.
+/// The positions of the columns of a segment, in order.
 #[derive(Debug)]
 pub(crate) struct Places(Vec<Place>);
 
-/// A column of a row group.
+/// The position of a column of a row group.
 #[derive(Clone, Debug)]
 struct Place {
     bytes: Range<u64>,
     leaf: usize,
     is_text: bool,
-    /// Not of lists: it has a value for each row.
+    /// A column with one value per row, not a list.
     is_flat: bool,
     is_packed: bool,
 }
 
 impl Places {
-    /// `None` if two columns share bytes: what a page may hold depends on its column.
+    /// `None` if two columns share bytes: the limits on a page depend on its column.
     pub(crate) fn of(metadata: &ParquetMetaData) -> Option<Self> {
         let place = |(leaf, column): (usize, &ColumnChunkMetaData)| {
             let (start, length) = column.byte_range();
@@ -65,7 +68,7 @@ impl Places {
         places.windows(2).all(are_apart).then_some(Self(places))
     }
 
-    /// Whether all pages that offset indexes name are in their columns.
+    /// Whether each page of the offset indexes is within its column.
     pub(crate) fn have_pages_of(metadata: &ParquetMetaData) -> bool {
         let is_within = |column: &ColumnChunkMetaData, page: &PageLocation| {
             let (start, length) = column.byte_range();
@@ -95,7 +98,7 @@ impl Places {
     }
 }
 
-/// What the batch that is being read takes of memory.
+/// Memory of the batch that is being read.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     rows: u64,
@@ -103,15 +106,16 @@ pub(crate) struct MemoryBudget {
     is_exceeded: AtomicBool,
 }
 
-/// What a column takes: its reader holds a page and a dictionary, and a batch what was in earlier ones.
+/// Memory of a column. Its reader holds a page and a dictionary, and the batch holds values of
+/// earlier pages.
 #[derive(Debug, Default)]
 struct Column {
-    /// In which row group it is read.
+    /// Index of the row group's column that is being read.
     place: usize,
     dictionary_bytes: u64,
     page_bytes: u64,
     page_values: u64,
-    /// The longest text of the dictionaries.
+    /// Length of the longest text in its dictionaries.
     longest: u64,
     earlier_bytes: u64,
     earlier_values: u64,
@@ -119,7 +123,7 @@ struct Column {
 }
 
 impl Column {
-    /// Of the page that is held, and of those before it in the same batch.
+    /// Memory of the current page, and of those before it in the same batch.
     fn bytes(&self, rows: u64) -> u64 {
         let values = self.page_values + self.earlier_values;
         let values = if self.is_flat {
@@ -138,7 +142,7 @@ impl Column {
 }
 
 impl MemoryBudget {
-    /// That of batches of so many rows.
+    /// The budget of batches of `rows` rows.
     pub(crate) fn new(rows: usize) -> Self {
         Self {
             rows: rows as u64,
@@ -147,7 +151,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Whether a batch failed because it would have taken too much: one of fewer rows may not.
+    /// Whether a batch failed because of the budget. A batch with fewer rows may fit.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.is_exceeded.load(Ordering::Relaxed)
     }
@@ -163,21 +167,22 @@ impl MemoryBudget {
         self.columns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a page; of a dictionary, `longest` is the longest text.
+    /// Counts a page. Returns whether it fits. For a dictionary, `longest` is its longest text.
     fn take(&self, (number, place): (usize, &Place), page: &Claims, longest: u64) -> bool {
         let mut columns = self.columns();
         let column = columns.entry(place.leaf).or_default();
         column.end_page();
         column.is_flat = place.is_flat;
         if column.place != number {
-            // Its last dictionary counts on until the batch ends, as its values may be in that.
+            // The last dictionary counts until the batch ends, because values in the batch may use
+            // it.
             column.earlier_bytes += std::mem::take(&mut column.dictionary_bytes);
             column.place = number;
         }
         match page.is_dictionary {
             true => {
                 column.dictionary_bytes = page.bytes;
-                // In a batch may still be texts of the one before.
+                // The batch may still have texts of the dictionary before.
                 column.longest = match column.earlier_values {
                     0 => longest,
                     _ => longest.max(column.longest),
@@ -197,7 +202,7 @@ impl MemoryBudget {
     }
 }
 
-/// What the footer refers to beside pages: the offset indexes, which say where these are.
+/// Gives Parquet's reader the offset indexes, which the footer refers to.
 pub(crate) struct Indexes<'v>(pub(crate) &'v Verified);
 
 impl Length for Indexes<'_> {
@@ -225,7 +230,7 @@ impl ChunkReader for Indexes<'_> {
     }
 }
 
-/// The pages of a segment. All have an offset index, by which they are read whole.
+/// The pages of a segment. Each column has an offset index, so pages are read whole.
 pub(crate) struct Pages {
     pub(crate) file: Verified,
     pub(crate) places: Arc<Places>,
@@ -273,27 +278,28 @@ impl ChunkReader for Pages {
     }
 }
 
-/// Why a batch is not read.
+/// A batch with the fewest rows exceeds the budget.
 pub(crate) const TOO_MUCH: &str = "its pages claim to hold more than they can";
 
-/// Parquet's reader asks for what has no end where a column has no pages.
+/// Without an offset index, Parquet's reader asks for a range without an end.
 const NO_INDEX: &str = "it does not say where its pages are";
 
-/// What the header of a page says of it.
+/// The contents of a page's header.
 #[derive(Debug, PartialEq, Eq)]
 struct Claims {
-    /// Unpacked.
+    /// Unpacked size.
     bytes: u64,
     values: u64,
     encoding: u64,
     is_dictionary: bool,
-    /// Length of the header, of that of a dictionary.
+    /// Length of the header. Only used for dictionaries.
     header_bytes: usize,
 }
 
 impl Claims {
-    /// Reads the beginning of a `PageHeader` (`parquet.thrift`) in Thrift's compact protocol: a field is a byte, the step from
-    /// the number of the one before and its type, and its value. `None` if it is not as the writer of segments makes them.
+    /// Parses the start of a `PageHeader` (`parquet.thrift`) in Thrift's compact protocol. A field
+    /// is a byte, with the difference to the number of the field before and the type, and then a
+    /// value. `None` if it is not as the writer of segments makes it.
     fn of(whole: &[u8]) -> Option<Self> {
         let mut page = whole;
         const NUMBER: u8 = 5;
@@ -302,11 +308,12 @@ impl Claims {
             let is_next = page.try_get_u8().ok()? == 1 << 4 | NUMBER;
             u64::try_from(zigzag(page)?).ok().filter(|_| is_next)
         };
-        // Fields 1 to 3: type, bytes unpacked, bytes packed.
+        // Fields 1 to 3: type, unpacked bytes, packed bytes.
         let kind = number(&mut page)?;
         let bytes = number(&mut page)?;
         number(&mut page)?;
-        // Field 5 is the header of a data page, 7 that of a dictionary. Either begins with how many values there are.
+        // Field 5 is the header of a data page, 7 that of a dictionary. Both begin with the number
+        // of values.
         let (step, is_dictionary) = match kind {
             0 => (2, false),
             2 => (4, true),
@@ -318,7 +325,7 @@ impl Claims {
         let values = number(&mut page)?;
         let encoding = number(&mut page)?;
         if is_dictionary {
-            // Whether it is sorted, which may be missing, and the ends of both structures.
+            // Whether it is sorted, which is optional, and the ends of both structures.
             const IS_SORTED: [u8; 2] = [1 << 4 | 1, 1 << 4 | 2];
             let next = page.try_get_u8().ok()?;
             let end = match IS_SORTED.contains(&next) {
@@ -338,8 +345,8 @@ impl Claims {
         })
     }
 
-    /// The longest text of a page of text, if it is a dictionary; else 0, as no text of it is there twice. `None` if it cannot be
-    /// decoded.
+    /// Length of the longest text, if this is a dictionary. Otherwise 0, because each text of a
+    /// data page is used only once. `None` if it cannot be decoded.
     fn longest(&self, page: &[u8], is_packed: bool) -> Option<u64> {
         if !self.is_dictionary {
             let is_known = self.encoding == PLAIN || IN_DICTIONARY.contains(&self.encoding);
@@ -349,7 +356,7 @@ impl Claims {
         let unpacked;
         let mut texts = match is_packed {
             true => {
-                // No page is longer than `usize`.
+                // The size is limited, so it fits `usize`.
                 unpacked = zstd::bulk::decompress(content, self.bytes as usize).ok()?;
                 &*unpacked
             }
@@ -365,7 +372,7 @@ impl Claims {
     }
 }
 
-/// A signed number of 32 bits.
+/// Reads a signed number of 32 bits.
 fn zigzag(bytes: &mut &[u8]) -> Option<i64> {
     let mut number = 0_u64;
     for shift in (0..35).step_by(7) {
@@ -384,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_page_says_how_much_is_in_it() {
-        // A data page of 300 bytes in 200 with 64 values, and a dictionary of one value.
+        // A data page with 64 values, 300 bytes in 200, and a dictionary with one value.
         let data = [
             0x15, 0, 0x15, 0xD8, 0x04, 0x15, 0x90, 0x03, 0x2C, 0x15, 0x80, 0x01, 0x15, 0,
         ];

@@ -1,6 +1,8 @@
-//! The only way in which segments are read: what is decoded was verified, and is within bounds.
+//! Reads segments. No other code does. Everything that is decoded was verified, and its size is
+//! limited.
 //!
-//! Of a file is read its footer, where the pages of the wanted columns are in the wanted row groups, and those pages.
+//! It reads the footer, the offset indexes of the wanted columns and row groups, and the wanted
+//! pages.
 
 use std::fs::File;
 use std::ops::Range;
@@ -27,14 +29,16 @@ use super::verified::{Trace, Verified, damaged};
 use crate::error::StoreError;
 use crate::panics::caught;
 
-/// So much of a segment is a piece of it, as it is stored: what is merged is in memory as one piece of each segment, and a coarse row, of a
-/// hundred buckets and more, takes ten times as much as a fine one.
+/// Size of a piece, as stored. Merging keeps a piece of each segment in memory. A coarse row, with
+/// a hundred buckets and more, takes ten times as much as a fine one.
 const PIECE_BYTES: u64 = 32 << 10;
-/// Fewer rows are no piece: to begin one takes a while, and so does unpacking the pages again that it shares with others.
+/// Rows of a piece, at least. Each piece costs time to begin, and to unpack the pages that it
+/// shares with others.
 const FEWEST_ROWS: usize = 128;
-/// More rows make it no faster.
+/// Rows of a piece, at most. More would not be faster.
 const MOST_ROWS: usize = 1024;
-/// A batch that would take too much memory is read again with so many times fewer rows, but not with fewer than that.
+/// A batch that would take too much memory is read again with its rows divided by this, but at
+/// least [`FEWEST_AT_ONCE`].
 const FEWER: usize = 4;
 const FEWEST_AT_ONCE: usize = 32;
 
@@ -45,20 +49,20 @@ pub struct SegmentReader {
     metadata: ParquetMetaData,
     places: Arc<Places>,
     columns: ProjectionMask,
-    /// Row groups; `None` is all of them.
+    /// Row groups to read. `None` for all.
     groups: Option<Vec<usize>>,
-    /// Of the rows of these.
+    /// Rows to read in these row groups. `None` for all.
     selection: Option<RowSelection>,
     rows: u64,
 }
 
 impl SegmentReader {
     pub(crate) fn open(file: File, path: &Path) -> Result<Self, StoreError> {
-        // Nothing looks at statistics, which are half of a footer.
+        // Statistics are half of the footer, and only [`Self::between`] uses them.
         Self::decode(file, path, ParquetStatisticsPolicy::SkipAll)
     }
 
-    /// One that must have so many bytes.
+    /// Opens a segment, which must have `expected` bytes.
     pub(crate) fn of_length(file: File, path: &Path, expected: u64) -> Result<Self, StoreError> {
         let found = file.metadata().map_err(StoreError::io("read", path))?.len();
         if found != expected {
@@ -68,7 +72,7 @@ impl SegmentReader {
         Self::open(file, path)
     }
 
-    /// One that knows what its row groups have, for [`Self::between`].
+    /// Opens a segment with the statistics that [`Self::between`] needs.
     pub(crate) fn with_statistics(file: File, path: &Path) -> Result<Self, StoreError> {
         Self::decode(file, path, ParquetStatisticsPolicy::KeepAll)
     }
@@ -114,7 +118,7 @@ impl SegmentReader {
         })
     }
 
-    /// What it says of itself.
+    /// Its key-value metadata.
     pub(crate) fn metadata(&self) -> Option<&Vec<KeyValue>> {
         self.metadata.file_metadata().key_value_metadata()
     }
@@ -124,17 +128,17 @@ impl SegmentReader {
         self.rows
     }
 
-    /// Length of its file.
+    /// Length of its file, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.file.bytes
     }
 
-    /// The checksum that stands for all of its file.
+    /// The checksum that covers the whole file.
     pub(crate) fn crc32c(&self) -> u32 {
         self.file.crc32c()
     }
 
-    /// That it is the one of which the catalog has this checksum.
+    /// Checks the checksum against the catalog's.
     pub(crate) fn check_crc32c(&self, expected: u32) -> Result<(), String> {
         match self.crc32c() {
             found if found == expected => Ok(()),
@@ -144,12 +148,12 @@ impl SegmentReader {
         }
     }
 
-    /// Verifies also what is never read.
+    /// Verifies the whole file.
     pub(crate) fn verify(&self) -> Result<(), StoreError> {
         self.file.verify()
     }
 
-    /// With these columns alone, each of which it must have.
+    /// Selects columns. An error if one does not exist.
     pub fn only<'n>(self, wanted: impl Iterator<Item = &'n str>) -> Result<Self, StoreError> {
         let schema = self.metadata.file_metadata().schema_descr();
         let fields = schema.root_schema().get_fields();
@@ -166,7 +170,7 @@ impl SegmentReader {
         })
     }
 
-    /// Of its row groups those that may have something of a range of a column, as far as it says what they have.
+    /// Selects row groups that may contain values of `range` in a column, by their statistics.
     pub(crate) fn between(self, column: &str, range: &Range<i64>) -> Self {
         let overlaps = |group: &RowGroupMetaData| {
             let mut columns = group.columns().iter();
@@ -185,12 +189,12 @@ impl SegmentReader {
         }
     }
 
-    /// Of its rows those of ascending ranges.
+    /// Selects rows by ascending ranges.
     pub fn within(self, ranges: &[Range<u64>]) -> Result<Self, StoreError> {
         let too_short = || damaged(self.path(), "it has fewer rows than the catalog says");
         let mut groups = Vec::new();
         let mut wanted: Vec<Range<usize>> = Vec::new();
-        // Rows of the file before the group, and of the groups that were taken.
+        // Rows of the file before this group, and rows of the groups that were selected.
         let (mut start, mut taken) = (0_u64, 0_usize);
         let mut next = 0;
         for (place, group) in self.metadata.row_groups().iter().enumerate() {
@@ -229,7 +233,7 @@ impl SegmentReader {
         self.file.path()
     }
 
-    /// Adds to what it knows where the wanted pages are.
+    /// Reads where the wanted pages are.
     fn located(self) -> Result<(Verified, Arc<Places>, ArrowReaderMetadata), StoreError> {
         let Self {
             file,
@@ -250,8 +254,8 @@ impl SegmentReader {
                 .with_offset_index_policy(PageIndexPolicy::Required)
                 .with_offset_index_mask(wanted);
             reader.read_page_indexes(&Indexes(&file))?;
-            // The file has Arrow's schema as well, which takes longer to decode than the rest of the footer. Its types are the
-            // same.
+            // Skips Arrow's schema in the file: it takes longer to decode than the rest of the
+            // footer, and has the same types.
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
             ArrowReaderMetadata::try_new(Arc::new(reader.finish()?), options)
         })?;
@@ -264,7 +268,7 @@ impl SegmentReader {
         Ok((file, places, metadata))
     }
 
-    /// Its rows, in batches of so many.
+    /// Reads its rows, in batches of `rows` rows.
     pub fn batches(self, rows: usize) -> Result<Batches, StoreError> {
         let columns = self.columns.clone();
         let (groups, selection) = (self.groups.clone(), self.selection.clone());
@@ -292,8 +296,8 @@ impl SegmentReader {
         Ok(batches)
     }
 
-    /// Its rows, one batch after the other. Between two batches nothing is open: a reader holds a decompressor of
-    /// some 100 KB for each column.
+    /// Reads its rows, one batch after the other. Between two batches no reader is open, because a
+    /// reader takes some 100 KB per column for decompression.
     pub(crate) fn pieces(self) -> Result<Pieces, StoreError> {
         let rows = PIECE_BYTES.saturating_mul(self.rows) / self.bytes().max(1);
         let end = usize::try_from(self.rows).unwrap_or(usize::MAX);
@@ -311,7 +315,7 @@ impl SegmentReader {
     }
 }
 
-/// Whether a column of a row group is where data can be.
+/// Whether a column of a row group is within the data.
 fn is_within(column: &ColumnChunkMetaData, data_bytes: u64) -> bool {
     let data = column.data_page_offset();
     let start = column.dictionary_page_offset().unwrap_or(data);
@@ -320,8 +324,7 @@ fn is_within(column: &ColumnChunkMetaData, data_bytes: u64) -> bool {
     0 < start && start <= data && end.is_some_and(|end| data <= end)
 }
 
-/// Decodes something of a segment. Parquet's reader panics on some metadata and pages that are none: of a wrong encoding, or
-/// outside of their column.
+/// Decodes a part of a segment. Parquet's reader panics on some invalid metadata and pages.
 fn decoding<T, E: ToString>(
     path: &Path,
     trace: &Trace,
@@ -338,33 +341,33 @@ pub struct Batches {
     columns: ProjectionMask,
     groups: Option<Vec<usize>>,
     selection: Option<RowSelection>,
-    /// `None` once it has failed.
+    /// `None` after a failure.
     reader: Option<ParquetRecordBatchReader>,
     budget: Arc<MemoryBudget>,
-    /// Rows of a batch.
+    /// Rows of a batch, at most.
     at_once: usize,
-    /// How many rows there must be in all.
+    /// Number of rows that there must be.
     expected: u64,
     rows: u64,
 }
 
 impl Batches {
-    /// Bytes of the file that were read until now.
+    /// Bytes of the file that were read so far.
     pub fn bytes_read(&self) -> u64 {
         self.file.trace.bytes.load(Ordering::Relaxed)
     }
 
-    /// Pages of it that were.
+    /// Pages that were read so far.
     pub fn pages_read(&self) -> u64 {
         self.file.trace.pages.load(Ordering::Relaxed)
     }
 
-    /// Rows that were decoded.
+    /// Rows that were decoded so far.
     pub fn rows_read(&self) -> u64 {
         self.rows
     }
 
-    /// Begins with the first row that was not read.
+    /// Begins to read at the first row that was not read yet.
     fn begin(&mut self) -> Result<(), StoreError> {
         self.reader = None;
         self.budget = Arc::new(MemoryBudget::new(self.at_once));
@@ -416,7 +419,7 @@ impl Batches {
     }
 }
 
-/// How many rows to read in place of so many.
+/// The next lower number of rows per batch. `None` if there is none.
 fn fewer(rows: usize) -> Option<usize> {
     (rows > FEWEST_AT_ONCE).then(|| (rows / FEWER).max(FEWEST_AT_ONCE))
 }
@@ -433,22 +436,22 @@ impl Iterator for Batches {
                 return Some(Err(other_rows(self.file.path())));
             }
             Ok(None) => {}
-            // Nothing follows.
+            // The iterator ends after an error.
             Err(_) => self.expected = self.rows,
         }
         batch.transpose()
     }
 }
 
-/// The rows of a segment, of which one batch is read at a time.
+/// Reads the rows of a segment. Between two batches, no reader is open.
 pub(crate) struct Pieces {
     file: Verified,
     places: Arc<Places>,
     metadata: ArrowReaderMetadata,
-    /// The next row, and how many there are.
+    /// The next row, and the number of rows.
     next: usize,
     end: usize,
-    /// Of a batch.
+    /// Rows of a batch.
     rows: usize,
 }
 
@@ -498,5 +501,5 @@ impl Iterator for Pieces {
 }
 
 fn other_rows(path: &Path) -> StoreError {
-    damaged(path, "it has another number of rows than it says")
+    damaged(path, "its number of rows differs from its footer")
 }

@@ -1,4 +1,4 @@
-//! A segment's file, of which nothing is handed out that does not match its checksum.
+//! A segment's file that verifies everything it reads.
 
 use std::fs::File;
 use std::io;
@@ -12,37 +12,39 @@ use bytes::Bytes;
 use super::checksum::{BlockSums, NoSums};
 use crate::error::StoreError;
 
-/// A file of so little data is read in one piece: its pages are small, and each read is of whole blocks.
+/// A file with at most this much data is read at once: its pages are small, and reads take whole
+/// blocks.
 const SMALL_BYTES: u64 = 64 << 10;
-/// Nothing that is read at once is longer: pages have 64 KiB, and the offset indexes of a gigabyte some MB.
+/// Limit on one read: pages have 64 KiB, and the offset indexes of a gigabyte have some MB.
 const MOST_BYTES: u64 = 64 << 20;
-/// What is read at a time of a whole file.
+/// Bytes per read when a whole file is verified.
 const CHUNK_BYTES: u64 = 256 << 10;
 
-/// What came of reading a file.
+/// Statistics of reading a file, and the first failure.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     pub(crate) bytes: AtomicU64,
     pub(crate) pages: AtomicU64,
-    /// Why reading failed first. On its way through Parquet's reader an error becomes a text that names that reader.
+    /// The first failure. An error that passes through Parquet's reader becomes a text that blames
+    /// that reader.
     failure: OnceLock<String>,
 }
 
 impl Trace {
-    /// Notes why reading fails.
+    /// Records why reading fails.
     pub(crate) fn fail(&self, why: impl ToString) -> io::Error {
         let why = self.failure.get_or_init(|| why.to_string());
         io::Error::new(io::ErrorKind::InvalidData, why.clone())
     }
 
-    /// Why reading failed; else what the reader says.
+    /// The recorded failure. Without one, the reader's error.
     pub(crate) fn why(&self, error: impl ToString) -> String {
         let failure = self.failure.get().cloned();
         failure.unwrap_or_else(|| error.to_string())
     }
 }
 
-/// A segment's file. Whatever is read of it was verified.
+/// A segment's file. Everything that is read from it is verified.
 #[derive(Debug)]
 pub(crate) struct Verified {
     file: Arc<File>,
@@ -50,12 +52,12 @@ pub(crate) struct Verified {
     pub(crate) bytes: u64,
     sums: Arc<BlockSums>,
     pub(crate) trace: Arc<Trace>,
-    /// What was read last, and where it begins: small pages share blocks.
+    /// Offset and content of the last read, because small pages share blocks.
     last: Mutex<(u64, Bytes)>,
 }
 
 impl Verified {
-    /// Verifies the end of a file; returns its footer as well.
+    /// Verifies the end of a file. Also returns the footer.
     pub(crate) fn open(file: File, path: &Path) -> Result<(Self, Vec<u8>), StoreError> {
         let cannot_be_read = |error| damaged(path, format!("it cannot be read: {error}"));
         let bytes = file.metadata().map_err(cannot_be_read)?.len();
@@ -75,7 +77,7 @@ impl Verified {
         Ok((verified, footer))
     }
 
-    /// The same, which remembers nothing that was read.
+    /// The same file, without the last read.
     pub(crate) fn again(&self) -> Self {
         Self {
             file: Arc::clone(&self.file),
@@ -91,17 +93,17 @@ impl Verified {
         &self.path
     }
 
-    /// Length of what is before the checksums.
+    /// Number of bytes before the checksums.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.sums.data_bytes
     }
 
-    /// The sum that stands for all of the file.
+    /// The checksum that covers the whole file.
     pub(crate) fn crc32c(&self) -> u32 {
         self.sums.crc32c
     }
 
-    /// Some of the data. A damaged file can name any range.
+    /// Reads data. A damaged file can ask for any range.
     pub(crate) fn read(&self, start: u64, length: u64) -> io::Result<Bytes> {
         let end = start.saturating_add(length);
         if end > self.sums.data_bytes || length > MOST_BYTES {
@@ -116,12 +118,12 @@ impl Verified {
             };
             *last = (from, self.blocks(from, to)?.into());
         }
-        // Neither is longer than what was read.
+        // Both fit `usize`: they are within the bytes that were read.
         let within = (start - last.0) as usize;
         Ok(last.1.slice(within..within + length as usize))
     }
 
-    /// Whole blocks.
+    /// Reads and verifies whole blocks.
     fn blocks(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
         let length = usize::try_from(end - start).map_err(io::Error::other)?;
         let mut blocks = vec![0; length];
@@ -137,7 +139,7 @@ impl Verified {
         self.trace.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Verifies all of it.
+    /// Verifies the whole file.
     pub(crate) fn verify(&self) -> Result<(), StoreError> {
         let mut start = 0;
         while start < self.sums.data_bytes {
@@ -150,7 +152,6 @@ impl Verified {
     }
 }
 
-/// Says that a segment does not hold what it should.
 pub(crate) fn damaged(path: &Path, why: impl ToString) -> StoreError {
     StoreError::DamagedSegment {
         path: path.to_owned(),
@@ -158,7 +159,7 @@ pub(crate) fn damaged(path: &Path, why: impl ToString) -> StoreError {
     }
 }
 
-/// Says that a segment's file cannot be opened; what is none is damage.
+/// The error of opening a segment's file. Anything but a regular file is damage.
 pub(crate) fn cannot_open(path: &Path, error: io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::InvalidData => damaged(path, error),

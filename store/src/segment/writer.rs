@@ -1,4 +1,4 @@
-//! Writing one segment: the only module that knows Parquet's writer settings.
+//! Writes a segment. Only this module knows the settings of Parquet's writer.
 
 use std::path::{Path, PathBuf};
 
@@ -25,24 +25,25 @@ use crate::error::StoreError;
 use crate::file_index::FileIndex;
 use crate::layout;
 
-/// How many rows of a dataset stand together.
+/// How many rows are written together.
 pub(crate) struct Shape {
-    /// In the batches that are handed to the Parquet writer.
+    /// Rows of the batches that Parquet's writer receives.
     batch_rows: usize,
     page_rows: usize,
     row_group_rows: usize,
 }
 
 impl Shape {
-    /// The Parquet writer unfolds a batch's histograms into some 12 bytes a bucket, and coarse rows have a hundred
-    /// buckets and more. A question about one file reads whole pages: 15 minutes of one file at 1 s are 900 rows.
-    /// A row group bounds what the Parquet writer holds back, and is still long enough for compression.
+    /// Parquet's writer unfolds the histograms of a batch into some 12 bytes per bucket, and coarse
+    /// rows have a hundred buckets and more. A query of one file reads whole pages: 15 minutes of
+    /// one file at 1 s are 900 rows. A row group limits the memory of Parquet's writer, and is long
+    /// enough to compress well.
     const ROLLUP: Self = Self {
         batch_rows: 256,
         page_rows: 2048,
         row_group_rows: 32 << 10,
     };
-    /// Narrow rows, of which there are many. A question about them reads a span of time.
+    /// Rows are narrow and many. A query reads a time range.
     const REQUESTS: Self = Self {
         batch_rows: 4096,
         page_rows: 8192,
@@ -50,16 +51,17 @@ impl Shape {
     };
 }
 
-/// A row group is held packed until it is full. Of coarse rows, which have long histograms, fewer stand together.
+/// A row group is held in memory, packed, until it is full. Coarse rows have long histograms, so
+/// they reach this limit first.
 const ROW_GROUP_BYTES: usize = 4 << 20;
-/// A page is held unpacked, 8 bytes a value, until it is full.
+/// A page is held unpacked, 8 bytes per value, until it is full.
 const PAGE_BYTES: usize = 64 << 10;
-/// How often the writer looks whether a page is full.
+/// Values after which the writer checks whether a page is full.
 const PAGE_CHECK_VALUES: usize = 512;
 const ZSTD_LEVEL: i32 = 3;
 const WRITER: &str = env!("CARGO_PKG_VERSION");
 
-/// What a segment's file will be.
+/// Description and path of a new segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) description: Description,
@@ -76,7 +78,7 @@ pub(crate) struct Written {
     pub(crate) files: FileIndex,
 }
 
-/// Writes rows, in their order, to the temporary name of a segment.
+/// Writes rows in order to a segment under its temporary name.
 pub(crate) struct SegmentWriter<R> {
     target: Target,
     temporary: Temporary,
@@ -86,7 +88,8 @@ pub(crate) struct SegmentWriter<R> {
     files: FileIndex,
 }
 
-/// A file that is removed unless it was completed: on a full disk it would take what room there is.
+/// A file that is removed unless it was completed. On a full disk, it would take the remaining
+/// room.
 struct Temporary {
     store: PathBuf,
     path: PathBuf,
@@ -101,20 +104,20 @@ impl Drop for Temporary {
     }
 }
 
-/// A row of some dataset.
+/// A row of a dataset.
 pub(crate) trait SegmentRow: Sized {
     fn schema() -> SchemaRef;
     fn batch(host: &str, rows: &[Self]) -> Result<RecordBatch, ArrowError>;
-    /// Enters the row into the index of its segment's files.
+    /// Adds the row to the index of its segment's files.
     fn index(&self, files: &mut FileIndex);
-    /// Columns that the rows are ordered by.
+    /// Columns that order the rows.
     const ORDER: &'static [&'static str];
-    /// How many stand together.
+    /// How many rows are written together.
     const SHAPE: Shape = Shape::ROLLUP;
 
-    /// Columns in which differences pack better than a dictionary.
+    /// Columns that compress better as differences than with a dictionary.
     fn packed() -> Vec<String> {
-        // Times step evenly, and sums of times seldom repeat: `make bench-encodings`.
+        // Times advance evenly, and sums of times seldom repeat: `make bench-encodings`.
         let times = Direction::COUNTERS
             .iter()
             .filter(|counter| counter.is_time());
@@ -204,7 +207,7 @@ impl SegmentRow for RequestRow {
 }
 
 impl<R: SegmentRow> SegmentWriter<R> {
-    /// Begins the segment, over whatever an interrupted attempt has left.
+    /// Creates the file. Replaces the file of an interrupted attempt.
     pub(crate) fn create(store: &Path, target: Target) -> Result<Self, StoreError> {
         let temporary = layout::temporary(&target.path);
         let file = beneath::create_anew(store, &temporary);
@@ -248,7 +251,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
         Ok(())
     }
 
-    /// Completes the file and makes its content durable.
+    /// Completes and syncs the file.
     pub(crate) fn finish(mut self) -> Result<Written, StoreError> {
         self.write_pending()?;
         let file = self
@@ -262,7 +265,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
         });
         let (bytes, crc32c) = synced.map_err(StoreError::io("sync", &self.temporary.path))?;
         self.temporary.is_complete = true;
-        // Or the next one's would be taken beside what is left of this one's.
+        // Otherwise, the next segment would be written while fragmented memory of this one is kept.
         allocator::give_back();
         Ok(Written {
             rows: self.rows,
@@ -284,7 +287,7 @@ fn properties<R: SegmentRow>(
     schema: &SchemaRef,
     description: &Description,
 ) -> Result<WriterProperties, ParquetError> {
-    // Leaves are numbered like fields as far as the columns before them are flat; those are.
+    // Leaf columns have the numbers of fields as long as the fields before them are flat, as here.
     let sorting: Result<Vec<_>, _> = R::ORDER.iter().map(|name| schema.index_of(name)).collect();
     let sorting = sorting?.into_iter().map(|column| SortingColumn {
         column_idx: column as i32,
@@ -303,7 +306,7 @@ fn properties<R: SegmentRow>(
         .set_sorting_columns(Some(sorting.collect()))
         .set_key_value_metadata(Some(description.metadata(schema)))
         .set_created_by(format!("trackiops {WRITER}"));
-    // Nobody looks for pages by who used a file.
+    // No query selects pages by these columns.
     for name in [columns::UID, columns::USER, columns::CGROUP] {
         let column = ColumnPath::from(name);
         builder = builder.set_column_statistics_enabled(column, EnabledStatistics::Chunk);
