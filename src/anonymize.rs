@@ -1,4 +1,5 @@
-//! `trackiops anonymize-key` and `trackiops deanonymize`: the key of `export --anonymize`, and the way back.
+//! `trackiops anonymize-key` and `trackiops deanonymize`: makes keys for `export --anonymize`, and
+//! undoes it.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -14,7 +15,7 @@ use trackiops_render::pseudonym::{self, Key, Pseudonyms, Way};
 use crate::output::{FilePermissions, Output, PartialFile};
 use crate::suffix::{EXPORTS, format_of};
 
-/// Permissions of others.
+/// Permission bits of everybody but the owner.
 const OTHERS: u32 = 0o077;
 
 /// What `trackiops anonymize-key` takes.
@@ -65,7 +66,7 @@ pub fn make_key(args: KeyArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The key of a file that only its owner may read.
+/// Reads a key file. Refuses it if others than its owner may read it.
 pub fn read_key(path: &Path) -> anyhow::Result<Key> {
     let shown = path.display();
     let cannot = || format!("cannot read the key {shown}; `trackiops anonymize-key` makes one");

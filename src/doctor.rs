@@ -25,7 +25,7 @@ pub struct Args {
     form: ReportFlags,
 }
 
-/// Prints what was found out. Fails, after that, where nothing can be recorded.
+/// Prints what was found out. Then fails if nothing can be recorded.
 pub fn run(args: Args) -> Result<ExitCode> {
     let facts = facts(args.btf.as_deref())?;
     let auto = plan(&facts, EngineChoice::Auto);
@@ -85,7 +85,7 @@ fn facts_object(facts: &KernelFacts, engines: &[(&str, Planned)], auto: &Planned
     })
 }
 
-/// What is known, whether it is as it should be, and how it is.
+/// Each fact, whether it is as it should be, and what it is.
 fn fact_states(facts: &KernelFacts) -> [(&'static str, bool, String); 7] {
     let yes_or = |yes: bool, no: &str| if yes { "yes" } else { no }.to_owned();
     [

@@ -172,7 +172,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(outcome::exit_status(&exported.notes))
 }
 
-/// Queries have a step, which may be all of the range.
+/// Rewords errors about `--step`, which exports call `--granularity`.
 fn in_words_of_exports(error: anyhow::Error) -> anyhow::Error {
     let list = |stored: &[Granularity]| {
         let names: Vec<_> = stored.iter().map(Granularity::to_string).collect();
@@ -197,12 +197,12 @@ fn in_words_of_exports(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// What does not go together.
+/// Refuses flags that do not go together.
 fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
     let (files, mounts) = (&export.question.files, &export.question.mounts);
     match export.table {
         ExportDataset::Ops if !files.is_empty() => bail!(
-            "--dataset ops has operations of mounts, which are of no file; leave out --file and --dir, or take rollup, whose \
+            "--dataset ops has operations of mounts, not of files; leave out --file and --dir, or take rollup, whose \
              column `ops` has those of files"
         ),
         ExportDataset::Health if !files.is_empty() || !mounts.is_empty() => bail!(
@@ -215,7 +215,7 @@ fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
     }
 }
 
-/// Where to.
+/// Where the export goes.
 enum Destination {
     File(PathBuf),
     Dir(PathBuf),
@@ -233,12 +233,12 @@ impl Destination {
                 path.display()
             ),
             Output::Stdout => {
-                bail!("--output: an export is a file that is whole; name one, or a directory")
+                bail!("--output: an export cannot go to stdout; name a file or a directory")
             }
         }
     }
 
-    /// A name for what is not whole yet.
+    /// The path to begin with. In a directory the name is known only at the end.
     fn draft(&self, export: &Export) -> PathBuf {
         match self {
             Self::File(path) => path.clone(),
@@ -254,7 +254,7 @@ struct ExportFile {
     anonymizer: Option<Anonymizer>,
 }
 
-/// What it takes to replace names.
+/// Replaces names, and checks that none is left.
 struct Anonymizer {
     pseudonyms: Pseudonyms,
     check: Check,
@@ -300,7 +300,7 @@ impl ExportFile {
         written.with_context(|| cannot_write(self.partial.draft()))
     }
 
-    /// Completes the file, looks whether it tells any name, and puts it in place.
+    /// Completes the file, checks that it tells no name, and puts it in place.
     fn finish(
         self,
         place: &Destination,

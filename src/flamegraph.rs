@@ -55,7 +55,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let folded = format_of(args.output.as_deref(), GRAPHS, asked, false)?;
     if !folded && output.is_terminal() {
         anyhow::bail!(
-            "an SVG is nothing for a terminal: give --output FILE.svg, or --folded for text"
+            "refusing to write an SVG to a terminal; use --output FILE.svg, or --folded for text"
         );
     }
     let question = args.selection.question()?;
@@ -71,7 +71,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     outcome::say_notes(&answer.notes, zone);
-    // Drawn before anything is written, so that no half of a picture is left.
+    // Drawn before anything is written, so that no half-drawn picture is left.
     let mut drawn = Vec::new();
     match folded {
         true => flame::folded(&answer, &mut drawn),

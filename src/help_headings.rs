@@ -1,4 +1,4 @@
-//! Headings under which the flags of several commands stand in help.
+//! Headings of flags in the help of several commands.
 
 pub const WHAT: &str = "What";
 pub const WHEN: &str = "When";

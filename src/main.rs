@@ -1,6 +1,6 @@
 //! The command line of TrackIOps.
 
-// These panic where nobody reads, or a disk is full: see `output`.
+// These macros panic if the reader is gone or the disk is full. Use `output` instead.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod anonymize;
@@ -93,8 +93,9 @@ fn main() -> ExitCode {
     })
 }
 
-/// Ends with what clap says. It quotes arguments, and a script may have taken those from names: they are made visible before it
-/// sees them, as line ends of names cannot be told from its own afterwards.
+/// Exits with clap's message. It quotes arguments, and a script may have taken those from names of
+/// files. So control characters are made visible before clap sees them: line ends of names could
+/// not be told from clap's own afterwards.
 fn refuse(error: &clap::Error) -> ! {
     if !error.use_stderr() {
         error.exit()
@@ -107,7 +108,7 @@ fn refuse(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// The error with those of its causes that it does not name itself.
+/// The error, and those of its causes that its text does not contain already.
 fn describe(error: &anyhow::Error) -> String {
     error
         .chain()

@@ -53,7 +53,7 @@ pub fn write_outcome<R: Render>(
     }
 }
 
-/// Says what else there is to know.
+/// Writes an answer's notes to stderr.
 pub fn say_notes(notes: &[Note], zone: Zone) {
     note_lines(notes, zone).iter().for_each(say);
 }
@@ -70,7 +70,7 @@ fn note_lines(notes: &[Note], zone: Zone) -> Vec<String> {
     lines
 }
 
-/// Says why there is nothing.
+/// Says why there is no answer. Returns the exit status.
 pub fn say_nothing_found(why: &EmptyReason, notes: &[Note], zone: Zone) -> ExitCode {
     say_notes(notes, zone);
     let (why, status) = match is_damaged(notes) {

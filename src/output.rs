@@ -1,4 +1,4 @@
-//! Where an answer goes: to stdout or into a file, which is there in whole or not at all.
+//! Where an answer goes: to stdout, or into a file that is replaced atomically.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
@@ -18,10 +18,10 @@ use trackiops_threads::fail_point;
 use crate::help_headings::OUTPUT;
 use crate::{signals, terminal};
 
-/// So much is written at a time.
+/// Bytes that are written at a time.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// What writes an answer.
+/// A function that writes an answer.
 type AnswerWriter<'a> = &'a mut dyn FnMut(&mut (dyn Write + Send)) -> io::Result<()>;
 
 /// Where an answer goes.
@@ -31,7 +31,7 @@ pub enum Output {
     Stdout,
     /// Into a file, which is replaced.
     File(PathBuf, FilePermissions),
-    /// Into a pipe, a device, or what a process has open, which have to be written as they are.
+    /// Into a pipe, a device or an open descriptor, which cannot be replaced.
     Stream(PathBuf),
 }
 
@@ -57,22 +57,24 @@ impl FilePermissions {
 /// How far the lines of a message after its first are indented on a terminal.
 const INDENT: usize = 4;
 
-/// Tells a person, on stderr, a line: names in it cannot begin another one, nor drive a terminal. A terminal gets several where it is not
-/// as wide, and a log one. That nobody can be told, as where the disk of a log is full, ends nothing.
+/// Writes a message to stderr: one line in a log, wrapped on a terminal. Names in it can neither
+/// begin a line of their own nor control a terminal. If it cannot be written, for example because
+/// the disk of a log is full, the program goes on.
 pub fn say(line: impl Display) {
     let line = line.to_string();
     let line = wrap(&visible(&line), terminal::stderr_width(), INDENT);
     write_stderr(format_args!("{line}\n"));
 }
 
-/// As [`say`], as it is.
+/// Like [`say`], but writes the text as it is.
 pub fn write_stderr(text: impl Display) {
-    // At once, so that lines of several threads stay lines.
+    // In one call, so that lines of several threads do not mix.
     let _ = io::stderr().write_all(text.to_string().as_bytes());
 }
 
 impl Output {
-    /// What `--output` says: `-` is stdout, as is nothing. A directory, a link, or a file in no directory is refused before anything is read.
+    /// Parses `--output`: `-` or nothing is stdout. Refuses, before anything is read, a directory,
+    /// a link, a file in a missing directory, and a file of a store.
     pub fn new(path: Option<PathBuf>, access: FilePermissions) -> anyhow::Result<Self> {
         let Some(path) = path.filter(|path| path.as_os_str() != "-") else {
             return Ok(Self::Stdout);
@@ -110,7 +112,7 @@ impl Output {
         matches!(self, Self::Stdout) && io::stdout().is_terminal()
     }
 
-    /// What tables are written for.
+    /// Width and characters for tables.
     pub fn look(&self) -> Look {
         match self {
             Self::Stdout => terminal::stdout_look(),
@@ -118,7 +120,7 @@ impl Output {
         }
     }
 
-    /// What is not written when there is no answer, in words.
+    /// Says that the file is not written, for when there is no answer.
     pub fn unwritten_note(&self) -> Option<String> {
         match self {
             Self::Stdout => None,
@@ -128,7 +130,7 @@ impl Output {
         }
     }
 
-    /// Writes. A reader of stdout that has seen enough, such as `head`, is no error.
+    /// Writes the answer. A reader of stdout that has seen enough, such as `head`, is no error.
     pub fn write(
         &self,
         mut write: impl FnMut(&mut (dyn Write + Send)) -> io::Result<()>,
@@ -158,18 +160,19 @@ pub fn plural(n: u64, what: &str) -> String {
     }
 }
 
-/// Prints a line for a person on stdout, in several where the terminal is not as wide: those after the first are indented.
+/// Prints a line for a person on stdout, wrapped to the terminal. Lines after the first are
+/// indented.
 pub fn print(line: impl Display, indent: usize, out: &mut dyn Write) -> io::Result<()> {
     let width = terminal::stdout_look().width;
     writeln!(out, "{}", wrap(&visible(&line.to_string()), width, indent))
 }
 
-/// Prints an object for other programs on a line of stdout. Names in it cannot drive a terminal, either.
+/// Prints an object for other programs on a line of stdout. Names in it cannot control a terminal.
 pub fn print_json(object: &Value, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", visible::json(object)?)
 }
 
-/// What would replace a file of a store, or be taken for one.
+/// Refuses a path that would replace a file of a store, or be taken for one.
 fn refuse_in_store(path: &Path) -> anyhow::Result<()> {
     let dir = fs::canonicalize(directory_of(path)).unwrap_or_default();
     let path = dir.join(path.file_name().unwrap_or_default());
@@ -195,7 +198,8 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// Whether it names what a process has open, such as `/dev/stdout` and what a shell makes of `>(...)`: links that nobody can put there.
+/// Whether the path names an open descriptor, such as `/dev/stdout` or what a shell makes of
+/// `>(...)`. Such links are safe: nobody else can have put them there.
 fn is_open(path: &Path) -> bool {
     let is_in_proc = |path| statfs(path).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC);
     match path.to_str() {
@@ -204,7 +208,7 @@ fn is_open(path: &Path) -> bool {
     }
 }
 
-/// To write what is there already, behind what is in it.
+/// Opens an existing file, pipe or device to append to it.
 fn open_stream(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     if !is_open(path) {
@@ -219,8 +223,8 @@ fn write_file(path: &Path, access: FilePermissions, write: AnswerWriter<'_>) -> 
     partial.put_in_place()
 }
 
-/// A file under another name first, so that what bears the name is whole; without it being put in place nothing is left of it, unless the
-/// process is killed. Nobody can know the other name before.
+/// A file that gets its name only when it is whole. Until then it has a random name, which nobody
+/// can know before. If it is not put in place, it is removed, unless the process is killed.
 pub struct PartialFile {
     path: PathBuf,
     draft: PathBuf,
@@ -229,7 +233,7 @@ pub struct PartialFile {
 }
 
 impl PartialFile {
-    /// Begins a file that is to be at `path`.
+    /// Begins a file that will be at `path`.
     pub fn create(path: &Path, access: FilePermissions) -> io::Result<Self> {
         let mut random = [0; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
@@ -267,7 +271,8 @@ impl PartialFile {
         self.path.set_file_name(name);
     }
 
-    /// Puts it in place. It was written and synced before. A link there is replaced, and not what it leads to.
+    /// Puts the file, which must be written and synced, in place. Replaces a link there, and not
+    /// what the link leads to.
     pub fn put_in_place(&mut self) -> io::Result<()> {
         fail_point::hit("output: written");
         fs::rename(&self.draft, &self.path)?;
@@ -275,10 +280,10 @@ impl PartialFile {
         Ok(())
     }
 
-    /// As [`Self::put_in_place`], but only if nothing is there.
+    /// Like [`Self::put_in_place`], but only if nothing is there.
     pub fn put_in_free_place(&mut self) -> io::Result<()> {
         match renameat_with(CWD, &self.draft, CWD, &self.path, RenameFlags::NOREPLACE) {
-            // As on NFS.
+            // File systems such as NFS do not support the flag.
             Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(&self.draft, &self.path),
             renamed => {
                 renamed?;

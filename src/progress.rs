@@ -1,4 +1,4 @@
-//! How far a long question is, on stderr, where somebody sits in front of it.
+//! Shows on stderr how far a long query is, if that is a terminal.
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,12 +9,12 @@ use trackiops_query::Explain;
 
 use crate::output::write_stderr;
 
-/// What takes less needs no patience.
+/// Queries that take less show no progress.
 const LONG: Duration = Duration::from_secs(1);
-/// From one look to the next.
+/// How often the progress is updated.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Answers a question, and says how far that is when it takes long.
+/// Calls `answer`, and shows how far it is if it takes long.
 pub fn with_progress<T>(explain: &Explain, answer: impl FnOnce() -> T) -> T {
     if !io::stderr().is_terminal() {
         return answer();

@@ -172,14 +172,14 @@ fn ask_about(
     })
 }
 
-/// What `--plot` asks for.
+/// What `--plot` draws, and into which file.
 struct Drawing<R> {
     columns: Columns<R>,
     output: Output,
 }
 
 impl<R: Plot> Drawing<R> {
-    /// Of `chosen`, or of the usual columns without those of a direction that is left out.
+    /// Draws `chosen`, or the usual columns, without those that begin with `left_out`.
     fn new(
         plot: Option<PathBuf>,
         access: FilePermissions,
@@ -217,7 +217,7 @@ impl<R: Plot> Drawing<R> {
     }
 }
 
-/// How many rows a table has that nobody has said how long it may be. Files that are named are all told.
+/// The most rows of a table, unless --step or --top is given. Files that are named are all shown.
 fn row_limit(args: &Args) -> Option<usize> {
     let is_open = args.step.is_none() && args.rows.top.is_none() && !args.selection.names_files();
     is_open.then_some(MOST_ROWS)
@@ -231,7 +231,7 @@ fn style(question: &Question) -> Style {
     }
 }
 
-/// What rows stand for: operations where one is asked for that files do not have in whole.
+/// What rows stand for. They are operations if `--op` names any but READ and WRITE.
 fn subject(args: &Args) -> Subject {
     let of_files = |op: &String| [READ, WRITE].contains(&&*op_name(op));
     match (args.by, args.op.iter().all(of_files)) {
@@ -247,7 +247,7 @@ fn op_name(op: &str) -> String {
     op.trim().to_uppercase()
 }
 
-/// With what names of columns begin that hold zeros, because `--op` leaves them out.
+/// How names of columns begin that hold only zeros, because `--op` leaves them out.
 fn excluded_column_prefixes(ops: &[String]) -> &'static [&'static str] {
     match ops {
         [op] if op == READ => &["write_", "w-", "ops"],
@@ -260,7 +260,7 @@ fn begins_with_any(name: &str, starts: &[&str]) -> bool {
     starts.iter().any(|start| name.starts_with(start))
 }
 
-/// Refuses to sort and compare by zeros that stand for what is left out.
+/// Refuses to sort or filter by columns that `--op` leaves out.
 fn refuse_left_out(question: &Question, left_out: &[&str]) -> anyhow::Result<()> {
     let sort = question.sort.iter().map(|sort| ("--sort", &*sort.column));
     let conditions = question.conditions.iter().flat_map(Condition::columns);
@@ -271,7 +271,7 @@ fn refuse_left_out(question: &Question, left_out: &[&str]) -> anyhow::Result<()>
     }
 }
 
-/// Columns without those that are left out.
+/// Columns without those that `--op` leaves out.
 fn columns_of_directions(
     columns: Option<Columns<AnswerRow>>,
     left_out: &[&str],
@@ -291,7 +291,7 @@ fn columns_of_directions(
     }
 }
 
-/// What is asked, and how and where to it is answered.
+/// The question, the format of its answer, and where that goes.
 fn question(args: Args, mut by: GroupBy) -> anyhow::Result<(Question, Format, Output)> {
     let (format, output) = args.form.choose()?;
     let format = match format {
@@ -306,7 +306,7 @@ fn question(args: Args, mut by: GroupBy) -> anyhow::Result<(Question, Format, Ou
     if let Some(depth) = args.depth {
         match by.level {
             Level::Dir { .. } => by.level = Level::Dir { depth },
-            _ => bail!("--depth says how deep directories are: take --by dir"),
+            _ => bail!("--depth needs --by dir"),
         }
     }
     let mut ops: Vec<_> = args.op.iter().map(|op| op_name(op)).collect();

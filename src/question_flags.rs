@@ -60,12 +60,13 @@ impl SelectionFlags {
         !self.file.is_empty()
     }
 
-    /// The question, one row per file for the whole range until told otherwise.
+    /// The question. It has one row per file for the whole range unless the caller changes that.
     pub fn question(self) -> anyhow::Result<Question> {
         let (zone, now) = (Zone::Local, now());
         let told = |option: &str, moment: Moment| {
             if moment.local {
-                // With its offset, and not as the note of the answer: each note is said once.
+                // With the offset of that time, which can differ from the one in the answer's note
+                // on local times.
                 say(format_args!(
                     "{option} {}{}",
                     times::show(moment.at, zone),
@@ -146,7 +147,8 @@ pub struct RowFlags {
 }
 
 impl RowFlags {
-    /// The columns that are asked for, if any are; `None` if they are only listed, which is done here.
+    /// The columns that `--columns` names, if it is given. For `--columns help` lists all columns
+    /// and returns `None`.
     pub fn columns<R: Record>(&self) -> anyhow::Result<Option<Option<Columns<R>>>> {
         match self.columns.as_deref() {
             None => Ok(Some(None)),
@@ -159,7 +161,7 @@ impl RowFlags {
         }
     }
 
-    /// The question with them.
+    /// The question with these flags.
     pub fn add_to(self, question: Question) -> Question {
         Question {
             conditions: self.conditions,
@@ -200,7 +202,7 @@ pub struct FormatFlags {
 }
 
 impl FormatFlags {
-    /// How, and where to, if the format is something for that.
+    /// The format, and where the answer goes. Fails if these do not go together.
     pub fn choose(&self) -> anyhow::Result<(Format, Output)> {
         let output = Output::new(self.output.clone(), self.access)?;
         let csv = Format::Csv(Texts::AsTheyAre);

@@ -32,22 +32,26 @@ pub use crate::record::args::{Args, DEFAULT_RETENTION, parse_store_size};
 use crate::record::display::RecordingDisplay;
 use crate::record::stop::StopRequest;
 
-/// Exit status when a thread has died: all that was recorded is in the store, and another recorder should begin.
+/// Exit status when a thread has died: everything that was recorded is in the store, and a
+/// supervisor should start another recorder.
 const DIED: u8 = 4;
 
-/// Up to 32 rings, maps, programs and their links, files of the kernel, the journals, and four segments that become one.
+/// Files that a recorder may have open: up to 32 rings, maps, programs and their links, files of
+/// the kernel, the journals, and four segments that are being merged.
 const OPEN_FILES: u64 = 256;
 
-/// Between the module's loading and the first request lies a mount, which takes about as long.
+/// Short enough: between the module's loading and the first request is a mount, which takes about
+/// as long.
 const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
 
-/// Records until told to stop, or until a thread has died: then with all that it has.
+/// Records until it is asked to stop. Also stops when a thread has died, and keeps what was
+/// recorded.
 pub fn run(args: Args) -> Result<ExitCode> {
     let ending = Arc::new(Notify::new());
     let asked = Arc::clone(&ending);
     trackiops_threads::watch(move |death| {
         say(format_args!(
-            "{death}; the recording ends with all that it has"
+            "{death}; the recording stops and keeps what it has"
         ));
         asked.notify_one();
     });
@@ -67,7 +71,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
     let store = args.store.dir();
-    // What can never be recorded here is said before a store is made.
+    // Checked before a store is made, so that a host that cannot record gets none.
     allow_open_files()?;
     let planned = match plan_with(&args)? {
         Err(Unsupported::NfsNotLoaded) if args.wait => None,
@@ -82,7 +86,7 @@ fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        // Before the probes are attached, so that a signal never kills a recording half begun.
+        // Before the probes are attached, so that a signal never kills a half-begun recording.
         let mut stop = StopRequest::new(ending)?;
         let plan = match planned {
             Some(plan) => plan,
@@ -115,11 +119,12 @@ async fn record_with_plan(
     let mut recorder = Recorder::start(&plan, &settings)?;
     if let Some(why) = recorder.refused() {
         say(format_args!(
-            "the kernel has refused the programs that load from its memory ({why}): those that call it for each read are used \
-             instead, at some twice the cost; see whether its compiler is on: sysctl net.core.bpf_jit_enable"
+            "the kernel refused the BPF programs that read its memory by plain loads ({why}): using those that call a \
+             helper for each read, at about twice the cost; check whether the JIT compiler is on: \
+             sysctl net.core.bpf_jit_enable"
         ));
     }
-    // What an earlier recording has left of them is sealed in any case.
+    // Single requests that an earlier recording left are sealed in any case.
     let requests = if args.requests || writer.has_unsealed_requests()? {
         Some(requests::write(writer.requests(args.requests_size, say)?)?)
     } else {
@@ -172,16 +177,15 @@ fn plan_with(args: &Args) -> Result<Result<Plan, Unsupported>, BtfError> {
     Ok(plan(&facts(args.btf.as_deref())?, args.engine.into()))
 }
 
-/// Without the programs of operations if they are not wanted, or cannot be with such a filter. Says what is not recorded.
+/// The plan, without operations if they are not wanted or the filter excludes them. Says what is
+/// not recorded.
 fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
     if let Some(why) = &plan.fallback {
         say(format_args!("using the tracepoint engine: {why}"));
     }
     let narrows = filter.narrows();
     if narrows && !args.no_ops && plan.has_operations() {
-        say(
-            "operations are not recorded: they are added up without their files, users and processes, by which the filter chooses",
-        );
+        say("operations are not recorded: their sums can be filtered by --ops only");
     }
     if args.no_ops || narrows {
         plan.without_operations()
@@ -209,7 +213,7 @@ fn report(totals: &RecordingTotals, kept: &requests::RequestCounts) {
     }
 }
 
-/// What is known of the kernel, with the BTF of a file in place of its own if one is given.
+/// What is known of the kernel, with the BTF of a file instead of its own if one is given.
 pub fn facts(btf: Option<&Path>) -> Result<KernelFacts, BtfError> {
     let facts = KernelFacts::gather();
     match btf {
@@ -224,7 +228,7 @@ async fn nfs_client_loaded() {
     }
 }
 
-/// Has the process open as many files as a recorder may need, as far as it is allowed to.
+/// Raises the limit of open files to what a recorder may need. Fails if that is not allowed.
 fn allow_open_files() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let is_enough = |limit: Option<u64>| limit.is_none_or(|most| most >= OPEN_FILES);

@@ -1,4 +1,4 @@
-//! Reports of what has no rows: as text, or as objects for other programs.
+//! The format of reports that are no tables: text, or objects for other programs.
 
 use clap::ValueEnum;
 

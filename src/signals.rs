@@ -6,19 +6,21 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What a person or a supervisor ends a command with.
+/// Signals by which a person or a supervisor ends a command.
 const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The name of a file that is not whole yet.
+/// The name of the file that is not whole yet, or null.
 static DRAFT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
-/// A file that would become longer than `ulimit -f` is an error of whoever writes it, instead of the end of the process.
+/// Has a write fail that would make a file longer than `ulimit -f`. By default it would end the
+/// process.
 pub fn ignore_file_size_limit() {
     // SAFETY: ignoring a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Until [`forget_draft`] is called, a signal that ends the process removes this file, which is not whole yet. A process writes one at a time.
+/// Until [`forget_draft`] is called, a signal that ends the process removes this file, which is not
+/// whole yet. A process writes one such file at a time.
 pub fn remove_on_end(draft: &Path) {
     let Ok(draft) = CString::new(draft.as_os_str().as_bytes()) else {
         return;
@@ -30,14 +32,15 @@ pub fn remove_on_end(draft: &Path) {
     }
 }
 
-/// There is no such file any more.
+/// To be called when the file is in place or removed.
 pub fn forget_draft() {
     DRAFT.store(ptr::null_mut(), Ordering::Release);
 }
 
-/// What is ignored, as by `nohup`, stays so, and so does what a recorder does when it is told to stop.
+/// Leaves a signal alone that is ignored, as by `nohup`, or handled, as by a recorder.
 fn remove_draft_on(signal: c_int) {
-    // SAFETY: both structures are ours, zeroes are valid in them, and the handler calls only what signal-safety(7) lists.
+    // SAFETY: both structures are ours, zeroes are valid in them, and the handler calls only what
+    // signal-safety(7) lists.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         let known = libc::sigaction(signal, ptr::null(), &raw mut action) == 0;
@@ -50,7 +53,8 @@ fn remove_draft_on(signal: c_int) {
     }
 }
 
-/// Then the signal does what it would have done: `SA_RESETHAND` has put that back.
+/// Removes the file and raises the signal again, which now ends the process: `SA_RESETHAND` has
+/// restored the default action.
 extern "C" fn remove_draft(signal: c_int) {
     let draft = DRAFT.load(Ordering::Acquire);
     // SAFETY: both are listed in signal-safety(7); a draft's name is never freed.

@@ -180,7 +180,7 @@ fn rebuild_catalog(store: &Path) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// In lines.
+/// A finding as lines of text.
 fn finding_lines(finding: &Finding, zone: Zone) -> Vec<String> {
     let Finding {
         path,

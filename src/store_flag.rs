@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-/// Where a store is looked for when `--store` names none.
+/// The variable that names the store if `--store` does not.
 const VARIABLE: &str = "TRACKIOPS_STORE";
-/// Where it is when that names none, either.
+/// The store if that does not name one, either.
 const USUAL: &str = "/var/lib/trackiops";
 
 /// One store.
@@ -20,17 +20,17 @@ pub struct StoreFlag {
 }
 
 impl StoreFlag {
-    /// Its directory, whether it is there or not.
+    /// Its directory, which need not exist.
     pub fn dir(&self) -> PathBuf {
         self.store.clone().unwrap_or_else(|| without_flag().1)
     }
 
-    /// Its directory, which is there.
+    /// Its directory, which must exist.
     pub fn existing(self) -> anyhow::Result<PathBuf> {
         existing(self.store)
     }
 
-    /// The one that the flag itself names.
+    /// The store that the flag itself names, if it does.
     pub fn named(self) -> anyhow::Result<Option<PathBuf>> {
         self.store.map(|dir| existing(Some(dir))).transpose()
     }
@@ -47,7 +47,7 @@ pub struct StoreFlags {
 }
 
 impl StoreFlags {
-    /// Their directories, which are there.
+    /// Their directories, which must exist.
     pub fn existing(self) -> anyhow::Result<Vec<PathBuf>> {
         match self.store.is_empty() {
             true => Ok(vec![existing(None)?]),
@@ -104,7 +104,7 @@ fn refuse_missing(source: StoreNamedBy, dir: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Other obstacles are for those to tell who open it.
+/// Other obstacles are reported when the store is opened.
 fn is_missing(dir: &Path) -> bool {
     matches!(dir.metadata(), Err(error) if error.kind() == ErrorKind::NotFound)
 }

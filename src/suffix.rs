@@ -1,4 +1,4 @@
-//! What a file is written as: the ending of its name says so.
+//! The format of a file, by the ending of its name.
 
 use std::path::Path;
 
@@ -33,9 +33,9 @@ pub const GRAPHS: &FormatsBySuffix<bool> = &[(false, &["svg"]), (true, &["folded
 /// That of plots.
 pub const PLOTS: &FormatsBySuffix<()> = &[((), &["svg"])];
 
-/// The format of what is written to `path`, where nothing is stdout: what its ending chooses, or what is asked for by an option
-/// (`--format csv`), or the usual one. An ending that is unknown, or says something else than the option, is an error: a file that
-/// is not what its name says deceives whoever opens it.
+/// The format of what is written to `path`; `None` is stdout. The ending chooses, or else an option
+/// (`--format csv`), or else it is `usual`. An ending that is unknown or contradicts the option is
+/// an error: such a file would deceive whoever opens it.
 pub fn format_of<F: Copy + PartialEq>(
     path: Option<&Path>,
     known: &FormatsBySuffix<F>,
@@ -67,7 +67,7 @@ pub fn format_of<F: Copy + PartialEq>(
     }
 }
 
-/// What a name ends in, in lower case. That of a device, a pipe or a directory says nothing.
+/// The ending of a name, in lower case. Names of devices, pipes and directories have none.
 fn ending(path: &Path) -> Option<String> {
     if path.metadata().is_ok_and(|there| !there.is_file()) {
         return None;

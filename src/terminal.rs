@@ -1,4 +1,4 @@
-//! What the terminal is like.
+//! Width and characters of the terminal.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -6,7 +6,8 @@ use std::io::{self, IsTerminal};
 use terminal_size::{Width, terminal_size, terminal_size_of};
 use trackiops_render::terminal_style::Look;
 
-/// What tables on stdout are written for. A pipe has all the width that it takes, unless `COLUMNS` says otherwise, and gets no drawings.
+/// How tables on stdout look. In a pipe they are as wide as they need to be, unless `COLUMNS` says
+/// otherwise, and have no drawings.
 pub fn stdout_look() -> Look {
     let is_terminal = io::stdout().is_terminal();
     let seen = || terminal_size().map(|(Width(width), _)| width.into());
@@ -17,7 +18,7 @@ pub fn stdout_look() -> Look {
     }
 }
 
-/// What tables in a file are written for: it has all the width that they take, and gets no drawings.
+/// How tables in a file look: as wide as they need to be, and without drawings.
 pub fn file_look() -> Look {
     Look {
         width: None,
@@ -42,7 +43,7 @@ fn columns() -> Option<usize> {
     columns.filter(|width| *width > 0)
 }
 
-/// Whether the locale is one of UTF-8: the first of these variables that has anything in it decides.
+/// Whether the locale is one of UTF-8. The first of these variables that is not empty decides.
 fn is_utf8(variable: impl Fn(&'static str) -> Option<String>) -> bool {
     let mut names = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
     let locale = names.find_map(|name| variable(name).filter(|value| !value.is_empty()));

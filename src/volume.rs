@@ -21,7 +21,7 @@ Examples:
   trackiops volume --store-size 100GiB  and when is that used up?
   trackiops volume --plan --files 4000  what recording 4000 files will take";
 
-/// More files at once do not fit into memory, and their entries not into numbers.
+/// More files at once would not fit into memory, and counts of their entries would overflow.
 const MOST_FILES: u64 = 1_000_000_000;
 
 /// What `trackiops volume` takes.
@@ -85,20 +85,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     outcome::write_outcome(outcome, None, format, &output, Zone::Local)
 }
 
-/// Says which entries the store tells nothing of.
+/// Says of which granularities the store has too few entries.
 fn say_unlike(planned: &GranularitySet, like: &[Volume]) {
     let is_unlike = |length: &&Granularity| like.iter().all(|row| row.granularity != **length);
     let unlike = planned.as_slice().iter().filter(is_unlike);
     let unlike: Vec<_> = unlike.map(Granularity::to_string).collect();
     if !unlike.is_empty() {
         say(format_args!(
-            "the store has too few entries of {}: theirs are as large as on the synthetic day",
+            "the store has too few entries of {}: their sizes are taken from the synthetic day",
             unlike.join(", ")
         ));
     }
 }
 
-/// All together, and when the room is used up.
+/// The sums of all granularities, and when the room is used up.
 fn summary(rows: &[Volume], is_plan: bool, room: Option<u64>) -> String {
     let bytes: u64 = rows.iter().map(|row| row.bytes).sum();
     let a_day: f64 = rows.iter().map(|row| row.bytes_per_day).sum();
@@ -131,7 +131,8 @@ fn summary(rows: &[Volume], is_plan: bool, room: Option<u64>) -> String {
     }
 }
 
-/// When the room is used up, if it ever is: each kind grows until it expires, from nothing where it is planned.
+/// Days until the room is used up, if that is within 100 years. Each granularity grows until it
+/// expires; a plan begins with nothing.
 fn days_until(rows: &[Volume], is_plan: bool, room: u64) -> Option<f64> {
     let at = |days: f64| -> f64 {
         let of_row = |row: &Volume| {

@@ -1,4 +1,4 @@
-//! BTF: where the members of the kernel's structures stand. The only module that knows it.
+//! Reads from BTF where the members of the kernel's structures are. The only module that knows BTF.
 
 mod types;
 
@@ -9,20 +9,21 @@ use std::path::{Path, PathBuf};
 
 pub use types::{Btf, Kind, MalformedBtf, Type};
 
-/// BTF of Debian's kernels has 4 to 6 MB. What has much more is something else, such as a device that never ends.
+/// BTF of Debian's kernels has 4 to 6 MB. A file with much more is something else, such as a device
+/// that never ends.
 const MOST_BYTES: u64 = 256 << 20;
-/// Structures without a name in structures without a name.
+/// How deep anonymous structures may be nested, and arrays of arrays.
 const MOST_LEVELS: usize = 16;
-/// Members that are looked at for one that is looked for: in damaged BTF, structures of structures could be without end.
+/// Most members that are looked at to find one: in damaged BTF, nested structures may have no end.
 const MOST_MEMBERS: usize = 1 << 16;
 
-/// A member of a structure: the structure, and the names on the way, with dots between them.
+/// A structure, and the path to one of its members, with dots between the names.
 pub type MemberName = (&'static str, &'static str);
 
-/// Where a member stands.
+/// Where a member is, and how large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Bytes from the structure's begin.
+    /// Bytes from the structure's start.
     pub offset: u32,
     /// Size in bytes.
     pub size: u32,
@@ -31,19 +32,20 @@ pub struct Member {
 /// The members that were found.
 pub type Members = BTreeMap<MemberName, Member>;
 
-/// What it takes for programs to load from the kernel's memory: numbers of types in the kernel's BTF.
+/// What programs need to read kernel memory by plain loads: numbers of types in the kernel's BTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CastBtfIds {
-    /// The function `bpf_rdonly_cast` (Linux 6.2), which makes a pointer, which programs may load from, of any address.
+    /// The function `bpf_rdonly_cast` (Linux 6.2), which turns any address into a pointer that
+    /// programs may load from.
     pub function: u32,
-    /// `struct linux_mib`, whatever it is for: one long array of words, so that the verifier lets programs load
-    /// what they like.
+    /// `struct linux_mib`. Its meaning does not matter: it is one long array of words, so the
+    /// verifier lets programs load any of them.
     pub words: u32,
     /// The types [`EVENTS`] of the tracepoints.
     pub events: [TracepointType; 3],
 }
 
-/// A type by which the verifier knows what a tracepoint hands over.
+/// A type by which the verifier knows the arguments of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracepointType {
     /// Its number.
@@ -52,7 +54,7 @@ pub struct TracepointType {
     pub module: Option<&'static str>,
 }
 
-/// The types of the tracepoints on completion: of reading, of writing, and of any RPC.
+/// The types of the tracepoints on the completion of a READ, of a WRITE, and of any RPC.
 const EVENTS: [&str; 3] = [
     "btf_trace_nfs_readpage_done",
     "btf_trace_nfs_writeback_done",
@@ -68,7 +70,7 @@ pub enum BtfError {
     /// There is no such file.
     #[error("there is no BTF at {}", .0.display())]
     Absent(PathBuf),
-    /// The file is not what it should be.
+    /// The file cannot be read, or is not BTF.
     #[error("cannot read the BTF in {}: {cause}", path.display())]
     Unreadable {
         /// The file.
@@ -148,7 +150,7 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, BtfError> {
     })
 }
 
-/// Where members stand, those of them that are there.
+/// Looks for members. Those that do not exist are left out.
 pub fn find_members(btf: &Btf, names: &[MemberName]) -> Members {
     let mut structures = HashMap::new();
     let found = names.iter().filter_map(|name| {
@@ -174,7 +176,7 @@ fn find_member(btf: &Btf, structure: Type, path: &str) -> Option<Member> {
     })
 }
 
-/// A member by its name, also where it stands in structures and unions without one.
+/// A member by its name, also inside anonymous structures and unions.
 fn find_in<'b>(
     btf: &Btf<'b>,
     of: &Type<'b>,

@@ -1,7 +1,7 @@
 //! Kernel time to wall clock.
 //!
-//! The probes stamp `CLOCK_MONOTONIC`; windows are UTC. The offset between the two is sampled again
-//! and again, so that slewing is followed and a step is noticed.
+//! The probes stamp `CLOCK_MONOTONIC`; windows are UTC. The offset between the two is sampled
+//! regularly, to follow slewing and to notice steps.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
-/// A change of the offset between two samples that is more than slewing can do (500 ppm) or
-/// sampling can err: somebody set the clock.
+/// If the offset changes by more than this between two samples, somebody set the clock: slewing
+/// (500 ppm) and errors of sampling change it less.
 const STEP: Duration = Duration::from_millis(20);
 
 /// `CLOCK_MONOTONIC` in ns.
@@ -24,7 +24,7 @@ pub struct Clock {
     offset_ns: i64,
 }
 
-/// One look at both clocks.
+/// One reading of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockSample {
     /// The monotonic clock.
@@ -36,7 +36,8 @@ pub struct ClockSample {
 impl ClockSample {
     /// Reads both clocks.
     pub fn take() -> Self {
-        // The tightest of a few bracketed readings: a preemption between them is not a step.
+        // Takes the tightest of a few bracketed readings, so that a preemption is not taken for a
+        // step.
         let mut best = (
             u64::MAX,
             Self {
@@ -80,7 +81,7 @@ impl Clock {
         }
     }
 
-    /// Takes over the offset of `sample`; by how much the clock was stepped, if it was.
+    /// Takes over the offset of `sample`. Returns by how much the clock was stepped, if it was.
     pub fn follow(&mut self, sample: ClockSample) -> Option<i64> {
         let change = sample.offset_ns - self.offset_ns;
         self.offset_ns = sample.offset_ns;

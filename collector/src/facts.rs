@@ -21,9 +21,9 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
     ("nfs", "nfs_writeback_done"),
 ];
 
-/// The members of kernel structures that the direct engine reads. Last stand those that lead to the directories of a file and to its name, those
-/// that lead to the cgroup of a request, those of operations, and those that lead to the file of an operation: where one of them is not known,
-/// these are not.
+/// The members of kernel structures that the direct engine reads. Those from `args.context` on are
+/// optional. They lead to a file's directories and name, to a request's cgroup, to operations, and
+/// to an operation's file. `plan` says which of them go together.
 pub const MEMBERS: [MemberName; 65] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
@@ -100,7 +100,7 @@ const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 pub enum Tracefs {
     /// Mounted and readable.
     At(PathBuf),
-    /// There, but not for this process.
+    /// Mounted, but this process may not read it.
     Denied(PathBuf),
     /// The kernel has it, but it is not mounted.
     NotMounted,
@@ -108,14 +108,14 @@ pub enum Tracefs {
     NotBuilt,
 }
 
-/// How far the kernel keeps even root from its inside.
+/// How far the kernel's lockdown restricts even root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lockdown {
     /// Not at all, or not known: securityfs is not mounted everywhere.
     None,
-    /// It may be looked at, but not changed.
+    /// The kernel may be read, but not changed.
     Integrity,
-    /// Nor looked at.
+    /// The kernel may not be read either.
     Confidentiality,
 }
 
@@ -138,9 +138,9 @@ pub struct KernelFacts {
     pub formats: BTreeMap<String, Vec<u8>>,
     /// Those [`MEMBERS`] that the kernel's BTF describes.
     pub members: Result<Members, BtfError>,
-    /// How programs may load from the kernel's memory, if they may.
+    /// What programs need to read kernel memory by plain loads, if the kernel has it.
     pub cast: Option<CastBtfIds>,
-    /// Where the requests stand that have not completed.
+    /// Where the kernel lists requests that have not completed.
     pub rpc_tasks: RpcTasks,
 }
 
@@ -150,14 +150,14 @@ impl KernelFacts {
         let may_use_bpf = may_use_bpf();
         Self {
             may_use_bpf,
-            // A probe that fails otherwise than by saying no leaves the answer to loading.
+            // If the probe itself fails, loading will tell.
             ring_buffer: !may_use_bpf
                 || aya::sys::is_map_supported(MapType::RingBuf).unwrap_or(true),
             ..Self::read_in(Path::new("/"))
         }
     }
 
-    /// With the BTF of a file in place of the kernel's own.
+    /// The same facts, but with the BTF of a file instead of the kernel's own.
     pub fn with_btf(self, file: &Path) -> Result<Self, BtfError> {
         let members = btf::read_file(file, &MEMBERS)?;
         Ok(Self {
@@ -167,8 +167,9 @@ impl KernelFacts {
         })
     }
 
-    /// What the kernel's files below `root` say: "/" for the running kernel, or a directory where
-    /// those of another one were kept. Rights and map types are in no file; they are taken to be there.
+    /// Reads the kernel's files below `root`: "/" for the running kernel, or a directory with the
+    /// saved files of another one. Capabilities and map types are in no file; they are assumed to
+    /// be there.
     pub fn read_in(root: &Path) -> Self {
         let tracefs = find_tracefs(root);
         let formats = match &tracefs {
@@ -238,7 +239,7 @@ fn knows_file_system(root: &Path, name: &str) -> bool {
         .any(|line| line.split_whitespace().next_back() == Some(name))
 }
 
-/// Reads `none [integrity] confidentiality`: the one in force stands in brackets.
+/// Reads `none [integrity] confidentiality`: the one in force is in brackets.
 fn read_lockdown(root: &Path) -> Lockdown {
     let text = fs::read_to_string(root.join("sys/kernel/security/lockdown")).unwrap_or_default();
     if text.contains("[confidentiality]") {

@@ -1,4 +1,5 @@
-//! Which requests are wanted: from what people name to what the kernel compares.
+//! Which requests are recorded: from the names that people use to the keys that the kernel side
+//! compares.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,7 +15,8 @@ use trackiops_schemas::identity::Dev;
 
 use crate::names::mountinfo::{NfsMount, cgroup_root};
 
-/// What a request must have to be recorded: one of each list that is not empty. Mounts, directories and files are one list.
+/// A request is recorded if it matches an entry of each list that is not empty. Mounts, directories
+/// and files count as one list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Mount points, or `server:/export`.
@@ -33,7 +35,8 @@ pub struct Filter {
     pub operations: Vec<Procedure>,
 }
 
-/// The procedures of NFS 3 and 4 that a client of Linux 7.2 calls, as it names them (fs/nfs/nfs3xdr.c, fs/nfs/nfs4xdr.c).
+/// The procedures of NFS 3 and 4 that a client of Linux 7.2 calls, as it names them
+/// (fs/nfs/nfs3xdr.c, fs/nfs/nfs4xdr.c).
 #[rustfmt::skip]
 const PROCEDURES: [&str; 75] = [
     "NULL", "GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE",
@@ -61,7 +64,7 @@ pub struct ProcedureError(String);
 impl FromStr for Procedure {
     type Err = ProcedureError;
 
-    /// In small letters or capitals.
+    /// In lower or upper case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut all = PROCEDURES.into_iter();
         let found = all.find(|name| name.eq_ignore_ascii_case(text));
@@ -77,23 +80,23 @@ impl fmt::Display for Procedure {
     }
 }
 
-/// Why there cannot be such a filter.
+/// Why a filter cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
-    /// It cannot be looked at.
+    /// A path cannot be looked up.
     #[error("cannot look at `{}`: {source}", path.display())]
     Unreadable {
-        /// What.
+        /// The path.
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,
     },
-    /// It is elsewhere.
+    /// A path is not on NFS.
     #[error("`{}` is not on NFS but on device {dev}: name something on an NFS mount", path.display())]
     NotNfs {
-        /// What.
+        /// The path.
         path: PathBuf,
-        /// Where it is.
+        /// Its device.
         dev: Dev,
     },
     /// A file in place of a directory.
@@ -102,53 +105,54 @@ pub enum FilterError {
     /// A directory in place of a file.
     #[error("`{}` is a directory: name directories with --dir", .0.display())]
     NotFile(PathBuf),
-    /// Nothing is charged to this cgroup.
+    /// A cgroup without a memory controller, to which no pages are charged.
     #[error(
-        "the cgroup `{}` has no memory controller, by which requests are told apart: name one that has, such as the \
-         one above it", .0.display()
+        "the cgroup `{}` has no memory controller, without which its requests cannot be told apart: \
+         name one that has, such as the one above it", .0.display()
     )]
     NoController(PathBuf),
-    /// There are no cgroups.
+    /// No cgroup hierarchy is mounted.
     #[error(
-        "no cgroup hierarchy is mounted: run `mount -t cgroup2 cgroup2 /sys/fs/cgroup`, or do without --cgroup"
+        "no cgroup hierarchy is mounted: run `mount -t cgroup2 cgroup2 /sys/fs/cgroup`, or leave out --cgroup"
     )]
     NoCgroups,
-    /// The engine does not know.
+    /// Only the direct engine knows directories.
     #[error(
         "the tracepoint engine does not know directories: use --engine direct, or name files or mounts"
     )]
     DirectoriesByTracepoint,
-    /// The kernel does not tell.
-    #[error("this kernel's BTF does not lead from a request to its {0}: do without this filter")]
+    /// The BTF lacks members that the filter needs.
+    #[error("this kernel's BTF does not lead from a request to its {0}: leave out this filter")]
     NoWay(&'static str),
-    /// There is not so much room.
-    #[error("the filter names {0} things, and the kernel side has room for {1}")]
+    /// The map of the kernel side is too small for the filter.
+    #[error("the filter has {0} entries, but the kernel side has room for {1}: name fewer")]
     TooMany(usize, u32),
 }
 
 impl Filter {
-    /// Whether everything is wanted.
+    /// Whether it excludes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether anything but operations is asked for. Sums of operations know nothing else.
+    /// Whether it has anything but `operations`. Sums of operations cannot be filtered by anything
+    /// else.
     pub fn narrows(&self) -> bool {
         self.kinds() & !(filters::NO_READS | filters::NO_WRITES) != 0
     }
 
     /// Whether a procedure is wanted, as the kernel names it.
     pub(crate) fn wants_operation(&self, name: &str) -> bool {
-        // Another way to read, which NFS 4.2 has.
+        // NFS 4.2 has a second way to read.
         let name = if name == "READ_PLUS" { "READ" } else { name };
         self.operations.is_empty() || self.operations.iter().any(|wanted| wanted.0 == name)
     }
 
-    /// Bits of [`filters`].
+    /// Its kinds, as bits of [`filters`].
     pub(crate) fn kinds(&self) -> u32 {
         let bit = |bits: u32, wanted: bool| if wanted { bits } else { 0 };
         let leaves_out = |name| !self.wants_operation(name);
-        // File systems that are mounted in a directory are wanted with it.
+        // A directory includes the file systems that are mounted below it.
         let mounts = !self.mounts.is_empty() || !self.directories.is_empty();
         bit(filters::PIDS, !self.pids.is_empty())
             | bit(filters::UIDS, !self.uids.is_empty())
@@ -160,7 +164,7 @@ impl Filter {
             | bit(filters::NO_WRITES, leaves_out("WRITE"))
     }
 
-    /// The mounts that it names and that are not there.
+    /// The mounts that it names and that are not mounted now.
     pub fn absent_mounts(&self) -> Vec<String> {
         let there = own_mounts();
         let is_absent = |named: &&String| !there.iter().any(|mount| is_named(mount, named));
@@ -204,9 +208,9 @@ impl fmt::Display for Filter {
 #[derive(Debug)]
 pub(crate) struct ResolvedFilter {
     filter: Filter,
-    /// What does not change while recording.
+    /// Keys that do not change while recording.
     fixed: BTreeSet<FilterKey>,
-    /// Cgroups as directories.
+    /// Directories of the cgroups.
     cgroups: Vec<PathBuf>,
 }
 
@@ -240,12 +244,12 @@ impl ResolvedFilter {
         })
     }
 
-    /// Whether what it names may come and go, with mounts or cgroups.
+    /// Whether its keys may change, with mounts or cgroups that come and go.
     pub fn may_change(&self) -> bool {
         self.filter.kinds() & (filters::MOUNTS | filters::CGROUPS) != 0
     }
 
-    /// What the kernel is to compare, with the mounts and cgroups of now.
+    /// The keys that the kernel side compares, for the mounts and cgroups of now.
     pub fn keys(&self) -> BTreeSet<FilterKey> {
         let mut keys = self.fixed.clone();
         if self.filter.kinds() & filters::MOUNTS != 0 {
@@ -261,7 +265,7 @@ impl ResolvedFilter {
 
     fn wants(&self, mount: &NfsMount) -> bool {
         let at = Path::new(&mount.mount_point);
-        // The directory's own mount is no reason to want all of it.
+        // What is mounted at the directory itself is found by the directory's own key.
         let is_below = |directory: &PathBuf| at != directory && at.starts_with(directory);
         self.filter
             .mounts
@@ -297,7 +301,7 @@ fn metadata_of(path: &Path) -> Result<Metadata, FilterError> {
 fn look_up_on_nfs(path: &Path, mounts: &[NfsMount]) -> Result<(Metadata, Dev), FilterError> {
     let metadata = metadata_of(path)?;
     let dev = Dev::new(major(metadata.dev()), minor(metadata.dev())).unwrap_or(Dev(0));
-    // Looking may have mounted it.
+    // The lookup may have mounted it.
     if mounts
         .iter()
         .chain(&own_mounts())
@@ -311,7 +315,7 @@ fn look_up_on_nfs(path: &Path, mounts: &[NfsMount]) -> Result<(Metadata, Dev), F
     })
 }
 
-/// The directory of a cgroup that is named by it, or by its path from the root of the hierarchy.
+/// The directory of a cgroup. `name` is that directory, or the path from the root of the hierarchy.
 fn find_cgroup(name: &Path) -> Result<PathBuf, FilterError> {
     let root = cgroup_root().ok_or(FilterError::NoCgroups)?;
     let directory = if name.starts_with(&root) {
@@ -320,7 +324,7 @@ fn find_cgroup(name: &Path) -> Result<PathBuf, FilterError> {
         root.join(name.strip_prefix("/").unwrap_or(name))
     };
     metadata_of(&directory)?;
-    // The root of the hierarchy has everything.
+    // The root contains everything, but has no such file in version 2.
     let is_charged = |file| directory.join(file).exists();
     if directory != root && !is_charged("memory.current") && !is_charged("memory.usage_in_bytes") {
         return Err(FilterError::NoController(directory));
@@ -328,7 +332,7 @@ fn find_cgroup(name: &Path) -> Result<PathBuf, FilterError> {
     Ok(directory)
 }
 
-/// This cgroup and those below it, as far as they are there.
+/// Adds this cgroup and those below it, as far as they exist.
 fn add_cgroups_below(directory: &Path, keys: &mut BTreeSet<FilterKey>) {
     if let Ok(metadata) = fs::symlink_metadata(directory) {
         keys.insert(filter_key(filters::CGROUPS, Dev(0), metadata.ino()));

@@ -1,5 +1,5 @@
-//! Doors for `fuzz/`: what reads the kernel's files and records, and `/etc/passwd`, with any bytes in them. Nothing else
-//! uses them.
+//! Entry points for `fuzz/` alone: they give arbitrary bytes to the parsers of the kernel's files
+//! and records and of `/etc/passwd`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -51,7 +51,7 @@ fn look(btf: &Btf) {
     }
 }
 
-/// Plans by descriptions of tracepoints, one after the other with a zero between them.
+/// Plans by descriptions of tracepoints, which are separated by zero bytes.
 pub fn formats(text: &[u8]) {
     static FACTS: LazyLock<KernelFacts> = LazyLock::new(|| KernelFacts {
         nfs_client: true,
@@ -69,10 +69,10 @@ pub fn formats(text: &[u8]) {
     }
 }
 
-/// Reads what `/proc`, sunrpc's debugfs and `/etc/passwd` may have.
+/// Parses the bytes as files of `/proc` and sunrpc's debugfs, and as `/etc/passwd`.
 pub fn proc(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    // What is there first, and what takes its place.
+    // The mounts at first, and those that replace them.
     let (first, then) = match bytes.iter().position(|byte| *byte == 0) {
         Some(zero) => (&bytes[..zero], &bytes[zero + 1..]),
         None => (bytes, &[][..]),

@@ -1,4 +1,4 @@
-//! A map that forgets what was idle, without ever being scanned for it.
+//! A map that forgets idle entries without a scan for them.
 
 use std::hash::Hash;
 use std::mem;
@@ -20,7 +20,7 @@ impl<K: Copy + Eq + Hash, V> Generations<K, V> {
         }
     }
 
-    /// The value of `key`, made if it is not there; one hash operation for what is in use.
+    /// The value of `key`, made if it is not there. Takes one hash operation for keys in use.
     pub fn entry(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         let old = &mut self.old;
         self.young
@@ -36,12 +36,12 @@ impl<K: Copy + Eq + Hash, V> Generations<K, V> {
         self.young.get_mut(&key)
     }
 
-    /// The value of `key`, if it is there, without using it.
+    /// The value of `key`, if it is there. Does not count as a use.
     pub fn peek(&self, key: &K) -> Option<&V> {
         self.young.get(key).or_else(|| self.old.get(key))
     }
 
-    /// Sets the value of `key`; what it was.
+    /// Sets the value of `key`, and returns the previous one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let old = self.old.remove(&key);
         self.young.insert(key, value).or(old)
@@ -57,18 +57,18 @@ impl<K: Copy + Eq + Hash, V> Generations<K, V> {
         self.young.len()
     }
 
-    /// Forgets those for which `wanted` does not hold.
+    /// Keeps only the entries for which `wanted` holds.
     pub fn retain(&mut self, wanted: impl Fn(&K, &V) -> bool) {
         self.young.retain(|key, value| wanted(key, value));
         self.old.retain(|key, value| wanted(key, value));
     }
 
-    /// What was used since the last rotation.
+    /// The entries that were used since the last rotation.
     pub fn recent(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.young.iter_mut()
     }
 
-    /// Forgets what was not used since the last rotation but one, and returns it.
+    /// Removes and returns the entries that were not used since the previous rotation.
     pub fn rotate(&mut self) -> AHashMap<K, V> {
         mem::replace(&mut self.old, mem::take(&mut self.young))
     }

@@ -1,6 +1,7 @@
-//! The live side of TrackIOps: kernel facts -> plan -> engine -> ring -> rollup.
+//! Records requests of the kernel's NFS client into windows: kernel facts -> plan -> engine ->
+//! rings -> rollup.
 //!
-//! It does not know what is on disk: [`Recorder::run`] hands closed windows to a sink.
+//! It knows nothing of the store: [`Recorder::run`] hands closed windows to a sink.
 
 pub mod btf;
 mod clock;
@@ -15,7 +16,7 @@ mod kernel_sums;
 mod names;
 mod operations;
 #[cfg(all(test, feature = "fail-points"))]
-#[allow(clippy::unwrap_used)] // helpers of tests are tests
+#[allow(clippy::unwrap_used)] // only tests use it
 mod panics;
 mod plan;
 mod recorder;

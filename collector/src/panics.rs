@@ -1,11 +1,12 @@
-//! Tests of threads that panic. Each is a process of its own: this program once more, running one test.
+//! Tests of threads that panic. Each runs in a process of its own: the test program starts itself
+//! again to run one test.
 
 use std::env;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Runs a test that is ignored otherwise, in which it comes to a panic.
+/// Runs an otherwise ignored test in a child process that panics at the fail point `panic_at`.
 pub fn run(test: &str, panic_at: &str) {
     let status = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--ignored", "--quiet"])
@@ -14,7 +15,7 @@ pub fn run(test: &str, panic_at: &str) {
     assert!(status.unwrap().success(), "{test}");
 }
 
-/// Which thread has died, as soon as one has.
+/// Waits until a thread has died, and returns its name.
 pub fn died() -> &'static str {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(60) {

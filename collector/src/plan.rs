@@ -1,5 +1,5 @@
-//! From kernel facts to what will be loaded: a pure function, so that it can be tested with the
-//! facts of kernels that are not running.
+//! Decides by kernel facts what to load. A pure function, so that tests can plan for kernels that
+//! are not running.
 
 mod direct_offsets;
 mod tracepoint_offsets;
@@ -18,7 +18,7 @@ pub use crate::plan::unsupported::Unsupported;
 /// How requests are observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// Directly if the kernel has what it takes, else by tracepoints.
+    /// The direct engine if the kernel has what it needs, else the tracepoint engine.
     #[default]
     Auto,
     /// From the request's own structures, when it completes.
@@ -27,16 +27,17 @@ pub enum EngineChoice {
     Tracepoint,
 }
 
-/// Which programs to load, and what they have to know of this kernel.
+/// Which programs to load, and what they need to know about this kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Programs {
     /// The direct engine.
     Direct {
-        /// Where the members stand.
+        /// Offsets of the members that the programs read.
         offsets: Box<DirectOffsets>,
-        /// Whether a second program makes up for runs of the first that the kernel skips.
+        /// Whether a second program handles what the kernel skips the first one for.
         tandem: bool,
-        /// How programs load from the kernel's memory; without it they call a helper for each read.
+        /// What programs need to read kernel memory by plain loads. Without it they call a helper
+        /// for each read.
         cast: Option<CastBtfIds>,
     },
     /// The tracepoint engine.
@@ -48,7 +49,7 @@ pub enum Programs {
 pub struct Plan {
     /// What to load.
     pub programs: Programs,
-    /// Why the direct engine was not taken, where it was left open.
+    /// Why [`EngineChoice::Auto`] did not choose the direct engine.
     pub fallback: Option<Unsupported>,
 }
 
@@ -61,7 +62,8 @@ impl Plan {
         }
     }
 
-    /// Whether the kernel tells the paths of files, which are looked for in `/proc` else.
+    /// Whether the kernel side reports the paths of files. Otherwise they are looked for in
+    /// `/proc`.
     pub fn has_paths(&self) -> bool {
         match &self.programs {
             Programs::Direct { offsets, .. } => offsets.name != NameOffsets::default(),
@@ -69,7 +71,7 @@ impl Plan {
         }
     }
 
-    /// Leaves operations out.
+    /// The same plan without operations.
     pub fn without_operations(mut self) -> Self {
         if let Programs::Direct { offsets, .. } = &mut self.programs {
             offsets.operation = OpOffsets::default();
@@ -117,7 +119,7 @@ fn tracepoints_may_be_preempted(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (6_u32, 19_u32),
-        // A second program too many costs little, one too few costs requests.
+        // An unneeded second program costs little; a missing one costs requests.
         _ => true,
     }
 }

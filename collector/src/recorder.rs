@@ -33,20 +33,20 @@ use crate::settings::Settings;
 use crate::stalls::lookout::Lookout;
 use crate::stalls::{Stall, Stalls};
 
-/// How long a record may wait in the ring when nobody is woken for it.
+/// How long a record may wait in a ring that is too empty to wake the recorder.
 const DRAIN_EVERY: Duration = Duration::from_millis(200);
-/// A window stays open this long after its end: a record is stamped a little before it is in the
-/// ring. What comes later still becomes a partial row.
+/// A window stays open this long after its end, because a record is stamped a little before it is
+/// in the ring. Later records still become partial rows.
 const GRACE_MS: i64 = 50;
-/// Records taken from the ring before the windows get their turn, about 0.1 s of work.
+/// Most records read before windows are closed again, about 0.1 s of work.
 const DRAIN_AT_MOST: usize = 500_000;
-/// How often the kernel is asked what it skipped, which takes a file of /proc per program.
+/// How often the kernel is asked what it skipped, which takes a system call per program.
 const MISSED_EVERY: Duration = Duration::from_secs(1);
-/// How soon a filter knows mounts and cgroups that came or went.
+/// How often the filter is updated for mounts and cgroups that came or went.
 const FILTER_EVERY: Duration = Duration::from_secs(1);
-/// Files that were idle for one to two of these are forgotten.
+/// Length of a generation: files that were idle for one to two generations are forgotten.
 const GENERATION: Duration = Duration::from_secs(300);
-/// The same where there is no room for more files.
+/// The same while there is no room for more files.
 const FULL_GENERATION: Duration = Duration::from_secs(1);
 /// Paths taken from their ring at a time.
 const PATHS_AT_ONCE: usize = 16 << 10;
@@ -63,24 +63,25 @@ pub enum RecordError {
     /// One of its threads cannot be started.
     #[error("cannot start a thread: {0}; raise the limit of threads")]
     Thread(#[source] io::Error),
-    /// Whoever takes the windows failed.
+    /// The sink of windows or of mounts failed.
     #[error(transparent)]
     Sink(Box<dyn Error + Send + Sync>),
 }
 
-/// What a whole recording came to. When quiet, `seen = recorded + folded + lost`.
+/// Totals of a whole recording. While no program runs, `seen = recorded + folded + lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordingTotals {
-    /// The kernel's books.
+    /// The kernel side's counters.
     pub books: Books,
     /// Records that were read from the rings.
     pub read: u64,
-    /// Requests that were read in sums.
+    /// Requests that were read as sums of the kernel side.
     pub folded: u64,
-    /// Completions at which the kernel skipped the programs: at most this number was not seen.
+    /// Completions at which the kernel skipped the programs: at most this many requests were not
+    /// seen.
     pub missed: u64,
-    /// Looks at the books at which more had been recorded, folded and lost than seen. None, unless the kernel
-    /// side is wrong.
+    /// How often the counters had more requests recorded, folded and lost than seen. 0 unless the
+    /// kernel side has a bug.
     pub unbalanced: u64,
 }
 
@@ -94,7 +95,7 @@ pub struct Recorder {
     lookout: Lookout,
     stalls: Stalls,
     operations: Operations,
-    /// Up to here the probes' coverage is accounted for.
+    /// Time up to here is accounted for as covered.
     covered_until: MonotonicNs,
     rotated: MonotonicNs,
     lost: u64,
@@ -108,7 +109,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Loads and attaches what was planned. From the moment of return on, every request is seen.
+    /// Loads and attaches what was planned. Once this has returned, every request is seen.
     pub fn start(plan: &Plan, settings: &Settings) -> Result<Self, RecordError> {
         let names = Names::new(plan.has_paths()).map_err(RecordError::Thread)?;
         let lookout = Lookout::start().map_err(RecordError::Thread)?;
@@ -136,21 +137,24 @@ impl Recorder {
         })
     }
 
-    /// Why this kernel has refused the programs that load from its memory, if it has. Those in their place are slower.
+    /// Why this kernel refused the programs that read its memory by plain loads, if it did. The
+    /// recording then uses slower programs.
     pub fn refused(&self) -> Option<&io::Error> {
         self.engine.refused()
     }
 
-    /// Hands every request that is read from the rings on to `sink` as well, in batches, about in the order of completion.
-    /// Those that the kernel has added up are not among them.
+    /// Also hands each request that is read from the rings to `sink`, in batches, about in the
+    /// order of completion. Folded requests are not among them.
     pub fn hand_requests_to(&mut self, sink: single_requests::RequestSink) {
         self.single_requests = Some(SingleRequests::new(sink));
     }
 
-    /// Records until `stop` is ready, handing each closed window to `sink` in the order of closing, and to `stalled`
-    /// each server that ceases to answer or answers again, within about 0.1 s of its being noticed. `mounted` is told all that
-    /// is mounted, at first and whenever that has changed.
-    /// Then detaches, reads the ring to its end and closes every window.
+    /// Records until `stop` is ready. Then detaches, reads the rings to their end and closes every
+    /// window.
+    ///
+    /// `sink` gets each closed window, in the order of closing. `stalled` gets each server that
+    /// stops answering or answers again, within about 0.2 s of the look that noticed it. `mounted`
+    /// gets all mounts, at first and after each change.
     pub async fn run<S, M>(
         mut self,
         mut sink: S,
@@ -223,10 +227,11 @@ impl Recorder {
             }
         }
         let closed_until = UtcMs(self.clock.utc(drained_until).0 - GRACE_MS);
-        // After a step back the windows ahead of the clock would stay open until it is there again.
+        // After a step back, windows ahead of the clock would stay open until it reaches them
+        // again.
         let is_over =
             |start: UtcMs, end: UtcMs| end <= closed_until || (stepped_back && start > now);
-        // Once per window: the kernel takes its time to exchange the maps.
+        // Only once per window, because the kernel takes its time to exchange the maps.
         if self.rollup.has_window(is_over) {
             self.take_operations(sample.now)?;
         }
@@ -236,8 +241,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes over mounts that came or went, once what was seen of those that went is settled: their
-    /// device numbers may be in use again before the window closes.
+    /// Takes over mounts that came or went. Settles the rows of those that went first, because
+    /// their device numbers may be in use again before the window closes.
     fn follow_mounts(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         let Some(mounts) = self.names.changed_mounts() else {
             return Ok(());
@@ -264,7 +269,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes over the paths that the kernel has told. What was counted of a file while it had another one is settled under that.
+    /// Takes over the paths that the kernel side reported. What was counted of a file under its
+    /// previous path is settled under that path.
     fn learn_paths(&mut self, now: MonotonicNs) {
         let Some(paths) = &mut self.engine.paths else {
             return;
@@ -283,8 +289,8 @@ impl Recorder {
         }
     }
 
-    /// Reads what has arrived in the rings until `began`, or as far as is good for the windows; up to which
-    /// time every record was read.
+    /// Reads records that completed by `began`, up to [`DRAIN_AT_MOST`]. Returns the time up to
+    /// which every record was read.
     fn drain(&mut self, began: MonotonicNs) -> MonotonicNs {
         let at_once = match &self.single_requests {
             Some(_) => SingleRequests::AT_ONCE,
@@ -301,7 +307,7 @@ impl Recorder {
         }
     }
 
-    /// As [`Self::drain`], but not more than `most` records; how many there were.
+    /// Like [`Self::drain`], but up to `most` records. Also returns how many there were.
     fn drain_some(&mut self, began: MonotonicNs, most: usize) -> (usize, MonotonicNs) {
         let mut newcomers = Vec::new();
         let newcomer = |row, record: &RequestRecord| newcomers.push((row, record.pid));
@@ -339,7 +345,7 @@ impl Recorder {
             file: self.names.attributes(key, now),
             row,
         });
-        // Of a file's rows that with its last name comes last.
+        // A stable sort, so that of a file's rows the one with its latest path comes last.
         let mut rows: Vec<FileRow> = settled.into_iter().chain(rows).collect();
         rows.sort_by_key(|row| row.file.key);
         let ops = ops.into_iter();
@@ -360,7 +366,7 @@ impl Recorder {
         let sample = ClockSample::take();
         self.follow_clock(sample);
         let now = self.clock.utc(sample.now);
-        // The counts of skipped runs go with the programs.
+        // Before detaching, because the counts of skipped runs go with the programs.
         self.note_missed(now)?;
         self.engine.detach();
         let detached = ClockSample::take().now;

@@ -1,4 +1,5 @@
-//! Requests from elsewhere than a kernel, on the way that those of a kernel take: into windows of the finest granularity.
+//! Adds up requests that do not come from a kernel, the same way as recorded ones: into windows of
+//! the finest granularity.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ impl<A> Replay<A>
 where
     A: FnMut(FileId, TenantId) -> Arc<FileAttributes>,
 {
-    /// Windows of this length; `attributes` says what a file is.
+    /// With windows of this length. `attributes` returns what rows say about a file.
     pub fn new(granularity: Granularity, attributes: A) -> Self {
         Self {
             rollup: Rollup::new(granularity),
@@ -34,13 +35,13 @@ where
         }
     }
 
-    /// Counts requests, which are in the order of completion or nearly so.
+    /// Counts requests. They must come in the order of completion, or nearly so.
     pub fn add(&mut self, requests: &[RequestRecord]) {
         self.rollup
             .add(&self.clock, &mut RequestSlice(requests), |_, _| {});
     }
 
-    /// The windows that end at `until` or before, oldest first; nothing is to come for them.
+    /// Closes the windows that end by `until`, oldest first. No more requests may come for them.
     pub fn close(&mut self, until: UtcMs) -> Vec<ClosedWindow> {
         let windows = self.rollup.take_windows(|_, end| end <= until);
         windows
@@ -71,7 +72,7 @@ where
     }
 }
 
-/// What is left of some requests.
+/// The requests that are not counted yet.
 struct RequestSlice<'a>(&'a [RequestRecord]);
 
 impl RequestStream for RequestSlice<'_> {

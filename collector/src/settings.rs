@@ -1,19 +1,19 @@
-//! What a recording is asked for.
+//! What a recording was asked to do.
 
 use crate::filter::Filter;
 use trackiops_schemas::time::Granularity;
 
-/// What is to be recorded, and how much memory that may take.
+/// What to record, and how much memory that may take.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Length of the windows.
     pub granularity: Granularity,
-    /// Memory of the rings, bytes, for all CPUs together.
+    /// Bytes of memory for the rings of all CPUs together.
     pub ring_memory: u64,
-    /// Whether latencies are told in parts, where the engine knows them.
+    /// Whether latencies are split into their parts, if the engine knows these.
     pub latency_parts: bool,
-    /// Which requests are wanted.
+    /// Which requests to record.
     pub filter: Filter,
-    /// Whether requests are wanted one by one, with the ids of their RPCs where their parts are told.
+    /// Whether requests are also kept one by one. Ids of their RPCs need `latency_parts`.
     pub requests: bool,
 }

@@ -1,8 +1,9 @@
-//! What userspace and the programs tell each other through shared memory: their books, the time, and the epoch of paths.
+//! Memory that userspace and the programs share: counters, the time, and the epoch of paths.
 //!
-//! Not by bpf(2): its map operations keep programs on classic tracepoints off the caller's CPU
-//! (`bpf_disable_instrumentation` in kernel/bpf/syscall.c), on a preemptible kernel for as long as the caller
-//! is preempted in them: on Linux 7.2 such calls in a tight loop cost runs of the tracepoint engine's programs.
+//! It is used instead of bpf(2), whose map operations keep programs on classic tracepoints from
+//! running on the caller's CPU (`bpf_disable_instrumentation` in kernel/bpf/syscall.c). On a
+//! preemptible kernel that lasts while the caller is preempted. On Linux 7.2, such calls in a tight
+//! loop cost runs of the tracepoint engine's programs.
 
 use std::io;
 use std::mem::offset_of;
@@ -23,8 +24,9 @@ impl SharedWords {
     /// Maps the first `count` words of the array whose descriptor `map` is.
     pub fn map(map: impl AsFd, count: usize) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at an address that the kernel chooses, until `self` is dropped. Its
-        // words are aligned, and the programs write them by instructions that write a word whole.
+        // SAFETY: a new mapping, at an address that the kernel chooses, until `self` is dropped.
+        // Its words are aligned, and the programs write them by instructions that write a word
+        // whole.
         let words = unsafe {
             let bytes = count * size_of::<AtomicU64>();
             let base = mmap(null_mut(), bytes, protection, MapFlags::SHARED, map, 0)?;
@@ -94,14 +96,14 @@ impl SharedWord {
         SharedWords::map(map, 1).map(|word| Self { word })
     }
 
-    /// Tells the programs.
+    /// Sets the word for the programs.
     pub fn set(&self, value: i64) {
         for word in self.word.words() {
             word.store(value.cast_unsigned(), Ordering::Relaxed);
         }
     }
 
-    /// Tells the programs another value than before.
+    /// Gives the programs another value than before.
     pub fn increment(&self) {
         for word in self.word.words() {
             word.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Parser of tracefs `format` files: where the fields of a tracepoint stand.
+//! Parser of tracefs `format` files, which say where the fields of a tracepoint are.
 //!
 //! Names and positions differ between kernels (`status` became `error`, `stable` changed its
 //! size), so they are read from the running kernel, never assumed.
@@ -21,8 +21,8 @@ pub struct TracepointFormat {
 }
 
 impl TracepointFormat {
-    /// Reads what it understands of `text`; a line that it does not understand is passed over, and
-    /// a field that is then missing is reported by whoever asks for it.
+    /// Skips lines that it does not understand. Whoever asks for a field that is then missing
+    /// reports that.
     pub fn parse(text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text);
         let fields = text.lines().filter_map(parse_field).collect();

@@ -203,14 +203,16 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// The least gives one CPU a ring of sixteen pages, the most gives each of 32 rings all that the kernel can address.
+/// The least gives one CPU a ring of sixteen pages. The most gives each of 32 rings the 2 GiB that
+/// are the kernel's limit.
 const RING_MEMORY: RangeInclusive<u64> = 64 << 10..=64 << 30;
 
 fn parse_ring_memory(text: &str) -> Result<u64, String> {
     parse_size_in(text, RING_MEMORY, "from 64KiB to 64GiB, such as 16MiB")
 }
 
-/// The least gives each journal of requests, one of many pieces, room for some batches.
+/// The least leaves room for some batches in each journal of requests, which is a small part of the
+/// size.
 const REQUESTS_SIZE_MIN: u64 = 64 << 20;
 
 fn parse_requests_size(text: &str) -> Result<u64, String> {
@@ -221,7 +223,7 @@ fn parse_requests_size(text: &str) -> Result<u64, String> {
     )
 }
 
-/// The least holds a journal of some thousand files beside what it is sealed to.
+/// The least holds a journal of some thousand files, and the segments that it is sealed to.
 const STORE_SIZE_MIN: u64 = 64 << 20;
 
 pub fn parse_store_size(text: &str) -> Result<u64, String> {

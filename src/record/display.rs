@@ -18,7 +18,7 @@ pub struct RecordingDisplay {
     status: bool,
     granularity: Granularity,
     stop: Arc<Notify>,
-    /// Of the requests that are kept one by one, and how many left out a person has seen.
+    /// Counts of the requests that are kept one by one.
     pub kept: Arc<requests::RequestCounts>,
     left_out_shown: u64,
 }
@@ -60,7 +60,7 @@ impl RecordingDisplay {
             .write_all(paper::lines(window, self.granularity).as_bytes())
             .and_then(|()| out.flush());
         match written {
-            // Nobody reads any more: stop as if asked to, and keep what was recorded.
+            // The reader is gone: stop as if asked to, and keep what was recorded.
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
                 self.stdout = None;
                 self.stop.notify_one();

@@ -1,5 +1,5 @@
-//! Requests one by one, on their way to the store. A disk that takes seconds must not keep the rings from being read:
-//! what finds too many of them waiting is left out, and counted.
+//! Single requests on their way to the store. A slow disk must not keep the rings from being read.
+//! So requests are left out, and counted, if too many wait already.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct RequestCounts {
 }
 
 impl RequestCounts {
-    /// Those that found no room, or nobody who writes, or could not be written.
+    /// Those that found no room in the queue, or no writer, or could not be written.
     pub fn left_out(&self) -> u64 {
         let not_taken =
             self.offered.load(Ordering::Relaxed) - self.accepted.load(Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl RequestCounts {
         accepted.saturating_sub(done)
     }
 
-    /// Those of which it is known that they will not be written: nobody waits for them.
+    /// Those of which it is certain that they will not be written.
     pub fn unwritten_for_good(&self) -> u64 {
         match self.has_ended.load(Ordering::Relaxed) {
             true => self.unwritten(),
@@ -53,7 +53,7 @@ impl RequestCounts {
         }
     }
 
-    /// Those that were not written. Once writing has ended: all that are not kept.
+    /// Those that were not written so far. Once writing has ended, these are not kept.
     pub fn unwritten(&self) -> u64 {
         self.offered.load(Ordering::Relaxed) - self.written.load(Ordering::Relaxed)
     }
@@ -106,7 +106,8 @@ pub fn write(
     Ok((queue, thread))
 }
 
-/// Notes the end of writing, also that by a panic: health rows count what is not written any more.
+/// Notes the end of writing, even by a panic, so that health rows count what is not written any
+/// more.
 struct EndOfWriting(Arc<RequestCounts>);
 
 impl Drop for EndOfWriting {
@@ -155,7 +156,8 @@ fn write_all(
     }
 }
 
-/// Requests cannot be written. It is tried again after pauses that grow: the windows need the disk more.
+/// Requests cannot be written. Writing is tried again after growing pauses, because the windows
+/// need the disk more.
 struct WriteFailure {
     pause: Duration,
     again: Instant,
@@ -171,7 +173,7 @@ impl WriteFailure {
         });
         if pause == Self::FIRST_PAUSE {
             say(format_args!(
-                "requests are not kept one by one until this succeeds, windows are complete: {error}"
+                "requests are not kept one by one for now, but windows are complete: {error}"
             ));
         }
         Self {

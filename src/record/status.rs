@@ -7,7 +7,8 @@ use trackiops_render::units;
 use trackiops_schemas::pending::{Pending, StalledServer};
 use trackiops_schemas::row::{ClosedWindow, FileRow};
 
-/// Requests/s, bytes/s, files, lost, folded and missed requests of a window, and servers that did not answer.
+/// Requests/s, bytes/s, files, lost, folded and missed requests of a window, and servers that did
+/// not answer.
 pub fn line(window: &ClosedWindow) -> String {
     let sum = |of: fn(&trackiops_schemas::row::Row) -> u64| {
         window.rows.iter().map(|r| of(&r.row)).sum::<u64>()
@@ -34,7 +35,7 @@ fn stalls(pending: &Pending) -> String {
     pending.stalled().iter().map(one).collect()
 }
 
-/// A server that has ceased to answer, or answers again.
+/// Says that a server has stopped answering, or answers again.
 pub fn stall(Stall { change, server }: &Stall) -> String {
     let requests = match server.requests_max {
         1 => "1 request".to_owned(),
@@ -52,7 +53,7 @@ pub fn stall(Stall { change, server }: &Stall) -> String {
     }
 }
 
-/// Of how many requests only sums are known: nothing is said of none.
+/// Says how many requests were folded, if any.
 pub fn folded(requests: u64) -> String {
     match requests {
         0 => String::new(),
@@ -60,7 +61,7 @@ pub fn folded(requests: u64) -> String {
     }
 }
 
-/// How many requests the kernel may have kept from the programs: nothing is said of none.
+/// Says how many requests may have been missed, if any.
 pub fn missed(requests: u64) -> String {
     match requests {
         0 => String::new(),
@@ -68,7 +69,7 @@ pub fn missed(requests: u64) -> String {
     }
 }
 
-/// How many requests are not kept one by one although that was asked for: nothing is said of none.
+/// Says how many requests are not kept one by one although that was asked for, if any.
 pub fn left_out(requests: u64) -> String {
     match requests {
         0 => String::new(),
@@ -76,7 +77,7 @@ pub fn left_out(requests: u64) -> String {
     }
 }
 
-/// How many windows wait for the disk: nothing is said of the few that a healthy one lets wait.
+/// Says how many windows wait for the disk, if more than the few that are normal.
 pub fn waiting(windows: usize) -> String {
     match windows {
         0..=2 => String::new(),

@@ -1,4 +1,4 @@
-//! What ends a recording: a signal, the time that it was to take, or the program itself.
+//! What ends a recording: a signal, the end of `--duration`, or the program itself.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 pub struct StopRequest {
     interrupt: Signal,
     terminate: Signal,
-    /// Asked from within.
+    /// By this the program itself asks to stop.
     pub asked: Arc<Notify>,
 }
 
@@ -24,7 +24,7 @@ impl StopRequest {
         })
     }
 
-    /// By a signal, or from within.
+    /// Waits for a signal, or until `asked` is notified.
     pub async fn asked_to(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

@@ -1,13 +1,14 @@
-//! The types of a file of BTF, as they stand in it (Documentation/bpf/btf.rst of Linux, include/uapi/linux/btf.h).
+//! Parser of the types in a BTF file (Documentation/bpf/btf.rst of Linux,
+//! include/uapi/linux/btf.h).
 //!
-//! Everything that is read lies within the file, whatever that says: what is damaged is an error or `None`. Memory is eight bytes
-//! for each type, of which the file has twelve or more.
+//! It never reads beyond the file, whatever that says: damaged types are an error or `None`. It
+//! takes eight bytes of memory for each type, which has twelve or more in the file.
 
 use std::ops::Range;
 
 /// What a file begins with: magic, version 1, no flags.
 const MAGIC: [u8; 4] = [0x9f, 0xeb, 1, 0];
-/// The same in the other byte order, which only machines have that are not supported.
+/// The same in the other byte order. Machines with that are not supported.
 const MAGIC_BIG_ENDIAN: [u8; 2] = [0xeb, 0x9f];
 /// Bytes of the header that are read.
 const HEADER: usize = 24;
@@ -17,25 +18,25 @@ const TYPE: usize = 12;
 const MEMBER: usize = 12;
 /// Bytes of a parameter of a function.
 const PARAMETER: usize = 8;
-/// Types that lead from one to the next: typedefs of typedefs, and qualifiers.
+/// Most typedefs and qualifiers that are followed one after the other.
 const MOST_LINKS: usize = 64;
 
-/// Why a file is none of BTF.
+/// Why a file is not usable as BTF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedBtf {
-    /// It begins otherwise, or is of a version that nobody knows yet.
-    #[error("it does not begin as BTF of version 1 does")]
+    /// It does not begin like BTF, or has an unknown version.
+    #[error("it does not begin like BTF of version 1")]
     Header,
-    /// It is of a machine of another kind.
-    #[error("it is of a machine with another byte order")]
+    /// It is big-endian.
+    #[error("it has the byte order of another kind of machine")]
     ByteOrder,
-    /// The header says that it is longer.
-    #[error("it ends before its types and names do")]
+    /// It is shorter than its header says.
+    #[error("it is shorter than its header says")]
     Short,
-    /// A type ends after the types do.
+    /// A type goes on after the end of all types.
     #[error("type {0} is cut off")]
     CutOff(u32),
-    /// A type is of a kind that Linux 7.2 does not have. How long it is cannot be known.
+    /// A type is of a kind that Linux 7.2 does not have, so its length is not known.
     #[error("type {0} is of the unknown kind {1}")]
     Kind(u32, u8),
 }
@@ -43,15 +44,17 @@ pub enum MalformedBtf {
 /// The types of a kernel, or those that a module adds to them.
 #[derive(Clone, Debug)]
 pub struct Btf<'b> {
-    /// The kernel's, if these are a module's: numbers and names go on from there.
+    /// The kernel's types, if these are a module's. The module's numbers and names continue the
+    /// kernel's.
     base: Option<&'b Btf<'b>>,
     types: &'b [u8],
     names: &'b [u8],
-    /// The number of the first type. 0 is `void`, which stands in no file.
+    /// The number of the first type. 0 is `void`, which is in no file.
     first: u32,
     /// Where each type begins in `types`.
     places: Vec<u32>,
-    /// The numbers of each kind, so that a name is looked for among few of the hundred thousand types of a kernel.
+    /// Numbers by kind, so that a search for a name looks at few of a kernel's hundred thousand
+    /// types.
     of_kind: [Vec<u32>; KINDS],
 }
 
@@ -129,7 +132,8 @@ impl<'b> Btf<'b> {
         Type::at(self.types, place as usize)
     }
 
-    /// A name by where it stands among the names of the kernel and its module, as the bytes before the zero.
+    /// A name by its offset in the names of the kernel and its module. Returns the bytes before the
+    /// zero.
     pub fn name(&self, place: u32) -> Option<&'b [u8]> {
         let name = self.names_from(place)?;
         Some(&name[..name.iter().position(|byte| *byte == 0)?])
@@ -144,14 +148,14 @@ impl<'b> Btf<'b> {
         }
     }
 
-    /// Whether that name stands there.
+    /// Whether the name at that offset is `name`.
     pub fn is_named(&self, place: u32, name: &str) -> bool {
         let rest = self.names_from(place);
         let after = rest.and_then(|rest| rest.strip_prefix(name.as_bytes()));
         after.is_some_and(|after| after.starts_with(&[0]))
     }
 
-    /// The first type of that kind and name: of a module's own, else of its kernel's.
+    /// The first type of that kind and name, of a module's own types or else of its kernel's.
     pub fn find(&self, kind: Kind, name: &str) -> Option<(u32, Type<'b>)> {
         let own = self.of_kind[kind as usize].iter().find_map(|number| {
             let place = *self.places.get((number - self.first) as usize)? as usize;
@@ -214,7 +218,7 @@ impl Kind {
         })
     }
 
-    /// Bytes after the first [`TYPE`], with so many members, values, parameters or variables.
+    /// Bytes after the first [`TYPE`]. `count` is that of members, values, parameters or variables.
     fn bytes_after(self, count: usize) -> usize {
         match self {
             Self::Int | Self::Variable | Self::DeclarationTag => 4,
@@ -233,9 +237,9 @@ impl Kind {
 pub struct Type<'b> {
     /// What it is.
     pub kind: Kind,
-    /// Where its name stands; 0 if it has none.
+    /// Offset of its name; 0 if it has none.
     pub name: u32,
-    /// Members say how many bits they have.
+    /// Whether the offsets of members also hold the sizes of bit-fields.
     has_bits: bool,
     /// Its size, or the number of another type.
     size_or_type: u32,
@@ -266,7 +270,8 @@ impl<'b> Type<'b> {
         .then_some(self.size_or_type)
     }
 
-    /// The type that it leads to: what is pointed to, named or qualified, what a function is or returns, elements of an array.
+    /// The type that it refers to: of a pointer, typedef or qualifier, of a function or its result,
+    /// or of an array's elements.
     pub fn target(&self) -> Option<u32> {
         use Kind::{Array, Enum, Enum64, Float, Forward, Int, Section, Struct, Union};
         match self.kind {
@@ -311,11 +316,11 @@ impl<'b> Type<'b> {
 /// A member of a structure or a union.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeMember {
-    /// Where its name stands; that of an anonymous one is empty.
+    /// Offset of its name, which is empty if it is anonymous.
     pub name: u32,
     /// The number of its type.
     pub number: u32,
-    /// Bits from the structure's begin, also of bit-fields.
+    /// Bits from the structure's start, also for bit-fields.
     pub bit_offset: u32,
 }
 

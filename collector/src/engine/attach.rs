@@ -13,7 +13,7 @@ use crate::engine::error::EngineError;
 use crate::facts::TRACEPOINTS;
 use crate::plan::{Plan, Programs};
 
-/// A program of the direct engine, in both forms, and the tracepoint it belongs on.
+/// A program of the direct engine, in both forms, and its tracepoint.
 #[derive(Clone, Copy)]
 struct DirectProgram {
     event: &'static str,
@@ -62,7 +62,7 @@ const FIRST: [DirectProgram; 3] = [
     },
 ];
 
-/// The programs that watch those.
+/// The programs that do the work of those where the kernel skipped them.
 const SECOND: [DirectProgram; 3] = [
     DirectProgram {
         event: "nfs_readpage_done",
@@ -81,38 +81,37 @@ const SECOND: [DirectProgram; 3] = [
     },
 ];
 
-/// The tracepoint on which renaming is seen, and the program for it. Where the kernel may skip it, what it has missed is seen when the file
-/// is looked at again.
+/// The tracepoint on which renames are seen, and the program for it. If the kernel skips it, the
+/// new path is noticed when the file is used again.
 const RENAME_EVENT: &str = "nfs_rename_exit";
 const RENAME: &str = "renamed";
 
-/// Completions at which the kernel skipped the programs, because it was in the middle of one on that CPU. 0 before Linux
-/// 5.12, which does not tell.
+/// Completions at which the kernel skipped the programs, because one was running on that CPU
+/// already. 0 before Linux 5.12, which does not count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MissedCompletions {
-    /// At most this number of requests is missing from the books.
+    /// At most this many requests are missing from the counters.
     pub requests: u64,
-    /// At most this number of RPCs is missing from the sums of operations.
+    /// At most this many RPCs are missing from the sums of operations.
     pub operations: u64,
 }
 
-/// A program of which the kernel counts for how many completions it was skipped, and its tracepoint.
+/// A tracepoint, and the program on it whose skipped runs are counted.
 type CountedProgram = (&'static str, OwnedFd);
 
-/// What the loader does not keep.
+/// The programs and links that the BPF loader does not keep.
 #[derive(Default)]
 pub struct AttachedPrograms {
-    /// The programs that see a request or an operation last, with their tracepoints: what they are not run for is
-    /// missed.
+    /// The last program on each tracepoint: what the kernel skips it for is missed.
     counted: Vec<CountedProgram>,
     /// Programs and what keeps them attached.
     links: Vec<OwnedFd>,
-    /// Why the kernel has refused programs that load from its memory, if it has.
+    /// Why the kernel refused the programs that read its memory by plain loads, if it did.
     pub refused: Option<io::Error>,
 }
 
 impl AttachedPrograms {
-    /// How often the kernel has skipped the programs.
+    /// How often the kernel skipped the programs.
     pub fn missed(&self) -> Result<MissedCompletions, EngineError> {
         let mut missed = MissedCompletions::default();
         for (event, fd) in &self.counted {
@@ -126,7 +125,8 @@ impl AttachedPrograms {
     }
 }
 
-/// Attaches the programs of a plan; `cast_programs` are those that load from the kernel's memory, or why there are none.
+/// Attaches the programs of a plan; `cast_programs` are those that read kernel memory by plain
+/// loads, or why there are none.
 pub fn attach(
     programs: &mut Ebpf,
     plan: &Plan,
@@ -142,8 +142,8 @@ pub fn attach(
             }
             Ok(attached)
         }
-        // In the order in which a request meets them: one that starts while they are being
-        // attached is linked or is counted without a latency, but never linked to the wrong start.
+        // In the order in which a request meets them. So a request that starts meanwhile may be
+        // counted without a latency, but is never linked to the wrong start.
         Programs::Tracepoint(_) => {
             for (category, event) in TRACEPOINTS {
                 attach_tracepoint(programs, category, event)?;
@@ -168,7 +168,8 @@ fn attach_tracepoint(
     Ok(())
 }
 
-/// Returns the programs that see a request last, with their tracepoints, and what keeps them all attached.
+/// Loads and attaches the direct engine's programs, in the form that reads by loads if the kernel
+/// accepts it.
 fn attach_direct(
     programs: &mut Ebpf,
     tandem: bool,
@@ -176,7 +177,7 @@ fn attach_direct(
     cast_programs: Option<io::Result<(CastBtfIds, CastPrograms)>>,
 ) -> Result<AttachedPrograms, EngineError> {
     let events = ALONE.len() - usize::from(!operations);
-    // Programs of a tracepoint run in the order in which they came.
+    // Programs on a tracepoint run in the order in which they were attached.
     let used = if tandem {
         [&FIRST[..events], &SECOND[..events]].concat()
     } else {
@@ -212,7 +213,7 @@ fn attach_direct(
     }
     let last = attached.split_off(attached.len() - events);
     let counted = ALONE.iter().map(|raw| raw.event).zip(last).collect();
-    // Whoever measures the programs finds them by this process's descriptors.
+    // Kept open, because benchmarks find the programs by this process's descriptors.
     links.append(&mut attached);
     Ok(AttachedPrograms {
         counted,

@@ -6,52 +6,54 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_info};
 
-/// How often the kernel has skipped a program because it was in the middle of it; 0 before Linux 5.12, which does not tell.
+/// How often the kernel skipped a program because it was running already; 0 before Linux 5.12,
+/// which does not count this.
 pub fn recursion_misses(program: BorrowedFd<'_>) -> io::Result<u64> {
-    // SAFETY: integers, of which zeros are values: no lists are asked for.
+    // SAFETY: all fields are integers, which may be zero; zeros ask for no lists.
     let mut info: bpf_prog_info = unsafe { mem::zeroed() };
-    // SAFETY: it has no addresses.
+    // SAFETY: `info` has no addresses.
     unsafe { info_of(program, &mut info) }?;
     Ok(info.recursion_misses)
 }
 
-/// What the kernel knows of a program or of BTF.
+/// Reads what the kernel knows of a program or of BTF.
 ///
 /// # Safety
 ///
-/// `info` is of the kind that belongs to the descriptor, and what its addresses point to is as long as it says.
+/// `info` must be the structure for this kind of descriptor, and its addresses must point to as
+/// much memory as it says.
 pub unsafe fn info_of<T>(of: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     let mut attributes = empty();
     attributes.info.bpf_fd = of.as_raw_fd().cast_unsigned();
     attributes.info.info_len = size_of_val(info) as u32;
     attributes.info.info = (&raw mut *info).expose_provenance() as u64;
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees it.
     unsafe { bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attributes) }.map(drop)
 }
 
-/// No attributes yet.
+/// Attributes that are all zero.
 pub fn empty() -> bpf_attr {
-    // SAFETY: integers, of which zeros are values.
+    // SAFETY: all fields are integers, which may be zero.
     unsafe { mem::zeroed() }
 }
 
-/// A call that makes a descriptor.
+/// Makes a call that returns a new descriptor.
 ///
 /// # Safety
 ///
-/// As that of [`bpf`].
+/// The same as for [`bpf`].
 pub unsafe fn create(command: bpf_cmd, attributes: &mut bpf_attr) -> io::Result<OwnedFd> {
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees it.
     let fd = unsafe { bpf(command, attributes) }?;
-    // SAFETY: a new descriptor, which nobody else has.
+    // SAFETY: the descriptor is new, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// # Safety
 ///
-/// The addresses in the attributes are those of memory that the command may read or write.
+/// The addresses in the attributes must be those of memory that the command may read or write.
 pub unsafe fn bpf(command: bpf_cmd, attributes: &mut bpf_attr) -> io::Result<i32> {
-    // SAFETY: by the caller.
+    // SAFETY: the caller guarantees it.
     let told = unsafe {
         libc::syscall(
             libc::SYS_bpf,

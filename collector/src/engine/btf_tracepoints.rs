@@ -1,5 +1,5 @@
-//! Loads programs for tracepoints whose arguments the verifier knows by their type. The BPF loader does so for
-//! tracepoints of the kernel proper; the NFS client is a module.
+//! Loads programs for tracepoints whose arguments the verifier knows by type. The BPF loader can do
+//! so for tracepoints of the kernel proper only, and the NFS client is a module.
 
 use std::collections::HashSet;
 use std::ffi::c_char;
@@ -15,7 +15,7 @@ use aya_obj::generated::{bpf_attach_type, bpf_btf_info, bpf_cmd, bpf_prog_type};
 use crate::btf::TracepointType;
 use crate::engine::bpf_calls::{bpf, create, empty, info_of};
 
-/// With the name of an array: a section for its only element.
+/// Followed by the name of an array, this is the section of the array's only element.
 const ELEMENT_PREFIX: &str = ".bss.";
 
 /// Programs that are ready to be loaded.
@@ -26,7 +26,8 @@ pub struct CastPrograms {
 }
 
 impl CastPrograms {
-    /// Links the programs of the object with the maps that the loader has made for it. They are for these tracepoints.
+    /// Links the programs of the object with the maps that the loader has made for it. `events` are
+    /// the tracepoints that they are for.
     pub fn link(object: &[u8], loaded: &Ebpf, events: &[TracepointType]) -> io::Result<Self> {
         let mut object = Object::parse(object).map_err(io::Error::other)?;
         let maps = mem::take(&mut object.maps);
@@ -36,7 +37,7 @@ impl CastPrograms {
             .map(|(section, _)| *section)
             .collect();
         let linked = maps.iter().filter_map(|(name, map)| {
-            // What stands in the place of an array's only element becomes that element.
+            // The section of an array's only element is linked to the array.
             let array = name.strip_prefix(ELEMENT_PREFIX).unwrap_or(name);
             let fd = descriptor(loaded.map(array)?)?;
             Some((name.as_str(), fd.as_raw_fd(), map))
@@ -64,7 +65,7 @@ impl CastPrograms {
         let function = self.object.functions.get(&program.function_key());
         let instructions = &function.ok_or(io::ErrorKind::NotFound)?.instructions;
         let mut attributes = empty();
-        // SAFETY: integers, of which zeros are values.
+        // SAFETY: all fields are integers, which may be zero.
         let mut load = unsafe { attributes.__bindgen_anon_3 };
         load.prog_type = bpf_prog_type::BPF_PROG_TYPE_TRACING as u32;
         load.expected_attach_type = bpf_attach_type::BPF_TRACE_RAW_TP as u32;
@@ -77,7 +78,7 @@ impl CastPrograms {
             let (_, btf) = own.ok_or(io::ErrorKind::NotFound)?;
             load.__bindgen_anon_1.attach_btf_obj_fd = btf.as_raw_fd().cast_unsigned();
         }
-        // The kernel's name for it, which ends in a zero.
+        // The name that the kernel shows for it. The last byte stays zero.
         let shown = load.prog_name.len() - 1;
         for (to, from) in load.prog_name[..shown].iter_mut().zip(name.bytes()) {
             *to = from as c_char;
@@ -88,7 +89,7 @@ impl CastPrograms {
     }
 }
 
-/// Attaches a program to its tracepoint, until what is returned is closed.
+/// Attaches a program to its tracepoint, until the returned descriptor is closed.
 pub fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attributes = empty();
     attributes.raw_tracepoint.prog_fd = program.as_raw_fd().cast_unsigned();
@@ -96,7 +97,7 @@ pub fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     unsafe { create(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attributes) }
 }
 
-/// Of the kinds of maps that the programs have.
+/// The descriptor of a map of one of the kinds that the programs have.
 fn descriptor(map: &Map) -> Option<BorrowedFd<'_>> {
     match map {
         Map::Array(map)
@@ -109,7 +110,7 @@ fn descriptor(map: &Map) -> Option<BorrowedFd<'_>> {
     }
 }
 
-/// The kernel numbers what BTF it has, of its modules and of programs.
+/// Goes through the ids of all BTF in the kernel, of modules and of programs.
 fn btf_of_module(module: &str) -> io::Result<OwnedFd> {
     let mut id = 0;
     loop {
@@ -123,7 +124,7 @@ fn btf_of_module(module: &str) -> io::Result<OwnedFd> {
         attributes.__bindgen_anon_6.__bindgen_anon_1.btf_id = id;
         // SAFETY: no memory is passed.
         let btf = match unsafe { create(bpf_cmd::BPF_BTF_GET_FD_BY_ID, &mut attributes) } {
-            // Of a program that has just ended.
+            // It was of a program that was just unloaded.
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => continue,
             found => found?,
         };
@@ -133,14 +134,14 @@ fn btf_of_module(module: &str) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether it is the kernel's own of that name.
+/// Whether it is the kernel's own BTF of that name, and not a program's.
 fn is_named(btf: BorrowedFd<'_>, module: &str) -> io::Result<bool> {
     let mut name = [0_u8; 64];
-    // SAFETY: integers, of which zeros are values.
+    // SAFETY: all fields are integers, which may be zero.
     let mut info: bpf_btf_info = unsafe { mem::zeroed() };
     info.name = name.as_mut_ptr().expose_provenance() as u64;
     info.name_len = name.len() as u32;
-    // SAFETY: `name` is as long as is said there.
+    // SAFETY: `name` is as long as `name_len` says.
     match unsafe { info_of(btf, &mut info) } {
         // The name is longer than any that is looked for.
         Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => return Ok(false),

@@ -22,7 +22,7 @@ pub enum EngineError {
         /// What the kernel said.
         source: ProgramError,
     },
-    /// The same, where the BPF loader has no part in it.
+    /// The same, for a program that is attached without the BPF loader.
     #[error("cannot attach to the tracepoint `{event}`: {source}")]
     AttachTyped {
         /// The tracepoint.
@@ -30,8 +30,8 @@ pub enum EngineError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// What the kernel says of a program cannot be read.
-    #[error("cannot read what the kernel says of a BPF program: {0}")]
+    /// The kernel's information about a program cannot be read.
+    #[error("cannot get information about a BPF program: {0}")]
     Missed(io::Error),
     /// A map cannot be used.
     #[error("cannot use the BPF map `{name}`: {}", causes(.source))]
@@ -41,14 +41,14 @@ pub enum EngineError {
         /// What the kernel said.
         source: MapError,
     },
-    /// What the programs share cannot be mapped.
+    /// Memory that is shared with the programs cannot be mapped.
     #[error("cannot map the counters of the BPF programs into memory: {0}")]
     Shared(#[source] io::Error),
     /// What the programs have added up cannot be read.
-    #[error("cannot read what the BPF programs have added up: {}", causes(.0))]
+    #[error("cannot read the BPF programs' sums of requests: {}", causes(.0))]
     Folds(#[source] MapError),
     /// What the programs have added up of operations cannot be read.
-    #[error("cannot read what the BPF programs have added up of operations: {}", causes(.0))]
+    #[error("cannot read the BPF programs' sums of operations: {}", causes(.0))]
     Operations(#[source] MapError),
     /// The number of CPUs cannot be read.
     #[error("cannot read how many CPUs there may be ({path}): {source}")]
@@ -58,17 +58,17 @@ pub enum EngineError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// There cannot be such a filter.
+    /// The filter cannot be used.
     #[error("cannot filter: {0}")]
     Filter(#[from] FilterError),
-    /// The object lacks what this program expects of it.
+    /// The object lacks a program or a map.
     #[error(
         "the built-in BPF object has no `{0}`: this build of trackiops is broken, run `make ebpf`"
     )]
     Object(&'static str),
 }
 
-/// The loader's errors keep their cause to themselves.
+/// The error with its causes, which the loader's errors do not print.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! The kernel side of a filter: what the programs compare requests with.
+//! The kernel side of a filter: the keys that the programs compare requests with.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use trackiops_schemas::ebpf::ring::{FILTER_ENTRIES, FILTER_KEY_WORDS, FilterKey}
 
 use crate::filter::{FilterError, ResolvedFilter};
 
-/// The map of what is wanted, kept as the filter resolves.
+/// The map of wanted keys, kept up to date with mounts and cgroups.
 pub struct FilterMaps {
     map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
     filter: ResolvedFilter,
@@ -15,7 +15,7 @@ pub struct FilterMaps {
 }
 
 impl FilterMaps {
-    /// With everything that the filter names now.
+    /// Fills the map with the keys that the filter has now.
     pub fn new(
         map: HashMap<MapData, [u64; FILTER_KEY_WORDS], u8>,
         filter: ResolvedFilter,
@@ -33,7 +33,7 @@ impl FilterMaps {
         Ok(maps)
     }
 
-    /// Follows mounts and cgroups that came or went.
+    /// Updates the map for mounts and cgroups that came or went.
     pub fn follow(&mut self) -> Result<(), MapError> {
         if !self.filter.may_change() {
             return Ok(());
@@ -60,13 +60,13 @@ impl FilterMaps {
     }
 }
 
-/// Why the kernel side of a filter cannot be made.
+/// Why the map cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterMapError {
-    /// The filter names what there is not.
+    /// The filter cannot be used.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// The kernel refused.
+    /// The kernel refused to change the map.
     #[error(transparent)]
     Map(#[from] MapError),
 }

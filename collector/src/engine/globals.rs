@@ -1,4 +1,4 @@
-//! What the programs know before they are loaded: globals, and the sizes of maps.
+//! What is set before the programs are loaded: their globals, and the sizes of maps.
 
 use aya::EbpfLoader;
 use trackiops_schemas::ebpf::offsets::Offsets as _;
@@ -15,7 +15,7 @@ use crate::plan::{Plan, Programs};
 use crate::rings::RingSizes;
 use crate::settings::Settings;
 
-/// The values that the loader is lent until it has loaded the programs.
+/// Values of the globals. The loader borrows them until it has loaded the programs.
 pub struct ProgramGlobals {
     offsets: OffsetGlobals,
     paths: u32,
@@ -26,7 +26,7 @@ pub struct ProgramGlobals {
     latency_parts: u32,
 }
 
-/// Those of one engine.
+/// Values that only one engine has.
 enum OffsetGlobals {
     Direct {
         offsets: [u32; DIRECT_WORDS],
@@ -36,7 +36,7 @@ enum OffsetGlobals {
 }
 
 impl ProgramGlobals {
-    /// As planned and asked for, with rings of these sizes.
+    /// The values for a plan, settings, and rings of these sizes.
     pub fn new(plan: &Plan, settings: &Settings, rings: RingSizes) -> Self {
         Self {
             offsets: match &plan.programs {
@@ -47,7 +47,7 @@ impl ProgramGlobals {
                 Programs::Tracepoint(offsets) => OffsetGlobals::Tracepoint(offsets.words()),
             },
             paths: u32::from(plan.has_paths()),
-            // A ring that is a quarter full is read long before its timer would let it overflow.
+            // A ring wakes the recorder when it is a quarter full, long before it overflows.
             wakeup_bytes: u64::from(rings.bytes / 4),
             ring_mask: rings.count - 1,
             window_ns: settings.granularity.ns(),
@@ -60,13 +60,13 @@ impl ProgramGlobals {
         }
     }
 
-    /// Has the loader set them, and the sizes of the maps that they let the programs use.
+    /// Has the loader set the globals, and the sizes of the maps that the programs will use.
     pub fn hand_to<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
         match &self.offsets {
             OffsetGlobals::Direct { offsets, cells } => {
                 loader.override_global(DIRECT_GLOBAL, offsets.as_slice(), true);
                 loader.override_global(OP_CELLS_GLOBAL, cells.as_slice(), true);
-                // The other engine's maps are in the object, too.
+                // Maps of the other engine: they are in the object as well, but stay unused.
                 for map in ["WAITING", "LINK_INIT", "LINK_END"] {
                     loader.map_max_entries(map, 1);
                 }

@@ -1,4 +1,4 @@
-//! Finds the maps of the loaded programs, each as what it is used for.
+//! Finds the maps of the loaded programs, and wraps each for its use.
 
 use aya::Ebpf;
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
@@ -22,7 +22,7 @@ use crate::names::path_ring::PathRing;
 use crate::rings::{RingSizes, Rings};
 use crate::shared_memory::{SharedBooks, SharedWord, SharedWords};
 
-/// Paths that the programs tell.
+/// Paths that the programs report.
 pub struct PathFeed {
     /// Where they arrive.
     pub ring: PathRing,
@@ -30,18 +30,18 @@ pub struct PathFeed {
 }
 
 impl PathFeed {
-    /// Lets the paths of files in use be told once more.
+    /// Has the programs report the paths of files in use once more.
     pub fn tell_again(&self) {
         self.epoch.increment();
     }
 }
 
-/// A map of this name cannot be used.
+/// The error of a map that cannot be used.
 pub fn map_error(name: &'static str) -> impl Fn(MapError) -> EngineError {
     move |source| EngineError::Map { name, source }
 }
 
-/// A map that the programs keep: it leaves the loader, which closes what is left in it.
+/// Takes a map out of the loader, which would close it when it is dropped.
 fn take(programs: &mut Ebpf, name: &'static str) -> Result<Map, EngineError> {
     programs.take_map(name).ok_or(EngineError::Object(name))
 }
@@ -63,17 +63,17 @@ pub fn folds(programs: &mut Ebpf) -> Result<Folds, EngineError> {
         .map_err(map_error(FOLDS_MAP))
 }
 
-/// The kernel's books.
+/// The kernel side's counters.
 pub fn books(programs: &Ebpf, cpus: u32) -> Result<SharedBooks, EngineError> {
     SharedBooks::map(array_fd(programs, BOOKS_MAP)?, cpus).map_err(EngineError::Shared)
 }
 
-/// What tells the programs the time.
+/// The word by which the programs know the time.
 pub fn clock(programs: &Ebpf) -> Result<SharedWord, EngineError> {
     SharedWord::map(array_fd(programs, CLOCK_MAP)?).map_err(EngineError::Shared)
 }
 
-/// What requests are compared with.
+/// The keys that requests are compared with.
 pub fn filter_maps(programs: &mut Ebpf, filter: ResolvedFilter) -> Result<FilterMaps, EngineError> {
     let map = HashMap::try_from(take(programs, FILTER_MAP)?).map_err(map_error(FILTER_MAP))?;
     FilterMaps::new(map, filter).map_err(|error| match error {
@@ -97,7 +97,7 @@ fn shared_words(
     SharedWords::map(array_fd(programs, name)?, count).map_err(EngineError::Shared)
 }
 
-/// The paths that the programs tell.
+/// The paths that the programs report.
 pub fn paths(programs: &mut Ebpf) -> Result<PathFeed, EngineError> {
     let ring = take(programs, PATH_RING_MAP)?;
     Ok(PathFeed {

@@ -1,4 +1,4 @@
-//! Executes a plan: loads the programs, attaches them, and hands out rings, sums and books. The
+//! Executes a plan: loads the programs, attaches them, and hands out rings, sums and counters. The
 //! only module that knows the BPF loader.
 
 mod attach;
@@ -37,23 +37,23 @@ use crate::shared_memory::{SharedBooks, SharedWord};
 /// The kernel side, as `make ebpf` built it.
 pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../../collector-ebpf/trackiops.bpf.o");
 
-/// The kernel side at work. Dropping it detaches every probe.
+/// The kernel side, loaded and attached. Dropping it detaches every probe.
 pub struct Engine {
-    /// Owns the programs and their links; dropped first when stopping.
+    /// The programs and links that the loader owns; `None` once detached.
     programs: Option<Ebpf>,
     /// Completed requests.
     pub rings: Rings,
-    /// Those that found them full.
+    /// Sums of requests that found the rings full.
     pub folds: Folds,
-    /// RPCs of any procedure, if they are recorded.
+    /// Sums of RPCs of any procedure, if operations are recorded.
     pub operations: Option<OpSums>,
-    /// Paths of files, if the kernel tells them.
+    /// Paths of files, if the kernel side reports them.
     pub paths: Option<PathFeed>,
-    /// These by file.
+    /// Sums of RPCs by file, if operations are recorded.
     pub file_operations: Option<FileOpSums>,
     books: SharedBooks,
     clock: SharedWord,
-    /// What requests are compared with, where there is a filter.
+    /// The keys that requests are compared with, if there is a filter.
     filter_maps: Option<FilterMaps>,
     attached: AttachedPrograms,
 }
@@ -74,7 +74,8 @@ impl Engine {
         globals.hand_to(&mut loader);
         let mut programs = loader.load(OBJECT)?;
         let cast_programs = link_cast_programs(plan, &programs);
-        // The loader knows maps by their descriptors: none may be closed before the programs are loaded.
+        // The loader knows maps by their descriptors: none may be closed before the programs are
+        // loaded.
         let rings = maps::rings(&mut programs, sizes)?;
         let folds = maps::folds(&mut programs)?;
         let (operations, file_operations) = match plan.has_operations() {
@@ -114,22 +115,23 @@ impl Engine {
         })
     }
 
-    /// Why the kernel has refused the programs that load from its memory, if it has. Those in their place call it for each read.
+    /// Why the kernel refused the programs that read its memory by plain loads, if it did. The
+    /// engine then uses programs that call a helper for each read.
     pub fn refused(&self) -> Option<&io::Error> {
         self.attached.refused.as_ref()
     }
 
-    /// How often the kernel has skipped the programs.
+    /// How often the kernel skipped the programs.
     pub fn missed(&self) -> Result<MissedCompletions, EngineError> {
         self.attached.missed()
     }
 
-    /// The kernel's books. The order of reading keeps `recorded + folded + lost <= seen`.
+    /// The kernel side's counters. The order of reading keeps `recorded + folded + lost <= seen`.
     pub fn books(&self) -> Books {
         self.books.read()
     }
 
-    /// Tells the programs what time it is.
+    /// Sets the programs' clock.
     pub fn set_clock(&mut self, sample: ClockSample) {
         self.clock.set(sample.offset_ns);
         if let Some(operations) = &mut self.operations {
@@ -137,7 +139,7 @@ impl Engine {
         }
     }
 
-    /// Lets the filter follow mounts and cgroups that came or went.
+    /// Updates the filter for mounts and cgroups that came or went.
     pub fn follow_filter(&mut self) -> Result<(), EngineError> {
         match &mut self.filter_maps {
             Some(maps) => maps.follow().map_err(map_error(FILTER_MAP)),
@@ -145,14 +147,14 @@ impl Engine {
         }
     }
 
-    /// Detaches every probe; rings, sums and books stay readable.
+    /// Detaches every probe; rings, sums and counters stay readable.
     pub fn detach(&mut self) {
         self.attached = AttachedPrograms::default();
         self.programs = None;
     }
 }
 
-/// The filter as the kernel side will have it, if there is one.
+/// The filter with its names resolved, if there is one. Refuses what the engine cannot filter by.
 fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>, FilterError> {
     let kinds = filter.kinds();
     match &plan.programs {
@@ -174,7 +176,7 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>
         .transpose()
 }
 
-/// The programs that load from the kernel's memory, where the plan has them.
+/// The programs that read kernel memory by plain loads, if the plan has them.
 fn link_cast_programs(
     plan: &Plan,
     programs: &Ebpf,
@@ -188,7 +190,7 @@ fn link_cast_programs(
     Some(cast_programs.map(|cast_programs| (cast, cast_programs)))
 }
 
-/// How many CPUs there may ever be: their numbers are below it.
+/// How many CPUs there may ever be. All numbers of CPUs are below this.
 fn cpus() -> Result<u32, EngineError> {
     let cpus = aya::util::nr_cpus().map_err(|(path, source)| EngineError::Cpus { path, source })?;
     Ok(u32::try_from(cpus).unwrap_or(u32::MAX))

@@ -1,5 +1,6 @@
-//! Completes the programs that load from the kernel's memory: puts into their instructions what only the running
-//! kernel knows. The loader knows neither calls of kernel functions nor loads from unknown offsets.
+//! Completes the programs that read kernel memory by plain loads: puts ids and offsets of the
+//! running kernel into their instructions. The BPF loader supports neither calls of kernel
+//! functions nor loads from offsets that are not known at build time.
 
 use object::{Object as _, ObjectSection as _, SectionKind};
 use trackiops_schemas::ebpf::ring::{CAST_CALL, CAST_OFFSETS, CAST_TYPE, DIRECT_WORDS};
@@ -10,7 +11,8 @@ use crate::btf::CastBtfIds;
 const INSTRUCTION: usize = 8;
 /// `BPF_JMP | BPF_CALL`.
 const CALL: u8 = 0x85;
-/// Registers of the call of a kernel function, by its number in BTF: `BPF_PSEUDO_KFUNC_CALL` as the source.
+/// Registers of a call of a kernel function by its number in BTF: the source is
+/// `BPF_PSEUDO_KFUNC_CALL`.
 const KERNEL_FUNCTION: u8 = if cfg!(target_endian = "little") {
     0x20
 } else {
@@ -21,7 +23,7 @@ const MOVES: [u8; 2] = [0xb4, 0xb7];
 /// `BPF_LDX | BPF_MEM` of 4, 2, 1 and 8 bytes.
 const LOADS: [u8; 4] = [0x61, 0x69, 0x71, 0x79];
 
-/// The object with these programs complete; `None` if the offsets are too large for an instruction.
+/// The object with these programs complete; `None` if an offset is too large for an instruction.
 pub fn complete(object: &[u8], cast: CastBtfIds, offsets: &[u32; DIRECT_WORDS]) -> Option<Vec<u8>> {
     let file = object::File::parse(object).ok()?;
     let mut bytes = object.to_vec();
@@ -73,7 +75,7 @@ mod tests {
         }; 3],
     };
 
-    /// How often these bytes stand in the object.
+    /// How often these bytes are in the object.
     fn count(object: &[u8], bytes: &[u8]) -> usize {
         object.windows(bytes.len()).filter(|w| *w == bytes).count()
     }

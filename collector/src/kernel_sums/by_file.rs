@@ -1,4 +1,4 @@
-//! RPCs of any procedure but READ and WRITE by the file that they are about, added up in the kernel.
+//! RPCs of any procedure but READ and WRITE, added up in the kernel by file.
 
 use aya::maps::MapError;
 use trackiops_schemas::ebpf::file_op_sums::{
@@ -23,7 +23,8 @@ pub struct FileOpSums {
 }
 
 impl FileOpSums {
-    /// Makes them, and lets the programs use them. `begun` counts the sums that were begun in each.
+    /// Makes the maps, and lets the programs use them. `begun` counts the sums that were begun in
+    /// each.
     pub fn create(
         mut programs: MapsInUse<FILE_OP_KEY_WORDS, FILE_OP_VALUE_WORDS>,
         begun: SharedWords,
@@ -42,7 +43,7 @@ impl FileOpSums {
         })
     }
 
-    /// Takes everything that was added up so far. Nothing is taken away where there is nothing.
+    /// Takes everything that was added up so far. Maps without new sums are left alone.
     pub fn take(&mut self) -> Result<Vec<FileOpInWindow>, MapError> {
         let mut taken = Vec::new();
         for (index, sums) in &mut self.sums {
@@ -57,16 +58,17 @@ impl FileOpSums {
     }
 }
 
-/// RPCs of a procedure about a file, in a window.
+/// RPCs of one procedure about one file, in one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOpInWindow {
-    /// The file, and for whom. It is a file of its own where there was no room for it ([`others`](trackiops_schemas::identity::FileId::others)).
+    /// The file and the tenant. The file is [`others`](trackiops_schemas::identity::FileId::others)
+    /// if the kernel had no room for it.
     pub row: RowKey,
     /// UTC in ns, divided by the length of a window.
     pub window: u64,
     /// The process that made the first of them.
     pub pid: u32,
-    /// The procedure, and what they add up to.
+    /// The procedure, and the sums.
     pub op: FileOp,
 }
 

@@ -17,7 +17,7 @@ use crate::clock::ClockSample;
 use crate::kernel_sums::{BegunCounts, DoubleBufferedMap, MapsInUse};
 use crate::shared_memory::SharedWords;
 
-/// Where the programs add up.
+/// The table and the maps that the programs add to.
 pub struct OpSums {
     programs: MapsInUse<OP_KEY_WORDS, OP_VALUE_WORDS>,
     table: DoubleBufferedTable,
@@ -28,7 +28,8 @@ pub struct OpSums {
 }
 
 impl OpSums {
-    /// Makes the maps, and lets the programs use them. `table` is an [`OpTable`], `begun` counts the sums that were begun in each map.
+    /// Makes the maps, and lets the programs use them. `table` is an [`OpTable`], `begun` counts
+    /// the sums that were begun in each map.
     pub fn create(
         mut programs: MapsInUse<OP_KEY_WORDS, OP_VALUE_WORDS>,
         table: SharedWords,
@@ -53,19 +54,21 @@ impl OpSums {
         })
     }
 
-    /// Tells the programs what time it is.
+    /// Sets the programs' clock.
     pub fn set_clock(&mut self, sample: ClockSample) {
         self.table.set_clock(sample);
     }
 
-    /// Takes everything that was added up so far. Nothing is taken away where there is nothing.
+    /// Takes everything that was added up so far. Maps without new sums are left alone, unless the
+    /// table has some.
     pub fn take(&mut self, mut each: impl FnMut(OpKey, OpValue)) -> Result<(), MapError> {
         let half = self.table.exchange();
         let programs = &mut self.programs;
         let mut sum = |key, value: [u64; OP_VALUE_WORDS]| {
             each(OpKey::from_words(key), OpValue::from_words(&value));
         };
-        // Taking a map waits for the programs that still add to what was taken away from them, be it that half.
+        // Taking a map waits for the programs that still add to what was exchanged. That includes
+        // the half of the table.
         let is_new = self.begun.is_new(OPS_BY_PROCEDURE);
         if half.is_some() || is_new {
             self.by_procedure.take(programs, &mut sum)?;
@@ -102,7 +105,7 @@ impl DoubleBufferedTable {
         }
     }
 
-    /// The half is of this window.
+    /// Makes the half count this window.
     fn set_window(&self, half: usize, window: u64) {
         self.set_begin(half, window);
         if let Some(word) = self.word(half, offset_of!(OpHalf, window)) {
@@ -122,7 +125,8 @@ impl DoubleBufferedTable {
         word.map_or(0, |half| half.load(Ordering::Relaxed) as usize & 1)
     }
 
-    /// Lets the programs add to the other half. Programs that are in the middle of adding go on in the one that is returned, if anything is in it.
+    /// Lets the programs add to the other half. Returns the previous one if it has any sums.
+    /// Programs that are in the middle of adding still finish in it.
     fn exchange(&self) -> Option<usize> {
         let (half, other) = match self.half_in_use() {
             0 => (0, 1),
@@ -161,7 +165,7 @@ impl DoubleBufferedTable {
         self.part(half, offset_of!(OpHalf, owners), OP_KEY_WORDS)
     }
 
-    /// Members of a half, of `words` each, whose first one is at the offset in bytes.
+    /// The entries of a half, of `words` words each, from this byte offset on.
     fn part(&self, half: usize, offset: usize, words: usize) -> impl Iterator<Item = &[AtomicU64]> {
         let members = self.half(half).get(offset / 8..).unwrap_or_default();
         members.chunks_exact(words).take(OP_PLACES)
@@ -178,7 +182,7 @@ impl DoubleBufferedTable {
     }
 }
 
-/// The window of now, as in [`OpKey::window`].
+/// The current window, as in [`OpKey::window`].
 fn window_of(clock: ClockSample, granularity: Granularity) -> u64 {
     let utc_ns = clock.now.0.wrapping_add_signed(clock.offset_ns);
     utc_ns / granularity.ns()
@@ -195,21 +199,21 @@ fn load_words<const WORDS: usize>(words: &[AtomicU64]) -> [u64; WORDS] {
     array::from_fn(|_| words.next().unwrap_or_default())
 }
 
-/// What the programs find buckets by, these counted from [`first_bucket`].
+/// The table by which the programs find buckets, which they count from [`first_bucket`].
 pub fn bucket_cells() -> [u64; OP_CELLS] {
     let mut cells = [0; OP_CELLS];
     let known = histogram::cells(OP_FIRST_OCTAVE, OP_END_OCTAVE);
     let places = cells.iter_mut().skip(1 << OP_CELL_BITS);
     for (cell, (bucket, last_ns)) in places.zip(known) {
         let index = u64::from((bucket - first_bucket()).unsigned_abs());
-        // A time beyond the last one carries over into the bucket.
+        // Adding a time beyond `last_ns` carries over into the number of the bucket.
         let to_carry = (1 << OP_BUCKET_SHIFT) - 1 - last_ns.min((1 << OP_BUCKET_SHIFT) - 1);
         *cell = (index << OP_BUCKET_SHIFT) + to_carry;
     }
     cells
 }
 
-/// The bucket that the programs know as the first.
+/// The histogram's bucket that has number 0 in the programs.
 pub fn first_bucket() -> i32 {
     histogram::bucket_of(1 << OP_FIRST_OCTAVE)
 }
@@ -221,7 +225,7 @@ mod tests {
     use proptest::prelude::*;
     use trackiops_schemas::ebpf::op_sums::OP_BUCKETS;
 
-    /// As the programs find it.
+    /// Finds the bucket as the programs do.
     fn bucket_of(cells: &[u64; OP_CELLS], ns: u64) -> usize {
         let ns = ns.clamp(1 << OP_FIRST_OCTAVE, (1 << OP_END_OCTAVE) - 1);
         let octave = ns.ilog2();

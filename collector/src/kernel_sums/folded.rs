@@ -16,7 +16,7 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Makes them, and lets the programs use them.
+    /// Makes the maps, and lets the programs use them.
     pub fn create(
         mut programs: MapsInUse<FOLD_KEY_WORDS, FOLD_VALUE_WORDS>,
     ) -> Result<Self, MapError> {

@@ -1,4 +1,4 @@
-//! Maps that the programs add up in, and that are taken away from them to be read.
+//! Maps in which the programs add up. A map is read after the programs were given another one.
 
 pub(crate) mod by_file;
 pub(crate) mod by_operation;
@@ -11,13 +11,13 @@ use aya::maps::{ArrayOfMaps, HashMap, MapData, MapError};
 
 use crate::shared_memory::SharedWords;
 
-/// A map, its keys and values in words.
+/// A map whose keys and values are words.
 pub type SumMap<const KEY: usize, const VALUE: usize> = HashMap<MapData, [u64; KEY], [u64; VALUE]>;
 
 /// Where the programs find their maps.
 pub type MapsInUse<const KEY: usize, const VALUE: usize> = ArrayOfMaps<MapData, SumMap<KEY, VALUE>>;
 
-/// Two generations of a map: the programs add to one, and the other one is empty or being read.
+/// Two maps that take turns: the programs add to one, and the other one is empty or being read.
 pub struct DoubleBufferedMap<const KEY: usize, const VALUE: usize> {
     index: u32,
     current: SumMap<KEY, VALUE>,
@@ -25,7 +25,7 @@ pub struct DoubleBufferedMap<const KEY: usize, const VALUE: usize> {
 }
 
 impl<const KEY: usize, const VALUE: usize> DoubleBufferedMap<KEY, VALUE> {
-    /// Makes them, and lets the programs use one as the element `index`.
+    /// Makes both, and lets the programs use one as the element `index`.
     pub fn create(
         programs: &mut MapsInUse<KEY, VALUE>,
         index: u32,
@@ -42,8 +42,8 @@ impl<const KEY: usize, const VALUE: usize> DoubleBufferedMap<KEY, VALUE> {
 
     /// Takes what was added up so far.
     ///
-    /// The kernel changes the programs over and waits for those that are in the middle of adding, before
-    /// anything is read: a sum is taken whole, and once.
+    /// Before anything is read, the kernel switches the programs to the other map and waits for
+    /// those that still add to this one. So each sum is taken whole, and once.
     pub fn take(
         &mut self,
         programs: &mut MapsInUse<KEY, VALUE>,
@@ -51,7 +51,7 @@ impl<const KEY: usize, const VALUE: usize> DoubleBufferedMap<KEY, VALUE> {
     ) -> Result<(), MapError> {
         programs.set(self.index, &self.other, 0)?;
         mem::swap(&mut self.current, &mut self.other);
-        // All keys first: iterating over what is being deleted begins anew.
+        // All keys first: deleting while iterating would start the iteration over.
         for key in self.other.keys().collect::<Result<Vec<_>, _>>()? {
             let value = self.other.get(&key, 0)?;
             self.other.remove(&key)?;
@@ -61,7 +61,8 @@ impl<const KEY: usize, const VALUE: usize> DoubleBufferedMap<KEY, VALUE> {
     }
 }
 
-/// Whether there is anything in maps, told by the programs: the kernel would look through a map that is empty from one end to the other.
+/// Tells by counts of the programs whether maps have new sums. Without it the kernel would scan
+/// empty maps from end to end.
 pub struct BegunCounts<const MAPS: usize> {
     counts: SharedWords,
     seen: [u64; MAPS],
@@ -76,7 +77,8 @@ impl<const MAPS: usize> BegunCounts<MAPS> {
         }
     }
 
-    /// Whether a sum was begun in a map since this was last asked. To be asked before the map is taken: what is begun meanwhile is told the next time.
+    /// Whether a sum was begun in a map since the last call. Call it before the map is taken: sums
+    /// that are begun in between are reported by the next call.
     pub fn is_new(&mut self, index: u32) -> bool {
         let index = index as usize;
         match (self.counts.words().get(index), self.seen.get_mut(index)) {

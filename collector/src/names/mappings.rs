@@ -1,6 +1,7 @@
-//! Files that processes have mapped, looked up on a thread of its own: `/proc/PID/maps` is read under the lock of the
-//! process's address space, and a process that stores into a mapping of a file on a server that hangs, while another of
-//! its threads maps or unmaps something, holds that lock until the server is back.
+//! Files that processes have mapped, looked up on a thread of its own, which may block.
+//! `/proc/PID/maps` is read under the lock of the process's address space. If a thread of the
+//! process writes to a mapped file on a hung server while another one maps or unmaps something,
+//! that lock is held until the server is back.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,7 +23,7 @@ pub struct Mappings {
     /// The processes still to be asked about.
     wanted: HashSet<u32>,
     thread: Option<Thread>,
-    /// A batch is out.
+    /// A batch was sent and is not answered yet.
     asked: bool,
 }
 
@@ -40,7 +41,7 @@ impl Mappings {
         })
     }
 
-    /// Finds nothing.
+    /// Without a thread: finds nothing.
     pub fn none() -> Self {
         Self {
             wanted: HashSet::new(),
@@ -54,7 +55,8 @@ impl Mappings {
         self.wanted.insert(pid);
     }
 
-    /// What was found since the last call. Waits for no longer than [`PATIENCE`], and only for what it has asked itself.
+    /// What was found since the last call. Waits no longer than [`PATIENCE`], and only for a batch
+    /// that this call has sent.
     pub fn look(&mut self) -> Vec<OpenFile> {
         let Some(thread) = &self.thread else {
             return Vec::new();
@@ -84,7 +86,7 @@ impl Mappings {
 }
 
 impl Thread {
-    /// `mapped` tells what a process has mapped. The thread ends when nobody asks any more.
+    /// `mapped` returns what a process has mapped. The thread ends when the sender is dropped.
     fn start(mapped: fn(u32) -> Vec<OpenFile>) -> io::Result<Self> {
         let (processes, asked) = channel::<Vec<u32>>();
         let (answer, found) = channel();

@@ -35,10 +35,10 @@ use crate::tenants::Tenants;
 
 /// A name found is looked at again after this time: files are renamed while they are open.
 const RECHECK: Duration = Duration::from_secs(30);
-/// At most this often are all processes looked through for files without a name, and all mount
+/// Least time between searches of all processes for files without a name, and of all mount
 /// namespaces for a device without a mount.
 const FULL_SCAN: Duration = Duration::from_secs(5);
-/// How often all mount namespaces are looked at in any case.
+/// How often all mount namespaces are read in any case.
 const MOUNT_SCAN: Duration = Duration::from_secs(60);
 /// How often a file is looked for among all processes before it stays without a name.
 const FULL_SCAN_TRIES: u8 = 3;
@@ -47,7 +47,7 @@ const DESCRIPTORS: usize = 8192;
 
 struct KnownFile {
     attributes: Arc<FileAttributes>,
-    /// What the kernel has told of it, as far as the attributes have it.
+    /// The reported path that the attributes were made of.
     place: Option<ExportPath>,
     checked: MonotonicNs,
     tries_left: u8,
@@ -63,18 +63,19 @@ pub struct Names {
     nameless: HashSet<RowKey>,
     mappings: Mappings,
     scanned: Option<MonotonicNs>,
-    /// What was looked for in all mount namespaces lately, and when: devices, and `server:/export` if that is told.
+    /// What was looked for in all mount namespaces lately, and when: devices, and `server:/export`
+    /// if that is known.
     looked_for: HashMap<(Dev, Option<String>), MonotonicNs>,
     mounts_scanned: Option<MonotonicNs>,
-    /// What the kernel tells, where it does. Then nothing is looked for in `/proc`.
+    /// Paths that the kernel side reports, if it does. Then no paths are looked for in `/proc`.
     paths: Option<KnownPaths>,
 }
 
 impl Names {
-    /// Knows the mounts of now, and no file. Paths are told, or looked for.
+    /// Knows the mounts of now, and no file. `are_told` says whether the kernel side reports paths.
     pub fn new(are_told: bool) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        // Opened first: what changes from then on is told.
+        // Opened before mounts are read, so that no change is missed.
         let mountinfo = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok();
         let mut mounts = Mounts::default();
         mounts.refresh_all_namespaces();
@@ -111,14 +112,14 @@ impl Names {
             .flatten()
     }
 
-    /// Devices of which a mount has left by these mounts. What was seen of their files belongs to what they stood
-    /// for, and the path that they had there, which have to be asked for before [`Self::see_mounts`].
+    /// Devices that have lost a mount, if `mounts` are those of now. What was seen of their files
+    /// belongs to the previous mount and path. So ask for these before [`Self::see_mounts`].
     pub fn left_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
         self.mounts.left_devices(mounts)
     }
 
-    /// What is mounted, if that is news since the last call. To be called now and then: what others mount and unmount is looked
-    /// at once a minute.
+    /// What is mounted, if that has changed since the last call. To be called regularly: other
+    /// mount namespaces are read once a minute.
     pub fn mount_news(&mut self, now: MonotonicNs) -> Option<Vec<MountPoint>> {
         if is_due(&mut self.mounts_scanned, now, MOUNT_SCAN) {
             self.refresh_mounts();
@@ -126,13 +127,15 @@ impl Names {
         self.mounts.take_news()
     }
 
-    /// Whether a file cannot be on what its device number stood for at the last look: it has another one's name.
+    /// Whether a file's path shows that it is not on what its device number stood for at the last
+    /// look.
     pub fn is_of_another(&self, file: FileId) -> bool {
         let place = self.paths.as_ref().and_then(|paths| paths.peek(file));
         place.is_some() && self.mounts.cannot_hold(file.dev, place)
     }
 
-    /// Takes over the mounts of now. Files on what is gone are forgotten: what has its number next may have others.
+    /// Takes over the mounts of now. Files on mounts that are gone are forgotten, because their
+    /// device number may be reused for others.
     pub fn see_mounts(&mut self, mounts: &[NfsMount]) {
         if let Some(paths) = &mut self.paths {
             let mut gone = self.mounts.gone_devices(mounts);
@@ -146,13 +149,14 @@ impl Names {
         self.forget_begins();
     }
 
-    /// The files of which another path was known until this is taken over. What was seen of them until then belongs to that one.
+    /// The files whose known path this changes. What was seen of them so far belongs to the
+    /// previous path.
     pub fn moved_by(&self, told: &PathEvent) -> HashSet<FileId> {
         let paths = self.paths.as_ref();
         paths.map_or_else(HashSet::new, |paths| paths.moved_by(told))
     }
 
-    /// Takes over what the kernel tells.
+    /// Takes over what the kernel side reported.
     pub fn learn(&mut self, told: PathEvent) {
         if let Some(paths) = &mut self.paths {
             if let PathChange::Seen(file, place) = &told.news
@@ -175,8 +179,8 @@ impl Names {
         self.mounts.source(dev)
     }
 
-    /// Looks for the names of what was just seen, each with the process that used it. To be called now and
-    /// then even when nothing was.
+    /// Looks for mounts, tenants and paths of what was just seen, each with the process that used
+    /// it. To be called regularly, even if nothing was seen.
     pub fn observe(&mut self, seen: &[(RowKey, u32)], now: MonotonicNs) {
         for (row, _) in seen {
             self.look_for_mount(row.file, now);
@@ -186,7 +190,7 @@ impl Names {
         if self.paths.is_some() {
             return;
         }
-        // Of processes that took longer to look into.
+        // The files of processes that earlier calls did not wait for.
         let mapped = self.mappings.look();
         self.name(mapped, now);
         if seen.is_empty() {
@@ -252,8 +256,8 @@ impl Names {
         }
     }
 
-    /// Looks for the mount of a file in other mount namespaces, if none is known that it can be on. At once, because those who
-    /// have it mounted may be gone with it.
+    /// Looks for the mount of a file in other mount namespaces, if none is known that it can be on.
+    /// At once, because the namespace may be gone soon.
     fn look_for_mount(&mut self, file: FileId, now: MonotonicNs) {
         let place = self.paths.as_ref().and_then(|paths| paths.peek(file));
         if !self.mounts.cannot_hold(file.dev, place) {
@@ -274,7 +278,7 @@ impl Names {
         self.forget_begins();
     }
 
-    /// Paths may begin elsewhere now.
+    /// Forgets paths on this host, because mount points may have changed.
     fn forget_begins(&mut self) {
         if self.paths.is_some() {
             self.known = Generations::new();
@@ -298,14 +302,14 @@ impl Names {
         })
     }
 
-    /// What a row carries, by what is known now.
+    /// The attributes of a row, by what is known now.
     pub fn attributes(&mut self, row: RowKey, now: MonotonicNs) -> Arc<FileAttributes> {
         let RowKey { file, tenant } = row;
         self.look_for_mount(file, now);
         let tenant = self.tenants.tenant(tenant);
         let place = self.paths.as_mut().and_then(|paths| paths.get(file));
         let source = self.mounts.source_of(file.dev, place.as_deref());
-        // Compared by where it stands: each place is kept once.
+        // Compared by address, because each path is kept only once.
         let at = |place: &Option<ExportPath>| place.as_ref().map(Arc::as_ptr);
         let known = self.known(row, now);
         let is_mount_new = place.is_some() && known.attributes.mount != source;
@@ -318,7 +322,8 @@ impl Names {
         }
         let known = self.known(row, now);
         if known.attributes.mount != source || *known.attributes.tenant != tenant {
-            // Another mount behind the same device number means another file: its name is not known.
+            // Another mount behind the same device number means another file: its name is not
+            // known.
             let path = known.attributes.path.clone().filter(|_| {
                 known.attributes.mount.is_none()
                     || known.attributes.mount == source
@@ -334,9 +339,10 @@ impl Names {
         Arc::clone(&known.attributes)
     }
 
-    /// Forgets the files that were idle since the last call but one.
+    /// Forgets the files that were idle since the previous call.
     ///
-    /// Those whose rows are still open stay; the kernel has to tell the paths of the others anew.
+    /// Those whose rows are still open stay. The kernel side has to report the paths of the others
+    /// again.
     pub fn rotate(&mut self, open: impl Iterator<Item = FileId>) {
         self.known.rotate();
         self.nameless.clear();

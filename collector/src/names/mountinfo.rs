@@ -1,4 +1,5 @@
-//! The NFS mounts of a mount namespace, from `mountinfo` (proc(5)). Reading it never touches a server.
+//! The NFS mounts of a mount namespace, from `mountinfo` (proc(5)). Reading it never touches a
+//! server.
 
 use std::fs;
 use std::io;
@@ -17,12 +18,12 @@ pub struct NfsMount {
     pub source: String,
     /// Where it is mounted, in that mount namespace.
     pub mount_point: String,
-    /// Of the mount, and behind them those of its file system.
+    /// Options of the mount, and behind them those of its file system.
     pub options: String,
 }
 
 impl NfsMount {
-    /// Whether it is this mount, with whatever options.
+    /// Whether it is the same mount; options may differ.
     pub fn is_same_mount(&self, other: &Self) -> bool {
         let key = |mount: &Self| (mount.mount_id, mount.dev);
         key(self) == key(other)
@@ -31,8 +32,7 @@ impl NfsMount {
     }
 }
 
-/// The NFS mounts among the lines of a `mountinfo` file; lines that are no such thing are passed
-/// over.
+/// The NFS mounts among the lines of a `mountinfo` file; other lines are skipped.
 pub fn parse_mountinfo(text: &[u8]) -> Vec<NfsMount> {
     String::from_utf8_lossy(text)
         .lines()
@@ -63,7 +63,8 @@ fn parse_line(line: &str) -> Option<NfsMount> {
     })
 }
 
-/// Where the cgroup hierarchy with the memory controller is mounted: that of version 1 if there is one.
+/// Where the cgroup hierarchy with the memory controller is mounted: that of version 1 if there is
+/// one.
 pub fn cgroup_root() -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
     cgroup_root_of(&text)
@@ -118,8 +119,8 @@ pub fn mounts_of(pid: u32) -> io::Result<Vec<NfsMount>> {
     ))?))
 }
 
-/// `server:/export` of the mounts from a server's address, of a version of NFS (3, 4), in the mount namespace of this
-/// process; sorted. `root` is where the kernel's files are.
+/// `server:/export` of the mounts from a server's address, of a version of NFS (3, 4), in the mount
+/// namespace of this process; sorted. `root` is where the kernel's files are.
 pub fn sources_at(root: &Path, address: &str, version: u8) -> Vec<String> {
     let text = fs::read(root.join("proc/self/mountinfo")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

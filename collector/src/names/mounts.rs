@@ -10,29 +10,30 @@ use trackiops_schemas::mount::MountPoint;
 use crate::names::mountinfo::{NfsMount, mounts_of, pids};
 use crate::names::paths::is_below;
 
-/// File systems that had a device number one after the other, as far as they are remembered.
+/// Most file systems that are remembered for one device number.
 const REMEMBERED: usize = 4;
 
 /// What is known of device numbers. A mount that is gone stays known until its number is used
-/// again: its last requests may still be on their way.
+/// again: its last requests may still arrive.
 #[derive(Default)]
 pub struct Mounts {
     /// The NFS mounts of this process's mount namespace when it last looked.
     own: Vec<NfsMount>,
     /// The file systems that had each number, the one that has it now last.
     devices: HashMap<Dev, Vec<FileSystem>>,
-    /// What was mounted, as the paths of files tell, with each number; the last one last.
+    /// What was mounted with each number, as the paths of files show; the latest last.
     tops: HashMap<Dev, Vec<String>>,
-    /// Something was mounted, unmounted or mounted otherwise since that was asked for.
+    /// A mount came, went or changed since the last [`Self::take_news`].
     is_news: bool,
 }
 
-/// A superblock, as far as its mounts tell.
+/// A superblock, as far as its mounts show it.
 #[derive(Debug)]
 struct FileSystem {
     /// `server:/export`.
     source: String,
-    /// Its mounts, this process's own first and of these the shortest source. Those that it had last where it has left.
+    /// Its mounts: this process's own first, and each part by length of the source. If it has left,
+    /// those that it had last.
     points: Vec<MountedPoint>,
     has_left: bool,
 }
@@ -45,8 +46,8 @@ struct MountedPoint {
 }
 
 impl Mounts {
-    /// Devices that were mounted at the last look and, by these mounts, no longer are, or are now
-    /// mounted from somewhere else: the kernel gives a number away again as soon as it is free.
+    /// Devices that were mounted at the last look, but are unmounted or mounted from somewhere else
+    /// in `now`: the kernel reuses a number as soon as it is free.
     pub fn gone_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
         let before = self.own.iter().map(|mount| mount.dev);
         let stays = |dev: &Dev| {
@@ -58,7 +59,7 @@ impl Mounts {
         before.filter(|dev| !stays(dev)).collect()
     }
 
-    /// Devices of which a mount was there at the last look that is not among these.
+    /// Devices that have lost a mount since the last look.
     pub fn left_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
         let is_there = |mount: &NfsMount| now.iter().any(|now| now.is_same_mount(mount));
         let own = self.own.iter();
@@ -75,7 +76,8 @@ impl Mounts {
             let known = self.devices.get(&dev).and_then(|known| known.last());
             let known = known.map_or(&[][..], |known| &known.points);
             let mut points = mounts_of_device(now, dev, false);
-            // If the number is another file system's now, what others had mounted of the one before is out of date.
+            // If the number is another file system's now, mounts of the previous one in other
+            // namespaces are out of date.
             if points.is_empty() || share_a_mount(known, &points) {
                 points.extend(known.iter().filter(|point| point.is_foreign).cloned());
             }
@@ -99,7 +101,7 @@ impl Mounts {
         self.follow_foreign(&found);
     }
 
-    /// Takes over the mounts that are to be seen in other mount namespaces.
+    /// Takes over the mounts that were found in other mount namespaces.
     fn follow_foreign(&mut self, found: &[NfsMount]) {
         let is_foreign = |known: &FileSystem| known.points.iter().any(|point| point.is_foreign);
         let known = self.devices.iter();
@@ -115,9 +117,9 @@ impl Mounts {
         }
     }
 
-    /// A device has these mounts now.
+    /// Sets the mounts that a device has now.
     fn set_mounts(&mut self, dev: Dev, mut points: Vec<MountedPoint>) {
-        // Stable: of mounts with one source the oldest stands for all.
+        // A stable sort: of mounts with one source the oldest stands for all.
         points.sort_by_key(|point| (point.is_foreign, point.source().len()));
         let known = self.devices.entry(dev).or_default();
         let before = known.last_mut();
@@ -127,7 +129,8 @@ impl Mounts {
         match (before, best_source(&points)) {
             (None, None) => {}
             (Some(now), None) => now.has_left = true,
-            // As long as one of the mounts stays it is the same; what is left of them may begin further below.
+            // The file system is the same as long as one of its mounts stays, even if that begins
+            // deeper in the export.
             (Some(now), Some(source))
                 if now.source == source || share_a_mount(&now.points, &points) =>
             {
@@ -150,7 +153,7 @@ impl Mounts {
         }
     }
 
-    /// What is mounted, as far as it is known, if that is news since the last call.
+    /// What is mounted, as far as it is known, if that has changed since the last call.
     pub fn take_news(&mut self) -> Option<Vec<MountPoint>> {
         let is_news = mem::take(&mut self.is_news);
         is_news.then(|| {
@@ -163,7 +166,8 @@ impl Mounts {
         })
     }
 
-    /// The path of a file on this host, of which `server:/export` and the path below it are known.
+    /// The path on this host of a file whose `place` is known: `server:/export` and the path below
+    /// it.
     pub fn path(&self, dev: Dev, place: &[u8]) -> Option<Vec<u8>> {
         let points = &self.file_system(dev, Some(place))?.points;
         points.iter().find_map(|point| point.path(place))
@@ -175,8 +179,8 @@ impl Mounts {
             .map(|known| known.source.as_str())
     }
 
-    /// `server:/export` of a file whose place may be known: what had the device number before may have its last requests
-    /// on their way, and what was mounted too shortly to be seen is known by its files.
+    /// `server:/export` of a file. Its place, if known, also finds what had the device number
+    /// before, whose last requests may still arrive, and what was mounted too briefly to be seen.
     pub fn source_of(&self, dev: Dev, place: Option<&[u8]>) -> Option<String> {
         let seen = self.file_system(dev, place);
         let has_it = |seen: &&FileSystem| place.is_none_or(|place| seen.contains_place(place));
@@ -186,14 +190,14 @@ impl Mounts {
         seen_there.or_else(top).or_else(|| seen.map(source))
     }
 
-    /// What was mounted that has a file's place, as far as paths have told.
+    /// The `server:/export` that a file's place is below, as far as paths have shown it.
     pub fn top(&self, dev: Dev, place: &[u8]) -> Option<&str> {
         let tops = self.tops.get(&dev).into_iter().flatten().rev();
         let mut tops = tops.map(String::as_str);
         tops.find(|top| is_below(place, top.as_bytes()))
     }
 
-    /// Takes over that a file of the device has a path that begins so.
+    /// Notes that a path on the device begins with `top`.
     pub fn note_top(&mut self, dev: Dev, top: &[u8]) {
         let known = self.tops.entry(dev).or_default();
         if known.last().is_none_or(|last| last.as_bytes() != top) {
@@ -205,7 +209,7 @@ impl Mounts {
         }
     }
 
-    /// Whether a file cannot be on what has the number of its device, as far as that is known.
+    /// Whether a file cannot be on what is known to have its device number now.
     pub fn cannot_hold(&self, dev: Dev, place: Option<&[u8]>) -> bool {
         let now = self.devices.get(&dev).and_then(|known| known.last());
         now.is_none_or(|now| now.has_left || place.is_some_and(|place| !now.contains_place(place)))
@@ -220,7 +224,8 @@ impl Mounts {
 }
 
 impl FileSystem {
-    /// Its mounts. Mount namespaces begin as copies: what is mounted at the same place in this process's own is not told again.
+    /// Its mounts. Mount namespaces begin as copies, so foreign mounts at the same place as one of
+    /// this process's own are left out.
     fn mount_points(&self) -> impl Iterator<Item = MountPoint> {
         let place =
             |point: &MountedPoint| (point.mount.source.clone(), point.mount.mount_point.clone());
@@ -294,7 +299,7 @@ fn share_a_mount(before: &[MountedPoint], now: &[MountedPoint]) -> bool {
     })
 }
 
-/// Where several mounts share a superblock, the shortest source stands for all: it is the one nearest
+/// If several mounts share a superblock, the shortest source stands for all: it is the one nearest
 /// the export's root, and the choice does not depend on their order.
 fn best_source(points: &[MountedPoint]) -> Option<&str> {
     let sources = points.iter().map(|point| point.mount.source.as_str());

@@ -1,5 +1,6 @@
-//! Names of files that a process has open, from its `/proc` entry alone: neither a path is walked nor a server asked. A
-//! mount that hangs cannot hold up who reads descriptors; who reads mappings it can, see [`crate::names::mappings`].
+//! Names of files that a process has open, from its `/proc` entry alone: no path is walked and no
+//! server is asked. A hung mount cannot hold up reading descriptors. It can hold up reading
+//! mappings: see [`crate::names::mappings`].
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -20,11 +21,11 @@ pub struct OpenFile {
     pub path: String,
 }
 
-/// Appended by the kernel to the name of a file that has none any more.
+/// Appended by the kernel to the last name of a deleted file.
 const DELETED: &str = " (deleted)";
 
-/// What `pid` holds open on NFS by descriptor. Looks at no more than `limit` descriptors; `limit` is lowered by what
-/// was looked at.
+/// What `pid` holds open on NFS by descriptor. Looks at up to `limit` descriptors, and lowers
+/// `limit` by their number.
 pub fn descriptors(pid: u32, limit: &mut usize) -> Vec<OpenFile> {
     let mounts = mounts_of(pid).unwrap_or_default();
     if mounts.is_empty() {
@@ -60,7 +61,7 @@ fn descriptors_on(pid: u32, mounts: &[NfsMount], limit: &mut usize) -> Vec<OpenF
             continue;
         };
         let path = path_text(&link.into_os_string().into_vec());
-        // Two system calls fewer for everything that is not on NFS.
+        // Saves two system calls for everything that is not on NFS.
         if !path.starts_with('/')
             || !mounts
                 .iter()
@@ -97,8 +98,8 @@ pub(crate) fn parse_fdinfo(text: &str, mounts: &[NfsMount]) -> Option<(Dev, u64)
     Some((mount.dev, fileid))
 }
 
-/// Files on NFS among the lines `address perms offset major:minor inode path` of a `maps` file. `is_nfs` is asked of
-/// devices that can be.
+/// Files on NFS among the lines `address perms offset major:minor inode path` of a `maps` file.
+/// `is_nfs` is called for devices that may be NFS.
 pub(crate) fn parse_maps(text: &[u8], mut is_nfs: impl FnMut(Dev) -> bool) -> Vec<OpenFile> {
     let text = String::from_utf8_lossy(text);
     let parse = |line: &str| {
@@ -111,7 +112,7 @@ pub(crate) fn parse_maps(text: &[u8], mut is_nfs: impl FnMut(Dev) -> bool) -> Ve
             Some(word)
         };
         let (major, minor) = (word()?, word()?, word()?, word()?).3.split_once(':')?;
-        // File systems without a block device.
+        // File systems without a block device, such as NFS.
         let major = u32::from_str_radix(major, 16).ok().filter(|m| *m == 0)?;
         let dev = Dev::new(major, u32::from_str_radix(minor, 16).ok()?)?;
         let fileid = word()?.parse().ok()?;

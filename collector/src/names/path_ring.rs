@@ -9,29 +9,30 @@ use crate::clock::MonotonicNs;
 /// Where a file is: `server:/export`, and its path below that. Any bytes but zeros.
 pub type ExportPathBuf = Vec<u8>;
 
-/// What was told.
+/// A path or a rename that the kernel side reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathEvent {
-    /// It holds for what completes from then on.
+    /// It holds for requests that complete from this time on.
     pub at: MonotonicNs,
-    /// Which files, and their place.
+    /// Which files are where now.
     pub news: PathChange,
-    /// Bytes of `server:/export` of what is mounted there, with which the place begins.
+    /// Length of the `server:/export` with which the path begins.
     pub top_bytes: usize,
-    /// An operation told it, of a directory: a walk through a tree can tell any number of them.
+    /// Reported by an operation on a directory. A walk through a tree can report any number of
+    /// these.
     pub is_directory: bool,
 }
 
 /// Which files are where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathChange {
-    /// One is there.
+    /// A file is at this path.
     Seen(FileId, ExportPathBuf),
-    /// What was at the first place, or below, is now at the other one.
+    /// What was at the first path, or below it, is now at the second one.
     Renamed(Dev, ExportPathBuf, ExportPathBuf),
 }
 
-/// The ring that they arrive in.
+/// The ring that paths arrive in.
 pub struct PathRing(RingBuf<MapData>);
 
 impl PathRing {
@@ -40,7 +41,7 @@ impl PathRing {
         RingBuf::try_from(map).map(Self)
     }
 
-    /// What has arrived by now, but not more than `most`.
+    /// The paths that have arrived by now, up to `most` of them.
     pub fn arrived(&mut self, most: usize) -> Vec<PathEvent> {
         let mut told = Vec::new();
         while told.len() < most
@@ -76,7 +77,8 @@ impl From<PathRecord<'_>> for PathEvent {
     }
 }
 
-/// From names that end with a zero byte, the file's own first. Also how long the last one is.
+/// Builds a path from names that end with a zero byte, the file's own first. Also returns how long
+/// the last one is.
 fn place(names: &[u8]) -> (ExportPathBuf, usize) {
     let names = names.strip_suffix(b"\0").unwrap_or(names);
     let mut names = names.rsplit(|byte| *byte == 0);

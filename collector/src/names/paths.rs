@@ -1,4 +1,4 @@
-//! Where files are, as the kernel has told.
+//! Paths of files, as the kernel side reported them.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Bound;
@@ -11,29 +11,33 @@ use crate::clock::MonotonicNs;
 use crate::generations::Generations;
 use crate::names::path_ring::{PathChange, PathEvent};
 
-/// Files of a generation, of which there are two. Each takes some 200 bytes and twice its path: 40 MiB in all, with paths of 50 bytes.
+/// Most files of a generation, of which there are two. Each takes some 200 bytes and twice its
+/// path: 40 MiB in all, with paths of 50 bytes.
 const MOST: usize = 65_536;
-/// Directories of a generation that only operations were about: who walks through a tree leaves the rest of the room to files that are read and
-/// written. No more could have rows (`rollup::new_file_budget`): 4,096 at once and 64 a second for five minutes.
+/// Most directories of a generation that were only seen in operations. So a walk through a tree
+/// leaves room for files that are read and written. More could not have rows (`rollup::new_file_budget`):
+/// 4,096 at once and 64 a second for five minutes.
 const MOST_DIRECTORIES: usize = 24_576;
-/// A request that completes while its file is being renamed can tell the path before that: up to so much later.
+/// A request that completes while its file is being renamed can report the previous path, up to
+/// this much later.
 const RENAMING: Duration = Duration::from_millis(500);
-/// So many renamings are remembered for that.
+/// Most renames that are remembered for that.
 const MOST_LEFT: usize = 1024;
-/// How the NFS client names a file that was unlinked while it is open, before at least so many hexadecimal digits (`nfs_sillyrename`, fs/nfs/unlink.c).
+/// How the NFS client names a file that was unlinked while it is open, before at least this many
+/// hexadecimal digits (`nfs_sillyrename`, fs/nfs/unlink.c).
 const UNLINKED: (&[u8], usize) = (b".nfs", 16);
 
 /// `server:/export` and the path below it.
 pub type ExportPath = Arc<[u8]>;
 
-/// Places of the files that were active lately.
+/// Paths of the files that were active lately.
 pub struct KnownPaths {
     known: Generations<FileId, ExportPath>,
-    /// Whose place it is: the last one's that was seen there.
+    /// The file that was last seen at each path.
     owners: BTreeMap<(Dev, ExportPath), FileId>,
-    /// Places that are not what they were, and since when.
+    /// Paths that were renamed, and when.
     left: VecDeque<(MonotonicNs, Dev, ExportPath)>,
-    /// Directories that came since the last rotation.
+    /// Directories that were added since the last rotation.
     directories: usize,
     /// There was no room for a file.
     is_full: bool,
@@ -56,12 +60,12 @@ impl KnownPaths {
         self.known.get(file).map(|place| Arc::clone(place))
     }
 
-    /// The same, of a file that is not in use on that account.
+    /// Like [`Self::get`], but does not count as a use of the file.
     pub fn peek(&self, file: FileId) -> Option<&[u8]> {
         self.known.peek(&file).map(|place| &**place)
     }
 
-    /// The files of which another place was known than is told.
+    /// The files whose known path is another one than the reported one.
     pub fn moved_by(&self, told: &PathEvent) -> HashSet<FileId> {
         match &told.news {
             PathChange::Seen(file, place) => {
@@ -79,11 +83,11 @@ impl KnownPaths {
         }
     }
 
-    /// Takes over what is told.
+    /// Takes over what the kernel side reported.
     pub fn learn(&mut self, told: PathEvent) {
         match told.news {
             PathChange::Seen(file, place) => match self.get(file) {
-                // Somebody else may have been there in between.
+                // Another file may have been there in between.
                 Some(known) if *known == *place => {
                     self.owners.insert((file.dev, known), file);
                 }
@@ -110,7 +114,8 @@ impl KnownPaths {
         }
     }
 
-    /// Whether a file of which another place is known can be there.
+    /// Whether to believe a path if the file is known at another one: not if it was just renamed,
+    /// nor if the client gave it to an unlinked file.
     fn is_credible(&self, at: MonotonicNs, file: FileId, place: &[u8]) -> bool {
         let left = |(since, dev, before): &(MonotonicNs, Dev, ExportPath)| {
             *dev == file.dev
@@ -162,7 +167,8 @@ impl KnownPaths {
             .retain(|(_, place), file| !is_gone(*file, place));
     }
 
-    /// Forgets the files that were idle since the last call but one. The kernel has to tell all paths anew.
+    /// Forgets the files that were idle since the previous call. After this the kernel side has to
+    /// report all paths again.
     pub fn rotate(&mut self) {
         for (file, place) in self.known.rotate() {
             self.disown(file, place);
@@ -171,7 +177,7 @@ impl KnownPaths {
         self.is_full = false;
     }
 
-    /// Forgets what was renamed long before.
+    /// Forgets renames that are long over.
     pub fn settle(&mut self, now: MonotonicNs) {
         let long_ago = now.0.saturating_sub(2 * RENAMING.as_nanos() as u64);
         while self.left.front().is_some_and(|(at, ..)| at.0 < long_ago) {
@@ -180,7 +186,7 @@ impl KnownPaths {
     }
 }
 
-/// Whether it is that place, or below it.
+/// Whether `place` is `top`, or below it.
 pub fn is_below(place: &[u8], top: &[u8]) -> bool {
     place
         .strip_prefix(top)
@@ -207,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Learns a path as the recorder does; the files that have moved.
+    /// Learns a path as the recorder does. Returns the files that have moved.
     fn learn(paths: &mut KnownPaths, at_ms: u64, news: PathChange) -> Vec<u64> {
         let told = PathEvent {
             at: MonotonicNs(at_ms * 1_000_000),

@@ -1,4 +1,4 @@
-//! Operations: what the kernel has added up of RPCs, under the names that rows have.
+//! Operations: the kernel's sums of RPCs, under the names that rows have.
 
 pub(crate) mod rpc_clients;
 
@@ -16,16 +16,17 @@ use crate::clock::MonotonicNs;
 use crate::kernel_sums::by_operation::{OpSums, first_bucket};
 use crate::operations::rpc_clients::{RpcClient, RpcClients};
 
-/// Number of the NFS program (RFC 1813, RFC 7530). Locks, access lists and callbacks are programs of their own.
+/// Number of the NFS program (RFC 1813, RFC 7530). Locks, access lists and callbacks are programs
+/// of their own.
 const NFS_PROGRAM: u32 = 100_003;
 
 /// The operations of a window.
 pub type WindowOps = BTreeMap<Operation, OperationSums>;
 
-/// What it takes to name operations.
+/// What is needed to name operations.
 pub struct Operations {
     clients: RpcClients,
-    /// Connections that the kernel does not number, by address.
+    /// Numbers of connections that the kernel does not number, by address.
     transports: AHashMap<u64, u32>,
     lost: u64,
 }
@@ -45,7 +46,8 @@ impl Operations {
         self.clients.forget_look();
     }
 
-    /// Takes what the kernel has added up. `each` is given every operation with its window, `None` stands for that of now. `source` is `server:/export` of a device.
+    /// Takes what the kernel has added up. `each` gets every operation with its window; `None` is
+    /// the current one. `source` returns `server:/export` of a device.
     pub fn take<'m>(
         &mut self,
         sums: &mut OpSums,
@@ -74,7 +76,7 @@ impl Operations {
         Ok(())
     }
 
-    /// What was lost since the last look, if `all` was lost so far.
+    /// RPCs that were lost since the last call, if `all` were lost so far.
     fn lost_since(&mut self, all: u64) -> Option<OperationSums> {
         let before = mem::replace(&mut self.lost, all);
         (all > before).then(|| OperationSums {

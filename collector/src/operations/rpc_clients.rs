@@ -1,7 +1,8 @@
-//! Which mount an RPC client is of.
+//! Which mount an RPC client belongs to.
 //!
-//! From Linux 6.5 on `/sys/fs/nfs/MAJOR:MINOR` has a link to each RPC client that a superblock uses (fs/nfs/sysfs.c). Where
-//! there is none, a client is of the only mount from its server's address, if there is only one.
+//! From Linux 6.5 on `/sys/fs/nfs/MAJOR:MINOR` has a link to each RPC client that a superblock uses
+//! (fs/nfs/sysfs.c). Without links, a client belongs to the only mount from its server's address,
+//! if there is only one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,23 +16,23 @@ use crate::names::mountinfo::sources_at;
 
 /// Below the root.
 const DIRECTORY: &str = "sys/fs/nfs";
-/// The kernel gives numbers of clients away again: also where no mount of this namespace comes or goes, links are looked at
-/// after this time.
+/// The kernel reuses numbers of clients. So links are read again after this time, even if no mount
+/// of this namespace came or went.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// What is known of RPC clients. One that is gone stays known until its number is used again: its last RPCs may
-/// still be on their way.
+/// What is known of RPC clients. One that is gone stays known until its number is used again: its
+/// last RPCs may still arrive.
 pub struct RpcClients {
     root: PathBuf,
     devices: AHashMap<u32, AHashSet<Dev>>,
     looked: Option<MonotonicNs>,
     /// What was found by version and address since the last look.
     sources: AHashMap<(u8, String), Vec<String>>,
-    /// The only mount that there last was, by client, where there are no links.
+    /// Without links: the only mount that was last found, by client.
     only: AHashMap<u32, String>,
 }
 
-/// An RPC client, as RPCs tell of it.
+/// An RPC client, as the sums of RPCs describe it.
 pub struct RpcClient<'a> {
     /// Its number.
     pub number: u32,
@@ -58,7 +59,8 @@ impl RpcClients {
         self.looked = None;
     }
 
-    /// To be called before mounts are asked for. Looks at the links, if they may have changed, or if one of these clients is not known.
+    /// To be called before [`Self::mount`]. Reads the links if they may have changed, or if one of
+    /// these clients is not known.
     pub fn look(&mut self, clients: impl IntoIterator<Item = u32>, now: MonotonicNs) {
         self.sources.clear();
         let mut clients = clients.into_iter();
@@ -68,7 +70,8 @@ impl RpcClients {
         }
     }
 
-    /// `server:/export` of a client, if it is of one mount only. `source` is that of a device.
+    /// `server:/export` of a client, if it belongs to one mount only. `source` returns that of a
+    /// device.
     pub fn mount<'m>(
         &mut self,
         client: &RpcClient<'_>,
@@ -88,7 +91,7 @@ impl RpcClients {
             .entry((version, client.server.to_owned()))
             .or_insert_with(|| sources_at(root, client.server, version));
         match sources.as_slice() {
-            // It has just left.
+            // It was just unmounted.
             [] => self.only.get(&client.number).cloned(),
             [source] => {
                 self.only.insert(client.number, source.clone());
@@ -102,7 +105,7 @@ impl RpcClients {
     }
 }
 
-/// By client the devices that have a link to it.
+/// The devices that have a link to each client.
 fn links(directory: &Path) -> AHashMap<u32, AHashSet<Dev>> {
     let mut found: AHashMap<u32, AHashSet<Dev>> = AHashMap::new();
     for superblock in fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -121,7 +124,7 @@ fn links(directory: &Path) -> AHashMap<u32, AHashSet<Dev>> {
     found
 }
 
-/// Of `../../../kernel/sunrpc/rpc-clients/clnt-5`.
+/// Parses `../../../kernel/sunrpc/rpc-clients/clnt-5`.
 fn client_of(target: &Path) -> Option<u32> {
     let name = target.file_name()?.to_str()?;
     name.strip_prefix("clnt-")?.parse().ok()

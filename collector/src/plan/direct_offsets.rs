@@ -1,4 +1,4 @@
-//! Where the kernel's structures have what the direct engine reads.
+//! Offsets of what the direct engine reads in the kernel's structures.
 
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
@@ -10,12 +10,14 @@ use crate::btf::Members;
 use crate::facts::KernelFacts;
 use crate::plan::unsupported::Unsupported;
 
-/// Texts that describe a connection (`enum rpc_display_format_t`, include/linux/sunrpc/xprt.h).
+/// Number of texts that describe a connection (`enum rpc_display_format_t`,
+/// include/linux/sunrpc/xprt.h).
 const ADDRESS_STRINGS: u32 = 6;
-/// Which of them is the protocol (`RPC_DISPLAY_PROTO`); the first is the address of the server.
+/// Index of the protocol among them (`RPC_DISPLAY_PROTO`). The first one is the server's address.
 const PROTOCOL_STRING: u32 = 2;
 
-/// Where they stand in this kernel, or what is missing. The ways to directories, cgroups, operations and names may be unknown.
+/// The offsets in this kernel, or which member is missing. Members for directories, cgroups,
+/// operations and names are optional.
 pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported> {
     let members = facts.members.as_ref();
     let members = members.map_err(|why| Unsupported::NoBtf(why.clone()))?;
@@ -74,7 +76,7 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
     })
 }
 
-/// The way to a file's directories, if all of it is known.
+/// What leads to a file's directories, if all of these members are known.
 fn tree(members: &Members) -> Option<TreeOffsets> {
     Some(TreeOffsets {
         header_context: pointer(members, "nfs_pgio_header", "args.context")?,
@@ -84,7 +86,7 @@ fn tree(members: &Members) -> Option<TreeOffsets> {
     })
 }
 
-/// What a name consists of, if all of it and the way to the directories are known.
+/// What a name consists of, if all of these members and those of [`tree`] are known.
 fn name(members: &Members) -> Option<NameOffsets> {
     tree(members)?;
     Some(NameOffsets {
@@ -100,11 +102,11 @@ fn pointer(members: &Members, structure: &'static str, member: &'static str) -> 
     (found.size == 8).then_some(found.offset)
 }
 
-/// The way to a request's cgroup, if all of it is known.
+/// What leads to a request's cgroup, if all of these members are known.
 fn cgroup(members: &Members) -> Option<CgroupOffsets> {
     let offset = |structure, member| pointer(members, structure, member);
     let head = offset("page", "compound_head").or_else(|| offset("page", "compound_info"));
-    // With this member came that all pages are charged through it.
+    // Kernels with this member charge all pages through an `obj_cgroup`.
     let by_object = members.contains_key(&("obj_cgroup", "is_root"));
     Some(CgroupOffsets {
         way: cgroups::KNOWN | if by_object { cgroups::BY_OBJECT } else { 0 },
@@ -119,7 +121,7 @@ fn cgroup(members: &Members) -> Option<CgroupOffsets> {
     })
 }
 
-/// What an RPC consists of, if all of it is known.
+/// What operations need of an RPC, if all of these members are known.
 fn operation(members: &Members) -> Option<OpOffsets> {
     let offset = |structure, member, size| {
         let found = members.get(&(structure, member))?;
@@ -151,8 +153,9 @@ fn operation(members: &Members) -> Option<OpOffsets> {
     })
 }
 
-/// What leads from an RPC to the file that it is about, if it is known. How far an inode is from its handle may be left to be learned, as
-/// kernels without BTF of their modules do not tell it, and the user to be told for some RPCs only.
+/// What leads from an RPC to its file, if that is known. Two members are optional. Kernels without
+/// BTF of their modules do not describe `nfs_inode`: the programs then learn how far an inode is
+/// from its handle. Without `rq_cred` and `cr_cred` only some RPCs have a user.
 fn file_operation(members: &Members) -> Option<FileOpOffsets> {
     let at = |structure, member| Some(members.get(&(structure, member))?.offset);
     let of = |structure, member| pointer(members, structure, member);
@@ -182,7 +185,8 @@ fn file_operation(members: &Members) -> Option<FileOpOffsets> {
     })
 }
 
-/// What tells that an inode is a directory and leads to its only name, if the rest of its path can be read as well.
+/// What tells that an inode is a directory, and leads to its only name, if [`name`] is known as
+/// well.
 fn directory(members: &Members) -> Option<(u32, u32, u32)> {
     name(members)?;
     let at = |member| Some(members.get(&("dentry", member))?.offset);

@@ -1,4 +1,4 @@
-//! Where tracepoints have the fields that the tracepoint engine reads.
+//! Offsets of the tracepoint fields that the tracepoint engine reads.
 
 use trackiops_schemas::ebpf::ring::{DoneOffsets, InitiateOffsets, TaskOffsets, TracepointOffsets};
 
@@ -6,7 +6,7 @@ use crate::facts::{KernelFacts, TRACEPOINTS, Tracefs};
 use crate::plan::unsupported::Unsupported;
 use crate::tracefs::TracepointFormat;
 
-/// Where they stand in this kernel, or what is missing.
+/// The offsets in this kernel, or which field is missing.
 pub fn tracepoint_offsets(facts: &KernelFacts) -> Result<TracepointOffsets, Unsupported> {
     match &facts.tracefs {
         Tracefs::At(_) => {}
@@ -33,7 +33,7 @@ pub fn tracepoint_offsets(facts: &KernelFacts) -> Result<TracepointOffsets, Unsu
     })
 }
 
-/// One tracepoint's fields, with what an error has to say.
+/// One tracepoint's fields, with what errors about them need.
 struct TracepointFields<'a> {
     release: &'a str,
     event: &'static str,
@@ -50,8 +50,8 @@ impl<'a> TracepointFields<'a> {
         }
     }
 
-    /// The offset of the first of `names` that exists. Another size than the programs read would
-    /// be misread, so it counts as missing.
+    /// The offset of the first of `names` that exists. A field of another size than the programs
+    /// read counts as missing.
     fn offset(&self, names: &[&'static str], size: u32) -> Result<u32, Unsupported> {
         let found = names.iter().find_map(|name| self.format.field(name));
         match found {

@@ -13,31 +13,31 @@ pub enum Unsupported {
          run it with sudo"
     )]
     Privileges,
-    /// Locked down so far that not even root may look into the kernel.
+    /// Lockdown keeps even root from reading the kernel's memory.
     #[error(
         "the kernel is locked down (lockdown=confidentiality), which forbids BPF to read its memory: \
          boot it with lockdown=integrity or without lockdown"
     )]
     LockedDown,
-    /// tracefs is there, but closed.
+    /// tracefs is mounted, but this user may not read it.
     #[error("tracefs at {} may not be read by this user: run trackiops as root", .0.display())]
     TracefsDenied(PathBuf),
     /// tracefs is not mounted.
     #[error("tracefs is not mounted: run `mount -t tracefs tracefs /sys/kernel/tracing`")]
     NoTracefs,
-    /// There is no tracefs to mount.
+    /// The kernel was built without tracefs.
     #[error(
         "Linux {0} was built without event tracing (CONFIG_FTRACE), which trackiops needs: \
          boot a kernel that has it"
     )]
     NoTracing(String),
-    /// The NFS client is not there. The only thing that can be waited for.
+    /// The NFS client is not loaded. This is the only obstacle that recording can wait for.
     #[error(
         "the NFS client is not loaded: mount an NFS file system, run `modprobe nfs`, \
          or let trackiops wait for it with --wait"
     )]
     NfsNotLoaded,
-    /// The NFS client is there without its tracepoints.
+    /// The NFS client is loaded, but lacks a tracepoint.
     #[error(
         "Linux {release} has no tracepoint `{category}:{event}`, which trackiops needs: \
          boot a kernel that has it (Linux 5.8 or newer with event tracing)"
@@ -53,7 +53,7 @@ pub enum Unsupported {
     /// The kernel is older than 5.8.
     #[error("Linux {0} has no BPF ring buffer: trackiops needs Linux 5.8 or newer")]
     NoRingBuffer(String),
-    /// Nothing describes the kernel's types.
+    /// There is no usable BTF.
     #[error(
         "{0}, and the direct engine needs it: \
          name a file that has this kernel's BTF with --btf, or use --engine tracepoint"

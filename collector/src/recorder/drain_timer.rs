@@ -1,4 +1,4 @@
-//! The timer at which the recorder reads the rings when nobody wakes it.
+//! The timer by which the recorder reads rings that do not wake it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,8 +10,8 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// Readable at every multiple of `every` from now on. Not a timer of tokio, which takes four waits and a wake-up
-/// of its own for each.
+/// Readable at every multiple of `every` from now on. A timer of tokio would take four waits and an
+/// extra wake-up for each.
 pub fn timer(every: Duration) -> io::Result<OwnedFd> {
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -24,7 +24,7 @@ pub fn timer(every: Duration) -> io::Result<OwnedFd> {
     Ok(timer)
 }
 
-/// The kernel waits for the next time only when it is known that the last one was noticed.
+/// Reads the timer, because the kernel starts the next interval only after that.
 pub fn rearm(timer: &OwnedFd) -> io::Result<()> {
     match retry_on_intr(|| rustix::io::read(timer, &mut [0; 8])) {
         // Something else woke us.

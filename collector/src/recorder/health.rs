@@ -1,4 +1,4 @@
-//! What a recorder says of itself: how much of a window it has covered, and what it has not seen of it.
+//! Health of the recorder: how much of a window it has covered, and what it has not seen of it.
 
 use std::mem;
 
@@ -12,7 +12,8 @@ use crate::recorder::{RecordError, Recorder};
 use crate::stalls::Stall;
 
 impl Recorder {
-    /// Accounts for the time since the last sample as covered; whether the clock was set back.
+    /// Accounts for the time since the last sample as covered. Returns whether the clock was set
+    /// back.
     pub(super) fn follow_clock(&mut self, sample: ClockSample) -> bool {
         let from_ns = self.clock.utc_ns(self.covered_until);
         let elapsed_ns = sample.now.0.saturating_sub(self.covered_until.0);
@@ -42,7 +43,7 @@ impl Recorder {
         }
     }
 
-    /// Takes over what was seen of the requests that wait.
+    /// Takes over what the lookout saw of pending requests.
     pub(super) fn look_out(&mut self, stalled: &mut impl FnMut(&Stall)) {
         while let Some(look) = self.lookout.next() {
             let Some(pending) = look.pending else {
@@ -55,7 +56,7 @@ impl Recorder {
         }
     }
 
-    /// Counts requests for which there was no room since the last look at the books.
+    /// Counts requests that were lost since the last call.
     pub(super) fn note_lost(&mut self, books: Books, now: UtcMs) {
         let lost = books.lost.saturating_sub(self.lost);
         if lost > 0 {
@@ -66,7 +67,7 @@ impl Recorder {
         }
     }
 
-    /// Counts completions at which the kernel has skipped the programs since the last look.
+    /// Counts completions at which the kernel skipped the programs since the last call.
     pub(super) fn note_missed(&mut self, now: UtcMs) -> Result<(), RecordError> {
         let all = self.engine.missed()?;
         let before = mem::replace(&mut self.missed, all);
@@ -78,7 +79,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Counts what the programs saw and nobody accounts for. They are gone, so that the books are at rest.
+    /// Counts requests that the programs saw, but that were neither read nor folded nor lost. Only
+    /// valid after detaching, when the counters no longer change.
     pub(super) fn note_unaccounted(&mut self, books: Books, now: UtcMs) {
         let unaccounted = books
             .seen

@@ -65,7 +65,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// As [`Self::take_operations`], of those that were added up by file.
+    /// Like [`Self::take_operations`], for those that were added up by file.
     fn take_file_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         let Some(sums) = &mut self.engine.file_operations else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The rings that requests arrive in: one per CPU, read as one.
+//! The rings that requests arrive in: one for each CPU, up to [`MAX_RINGS`], read as one.
 
 pub(crate) mod ring_buffer;
 
@@ -27,8 +27,8 @@ pub struct RingSizes {
 }
 
 impl RingSizes {
-    /// What fits into `memory` bytes, for that many CPUs: a ring for each, up to [`MAX_RINGS`], and none smaller
-    /// than a page.
+    /// What fits into `memory` bytes, for that many CPUs: a ring for each, up to [`MAX_RINGS`], and
+    /// none smaller than a page.
     pub fn for_memory(memory: u64, cpus: u32, page: u32) -> Self {
         let fitting = u32::try_from(memory / u64::from(page)).unwrap_or(u32::MAX);
         let largest = 1 << fitting.max(1).ilog2();
@@ -47,12 +47,12 @@ pub struct Rings {
     rings: Vec<Ring>,
     /// Readable when any ring wants to be read.
     wakeups: OwnedFd,
-    /// Whose descriptors are watched.
+    /// Kept, because `wakeups` watches their descriptors.
     _maps: Vec<MapData>,
 }
 
 impl Rings {
-    /// Makes them, and lets the programs use them.
+    /// Makes the rings, and lets the programs use them.
     pub fn create(
         sizes: RingSizes,
         mut programs: ArrayOfMaps<&mut MapData, MapData>,
@@ -78,25 +78,25 @@ impl Rings {
         })
     }
 
-    /// A descriptor of its own that is readable when any ring wants to be read.
+    /// A new descriptor that is readable when any ring wants to be read.
     pub fn wakeups(&self) -> io::Result<OwnedFd> {
         self.wakeups.try_clone()
     }
 
-    /// What has arrived by now and completed by `until`, but not more than `limit` requests.
+    /// Requests that have arrived by now and completed by `until`, up to `limit` of them.
     pub fn arrived(&mut self, until: MonotonicNs, limit: usize) -> ArrivedRecords<'_> {
         ArrivedRecords::new(&mut self.rings, until, limit)
     }
 }
 
-/// Requests from all rings in the order of their completion, whichever CPU they are from. What arrives in the
-/// meantime is not among them.
+/// Requests from all rings in the order of their completion, whichever CPU they are from. Those
+/// that arrive in the meantime are not among them.
 pub struct ArrivedRecords<'r> {
     /// The ring that is read, if anything has arrived.
     current: Option<&'r mut Ring>,
-    /// Until when: then comes another one, or the end.
+    /// It is read up to this time. Then another one has older records, or the end is reached.
     bound_ns: u64,
-    /// The others, as far as anything has arrived in them.
+    /// The other rings in which anything has arrived.
     others: BinaryHeap<WaitingRing<'r>>,
     until: MonotonicNs,
     limit: usize,
@@ -134,12 +134,12 @@ impl<'r> ArrivedRecords<'r> {
         arrived
     }
 
-    /// How many there were so far.
+    /// How many were read so far.
     pub fn read(&self) -> usize {
         self.limit - self.left
     }
 
-    /// Once there are no more: all that completed before this was read.
+    /// All requests that completed before this were read. Only valid once there are no more.
     pub fn read_until(&self) -> MonotonicNs {
         let current = self.current.as_ref().and_then(|ring| ring.head());
         let heads = [
@@ -195,7 +195,7 @@ impl RequestStream for ArrivedRecords<'_> {
     }
 }
 
-/// The oldest is the greatest.
+/// The oldest is the greatest, because `BinaryHeap` returns the greatest first.
 impl Ord for WaitingRing<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.head_ns.cmp(&self.head_ns)
@@ -219,7 +219,7 @@ impl Eq for WaitingRing<'_> {}
 fn watch(maps: &[MapData]) -> io::Result<OwnedFd> {
     let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for map in maps {
-        // Edge-triggered: what is left in a ring does not ask again.
+        // Edge-triggered: records that are left in a ring do not wake the recorder again.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&all, map.fd().as_fd(), epoll::EventData::new_u64(0), flags)?;
     }

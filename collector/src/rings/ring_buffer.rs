@@ -1,7 +1,7 @@
 //! One ring buffer of the kernel (kernel/bpf/ringbuf.c), read in place.
 //!
-//! The loader has a reader of its own, which takes twice as many instructions for a record, and which
-//! cannot show a record without handing it over.
+//! The BPF loader's own reader takes twice as many instructions for a record, and cannot show a
+//! record without consuming it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,19 +12,20 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
 use trackiops_schemas::ebpf::ring::{RECORD_BYTES, RequestRecord, flags};
 
-/// Before each entry, with its length in the lower half.
+/// The header before each entry. Its lower half is the length.
 const HEADER_BYTES: usize = 8;
-/// In that length: the entry is still being written (`BPF_RINGBUF_BUSY_BIT`).
+/// Bit of the length: the entry is still being written (`BPF_RINGBUF_BUSY_BIT`).
 const BUSY: u32 = 1 << 31;
-/// In that length: whoever wrote it does not want it to be read (`BPF_RINGBUF_DISCARD_BIT`).
+/// Bit of the length: the writer discarded the entry (`BPF_RINGBUF_DISCARD_BIT`).
 const DISCARDED: u32 = 1 << 30;
 
 /// A ring, and how far it is read.
 pub struct Ring {
     /// A page in which the kernel finds how far it is read.
     consumer: Mapping,
-    /// A page with how far it is written, and then the data. Behind them the kernel has the data once more, which would put
-    /// every entry in one piece; but it would count as so much more memory of this process.
+    /// A page with how far it is written, and then the data. Behind it the kernel has the data once
+    /// more, so that each entry is in one piece. That is not mapped, because it would count as
+    /// memory of this process once more.
     producer: Mapping,
     data: NonNull<u8>,
     /// Bytes of the data, minus 1.
@@ -32,9 +33,10 @@ pub struct Ring {
     /// In bytes since the ring was made, like the other positions: multiples of 8, modulo 2^64.
     read: usize,
     written: usize,
-    /// The record that is at `read`, if there is one by what was last seen.
+    /// The record at `read`, if there was one at the last [`Self::look`].
     head: Option<NonNull<RequestRecord>>,
-    /// Where that is put together when it goes on at the begin of the data. A box, but for being pointed to by `head`.
+    /// Where a record is put together that goes on at the start of the data. Owned like a box, but
+    /// a pointer, because `head` may point to the same place.
     whole: NonNull<RequestRecord>,
 }
 
@@ -59,9 +61,9 @@ impl Ring {
         })
     }
 
-    /// Takes notice of what has arrived.
+    /// Looks how far the ring is written.
     pub fn look(&mut self) {
-        // With what the kernel wrote before it: the headers.
+        // Acquire, to see the headers that the kernel wrote before it.
         self.written = self.producer.position().load(Ordering::Acquire);
         self.find_head();
     }
@@ -69,8 +71,8 @@ impl Ring {
     /// The oldest record that had arrived at the last [`Self::look`] and was not passed.
     #[inline]
     pub fn head(&self) -> Option<&RequestRecord> {
-        // SAFETY: in the mapping or `whole`, and aligned: `find_head`; nobody writes to it before it is
-        // passed, for which this borrow has to end.
+        // SAFETY: `find_head` sets it to an aligned record in the mapping or in `whole`. Nothing
+        // writes to it before it is passed, for which this borrow has to end.
         self.head.map(|head| unsafe { head.as_ref() })
     }
 
@@ -83,19 +85,22 @@ impl Ring {
         }
     }
 
-    /// What is no such record is left out: it is missing from what was read, and so shows in the books.
+    /// Finds the next record. Skips entries that are no valid record: as these are missing from
+    /// what was read, the counters show them.
     #[inline]
     fn find_head(&mut self) {
         self.head = None;
         while self.read != self.written {
             let at = self.read & self.mask;
-            // SAFETY: a multiple of 8 that is less than the length of the data, which is aligned to pages.
+            // SAFETY: a multiple of 8 that is less than the length of the data, which is aligned to
+            // pages.
             let length = unsafe { self.data.add(at).cast::<AtomicU32>().as_ref() };
-            // The kernel clears the bit when the entry is written.
+            // The kernel clears the busy bit when the entry is written.
             let length = length.load(Ordering::Acquire);
             if length == RECORD_BYTES as u32 {
                 let record = self.record((at + HEADER_BYTES) & self.mask);
-                // SAFETY: in the mapping or `whole`, and aligned; not written to any more. It is all integers.
+                // SAFETY: in the mapping or `whole`, and aligned; not written to any more. It is
+                // all integers.
                 if unsafe { record.as_ref() }.flags & !flags::ALL == 0 {
                     self.head = Some(record);
                     return;
@@ -107,7 +112,8 @@ impl Ring {
         }
     }
 
-    /// The record that begins there, a multiple of 8 that is less than the length of the data.
+    /// The record that begins at the offset `at`, a multiple of 8 that is less than the length of
+    /// the data.
     #[inline]
     fn record(&mut self, at: usize) -> NonNull<RequestRecord> {
         if at + RECORD_BYTES > self.mask + 1 {
@@ -121,8 +127,8 @@ impl Ring {
     fn put_together(&mut self, at: usize) -> NonNull<RequestRecord> {
         let first = self.mask + 1 - at;
         let whole = self.whole.cast::<u8>();
-        // SAFETY: from the end of the data and from its begin, as much as a record has in all. The kernel does not write to it any
-        // more, and `head` is not shown: whoever calls this has the ring for himself.
+        // SAFETY: copies from the end of the data and from its start, one record in all. The kernel
+        // does not write to it any more, and `&mut self` excludes a borrow of `head`.
         unsafe {
             self.data.add(at).copy_to_nonoverlapping(whole, first);
             self.data
@@ -134,7 +140,7 @@ impl Ring {
     fn skip(&mut self, length: usize) {
         let entry = (HEADER_BYTES + length).next_multiple_of(8);
         self.read = self.read.wrapping_add(entry);
-        // The kernel writes there only after it has seen this.
+        // Release: the kernel writes there only after it has seen this.
         self.consumer.position().store(self.read, Ordering::Release);
     }
 }
@@ -170,7 +176,8 @@ impl Mapping {
     }
 
     fn position(&self) -> &AtomicUsize {
-        // SAFETY: mapped until `self` is dropped, at the begin of a page, and only used as an atomic.
+        // SAFETY: mapped until `self` is dropped, at the start of a page, and only used as an
+        // atomic.
         unsafe { self.base.cast().as_ref() }
     }
 }
@@ -191,7 +198,7 @@ pub mod tests {
 
     use super::*;
 
-    /// The kernel's part in a file: what it writes where.
+    /// Plays the kernel's part: writes a ring into a file.
     pub struct Kernel {
         file: File,
         bytes: u32,
@@ -199,7 +206,7 @@ pub mod tests {
     }
 
     impl Kernel {
-        /// A ring with so many bytes of data, at whose `begin` it starts.
+        /// A ring with `bytes` of data, whose positions start at `begin`.
         pub fn ring(bytes: u32, begin: u64) -> (Self, Ring) {
             let file = File::from(memfd_create("ring", MemfdFlags::CLOEXEC).unwrap());
             let page = page_size() as u64;

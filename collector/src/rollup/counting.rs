@@ -5,7 +5,8 @@ use trackiops_schemas::row::{Direction, Row};
 
 use crate::rollup::sequential::RequestHistory;
 
-/// The recent reads and the recent writes. Beside the map: many files are only read, or not even that, and half of the map's places are empty.
+/// The recent reads and the recent writes. Boxed to keep the map small: many files are only read,
+/// or not even that, and half of the map's places are empty.
 pub type RequestHistories = [Option<Box<RequestHistory>>; 2];
 
 /// Counts a request in its row.

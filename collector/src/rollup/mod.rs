@@ -28,17 +28,17 @@ use crate::rollup::counting::{RequestHistories, count, folded};
 use crate::rollup::new_file_budget::NewFileBudget;
 use crate::rollup::row_key::RowKey;
 
-/// A window that takes in requests.
+/// A window that still counts requests.
 pub struct OpenWindow {
     /// Its start.
     pub start: UtcMs,
-    /// One row per file and tenant, or rarely two; a settled one is empty.
+    /// One row per file and tenant, or rarely two. A settled row is left empty.
     pub rows: Vec<(RowKey, Row)>,
-    /// Rows of files whose mount is gone, with what it was.
+    /// Rows of files whose mount is gone or whose path has changed, with the previous ones.
     pub settled: Vec<FileRow>,
     /// Its operations.
     pub ops: WindowOps,
-    /// The recorder's own account; `covered_ms` is filled in when it closes.
+    /// The recorder's health; `covered_ms` is filled in when the window closes.
     pub health: Health,
     /// Covered time, ns.
     pub covered_ns: u64,
@@ -46,11 +46,12 @@ pub struct OpenWindow {
     serial: u64,
 }
 
-/// Files and tenants that are followed at a time, and rows of a window, at most: both together take 0.5 KiB, or 1.3 where there are reads and
-/// writes. What is beyond is counted as the file `(other)` of its mount.
+/// Most pairs of file and tenant that are followed at a time, and most rows of a window. One of
+/// each takes 0.5 KiB, or 1.3 KiB with reads and writes. Further files are counted as the file
+/// `(other)` of their mount.
 const MOST: usize = 65_536;
 
-/// What outlives a window: the recent requests, and where the row is.
+/// What outlives a window: the recent requests, and where the current row is.
 #[derive(Default)]
 struct RowState {
     history: RequestHistories,
@@ -62,14 +63,14 @@ struct RowState {
 pub trait RequestStream {
     /// The next one.
     fn peek(&mut self) -> Option<&RequestRecord>;
-    /// Leaves it behind.
+    /// Goes on to the one after it.
     fn pass(&mut self);
 }
 
 /// The open windows, and the files that were active lately.
 pub struct Rollup {
     granularity: Granularity,
-    /// Ascending by start: one or two.
+    /// Ascending by start; usually one or two.
     open: Vec<OpenWindow>,
     states: Generations<RowKey, RowState>,
     new_files: NewFileBudget,
@@ -129,7 +130,8 @@ impl Rollup {
         after
     }
 
-    /// Counts `requests` by the time of their completion. Those with which a row begins are told to `newcomer`.
+    /// Counts `requests` by the time of their completion. Calls `newcomer` for each with which a
+    /// row begins.
     ///
     /// Requests of a file often come in runs; a run costs one hash operation.
     pub fn add(
@@ -165,7 +167,8 @@ impl Rollup {
         }
     }
 
-    /// Counts requests that the kernel has added up because there was no room for them, and that completed in the window of `end`.
+    /// Counts folded requests that completed in the window of `end`. Returns whether a row begins
+    /// with them.
     pub fn add_folded(&mut self, key: &FoldKey, sum: &FoldValue, end: UtcMs) -> bool {
         let index = self.window_index(end);
         let (_, row, _, health, first) = self.row(key.into(), index);
@@ -179,11 +182,12 @@ impl Rollup {
         first
     }
 
-    /// Counts operations that the kernel has added up by file. Those with which a row begins are told to `newcomer`.
+    /// Counts operations that the kernel has added up by file. Calls `newcomer` for each with which
+    /// a row begins.
     ///
-    /// Where the cgroup is not known it is that of the only tenant of the same user who used the file in the window, if there is
-    /// one. A file of which nothing is known yet is followed as long as there is a [`NewFileBudget`] for it; what is beyond is of
-    /// [`FileId::others`].
+    /// An unknown cgroup is taken to be that of the user's only known tenant of the file in the
+    /// window, if there is exactly one. New files are followed as far as the [`NewFileBudget`]
+    /// goes; operations on others count for [`FileId::others`].
     pub fn add_operations(
         &mut self,
         mut taken: Vec<FileOpInWindow>,
@@ -191,7 +195,7 @@ impl Rollup {
         mut newcomer: impl FnMut(RowKey, u32),
     ) {
         self.new_files.refill(now);
-        // First those of whom tenants are known, then the busiest.
+        // Known cgroups first, so that they can stand in for unknown ones; then the busiest.
         taken.sort_by_key(|taken| (taken.row.tenant.cgroup == 0, Reverse(taken.op.requests)));
         let mut tenants: AHashMap<u64, CgroupOfUser> = AHashMap::new();
         for FileOpInWindow {
@@ -222,8 +226,8 @@ impl Rollup {
         }
     }
 
-    /// The row of `key` in the open window `index`, if there is room for it, or else that of the others of its mount, with the key that the row
-    /// has; the last is whether it begins with this.
+    /// The row of `key` in the open window `index`, or that of its mount's other files if there is
+    /// no room. The first value is the key of that row, the last one whether the row is new.
     #[inline]
     fn row(
         &mut self,
@@ -239,7 +243,7 @@ impl Rollup {
         {
             self.is_full = true;
             key.file = FileId::others(key.file.dev);
-            // Requests of different files are no sequence.
+            // Requests of different files must not look sequential.
             self.states.entry(key, RowState::default).history = Default::default();
         }
         let state = self.states.entry(key, RowState::default);
@@ -258,7 +262,7 @@ impl Rollup {
         self.is_full
     }
 
-    /// Forgets the files that were idle since the last call but one; their open rows stay.
+    /// Forgets the files that were idle since the previous call; their open rows stay.
     pub fn rotate(&mut self) {
         self.states.rotate();
         self.is_full = false;
@@ -270,8 +274,8 @@ impl Rollup {
         rows.map(|(key, _)| key.file)
     }
 
-    /// Settles the rows counted so far of files for which `wanted` holds: whatever comes later under
-    /// the same numbers begins a new row.
+    /// Settles the rows counted so far of files for which `wanted` holds, with their attributes of
+    /// now. Later requests under the same numbers are counted from zero.
     pub fn settle(
         &mut self,
         wanted: impl Fn(&FileId) -> bool,
@@ -310,7 +314,7 @@ impl Rollup {
 /// By file and user: the cgroup, `None` if there are several.
 type CgroupOfUser = AHashMap<(FileId, u32), Option<u64>>;
 
-/// Those that are known in a window.
+/// The cgroups that are known in a window.
 fn cgroups_of(window: &OpenWindow) -> CgroupOfUser {
     let mut tenants = CgroupOfUser::new();
     for (RowKey { file, tenant }, _) in &window.rows {

@@ -1,20 +1,21 @@
-//! How many files of which only operations are known may begin to be followed.
+//! Limits how many files are newly followed because of operations alone.
 
 use std::time::Duration;
 
 use crate::clock::MonotonicNs;
 
-/// How many files may begin to be followed of which there is nothing but metadata. Somebody who looks through a tree of a million
-/// files leaves no million of them behind: neither in memory, where a journal knows its files by name, nor on disk.
+/// How many more files may be followed of which only metadata was used. So a walk through a million
+/// files does not add a million of them, neither to memory, where a journal keeps its files by
+/// name, nor to the disk.
 #[derive(Debug)]
 pub struct NewFileBudget {
     left: u64,
     refilled: MonotonicNs,
 }
 
-/// So many at once: a directory, or the tree of a program.
+/// Most files at once: enough for a directory, or for the files of a program.
 const AT_ONCE: u64 = 4096;
-/// And another one each time this has passed: 64 a second, 58,000 in a rotation of 15 minutes.
+/// One more file each time this has passed: 64 a second, 58,000 in a rotation of 15 minutes.
 const EACH: Duration = Duration::from_nanos(15_625_000);
 
 impl NewFileBudget {
@@ -34,7 +35,7 @@ impl NewFileBudget {
         self.refilled.0 += new * each_ns;
     }
 
-    /// Whether there is one more.
+    /// Takes one file from the budget; false if it is spent.
     pub fn spend(&mut self) -> bool {
         let there = self.left > 0;
         self.left = self.left.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What a row of a window is about.
+//! What identifies a row of a window.
 
 use trackiops_schemas::ebpf::file_op_sums::FileOpKey;
 use trackiops_schemas::ebpf::ring::{FoldKey, RequestRecord};
@@ -13,7 +13,8 @@ pub struct RowKey {
     pub tenant: TenantId,
 }
 
-/// Makes row keys of what the kernel side sends, all of which name a file and a tenant by the same fields.
+/// Makes row keys of the types that the kernel side sends. All of them name a file and a tenant by
+/// the same fields.
 macro_rules! row_key_from {
     ($($sent:ty),*) => {$(
         impl From<&$sent> for RowKey {

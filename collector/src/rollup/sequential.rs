@@ -1,4 +1,4 @@
-//! Tells sequential requests: those that continue where an earlier one ended.
+//! Recognizes sequential requests: those that continue where an earlier one ended.
 
 use trackiops_schemas::ebpf::ring::RequestRecord;
 
@@ -6,12 +6,13 @@ use trackiops_schemas::ebpf::ring::RequestRecord;
 /// number of requests in flight; more than this is not one stream any more.
 const REACH: usize = 16;
 
-/// Where a request begins or ends that is not there: no file is so large.
+/// The offset of an unused slot: no file is so large.
 const NOWHERE: u64 = u64::MAX;
 
-/// The last requests of one file in one direction, field by field. Nearly every request is compared with
-/// all of them in vain: by digests of their offsets, which takes two vector instructions for eight of them
-/// even where vectors have 16 bytes and 64-bit integers cannot be compared.
+/// The last requests of one file in one direction, field by field. Nearly every request is compared
+/// with all of them in vain, so digests of their offsets are compared first. That takes two vector
+/// instructions for eight of them, even if vectors have 16 bytes and 64-bit integers cannot be
+/// compared.
 #[derive(Clone)]
 pub struct RequestHistory {
     from_digests: [u16; REACH],
@@ -43,8 +44,8 @@ impl Default for RequestHistory {
 }
 
 impl RequestHistory {
-    /// Takes in a completed request; how many requests it proves to be sequential: itself, when its
-    /// predecessor is known, and a successor that completed before it.
+    /// Takes in a completed request. Returns how many requests it proves to be sequential: itself,
+    /// if its predecessor is known, and a successor that completed before it.
     #[inline]
     pub fn count_sequential(&mut self, record: &RequestRecord) -> u64 {
         if record.done_bytes == 0 {
@@ -62,7 +63,7 @@ impl RequestHistory {
             counted = follows && self.continues(from, start_ns);
             continued = precedes && self.is_continued(to, start_ns);
         }
-        // What was linked to the request that is forgotten now stays counted.
+        // Forgets the oldest request. A request that was linked to it stays counted.
         let slot = usize::from(self.next) % REACH;
         self.from_digests[slot] = from_digest;
         self.to_digests[slot] = to_digest;
@@ -104,12 +105,12 @@ fn end(from: u64, bytes: u32) -> u64 {
     from.saturating_add(u64::from(bytes))
 }
 
-/// Offsets differ in few bits; the highest of the product depend on all of them.
+/// Offsets differ in few bits; the highest bits of the product depend on all of them.
 fn digest(offset: u64) -> u16 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
 }
 
-/// To the end in any case, which makes it vector instructions.
+/// Without an early exit, so that it compiles to vector instructions.
 fn has(digests: &[u16; REACH], digest: u16) -> bool {
     digests.iter().fold(false, |has, d| has | (*d == digest))
 }
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(sequential(&[(0, 1, 5), (2, 3, 5), (4, 5, 5)]), 0);
     }
 
-    /// What a history is, without digests and slots.
+    /// The same as a history, but without digests and slots.
     #[derive(Default)]
     struct Plain(VecDeque<PlainRequest>);
 

@@ -1,4 +1,4 @@
-//! Requests that are handed on one by one, beside being added up.
+//! Requests that are handed on one by one, besides being added up.
 
 use ahash::AHashMap;
 use trackiops_schemas::ebpf::ring::RequestRecord;
@@ -9,17 +9,17 @@ use crate::names::Names;
 use crate::rollup::RequestStream;
 use crate::rollup::row_key::RowKey;
 
-/// Takes what was copied; it must not wait.
+/// Takes requests that were copied; it must not wait.
 pub type RequestSink = Box<dyn FnMut(RequestBatch)>;
 
-/// SingleRequests of what is read from the rings, for whoever asked for them.
+/// Copies of the requests that are read from the rings, for a sink.
 pub struct SingleRequests {
     sink: RequestSink,
     records: Vec<RequestRecord>,
 }
 
 impl SingleRequests {
-    /// Records to be copied before they are handed on, which bounds the memory that they take: 1.5 MiB.
+    /// Most records that are copied before they are handed on, which bounds their memory: 1.5 MiB.
     pub const AT_ONCE: usize = 16 << 10;
 
     /// For `sink`.
@@ -30,7 +30,7 @@ impl SingleRequests {
         }
     }
 
-    /// `requests`, each copied when it is left behind.
+    /// Wraps `requests`, so that each is copied when it is passed.
     pub fn copying<'a, R: RequestStream>(
         &'a mut self,
         requests: &'a mut R,
@@ -41,7 +41,7 @@ impl SingleRequests {
         }
     }
 
-    /// Hands on what was copied, with what is known of the files by now.
+    /// Hands on the copied requests, with what is known of the files by now.
     pub fn hand_on(&mut self, clock: &Clock, names: &mut Names, now: MonotonicNs) {
         if self.records.is_empty() {
             return;

@@ -34,7 +34,7 @@ fn record(fileid: u64, flags: u32, done_bytes: u32, error: i32) -> RequestRecord
     }
 }
 
-/// Adds one request that completes at `end`; whether it begins a row.
+/// Adds one request that completes at `end`. Returns whether it begins a row.
 fn add(rollup: &mut Rollup, record: &RequestRecord, end: UtcMs) -> bool {
     let clock = Clock::new(ClockSample {
         now: MonotonicNs(0),

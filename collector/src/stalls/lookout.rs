@@ -1,5 +1,5 @@
-//! Looks out for servers that do not answer, on a thread of its own: whatever should hold up reading the kernel's lists,
-//! it does not hold up the recorder.
+//! Looks for servers that do not answer. It runs on a thread of its own, so that the recorder goes
+//! on if reading the kernel's lists takes long.
 
 use std::io;
 use std::path::Path;
@@ -13,13 +13,14 @@ use trackiops_threads::fail_point;
 use crate::clock::{ClockSample, MonotonicNs};
 use crate::stalls::pending::WaitingRequests;
 
-/// How often the lists are looked at where nothing waits.
+/// How often the lists are looked at while nothing waits.
 const LOOK_EVERY: Duration = Duration::from_millis(750);
-/// Clients and tasks that are read in this time at most, some 1 % of a CPU; where there are more, looks are rarer.
+/// Most clients and tasks that are read in [`LOOK_EVERY`], which takes some 1 % of a CPU. If there
+/// are more, looks are rarer.
 const LOOK_AT: usize = 256;
-/// A look is that of now for so long.
+/// How long a look counts as recent.
 const FRESH: Duration = Duration::from_secs(2);
-/// Looks that may wait for the recorder; more are dropped.
+/// Most looks that wait for the recorder; more are dropped.
 const LOOKS: usize = 16;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -27,7 +28,7 @@ const STACK_BYTES: usize = 256 << 10;
 #[derive(Clone, Debug)]
 pub struct LookoutReport {
     at: MonotonicNs,
-    /// `None` where nobody could look.
+    /// `None` if the lists could not be read.
     pub pending: Option<Pending>,
 }
 
@@ -38,7 +39,7 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// Begins to look.
+    /// Starts the thread.
     pub fn start() -> io::Result<Self> {
         let (sender, looks) = sync_channel(LOOKS);
         let thread = thread::Builder::new()
@@ -48,14 +49,14 @@ impl Lookout {
         Ok(Self { looks, last: None })
     }
 
-    /// The next look, if there was one since.
+    /// The next look, if there was one since the last call.
     pub fn next(&mut self) -> Option<LookoutReport> {
         let look = self.looks.try_recv().ok()?;
         self.last = Some(look.clone());
         Some(look)
     }
 
-    /// What the last look showed, if that was just now.
+    /// What the last look showed, if it is recent.
     pub fn recent(&self, now: MonotonicNs) -> Option<&Pending> {
         let last = self.last.as_ref()?;
         let fresh = now.0.saturating_sub(last.at.0) <= FRESH.as_nanos() as u64;
@@ -77,8 +78,8 @@ fn look_out(looks: &SyncSender<LookoutReport>) {
     }
 }
 
-/// Until the next look, after one that showed this, and for which so many clients and tasks were read. What has waited since an
-/// earlier look is seen again as soon as it is stalled: that is to be told within a second.
+/// How long to pause after a look that showed `pending` and read `looked_at` clients and tasks. If
+/// a request waits already, the next look comes as soon as that makes its server stalled.
 fn pause_after(pending: Option<&Pending>, looked_at: usize) -> Duration {
     match pending.map_or(0, |pending| pending.age_ms_max) {
         age_ms @ 1..STALLED_MS if looked_at < LOOK_AT => {

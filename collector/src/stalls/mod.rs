@@ -1,4 +1,4 @@
-//! Servers that cease to answer, and that answer again.
+//! Servers that stop answering, and that answer again.
 
 pub(crate) mod lookout;
 pub(crate) mod pending;
@@ -12,18 +12,18 @@ use trackiops_schemas::pending::{Pending, StalledServer};
 /// What happened to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallChange {
-    /// A request waits for it for too long.
+    /// A request has waited for it for too long.
     Stalled,
-    /// None does any more.
+    /// No request waits for it that long any more.
     Answers,
 }
 
-/// A server that has ceased to answer, or answers again.
+/// A server that has stopped answering, or answers again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// Which of the two.
     pub change: StallChange,
-    /// The server, with what waits for it, or what waited at most.
+    /// The server, with the requests that wait for it, or the most that waited.
     pub server: StalledServer,
 }
 
@@ -34,7 +34,7 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Takes over what one look showed, telling what has changed.
+    /// Takes over what one look showed, and calls `told` for each change.
     pub fn follow(&mut self, pending: &Pending, told: &mut impl FnMut(&Stall)) {
         let mut before = mem::take(&mut self.servers);
         for mut server in pending.stalled() {

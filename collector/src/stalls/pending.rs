@@ -1,5 +1,5 @@
-//! How long the requests have waited that are in the kernel's lists of RPC tasks. The lists hold no times: the age of
-//! a request counts from the look at which it was first seen.
+//! How long the requests in the kernel's lists of RPC tasks have waited. The lists hold no times,
+//! so the age of a request counts from the look that first saw it.
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ pub struct WaitingRequests {
 #[derive(Default)]
 struct Client {
     tasks: AHashMap<u32, WaitingTask>,
-    /// Asked for when it has its first task.
+    /// Read when it has its first task.
     server: Option<Option<String>>,
-    /// Asked for while it is stalled.
+    /// Looked up while it is stalled.
     mounts: Vec<String>,
     /// When it was last looked at, and whether it was at this look.
     looked: MonotonicNs,
@@ -38,7 +38,8 @@ struct WaitingTask {
     seen: MonotonicNs,
 }
 
-/// A request that was not seen is remembered for so long: reading a list that changes may miss some of it.
+/// How long a request is remembered that looks no longer show: reading a list that changes may miss
+/// some of it.
 const REMEMBERED: Duration = Duration::from_secs(2);
 
 impl WaitingRequests {
@@ -101,7 +102,7 @@ impl Client {
             });
             let sent_again = wait.xid == task.xid && wait.xid != 0;
             let waits_on = wait.xid == 0 && wait.seen == last;
-            // Else it was answered and begins anew, or it is another request.
+            // Otherwise it was answered and starts over, or it is another request.
             if !sent_again && !waits_on {
                 wait.since = now;
             }
@@ -195,12 +196,12 @@ mod tests {
         assert_eq!(look(&mut waiting, 14), (1, 3000));
         kernel.tasks(&[(1, 0x99, "delayq"), (2, 0x9a, "xprt_sending")]);
         assert_eq!(look(&mut waiting, 15), (2, 4000));
-        // Begun anew under the same number, or another request that has it now.
+        // Started over under the same number, or another request that has it now.
         kernel.tasks(&[(1, 0x9b, "xprt_pending"), (2, 0x9a, "xprt_sending")]);
         assert_eq!(look(&mut waiting, 16), (2, 3000));
         kernel.tasks(&[(1, 0, "xprt_backlog")]);
         assert_eq!(look(&mut waiting, 17), (1, 0));
-        // Put off by the server, which is at work: it does not wait for it.
+        // The server is alive and has put it off, so the request does not wait for an answer.
         kernel.tasks(&[(1, 0, "delayq")]);
         assert_eq!(look(&mut waiting, 18), (0, 0));
         kernel.tasks(&[(1, 0, "xprt_backlog")]);
@@ -223,8 +224,9 @@ mod tests {
         assert!(waiting.clients.is_empty());
     }
 
-    /// `tests/rpc_tasks/` has what four kernels showed 4 s after a server with mounts of v3, v4.0, v4.1 and v4.2 was cut off:
-    /// a call or more on each, and the renewal of a lease on each but v3.
+    /// `tests/rpc_tasks/` has what four kernels showed 4 s after a server with mounts of v3, v4.0,
+    /// v4.1 and v4.2 was cut off: a call or more on each, and the renewal of a lease on each but
+    /// v3.
     #[test]
     fn what_kernels_show_of_a_hung_server_is_understood() {
         let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rpc_tasks");

@@ -1,10 +1,10 @@
-//! The kernel's lists of RPC tasks, in sunrpc's part of debugfs (net/sunrpc/debugfs.c): per RPC client a file with a
-//! line for each task that is not done, oldest first.
+//! The kernel's lists of RPC tasks, in sunrpc's part of debugfs (net/sunrpc/debugfs.c): per RPC
+//! client a file with a line for each task that is not done, oldest first.
 //!
-//! Reading one asks no server and waits for none. It does hold up who begins or ends a request of the client: the kernel writes
-//! lines under the client's spin lock, up to as many bytes as are asked for, and looks up the names of two functions for each, which takes
-//! 20 us and more. So no more than a line is asked for at a time. An open file holds on to its client, whose mount may
-//! leave meanwhile: none is kept open.
+//! Reading one asks no server and waits for none. But it holds up requests of the client that begin
+//! or end: the kernel writes as many lines as are asked for under the client's spin lock. Each line
+//! takes 20 us and more, for the names of two functions. So no more than a line is asked for at a
+//! time. An open file keeps its client alive even if the mount goes, so none is kept open.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,7 +16,7 @@ use rustix::io::{Errno, read};
 
 /// Below the root.
 const DIRECTORY: &str = "sys/kernel/debug/sunrpc/rpc_clnt";
-/// Tasks read of a client at a look: each line is found by counting from the first.
+/// Most tasks read of a client at a look. The kernel finds each line by counting from the first.
 const TASKS: usize = 1024;
 /// Bytes that are asked for at a time: less than any line has.
 const AT_ONCE: usize = 64;
@@ -28,11 +28,11 @@ const ENTRIES: usize = 4096;
 pub enum RpcTasks {
     /// Readable, in this directory.
     At(PathBuf),
-    /// There, but not for this process.
+    /// Mounted, but this process may not read them.
     Denied,
     /// debugfs is not mounted, or the kernel has none.
     NoDebugfs,
-    /// debugfs is mounted, and knows no RPC client: sunrpc is not loaded, or built without it.
+    /// debugfs is mounted, but has no RPC clients: sunrpc is not loaded, or was built without them.
     NotThere,
 }
 
@@ -52,7 +52,7 @@ impl RpcTasks {
     }
 }
 
-/// An RPC client. The kernel gives numbers away again, but not inode numbers.
+/// An RPC client. The kernel reuses its number, but not its inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId {
     /// Its number.
@@ -64,15 +64,15 @@ pub struct ClientId {
 /// A task of the NFS program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RpcTask {
-    /// Unique among the tasks of a client that exist; soon given away again.
+    /// Unique among a client's present tasks; soon reused.
     pub id: u32,
-    /// Number of the transmission, 0 as long as it has none: the same when it is sent again because no answer came, another
-    /// one when it is begun anew after one.
+    /// Number of the transmission, 0 as long as it has none. It stays the same when the request is
+    /// sent again without an answer. It changes when the task starts over after an answer.
     pub xid: u32,
     /// 3 or 4.
     pub version: u8,
-    /// The server has answered that it should be asked again later. (A task that waits to connect again is in the same
-    /// queue, and keeps its transmission.)
+    /// The server has answered that it should be asked again later. (A task that waits to connect
+    /// again is in the same queue, and keeps its transmission.)
     pub put_off: bool,
 }
 
@@ -114,8 +114,8 @@ impl TaskLists {
         }
     }
 
-    /// Reads every list. `each` is given every client with its tasks of the NFS program, at most [`TASKS`] of them, and the
-    /// directory of clients.
+    /// Reads every list. `each` gets the directory of clients, and every client with its tasks of
+    /// the NFS program, at most [`TASKS`].
     pub fn read(
         &mut self,
         mut each: impl FnMut(BorrowedFd<'_>, ClientId, &[RpcTask]),
@@ -130,7 +130,7 @@ impl TaskLists {
                 continue;
             };
             tasks.clear();
-            // One that left meanwhile has no tasks.
+            // A client that is gone meanwhile has no tasks.
             let _ = read_tasks(&directory, name, &mut self.text, &mut tasks);
             let inode = entry.ino();
             each(directory.as_fd(), ClientId { number, inode }, &tasks);
@@ -153,7 +153,7 @@ fn read_tasks(
         if got == 0 {
             break;
         }
-        // What was asked for ends within a line.
+        // A read may end within a line.
         let filled = kept + got;
         let whole = text[..filled]
             .iter()
@@ -168,8 +168,8 @@ fn read_tasks(
     Ok(())
 }
 
-/// Address of a client's server. The connection is held while this is read, and the last to hold one may have to
-/// wait for its end: to be asked where that holds up nobody.
+/// Address of a client's server. Reading it holds the connection, and the last one to let go of a
+/// connection may have to wait for its end. So call this only on a thread that may wait.
 pub fn server(directory: BorrowedFd<'_>, client: u32) -> Option<String> {
     let path = format!("{client:x}/xprt/info");
     let file = open(directory, path, OFlags::empty()).ok()?;

@@ -17,7 +17,7 @@ use crate::clock::{MonotonicNs, is_due};
 use crate::names::mountinfo::cgroup_root;
 use crate::tenants::users::Users;
 
-/// At most this often are all cgroups looked through for those that were not there before.
+/// Least time between searches of all cgroups for new ones.
 const WALK: Duration = Duration::from_millis(500);
 
 /// Names of the users, and of the cgroups that were seen to exist.
@@ -44,7 +44,8 @@ impl Tenants {
         }
     }
 
-    /// Looks for users and cgroups that are not known yet: while cgroups are in use they exist.
+    /// Looks for users and cgroups that are not known yet. To be called while cgroups are in use,
+    /// because they exist only then.
     pub fn observe(&mut self, seen: impl Iterator<Item = TenantId>, now: MonotonicNs) {
         self.users.refresh(now);
         let names = &self.names;
@@ -57,7 +58,7 @@ impl Tenants {
         if self.unknown.is_empty() || !is_due(&mut self.walked, now, WALK) {
             return;
         }
-        // What is gone is forgotten with this; an id is not used again.
+        // This forgets cgroups that are gone; an id is not used again.
         self.names.clear();
         collect_cgroups(root, root, &mut self.names);
         for id in self.unknown.drain() {
@@ -65,7 +66,7 @@ impl Tenants {
         }
     }
 
-    /// As a row has it.
+    /// The tenant of a row.
     pub fn tenant(&self, id: TenantId) -> Tenant {
         let TenantId { uid, cgroup } = id;
         let uid = (uid != NO_USER).then_some(uid);
@@ -81,7 +82,7 @@ impl Tenants {
     }
 }
 
-/// The cgroups from `directory` on by their id, which is their inode number.
+/// Adds `directory` and the cgroups below it by their id, which is their inode number.
 fn collect_cgroups(root: &Path, directory: &Path, names: &mut AHashMap<u64, Option<Arc<str>>>) {
     let Ok(metadata) = fs::symlink_metadata(directory) else {
         return;

@@ -1,8 +1,9 @@
 //! Names of users, as `/etc/passwd` has them.
 //!
-//! The file is read here, and never the C library's databases (NSS): their modules may ask a server, such as one of LDAP, and
-//! wait for a network that hangs just when the recorder is needed; and the recorder is linked statically, which NSS does
-//! not support. Users whom only a server knows have a number and no name.
+//! Only the file is read, and never the C library's databases (NSS). Their modules may ask a
+//! server, such as one of LDAP, over a network that hangs just when the recorder is needed. NSS
+//! also does not support programs that are linked statically, as the recorder is. Users that only a
+//! server knows have a number and no name.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -17,9 +18,10 @@ use crate::clock::{MonotonicNs, is_due};
 
 /// Where it is in the recorder's mount namespace.
 const PASSWD: &str = "/etc/passwd";
-/// At most this often is it looked at.
+/// Least time between checks of the file for changes.
 const LOOK: Duration = Duration::from_secs(1);
-/// No more of it is read, which bounds the time and the memory that names take: some ten thousand users.
+/// Most bytes that are read, which bounds the time and the memory for names: some ten thousand
+/// users.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Names of users by number.
@@ -31,7 +33,7 @@ pub struct Users {
     read: Option<FileVersion>,
 }
 
-/// Differs between two contents of a file. Its ctime is there for those who set the mtime back.
+/// Differs between two contents of a file. It has the ctime because the mtime can be set back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileVersion {
     inode: (u64, u64),
@@ -67,7 +69,7 @@ impl Users {
         }
     }
 
-    /// Reads the names, if they may have changed. While the file cannot be read those that are known stay.
+    /// Reads the names, if they may have changed. If the file cannot be read, known names stay.
     pub fn refresh(&mut self, now: MonotonicNs) {
         if is_due(&mut self.looked, now, LOOK) {
             let _ = self.read();
@@ -75,12 +77,12 @@ impl Users {
     }
 
     fn read(&mut self) -> io::Result<()> {
-        // To open a FIFO would be to wait.
+        // Opening a FIFO would wait for a writer.
         if !fs::metadata(&self.path)?.is_file() {
             return Ok(());
         }
         let file = File::open(&self.path)?;
-        // Taken before its content: what changes meanwhile is read at the next look.
+        // Taken before its content, so that a change in between is read at the next look.
         let version = FileVersion::from(&file.metadata()?);
         if self.read == Some(version) {
             return Ok(());
@@ -123,7 +125,7 @@ fn parse_user(line: &str) -> Option<(u32, &str)> {
     };
     let uid: u32 = number(fields.next()?)?;
     number(fields.next()?)?;
-    // `+` and `-` refer to NIS, and a name of digits would be taken for the number of somebody else.
+    // `+` and `-` refer to NIS, and a name of digits would be taken for another user's number.
     let is_name = !name.starts_with(['+', '-', '#'])
         && !name.chars().any(char::is_control)
         && !name.bytes().all(|byte| byte.is_ascii_digit());
