@@ -6,13 +6,20 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Runs an otherwise ignored test in a child process that panics at the fail point `panic_at`.
-pub fn run(test: &str, panic_at: &str) {
-    let status = Command::new(env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--quiet"])
+/// Runs an otherwise ignored test of a module (`module_path!()`) in a child process that panics at
+/// the fail point `panic_at`.
+pub fn run(module: &str, test: &str, panic_at: &str) {
+    let (_crate, module) = module.split_once("::").unwrap();
+    let test = format!("{module}::{test}");
+    let output = Command::new(env::current_exe().unwrap())
+        .args(["--exact", &test, "--ignored"])
         .env("TRACKIOPS_PANIC_AT", panic_at)
-        .status();
-    assert!(status.unwrap().success(), "{test}");
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{test}: {said}");
+    // A name that no test has is a success as well.
+    assert!(said.contains("1 passed"), "{test}: {said}");
 }
 
 /// Waits until a thread has died, and returns its name.

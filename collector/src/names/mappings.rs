@@ -170,7 +170,7 @@ mod tests {
     #[cfg(feature = "fail-points")]
     #[test]
     fn a_panic_of_the_thread_that_reads_mappings_is_reported() {
-        let test = "mappings::tests::as_child_the_thread_that_reads_mappings_panics";
-        crate::panics::run(test, "1 mappings: look");
+        let test = "as_child_the_thread_that_reads_mappings_panics";
+        crate::panics::run(module_path!(), test, "1 mappings: look");
     }
 }

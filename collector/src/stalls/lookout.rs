@@ -121,7 +121,7 @@ mod tests {
     #[cfg(feature = "fail-points")]
     #[test]
     fn a_panic_of_the_lookout_is_reported() {
-        let test = "lookout::tests::as_child_the_lookout_panics";
-        crate::panics::run(test, "2 lookout: look");
+        let test = "as_child_the_lookout_panics";
+        crate::panics::run(module_path!(), test, "2 lookout: look");
     }
 }
