@@ -27,6 +27,8 @@ pub const META_HOST: &str = "trackiops.host";
 /// Parquet key-value metadata: the journals that the rows are from: `number:start..end`, in ms since the epoch, with commas
 /// between them. They start with the first and end with the last window of the finest granularity.
 pub const META_JOURNALS: &str = "trackiops.journals";
+/// Parquet key-value metadata of single requests: the file's name. No catalog lists these files.
+pub const META_NAME: &str = "trackiops.name";
 /// Parquet key-value metadata of an export: from the first to the end of the last window, `start..end` in ms since the epoch.
 pub const META_RANGE: &str = "trackiops.range";
 /// Parquet key-value metadata: CRC32C of the sums of the file's blocks and of its footer, in which the eight hexadecimal digits of

@@ -298,3 +298,33 @@ fn a_journal_that_somebody_deletes_is_missed() {
     complete(store, options("h"));
     assert!(!end.exists());
 }
+
+#[test]
+fn damage_in_the_last_frame_is_told_if_the_file_beside_the_journal_is_damaged_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+    for window in windows(5) {
+        writer.append(&window).unwrap();
+    }
+    drop(writer);
+    let journal = dir.path().join("journal/1.tij");
+    let mut bytes = fs::read(&journal).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&journal, bytes).unwrap();
+    let end = dir.path().join("journal/1.end");
+    let whole = fs::read(&end).unwrap();
+    // The slot that was written last, and both.
+    for flipped in [&[0][..], &[0, 512]] {
+        let mut bytes = whole.clone();
+        flipped.iter().for_each(|at: &usize| bytes[*at] ^= 1);
+        fs::write(&end, bytes).unwrap();
+        let snapshot = Snapshot::open(dir.path()).unwrap();
+        let damage = snapshot.tails()[0].damage();
+        assert_eq!(damage.len(), 1, "{flipped:?}");
+    }
+    let told = complete(dir.path(), options("h"));
+    assert!(
+        dir.path().join("journal/1.tij.damaged").exists(),
+        "{told:?}"
+    );
+}

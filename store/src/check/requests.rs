@@ -9,6 +9,7 @@ use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
 use crate::requests::journal_damage;
+use crate::segment::metadata::check_requests;
 
 /// What to do about a damaged segment of requests.
 const RESTORE_REQUESTS: &str =
@@ -38,7 +39,10 @@ pub(super) fn check(store: &Path, report: &mut Report) -> Result<(), StoreError>
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             file => file,
         };
-        let rows = verified(file, &path, None, report).and_then(rows::requests);
+        let rows = verified(file, &path, None, report).and_then(|reader| {
+            check_requests(reader.metadata(), &path)?;
+            rows::requests(reader)
+        });
         match rows {
             Ok(rows) => report.rows += rows,
             Err(why) => report.find(&path, why, of_date(&path), RESTORE_REQUESTS),

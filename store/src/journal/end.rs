@@ -6,12 +6,14 @@
 //! ```
 //!
 //! After each synced append, the writer overwrites one of two slots in turn, without syncing it. So
-//! whatever a slot says was already durable, also after a power cut. If one slot is torn, the other
-//! one is valid.
+//! whatever a slot says was already durable, also after a power cut. After one, a slot is valid or
+//! empty, because a disk writes a sector as a whole: any other slot is damaged.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use trackiops_schemas::time::UtcMs;
 
@@ -23,8 +25,11 @@ use crate::layout;
 const SLOT_BYTES: usize = 28;
 /// Bytes that the checksum covers.
 const FIELDS_BYTES: usize = SLOT_BYTES - 4;
-/// In separate sectors, because a disk writes a sector as a whole.
+/// In separate sectors.
 const SLOTS_AT: [u64; 2] = [0, 512];
+/// Attempts to read a slot that the writer may be overwriting, and the time between them.
+const LOOKS: usize = 4;
+const OVERWRITING: Duration = Duration::from_millis(1);
 
 /// The durable part of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,18 +40,60 @@ pub(crate) struct Extent {
     pub(crate) span: (UtcMs, UtcMs),
 }
 
-impl Extent {
-    /// Reads the extent of the journal with this path. `None` if the `.end` file is missing or
-    /// damaged: then the journal's file is taken as it is.
-    pub(crate) fn read(journal: &Path) -> Option<Self> {
+/// What the `.end` file of a journal says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct End {
+    /// `None` if no slot is valid.
+    pub(crate) extent: Option<Extent>,
+    /// Whether a slot is damaged: more than [`Self::extent`] may have been durable.
+    pub(crate) is_damaged: bool,
+}
+
+impl End {
+    /// Reads the `.end` file of the journal with this path. Without one, nothing is known.
+    pub(crate) fn read(journal: &Path) -> Self {
         let path = layout::journal_end(journal);
-        let file = beneath::read(layout::store_of(journal), &path).ok()?;
-        let slots = SLOTS_AT.into_iter().filter_map(|at| {
+        let Ok(file) = beneath::read(layout::store_of(journal), &path) else {
+            return Self::default();
+        };
+        let mut end = Self::of(&file);
+        for _ in 1..LOOKS {
+            if !end.is_damaged {
+                break;
+            }
+            thread::sleep(OVERWRITING);
+            end = Self::of(&file);
+        }
+        end
+    }
+
+    fn of(file: &File) -> Self {
+        let mut end = Self::default();
+        for at in SLOTS_AT {
             let mut slot = [0; SLOT_BYTES];
-            let got = read_at(&file, &mut slot, at).ok()?;
-            (got == SLOT_BYTES).then(|| Self::decode(&slot))?
-        });
-        slots.max_by_key(|extent| extent.bytes)
+            let read = read_at(file, &mut slot, at);
+            if read.is_ok() && slot.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            match Extent::decode(&slot) {
+                Some(extent) => {
+                    end.extent = end
+                        .extent
+                        .into_iter()
+                        .chain([extent])
+                        .max_by_key(|extent| extent.bytes);
+                }
+                None => end.is_damaged = true,
+            }
+        }
+        end
+    }
+}
+
+impl Extent {
+    /// The extent of the journal with this path, if its `.end` file has a valid slot.
+    pub(crate) fn read(journal: &Path) -> Option<Self> {
+        End::read(journal).extent
     }
 
     fn encode(&self) -> [u8; SLOT_BYTES] {
@@ -124,25 +171,46 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("journal")).unwrap();
         let journal = dir.path().join("journal/1.tij");
-        assert_eq!(Extent::read(&journal), None);
+        assert_eq!(End::read(&journal), End::default());
         let mut end = EndWriter::create(&journal).unwrap();
-        assert_eq!(Extent::read(&journal), None);
+        assert_eq!(End::read(&journal), End::default());
         let at = |bytes: u64| (UtcMs(bytes.cast_signed()), UtcMs(bytes.cast_signed() + 1));
+        let intact = |bytes: u64| End {
+            extent: Some(Extent {
+                bytes,
+                span: (UtcMs(1), at(bytes).1),
+            }),
+            is_damaged: false,
+        };
         for bytes in 1..9 {
             end.note(bytes, at(bytes));
-            let span = (UtcMs(1), at(bytes).1);
-            assert_eq!(Extent::read(&journal), Some(Extent { bytes, span }));
+            assert_eq!(End::read(&journal), intact(bytes));
         }
         let path = layout::journal_end(&journal);
         let whole = std::fs::read(&path).unwrap();
-        for torn in 0..whole.len() {
+        for flipped in 0..whole.len() {
             let mut bytes = whole.clone();
-            bytes[torn] ^= 1;
+            bytes[flipped] ^= 1;
             std::fs::write(&path, bytes).unwrap();
-            let read = Extent::read(&journal).unwrap().bytes;
-            // Slot 1 was written last.
-            let expected = if torn < 512 { 8 } else { 7 };
-            assert_eq!(read, expected, "{torn}");
+            // Slot 1 was written last. Between the slots nothing is read.
+            let expected = match flipped {
+                0..SLOT_BYTES => (8, true),
+                512.. => (7, true),
+                _ => (8, false),
+            };
+            let read = End::read(&journal);
+            assert_eq!(
+                (read.extent.unwrap().bytes, read.is_damaged),
+                expected,
+                "{flipped}"
+            );
+        }
+        // A sector that a power cut kept from being written is no damage.
+        for (zeroed, expected) in [(0, 8), (512, 7)] {
+            let mut bytes = whole.clone();
+            bytes[zeroed..zeroed + SLOT_BYTES].fill(0);
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(End::read(&journal), intact(expected));
         }
         let mut none = whole.clone();
         for at in SLOTS_AT {
@@ -152,9 +220,17 @@ mod tests {
             };
             none[at as usize..][..SLOT_BYTES].copy_from_slice(&times.encode());
         }
-        std::fs::write(&path, none).unwrap();
-        assert_eq!(Extent::read(&journal), None);
-        std::fs::write(&path, vec![0; whole.len()]).unwrap();
-        assert_eq!(Extent::read(&journal), None);
+        let nothing = |is_damaged| End {
+            extent: None,
+            is_damaged,
+        };
+        for (bytes, expected) in [
+            (&none[..], nothing(true)),
+            (&whole[..20], nothing(true)),
+            (&vec![0; whole.len()], nothing(false)),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(End::read(&journal), expected);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::end::Extent;
+use super::end::{End, Extent};
 use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;
@@ -18,6 +18,8 @@ pub(crate) struct JournalFile {
     pub(crate) bytes: u64,
     /// The least length that it must have, if known.
     pub(crate) extent: Option<Extent>,
+    /// Whether its `.end` file is damaged.
+    pub(crate) is_end_damaged: bool,
 }
 
 impl JournalFile {
@@ -35,18 +37,24 @@ impl JournalFile {
             })?,
         };
         // Read before the length, because a recorder may be appending.
-        let extent = Extent::read(path);
+        let End { extent, is_damaged } = End::read(path);
         let metadata = file.metadata().map_err(StoreError::io("read", path))?;
         Ok(Some(Self {
             bytes: metadata.len(),
             file,
             path: path.to_owned(),
             extent,
+            is_end_damaged: is_damaged,
         }))
     }
 
-    /// Number of bytes that are known to be durable.
+    /// Number of bytes that count as durable: damage in them is no torn tail. All if the `.end`
+    /// file is damaged, because damage often meets both files.
     pub(crate) fn vouched(&self) -> u64 {
-        self.extent.map_or(0, |extent| extent.bytes)
+        let known = self.extent.map_or(0, |extent| extent.bytes);
+        match self.is_end_damaged {
+            true => known.max(self.bytes),
+            false => known,
+        }
     }
 }

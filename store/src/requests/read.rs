@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use arrow::error::ArrowError;
-use trackiops_schemas::columns::{END_TIME_NS, META_DATASET, request_schema};
+use trackiops_schemas::columns::{END_TIME_NS, request_schema};
 use trackiops_schemas::time::UtcMs;
 
 use super::STEP_BACK_NS;
@@ -150,10 +150,7 @@ fn segment(path: &Path, range: &Range<i64>, each: EachBatch<'_>) -> Result<bool,
         file => file.map_err(|error| cannot_open(path, error))?,
     };
     let reader = SegmentReader::with_statistics(file, path)?;
-    let own = metadata::value(reader.metadata(), META_DATASET);
-    if own != Some(layout::REQUESTS_DIR) {
-        return Err(damaged(path, "it has no single requests"));
-    }
+    metadata::check_requests(reader.metadata(), path).map_err(|why| damaged(path, why))?;
     let reader = reader.between(END_TIME_NS, range);
     for batch in reader.batches(BATCH_ROWS)? {
         let batch = batch?;

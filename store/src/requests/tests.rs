@@ -13,10 +13,10 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::stores::{journals, parquet_files};
 use trackiops_testkit::windows::{T0, file, named, used_by, windows};
 
-use super::{RequestsWriter, Warning};
+use super::{RequestsView, RequestsWriter, Warning};
 use crate::journal::end::Extent;
 use crate::unit_tests::{Told, options, tell};
-use crate::{Writer, layout};
+use crate::{Writer, check, layout};
 
 const T0_NS: i64 = T0 * 1_000_000;
 const BUDGET: u64 = 1 << 30;
@@ -384,6 +384,32 @@ fn a_journal_that_makes_no_sense_is_set_aside() {
     requests.finish().unwrap();
     assert!(request_files(dir.path())[0].ends_with("-4.parquet"));
     assert_eq!(fs::read(&quarantined).unwrap(), b"not a journal at all");
+}
+
+#[test]
+fn a_segment_in_the_place_of_another_one_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_writer, mut requests, _) = open(dir.path(), BUDGET);
+    for day in 0..2 {
+        let start_ns = T0_NS + day * 86_400_000_000_000;
+        requests.append(&batch(start_ns, 3)).unwrap();
+    }
+    requests.finish().unwrap();
+    let files = request_files(dir.path());
+    assert_eq!(files.len(), 2);
+    let [kept, replaced] = [0, 1].map(|i| dir.path().join(&files[i]));
+    fs::copy(kept, &replaced).unwrap();
+    let mut view = RequestsView::open(dir.path()).unwrap();
+    let mut rows = 0;
+    view.read(0..i64::MAX, &mut |batch| {
+        rows += batch.num_rows();
+        Ok(true)
+    })
+    .unwrap();
+    assert_eq!(rows, 3);
+    assert_eq!(view.damaged().keys().collect::<Vec<_>>(), [&replaced]);
+    let report = check(dir.path()).unwrap();
+    assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
 }
 
 #[test]

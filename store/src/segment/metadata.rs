@@ -1,5 +1,6 @@
 //! A segment's description of itself, in its key-value metadata.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -8,6 +9,7 @@ use trackiops_schemas::columns;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::checksum;
+use crate::layout;
 
 const WRITER: &str = env!("CARGO_PKG_VERSION");
 
@@ -35,8 +37,8 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    /// The metadata of a new segment, with a placeholder for the checksum.
-    pub(crate) fn metadata(&self, schema: &Schema) -> Vec<KeyValue> {
+    /// The metadata of a new segment with this path, with a placeholder for the checksum.
+    pub(crate) fn metadata(&self, schema: &Schema, path: &Path) -> Vec<KeyValue> {
         let pair = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
         let mut metadata = vec![
             pair(columns::META_FORMAT, columns::FORMAT_VERSION.to_string()),
@@ -48,6 +50,9 @@ impl Description {
             self.granularity
                 .map(|g| pair(columns::META_GRANULARITY, g.to_string())),
         );
+        if self.granularity.is_none() {
+            metadata.push(pair(columns::META_NAME, name_of(path)));
+        }
         if !self.journals.is_empty() {
             let journals: Vec<_> = self.journals.iter().map(encode).collect();
             metadata.push(pair(columns::META_JOURNALS, journals.join(",")));
@@ -56,6 +61,23 @@ impl Description {
         metadata.extend(histogram.map(|(key, mapping)| pair(key, mapping)));
         metadata.push(pair(columns::META_CRC32C, checksum::UNKNOWN.to_owned()));
         metadata
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Checks that a segment of single requests is the one that was written with this path.
+pub(crate) fn check_requests(metadata: Option<&Vec<KeyValue>>, path: &Path) -> Result<(), String> {
+    if value(metadata, columns::META_DATASET) != Some(layout::REQUESTS_DIR) {
+        return Err("it has no single requests".into());
+    }
+    match value(metadata, columns::META_NAME) {
+        Some(name) if name == name_of(path) => Ok(()),
+        Some(name) => Err(format!("it is the file {name:?}")),
+        None => Err("it does not say which file it is".into()),
     }
 }
 

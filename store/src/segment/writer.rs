@@ -218,8 +218,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
             is_complete: false,
         };
         let schema = R::schema();
-        let properties =
-            properties::<R>(&schema, &target.description).map_err(parquet(&target.path))?;
+        let properties = properties::<R>(&schema, &target).map_err(parquet(&target.path))?;
         let writer = ArrowWriter::try_new(Summed::new(file), schema, Some(properties))
             .map_err(parquet(&target.path))?;
         Ok(Self {
@@ -285,7 +284,7 @@ fn parquet(path: &Path) -> impl FnOnce(ParquetError) -> StoreError + use<'_> {
 
 fn properties<R: SegmentRow>(
     schema: &SchemaRef,
-    description: &Description,
+    target: &Target,
 ) -> Result<WriterProperties, ParquetError> {
     // Leaf columns have the numbers of fields as long as the fields before them are flat, as here.
     let sorting: Result<Vec<_>, _> = R::ORDER.iter().map(|name| schema.index_of(name)).collect();
@@ -304,7 +303,7 @@ fn properties<R: SegmentRow>(
         .set_max_row_group_row_count(Some(R::SHAPE.row_group_rows))
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
         .set_sorting_columns(Some(sorting.collect()))
-        .set_key_value_metadata(Some(description.metadata(schema)))
+        .set_key_value_metadata(Some(target.description.metadata(schema, &target.path)))
         .set_created_by(format!("trackiops {WRITER}"));
     // No query selects pages by these columns.
     for name in [columns::UID, columns::USER, columns::CGROUP] {
