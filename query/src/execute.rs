@@ -23,20 +23,50 @@ use crate::plan::{Journal, Plan, Tail};
 use crate::projection::Projection;
 use crate::scan::{self, ScanColumns};
 
+/// When was recorded, in the range of a plan.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Recorded time of each window of the answer, by host.
+    pub covered: RecordedTime,
+    /// Coverage of each host, and the time of its first and last data in all.
+    pub hosts: Vec<(Coverage, Option<Interval>)>,
+}
+
 /// Result of a plan.
 #[derive(Debug)]
 pub struct Found {
     /// The groups with their sums.
     pub groups: Groups,
-    /// Recorded time of each window of the answer, by host.
-    pub covered: RecordedTime,
-    /// Coverage of each host, and the time of its first and last data in all.
-    pub hosts: Vec<(Coverage, Option<Interval>)>,
+    /// When was recorded.
+    pub recorded: Recorded,
     /// Number of entities without a row because they were neither read nor written.
     pub only_metadata: usize,
 }
 
-/// Executes a plan. Keeps the `wanted` files, or all, and adds up rows as `grouping` says.
+/// Executes a plan in its stages: reads the rows of segments, accounts for the recorded time of their journals, and reads tails.
+/// `sums` is what rows are added to.
+pub(crate) fn in_stages<'p, S>(
+    plan: &'p Plan<'p>,
+    explain: &'p Explain,
+    sums: &mut S,
+    segments: impl FnOnce(&mut S) -> Result<(), QueryError>,
+    tail: impl Fn(&mut S, &mut Account<'p>, &Tail<'p>) -> Result<(), QueryError>,
+) -> Result<Recorded, QueryError> {
+    let mut account = Account::new(plan, explain);
+    explain.time(Stage::Read, || segments(sums))?;
+    explain.time(Stage::Coverage, || {
+        let mut journals = plan.journals.iter();
+        journals.try_for_each(|journal| account.journal(journal))
+    })?;
+    explain.time(Stage::Journals, || {
+        let mut tails = plan.tails.iter();
+        tails.try_for_each(|one| tail(sums, &mut account, one))
+    })?;
+    let (covered, hosts) = account.finish();
+    Ok(Recorded { covered, hosts })
+}
+
+/// Executes a plan for rows of files. Keeps the `wanted` files, or all, and adds up rows as `grouping` says.
 ///
 /// Fails with [`QueryError::TooManyRows`] if any thread has more than `row_limit` rows.
 pub fn execute(
@@ -55,18 +85,8 @@ pub fn execute(
         row_limit: row_limit.unwrap_or(usize::MAX),
         explain,
         aggregator: Aggregator::default(),
-        account: Account::new(plan, explain),
     };
-    explain.time(Stage::Read, || run.rollups())?;
-    explain.time(Stage::Coverage, || {
-        let mut journals = plan.journals.iter();
-        journals.try_for_each(|journal| run.account.journal(journal))
-    })?;
-    explain.time(Stage::Journals, || {
-        let mut tails = plan.tails.iter();
-        tails.try_for_each(|tail| run.tail(tail))
-    })?;
-    let (covered, hosts) = run.account.finish();
+    let recorded = in_stages(plan, explain, &mut run, Run::rollups, Run::tail)?;
     let mut groups = run.aggregator.finish();
     let only_metadata = match projection.is_of_transfers() {
         true => keep_transfers(&mut groups),
@@ -74,8 +94,7 @@ pub fn execute(
     };
     Ok(Found {
         groups,
-        covered,
-        hosts,
+        recorded,
         only_metadata,
     })
 }
@@ -107,7 +126,6 @@ struct Run<'p> {
     row_limit: usize,
     explain: &'p Explain,
     aggregator: Aggregator,
-    account: Account<'p>,
 }
 
 /// A segment to read.
@@ -262,7 +280,7 @@ impl<'p> Run<'p> {
         self.check_rows(&share.aggregator)
     }
 
-    fn tail(&mut self, tail: &Tail<'_>) -> Result<(), QueryError> {
+    fn tail(&mut self, account: &mut Account<'p>, tail: &Tail<'_>) -> Result<(), QueryError> {
         let granularity = tail.tail.granularity();
         // A journal repeats attributes in every window, at the same address. The map holds the `Arc`s, so other attributes cannot
         // reuse the address.
@@ -270,7 +288,7 @@ impl<'p> Run<'p> {
         let host = tail.host;
         let mut each = |window: ClosedWindow| {
             let closed = window.start.plus(granularity);
-            let Some(answer_window) = self.account.window(tail, window.start, window.health) else {
+            let Some(answer_window) = account.window(tail, window.start, window.health) else {
                 return;
             };
             for row in window.rows {
@@ -306,7 +324,7 @@ struct Placed {
     /// The entity that they belong to.
     of: Entity,
     /// Whether the query keeps them.
-    verdict: FileMatch,
+    is_match: FileMatch,
 }
 
 impl Placed {
@@ -319,22 +337,22 @@ impl Placed {
         Self {
             file: Arc::clone(file),
             of: grouping.of(host, file),
-            verdict: match (grouping.is_on_mounts(file), wanted) {
+            is_match: match (grouping.is_on_mounts(file), wanted) {
                 (false, _) => FileMatch::None,
                 (true, None) => FileMatch::All,
-                (true, Some(wanted)) => wanted.verdict(file),
+                (true, Some(wanted)) => wanted.match_of(file),
             },
         }
     }
 
     /// Whether a row of the file is wanted in only a part of the window.
     fn is_unclear(&self, wanted: Option<&FileSelection>, window: Interval) -> bool {
-        self.verdict == FileMatch::Depends
+        self.is_match == FileMatch::Depends
             && wanted.is_some_and(|wanted| wanted.changes(window, self.file.key))
     }
 
     fn is_wanted(&self, wanted: Option<&FileSelection>, time: UtcMs) -> bool {
-        match self.verdict {
+        match self.is_match {
             FileMatch::All => true,
             FileMatch::None => false,
             FileMatch::Depends => wanted.is_some_and(|wanted| wanted.holds(time, self.file.key)),

@@ -20,7 +20,7 @@ use crate::coverage::needed_notes::{folded, notes};
 use crate::coverage::note::Note;
 use crate::coverage::recorded_time::RecordedTime;
 use crate::error::QueryError;
-use crate::execute::{Found, execute};
+use crate::execute::{Found, Recorded, execute};
 use crate::explain::Stage;
 use crate::file_selector::{FileSelection, FileSelector, resolve};
 use crate::filter_and_sort::{FilterAndSort, in_words};
@@ -232,7 +232,7 @@ fn rank(
     let mut found = execute(&plan, wanted, projection, grouping, None, &question.explain)?;
     keep_ops(&mut found.groups, &question.ops);
     let mut sums: HashMap<_, (AnswerRow, bool)> = HashMap::new();
-    for row in rows(found.groups, &found.covered, &plan, question) {
+    for row in rows(found.groups, &found.recorded.covered, &plan, question) {
         let meets = !conditions || terms.hold(&row);
         match sums.entry(ranked(&row, question.by)) {
             Entry::Vacant(entry) => {
@@ -283,7 +283,7 @@ fn outcome(
     ranks: Option<Ranks>,
     told: Vec<Note>,
 ) -> Outcome {
-    let Found { covered, hosts, .. } = found;
+    let Recorded { covered, hosts } = found.recorded;
     let recorded = covered.is_any();
     let chosen = !question.conditions.is_empty() && (!groups.is_empty() || ranks.is_some());
     let mut rows = rows(groups, &covered, plan, question);

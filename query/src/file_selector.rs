@@ -152,7 +152,7 @@ impl FileSelection {
     }
 
     /// Whether the selection keeps rows of this file.
-    pub fn verdict(&self, file: &File) -> FileMatch {
+    pub fn match_of(&self, file: &File) -> FileMatch {
         let Some(which) = &self.which else {
             return FileMatch::of(self.keys.binary_search(&file.key).is_ok());
         };
@@ -169,7 +169,7 @@ impl FileSelection {
         }
     }
 
-    /// Whether to keep a row without a name, if the file's verdict is [`FileMatch::Depends`].
+    /// Whether to keep a row without a name, if [`Self::match_of`] is [`FileMatch::Depends`].
     /// The row counts under the file's latest name at `time`, the start of the window. Before the first name, it counts under
     /// that name.
     pub fn holds(&self, time: UtcMs, key: FileKey) -> bool {

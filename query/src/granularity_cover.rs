@@ -47,7 +47,7 @@ pub(crate) fn align_up(at: UtcMs, granularity: Granularity) -> UtcMs {
 /// Splits `asked` among `levels`, ordered from fine to coarse. Each part has the index of its level: the coarsest that can answer
 /// it. Parts are disjoint and in order, and together they contain `asked`. If an end of `asked` cuts a window of the finest
 /// available level, they reach beyond that end. A part that no level has gets index 0.
-pub(crate) fn tile(asked: Interval, levels: &[Level]) -> Vec<(Interval, usize)> {
+pub(crate) fn cover(asked: Interval, levels: &[Level]) -> Vec<(Interval, usize)> {
     // By level: the times that no finer level has, in whole windows.
     let mut needed: Vec<Vec<Interval>> = Vec::new();
     for level in levels {
@@ -132,8 +132,8 @@ mod tests {
         lengths.zip(missing).map(level).collect()
     }
 
-    fn tiled(asked: Interval, missing: [&[(i64, i64)]; 3]) -> Vec<(i64, i64, usize)> {
-        let parts = tile(asked, &levels(missing)).into_iter();
+    fn covered(asked: Interval, missing: [&[(i64, i64)]; 3]) -> Vec<(i64, i64, usize)> {
+        let parts = cover(asked, &levels(missing)).into_iter();
         parts
             .map(|(time, place)| (time.start.0 / 1000, time.end.0 / 1000, place))
             .collect()
@@ -141,10 +141,10 @@ mod tests {
 
     #[test]
     fn ragged_edges_are_fine_and_the_rest_is_coarse() {
-        let parts = tiled(seconds(57, 245), [&[], &[], &[]]);
+        let parts = covered(seconds(57, 245), [&[], &[], &[]]);
         let expected = [(57, 60, 0), (60, 240, 2), (240, 245, 0)];
         assert_eq!(parts, expected);
-        let parts = tiled(seconds(35, 255), [&[], &[], &[]]);
+        let parts = covered(seconds(35, 255), [&[], &[], &[]]);
         let expected = [
             (35, 40, 0),
             (40, 60, 1),
@@ -157,15 +157,15 @@ mod tests {
 
     #[test]
     fn what_has_expired_is_answered_by_coarser_windows() {
-        let parts = tiled(seconds(57, 95), [&[(0, 70)], &[], &[]]);
+        let parts = covered(seconds(57, 95), [&[(0, 70)], &[], &[]]);
         assert_eq!(parts, [(50, 90, 1), (90, 95, 0)]);
-        let parts = tiled(seconds(57, 95), [&[(0, 58)], &[(0, 55)], &[]]);
+        let parts = covered(seconds(57, 95), [&[(0, 58)], &[(0, 55)], &[]]);
         assert_eq!(parts, [(0, 60, 2), (60, 90, 1), (90, 95, 0)]);
     }
 
     #[test]
     fn a_damaged_coarse_window_is_answered_by_finer_ones() {
-        let parts = tiled(seconds(0, 180), [&[], &[], &[(70, 80)]]);
+        let parts = covered(seconds(0, 180), [&[], &[], &[(70, 80)]]);
         assert_eq!(parts, [(0, 60, 2), (60, 120, 1), (120, 180, 2)]);
     }
 
@@ -183,7 +183,7 @@ mod tests {
         ) {
             let asked = seconds(start, start + length);
             let levels = levels([&missing[0], &missing[1], &[]]);
-            let parts = tile(asked, &levels);
+            let parts = cover(asked, &levels);
             let mut at = parts[0].0.start;
             prop_assert!(at <= asked.start);
             for (time, place) in &parts {

@@ -1,7 +1,7 @@
 //! Plans a query: which journals it reads, and which granularity of each.
 //!
 //! A journal is sealed into all granularities, so each granularity holds all of its data until it expires.
-//! The plan splits the range of a journal among the granularities that add up to the step (`tile`).
+//! The plan splits the range of a journal among the granularities that add up to the step (`granularity_cover`).
 //! It uses the coarsest one that the range does not cut, and finer ones at the edges.
 //! It splits journals together if they share a segment after a merge.
 

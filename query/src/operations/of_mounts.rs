@@ -16,11 +16,13 @@ use crate::ask::{ask_with, nothing, recorded, within};
 use crate::coverage::account::Account;
 use crate::coverage::needed_notes::notes;
 use crate::error::QueryError;
+use crate::execute::{Recorded, in_stages};
 use crate::filter_and_sort::FilterAndSort;
 use crate::group::GroupBy;
 use crate::mount_filter::MountFilter;
 use crate::origin::HostIndex;
-use crate::plan::{Plan, plan};
+use crate::parallel::share_out;
+use crate::plan::{Plan, Tail, plan};
 use crate::question::Question;
 use crate::scan;
 use crate::step::Step;
@@ -73,7 +75,7 @@ fn ask_once(
         return Ok(nothing(why));
     }
     let plan = plan(snapshot, Dataset::Ops, span, question, question.step)?;
-    let (mut groups, account) = execute(&plan, connections, question)?;
+    let (mut groups, Recorded { covered, hosts }) = execute(&plan, connections, question)?;
     let any = !groups.is_empty();
     if let Some(mounts) = &mounts {
         groups.retain(|key, _| mounts.matches(key.mount.as_deref()));
@@ -82,7 +84,6 @@ fn ask_once(
         let hint = MountFilter::hint(snapshot, &question.mounts)?;
         return Ok(nothing(EmptyReason::NoMount(hint)));
     }
-    let (covered, hosts) = account.finish();
     let recorded = covered.is_any();
     let left_out = hosts.iter().any(|(host, _)| host.left_out().is_some());
     let notes = notes(Vec::new(), hosts, &plan, question, groups.is_empty(), None);
@@ -133,35 +134,48 @@ fn ask_once(
     Ok(filter_and_sort(question, &terms, connections, answer))
 }
 
-fn execute<'p>(
-    plan: &'p Plan<'p>,
+type Groups = HashMap<Key, Group>;
+
+/// Adds up operations as [`execute()`](crate::execute::execute) does rows of files.
+fn execute(
+    plan: &Plan<'_>,
     connections: Connections,
-    question: &'p Question,
-) -> Result<(HashMap<Key, Group>, Account<'p>), QueryError> {
+    question: &Question,
+) -> Result<(Groups, Recorded), QueryError> {
     let explain = &question.explain;
     let row_limit = question.row_limit.unwrap_or(usize::MAX);
-    let mut groups = HashMap::new();
-    let mut account = Account::new(plan, explain);
-    let segments = || plan.journals.iter().flat_map(|journal| &journal.rows);
-    explain.expect(segments().map(|segment| segment.rows).sum());
-    for journal in &plan.journals {
-        for segment in &journal.rows {
+    let key = |time, host, mount: Option<Arc<str>>, op: Arc<str>, transport| Key {
+        window: plan.window(time),
+        host,
+        mount,
+        op,
+        transport,
+    };
+    let segments = |groups: &mut Groups| {
+        let jobs: Vec<_> = plan
+            .journals
+            .iter()
+            .flat_map(|journal| journal.rows.iter().map(move |segment| (journal, segment)))
+            .collect();
+        let rows = jobs.iter().map(|(_, segment)| segment.rows).sum();
+        explain.expect(rows);
+        let shares = share_out(&jobs, rows, |share: &mut Groups, (journal, segment)| {
             scan::ops(segment, explain, &mut |stored| {
-                if journal.bounds.contains(stored.time) && groups.len() <= row_limit {
-                    let key = Key {
-                        window: plan.window(stored.time),
-                        host: journal.host,
-                        mount: stored.mount.map(Into::into),
-                        op: stored.op.into(),
-                        transport: stored.transport.map(Into::into),
-                    };
-                    add(&mut groups, connections, key, &stored.sums);
+                if journal.bounds.contains(stored.time) && share.len() <= row_limit {
+                    let mount = stored.mount.map(Into::into);
+                    let transport = stored.transport.map(Into::into);
+                    let op = stored.op.into();
+                    let key = key(stored.time, journal.host, mount, op, transport);
+                    add(share, connections, key, &stored.sums);
                 }
-            })?;
+            })
+        })?;
+        for (key, group) in shares.into_iter().flatten() {
+            merge(groups, key, group.transport, &group.sums);
         }
-        account.journal(journal)?;
-    }
-    for tail in &plan.tails {
+        Ok(())
+    };
+    let tail = |groups: &mut Groups, account: &mut Account<'_>, tail: &Tail<'_>| {
         tail.tail.windows(&mut |window| {
             account.window(tail, window.start, window.health);
         })?;
@@ -170,33 +184,31 @@ fn execute<'p>(
                 return;
             }
             for OperationRow { operation, sums } in rows {
-                let key = Key {
-                    window: plan.window(start),
-                    host: tail.host,
-                    mount: operation.mount.map(Into::into),
-                    op: operation.op.into(),
-                    transport: operation.transport.map(Into::into),
-                };
-                add(&mut groups, connections, key, &sums);
+                let mount = operation.mount.map(Into::into);
+                let transport = operation.transport.map(Into::into);
+                let key = key(start, tail.host, mount, operation.op.into(), transport);
+                add(groups, connections, key, &sums);
             }
         })?;
-    }
+        Ok(())
+    };
+    let mut groups = Groups::new();
+    let recorded = in_stages(plan, explain, &mut groups, segments, tail)?;
     match groups.len() > row_limit {
         true => Err(QueryError::TooManyRows),
-        false => Ok((groups, account)),
+        false => Ok((groups, recorded)),
     }
 }
 
-fn add(
-    groups: &mut HashMap<Key, Group>,
-    connections: Connections,
-    mut key: Key,
-    sums: &OperationSums,
-) {
-    let transport = key.transport.clone();
-    if connections == Connections::Together {
-        key.transport = None;
-    }
+fn add(groups: &mut Groups, connections: Connections, mut key: Key, sums: &OperationSums) {
+    let transport = match connections {
+        Connections::Together => key.transport.take(),
+        Connections::Apart => key.transport.clone(),
+    };
+    merge(groups, key, transport, sums);
+}
+
+fn merge(groups: &mut Groups, key: Key, transport: Option<Arc<str>>, sums: &OperationSums) {
     let group = groups.entry(key).or_insert_with(|| Group {
         transport: transport.clone(),
         sums: OperationSums::default(),

@@ -8,7 +8,7 @@ use trackiops_store::{Dataset, JournalSpan, SealedJournal, Segment, Snapshot, St
 use super::{Bounds, HealthPart, Journal};
 use crate::coverage::Interval;
 use crate::error::QueryError;
-use crate::granularity_cover::{Level, align_up, tile};
+use crate::granularity_cover::{Level, align_up, cover};
 use crate::origin::HostIndex;
 use crate::step::{Part, Step};
 
@@ -277,7 +277,7 @@ impl Together {
         if asked.end >= extent.end {
             range.end = align_up(extent.end, coarsest.granularity);
         }
-        let parts = tile(range, &accepted).into_iter();
+        let parts = cover(range, &accepted).into_iter();
         let journal = |(part, place): (Interval, usize)| {
             let granularity = accepted[place].granularity;
             let finest = levels.iter().find(|level| level.has(part));
@@ -310,7 +310,7 @@ impl Together {
     fn health(&self, part: Interval, granularity: Granularity) -> Vec<HealthPart> {
         let coarser = self.granularities.keys().filter(|g| **g >= granularity);
         let levels: Vec<_> = coarser.map(|g| self.level(*g)).collect();
-        let mut parts = tile(part, &levels);
+        let mut parts = cover(part, &levels);
         let is_within = |(time, _): &(Interval, usize)| time.intersect(part) == *time;
         if !parts.iter().all(is_within) {
             // This granularity lacks some of the part.

@@ -190,7 +190,7 @@ impl Chosen {
             on && self
                 .wanted
                 .as_ref()
-                .is_none_or(|wanted| match wanted.verdict(&file) {
+                .is_none_or(|wanted| match wanted.match_of(&file) {
                     FileMatch::All => true,
                     FileMatch::None => false,
                     FileMatch::Depends => wanted.holds(at, file.key),
