@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short fuzz test-guests guest-workloads release aarch64 deny third-party setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release aarch64 deny third-party setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -115,6 +115,10 @@ bench-store: setup
 ## make bench-query  questions to a synthetic day, beside DuckDB and Polars: 100 files, or FILES=400, a tenth, or 4000
 bench-query: setup
 	@bench/query.sh
+
+## make compare     compare the answers with those of another build of the program, BEFORE=
+compare: setup
+	@TRACKIOPS_BEFORE="$(BEFORE)" $(TEST) --test doors -- --ignored --nocapture another_build
 
 ## make faults      damage 100000 stores, fail and kill a recorder's system calls, cut its power; MUTANTS=, CUTS=, SEED=, KEEP=directory
 faults: setup

@@ -2,6 +2,7 @@
 //! the store is in, and whether `trackiops query` answers or an engine that reads the Parquet files. `questions.txt` has the questions.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
+mod another_build;
 mod question;
 mod stores;
 mod table;
