@@ -32,8 +32,8 @@ faults=$(
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# They wait for disks and for each other.
-jobs=$((3 * $(nproc)))
+# Most of the time they wait: for disks, for each other, and whether a torn end is one that is being written.
+jobs=$((8 * $(nproc)))
 status=0
 
 # part NAME COMMAND...: one of the parts, whose report it keeps for the page.
