@@ -12,6 +12,7 @@
 # REPLAY=host             look at the power cuts on this machine, not in the guest: as root, several times quicker
 # ONLY=cuts               this alone, mutants, calls or cuts: not with TRACKIOPS_WRITE_DOCS
 # FUZZ_SECONDS=0          run each fuzz target for so long as well (fuzz/README.md)
+# REPORTS=directory       keep the report of each part there, and take a part whose report is there as done: it takes hours
 # KEEP=directory          keep each damaged store that fails, and the logs of the disks
 # TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/faults.md
 set -euo pipefail
@@ -32,16 +33,24 @@ faults=$(
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+reports=${REPORTS:-$scratch}
+mkdir -p "$reports"
 # Most of the time they wait: for disks, for each other, and whether a torn end is one that is being written.
 jobs=$((8 * $(nproc)))
 status=0
 
-# part NAME COMMAND...: one of the parts, whose report it keeps for the page.
+# part NAME COMMAND...: one of the parts, whose report it keeps for the page. That of a part that failed is not taken again.
 part() {
     local name=$1
     shift
     case ${ONLY:-$name} in "$name") ;; *) return ;; esac
-    "$@" | tee "$scratch/$name" || status=1
+    if [ -f "$reports/$name" ]; then
+        cat "$reports/$name"
+    elif "$@" | tee "$scratch/$name.now"; then
+        mv "$scratch/$name.now" "$reports/$name"
+    else
+        status=1
+    fi
     echo
 }
 
@@ -70,19 +79,19 @@ cuts() {
 }
 part cuts cuts
 [ "${FUZZ_SECONDS:-0}" = 0 ] || part fuzz env FUZZ_SECONDS="$FUZZ_SECONDS" scripts/fuzz.sh
-if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ]; then
+if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ] && [ "$status" = 0 ]; then
     mkdir -p docs/results
     {
         cat bench/faults.head.md
         printf '\n## Damaged stores\n\nOn %s cores. ' "$(nproc)"
-        cat "$scratch/mutants"
+        cat "$reports/mutants"
         printf '\n## System calls\n\nOn %s cores. ' "$(nproc)"
-        cat "$scratch/calls"
+        cat "$reports/calls"
         printf '\n## Power cuts\n\nRecorded with Linux 6.12. '
-        cat "$scratch/cuts"
-        if [ -f "$scratch/fuzz" ]; then
+        cat "$reports/cuts"
+        if [ -f "$reports/fuzz" ]; then
             printf '\n## Fuzzing\n\nEach target for %s s. [What the targets are](../../fuzz/README.md).\n\n' "$FUZZ_SECONDS"
-            cat "$scratch/fuzz"
+            cat "$reports/fuzz"
         fi
     } >docs/results/faults.md
 fi
