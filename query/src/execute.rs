@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
+use trackiops_schemas::columns::PATH_INFERRED;
 use trackiops_schemas::identity::{FileAttributes, FileKey, Tenant};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -297,7 +298,12 @@ impl<'p> Run<'p> {
                 }
                 let tenant = &row.file.tenant;
                 let (_, placed) = files.entry(Arc::as_ptr(&row.file)).or_insert_with(|| {
-                    let file = Arc::new(File::from(&*row.file));
+                    let mut file = File::from(&*row.file);
+                    // As in a segment whose column is not read.
+                    if !self.projection.includes(PATH_INFERRED) {
+                        file.path_inferred = None;
+                    }
+                    let file = Arc::new(file);
                     let placed = Placed::new(&file, host, self.grouping, self.wanted);
                     (Arc::clone(&row.file), placed)
                 });

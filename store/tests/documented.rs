@@ -2,19 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 use arrow::datatypes::SchemaRef;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use trackiops_schemas::columns::{
     FORMAT_VERSION, health_schema, ops_schema, request_schema, rollup_schema,
 };
-use trackiops_store::{Dataset, Snapshot, Writer};
-
-use trackiops_testkit::content::{of, reader};
-
-use trackiops_testkit::stores::options;
-use trackiops_testkit::windows::windows;
+use trackiops_testkit::lake;
+use trackiops_testkit::stores::parquet_files;
 
 fn document() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/format.md");
@@ -53,20 +50,21 @@ fn columns_are_documented_in_their_order() {
 #[test]
 fn metadata_and_tables_are_documented() {
     assert!(document().contains(&format!("Version {FORMAT_VERSION}.")));
-    let dir = tempfile::tempdir().unwrap();
-    let mut writer = Writer::open(dir.path(), options("h")).unwrap();
-    writer.append(&windows(1)[0]).unwrap();
-    writer.finish().unwrap();
-    let snapshot = Snapshot::open(dir.path()).unwrap();
-    let segment = &of(&snapshot, Dataset::Rollup, "1s".parse().unwrap())[0];
-    let reader = reader(segment);
-    let metadata = reader.metadata().file_metadata().key_value_metadata();
-    let keys = metadata.unwrap().iter().map(|pair| pair.key.clone());
-    let own = keys.filter(|key| key.starts_with("trackiops."));
+    let lake = tempfile::tempdir().unwrap();
+    lake::record(lake.path());
+    let store = lake.path().join("h");
+    let mut own = BTreeSet::new();
+    for segment in parquet_files(&store) {
+        let file = File::open(store.join(segment)).unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+        let metadata = reader.metadata().file_metadata().key_value_metadata();
+        let keys = metadata.unwrap().iter().map(|pair| pair.key.clone());
+        own.extend(keys.filter(|key| key.starts_with("trackiops.")));
+    }
     let told_keys: BTreeSet<_> = told("## Segments").into_iter().collect();
-    assert_eq!(own.collect::<BTreeSet<_>>(), told_keys);
+    assert_eq!(own, told_keys);
 
-    let catalog = rusqlite::Connection::open(dir.path().join("catalog.db")).unwrap();
+    let catalog = rusqlite::Connection::open(store.join("catalog.db")).unwrap();
     let mut tables = catalog
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
         .unwrap();

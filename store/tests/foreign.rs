@@ -67,7 +67,7 @@ fn a_catalog_has_nothing_deleted_but_segments_that_were_removed() {
         assert_eq!(found.len(), 1, "{path}: {found:#?}");
         let refused = repair(&store).expect_err(path);
         assert!(
-            refused.to_string().contains("no segment that was removed"),
+            refused.to_string().contains("not a removed segment"),
             "{refused}"
         );
         Writer::open(&store, often()).unwrap().finish().unwrap();
