@@ -12,7 +12,7 @@
 # REPLAY=host             look at the power cuts on this machine, not in the guest: as root, several times quicker
 # ONLY=cuts               this alone, mutants, calls or cuts: not with TRACKIOPS_WRITE_DOCS
 # FUZZ_SECONDS=0          run each fuzz target for so long as well (fuzz/README.md)
-# REPORTS=directory       keep the report of each part there, and take a part whose report is there as done: it takes hours
+# REPORTS=directory       keep the report of each part there, and do not run a part again whose report is there: it takes hours
 # KEEP=directory          keep each damaged store that fails, and the logs of the disks
 # TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/faults.md
 set -euo pipefail
@@ -41,16 +41,21 @@ status=0
 
 # part NAME COMMAND...: one of the parts, whose report it keeps for the page. That of a part that failed is not taken again.
 part() {
-    local name=$1
+    local name=$1 key kept
     shift
     case ${ONLY:-$name} in "$name") ;; *) return ;; esac
-    if [ -f "$reports/$name" ]; then
-        cat "$reports/$name"
-    elif "$@" | tee "$scratch/$name.now"; then
-        mv "$scratch/$name.now" "$reports/$name"
+    # Of this program with these flags alone.
+    key=$({ echo "$@" "${CUTS:-} ${SEED:-} ${REPLAY:-} ${FUZZ_SECONDS:-}"; cat "$faults"; } | sha256sum | cut -c1-16)
+    kept=$reports/$name-$key
+    if [ -f "$kept" ]; then
+        cat "$kept"
+    elif "$@" | tee "$scratch/now"; then
+        cp "$scratch/now" "$kept"
     else
         status=1
+        return
     fi
+    cp "$kept" "$scratch/$name"
     echo
 }
 
@@ -84,14 +89,14 @@ if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ] && [ "$status" = 0 ]; then
     {
         cat bench/faults.head.md
         printf '\n## Damaged stores\n\nOn %s cores. ' "$(nproc)"
-        cat "$reports/mutants"
+        cat "$scratch/mutants"
         printf '\n## System calls\n\nOn %s cores. ' "$(nproc)"
-        cat "$reports/calls"
+        cat "$scratch/calls"
         printf '\n## Power cuts\n\nRecorded with Linux 6.12. '
-        cat "$reports/cuts"
-        if [ -f "$reports/fuzz" ]; then
+        cat "$scratch/cuts"
+        if [ -f "$scratch/fuzz" ]; then
             printf '\n## Fuzzing\n\nEach target for %s s. [What the targets are](../../fuzz/README.md).\n\n' "$FUZZ_SECONDS"
-            cat "$reports/fuzz"
+            cat "$scratch/fuzz"
         fi
     } >docs/results/faults.md
 fi
