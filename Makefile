@@ -118,6 +118,7 @@ bench-query: setup
 
 ## make compare     compare the answers with those of another build of the program, BEFORE=
 compare: setup
+	@[ -n "$(BEFORE)" ] || { echo "error: BEFORE= names no program: give the path of another build of trackiops" >&2; exit 2; }
 	@TRACKIOPS_BEFORE="$(BEFORE)" $(TEST) --test doors -- --ignored --nocapture another_build
 
 ## make faults      damage 100000 stores, fail and kill a recorder's system calls, cut its power; MUTANTS=, CUTS=, SEED=, KEEP=directory
