@@ -59,7 +59,7 @@ pub fn key_of(row: &AnswerRow) -> FileKey {
     row.file.as_ref().unwrap().key
 }
 
-/// What a row of an answer is about; the tenant where rows are told apart by that.
+/// What a row of an answer is about; with the tenant where rows are grouped by tenant.
 pub type Key = (i64, String, FileKey, Option<String>);
 /// The row without what it is about: its counters, covered time, name and tenant.
 pub type Sum = (Row, u64, Option<String>, Tenant);

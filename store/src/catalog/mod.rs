@@ -235,7 +235,7 @@ fn scratch_at(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(error_at(path))
 }
 
-/// The path of a database, without links. SQLite is told to follow none, but the store's own path
+/// The path of a database, without links. SQLite follows none, but the store's own path
 /// may contain some.
 fn real(path: &Path) -> Result<PathBuf, StoreError> {
     let store = path.parent().unwrap_or(path);

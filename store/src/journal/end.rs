@@ -77,11 +77,8 @@ impl End {
             }
             match Extent::decode(&slot) {
                 Some(extent) => {
-                    end.extent = end
-                        .extent
-                        .into_iter()
-                        .chain([extent])
-                        .max_by_key(|extent| extent.bytes);
+                    let both = end.extent.into_iter().chain([extent]);
+                    end.extent = both.max_by_key(|extent| extent.bytes);
                 }
                 None => end.is_damaged = true,
             }

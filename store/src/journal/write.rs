@@ -130,7 +130,7 @@ impl JournalWriter {
         })
     }
 
-    /// Whether it defines so many files that another journal should be begun.
+    /// Whether it defines enough files for the next ones to go into another journal.
     pub(crate) fn is_full(&self) -> bool {
         self.definitions.count() >= MOST_FILES
     }
