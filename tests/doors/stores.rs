@@ -156,7 +156,7 @@ impl Stores {
     }
 
     /// Runs `ask` while what the first of the hosts recorded is merged.
-    pub fn while_merging(mut self, ask: impl FnOnce(&Path)) {
+    pub fn while_merging(mut self, ask: impl Fn(&Path)) {
         let dir = self.dir.path();
         merging::while_merging(&dir.join(HOSTS[0].0), &mut self.writers[0], || ask(dir));
     }
