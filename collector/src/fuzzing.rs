@@ -4,9 +4,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use trackiops_schemas::ebpf::paths::PathRecord;
-use trackiops_schemas::ebpf::ring::RequestRecord;
-use trackiops_schemas::identity::{Dev, FileId};
+use trackiops_schemas::identity::Dev;
 
 use crate::btf::{Btf, Kind, find_members};
 use crate::facts::{KernelFacts, MEMBERS, TRACEPOINTS, Tracefs};
@@ -101,14 +99,9 @@ pub fn proc(bytes: &[u8]) {
     }
 }
 
-/// Decodes records of the kernel side.
+/// Decodes paths of the kernel side.
 pub fn records(bytes: &[u8]) {
-    if let Ok(record) = RequestRecord::decode(bytes) {
-        assert_eq!(record.encode().as_slice(), bytes);
-    }
-    if let Some(record) = PathRecord::decode(bytes) {
-        let told = PathEvent::from(record);
-        let _ = FileId::others(Dev(record.head.dev));
+    if let Some(told) = PathEvent::decode(bytes) {
         assert!(told.top_bytes <= bytes.len());
     }
 }

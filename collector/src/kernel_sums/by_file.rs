@@ -7,6 +7,7 @@ use trackiops_schemas::ebpf::file_op_sums::{
     FileOpValue,
 };
 use trackiops_schemas::file_ops::{FileOp, OpName};
+use zerocopy::transmute;
 
 use crate::kernel_sums::{BegunCounts, DoubleBufferedMap, MapsInUse};
 use crate::rollup::row_key::RowKey;
@@ -49,8 +50,10 @@ impl FileOpSums {
         for (index, sums) in &mut self.sums {
             if self.begun.is_new(*index) {
                 sums.take(&mut self.programs, |key, value| {
-                    let (key, value) = (FileOpKey::from_words(key), FileOpValue::from_words(value));
-                    taken.extend(FileOpInWindow::from_map(&key, &value));
+                    taken.extend(FileOpInWindow::from_map(
+                        &transmute!(key),
+                        &transmute!(value),
+                    ));
                 })?;
             }
         }

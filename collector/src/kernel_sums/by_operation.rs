@@ -12,6 +12,7 @@ use trackiops_schemas::ebpf::op_sums::{
 };
 use trackiops_schemas::histogram;
 use trackiops_schemas::time::Granularity;
+use zerocopy::transmute;
 
 use crate::clock::ClockSample;
 use crate::kernel_sums::{BegunCounts, DoubleBufferedMap, MapsInUse};
@@ -65,7 +66,7 @@ impl OpSums {
         let half = self.table.exchange();
         let programs = &mut self.programs;
         let mut sum = |key, value: [u64; OP_VALUE_WORDS]| {
-            each(OpKey::from_words(key), OpValue::from_words(&value));
+            each(transmute!(key), transmute!(value));
         };
         // Taking a map waits for the programs that still add to what was exchanged. That includes
         // the half of the table.
@@ -136,7 +137,7 @@ impl DoubleBufferedTable {
         let current = self.words.words().get(offset_of!(OpTable, half) / 8)?;
         current.store(other as u64, Ordering::SeqCst);
         self.owners(half)
-            .any(|owner| OpKey::from_words(load_words(owner)).procedure != 0)
+            .any(|owner| key_of(owner).procedure != 0)
             .then_some(half)
     }
 
@@ -149,7 +150,7 @@ impl DoubleBufferedTable {
         let sums = self.part(half, offset_of!(OpHalf, sums), OP_VALUE_WORDS);
         for (owner, sum) in self.owners(half).zip(sums) {
             let key = load_words(owner);
-            let OpKey { procedure, .. } = OpKey::from_words(key);
+            let OpKey { procedure, .. } = transmute!(key);
             if procedure == 0 {
                 continue;
             }
@@ -192,6 +193,10 @@ fn window_of(clock: ClockSample, granularity: Granularity) -> u64 {
 fn begin_ns(window: u64, offset_ns: i64, granularity: Granularity) -> u64 {
     let utc_ns = window.wrapping_mul(granularity.ns());
     utc_ns.wrapping_sub(offset_ns.cast_unsigned())
+}
+
+fn key_of(owner: &[AtomicU64]) -> OpKey {
+    transmute!(load_words::<OP_KEY_WORDS>(owner))
 }
 
 fn load_words<const WORDS: usize>(words: &[AtomicU64]) -> [u64; WORDS] {

@@ -5,6 +5,7 @@ use trackiops_schemas::ebpf::ring::{
     FOLD_ENTRIES, FOLD_KEY_WORDS, FOLD_MOUNT_ENTRIES, FOLD_VALUE_WORDS, FOLDS_BY_FILE,
     FOLDS_BY_MOUNT, FoldKey, FoldValue,
 };
+use zerocopy::transmute;
 
 use crate::kernel_sums::{DoubleBufferedMap, MapsInUse};
 
@@ -32,7 +33,7 @@ impl Folds {
         let mut taken = Vec::new();
         for sums in [&mut self.by_file, &mut self.by_mount] {
             sums.take(&mut self.programs, |key, value| {
-                taken.push((FoldKey::from_words(key), FoldValue::from_words(value)));
+                taken.push((transmute!(key), transmute!(value)));
             })?;
         }
         Ok(taken)

@@ -1,8 +1,9 @@
 //! Paths as they arrive from the kernel.
 
 use aya::maps::{Map, MapData, MapError, RingBuf};
-use trackiops_schemas::ebpf::paths::PathRecord;
+use trackiops_schemas::ebpf::paths::PathHead;
 use trackiops_schemas::identity::{Dev, FileId};
+use zerocopy::FromBytes;
 
 use crate::clock::MonotonicNs;
 
@@ -47,15 +48,22 @@ impl PathRing {
         while told.len() < most
             && let Some(record) = self.0.next()
         {
-            told.extend(PathRecord::decode(&record).map(PathEvent::from));
+            told.extend(PathEvent::decode(&record));
         }
         told
     }
 }
 
-impl From<PathRecord<'_>> for PathEvent {
-    fn from(record: PathRecord<'_>) -> Self {
-        let PathRecord { head, path, before } = record;
+impl PathEvent {
+    /// Decodes a record. Any bytes are safe to pass; `None` if they are no record.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (head, rest) = PathHead::read_from_prefix(bytes).ok()?;
+        let (path, rest) = rest.split_at_checked(head.path_bytes as usize)?;
+        let (before, _) = rest.split_at_checked(head.before_bytes as usize)?;
+        let ends = |text: &[u8]| text.last().is_none_or(|last| *last == 0);
+        if path.is_empty() || !ends(path) || !ends(before) {
+            return None;
+        }
         let dev = Dev(head.dev);
         let (path, top_bytes) = place(path);
         let news = if before.is_empty() {
@@ -68,12 +76,12 @@ impl From<PathRecord<'_>> for PathEvent {
         } else {
             PathChange::Renamed(dev, place(before).0, path)
         };
-        Self {
+        Some(Self {
             at: MonotonicNs(head.at_ns),
             news,
             top_bytes,
             is_directory: head.is_directory != 0,
-        }
+        })
     }
 }
 
@@ -112,10 +120,6 @@ mod tests {
         [&bytes, path, before].concat()
     }
 
-    fn told(bytes: &[u8]) -> Option<PathEvent> {
-        PathRecord::decode(bytes).map(PathEvent::from)
-    }
-
     #[test]
     fn a_path_is_put_together_from_its_names() {
         let file = FileId {
@@ -125,7 +129,7 @@ mod tests {
         };
         let at = MonotonicNs(7);
         let news = |path: &[u8], before: &[u8]| {
-            let told = told(&record(path, before)).unwrap();
+            let told = PathEvent::decode(&record(path, before)).unwrap();
             assert_eq!(told.at, at);
             assert_eq!(told.top_bytes, if before.is_empty() { 10 } else { 2 });
             told.news
@@ -144,18 +148,18 @@ mod tests {
     fn what_is_no_path_is_left_out() {
         let whole = record(b"a\0s:/\0", b"");
         for length in 0..whole.len() {
-            assert_eq!(told(&whole[..length]), None, "{length} bytes");
+            assert_eq!(PathEvent::decode(&whole[..length]), None, "{length} bytes");
         }
-        assert_eq!(told(&record(b"", b"")), None);
-        assert_eq!(told(&record(b"a", b"")), None);
+        assert_eq!(PathEvent::decode(&record(b"", b"")), None);
+        assert_eq!(PathEvent::decode(&record(b"a", b"")), None);
         // The ring rounds up.
-        assert!(told(&[whole, vec![0; 3]].concat()).is_some());
+        assert!(PathEvent::decode(&[whole, vec![0; 3]].concat()).is_some());
     }
 
     proptest! {
         #[test]
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            told(&bytes);
+            PathEvent::decode(&bytes);
         }
     }
 }

@@ -195,6 +195,7 @@ pub mod tests {
     use std::os::unix::fs::FileExt as _;
 
     use rustix::fs::{MemfdFlags, memfd_create};
+    use zerocopy::IntoBytes as _;
 
     use super::*;
 
@@ -256,7 +257,7 @@ pub mod tests {
         }
 
         pub fn put(&mut self, record: &RequestRecord) {
-            self.entry(RECORD_BYTES as u32, &record.encode());
+            self.entry(RECORD_BYTES as u32, record.as_bytes());
         }
     }
 
@@ -318,10 +319,10 @@ pub mod tests {
         };
         kernel.put(&unknown);
         kernel.put(&record(2, 2));
-        kernel.entry(RECORD_BYTES as u32 | DISCARDED, &record(3, 3).encode());
+        kernel.entry(RECORD_BYTES as u32 | DISCARDED, record(3, 3).as_bytes());
         kernel.entry(13, &[0; 13]);
         kernel.put(&record(4, 4));
-        let busy = kernel.entry(RECORD_BYTES as u32 | BUSY, &record(5, 5).encode());
+        let busy = kernel.entry(RECORD_BYTES as u32 | BUSY, record(5, 5).as_bytes());
         kernel.put(&record(6, 6));
         ring.look();
         assert_eq!(take(&mut ring), [record(2, 2), record(4, 4)]);

@@ -1,14 +1,14 @@
 //! What the kernel side adds up of RPCs by the file that they are about, and how it finds that file: a part of the boundary, as
 //! [`crate::ebpf::ring`] and [`crate::ebpf::op_sums`] are.
 
-use core::mem::{offset_of, size_of};
+use core::mem::{offset_of, size_of, zeroed};
 
 use crate::ebpf::offsets::offsets;
 use crate::ebpf::op_sums::OP_NAME_BYTES;
-use crate::ebpf::words::halves;
 
 /// What RPCs have in common that are added up by file.
 #[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileOpKey {
     /// NFS fileid (inode number) of the file or directory; 0 in sums of what had no room.
@@ -31,6 +31,7 @@ pub struct FileOpKey {
 
 /// What they add up to.
 #[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileOpValue {
     /// Those that completed, each attempt of one that was repeated.
@@ -65,65 +66,10 @@ const _: () = {
     assert!(offset_of!(FileOpValue, name) == 48);
 };
 
-impl FileOpKey {
-    /// From the words of a map.
-    pub fn from_words(words: [u64; FILE_OP_KEY_WORDS]) -> Self {
-        let [fileid, procedure, cgroup, window, file, user] = words;
-        let [dev, handle_hash] = halves(file);
-        let [uid, padding] = halves(user);
-        Self {
-            fileid,
-            procedure,
-            cgroup,
-            window,
-            dev,
-            handle_hash,
-            uid,
-            padding,
-        }
-    }
-}
-
 impl FileOpValue {
     /// Nothing yet.
-    pub const ZERO: Self = Self {
-        requests: 0,
-        errors: 0,
-        queue_ns_sum: 0,
-        rtt_ns_sum: 0,
-        latency_ns_sum: 0,
-        latency_ns_max: 0,
-        name: [0; OP_NAME_BYTES],
-        pid: 0,
-        padding: 0,
-    };
-
-    /// From the words of a map.
-    pub fn from_words(words: [u64; FILE_OP_VALUE_WORDS]) -> Self {
-        let [
-            requests,
-            errors,
-            queue_ns_sum,
-            rtt_ns_sum,
-            latency_ns_sum,
-            latency_ns_max,
-            text @ ..,
-            process,
-        ] = words;
-        let mut bytes = text.into_iter().flat_map(u64::to_ne_bytes);
-        let [pid, padding] = halves(process);
-        Self {
-            requests,
-            errors,
-            queue_ns_sum,
-            rtt_ns_sum,
-            latency_ns_sum,
-            latency_ns_max,
-            name: [0; OP_NAME_BYTES].map(|_| bytes.next().unwrap_or_default()),
-            pid,
-            padding,
-        }
-    }
+    // SAFETY: it is all integers.
+    pub const ZERO: Self = unsafe { zeroed() };
 }
 
 offsets! {
@@ -197,28 +143,3 @@ pub const FILE_OPS_BEGUN_MAP: &str = "FILE_OPS_BEGUN";
 pub const FILE_OP_ENTRIES: u32 = 4096;
 /// Entries of the map by mount: 0.15 MiB, twice.
 pub const FILE_OP_MOUNT_ENTRIES: u32 = 1024;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_and_values_read_back_from_their_words() {
-        let both = |a: u32, b: u32| {
-            let mut bytes = [0; 8];
-            bytes[..4].copy_from_slice(&a.to_ne_bytes());
-            bytes[4..].copy_from_slice(&b.to_ne_bytes());
-            u64::from_ne_bytes(bytes)
-        };
-        let key = FileOpKey::from_words([1, 2, 3, 4, both(5, 6), both(7, 0)]);
-        assert_eq!(
-            (key.fileid, key.procedure, key.cgroup, key.window),
-            (1, 2, 3, 4)
-        );
-        assert_eq!((key.dev, key.handle_hash, key.uid), (5, 6, 7));
-        let name = u64::from_ne_bytes(*b"SETATTR\0");
-        let value = FileOpValue::from_words([1, 2, 3, 4, 5, 6, name, 0, 0, both(9, 0)]);
-        assert_eq!(&value.name[..8], b"SETATTR\0");
-        assert_eq!((value.requests, value.latency_ns_max, value.pid), (1, 6, 9));
-    }
-}

@@ -10,4 +10,3 @@ pub mod offsets;
 pub mod op_sums;
 pub mod paths;
 pub mod ring;
-mod words;

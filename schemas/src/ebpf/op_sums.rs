@@ -1,13 +1,13 @@
 //! What the kernel side adds up of every RPC that completes, and how userspace finds its way in it: the part of the
 //! boundary that is about operations. As in [`crate::ebpf::ring`], integers are in native byte order.
 
-use core::mem::{offset_of, size_of};
+use core::mem::{offset_of, size_of, zeroed};
 
 use crate::ebpf::offsets::offsets;
-use crate::ebpf::words::halves;
 
 /// What RPCs have in common that are added up.
 #[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpKey {
     /// Address of the kernel's description of the procedure (`struct rpc_procinfo`). 0 in sums of what had no room.
@@ -22,6 +22,7 @@ pub struct OpKey {
 
 /// What they add up to, and what they were. The latter is written once.
 #[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug)]
 pub struct OpValue {
     /// Those that ended with an error.
@@ -101,73 +102,13 @@ const _: () = {
     assert!(OP_BUCKETS < 1 << (u64::BITS - OP_BUCKET_SHIFT));
 };
 
-impl OpKey {
-    /// From the words of a map.
-    pub fn from_words([procedure, transport, client, window]: [u64; OP_KEY_WORDS]) -> Self {
-        Self {
-            procedure,
-            transport,
-            client,
-            window,
-        }
-    }
-}
-
 impl OpValue {
     /// Nothing yet.
     pub const ZERO: Self = Self {
-        errors: 0,
-        sent_bytes: 0,
-        received_bytes: 0,
-        queue_ns_sum: 0,
-        rtt_ns_sum: 0,
-        execute_ns_sum: 0,
-        execute_ns_max: 0,
-        program: 0,
-        version: 0,
-        index: 0,
         transport: NO_NUMBER,
-        client: 0,
-        handle: 0,
-        name: [0; OP_NAME_BYTES],
-        protocol: [0; OP_PROTOCOL_BYTES],
-        address: [0; OP_ADDRESS_BYTES],
-        execute: [0; OP_BUCKETS],
+        // SAFETY: it is all integers.
+        ..unsafe { zeroed() }
     };
-
-    /// From the words of a map.
-    pub fn from_words(words: &[u64; OP_VALUE_WORDS]) -> Self {
-        let mut value = Self::ZERO;
-        // Word by word: byte by byte it would take more than all the rest that is done with it.
-        let mut words = words.iter().copied();
-        let mut word = || words.next().unwrap_or_default();
-        for sum in [
-            &mut value.errors,
-            &mut value.sent_bytes,
-            &mut value.received_bytes,
-            &mut value.queue_ns_sum,
-            &mut value.rtt_ns_sum,
-            &mut value.execute_ns_sum,
-            &mut value.execute_ns_max,
-        ] {
-            *sum = word();
-        }
-        [value.program, value.version] = halves(word());
-        [value.index, value.transport] = halves(word());
-        [value.client, value.handle] = halves(word());
-        let texts = [
-            value.name.as_mut_slice(),
-            value.protocol.as_mut_slice(),
-            value.address.as_mut_slice(),
-        ];
-        for bytes in texts.into_iter().flat_map(|text| text.chunks_exact_mut(8)) {
-            bytes.copy_from_slice(&word().to_ne_bytes());
-        }
-        for counts in value.execute.chunks_exact_mut(2) {
-            counts.copy_from_slice(&halves(word()));
-        }
-        value
-    }
 }
 
 offsets! {
@@ -278,41 +219,3 @@ pub const OP_WINDOW_ENTRIES: u32 = 64;
 pub const OPS_LOST_MAP: &str = "OPS_LOST";
 /// Name of the global that holds the [`OP_CELLS`] cells.
 pub const OP_CELLS_GLOBAL: &str = "OP_CELL_TABLE";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_reads_back_from_its_words() {
-        let mut words = [0_u64; OP_VALUE_WORDS];
-        for (word, n) in words.iter_mut().zip(1..) {
-            *word = n;
-        }
-        let word = |a: u32, b: u32| {
-            let mut bytes = [0; 8];
-            bytes[..4].copy_from_slice(&a.to_ne_bytes());
-            bytes[4..].copy_from_slice(&b.to_ne_bytes());
-            u64::from_ne_bytes(bytes)
-        };
-        let at = offset_of!(OpValue, program) / 8;
-        words[at] = word(100_003, 4);
-        words[at + 1] = word(53, 2);
-        words[at + 2] = word(11, 0);
-        words[offset_of!(OpValue, name) / 8] = u64::from_ne_bytes(*b"READLINK");
-        words[offset_of!(OpValue, protocol) / 8] = u64::from_ne_bytes(*b"tcp\0\0\0\0\0");
-        words[offset_of!(OpValue, address) / 8] = u64::from_ne_bytes(*b"10.0.0.5");
-        words[OP_VALUE_WORDS - 1] = word(7, 9);
-        let value = OpValue::from_words(&words);
-        assert_eq!(
-            (value.errors, value.execute_ns_max, value.client),
-            (1, 7, 11)
-        );
-        let numbers = (value.program, value.version, value.index, value.transport);
-        assert_eq!(numbers, (100_003, 4, 53, 2));
-        assert_eq!(&value.name[..8], b"READLINK");
-        assert_eq!(&value.protocol[..4], b"tcp\0");
-        assert_eq!(&value.address[..8], b"10.0.0.5");
-        assert_eq!(value.execute[OP_BUCKETS - 2..], [7, 9]);
-    }
-}

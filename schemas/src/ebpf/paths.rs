@@ -19,6 +19,7 @@ const _: () = assert!(MOST_BYTES <= u16::MAX as usize);
 /// The bytes are the names from the file up to the top of what is mounted, then the top's own name, `server:/export`. Each
 /// ends with a zero byte, which is in no name.
 #[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathHead {
     /// `CLOCK_MONOTONIC`, ns: the file has this path from then on.
@@ -47,37 +48,3 @@ const _: () = {
     assert!(offset_of!(PathHead, before_bytes) == 28);
     assert!(offset_of!(PathHead, is_directory) == 30);
 };
-
-/// A path that was told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PathRecord<'a> {
-    /// What it is the path of.
-    pub head: PathHead,
-    /// The path, as [`PathHead`] says.
-    pub path: &'a [u8],
-    /// The path before, or nothing.
-    pub before: &'a [u8],
-}
-
-impl<'a> PathRecord<'a> {
-    /// Decodes a record. Any bytes are safe to pass; `None` if they are no record.
-    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
-        let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
-        let word = |at: usize| Some(u64::from_ne_bytes(*head.get(at..)?.first_chunk()?));
-        let half = |at: usize| Some(u32::from_ne_bytes(*head.get(at..)?.first_chunk()?));
-        let quarter = |at: usize| Some(u16::from_ne_bytes(*head.get(at..)?.first_chunk()?));
-        let head = PathHead {
-            at_ns: word(0)?,
-            fileid: word(8)?,
-            dev: half(16)?,
-            handle_hash: half(20)?,
-            path_bytes: half(24)?,
-            before_bytes: quarter(28)?,
-            is_directory: quarter(30)?,
-        };
-        let (path, rest) = rest.split_at_checked(head.path_bytes as usize)?;
-        let (before, _) = rest.split_at_checked(head.before_bytes as usize)?;
-        let ends = |text: &[u8]| text.last().is_none_or(|last| *last == 0);
-        (!path.is_empty() && ends(path) && ends(before)).then_some(Self { head, path, before })
-    }
-}

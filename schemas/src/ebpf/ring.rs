@@ -25,6 +25,10 @@ pub const RECORD_BYTES: usize = 96;
 ///
 /// All integers are in native byte order: writer and reader share the machine.
 #[repr(C)]
+#[cfg_attr(
+    feature = "std",
+    derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)
+)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestRecord {
     /// `CLOCK_MONOTONIC` at completion, ns.
@@ -112,116 +116,6 @@ const _: () = {
     assert!(offset_of!(RequestRecord, xid) == 88);
     assert!(offset_of!(RequestRecord, retransmissions) == 92);
 };
-
-/// Why bytes from a ring are not a [`RequestRecord`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DecodeError {
-    /// The record has another length than [`RECORD_BYTES`].
-    Length(usize),
-    /// Flag bits without a meaning are set.
-    Flags(u32),
-}
-
-impl core::fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Length(n) => write!(f, "ring record of {n} bytes instead of {RECORD_BYTES}"),
-            Self::Flags(bits) => write!(f, "ring record with unknown flags {bits:#x}"),
-        }
-    }
-}
-
-impl core::error::Error for DecodeError {}
-
-impl RequestRecord {
-    /// Decodes a record. Any bytes are safe to pass.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let bytes: &[u8; RECORD_BYTES] = bytes
-            .try_into()
-            .map_err(|_| DecodeError::Length(bytes.len()))?;
-        let record = Self {
-            end_ns: u64_at(bytes, 0),
-            latency_ns: u64_at(bytes, 8),
-            fileid: u64_at(bytes, 16),
-            offset: u64_at(bytes, 24),
-            asked_bytes: u32_at(bytes, 32),
-            done_bytes: u32_at(bytes, 36),
-            dev: u32_at(bytes, 40),
-            handle_hash: u32_at(bytes, 44),
-            error: u32_at(bytes, 48).cast_signed(),
-            pid: u32_at(bytes, 52),
-            flags: u32_at(bytes, 56),
-            uid: u32_at(bytes, 60),
-            cgroup: u64_at(bytes, 64),
-            queue_ns: u64_at(bytes, 72),
-            rtt_ns: u64_at(bytes, 80),
-            xid: u32_at(bytes, 88),
-            retransmissions: u32_at(bytes, 92),
-        };
-        if record.flags & !flags::ALL != 0 {
-            return Err(DecodeError::Flags(record.flags));
-        }
-        Ok(record)
-    }
-
-    /// The record as it stands in the ring.
-    pub fn encode(&self) -> [u8; RECORD_BYTES] {
-        let Self {
-            end_ns,
-            latency_ns,
-            fileid,
-            offset,
-            asked_bytes,
-            done_bytes,
-            dev,
-            handle_hash,
-            error,
-            pid,
-            flags,
-            uid,
-            cgroup,
-            queue_ns,
-            rtt_ns,
-            xid,
-            retransmissions,
-        } = *self;
-        let mut out = [0; RECORD_BYTES];
-        for (i, v) in [end_ns, latency_ns, fileid, offset].into_iter().enumerate() {
-            out[i * 8..i * 8 + 8].copy_from_slice(&v.to_ne_bytes());
-        }
-        let words = [
-            asked_bytes,
-            done_bytes,
-            dev,
-            handle_hash,
-            error.cast_unsigned(),
-            pid,
-            flags,
-            uid,
-        ];
-        for (i, v) in words.into_iter().enumerate() {
-            out[32 + i * 4..36 + i * 4].copy_from_slice(&v.to_ne_bytes());
-        }
-        for (i, v) in [cgroup, queue_ns, rtt_ns].into_iter().enumerate() {
-            out[64 + i * 8..72 + i * 8].copy_from_slice(&v.to_ne_bytes());
-        }
-        out[88..92].copy_from_slice(&xid.to_ne_bytes());
-        out[92..].copy_from_slice(&retransmissions.to_ne_bytes());
-        out
-    }
-}
-
-fn u64_at(bytes: &[u8; RECORD_BYTES], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_ne_bytes(word)
-}
-
-fn u32_at(bytes: &[u8; RECORD_BYTES], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_ne_bytes(word)
-}
 
 /// Counters of the CPUs that share a slot. `seen` is counted before, the others after the record has
 /// met its fate, so that `recorded + folded + lost <= seen` whenever they are read in that order.

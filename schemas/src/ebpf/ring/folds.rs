@@ -1,11 +1,10 @@
 //! Requests that are added up in the kernel because the rings are full.
 
-use core::mem::offset_of;
-
-use crate::ebpf::words::halves;
+use core::mem::{offset_of, zeroed};
 
 /// What requests have in common that are added up in the kernel when the rings are full.
 #[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldKey {
     /// As in [`RequestRecord`](super::RequestRecord).
@@ -26,6 +25,7 @@ pub struct FoldKey {
 
 /// What they add up to.
 #[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoldValue {
     /// Completed requests.
@@ -68,73 +68,8 @@ const _: () = {
     assert!(size_of::<FoldValue>() == 8 * FOLD_VALUE_WORDS);
 };
 
-impl FoldKey {
-    /// From the words of a map.
-    pub fn from_words([fileid, cgroup, window, file, user]: [u64; FOLD_KEY_WORDS]) -> Self {
-        let [dev, handle_hash] = halves(file);
-        let [uid, direction] = halves(user);
-        Self {
-            fileid,
-            cgroup,
-            window,
-            dev,
-            handle_hash,
-            uid,
-            direction,
-        }
-    }
-}
-
 impl FoldValue {
     /// Nothing yet.
-    pub const ZERO: Self = Self {
-        requests: 0,
-        bytes: 0,
-        latency_ns_sum: 0,
-        latency_ns_max: 0,
-        errors: 0,
-        short: 0,
-        untimed: 0,
-        queue_ns_sum: 0,
-        rtt_ns_sum: 0,
-        unsplit: 0,
-        retransmissions: 0,
-        direct: 0,
-        stable: 0,
-    };
-
-    /// From the words of a map.
-    pub fn from_words(
-        [
-            requests,
-            bytes,
-            latency_ns_sum,
-            latency_ns_max,
-            errors,
-            short,
-            untimed,
-            queue_ns_sum,
-            rtt_ns_sum,
-            unsplit,
-            retransmissions,
-            direct,
-            stable,
-        ]: [u64; FOLD_VALUE_WORDS],
-    ) -> Self {
-        Self {
-            requests,
-            bytes,
-            latency_ns_sum,
-            latency_ns_max,
-            errors,
-            short,
-            untimed,
-            queue_ns_sum,
-            rtt_ns_sum,
-            unsplit,
-            retransmissions,
-            direct,
-            stable,
-        }
-    }
+    // SAFETY: it is all integers.
+    pub const ZERO: Self = unsafe { zeroed() };
 }
