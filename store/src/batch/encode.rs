@@ -51,30 +51,11 @@ pub struct OpsRow {
 
 /// Rows of one host as a batch of [`columns::rollup_schema`].
 pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, ArrowError> {
-    let files = || rows.iter().map(|row| &*row.file);
     let mut arrays: Vec<ArrayRef> = vec![
         times(rows.iter().map(|row| row.time)),
         hosts(host, rows.len()),
-        Arc::new(
-            files()
-                .map(|file| file.mount.as_deref())
-                .collect::<StringArray>(),
-        ),
-        Arc::new(
-            files()
-                .map(|file| file.path.as_deref())
-                .collect::<StringArray>(),
-        ),
-        path_inferred(files()),
-        Arc::new(Int64Array::from_iter_values(files().map(|file| file.key.0))),
-        Arc::new(StringArray::from_iter_values(
-            files().map(|file| file.id.dev.to_string()),
-        )),
-        Arc::new(Int64Array::from_iter_values(
-            files().map(|file| file.id.fileid.cast_signed()),
-        )),
     ];
-    arrays.extend(tenants(files()));
+    arrays.extend(file_columns(rows.iter().map(|row| &*row.file)));
     let directions: [fn(&RollupRow) -> &Direction; 2] = [|row| &row.row.read, |row| &row.row.write];
     for (name, direction) in columns::DIRECTIONS.into_iter().zip(directions) {
         let table = Direction::COUNTERS.iter();
@@ -89,25 +70,31 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
     RecordBatch::try_new(columns::rollup_schema(), arrays)
 }
 
-/// The columns [`columns::UID`], [`columns::USER`] and [`columns::CGROUP`].
-pub(super) fn tenants<'f>(
+/// The columns from [`columns::MOUNT`] to [`columns::CGROUP`].
+pub(super) fn file_columns<'f>(
     files: impl Iterator<Item = &'f FileAttributes> + Clone,
-) -> [ArrayRef; 3] {
-    let tenants = || files.clone().map(|file| &*file.tenant);
-    let uids = tenants().map(|tenant| tenant.uid.map(i64::from));
-    let users = tenants().map(|tenant| tenant.user.as_deref());
-    let cgroups = tenants().map(|tenant| tenant.cgroup.as_deref());
+) -> [ArrayRef; 9] {
+    let text = |of: fn(&FileAttributes) -> Option<&str>| -> ArrayRef {
+        Arc::new(files.clone().map(of).collect::<StringArray>())
+    };
+    let inferred = files
+        .clone()
+        .map(|file| file.path.as_ref().map(|_| file.path_inferred));
+    let keys = files.clone().map(|file| file.key.0);
+    let devs = files.clone().map(|file| file.id.dev.to_string());
+    let fileids = files.clone().map(|file| file.id.fileid.cast_signed());
+    let uids = files.clone().map(|file| file.tenant.uid.map(i64::from));
     [
+        text(|file| file.mount.as_deref()),
+        text(|file| file.path.as_deref()),
+        Arc::new(inferred.collect::<BooleanArray>()),
+        Arc::new(Int64Array::from_iter_values(keys)),
+        Arc::new(StringArray::from_iter_values(devs)),
+        Arc::new(Int64Array::from_iter_values(fileids)),
         Arc::new(uids.collect::<Int64Array>()),
-        Arc::new(users.collect::<StringArray>()),
-        Arc::new(cgroups.collect::<StringArray>()),
+        text(|file| file.tenant.user.as_deref()),
+        text(|file| file.tenant.cgroup.as_deref()),
     ]
-}
-
-/// The column [`columns::PATH_INFERRED`].
-pub(super) fn path_inferred<'f>(files: impl Iterator<Item = &'f FileAttributes>) -> ArrayRef {
-    let column = files.map(|file| file.path.as_ref().map(|_| file.path_inferred));
-    Arc::new(column.collect::<BooleanArray>())
 }
 
 fn file_ops<'a>(rows: impl Iterator<Item = &'a FileOps> + Clone) -> Result<ArrayRef, ArrowError> {

@@ -12,7 +12,7 @@ use trackiops_schemas::ebpf::ring::flags;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::request::Request;
 
-use super::encode::{hosts, path_inferred, tenants};
+use super::encode::{file_columns, hosts};
 use crate::column_values::signed;
 
 /// A request with its file.
@@ -27,10 +27,6 @@ pub struct RequestRow {
 /// Requests of one host as a batch of [`columns::request_schema`].
 pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, ArrowError> {
     let requests = || rows.iter().map(|row| &row.request);
-    let files = || rows.iter().map(|row| &*row.file);
-    let text = |of: fn(&FileAttributes) -> Option<&str>| -> ArrayRef {
-        Arc::new(files().map(of).collect::<StringArray>())
-    };
     let number = |of: fn(&Request) -> u64| -> ArrayRef {
         let column = requests().map(|request| signed(of(request)));
         Arc::new(Int64Array::from_iter_values(column))
@@ -52,24 +48,13 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
         true => "WRITE",
         false => "READ",
     };
-    let [uids, users, cgroups] = tenants(files());
-    let arrays: Vec<ArrayRef> = vec![
+    let mut arrays: Vec<ArrayRef> = vec![
         Arc::new(ends.with_timezone("UTC")),
         Arc::new(Int64Array::from_iter_values(ends_ns())),
         hosts(host, rows.len()),
-        text(|file| file.mount.as_deref()),
-        text(|file| file.path.as_deref()),
-        path_inferred(files()),
-        Arc::new(Int64Array::from_iter_values(files().map(|file| file.key.0))),
-        Arc::new(StringArray::from_iter_values(
-            files().map(|file| file.id.dev.to_string()),
-        )),
-        Arc::new(Int64Array::from_iter_values(
-            files().map(|file| file.id.fileid.cast_signed()),
-        )),
-        uids,
-        users,
-        cgroups,
+    ];
+    arrays.extend(file_columns(rows.iter().map(|row| &*row.file)));
+    let of_requests: [ArrayRef; 14] = [
         id(Request::pid),
         Arc::new(StringArray::from_iter_values(requests().map(operation))),
         number(|request| request.offset),
@@ -89,5 +74,6 @@ pub fn request_batch(host: &str, rows: &[RequestRow]) -> Result<RecordBatch, Arr
         Arc::new(requests().map(Request::errno).collect::<Int32Array>()),
         id(Request::xid),
     ];
+    arrays.extend(of_requests);
     RecordBatch::try_new(columns::request_schema(), arrays)
 }
