@@ -174,6 +174,37 @@ fn a_granularity_expires_at_its_age_and_coarser_ones_stay() {
 }
 
 #[test]
+fn what_is_sealed_late_is_not_taken_for_a_part_of_what_was_merged_before() {
+    let dir = tempfile::tempdir().unwrap();
+    // The second of five journals cannot be sealed.
+    let segment = "rollup/granularity=1s/date=2026-11-21/.h-20261121T035210Z-2.parquet.tmp";
+    let obstacle = dir.path().join(segment);
+    let open = || Writer::open(dir.path(), keeping(at_t0())).unwrap();
+    let mut writer = open();
+    std::fs::create_dir_all(obstacle.join("in the way")).unwrap();
+    for window in &windows(50) {
+        while writer.append(window).is_err() {}
+    }
+    assert!(writer.finish().is_err());
+    for _ in 0..5 {
+        assert!(open().finish().is_err());
+    }
+    assert_eq!(journals(dir.path()), ["2.tij"]);
+    std::fs::remove_dir_all(obstacle).unwrap();
+    // The first two expire.
+    let keep = RetentionPolicy {
+        retention: "1s=25s,10s=forever".parse().unwrap(),
+        gaps_age: true,
+        now: || UtcMs(T0 + 50_000),
+        ..RetentionPolicy::default()
+    };
+    settle(dir.path(), &keep);
+    assert_eq!(check(dir.path()).unwrap().findings, []);
+    assert_eq!(journals_of(dir.path(), "1s"), [(3, 3), (4, 4), (5, 5)]);
+    assert_eq!(journals_of(dir.path(), "10s"), [(1, 4), (5, 5)]);
+}
+
+#[test]
 fn where_everything_has_expired_recording_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let keep = RetentionPolicy {

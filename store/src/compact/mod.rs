@@ -47,8 +47,17 @@ pub(crate) fn step(
     backoff: &mut FileBackoff,
 ) -> Result<(), StoreError> {
     let kept = catalog.kept_segments()?;
+    let unsealed = layout::journals(store)?;
     // A group that failed pauses, so this loop ends.
-    while let Some(group) = plan::next(&kept, |segment| backoff.is_pausing(&segment.path)) {
+    while let Some(group) = plan::next(
+        &kept,
+        |segment| backoff.is_pausing(&segment.path),
+        |host, numbers| {
+            let sealed = catalog.spans(host, (*numbers.start(), *numbers.end()));
+            unsealed.iter().any(|number| numbers.contains(number))
+                || !sealed.is_ok_and(|sealed| sealed.is_empty())
+        },
+    ) {
         let inputs = || group.inputs.iter().map(|input| &input.path);
         let Err(error) = merge(store, catalog, &group, at, backoff) else {
             inputs().for_each(|path| backoff.overcome(path));

@@ -5,8 +5,13 @@
 //! rest of a time span is merged when the span is over. Segments that are no longer small, or that
 //! have their whole span (7200 windows, so two hours of 1 s, but at most a day), are not merged
 //! further.
+//!
+//! A segment has rows of all journals from its first to its last one, as far as the store has them.
+//! So segments are not merged across a journal that is still to be sealed, or that has no segment
+//! of this granularity any more.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
@@ -40,10 +45,12 @@ struct Unit<'k> {
     segments: Vec<&'k KeptSegment>,
 }
 
-/// The next segments to merge, if any. Excluded segments stay as they are.
+/// The next segments to merge, if any. Excluded segments stay as they are. `has_journal` tells
+/// whether the store has a journal of a host with one of these numbers.
 pub(super) fn next(
     kept: &[KeptSegment],
     is_excluded: impl Fn(&KeptSegment) -> bool,
+    has_journal: impl Fn(&str, RangeInclusive<u64>) -> bool,
 ) -> Option<Group> {
     let settled = settled(kept);
     let mut series: BTreeMap<_, BTreeMap<(u64, u64), Unit<'_>>> = BTreeMap::new();
@@ -69,8 +76,12 @@ pub(super) fn next(
         let mergeable = |unit: &Unit<'_>| {
             unit.bytes < SMALL_BYTES && !unit.segments.iter().any(|segment| is_excluded(segment))
         };
+        let are_neighbours = |a: &Unit<'_>, b: &Unit<'_>| {
+            let (before, after) = (a.journals.1, b.journals.0);
+            before < after && (before + 1 == after || !has_journal(host, before + 1..=after - 1))
+        };
         let alike = |a: &Unit<'_>, b: &Unit<'_>| {
-            span_of(a) == span_of(b) && mergeable(a) && mergeable(b) && a.journals.1 < b.journals.0
+            span_of(a) == span_of(b) && mergeable(a) && mergeable(b) && are_neighbours(a, b)
         };
         for run in units.chunk_by(alike) {
             let is_over = settled.get(host).is_some_and(|settled| {
@@ -153,7 +164,7 @@ mod tests {
     /// and how many segments were read.
     fn merged(mut kept: Vec<KeptSegment>) -> (Vec<u64>, usize) {
         let mut read = 0;
-        while let Some(group) = next(&kept, |_| false) {
+        while let Some(group) = next(&kept, |_| false, |_, _| false) {
             assert!(group.inputs.len() <= AT_ONCE);
             read += group.inputs.len();
             let first = kept.iter().position(|k| *k == group.inputs[0]).unwrap();
@@ -185,10 +196,26 @@ mod tests {
     #[test]
     fn what_is_large_or_excluded_stays_as_it_is() {
         let mut kept = sealed("1s", 6);
-        assert!(next(&kept, |_| false).is_some());
+        assert!(next(&kept, |_| false, |_, _| false).is_some());
         kept[2].bytes = SMALL_BYTES;
-        assert_eq!(next(&kept, |_| false), None);
+        assert_eq!(next(&kept, |_| false, |_, _| false), None);
         kept[2].bytes = 1000;
-        assert_eq!(next(&kept, |segment| segment.journals.0 == 3), None);
+        assert_eq!(
+            next(&kept, |segment| segment.journals.0 == 3, |_, _| false),
+            None
+        );
+    }
+
+    #[test]
+    fn segments_are_not_merged_across_a_journal_that_is_not_among_them() {
+        let mut kept = sealed("1s", 5);
+        kept.remove(2);
+        let group = next(&kept, |_| false, |_, _| false).unwrap();
+        assert_eq!((group.journals, group.inputs.len()), ((1, 5), 4));
+        let has_third = |host: &str, numbers: RangeInclusive<u64>| {
+            assert_eq!((host, &numbers), ("h", &(3..=3)));
+            true
+        };
+        assert_eq!(next(&kept, |_| false, has_third), None);
     }
 }
