@@ -58,6 +58,9 @@ pub struct Args {
     /// No more recorders than that, chosen from all
     #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
     most: usize,
+    /// Only this fault, once each round: what `strace --inject` takes
+    #[arg(long)]
+    inject: Option<String>,
     /// Another seed chooses other places
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -220,6 +223,10 @@ fn some(numbers: &mut Numbers, last: u64, most: u64) -> BTreeSet<u64> {
 
 /// All that is done, in which order.
 fn faults(calls: &BTreeMap<String, u64>, allocations: u64, args: &Args) -> Vec<(String, Fault)> {
+    if let Some(inject) = &args.inject {
+        let fault = ("injected".to_owned(), Fault::Inject(inject.clone()));
+        return vec![fault; usize::try_from(args.rounds).unwrap_or(usize::MAX)];
+    }
     let mut numbers = Numbers(args.seed);
     let mut faults = Vec::new();
     for (call, last) in (0..args.rounds).flat_map(|_| calls) {
