@@ -149,12 +149,12 @@ fn engine_verdict(planned: &Planned) -> String {
         Ok(plan) => match &plan.programs {
             Programs::Direct {
                 offsets,
-                tandem,
+                recovers,
                 cast,
             } => format!(
                 "possible: {}; {}; {}; {}; {}",
-                if *tandem {
-                    "two programs per completed request, because tracepoints can be preempted here"
+                if *recovers {
+                    "one program per completed request, and one at its release, because tracepoints can be preempted here"
                 } else {
                     "one program per completed request"
                 },

@@ -1,9 +1,9 @@
 //! The direct engine: a request is read from its own structures when it completes.
 
-use core::mem::MaybeUninit;
+use core::{marker::PhantomData, mem::MaybeUninit};
 
 use trackiops_schemas::ebpf::ring::{
-    DirectOffsets, NO_USER, RequestRecord, flags, parts as told_parts,
+    DirectOffsets, NO_USER, Recovery, RequestRecord, flags, parts as told_parts,
 };
 
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
     filter,
     globals::{DIRECT, FILTER, PARTS, PATHS},
     handle::{self, Handle},
-    kernel_memory::{self, Address, Memory, Window, global, now_ns},
-    marks, paths,
+    kernel_memory::{self, Address, Memory, Window, add, global, now_ns},
+    maps, marks, paths,
 };
 
 /// `NFS_UNSTABLE` of `enum nfs3_stable_how` (RFC 1813, section 3.3.7).
@@ -22,50 +22,62 @@ const UNSTABLE: u32 = 0;
 /// `nfs_readpage_done(task, hdr)` and `nfs_writeback_done(task, hdr)`.
 #[inline(always)]
 pub fn alone<M: Memory>(task: u64, header: u64, direction: u32) {
-    Request::<M>::new(task, header).account(direction);
+    Completed::<M>::new(task, header).account(direction);
 }
 
-/// The first of two programs on a tracepoint.
+/// The same where the kernel may skip the program, so that the request is looked at once more when it is released. See
+/// [`crate::release`].
 #[inline(always)]
-pub fn first<M: Memory>(task: u64, header: u64, direction: u32) {
-    let request = Request::<M>::new(task, header);
-    // Without a mark the second program does the work.
-    if marks::leave(request.header, request.start()) {
-        request.account(direction);
+pub fn marked<M: Memory>(task: u64, header: u64, direction: u32) {
+    let marked = Address::<M::Argument>::new(task);
+    if marked.0 == 0 {
+        return;
+    }
+    // What has no slot is not looked at again.
+    let has_slot = marked.field::<u64>(&DIRECT.task_transmission) != Some(0);
+    if !has_slot || marks::leave(marked, marks::REQUEST) {
+        alone::<M>(task, header, direction);
+    } else {
+        left::<M>();
     }
 }
 
-/// The second of two programs on a tracepoint. It does the work when the kernel has skipped the first.
-///
-/// Where tracepoints may be preempted, another request can complete on this CPU in the middle of a
-/// program, and the kernel does not let a program interrupt itself.
+/// The program was skipped, or has left the request to the release.
 #[inline(always)]
-pub fn second<M: Memory>(task: u64, header: u64, direction: u32) {
-    let request = Request::<M>::new(task, header);
-    if !marks::take(request.header, request.start()) {
-        request.account(direction);
+pub fn recovered<M: Memory>(task: u64, header: u64, direction: u32) {
+    Recovered::<M>::new(task, header).account(direction);
+}
+
+/// In a function of its own, like the others that are seldom called.
+#[inline(never)]
+fn left<M: Memory>() {
+    if let Some(recovery) = maps::recovery::<M>() {
+        // SAFETY: an element of an array.
+        unsafe { add!(Recovery, recovery.requests_left, 1) };
     }
 }
 
+/// As a tracepoint hands it over.
+type Completed<M> = Request<M, <M as Memory>::Argument, true>;
+/// As it is found at its release, where there is no time for its path: that is told by the file's next request.
+type Recovered<M> = Request<M, M, false>;
+
+/// A request, of which `A` reads what the tracepoint hands over.
 #[derive(Clone, Copy)]
-struct Request<M: Memory> {
-    task: Address<M::Argument>,
-    header: Address<M::Argument>,
+struct Request<M, A: Memory, const TELLS_PATHS: bool> {
+    task: Address<A>,
+    header: Address<A>,
+    memory: PhantomData<M>,
 }
 
-impl<M: Memory> Request<M> {
+impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
     #[inline(always)]
     fn new(task: u64, header: u64) -> Self {
         Self {
             task: Address::new(task),
             header: Address::new(header),
+            memory: PhantomData,
         }
-    }
-
-    /// When it started, or 0.
-    #[inline(always)]
-    fn start(self) -> u64 {
-        self.task.field(&DIRECT.task_start).unwrap_or(0)
     }
 
     #[inline(always)]
@@ -129,12 +141,13 @@ impl<M: Memory> Request<M> {
             context,
             offset,
             asked_bytes,
-        } = arguments::<M>(self.header, offsets)?;
+        } = arguments::<M, A>(self.header, offsets)?;
         write!(offset, offset);
         write!(asked_bytes, asked_bytes);
         let Handle { crc, slot } = handle::known(handle, cpu)?;
         write!(handle_hash, crc);
-        if global(&PATHS) != 0
+        if TELLS_PATHS
+            && global(&PATHS) != 0
             // Read when it is needed where that takes no more: it would only be kept on the stack.
             && let context = match context {
                 Some(context) => context,
@@ -165,7 +178,7 @@ impl<M: Memory> Request<M> {
             rtt_ns,
             retransmissions,
             xid,
-        } = match parts::<M>(self.task, start_ns, latency_ns, offsets) {
+        } = match parts(self.task, start_ns, latency_ns, offsets) {
             Some(parts) => parts,
             None => {
                 bits |= flags::UNSPLIT;
@@ -186,7 +199,7 @@ impl<M: Memory> Request<M> {
             cgroup::of_request(request, &offsets.cgroup).unwrap_or(0)
         );
         // The opener's also when somebody else writes his data back.
-        let cred = Address::<M::Argument>::new(header.field(&offsets.header_cred)?);
+        let cred = Address::<A>::new(header.field(&offsets.header_cred)?);
         write!(uid, cred.field(&offsets.cred_uid).unwrap_or(NO_USER));
         if header.field::<u64>(&offsets.header_direct)? != 0 {
             bits |= flags::DIRECT;
@@ -197,7 +210,7 @@ impl<M: Memory> Request<M> {
             bits |= flags::STABLE;
         }
         let status: i32 = header.field(&offsets.header_status)?;
-        let inode = Address::<M::Argument>::new(header.field(&offsets.header_inode)?);
+        let inode = Address::<A>::new(header.field(&offsets.header_inode)?);
         let failed = status < 0;
         write!(error, if failed { status } else { 0 });
         let (done_bytes, eof) = result(self.header, offsets)?;
@@ -249,7 +262,7 @@ impl Parts {
 /// What the RPC client has noted; `None` where a request has no RPC or nobody asks.
 #[inline(always)]
 pub fn parts<M: Memory>(
-    task: Address<M::Argument>,
+    task: Address<M>,
     start_ns: u64,
     latency_ns: u64,
     offsets: &'static DirectOffsets,
@@ -258,7 +271,7 @@ pub fn parts<M: Memory>(
     if told == 0 {
         return None;
     }
-    let transmission = Address::<M::Argument>::new(task.field(&offsets.task_transmission)?);
+    let transmission = Address::<M>::new(task.field(&offsets.task_transmission)?);
     if transmission.0 == 0 {
         return None;
     }
@@ -292,8 +305,8 @@ struct Arguments<M> {
 }
 
 #[inline(always)]
-fn arguments<M: Memory>(
-    header: Address<M::Argument>,
+fn arguments<M: Memory, A: Memory>(
+    header: Address<A>,
     offsets: &'static DirectOffsets,
 ) -> Option<Arguments<M>> {
     let mut window = Window::<8>::EMPTY;

@@ -91,17 +91,23 @@ pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
 }
 
 /// Counts an RPC whose sum is `sum`, by the tracepoint's arguments. Where it begins a sum for a directory, returns the inode of that, whose path is
-/// to be told, and 0 otherwise.
+/// to be told, and 0 otherwise. Without `TELLS_PATHS` that is for the next one of that sum.
 ///
 /// In a function of its own, for its stack, and because nobody waits for metadata as he waits for data.
 #[inline(never)]
-pub fn count<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> u64 {
-    add_up::<M>(argument, sum).unwrap_or(0)
+pub fn count<M: Memory, const TELLS_PATHS: bool>(
+    argument: impl Fn(usize) -> u64,
+    sum: *mut OpValue,
+) -> u64 {
+    add_up::<M, TELLS_PATHS>(argument, sum).unwrap_or(0)
 }
 
 /// `None` if it is not known about which file it is.
 #[inline(always)]
-fn add_up<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Option<u64> {
+fn add_up<M: Memory, const TELLS_PATHS: bool>(
+    argument: impl Fn(usize) -> u64,
+    sum: *mut OpValue,
+) -> Option<u64> {
     let task = Address::<M::Argument>::new(argument(TASK));
     let execute_ns = argument(EXECUTE);
     let (offsets, own) = (&DIRECT, &DIRECT.file_operation);
@@ -158,7 +164,22 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64, sum: *mut OpValue) -> Opti
         add!(FileOpValue, own_sum.latency_ns_sum, execute_ns);
         raise(&raw mut (*own_sum).latency_ns_max, execute_ns);
     }
-    Some(if is_new && is_directory(inode) {
+    // SAFETY: as above.
+    let is_untold = unsafe { &raw mut (*own_sum).is_untold };
+    if !TELLS_PATHS {
+        if is_new {
+            // SAFETY: as above.
+            unsafe { is_untold.write_volatile(1) };
+        }
+        return Some(0);
+    }
+    // SAFETY: as above.
+    let is_next = unsafe { is_untold.read_volatile() } != 0;
+    if is_next {
+        // SAFETY: as above.
+        unsafe { is_untold.write_volatile(0) };
+    }
+    Some(if (is_new || is_next) && is_directory(inode) {
         inode.0
     } else {
         0

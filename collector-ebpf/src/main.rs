@@ -32,6 +32,8 @@ mod operation;
 #[cfg(target_arch = "bpf")]
 mod paths;
 #[cfg(target_arch = "bpf")]
+mod release;
+#[cfg(target_arch = "bpf")]
 mod rpc_stats_latency;
 #[cfg(target_arch = "bpf")]
 mod sums;
@@ -52,7 +54,7 @@ mod programs {
         direct,
         globals::OFFSETS,
         kernel_memory::{Cast, Probe},
-        operation, paths, tracepoint,
+        operation, paths, release, tracepoint,
     };
 
     /// The direction of a READ, in the bits of a record's flags.
@@ -99,23 +101,13 @@ mod programs {
     }
 
     #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
-    pub fn first_read_done_by_probe(ctx: RawTracePointContext) {
-        direct::first::<Probe>(ctx.arg(0), ctx.arg(1), READ);
+    pub fn marked_read_done_by_probe(ctx: RawTracePointContext) {
+        direct::marked::<Probe>(ctx.arg(0), ctx.arg(1), READ);
     }
 
     #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
-    pub fn first_write_done_by_probe(ctx: RawTracePointContext) {
-        direct::first::<Probe>(ctx.arg(0), ctx.arg(1), flags::WRITE);
-    }
-
-    #[raw_tracepoint(tracepoint = "nfs_readpage_done")]
-    pub fn second_read_done_by_probe(ctx: RawTracePointContext) {
-        direct::second::<Probe>(ctx.arg(0), ctx.arg(1), READ);
-    }
-
-    #[raw_tracepoint(tracepoint = "nfs_writeback_done")]
-    pub fn second_write_done_by_probe(ctx: RawTracePointContext) {
-        direct::second::<Probe>(ctx.arg(0), ctx.arg(1), flags::WRITE);
+    pub fn marked_write_done_by_probe(ctx: RawTracePointContext) {
+        direct::marked::<Probe>(ctx.arg(0), ctx.arg(1), flags::WRITE);
     }
 
     #[btf_tracepoint(function = "nfs_readpage_done")]
@@ -131,26 +123,14 @@ mod programs {
     }
 
     #[btf_tracepoint(function = "nfs_readpage_done")]
-    pub fn first_read_done_by_cast(ctx: BtfTracePointContext) -> i32 {
-        direct::first::<Cast>(ctx.arg(0), ctx.arg(1), READ);
+    pub fn marked_read_done_by_cast(ctx: BtfTracePointContext) -> i32 {
+        direct::marked::<Cast>(ctx.arg(0), ctx.arg(1), READ);
         0
     }
 
     #[btf_tracepoint(function = "nfs_writeback_done")]
-    pub fn first_write_done_by_cast(ctx: BtfTracePointContext) -> i32 {
-        direct::first::<Cast>(ctx.arg(0), ctx.arg(1), flags::WRITE);
-        0
-    }
-
-    #[btf_tracepoint(function = "nfs_readpage_done")]
-    pub fn second_read_done_by_cast(ctx: BtfTracePointContext) -> i32 {
-        direct::second::<Cast>(ctx.arg(0), ctx.arg(1), READ);
-        0
-    }
-
-    #[btf_tracepoint(function = "nfs_writeback_done")]
-    pub fn second_write_done_by_cast(ctx: BtfTracePointContext) -> i32 {
-        direct::second::<Cast>(ctx.arg(0), ctx.arg(1), flags::WRITE);
+    pub fn marked_write_done_by_cast(ctx: BtfTracePointContext) -> i32 {
+        direct::marked::<Cast>(ctx.arg(0), ctx.arg(1), flags::WRITE);
         0
     }
 
@@ -165,13 +145,8 @@ mod programs {
     }
 
     #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
-    pub fn first_operation_by_probe(ctx: RawTracePointContext) {
-        operation::first::<Probe>(move |n| ctx.arg(n));
-    }
-
-    #[raw_tracepoint(tracepoint = "rpc_stats_latency")]
-    pub fn second_operation_by_probe(ctx: RawTracePointContext) {
-        operation::second::<Probe>(move |n| ctx.arg(n));
+    pub fn marked_operation_by_probe(ctx: RawTracePointContext) {
+        operation::marked::<Probe>(move |n| ctx.arg(n));
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
@@ -181,14 +156,30 @@ mod programs {
     }
 
     #[btf_tracepoint(function = "rpc_stats_latency")]
-    pub fn first_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::first::<Cast>(move |n| ctx.arg(n));
+    pub fn marked_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
+        operation::marked::<Cast>(move |n| ctx.arg(n));
         0
     }
 
-    #[btf_tracepoint(function = "rpc_stats_latency")]
-    pub fn second_operation_by_cast(ctx: BtfTracePointContext) -> i32 {
-        operation::second::<Cast>(move |n| ctx.arg(n));
+    #[raw_tracepoint(tracepoint = "xprt_release_xprt")]
+    pub fn released_by_probe(ctx: RawTracePointContext) {
+        release::released::<Probe>(ctx.arg(1));
+    }
+
+    #[raw_tracepoint(tracepoint = "xprt_release_cong")]
+    pub fn released_cong_by_probe(ctx: RawTracePointContext) {
+        release::released::<Probe>(ctx.arg(1));
+    }
+
+    #[btf_tracepoint(function = "xprt_release_xprt")]
+    pub fn released_by_cast(ctx: BtfTracePointContext) -> i32 {
+        release::released::<Cast>(ctx.arg(1));
+        0
+    }
+
+    #[btf_tracepoint(function = "xprt_release_cong")]
+    pub fn released_cong_by_cast(ctx: BtfTracePointContext) -> i32 {
+        release::released::<Cast>(ctx.arg(1));
         0
     }
 }

@@ -11,7 +11,8 @@ use aya_ebpf::{
 use trackiops_schemas::ebpf::file_op_sums::{FILE_OPS_MAPS, FileOpKey, FileOpValue};
 use trackiops_schemas::ebpf::op_sums::{OPS_MAPS, OpKey, OpTable, OpValue};
 use trackiops_schemas::ebpf::ring::{
-    BOOKS_SLOTS, Books, FOLD_ENTRIES, FilterKey, FoldKey, FoldValue, MAX_RINGS, RequestRecord,
+    BOOKS_SLOTS, Books, FOLD_ENTRIES, FilterKey, FoldKey, FoldValue, MAX_RINGS, Recovery,
+    RequestRecord,
 };
 
 use crate::{
@@ -136,6 +137,10 @@ pub static CLOCK: Array<i64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 #[map]
 pub static BOOKS: Array<[Books; BOOKS_SLOTS as usize]> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
+/// What the program at the release of an RPC has recovered.
+#[map]
+pub static RECOVERY: Array<Recovery> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
 /// What requests that are wanted have. Userspace writes it, and makes it larger where there is a filter.
 #[map]
 pub static FILTER_SET: HashMap<FilterKey, u8> = HashMap::with_max_entries(1, 0);
@@ -193,6 +198,7 @@ macro_rules! only_element {
 only_element!(books: [Books; BOOKS_SLOTS as usize], BOOKS, ".bss.BOOKS");
 only_element!(clock: i64, CLOCK, ".bss.CLOCK");
 only_element!(op_table: OpTable, OP_TABLE, ".bss.OP_TABLE");
+only_element!(recovery: Recovery, RECOVERY, ".bss.RECOVERY");
 
 /// `client_id << 32 | task_id`. Task ids alone repeat: from Linux 5.16 on each RPC client counts
 /// its own, in 16 bits.

@@ -1,71 +1,113 @@
-//! Which requests the first of two programs on a tracepoint has taken on.
+//! Which programs have seen a completion, for the program that looks at it once more when the RPC is released.
+//!
+//! A mark lives from the completion to the release that follows in the same thread. So those in use at a time are as many as the
+//! threads that the scheduler interrupts in between.
 
 use crate::kernel_memory::{Address, Memory, exchange};
 
-/// Requests that can be marked at a time, a power of two: in hand between both programs is one for each thread that
-/// the scheduler interrupts there. 64 KiB.
-const SLOTS: usize = 4096;
+/// Where marks are looked for by a hash of the task's address: half a cache line.
+type Bucket = [u64; WAYS];
 
-/// By a hash of the requests' addresses.
-type Marks = [Mark; SLOTS];
+const WAYS: usize = 4;
+/// A power of two. 32 KiB.
+const BUCKETS: usize = 1024;
 
-/// See [`Marks`]. A global, because its elements are found without a lookup.
+/// A mark is the task's address, whose lowest bits are 0, with [`OPERATION`] and [`REQUEST`] in them; 0 where there is none. A
+/// global, because its elements are found without a lookup.
 #[unsafe(no_mangle)]
-static mut MARKS: Marks = [Mark::NONE; SLOTS];
+static mut MARKS: [Bucket; BUCKETS] = [[0; WAYS]; BUCKETS];
 
-/// When the kernel skips the second program the mark stays. The slot is then good for requests at that address only, of
-/// which the next one that both programs see removes it.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Mark {
-    /// The request's address, or 0. As long as its completion goes on no other request has it.
-    request: u64,
-    /// Tells it from the request that had the address before, whose mark may have stayed.
-    time: u64,
+/// The program on `rpc_stats_latency` has seen it.
+pub const OPERATION: u64 = 1 << 0;
+/// The program on `nfs_readpage_done` or `nfs_writeback_done` has seen it.
+pub const REQUEST: u64 = 1 << 1;
+/// Both.
+pub const BOTH: u64 = OPERATION | REQUEST;
+
+/// Marks the task; false if there is no room. Only the task's own thread changes its marks.
+#[inline(always)]
+pub fn leave<M: Memory>(task: Address<M>, seen: u64) -> bool {
+    let bucket = bucket(task);
+    // SAFETY: elements of the array.
+    unsafe {
+        let first = way(bucket, 0);
+        if seen == REQUEST && first.read_volatile() == task.0.wrapping_add(OPERATION) {
+            first.write_volatile(task.0.wrapping_add(BOTH));
+            return true;
+        }
+        exchange(first, 0, task.0.wrapping_add(seen)) == 0 || leave_anywhere(task, bucket, seen)
+    }
 }
 
-impl Mark {
-    const NONE: Self = Self {
-        request: 0,
-        time: 0,
-    };
-}
-
-/// Marks the request, which may have a mark already; false if the slot belongs to another one.
+/// In a function of its own, like the others that are seldom called.
 ///
-/// `time` is one of its own, the same in both programs.
-#[inline(always)]
-pub fn leave<M: Memory>(request: Address<M>, time: u64) -> bool {
-    let mark = slot(request);
-    // SAFETY: an element of the array.
+/// # Safety
+///
+/// `bucket` is the task's.
+#[inline(never)]
+unsafe fn leave_anywhere<M: Memory>(task: Address<M>, bucket: *mut Bucket, seen: u64) -> bool {
+    // SAFETY: by the caller.
     unsafe {
-        let before = exchange(&raw mut (*mark).request, 0, request.0);
-        let is_left = before == 0 || before == request.0;
-        if is_left {
-            (&raw mut (*mark).time).write_volatile(time);
+        for n in 0..WAYS {
+            let way = way(bucket, n);
+            let mark = way.read_volatile();
+            if mark & !BOTH == task.0 {
+                way.write_volatile(mark | seen);
+                return true;
+            }
         }
-        is_left
+        (0..WAYS).any(|n| exchange(way(bucket, n), 0, task.0.wrapping_add(seen)) == 0)
     }
 }
 
-/// Removes the request's mark; false if it has none.
+/// Removes the task's mark from where it nearly always is, and returns who has seen it: bits, 0 if there is no mark.
 #[inline(always)]
-pub fn take<M: Memory>(request: Address<M>, time: u64) -> bool {
-    let mark = slot(request);
-    // SAFETY: as above. Only the request's own thread changes a mark at its address.
+pub fn take_first<M: Memory>(task: Address<M>) -> u64 {
+    // SAFETY: as above.
+    unsafe { take_from(task, way(bucket(task), 0)) }
+}
+
+/// The same for where it may be else.
+#[inline(always)]
+pub fn take_others<M: Memory>(task: Address<M>) -> u64 {
+    let bucket = bucket(task);
+    const { assert!(WAYS == 4, "as many are looked at") };
+    // SAFETY: as above.
     unsafe {
-        if (&raw const (*mark).request).read_volatile() != request.0 {
-            return false;
-        }
-        let is_its_own = (&raw const (*mark).time).read_volatile() == time;
-        (&raw mut (*mark).request).write_volatile(0);
-        is_its_own
+        take_from(task, way(bucket, 1))
+            | take_from(task, way(bucket, 2))
+            | take_from(task, way(bucket, 3))
     }
 }
 
+/// # Safety
+///
+/// `way` is one of the task's bucket.
 #[inline(always)]
-fn slot<M: Memory>(request: Address<M>) -> *mut Mark {
-    let index = request.hash::<{ SLOTS.ilog2() }>() as usize;
-    // SAFETY: the hash has as many bits as there are slots.
-    unsafe { (&raw mut MARKS).cast::<Mark>().add(index) }
+unsafe fn take_from<M: Memory>(task: Address<M>, way: *mut u64) -> u64 {
+    // SAFETY: by the caller.
+    unsafe {
+        let mark = way.read_volatile();
+        if mark & !BOTH != task.0 {
+            return 0;
+        }
+        way.write_volatile(0);
+        mark & BOTH
+    }
+}
+
+/// # Safety
+///
+/// `n` is below [`WAYS`].
+#[inline(always)]
+unsafe fn way(bucket: *mut Bucket, n: usize) -> *mut u64 {
+    // SAFETY: by the caller.
+    unsafe { bucket.cast::<u64>().add(n) }
+}
+
+#[inline(always)]
+fn bucket<M: Memory>(task: Address<M>) -> *mut Bucket {
+    let index = task.hash::<{ BUCKETS.ilog2() }>() as usize;
+    // SAFETY: the hash has as many bits as there are buckets.
+    unsafe { (&raw mut MARKS).cast::<Bucket>().add(index) }
 }

@@ -11,7 +11,7 @@ use trackiops_schemas::ebpf::{
         NO_NUMBER, OP_BUCKET_SHIFT, OP_CELL_BITS, OP_END_OCTAVE, OP_FIRST_OCTAVE, OP_PLACES,
         OP_TAKEN, OPS_BY_PROCEDURE, OPS_BY_WINDOW, OpHalf, OpKey, OpOffsets, OpValue, op_flags,
     },
-    ring::DirectOffsets,
+    ring::{DirectOffsets, Recovery},
 };
 
 use crate::{
@@ -31,34 +31,41 @@ use crate::{
 /// times are in ns.
 #[inline(always)]
 pub fn alone<M: Memory>(argument: impl Fn(usize) -> u64) {
-    account::<M>(argument);
+    account::<M, true>(argument);
 }
 
-/// The first of two programs on the tracepoint. See [`crate::direct`].
+/// The same where the kernel may skip it, so that the RPC is looked at once more when it is released. See [`crate::release`].
 #[inline(always)]
-pub fn first<M: Memory>(argument: impl Fn(usize) -> u64) {
-    if marks::leave(
-        Address::<M::Argument>::new(argument(TASK)),
-        argument(EXECUTE),
-    ) {
-        account::<M>(argument);
+pub fn marked<M: Memory>(argument: impl Fn(usize) -> u64) {
+    let task = Address::<M::Argument>::new(argument(TASK));
+    if task.0 == 0 {
+        return;
+    }
+    if marks::leave(task, marks::OPERATION) {
+        account::<M, true>(argument);
+    } else {
+        left::<M>();
     }
 }
 
-/// The second of two programs on the tracepoint.
+/// The program was skipped, or has left the RPC to the release.
 #[inline(always)]
-pub fn second<M: Memory>(argument: impl Fn(usize) -> u64) {
-    if !marks::take(
-        Address::<M::Argument>::new(argument(TASK)),
-        argument(EXECUTE),
-    ) {
-        account::<M>(argument);
+pub fn recovered<M: Memory>(argument: impl Fn(usize) -> u64) {
+    account::<M, false>(argument);
+}
+
+/// In a function of its own, like the others that are seldom called.
+#[inline(never)]
+fn left<M: Memory>() {
+    if let Some(recovery) = maps::recovery::<M>() {
+        // SAFETY: an element of an array.
+        unsafe { add!(Recovery, recovery.operations_left, 1) };
     }
 }
 
 #[inline(always)]
-fn account<M: Memory>(argument: impl Fn(usize) -> u64) {
-    if add_up::<M>(argument).is_none() {
+fn account<M: Memory, const TELLS_PATHS: bool>(argument: impl Fn(usize) -> u64) {
+    if add_up::<M, TELLS_PATHS>(argument).is_none() {
         lost();
     }
 }
@@ -71,7 +78,7 @@ pub fn lost() {
 
 /// `None` if there is no room for it, or the kernel refuses to show its memory.
 #[inline(always)]
-fn add_up<M: Memory>(argument: impl Fn(usize) -> u64) -> Option<()> {
+fn add_up<M: Memory, const TELLS_PATHS: bool>(argument: impl Fn(usize) -> u64) -> Option<()> {
     let offsets: &'static DirectOffsets = &DIRECT;
     let own = &offsets.operation;
     let mut room = Window::<12>::EMPTY;
@@ -110,7 +117,7 @@ fn add_up<M: Memory>(argument: impl Fn(usize) -> u64) -> Option<()> {
         // That of READ and WRITE is 0.
         if (&raw const (*sum).handle).read_volatile() != 0 {
             // From here, and not from in there: the stack of all functions on the way is bounded.
-            let directory = file_operation::count::<M>(argument, sum);
+            let directory = file_operation::count::<M, TELLS_PATHS>(argument, sum);
             if directory != 0 {
                 paths::name_directory(directory);
             }

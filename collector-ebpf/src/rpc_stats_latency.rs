@@ -4,3 +4,5 @@ pub const TASK: usize = 0;
 pub const QUEUE: usize = 1;
 pub const RTT: usize = 2;
 pub const EXECUTE: usize = 3;
+/// How many there are.
+pub const ARGUMENTS: usize = 4;

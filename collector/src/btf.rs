@@ -41,8 +41,10 @@ pub struct CastBtfIds {
     /// `struct linux_mib`. Its meaning does not matter: it is one long array of words, so the
     /// verifier lets programs load any of them.
     pub words: u32,
-    /// The types [`EVENTS`] of the tracepoints.
+    /// The first of the types [`EVENTS`] of the tracepoints: of those on completion.
     pub events: [TracepointType; 3],
+    /// The others: of those on the release of an RPC.
+    pub releases: Option<[TracepointType; 2]>,
 }
 
 /// A type by which the verifier knows the arguments of a tracepoint.
@@ -54,11 +56,14 @@ pub struct TracepointType {
     pub module: Option<&'static str>,
 }
 
-/// The types of the tracepoints on the completion of a READ, of a WRITE, and of any RPC.
-const EVENTS: [&str; 3] = [
+/// The types of the tracepoints on the completion of a READ, of a WRITE, and of any RPC, and of
+/// those on the release of an RPC, of transports without and with congestion control.
+const EVENTS: [&str; 5] = [
     "btf_trace_nfs_readpage_done",
     "btf_trace_nfs_writeback_done",
     "btf_trace_rpc_stats_latency",
+    "btf_trace_xprt_release_xprt",
+    "btf_trace_xprt_release_cong",
 ];
 
 /// Modules whose types are looked at after those of the kernel proper.
@@ -113,12 +118,13 @@ fn tracepoint_type(btf: &Btf, name: &str, module: Option<&'static str>) -> Optio
     Some(TracepointType { number, module })
 }
 
-fn cast_btf_ids(vmlinux: &Btf, events: [Option<TracepointType>; 3]) -> Option<CastBtfIds> {
-    let [read, write, operation] = events;
+fn cast_btf_ids(vmlinux: &Btf, events: [Option<TracepointType>; 5]) -> Option<CastBtfIds> {
+    let [read, write, operation, release, release_cong] = events;
     Some(CastBtfIds {
         function: vmlinux.find(Kind::Function, "bpf_rdonly_cast")?.0,
         words: vmlinux.find(Kind::Struct, "linux_mib")?.0,
         events: [read?, write?, operation?],
+        releases: release.zip(release_cong).map(<[_; 2]>::from),
     })
 }
 

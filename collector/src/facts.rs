@@ -22,9 +22,10 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
 ];
 
 /// The members of kernel structures that the direct engine reads. Those from `args.context` on are
-/// optional. They lead to a file's directories and name, to a request's cgroup, to operations, and
-/// to an operation's file. `plan` says which of them go together.
-pub const MEMBERS: [MemberName; 65] = [
+/// optional. They lead to a file's directories and name, to a request's cgroup, to operations, to
+/// an operation's file, and identify a request when its RPC is released. `plan` says which of them
+/// go together.
+pub const MEMBERS: [MemberName; 71] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -90,6 +91,12 @@ pub const MEMBERS: [MemberName; 65] = [
     ("nfs_inode", "vfs_inode"),
     ("inode", "i_data.host"),
     ("super_block", "s_magic"),
+    ("rpc_task", "tk_action"),
+    ("rpc_task", "tk_calldata"),
+    ("nfs_pgio_header", "task"),
+    ("nfs_pgio_header", "rw_mode"),
+    ("nfs_pgio_header", "flags"),
+    ("nfs_commit_data", "task"),
 ];
 
 /// Where tracefs is mounted, below the root: directly, or by debugfs.

@@ -7,7 +7,9 @@ mod unsupported;
 
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::OpOffsets;
-use trackiops_schemas::ebpf::ring::{DirectOffsets, NameOffsets, TracepointOffsets};
+use trackiops_schemas::ebpf::ring::{
+    DirectOffsets, NameOffsets, ReleaseOffsets, TracepointOffsets,
+};
 
 use crate::btf::CastBtfIds;
 use crate::facts::{KernelFacts, Lockdown};
@@ -34,8 +36,8 @@ pub enum Programs {
     Direct {
         /// Offsets of the members that the programs read.
         offsets: Box<DirectOffsets>,
-        /// Whether a second program handles what the kernel skips the first one for.
-        tandem: bool,
+        /// Whether programs at the release of an RPC handle what the kernel skips the others for.
+        recovers: bool,
         /// What programs need to read kernel memory by plain loads. Without it they call a helper
         /// for each read.
         cast: Option<CastBtfIds>,
@@ -107,9 +109,14 @@ pub fn plan(facts: &KernelFacts, choice: EngineChoice) -> Result<Plan, Unsupport
 }
 
 fn direct_programs(facts: &KernelFacts) -> Result<Programs, Unsupported> {
+    let offsets = direct_offsets(facts)?;
+    // Where the kernel's BTF describes its tracepoints, it describes those that it has.
+    let has_releases = facts.cast.is_none_or(|cast| cast.releases.is_some());
     Ok(Programs::Direct {
-        offsets: Box::new(direct_offsets(facts)?),
-        tandem: tracepoints_may_be_preempted(&facts.release),
+        recovers: tracepoints_may_be_preempted(&facts.release)
+            && offsets.release != ReleaseOffsets::default()
+            && has_releases,
+        offsets: Box::new(offsets),
         cast: facts.cast,
     })
 }
@@ -119,7 +126,7 @@ fn tracepoints_may_be_preempted(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= (6_u32, 19_u32),
-        // An unneeded second program costs little; a missing one costs requests.
+        // An unneeded program costs little; a missing one costs requests.
         _ => true,
     }
 }

@@ -212,7 +212,8 @@ impl Recorder {
         let now = self.clock.utc(sample.now);
         self.note_lost(books, now);
         if is_due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
-            self.note_missed(now)?;
+            let missed = self.engine.missed()?;
+            self.note_missed(missed, now);
         }
         let generation = match self.names.are_full() || self.rollup.is_full() {
             true => FULL_GENERATION,
@@ -367,7 +368,8 @@ impl Recorder {
         self.follow_clock(sample);
         let now = self.clock.utc(sample.now);
         // Before detaching, because the counts of skipped runs go with the programs.
-        self.note_missed(now)?;
+        let missed = self.engine.missed_at_last()?;
+        self.note_missed(missed, now);
         self.engine.detach();
         let detached = ClockSample::take().now;
         self.learn_paths(detached);

@@ -12,8 +12,8 @@ use trackiops_collector::{CastBtfIds, EngineChoice, KernelFacts, Programs, plan}
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
-    CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets, TaskOffsets,
-    TracepointOffsets, TreeOffsets, cgroups,
+    CgroupOffsets, DirectOffsets, DoneOffsets, InitiateOffsets, NameOffsets, ReleaseOffsets,
+    TaskOffsets, TracepointOffsets, TreeOffsets, cgroups,
 };
 
 /// Names and sizes in bytes.
@@ -179,6 +179,7 @@ fn each_kernel_can_be_read_directly() {
                 entry_name: 40,
                 entry_data: 120,
             },
+            release: release(kernel),
         }
     };
     for (kernel, root) in kernels() {
@@ -187,14 +188,14 @@ fn each_kernel_can_be_read_directly() {
             let plan = plan(&facts, choice).unwrap_or_else(|e| panic!("{kernel}: {e}"));
             let Programs::Direct {
                 offsets,
-                tandem,
+                recovers,
                 cast,
             } = plan.programs
             else {
                 panic!("{kernel}: {plan:?}");
             };
             assert_eq!(*offsets, expected(&kernel), "{kernel}");
-            assert_eq!(tandem, kernel == "newest", "{kernel}");
+            assert_eq!(recovers, kernel == "newest", "{kernel}");
             // `bpf_rdonly_cast` came with Linux 6.2.
             let by_probe = matches!(kernel.as_str(), "5.10" | "6.1");
             assert_eq!(cast.is_none(), by_probe, "{kernel}: {cast:?}");
@@ -203,6 +204,26 @@ fn each_kernel_can_be_read_directly() {
             }
             assert_eq!(plan.fallback, None, "{kernel}");
         }
+    }
+}
+
+fn release(kernel: &str) -> ReleaseOffsets {
+    // tk_action, tk_calldata and tk_msg.rpc_argp of a task, and task, args, rw_mode and flags of a header.
+    let (action, data, arguments, task, header_arguments, mode, flags) = match kernel {
+        "5.10" => (32, 152, 128, 144, 600, 52, 136),
+        "6.1" => (32, 144, 120, 144, 600, 52, 136),
+        "6.12" => (32, 144, 120, 152, 608, 52, 144),
+        _ => (32, 144, 120, 152, 624, 52, 144),
+    };
+    ReleaseOffsets {
+        is_known: 1,
+        task_action: action,
+        task_data: data,
+        task_arguments: arguments,
+        header_task: task,
+        header_arguments,
+        header_mode: mode,
+        header_flags: flags,
     }
 }
 
@@ -278,7 +299,11 @@ fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOff
     let parameters = prototype.parameters().count();
     assert_eq!(parameters, 2, "{kernel}: address and type");
 
-    let events = cast.events.map(|event| {
+    let releases = cast
+        .releases
+        .unwrap_or_else(|| panic!("{kernel}: {cast:?}"));
+    let events = [&cast.events[..], &releases[..]].concat();
+    let events = events.iter().map(|event| {
         let in_module = module(root, event.module.unwrap(), &vmlinux).unwrap();
         let of = in_module.get(event.number).unwrap();
         assert_eq!(of.kind, Kind::Typedef, "{kernel}");
@@ -292,8 +317,10 @@ fn assert_casts(kernel: &str, root: &Path, cast: CastBtfIds, offsets: &DirectOff
         ("nfs", "btf_trace_nfs_readpage_done".to_owned()),
         ("nfs", "btf_trace_nfs_writeback_done".to_owned()),
         ("sunrpc", "btf_trace_rpc_stats_latency".to_owned()),
+        ("sunrpc", "btf_trace_xprt_release_xprt".to_owned()),
+        ("sunrpc", "btf_trace_xprt_release_cong".to_owned()),
     ];
-    assert_eq!(events, expected, "{kernel}");
+    assert_eq!(events.collect::<Vec<_>>(), expected, "{kernel}");
 
     let words = vmlinux.get(cast.words).unwrap();
     assert_eq!(words.kind, Kind::Struct, "{kernel}");

@@ -26,6 +26,7 @@ mod panics;
 mod power_cut;
 mod requests;
 mod run;
+mod skipped;
 mod slow_disk;
 mod soak;
 mod workloads;

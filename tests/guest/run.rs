@@ -16,13 +16,14 @@ use crate::mountstats::Mountstats;
 /// How many guests run at once: most of them sleep for half of their time.
 const AT_ONCE: usize = 2;
 /// Scripts that measure times or fill the processors run alone.
-const ALONE: [&str; 8] = [
+const ALONE: [&str; 9] = [
     "crowd",
     "hang",
     "latency",
     "many",
     "matrix",
     "overload",
+    "skipped",
     "slow_disk",
     "soak",
 ];

@@ -7,9 +7,9 @@ use aya::Ebpf;
 use aya::programs::{RawTracePoint, TracePoint};
 
 use crate::btf::CastBtfIds;
-use crate::engine::bpf_calls::recursion_misses;
 use crate::engine::btf_tracepoints::{self, CastPrograms};
 use crate::engine::error::EngineError;
+use crate::engine::missed::CountedPrograms;
 use crate::facts::TRACEPOINTS;
 use crate::plan::{Plan, Programs};
 
@@ -43,41 +43,36 @@ const ALONE: [DirectProgram; 3] = [
     },
 ];
 
-/// Its programs where the kernel may skip them.
-const FIRST: [DirectProgram; 3] = [
+/// Those where the kernel may skip them. They mark what they have seen.
+const MARKED: [DirectProgram; 3] = [
     DirectProgram {
         event: "nfs_readpage_done",
-        by_probe: "first_read_done_by_probe",
-        by_cast: "first_read_done_by_cast",
+        by_probe: "marked_read_done_by_probe",
+        by_cast: "marked_read_done_by_cast",
     },
     DirectProgram {
         event: "nfs_writeback_done",
-        by_probe: "first_write_done_by_probe",
-        by_cast: "first_write_done_by_cast",
+        by_probe: "marked_write_done_by_probe",
+        by_cast: "marked_write_done_by_cast",
     },
     DirectProgram {
         event: OPERATION_EVENT,
-        by_probe: "first_operation_by_probe",
-        by_cast: "first_operation_by_cast",
+        by_probe: "marked_operation_by_probe",
+        by_cast: "marked_operation_by_cast",
     },
 ];
 
-/// The programs that do the work of those where the kernel skipped them.
-const SECOND: [DirectProgram; 3] = [
+/// The programs that handle completions for which the kernel skipped those, where it skips any.
+const RELEASED: [DirectProgram; 2] = [
     DirectProgram {
-        event: "nfs_readpage_done",
-        by_probe: "second_read_done_by_probe",
-        by_cast: "second_read_done_by_cast",
+        event: "xprt_release_xprt",
+        by_probe: "released_by_probe",
+        by_cast: "released_by_cast",
     },
     DirectProgram {
-        event: "nfs_writeback_done",
-        by_probe: "second_write_done_by_probe",
-        by_cast: "second_write_done_by_cast",
-    },
-    DirectProgram {
-        event: OPERATION_EVENT,
-        by_probe: "second_operation_by_probe",
-        by_cast: "second_operation_by_cast",
+        event: "xprt_release_cong",
+        by_probe: "released_cong_by_probe",
+        by_cast: "released_cong_by_cast",
     },
 ];
 
@@ -86,43 +81,15 @@ const SECOND: [DirectProgram; 3] = [
 const RENAME_EVENT: &str = "nfs_rename_exit";
 const RENAME: &str = "renamed";
 
-/// Completions at which the kernel skipped the programs, because one was running on that CPU
-/// already. 0 before Linux 5.12, which does not count them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MissedCompletions {
-    /// At most this many requests are missing from the counters.
-    pub requests: u64,
-    /// At most this many RPCs are missing from the sums of operations.
-    pub operations: u64,
-}
-
-/// A tracepoint, and the program on it whose skipped runs are counted.
-type CountedProgram = (&'static str, OwnedFd);
-
 /// The programs and links that the BPF loader does not keep.
 #[derive(Default)]
 pub struct AttachedPrograms {
-    /// The last program on each tracepoint: what the kernel skips it for is missed.
-    counted: Vec<CountedProgram>,
+    /// The programs whose skipped runs the kernel counts.
+    pub counted: CountedPrograms,
     /// Programs and what keeps them attached.
     links: Vec<OwnedFd>,
     /// Why the kernel refused the programs that read its memory by plain loads, if it did.
     pub refused: Option<io::Error>,
-}
-
-impl AttachedPrograms {
-    /// How often the kernel skipped the programs.
-    pub fn missed(&self) -> Result<MissedCompletions, EngineError> {
-        let mut missed = MissedCompletions::default();
-        for (event, fd) in &self.counted {
-            let sum = match *event {
-                OPERATION_EVENT => &mut missed.operations,
-                _ => &mut missed.requests,
-            };
-            *sum += recursion_misses(fd.as_fd()).map_err(EngineError::Missed)?;
-        }
-        Ok(missed)
-    }
 }
 
 /// Attaches the programs of a plan; `cast_programs` are those that read kernel memory by plain
@@ -133,9 +100,9 @@ pub fn attach(
     cast_programs: Option<io::Result<(CastBtfIds, CastPrograms)>>,
 ) -> Result<AttachedPrograms, EngineError> {
     match &plan.programs {
-        Programs::Direct { tandem, .. } => {
+        Programs::Direct { recovers, .. } => {
             let mut attached =
-                attach_direct(programs, *tandem, plan.has_operations(), cast_programs)?;
+                attach_direct(programs, *recovers, plan.has_operations(), cast_programs)?;
             if plan.has_paths() {
                 let renamed = attach_raw(programs, RENAME, RENAME_EVENT)?;
                 attached.links.push(renamed);
@@ -172,20 +139,21 @@ fn attach_tracepoint(
 /// accepts it.
 fn attach_direct(
     programs: &mut Ebpf,
-    tandem: bool,
+    recovers: bool,
     operations: bool,
     cast_programs: Option<io::Result<(CastBtfIds, CastPrograms)>>,
 ) -> Result<AttachedPrograms, EngineError> {
     let events = ALONE.len() - usize::from(!operations);
-    // Programs on a tracepoint run in the order in which they were attached.
-    let used = if tandem {
-        [&FIRST[..events], &SECOND[..events]].concat()
+    let used = if recovers {
+        [&MARKED[..events], &RELEASED[..]].concat()
     } else {
         ALONE[..events].to_vec()
     };
     let load = |(cast, cast_programs): (CastBtfIds, CastPrograms)| {
-        let events = cast.events.iter().take(events).cycle();
-        let loaded = used.iter().zip(events);
+        let events = cast.events.iter().take(events);
+        let loaded = used
+            .iter()
+            .zip(events.chain(cast.releases.as_ref().into_iter().flatten()));
         loaded
             .map(|(raw, event)| cast_programs.load(raw.by_cast, *event))
             .collect::<io::Result<Vec<OwnedFd>>>()
@@ -211,12 +179,14 @@ fn attach_direct(
             attached.push(attach_raw(programs, raw.by_probe, raw.event)?);
         }
     }
-    let last = attached.split_off(attached.len() - events);
-    let counted = ALONE.iter().map(|raw| raw.event).zip(last).collect();
     // Kept open, because benchmarks find the programs by this process's descriptors.
-    links.append(&mut attached);
+    links.extend(attached.split_off(events));
+    let of_operations = attached.split_off(attached.len() - usize::from(operations));
     Ok(AttachedPrograms {
-        counted,
+        counted: CountedPrograms {
+            of_requests: attached,
+            of_operations,
+        },
         links,
         refused,
     })

@@ -29,7 +29,7 @@ pub struct ProgramGlobals {
 /// Values that only one engine has.
 enum OffsetGlobals {
     Direct {
-        offsets: [u32; DIRECT_WORDS],
+        offsets: Box<[u32; DIRECT_WORDS]>,
         cells: Box<[u64; OP_CELLS]>,
     },
     Tracepoint([u32; TRACEPOINT_WORDS]),
@@ -41,7 +41,7 @@ impl ProgramGlobals {
         Self {
             offsets: match &plan.programs {
                 Programs::Direct { offsets, .. } => OffsetGlobals::Direct {
-                    offsets: offsets.words(),
+                    offsets: Box::new(offsets.words()),
                     cells: Box::new(by_operation::bucket_cells()),
                 },
                 Programs::Tracepoint(offsets) => OffsetGlobals::Tracepoint(offsets.words()),

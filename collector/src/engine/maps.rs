@@ -7,13 +7,15 @@ use trackiops_schemas::ebpf::op_sums::{
     OP_TABLE_MAP, OP_TABLE_WORDS, OPS_BEGUN_MAP, OPS_LOST_MAP, OPS_MAP, OPS_MAPS,
 };
 use trackiops_schemas::ebpf::ring::{
-    BOOKS_MAP, CLOCK_MAP, EPOCH_MAP, FILTER_MAP, FOLDS_MAP, PATH_RING_MAP, RINGS_MAP,
+    BOOKS_MAP, CLOCK_MAP, EPOCH_MAP, FILTER_MAP, FOLDS_MAP, PATH_RING_MAP, RECOVERY_MAP,
+    RECOVERY_WORDS, RINGS_MAP,
 };
 use trackiops_schemas::time::Granularity;
 
 use crate::clock::ClockSample;
 use crate::engine::error::EngineError;
 use crate::engine::filter_maps::{FilterMapError, FilterMaps};
+use crate::engine::missed::SharedRecovery;
 use crate::filter::ResolvedFilter;
 use crate::kernel_sums::by_file::FileOpSums;
 use crate::kernel_sums::by_operation::OpSums;
@@ -71,6 +73,11 @@ pub fn books(programs: &Ebpf, cpus: u32) -> Result<SharedBooks, EngineError> {
 /// The word by which the programs know the time.
 pub fn clock(programs: &Ebpf) -> Result<SharedWord, EngineError> {
     SharedWord::map(array_fd(programs, CLOCK_MAP)?).map_err(EngineError::Shared)
+}
+
+/// What is recovered at the release of RPCs.
+pub fn recovery(programs: &Ebpf) -> Result<SharedRecovery, EngineError> {
+    shared_words(programs, RECOVERY_MAP, RECOVERY_WORDS).map(SharedRecovery::new)
 }
 
 /// The keys that requests are compared with.

@@ -8,6 +8,7 @@ mod error;
 pub(crate) mod filter_maps;
 mod globals;
 mod maps;
+mod missed;
 pub(crate) mod relocations;
 
 use std::io;
@@ -19,12 +20,13 @@ use trackiops_schemas::ebpf::ring::{Books, CgroupOffsets, FILTER_MAP, TreeOffset
 use crate::btf::CastBtfIds;
 use crate::clock::ClockSample;
 use crate::engine::attach::AttachedPrograms;
-pub use crate::engine::attach::MissedCompletions;
 use crate::engine::btf_tracepoints::CastPrograms;
 pub use crate::engine::error::EngineError;
 use crate::engine::filter_maps::FilterMaps;
 use crate::engine::globals::ProgramGlobals;
 use crate::engine::maps::{PathFeed, map_error};
+pub use crate::engine::missed::MissedCompletions;
+use crate::engine::missed::{MissedCounter, SharedRecovery};
 use crate::filter::{Filter, FilterError, ResolvedFilter};
 use crate::kernel_sums::by_file::FileOpSums;
 use crate::kernel_sums::by_operation::OpSums;
@@ -56,6 +58,8 @@ pub struct Engine {
     /// The keys that requests are compared with, if there is a filter.
     filter_maps: Option<FilterMaps>,
     attached: AttachedPrograms,
+    recovery: SharedRecovery,
+    missed: MissedCounter,
 }
 
 impl Engine {
@@ -100,7 +104,9 @@ impl Engine {
             Some(filter) => Some(maps::filter_maps(&mut programs, filter)?),
             None => None,
         };
+        let recovery = maps::recovery(&programs)?;
         let attached = attach::attach(&mut programs, plan, cast_programs)?;
+        recovery.begin(ClockSample::take().now);
         Ok(Self {
             programs: Some(programs),
             rings,
@@ -112,6 +118,8 @@ impl Engine {
             clock: shared_clock,
             filter_maps,
             attached,
+            recovery,
+            missed: MissedCounter::default(),
         })
     }
 
@@ -121,9 +129,18 @@ impl Engine {
         self.attached.refused.as_ref()
     }
 
-    /// How often the kernel skipped the programs.
-    pub fn missed(&self) -> Result<MissedCompletions, EngineError> {
-        self.attached.missed()
+    /// Completions for which the kernel skipped the programs, and that were not recovered.
+    pub fn missed(&mut self) -> Result<MissedCompletions, EngineError> {
+        let missed = self.missed.look(&self.attached.counted, &self.recovery);
+        missed.map_err(EngineError::Missed)
+    }
+
+    /// The same, for the last time.
+    pub fn missed_at_last(&mut self) -> Result<MissedCompletions, EngineError> {
+        let missed = self
+            .missed
+            .last_look(&self.attached.counted, &self.recovery);
+        missed.map_err(EngineError::Missed)
     }
 
     /// The kernel side's counters. The order of reading keeps `recorded + folded + lost <= seen`.
@@ -186,7 +203,9 @@ fn link_cast_programs(
     };
     let cast = (*cast)?;
     let object = relocations::complete(OBJECT, cast, &offsets.words())?;
-    let cast_programs = CastPrograms::link(&object, programs, &cast.events);
+    let events = cast.events.iter().chain(cast.releases.iter().flatten());
+    let events: Vec<_> = events.copied().collect();
+    let cast_programs = CastPrograms::link(&object, programs, &events);
     Some(cast_programs.map(|cast_programs| (cast, cast_programs)))
 }
 

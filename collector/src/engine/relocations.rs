@@ -73,6 +73,7 @@ mod tests {
             number: 1,
             module: None,
         }; 3],
+        releases: None,
     };
 
     /// How often these bytes are in the object.

@@ -87,7 +87,7 @@ impl FileOpInWindow {
             latency_ns_max,
             name,
             pid,
-            padding: _,
+            is_untold: _,
         } = *value;
         Some(Self {
             row: RowKey::from(key),

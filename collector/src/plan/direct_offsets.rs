@@ -3,7 +3,7 @@
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
-    CgroupOffsets, DirectOffsets, NameOffsets, TreeOffsets, cgroups,
+    CgroupOffsets, DirectOffsets, NameOffsets, ReleaseOffsets, TreeOffsets, cgroups,
 };
 
 use crate::btf::Members;
@@ -73,6 +73,7 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
         operation: operation(members).unwrap_or_default(),
         file_operation: file_operation(members).unwrap_or_default(),
         name: name(members).unwrap_or_default(),
+        release: release(members).unwrap_or_default(),
     })
 }
 
@@ -150,6 +151,28 @@ fn operation(members: &Members) -> Option<OpOffsets> {
         transport_number: number.unwrap_or(0),
         transport_address: texts,
         transport_protocol: texts + 8 * PROTOCOL_STRING,
+    })
+}
+
+/// What identifies a READ or a WRITE when its RPC is released, if all of it is known.
+fn release(members: &Members) -> Option<ReleaseOffsets> {
+    let of = |structure, member| pointer(members, structure, member);
+    let at = |structure, member| Some(members.get(&(structure, member))?.offset);
+    let mode = members.get(&("nfs_pgio_header", "rw_mode"))?;
+    let header_task = at("nfs_pgio_header", "task")?;
+    // The task of a COMMIT is inside its data, too.
+    if at("nfs_commit_data", "task") == Some(header_task) {
+        return None;
+    }
+    Some(ReleaseOffsets {
+        is_known: 1,
+        task_action: of("rpc_task", "tk_action")?,
+        task_data: of("rpc_task", "tk_calldata")?,
+        task_arguments: of("rpc_task", "tk_msg.rpc_argp")?,
+        header_task,
+        header_arguments: at("nfs_pgio_header", "args")?,
+        header_mode: (mode.size == 4).then_some(mode.offset)?,
+        header_flags: of("nfs_pgio_header", "flags")?,
     })
 }
 

@@ -7,8 +7,9 @@ use trackiops_schemas::row::Health;
 use trackiops_schemas::time::UtcMs;
 
 use crate::clock::{ClockSample, MonotonicNs};
+use crate::engine::MissedCompletions;
 use crate::operations::WindowOps;
-use crate::recorder::{RecordError, Recorder};
+use crate::recorder::Recorder;
 use crate::stalls::Stall;
 
 impl Recorder {
@@ -68,15 +69,13 @@ impl Recorder {
     }
 
     /// Counts completions at which the kernel skipped the programs since the last call.
-    pub(super) fn note_missed(&mut self, now: UtcMs) -> Result<(), RecordError> {
-        let all = self.engine.missed()?;
+    pub(super) fn note_missed(&mut self, all: MissedCompletions, now: UtcMs) {
         let before = mem::replace(&mut self.missed, all);
         if all != before {
             let health = &mut self.rollup.window(now).health;
             health.missed += all.requests.saturating_sub(before.requests);
             health.ops_missed += all.operations.saturating_sub(before.operations);
         }
-        Ok(())
     }
 
     /// Counts requests that the programs saw, but that were neither read nor folded nor lost. Only

@@ -50,8 +50,8 @@ pub struct FileOpValue {
     pub name: [u8; OP_NAME_BYTES],
     /// Process (tgid) that made the first of them.
     pub pid: u32,
-    /// Nothing.
-    pub padding: u32,
+    /// 1 while it is of a directory whose path is still to be told, because the program that began the sum could not tell it.
+    pub is_untold: u32,
 }
 
 /// [`FileOpKey`] in words, as maps hold it.

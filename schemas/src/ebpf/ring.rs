@@ -6,6 +6,7 @@
 mod filter;
 mod folds;
 mod kernel_offsets;
+mod recovery;
 mod shared_maps;
 
 use core::mem::offset_of;
@@ -13,6 +14,7 @@ use core::mem::offset_of;
 pub use filter::*;
 pub use folds::*;
 pub use kernel_offsets::*;
+pub use recovery::*;
 pub use shared_maps::*;
 
 /// Stands for a user who is not known: no user has this id (`INVALID_UID` of the kernel).

@@ -19,7 +19,7 @@ TYPES=(
     cred kuid_t mem_cgroup obj_cgroup cgroup_subsys_state cgroup kernfs_node
     # The arguments of raw tracepoints.
     btf_trace_nfs_initiate_{read,write,commit} btf_trace_nfs_{readpage,writeback}_done
-    btf_trace_rpc_{task_begin,task_end,stats_latency}
+    btf_trace_rpc_{task_begin,task_end,stats_latency} btf_trace_xprt_release_{xprt,cong}
     # How programs load from the kernel's memory.
     bpf_rdonly_cast linux_mib
 )

@@ -140,6 +140,30 @@ offsets! {
         pub file_operation: FileOpOffsets,
         /// What a name consists of.
         pub name: NameOffsets,
+        /// What an RPC is recognised by when it is released.
+        pub release: ReleaseOffsets,
+    }
+}
+
+offsets! {
+    /// How the program at the release of an RPC (`xprt_release`, net/sunrpc/xprt.c) finds the READ or WRITE that it carried.
+    pub struct ReleaseOffsets {
+        /// 1, or 0 if they are not known.
+        pub is_known: u32,
+        /// `tk_action` of `struct rpc_task`: what it does next, or NULL.
+        pub task_action: u32,
+        /// `void *tk_calldata` of `struct rpc_task`.
+        pub task_data: u32,
+        /// `void *tk_msg.rpc_argp` of `struct rpc_task`.
+        pub task_arguments: u32,
+        /// `struct rpc_task task` of `struct nfs_pgio_header`.
+        pub header_task: u32,
+        /// `struct nfs_pgio_args args` of `struct nfs_pgio_header`.
+        pub header_arguments: u32,
+        /// `fmode_t rw_mode` of `struct nfs_pgio_header`.
+        pub header_mode: u32,
+        /// `unsigned long flags` of `struct nfs_pgio_header`.
+        pub header_flags: u32,
     }
 }
 

@@ -53,3 +53,5 @@ pub const FOLD_MOUNT_ENTRIES: u32 = 4096;
 pub const CLOCK_MAP: &str = "CLOCK";
 /// Name of the array, of one element, that holds [`BOOKS_SLOTS`](super::BOOKS_SLOTS) [`Books`](super::Books); userspace may `mmap` it.
 pub const BOOKS_MAP: &str = "BOOKS";
+/// Name of the array, of one element, that is the [`Recovery`](super::Recovery); userspace may `mmap` it.
+pub const RECOVERY_MAP: &str = "RECOVERY";

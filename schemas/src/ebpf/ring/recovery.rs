@@ -1,0 +1,30 @@
+//! Completions that the kernel skipped a program for, and that are recorded when the RPC is released.
+
+use core::mem::offset_of;
+
+/// What userspace and the program at the release of an RPC tell each other.
+#[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// RPCs that started earlier, by `CLOCK_MONOTONIC` in ns, are not recovered: they may have completed before all programs
+    /// were attached. Userspace writes it.
+    pub since_ns: u64,
+    /// Completed requests that were left to the release because there was no room for a mark.
+    pub requests_left: u64,
+    /// The same for operations.
+    pub operations_left: u64,
+    /// Requests that the program at the release has found without a mark, and taken on.
+    pub requests: u64,
+    /// The same for operations.
+    pub operations: u64,
+}
+
+/// [`Recovery`] in words.
+pub const RECOVERY_WORDS: usize = 5;
+
+const _: () = {
+    assert!(size_of::<Recovery>() == 8 * RECOVERY_WORDS);
+    assert!(offset_of!(Recovery, since_ns) == 0);
+    assert!(offset_of!(Recovery, operations) == 32);
+};

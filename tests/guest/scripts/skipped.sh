@@ -1,0 +1,43 @@
+# skipped.sh THREADS REQUESTS [blind]: so many threads read and write files of their own, and make others, while nothing but spinning goes on beside
+# them on every CPU. So programs are interrupted in the middle of a request.
+. /work/lib.sh
+
+threads=$1 requests=$2
+
+job() {
+    fio --name=skipped --directory=/mnt/nfs --size=64k --bs=4k --direct=1 --ioengine=psync --thread --numjobs="$threads" "$@" >/dev/null
+}
+
+# Operations on many files: each OPEN, SETATTR and REMOVE is one that can be skipped.
+metadata() {
+    local i
+    for ((i = 0; i < 40; i++)); do
+        touch "/mnt/nfs/$1.$i"
+        chmod 600 "/mnt/nfs/$1.$i"
+        rm "/mnt/nfs/$1.$i"
+    done
+}
+
+job --rw=write
+start_recorder --granularity 1s
+[ "${3:-}" != blind ] || python3 /work/skipped.py blind
+# What was begun before all programs were attached is over.
+sleep 1
+snapshot before
+spinning=()
+for ((i = 0; i < $(nproc); i++)); do
+    while :; do :; done &
+    spinning+=($!)
+done
+working=()
+for ((i = 0; i < 8; i++)); do
+    metadata "$i" &
+    working+=($!)
+done
+job --rw=randrw --norandommap --io_size=$((requests / threads * 4096))
+wait "${working[@]}"
+kill "${spinning[@]}"
+snapshot after
+python3 /work/skipped.py >"$OUT/skipped"
+stop_recorder
+keep_store

@@ -1,0 +1,140 @@
+//! Where the kernel skips a program because another request interrupts it, what it is skipped for is recorded all the same.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::mountstats::MountCounters;
+use crate::run::{Run, long, number, sum};
+
+const THREADS: &str = "64";
+/// Of 4 KiB, of all threads together: half a minute, and an hour.
+const REQUESTS: &str = "6400";
+const MANY_REQUESTS: &str = "1000000";
+const CPUS: [&str; 2] = ["2", "4"];
+
+#[test]
+#[ignore = "boots guests: make test-guests"]
+fn guest_what_programs_are_skipped_for_is_recorded_all_the_same() {
+    let requests = std::env::var("TRACKIOPS_SKIPPED_REQUESTS");
+    let requests = requests.unwrap_or_else(|_| {
+        let many = if long() { MANY_REQUESTS } else { REQUESTS };
+        many.to_owned()
+    });
+    // Preempted at its next tick, or at once.
+    for preemption in ["preempt=lazy", "preempt=full"] {
+        for cpus in CPUS {
+            let run = run(preemption, cpus, &[THREADS, &requests]);
+            check(&run, &format!("{preemption}, {cpus} CPUs"));
+        }
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_what_is_not_recovered_is_counted_as_missed() {
+    let run = run("preempt=lazy", "2", &[THREADS, REQUESTS, "blind"]);
+    let programs = run.json("skipped");
+    let missed = run.missed("record.err");
+    assert_eq!(missed, skipped_requests(&programs), "{programs}");
+    let truth = &run.mountstats("before", "after").mounts["/mnt/nfs"].1;
+    let answers = run.query(&["--step", "all"]);
+    let recorded = sum(&answers, "read_requests") + sum(&answers, "write_requests");
+    println!("without recovery {missed} missed beside {recorded}: {programs}");
+    assert!(missed > 0, "no program was skipped: {programs}");
+    assert_eq!(recorded + missed, truth.reads() + truth.writes());
+}
+
+fn run(preemption: &str, cpus: &str, args: &[&str]) -> Run {
+    let flags = [
+        "--cpus",
+        cpus,
+        "--append",
+        preemption,
+        "--timeout",
+        "14400",
+        "--add",
+        "tests/guest/scripts/skipped.py",
+    ];
+    Run::on("newest", "skipped", &flags, args)
+}
+
+/// How often the programs on completed requests were skipped.
+fn skipped_requests(programs: &Value) -> u64 {
+    skipped(programs, "marked_read_don") + skipped(programs, "marked_write_do")
+}
+
+/// How often a program was skipped, by the begin of its name that the kernel keeps.
+fn skipped(programs: &Value, name: &str) -> u64 {
+    programs["skipped"][name].as_u64().unwrap()
+}
+
+fn check(run: &Run, what: &str) {
+    let programs = run.json("skipped");
+    println!("{what}: {programs}");
+    let said = run.text("record.err");
+    println!("{what}: {said}");
+    let truth = &run.mountstats("before", "after").mounts["/mnt/nfs"].1;
+    assert_requests_equal(run, truth, what);
+    assert_operations_equal(run, truth, what);
+    assert_eq!(run.missed("record.err"), 0, "{what}: {said}");
+    // Or all of this shows nothing.
+    let requests = skipped_requests(&programs);
+    let operations = skipped(&programs, "marked_operatio");
+    assert!(
+        requests > 0 && operations > 0,
+        "{what}: no program was skipped: {programs}"
+    );
+    let recovered = |name: &str| programs["recovered"][name].as_u64().unwrap();
+    assert_eq!(
+        [recovered("requests"), recovered("operations")],
+        [
+            requests + recovered("requests_left"),
+            operations + recovered("operations_left")
+        ],
+        "{what}: {programs}"
+    );
+    // Under a spin lock nothing is interrupted.
+    assert_eq!(
+        skipped(&programs, "released_by_cas"),
+        0,
+        "{what}: {programs}"
+    );
+}
+
+fn assert_requests_equal(run: &Run, truth: &MountCounters, what: &str) {
+    let answers = run.query(&["--step", "all"]);
+    let columns = [
+        "read_requests",
+        "write_requests",
+        "read_bytes",
+        "write_bytes",
+    ];
+    let expected = [
+        truth.reads(),
+        truth.writes(),
+        truth.server_read_bytes,
+        truth.server_written_bytes,
+    ];
+    assert_eq!(
+        columns.map(|column| sum(&answers, column)),
+        expected,
+        "{what}"
+    );
+}
+
+fn assert_operations_equal(run: &Run, truth: &MountCounters, what: &str) {
+    let answers = run.query(&["--by", "op", "--step", "all"]);
+    let recorded: BTreeMap<&str, u64> = answers
+        .iter()
+        .filter(|answer| answer["mount"] == "127.0.0.1:/exp")
+        .map(|answer| {
+            let name = answer["op"].as_str().unwrap();
+            (name, number(answer, "requests") as u64)
+        })
+        .collect();
+    for name in ["READ_PLUS", "WRITE", "SETATTR", "REMOVE", "OPEN", "CLOSE"] {
+        let own = recorded.get(name).copied().unwrap_or(0);
+        assert_eq!(own, truth.count(name), "{what}: {name}: {recorded:?}");
+    }
+}
