@@ -3,6 +3,7 @@
 //!
 //! It knows nothing of the store: [`Recorder::run`] hands closed windows to a sink.
 
+mod audit;
 pub mod btf;
 mod clock;
 mod engine;

@@ -1,5 +1,6 @@
 //! The loop that turns ring records into closed windows.
 
+mod audit;
 mod drain_timer;
 mod health;
 mod kernel_sums;
@@ -21,6 +22,8 @@ use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 
+use crate::audit::Audit;
+use crate::audit::transfers::Transfers;
 use crate::clock::{Clock, ClockSample, MonotonicNs, is_due};
 use crate::engine::{Engine, EngineError, MissedCompletions};
 use crate::filter::Filter;
@@ -80,6 +83,9 @@ pub struct RecordingTotals {
     /// Completions at which the kernel skipped the programs: at most this many requests were not
     /// seen.
     pub missed: u64,
+    /// Requests that no row of a file has, and that were found in the kernel's own counters: they
+    /// are in rows `(missed)`.
+    pub booked: u64,
     /// How often the counters had more requests recorded, folded and lost than seen. 0 unless the
     /// kernel side has a bug.
     pub unbalanced: u64,
@@ -106,6 +112,9 @@ pub struct Recorder {
     read: u64,
     folded: u64,
     unbalanced: u64,
+    /// `None` with a filter: the kernel's counters have what it leaves out.
+    audit: Option<Audit>,
+    booked: Transfers,
 }
 
 impl Recorder {
@@ -115,6 +124,11 @@ impl Recorder {
         let lookout = Lookout::start().map_err(RecordError::Thread)?;
         let engine = Engine::start(plan, settings, ClockSample::take())?;
         let sample = ClockSample::take();
+        let is_whole = settings.filter.kinds() == 0;
+        let mut audit = is_whole.then(|| Audit::new(sample.now));
+        if let Some(audit) = &mut audit {
+            audit.look_at_once(sample.now, names.namespaces());
+        }
         Ok(Self {
             engine,
             clock: Clock::new(sample),
@@ -134,6 +148,8 @@ impl Recorder {
             read: 0,
             folded: 0,
             unbalanced: 0,
+            audit,
+            booked: Transfers::default(),
         })
     }
 
@@ -185,6 +201,7 @@ impl Recorder {
             self.step(&mut sink)?;
             let now = self.covered_until;
             if let Some(mounts) = self.names.mount_news(now) {
+                self.audit_mounts();
                 mounted(self.clock.utc(now), mounts).map_err(RecordError::Sink)?;
             }
         }
@@ -215,6 +232,7 @@ impl Recorder {
             let missed = self.engine.missed()?;
             self.note_missed(missed, now);
         }
+        self.run_audit(sample.now, drained_until);
         let generation = match self.names.are_full() || self.rollup.is_full() {
             true => FULL_GENERATION,
             false => GENERATION,
@@ -267,6 +285,7 @@ impl Recorder {
             paths.tell_again();
         }
         self.operations.mounts_changed();
+        self.audit_mounts();
         Ok(())
     }
 
@@ -313,12 +332,13 @@ impl Recorder {
         let mut newcomers = Vec::new();
         let newcomer = |row, record: &RequestRecord| newcomers.push((row, record.pid));
         let mut arrived = self.engine.rings.arrived(began, most);
+        let mut watched = Audit::watch(self.audit.as_mut(), &mut arrived);
         match &mut self.single_requests {
             Some(single_requests) => {
-                let mut copying = single_requests.copying(&mut arrived);
+                let mut copying = single_requests.copying(&mut watched);
                 self.rollup.add(&self.clock, &mut copying, newcomer);
             }
-            None => self.rollup.add(&self.clock, &mut arrived, newcomer),
+            None => self.rollup.add(&self.clock, &mut watched, newcomer),
         }
         let read = arrived.read();
         let drained_until = arrived.read_until();
@@ -341,6 +361,16 @@ impl Recorder {
             ..
         } = window;
         self.complete_health(&mut health, &ops, covered_ns, now);
+        if let Some(audit) = &mut self.audit {
+            for (key, row) in &rows {
+                audit.count_closed(key.file.dev, Transfers::of_row(row));
+            }
+            for FileRow { file, row } in &settled {
+                if file.id != FileId::missed(file.id.dev) {
+                    audit.count_closed(file.id.dev, Transfers::of_row(row));
+                }
+            }
+        }
         let rows = rows.into_iter().filter(|(_, row)| *row != Row::default());
         let rows = rows.map(|(key, row)| FileRow {
             file: self.names.attributes(key, now),
@@ -364,6 +394,7 @@ impl Recorder {
     where
         S: FnMut(ClosedWindow) -> Result<(), Box<dyn Error + Send + Sync>>,
     {
+        self.finish_audit()?;
         let sample = ClockSample::take();
         self.follow_clock(sample);
         let now = self.clock.utc(sample.now);
@@ -393,6 +424,7 @@ impl Recorder {
             read: self.read,
             folded: self.folded,
             missed: self.missed.requests,
+            booked: self.booked.requests(),
             unbalanced: self.unbalanced,
         })
     }

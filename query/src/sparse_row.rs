@@ -90,7 +90,9 @@ impl SparseRow {
 
     /// Whether there are reads or writes.
     pub fn is_transfer(&self) -> bool {
-        self.read().requests + self.write().requests > 0
+        [self.read(), self.write()]
+            .iter()
+            .any(|direction| direction.requests > 0 || direction.bytes > 0)
     }
 
     /// Bytes read and written.

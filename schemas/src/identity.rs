@@ -64,10 +64,21 @@ impl FileId {
             handle_hash: 0,
         }
     }
+
+    /// Stands for the requests of a device that the kernel has counted and no row of a file has.
+    pub fn missed(dev: Dev) -> Self {
+        Self {
+            handle_hash: 1,
+            ..Self::others(dev)
+        }
+    }
 }
 
 /// What stands for the path of [`FileId::others`].
 pub const OTHERS: &str = "(other)";
+
+/// What stands for the path of [`FileId::missed`].
+pub const MISSED: &str = "(missed)";
 
 /// A path as text. One that is UTF-8 is as it is; in another one the bytes that are none are written as `\xNN`, and backslashes as
 /// `\\`.

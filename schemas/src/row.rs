@@ -103,9 +103,11 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether anything was read or written.
+    /// Whether anything was read or written. A row `(missed)` may have bytes alone, because bytes and requests are compared apart.
     pub fn is_transfer(&self) -> bool {
-        self.read.requests + self.write.requests > 0
+        [&self.read, &self.write]
+            .iter()
+            .any(|direction| direction.requests > 0 || direction.bytes > 0)
     }
 
     /// Adds another partial aggregate.
@@ -144,6 +146,22 @@ counters! {
         requests_dropped: "requests_dropped", Count, sum;
         /// Failed attempts to write the store. Windows waited in memory meanwhile.
         store_failures: "store_failures", Count, sum;
+        /// Comparisons of a mount's rows with the kernel's counters (mountstats); 0 where rows were not compared, as with a filter.
+        audit_comparisons: "audit_comparisons", Count, sum;
+        /// Successful READs and WRITEs of the compared mounts since the comparison before, as the kernel counted them.
+        audit_kernel_requests: "audit_kernel_requests", Count, sum;
+        /// Their bytes.
+        audit_kernel_bytes: "audit_kernel_bytes", Bytes, sum;
+        /// The same as rows have it, without the rows `(missed)`.
+        audit_row_requests: "audit_row_requests", Count, sum;
+        /// Their bytes.
+        audit_row_bytes: "audit_row_bytes", Bytes, sum;
+        /// Requests of rows `(missed)`: the kernel had them, the rows of files did not.
+        audit_missed_requests: "audit_missed_requests", Count, sum;
+        /// Their bytes.
+        audit_missed_bytes: "audit_missed_bytes", Bytes, sum;
+        /// Comparisons with a difference that neither `missed` nor `lost` explains: an error of the recorder or of the kernel.
+        audit_alarms: "audit_alarms", Count, sum;
     }
     and {
         /// Requests that waited for their server; `None` where nobody could look.

@@ -112,6 +112,16 @@ impl Names {
             .flatten()
     }
 
+    /// A process of each other mount namespace with NFS mounts, and the devices of these.
+    pub fn namespaces(&self) -> &[(u32, Vec<Dev>)] {
+        self.mounts.namespaces()
+    }
+
+    /// Whether a device has a mount, as far as it is known.
+    pub fn is_mounted(&self, dev: Dev) -> bool {
+        self.mounts.is_mounted(dev)
+    }
+
     /// Devices that have lost a mount, if `mounts` are those of now. What was seen of their files
     /// belongs to the previous mount and path. So ask for these before [`Self::see_mounts`].
     pub fn left_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {

@@ -25,6 +25,9 @@ pub struct Mounts {
     tops: HashMap<Dev, Vec<String>>,
     /// A mount came, went or changed since the last [`Self::take_news`].
     is_news: bool,
+    /// A process of each other mount namespace that had NFS mounts when it was last read, and their
+    /// devices.
+    namespaces: Vec<(u32, Vec<Dev>)>,
 }
 
 /// A superblock, as far as its mounts show it.
@@ -90,11 +93,15 @@ impl Mounts {
         let mut seen = HashSet::new();
         seen.extend(fs::read_link("/proc/self/ns/mnt"));
         let mut found = Vec::new();
+        self.namespaces.clear();
         for pid in pids() {
             let namespace = fs::read_link(format!("/proc/{pid}/ns/mnt"));
             if namespace.is_ok_and(|ns| seen.insert(ns))
                 && let Ok(mounts) = mounts_of(pid)
+                && !mounts.is_empty()
             {
+                let devices = mounts.iter().map(|mount| mount.dev).collect();
+                self.namespaces.push((pid, devices));
                 found.extend(mounts);
             }
         }
@@ -171,6 +178,18 @@ impl Mounts {
     pub fn path(&self, dev: Dev, place: &[u8]) -> Option<Vec<u8>> {
         let points = &self.file_system(dev, Some(place))?.points;
         points.iter().find_map(|point| point.path(place))
+    }
+
+    /// A process of each other mount namespace that had NFS mounts when it was last read, and their
+    /// devices.
+    pub fn namespaces(&self) -> &[(u32, Vec<Dev>)] {
+        &self.namespaces
+    }
+
+    /// Whether a device has a mount, as far as it is known.
+    pub fn is_mounted(&self, dev: Dev) -> bool {
+        let now = self.devices.get(&dev).and_then(|known| known.last());
+        now.is_some_and(|now| !now.has_left)
     }
 
     /// `server:/export` of a device, as it is now.

@@ -62,6 +62,7 @@ impl Recorder {
         let lost = books.lost.saturating_sub(self.lost);
         if lost > 0 {
             self.lost = books.lost;
+            self.hasten_audit();
             let health = &mut self.rollup.window(now).health;
             health.lost += lost;
             health.seen += lost;
@@ -75,6 +76,7 @@ impl Recorder {
             let health = &mut self.rollup.window(now).health;
             health.missed += all.requests.saturating_sub(before.requests);
             health.ops_missed += all.operations.saturating_sub(before.operations);
+            self.hasten_audit();
         }
     }
 

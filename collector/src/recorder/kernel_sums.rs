@@ -29,6 +29,9 @@ impl Recorder {
         let window_ms = self.rollup.granularity().ms();
         let mut newcomers = Vec::new();
         for (key, sum) in taken {
+            if let Some(audit) = &mut self.audit {
+                audit.see_folded(key, sum);
+            }
             let window = UtcMs(key.window.cast_signed().saturating_mul(window_ms));
             if self.rollup.add_folded(key, sum, window) {
                 newcomers.push((RowKey::from(key), 0));

@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use ahash::AHashMap;
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
-use trackiops_schemas::identity::{FileAttributes, FileId};
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId};
 use trackiops_schemas::row::{FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::audit::transfers::Transfers;
 use crate::clock::{Clock, MonotonicNs};
 use crate::generations::Generations;
 use crate::kernel_sums::by_file::FileOpInWindow;
@@ -290,6 +291,20 @@ impl Rollup {
                 }
             }
         }
+    }
+
+    /// What the open windows have of a device, beside [`FileId::missed`].
+    pub fn open_transfers(&self, dev: Dev) -> Transfers {
+        let mut sum = Transfers::default();
+        for window in &self.open {
+            let rows = window.rows.iter().filter(|(key, _)| key.file.dev == dev);
+            rows.for_each(|(_, row)| sum.add(Transfers::of_row(row)));
+            let is_counted =
+                |row: &&FileRow| row.file.id.dev == dev && row.file.id != FileId::missed(dev);
+            let settled = window.settled.iter().filter(is_counted);
+            settled.for_each(|row| sum.add(Transfers::of_row(&row.row)));
+        }
+        sum
     }
 
     /// Whether there is a window for which `closed` holds (given start and end).

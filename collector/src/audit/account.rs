@@ -1,0 +1,142 @@
+//! The comparison of one superblock's counters with its rows, from look to look.
+
+use crate::audit::look::Look;
+use crate::audit::transfers::{Difference, Transfers};
+
+/// Ages are in whole seconds, and are read a little apart from the clock.
+const BIRTH_TOLERANCE_S: u64 = 2;
+/// Counters that differ by more from one look to the next have begun anew.
+const LEAP: u64 = 1 << 62;
+
+/// What is known of a superblock since its account was opened.
+///
+/// All of a device's rows are counted from the recorder's start, and the kernel's counters from the
+/// mount. So a constant, the `offset`, is between them. Each look bounds how much more the kernel
+/// has than the rows: the amount that was missed, plus that constant.
+#[derive(Clone, Debug)]
+pub struct Account {
+    born_s: i64,
+    /// Rows of the device that belong to superblocks before this one.
+    rows_before: Transfers,
+    /// Bounds of the constant.
+    offset: (Difference, Difference),
+    /// The whole life of the superblock is in its rows, so that the constant is 0.
+    is_from_birth: bool,
+    /// What the last comparison had of the kernel, and of the rows.
+    compared: Option<(Transfers, Transfers)>,
+    /// What has been booked so far.
+    booked: Transfers,
+    /// What the last look had more. It is booked when the next one has it, too.
+    candidate: Transfers,
+    /// The device's rows when it was found without a mount.
+    vacated: Option<Transfers>,
+}
+
+/// What a comparison has shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// What the kernel has counted since the one before.
+    pub kernel: Transfers,
+    /// What rows have of that.
+    pub rows: Transfers,
+    /// What is to be booked.
+    pub missed: Transfers,
+    /// Rows have more bytes than the kernel.
+    pub is_excess: bool,
+    /// Another look may show more.
+    pub is_open: bool,
+}
+
+impl Account {
+    /// Opens the account of a superblock at its first look. `born_after` says that it was made while
+    /// its device's rows were being recorded; `rows_before` has those of its predecessors.
+    pub fn open(look: &Look, rows: Transfers, born_after: Option<Transfers>) -> Self {
+        let mut account = Self {
+            born_s: look.born_s,
+            rows_before: born_after.unwrap_or_default(),
+            offset: <(Difference, Difference)>::default(),
+            is_from_birth: born_after.is_some(),
+            compared: None,
+            booked: Transfers::default(),
+            candidate: Transfers::default(),
+            vacated: None,
+        };
+        if account.is_from_birth {
+            account.compared = Some(<(Transfers, Transfers)>::default());
+        } else {
+            account.restart(look, rows);
+        }
+        account
+    }
+
+    /// Whether the look is at the superblock of this account.
+    pub fn is_of(&self, look: &Look) -> bool {
+        let is_same_age = look.born_s.abs_diff(self.born_s) <= BIRTH_TOLERANCE_S;
+        let grows = |(kernel, _): (Transfers, Transfers)| look.kernel.grew_since(kernel, LEAP);
+        is_same_age && self.compared.is_none_or(grows)
+    }
+
+    /// The device's rows when it was found without a mount after this superblock, if it was.
+    pub fn vacated(&self) -> Option<Transfers> {
+        self.vacated
+    }
+
+    /// The device has no mount now; `rows` are its rows so far. A superblock that is still in use
+    /// may be mounted again.
+    pub fn vacate(&mut self, rows: Transfers) {
+        self.candidate = Transfers::default();
+        self.vacated.get_or_insert(rows);
+    }
+
+    /// Compares a look at the same superblock with the device's rows, all those of requests that
+    /// completed by then included.
+    pub fn compare(&mut self, look: &Look, rows: Transfers) -> Comparison {
+        self.born_s = look.born_s;
+        self.vacated = None;
+        let (low, high) = self.bounds(look, rows);
+        if self.is_from_birth && self.booked.is_none() && high.lacks_bytes() {
+            // The device's rows are not only of this superblock.
+            self.restart(look, rows);
+            return Comparison::default();
+        }
+        // What is missing now has been missing at least since the first look, or is the constant.
+        self.offset.1 = self.offset.1.min(high);
+        let known = self.offset.1.plus(self.booked);
+        let more = low.above(known);
+        let missed = more.min(self.candidate);
+        self.candidate = more.since(missed);
+        self.booked.add(missed);
+
+        let least = self.offset.0.plus(self.booked);
+        let excess = least.above(high);
+        self.offset.0 = self.offset.0.minus(excess);
+        let compared = (look.kernel, self.rows_at(look, rows));
+        let (kernel, rows) = self.compared.replace(compared).unwrap_or(compared);
+        Comparison {
+            kernel: compared.0.since(kernel),
+            rows: compared.1.since(rows),
+            missed,
+            is_excess: excess.bytes() > 0,
+            is_open: !high.above(self.offset.1.plus(self.booked)).is_none()
+                || self.offset.0 != self.offset.1,
+        }
+    }
+
+    /// Begins at this look: what was before is not compared.
+    fn restart(&mut self, look: &Look, rows: Transfers) {
+        self.is_from_birth = false;
+        self.offset = self.bounds(look, rows);
+        self.compared = Some((look.kernel, self.rows_at(look, rows)));
+    }
+
+    /// The least and the most that the kernel has more than rows.
+    fn bounds(&self, look: &Look, rows: Transfers) -> (Difference, Difference) {
+        let low = look.kernel.difference(self.rows_at(look, rows));
+        (low, low.plus(look.unsure))
+    }
+
+    /// Rows of the requests that may be in the counters.
+    fn rows_at(&self, look: &Look, rows: Transfers) -> Transfers {
+        rows.since(self.rows_before).since(look.after)
+    }
+}

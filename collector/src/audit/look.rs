@@ -1,0 +1,115 @@
+//! One reading of a mount's counters, and the requests that completed about then.
+
+use ahash::AHashMap;
+use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
+use trackiops_schemas::identity::Dev;
+
+use crate::audit::transfers::Transfers;
+use crate::clock::MonotonicNs;
+use crate::rollup::RequestStream;
+
+/// The counters of a superblock, read at some time between `began` and `ended`.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// What the kernel has counted since the superblock was made.
+    pub kernel: Transfers,
+    /// When the superblock was made, by the monotonic clock, s.
+    pub born_s: i64,
+    /// When reading began.
+    pub began: MonotonicNs,
+    /// When reading had ended.
+    pub ended: MonotonicNs,
+    /// Requests of rows that are certainly not in `kernel`.
+    pub after: Transfers,
+    /// Requests of rows that may be in `kernel`, or not.
+    pub unsure: Transfers,
+}
+
+impl Look {
+    /// A reading, before anything is known of requests.
+    pub fn new(kernel: Transfers, born_s: i64, (began, ended): (MonotonicNs, MonotonicNs)) -> Self {
+        Self {
+            kernel,
+            born_s,
+            began,
+            ended,
+            after: Transfers::default(),
+            unsure: Transfers::default(),
+        }
+    }
+
+    /// Takes note of a request that is counted in a row from now on.
+    ///
+    /// The kernel adds a request to its counters after the reply has come, and before the programs
+    /// stamp the completion. So one that had completed when reading began is in the counters, and
+    /// one without a reply when reading had ended is not.
+    #[inline]
+    fn see(&mut self, record: &RequestRecord) {
+        if record.end_ns <= self.began.0 {
+            return;
+        }
+        let is_after = earliest_reply_ns(record).is_some_and(|reply| reply > self.ended.0);
+        let of = match is_after {
+            true => &mut self.after,
+            false => &mut self.unsure,
+        };
+        of.add(Transfers::of_record(record));
+    }
+}
+
+/// When the reply came at the earliest, if that is known. A request that was sent again may have
+/// been answered before it was last sent.
+fn earliest_reply_ns(record: &RequestRecord) -> Option<u64> {
+    if record.flags & flags::UNTIMED != 0 {
+        return None;
+    }
+    let start_ns = record.end_ns.saturating_sub(record.latency_ns);
+    let is_split = record.flags & flags::UNSPLIT == 0 && record.retransmissions == 0;
+    let until_reply_ns = match is_split {
+        true => record.queue_ns.saturating_add(record.rtt_ns),
+        false => 0,
+    };
+    Some(start_ns.saturating_add(until_reply_ns))
+}
+
+/// Looks that wait for the requests that completed about then, by device.
+pub type Looks = AHashMap<Dev, Look>;
+
+/// Takes note of requests that found no room in the rings, and may have completed at any time.
+pub fn see_folded(looks: &mut Looks, key: &FoldKey, sum: &FoldValue) {
+    if let Some(look) = looks.get_mut(&Dev(key.dev)) {
+        look.unsure.add(Transfers::of_folded(key, sum));
+    }
+}
+
+/// Shows the looks each request that passes.
+pub struct Watched<'a, R> {
+    requests: &'a mut R,
+    looks: Option<&'a mut Looks>,
+}
+
+impl<'a, R> Watched<'a, R> {
+    /// Wraps `requests`.
+    pub fn new(requests: &'a mut R, looks: Option<&'a mut Looks>) -> Self {
+        let looks = looks.filter(|looks| !looks.is_empty());
+        Self { requests, looks }
+    }
+}
+
+impl<R: RequestStream> RequestStream for Watched<'_, R> {
+    #[inline]
+    fn peek(&mut self) -> Option<&RequestRecord> {
+        self.requests.peek()
+    }
+
+    #[inline]
+    fn pass(&mut self) {
+        if let Some(looks) = &mut self.looks
+            && let Some(record) = self.requests.peek()
+            && let Some(look) = looks.get_mut(&Dev(record.dev))
+        {
+            look.see(record);
+        }
+        self.requests.pass();
+    }
+}

@@ -1,0 +1,206 @@
+//! Compares rows with the kernel's own counters of each mount while recording.
+//! `docs/internals/collector.md` has the protocol.
+
+pub(crate) mod account;
+pub(crate) mod look;
+pub(crate) mod mountstats;
+pub(crate) mod reading;
+#[cfg(test)]
+mod tests;
+pub(crate) mod transfers;
+
+use std::time::Duration;
+
+use ahash::AHashMap;
+use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue};
+use trackiops_schemas::identity::Dev;
+
+use crate::audit::account::{Account, Comparison};
+use crate::audit::look::{Look, Looks, Watched, see_folded};
+use crate::audit::reading::Reading;
+use crate::audit::transfers::Transfers;
+use crate::clock::MonotonicNs;
+
+/// How often all mounts are looked at in any case.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Least time between looks: after a look that left something open, after requests were missed or
+/// lost, and after mounts have changed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Most looks in a row because something is open. Under load some requests are always between
+/// reply and completion, so that no look is exact.
+const LOOKS_AGAIN: u32 = 10;
+/// Looking takes at most one part in so many of a CPU's time: 0.04 %.
+const SHARE: u32 = 2500;
+/// CPU time of one step of a look. A step is a piece of the kernel's text, so a little more.
+const STEP: Duration = Duration::from_millis(4);
+/// How long after a look its requests have all arrived: from the kernel's counting to the record in
+/// the ring are some microseconds, unless the CPU is taken away in between.
+const ARRIVAL: Duration = Duration::from_millis(250);
+/// Superblocks younger than the recorder by less than this may be older: ages are in seconds.
+const BIRTH_TOLERANCE_S: i64 = 3;
+
+/// What the audit knows of all superblocks.
+pub struct Audit {
+    started_s: i64,
+    accounts: AHashMap<Dev, Account>,
+    /// Rows of closed windows.
+    closed: AHashMap<Dev, Transfers>,
+    /// Looks whose requests may not all have arrived.
+    looks: Looks,
+    reading: Option<Reading>,
+    next: MonotonicNs,
+    /// When the last look ended, and the CPU time that it took.
+    last: (MonotonicNs, Duration),
+    looks_again: u32,
+    is_open: bool,
+}
+
+impl Audit {
+    /// Opens no account yet: the first look does.
+    pub fn new(now: MonotonicNs) -> Self {
+        Self {
+            started_s: seconds(now),
+            accounts: AHashMap::new(),
+            closed: AHashMap::new(),
+            looks: Looks::new(),
+            reading: None,
+            next: now,
+            last: (now, Duration::ZERO),
+            looks_again: 0,
+            is_open: false,
+        }
+    }
+
+    /// Shows the looks that wait each request that passes.
+    pub fn watch<'a, R>(audit: Option<&'a mut Self>, requests: &'a mut R) -> Watched<'a, R> {
+        Watched::new(requests, audit.map(|audit| &mut audit.looks))
+    }
+
+    /// Takes note of requests that the kernel has added up.
+    pub fn see_folded(&mut self, key: &FoldKey, sum: &FoldValue) {
+        see_folded(&mut self.looks, key, sum);
+    }
+
+    /// Counts a row of a window that closes.
+    pub fn count_closed(&mut self, dev: Dev, rows: Transfers) {
+        self.closed.entry(dev).or_default().add(rows);
+    }
+
+    /// Looks as soon as its cost allows it.
+    pub fn hasten(&mut self) {
+        let (ended, spent) = self.last;
+        let pause = (spent * SHARE).max(LOOK_AGAIN);
+        self.next = self.next.min(after(ended, pause));
+    }
+
+    /// Begins a look if it is time for one, and goes on with one. `others` are the other mount
+    /// namespaces, each with a process and the devices it has.
+    pub fn look(&mut self, now: MonotonicNs, others: &[(u32, Vec<Dev>)]) {
+        if self.reading.is_none() && now >= self.next && self.looks.is_empty() {
+            self.reading = Some(Reading::new(others));
+        }
+        self.read_on(now, STEP);
+    }
+
+    /// Looks at everything at once.
+    pub fn look_at_once(&mut self, now: MonotonicNs, others: &[(u32, Vec<Dev>)]) {
+        self.looks.clear();
+        self.reading = Some(Reading::new(others));
+        self.read_on(now, Duration::MAX);
+    }
+
+    fn read_on(&mut self, now: MonotonicNs, budget: Duration) {
+        let Some(reading) = &mut self.reading else {
+            return;
+        };
+        let looks = &mut self.looks;
+        let goes_on = reading.advance(budget, |dev, look| {
+            looks.insert(dev, look);
+        });
+        if !goes_on {
+            self.last = (now, reading.spent);
+            self.next = after(now, (reading.spent * SHARE).max(LOOK_EVERY));
+            self.reading = None;
+            self.looks_again += 1;
+        }
+    }
+
+    /// Devices of looks whose requests have all arrived, if those that completed until
+    /// `drained_until` have. With `at_once` less time is left to the requests.
+    pub fn arrived(&self, drained_until: MonotonicNs, at_once: bool) -> Vec<Dev> {
+        let patience = if at_once { ARRIVAL / 5 } else { ARRIVAL };
+        let has_arrived = |look: &Look| drained_until >= after(look.ended, patience);
+        let looks = self.looks.iter();
+        let arrived = looks.filter(|(_, look)| has_arrived(look));
+        arrived.map(|(dev, _)| *dev).collect()
+    }
+
+    /// Compares the look at a device with its rows; `open` are those of windows that are open.
+    pub fn compare(&mut self, dev: Dev, open: Transfers) -> Comparison {
+        let Some(look) = self.looks.remove(&dev) else {
+            return Comparison::default();
+        };
+        let rows = self.rows(dev, open);
+        let known = self.accounts.get(&dev);
+        let is_known = known.is_some_and(|account| account.is_of(&look));
+        if !is_known {
+            let is_young = look.born_s > self.started_s.saturating_add(BIRTH_TOLERANCE_S);
+            let before = match known {
+                Some(predecessor) => predecessor.vacated(),
+                None => is_young.then(Transfers::default),
+            };
+            let account = Account::open(&look, rows, before);
+            self.accounts.insert(dev, account);
+        }
+        let account = self.accounts.get_mut(&dev);
+        let comparison = account.map(|account| account.compare(&look, rows));
+        let comparison = comparison.unwrap_or_default();
+        self.is_open |= comparison.is_open;
+        comparison
+    }
+
+    /// Whether the comparisons since the last call left something open. Then looks again soon, unless
+    /// that has not helped for some time.
+    pub fn follow_up(&mut self) -> bool {
+        let is_open = std::mem::take(&mut self.is_open);
+        if !is_open && self.looks.is_empty() && self.reading.is_none() {
+            self.looks_again = 0;
+        }
+        if is_open && self.looks_again < LOOKS_AGAIN {
+            self.hasten();
+        }
+        is_open
+    }
+
+    /// Notes which devices are without a mount; `open` has their rows in open windows.
+    pub fn follow_mounts(
+        &mut self,
+        is_mounted: impl Fn(Dev) -> bool,
+        open: impl Fn(Dev) -> Transfers,
+    ) {
+        for (dev, account) in &mut self.accounts {
+            if !is_mounted(*dev) && account.vacated().is_none() {
+                let mut rows = self.closed.get(dev).copied().unwrap_or_default();
+                rows.add(open(*dev));
+                account.vacate(rows);
+                self.looks.remove(dev);
+            }
+        }
+        self.hasten();
+    }
+
+    fn rows(&self, dev: Dev, open: Transfers) -> Transfers {
+        let mut rows = self.closed.get(&dev).copied().unwrap_or_default();
+        rows.add(open);
+        rows
+    }
+}
+
+fn after(at: MonotonicNs, pause: Duration) -> MonotonicNs {
+    let ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+    MonotonicNs(at.0.saturating_add(ns))
+}
+
+fn seconds(at: MonotonicNs) -> i64 {
+    (at.0 / 1_000_000_000).cast_signed()
+}

@@ -1,0 +1,140 @@
+//! The kernel's counters of its NFS mounts, as `/proc/PID/mountstats` prints them: `show_vfsstat`
+//! (fs/proc_namespace.c), `nfs_show_stats` (fs/nfs/super.c), `rpc_clnt_show_stats`
+//! (net/sunrpc/stats.c).
+
+use std::mem;
+use std::str::FromStr;
+
+use crate::audit::transfers::Transfers;
+use crate::names::mountinfo::unescape;
+
+/// Longest line that is read; of the rest of a longer one nothing is needed.
+const LINE: usize = 64 << 10;
+
+/// What is printed of one mount. Mounts of one superblock share the counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountStatistics {
+    /// `server:/export`.
+    pub source: String,
+    /// Where it is mounted.
+    pub mount_point: String,
+    /// Seconds since its superblock was made.
+    pub age_s: u64,
+    /// Successful requests, and the bytes that the client has read and written.
+    pub transfers: Transfers,
+}
+
+/// Reads the text piece by piece, in whatever pieces it comes.
+#[derive(Default)]
+pub struct MountstatsParser {
+    line: Vec<u8>,
+    mount: Option<Counted>,
+}
+
+/// The numbers of a mount so far.
+#[derive(Default)]
+struct Counted {
+    statistics: MountStatistics,
+    bytes: Option<(u64, u64)>,
+    age_s: Option<u64>,
+    reads: u64,
+    writes: u64,
+    has_operations: bool,
+}
+
+impl MountstatsParser {
+    /// Takes a piece. Returns the NFS mounts whose text it completes.
+    pub fn take(&mut self, piece: &[u8]) -> Vec<MountStatistics> {
+        let mut complete = Vec::new();
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            let room = LINE.saturating_sub(self.line.len());
+            self.line.extend_from_slice(&part[..part.len().min(room)]);
+            if part.ends_with(b"\n") {
+                let line = mem::take(&mut self.line);
+                complete.extend(self.take_line(&String::from_utf8_lossy(&line)));
+            }
+        }
+        complete
+    }
+
+    /// The last mount, once everything was taken.
+    pub fn finish(&mut self) -> Option<MountStatistics> {
+        mem::take(self).mount?.complete()
+    }
+
+    /// Whether a part of a mount has been taken.
+    pub fn is_amid_mount(&self) -> bool {
+        self.mount.is_some()
+    }
+
+    fn take_line(&mut self, line: &str) -> Option<MountStatistics> {
+        if let Some(device) = line.strip_prefix("device ") {
+            let before = mem::replace(&mut self.mount, Counted::of_device(device));
+            return before?.complete();
+        }
+        // Its last line is empty.
+        if line.trim_end().is_empty() && self.mount.as_ref().is_some_and(|m| m.has_operations) {
+            return self.mount.take()?.complete();
+        }
+        let mount = self.mount.as_mut()?;
+        let (key, values) = line.trim_ascii_start().split_once(':')?;
+        mount.take(key, values);
+        None
+    }
+}
+
+impl Counted {
+    /// Parses `srv:/exp mounted on /mnt/nfs with fstype nfs4 statvers=1.1`.
+    fn of_device(device: &str) -> Option<Self> {
+        let mut words = device.trim_end().split(' ');
+        let source = unescape(words.next()?);
+        let mount_point = unescape(words.nth(2)?);
+        let is_nfs = matches!(words.nth(2)?, "nfs" | "nfs4");
+        is_nfs.then(|| Self {
+            statistics: MountStatistics {
+                source,
+                mount_point,
+                ..MountStatistics::default()
+            },
+            ..Self::default()
+        })
+    }
+
+    fn take(&mut self, key: &str, values: &str) {
+        match key {
+            "age" => self.age_s = numbers(values).next(),
+            // Normal and direct reads and writes of applications, then those of the server.
+            "bytes" => {
+                let mut server = numbers(values).skip(4);
+                self.bytes = server.next().zip(server.next());
+            }
+            "NULL" => self.has_operations = true,
+            "READ" | "READ_PLUS" => self.reads = self.reads.wrapping_add(successes(values)),
+            "WRITE" => self.writes = self.writes.wrapping_add(successes(values)),
+            _ => {}
+        }
+    }
+
+    /// The mount, if everything was there. A kernel without one of the numbers is not audited.
+    fn complete(self) -> Option<MountStatistics> {
+        let (read_bytes, written_bytes) = self.bytes.filter(|_| self.has_operations)?;
+        Some(MountStatistics {
+            age_s: self.age_s?,
+            transfers: Transfers::new((self.reads, read_bytes), (self.writes, written_bytes)),
+            ..self.statistics
+        })
+    }
+}
+
+/// Attempts of an operation that ended without an error: the first number less the ninth
+/// (`_print_rpc_iostats`; Linux 5.3).
+fn successes(values: &str) -> u64 {
+    let mut numbers = numbers(values);
+    let attempts = numbers.next().unwrap_or(0);
+    attempts.wrapping_sub(numbers.nth(7).unwrap_or(0))
+}
+
+fn numbers(values: &str) -> impl Iterator<Item = u64> {
+    let words = values.split_ascii_whitespace();
+    words.map_while(|word| u64::from_str(word).ok())
+}

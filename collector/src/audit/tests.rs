@@ -1,0 +1,455 @@
+//! The protocol, against a kernel that is played.
+
+use proptest::prelude::*;
+use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
+use trackiops_schemas::identity::Dev;
+
+use super::*;
+use crate::audit::mountstats::{MountStatistics, MountstatsParser};
+use crate::rollup::RequestStream;
+
+const DEV: Dev = Dev(50);
+/// Of an IPv6 mount on 6.12, over v3 and v4.2, whose server was disturbed on purpose.
+const FAULTS: &str = include_str!("../../tests/mountstats/6.12-v3-and-v4-faults");
+const NEWEST: &str = include_str!("../../tests/mountstats/7.2-v4.2");
+const OLDEST: &str = include_str!("../../tests/mountstats/5.10");
+
+fn parse(text: &str) -> Vec<MountStatistics> {
+    let mut parser = MountstatsParser::default();
+    let mut mounts = parser.take(text.as_bytes());
+    mounts.extend(parser.finish());
+    mounts
+}
+
+#[test]
+fn what_kernels_print_is_read() {
+    let [v3, v4] = &parse(FAULTS)[..] else {
+        panic!("two mounts");
+    };
+    assert_eq!(
+        (v3.source.as_str(), v3.mount_point.as_str(), v3.age_s),
+        ("127.0.0.1:/exp/proxied-3", "/mnt/3", 25)
+    );
+    // Attempts that failed and were repeated are no requests.
+    let transfers = Transfers::new((30 - 4, 1_572_864), (38 - 6, 1_916_928));
+    assert_eq!(v3.transfers, transfers);
+    let transfers = Transfers::new((28 - 5, 1_376_256), (36 - 7, 1_720_320));
+    assert_eq!((v4.age_s, v4.transfers), (24, transfers));
+    let [newest] = &parse(NEWEST)[..] else {
+        panic!("one mount");
+    };
+    let transfers = Transfers::new((1021, 4_182_016), (2251, 8_401_588));
+    assert_eq!((newest.age_s, newest.transfers), (44, transfers));
+    let [oldest] = &parse(OLDEST)[..] else {
+        panic!("one mount");
+    };
+    let transfers = Transfers::new((0, 0), (16, 1_048_576));
+    assert_eq!((oldest.age_s, oldest.transfers), (1, transfers));
+}
+
+#[test]
+fn a_mount_of_which_a_number_is_missing_is_left_out() {
+    for line in ["age:", "bytes:", "NULL:"] {
+        let lines = NEWEST.lines().filter(|text| !text.contains(line));
+        let text: String = lines.map(|text| format!("{text}\n")).collect();
+        assert_eq!(parse(&text), [], "{line}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn text_is_read_the_same_in_any_pieces(cuts in prop::collection::vec(1_usize..500, 1..40)) {
+        let mut parser = MountstatsParser::default();
+        let (mut rest, mut mounts) = (FAULTS.as_bytes(), Vec::new());
+        for cut in cuts {
+            let (piece, tail) = rest.split_at(cut.min(rest.len()));
+            mounts.extend(parser.take(piece));
+            rest = tail;
+        }
+        mounts.extend(parser.take(rest));
+        mounts.extend(parser.finish());
+        prop_assert_eq!(mounts, parse(FAULTS));
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let mut parser = MountstatsParser::default();
+        parser.take(b"device a mounted on /b with fstype nfs statvers=1.1\n");
+        parser.take(&bytes);
+        parser.finish();
+    }
+}
+
+/// A request as the kernel sees it. Times are in microseconds.
+#[derive(Clone, Copy, Debug)]
+struct Played {
+    start: u64,
+    reply: u64,
+    /// When the kernel adds it to its counters.
+    counted: u64,
+    /// When the programs stamp it.
+    end: u64,
+    bytes: u32,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Recorded,
+    /// Recorded by an engine that knows no parts of latencies.
+    Unsplit,
+    Untimed,
+    Folded,
+    Missed,
+}
+
+impl Played {
+    fn transfers(&self) -> Transfers {
+        Transfers::new((1, u64::from(self.bytes)), (0, 0))
+    }
+
+    fn record(&self) -> RequestRecord {
+        let split = flags::UNSPLIT * u32::from(self.fate == Fate::Unsplit);
+        RequestRecord {
+            dev: DEV.0,
+            done_bytes: self.bytes,
+            end_ns: self.end * 1000,
+            latency_ns: (self.end - self.start) * 1000,
+            rtt_ns: (self.reply - self.start) * 1000,
+            flags: split | flags::UNTIMED * u32::from(self.fate == Fate::Untimed),
+            ..RequestRecord::default()
+        }
+    }
+}
+
+fn requests(most: usize) -> impl Strategy<Value = Vec<Played>> {
+    let fate = prop_oneof![
+        12 => Just(Fate::Recorded),
+        2 => Just(Fate::Unsplit),
+        1 => Just(Fate::Untimed),
+        2 => Just(Fate::Folded),
+        2 => Just(Fate::Missed),
+    ];
+    let times = (0_u64..10_000_000, 1_u64..5000, 0_u64..200, 0_u64..200);
+    let request =
+        (times, 0_u32..10_000, fate).prop_map(|((start, rtt, until, more), bytes, fate)| {
+            let reply = start + rtt;
+            let counted = reply + until;
+            Played {
+                start,
+                reply,
+                counted,
+                end: counted + more,
+                bytes,
+                fate,
+            }
+        });
+    prop::collection::vec(request, 0..most)
+}
+
+/// The recorder's part, on played requests.
+struct Recording {
+    audit: Audit,
+    /// In the order of completion, those before the cursor are in rows.
+    requests: Vec<Played>,
+    cursor: usize,
+    rows: Transfers,
+    booked: Transfers,
+    alarms: u32,
+}
+
+impl Recording {
+    fn new(mut requests: Vec<Played>, attached: u64) -> Self {
+        requests.sort_by_key(|played| played.end);
+        let cursor = requests.partition_point(|played| played.end < attached);
+        Self {
+            audit: Audit::new(MonotonicNs(attached * 1000)),
+            requests,
+            cursor,
+            rows: Transfers::default(),
+            booked: Transfers::default(),
+            alarms: 0,
+        }
+    }
+
+    fn kernel(&self, at: u64) -> Transfers {
+        let mut kernel = Transfers::default();
+        let counted = self.requests.iter().filter(|played| played.counted <= at);
+        counted.for_each(|played| kernel.add(played.transfers()));
+        kernel
+    }
+
+    /// What was missed from `attached` on, counted by `at`.
+    fn missing(&self, attached: u64, at: u64) -> Transfers {
+        let mut missing = Transfers::default();
+        let missed = self.requests.iter().filter(|played| {
+            played.fate == Fate::Missed && played.counted > attached && played.counted <= at
+        });
+        missed.for_each(|played| missing.add(played.transfers()));
+        missing
+    }
+
+    /// Reads everything that completed by `until` into rows.
+    fn drain(&mut self, until: u64) {
+        while let Some(played) = self.requests.get(self.cursor)
+            && played.end <= until
+        {
+            self.cursor += 1;
+            match played.fate {
+                Fate::Missed => continue,
+                Fate::Folded => {
+                    let key = FoldKey {
+                        dev: DEV.0,
+                        ..FoldKey::from_words([0; 5])
+                    };
+                    let bytes = u64::from(played.bytes);
+                    let sum = FoldValue {
+                        requests: 1,
+                        bytes,
+                        ..FoldValue::default()
+                    };
+                    self.audit.see_folded(&key, &sum);
+                }
+                _ => {
+                    let mut records = [played.record()].into_iter().peekable();
+                    let mut watched = Audit::watch(Some(&mut self.audit), &mut records);
+                    watched.pass();
+                    assert!(watched.peek().is_none());
+                }
+            }
+            self.rows.add(played.transfers());
+        }
+    }
+
+    /// Looks at a time between `began` and `ended`, and compares a moment later.
+    fn look(&mut self, began: u64, read: u64, ended: u64) -> Comparison {
+        self.drain(began);
+        let look = Look::new(
+            self.kernel(read),
+            0,
+            (MonotonicNs(began * 1000), MonotonicNs(ended * 1000)),
+        );
+        self.audit.looks.insert(DEV, look);
+        self.drain(ended + 250_000);
+        assert_eq!(
+            self.audit
+                .arrived(MonotonicNs((ended + 250_000) * 1000), false),
+            [DEV]
+        );
+        let comparison = self.audit.compare(DEV, self.rows);
+        self.booked.add(comparison.missed);
+        self.alarms += u32::from(comparison.is_excess);
+        comparison
+    }
+}
+
+fn at_most(a: Transfers, b: Transfers) -> bool {
+    a.min(b) == a
+}
+
+proptest! {
+    /// Under any load, whenever it looks: it never books what is not missing, never twice, and all
+    /// of it once it is quiet.
+    #[test]
+    fn what_is_missing_is_booked_once_and_nothing_else(
+        requests in requests(400),
+        attached in 0_u64..5_000_000,
+        looks in prop::collection::vec((0_u64..400_000, 0_u64..100, 0_u64..100), 0..12),
+    ) {
+        let mut recording = Recording::new(requests, attached);
+        // The first look is exact if no request is between reply and completion then.
+        let is_quiet = |played: &Played| played.start > attached || played.end < attached;
+        let is_exact = recording.requests.iter().all(is_quiet);
+        let mut at = attached;
+        recording.look(at, at, at);
+        for (pause, until_read, until_end) in looks {
+            let read = at + 250_000 + pause + until_read;
+            recording.look(at + 250_000 + pause, read, read + until_end);
+            let missing = recording.missing(attached, read);
+            prop_assert!(at_most(recording.booked, missing), "{:?} {missing:?}", recording.booked);
+            at = read + until_end;
+        }
+        let end = 11_000_000.max(at + 250_000);
+        for pause in [0, 1_000_000, 2_000_000] {
+            recording.look(end + pause, end + pause, end + pause);
+        }
+        let missing = recording.missing(attached, u64::MAX);
+        prop_assert!(at_most(recording.booked, missing));
+        prop_assert_eq!(recording.alarms, 0);
+        if !is_exact {
+            return Ok(());
+        }
+        prop_assert_eq!(recording.booked, missing);
+        let mut all = recording.rows;
+        all.add(recording.booked);
+        prop_assert_eq!(all, recording.kernel(u64::MAX).since(recording.kernel(attached)));
+    }
+}
+
+/// Transfers of one direction.
+fn reads(requests: u64, bytes: u64) -> Transfers {
+    Transfers::new((requests, bytes), (0, 0))
+}
+
+fn look(kernel: Transfers, born_s: i64) -> Look {
+    Look::new(kernel, born_s, (MonotonicNs(0), MonotonicNs(0)))
+}
+
+/// Compares a look with rows; all of the window.
+fn compare(audit: &mut Audit, kernel: Transfers, born_s: i64, rows: Transfers) -> Comparison {
+    audit.looks.insert(DEV, look(kernel, born_s));
+    audit.compare(DEV, rows)
+}
+
+fn audit() -> Audit {
+    Audit::new(MonotonicNs(100_000_000_000))
+}
+
+#[test]
+fn a_difference_is_booked_when_two_looks_have_it() {
+    let mut audit = audit();
+    let base = compare(&mut audit, reads(1000, 9000), 7, reads(0, 0));
+    assert_eq!((base.kernel, base.missed), (reads(0, 0), reads(0, 0)));
+    let first = compare(&mut audit, reads(1010, 9100), 7, reads(8, 80));
+    assert_eq!(
+        (first.kernel, first.rows, first.missed),
+        (reads(10, 100), reads(8, 80), reads(0, 0))
+    );
+    assert!(first.is_open && audit.follow_up());
+    // One of the two came later.
+    let second = compare(&mut audit, reads(1020, 9200), 7, reads(19, 190));
+    assert_eq!(second.missed, reads(1, 10));
+    let third = compare(&mut audit, reads(1020, 9200), 7, reads(19, 190));
+    assert_eq!((third.missed, third.is_open), (reads(0, 0), false));
+    assert!(!audit.follow_up());
+}
+
+#[test]
+fn rows_with_more_bytes_than_the_kernel_are_an_alarm_once() {
+    let mut audit = audit();
+    compare(&mut audit, reads(10, 100), 7, reads(0, 0));
+    assert!(compare(&mut audit, reads(20, 200), 7, reads(11, 110)).is_excess);
+    assert!(!compare(&mut audit, reads(30, 300), 7, reads(21, 210)).is_excess);
+    assert!(compare(&mut audit, reads(40, 400), 7, reads(32, 320)).is_excess);
+}
+
+#[test]
+fn requests_without_an_rpc_are_no_alarm() {
+    // A block layout moves bytes without RPCs: the kernel counts their bytes alone.
+    let mut audit = audit();
+    compare(&mut audit, reads(10, 100), 7, reads(0, 0));
+    let comparison = compare(&mut audit, reads(10, 300), 7, reads(20, 200));
+    assert_eq!(
+        (comparison.is_excess, comparison.missed),
+        (false, reads(0, 0))
+    );
+    // One of which the programs were skipped has bytes alone.
+    compare(&mut audit, reads(10, 310), 7, reads(20, 200));
+    let booked = compare(&mut audit, reads(10, 310), 7, reads(20, 200)).missed;
+    assert_eq!(booked, reads(0, 10));
+    let again = compare(&mut audit, reads(10, 310), 7, reads(20, 200));
+    assert_eq!((again.missed, again.is_excess), (reads(0, 0), false));
+}
+
+#[test]
+fn a_mount_that_comes_is_compared_from_its_birth() {
+    let mut audit = audit();
+    let came = compare(&mut audit, reads(5, 500), 110, reads(4, 400));
+    assert_eq!((came.kernel, came.rows), (reads(5, 500), reads(4, 400)));
+    let booked = compare(&mut audit, reads(5, 500), 110, reads(4, 400)).missed;
+    assert_eq!(booked, reads(1, 100));
+}
+
+#[test]
+fn a_device_number_that_is_used_again_is_another_superblock() {
+    let mut audit = audit();
+    compare(&mut audit, reads(5, 500), 110, reads(5, 500));
+    audit.follow_mounts(|_| false, |_| reads(6, 600));
+    // Seen without a mount in between: its rows begin there.
+    let next = compare(&mut audit, reads(2, 200), 150, reads(8, 800));
+    assert_eq!((next.kernel, next.rows), (reads(2, 200), reads(2, 200)));
+    assert!(!next.is_excess && !next.is_open);
+    // Not seen without a mount: what was before the first look cannot be told apart.
+    let next = compare(&mut audit, reads(9, 900), 170, reads(10, 1000));
+    assert_eq!((next.kernel, next.rows), (reads(0, 0), reads(0, 0)));
+    let next = compare(&mut audit, reads(10, 1000), 170, reads(11, 1100));
+    assert_eq!((next.kernel, next.rows), (reads(1, 100), reads(1, 100)));
+}
+
+#[test]
+fn rows_of_a_predecessor_that_nobody_saw_are_no_alarm() {
+    let mut audit = audit();
+    let came = compare(&mut audit, reads(5, 500), 110, reads(9, 900));
+    assert!(!came.is_excess);
+    let next = compare(&mut audit, reads(6, 600), 110, reads(10, 1000));
+    assert_eq!(
+        (next.kernel, next.rows, next.is_excess),
+        (reads(1, 100), reads(1, 100), false)
+    );
+}
+
+#[test]
+fn a_superblock_that_is_mounted_again_goes_on() {
+    // `umount -l` with open files, or a remount that the mount table shows as another mount.
+    let mut audit = audit();
+    compare(&mut audit, reads(5, 500), 7, reads(0, 0));
+    audit.follow_mounts(|_| false, |_| reads(1, 100));
+    let next = compare(&mut audit, reads(15, 1500), 8, reads(9, 900));
+    assert_eq!((next.kernel, next.rows), (reads(10, 1000), reads(9, 900)));
+    let booked = compare(&mut audit, reads(15, 1500), 7, reads(9, 900)).missed;
+    assert_eq!(booked, reads(1, 100));
+}
+
+#[test]
+fn counters_may_wrap_and_begin_anew() {
+    let mut audit = audit();
+    let near = u64::MAX - 50;
+    compare(&mut audit, reads(1, near), 7, reads(0, 0));
+    let wrapped = compare(
+        &mut audit,
+        reads(2, near.wrapping_add(100)),
+        7,
+        reads(1, 100),
+    );
+    assert_eq!((wrapped.kernel, wrapped.is_excess), (reads(1, 100), false));
+    let anew = compare(&mut audit, reads(1, 10), 7, reads(2, 110));
+    assert_eq!(
+        (anew.kernel, anew.missed, anew.is_excess),
+        (reads(0, 0), reads(0, 0), false)
+    );
+}
+
+#[test]
+fn looks_are_paced_by_what_they_cost() {
+    let mut audit = audit();
+    let second = |s: u64| MonotonicNs(s * 1_000_000_000);
+    audit.look_at_once(second(100), &[]);
+    assert_eq!(audit.next, second(160));
+    audit.hasten();
+    assert!(audit.next >= second(101) && audit.next < second(160));
+    audit.last = (second(100), Duration::from_millis(20));
+    audit.next = second(160);
+    audit.hasten();
+    assert_eq!(audit.next, second(150), "20 ms in 50 s are 0.04 %");
+}
+
+#[test]
+fn what_the_kernel_has_counted_and_the_programs_have_not_seen_yet_is_not_missing() {
+    let at = |counted: u64| Played {
+        start: counted - 500,
+        reply: counted - 20,
+        counted,
+        end: counted + 100,
+        bytes: 7,
+        fate: Fate::Recorded,
+    };
+    let mut recording = Recording::new(vec![at(1_000_000), at(3_000_000)], 500_000);
+    recording.look(500_000, 500_000, 500_000);
+    for time in [1_000_010, 3_000_010, 5_000_000, 7_000_000] {
+        let comparison = recording.look(time, time, time + 10);
+        assert_eq!(
+            (comparison.missed, comparison.is_excess),
+            (reads(0, 0), false)
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! Successful requests and their bytes: what both the kernel's counters and rows have.
+
+use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
+use trackiops_schemas::row::{Direction, Row};
+
+/// Requests read, bytes read, requests written, bytes written.
+const COUNTS: usize = 4;
+
+/// Successful requests and their bytes, read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfers([u64; COUNTS]);
+
+/// By how much one number of transfers is larger than another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Difference([i64; COUNTS]);
+
+impl Transfers {
+    /// Transfers with (requests, bytes) in each direction.
+    pub fn new((reads, read_bytes): (u64, u64), (writes, written_bytes): (u64, u64)) -> Self {
+        Self([reads, read_bytes, writes, written_bytes])
+    }
+
+    /// Those of a row.
+    pub fn of_row(row: &Row) -> Self {
+        let of = |d: &Direction| (d.requests.saturating_sub(d.errors), d.bytes);
+        Self::new(of(&row.read), of(&row.write))
+    }
+
+    /// Those of a request.
+    pub fn of_record(record: &RequestRecord) -> Self {
+        let is_write = record.flags & flags::WRITE != 0;
+        let requests = u64::from(record.error >= 0);
+        Self::of_direction(is_write, (requests, u64::from(record.done_bytes)))
+    }
+
+    /// Those of a sum that the kernel has made.
+    pub fn of_folded(key: &FoldKey, sum: &FoldValue) -> Self {
+        let requests = sum.requests.saturating_sub(sum.errors);
+        Self::of_direction(key.direction == flags::WRITE, (requests, sum.bytes))
+    }
+
+    fn of_direction(is_write: bool, of: (u64, u64)) -> Self {
+        match is_write {
+            false => Self::new(of, (0, 0)),
+            true => Self::new((0, 0), of),
+        }
+    }
+
+    /// Adds others. Counters of the kernel wrap around.
+    pub fn add(&mut self, other: Self) {
+        let pairs = self.0.iter_mut().zip(other.0);
+        pairs.for_each(|(count, more)| *count = count.wrapping_add(more));
+    }
+
+    /// What has been added since `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        let at = |i: usize| self.0[i].wrapping_sub(earlier.0[i]);
+        Self(std::array::from_fn(at))
+    }
+
+    /// The smaller number of each.
+    pub fn min(self, other: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i].min(other.0[i])))
+    }
+
+    /// By how much these are more.
+    pub fn difference(self, other: Self) -> Difference {
+        Difference(self.since(other).0.map(u64::cast_signed))
+    }
+
+    /// Whether the bytes have grown since `earlier`, and by less than `leap`.
+    pub fn grew_since(self, earlier: Self, leap: u64) -> bool {
+        let Self([_, read_bytes, _, written_bytes]) = self.since(earlier);
+        read_bytes.max(written_bytes) < leap
+    }
+
+    /// Whether there are none.
+    pub fn is_none(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Requests of both directions.
+    pub fn requests(self) -> u64 {
+        self.0[0].wrapping_add(self.0[2])
+    }
+
+    /// Bytes of both directions.
+    pub fn bytes(self) -> u64 {
+        self.0[1].wrapping_add(self.0[3])
+    }
+
+    /// A row of them. Nothing is known of their latencies.
+    pub fn row(self) -> Row {
+        let [reads, read_bytes, writes, written_bytes] = self.0;
+        let direction = |requests, bytes| Direction {
+            requests,
+            bytes,
+            untimed: requests,
+            ..Direction::default()
+        };
+        Row {
+            read: direction(reads, read_bytes),
+            write: direction(writes, written_bytes),
+            ..Row::default()
+        }
+    }
+}
+
+impl Difference {
+    /// Adds transfers.
+    pub fn plus(self, more: Transfers) -> Self {
+        Self(std::array::from_fn(|i| {
+            self.0[i].wrapping_add_unsigned(more.0[i])
+        }))
+    }
+
+    /// Takes transfers away.
+    pub fn minus(self, less: Transfers) -> Self {
+        Self(std::array::from_fn(|i| {
+            self.0[i].wrapping_sub_unsigned(less.0[i])
+        }))
+    }
+
+    /// The smaller of each.
+    pub fn min(self, other: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i].min(other.0[i])))
+    }
+
+    /// How much each is above `limit`; 0 where it is not.
+    pub fn above(self, limit: Self) -> Transfers {
+        let at = |i: usize| self.0[i].saturating_sub(limit.0[i]).max(0).unsigned_abs();
+        Transfers(std::array::from_fn(at))
+    }
+
+    /// Whether a number of bytes is negative.
+    pub fn lacks_bytes(self) -> bool {
+        self.0[1] < 0 || self.0[3] < 0
+    }
+}

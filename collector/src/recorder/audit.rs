@@ -1,0 +1,132 @@
+//! The audit's part of a recording: when it looks, and where its results go.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, MISSED};
+use trackiops_schemas::row::FileRow;
+
+use crate::audit::account::Comparison;
+use crate::clock::{ClockSample, MonotonicNs};
+use crate::recorder::{RecordError, Recorder};
+
+/// Time between the last looks, before the programs are detached.
+const LAST_LOOKS_EVERY: Duration = Duration::from_millis(60);
+/// Most looks then, if something is open.
+const LAST_LOOKS: usize = 6;
+
+impl Recorder {
+    /// Looks at the kernel's counters if it is time, and compares earlier looks with rows.
+    pub(super) fn run_audit(&mut self, now: MonotonicNs, drained_until: MonotonicNs) {
+        if let Some(audit) = &mut self.audit {
+            audit.look(now, self.names.namespaces());
+        }
+        self.compare_arrived(now, drained_until, false);
+    }
+
+    /// The last looks, while the programs are still attached: what completes after the counters
+    /// were read has to be recorded, too.
+    pub(super) fn finish_audit(&mut self) -> Result<(), RecordError> {
+        for _ in 0..LAST_LOOKS {
+            let now = ClockSample::take().now;
+            let Some(audit) = &mut self.audit else {
+                return Ok(());
+            };
+            audit.look_at_once(now, self.names.namespaces());
+            thread::sleep(LAST_LOOKS_EVERY);
+            let sample = ClockSample::take();
+            self.follow_clock(sample);
+            self.learn_paths(sample.now);
+            while self.drain(sample.now) < sample.now {}
+            let books = self.engine.books();
+            self.take_folded(books, sample.now)?;
+            let utc = self.clock.utc(sample.now);
+            self.note_lost(books, utc);
+            self.note_missed(utc)?;
+            if !self.compare_arrived(sample.now, sample.now, true) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether something is open.
+    fn compare_arrived(
+        &mut self,
+        now: MonotonicNs,
+        drained_until: MonotonicNs,
+        at_once: bool,
+    ) -> bool {
+        let Some(audit) = &mut self.audit else {
+            return false;
+        };
+        let arrived = audit.arrived(drained_until, at_once);
+        let at = self.clock.utc(now);
+        for dev in arrived {
+            let rows = self.rollup.open_transfers(dev);
+            let comparison = audit.compare(dev, rows);
+            let mount = self.names.source(dev).map(str::to_owned);
+            let window = self.rollup.window(at);
+            let health = &mut window.health;
+            let Comparison {
+                kernel,
+                rows,
+                missed,
+                is_excess,
+                is_open: _,
+            } = comparison;
+            health.audit_comparisons += 1;
+            health.audit_kernel_requests += kernel.requests();
+            health.audit_kernel_bytes += kernel.bytes();
+            health.audit_row_requests += rows.requests();
+            health.audit_row_bytes += rows.bytes();
+            health.audit_missed_requests += missed.requests();
+            health.audit_missed_bytes += missed.bytes();
+            health.audit_alarms += u64::from(is_excess);
+            if !missed.is_none() {
+                self.booked.add(missed);
+                // What the kernel is known to have skipped, or had no room for, is no surprise.
+                let explained = self.missed.requests.saturating_add(self.lost);
+                let is_alarm = self.booked.requests() > explained;
+                health.audit_alarms += u64::from(is_alarm);
+                window.settled.push(FileRow {
+                    file: Arc::new(missed_on(dev, mount)),
+                    row: missed.row(),
+                });
+            }
+        }
+        audit.follow_up()
+    }
+
+    /// Has the audit look soon, because requests were missed or lost.
+    pub(super) fn hasten_audit(&mut self) {
+        if let Some(audit) = &mut self.audit {
+            audit.hasten();
+        }
+    }
+
+    /// Tells the audit which devices have lost all of their mounts.
+    pub(super) fn audit_mounts(&mut self) {
+        if let Some(audit) = &mut self.audit {
+            let (names, rollup) = (&self.names, &self.rollup);
+            audit.follow_mounts(
+                |dev| names.is_mounted(dev),
+                |dev| rollup.open_transfers(dev),
+            );
+        }
+    }
+}
+
+/// What stands for the requests of a mount that the kernel has counted, and rows lack.
+fn missed_on(dev: Dev, mount: Option<String>) -> FileAttributes {
+    let id = FileId::missed(dev);
+    FileAttributes {
+        key: FileKey::new(mount.as_deref(), id),
+        id,
+        mount,
+        path: Some(MISSED.to_owned()),
+        path_inferred: false,
+        tenant: Arc::default(),
+    }
+}
