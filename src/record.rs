@@ -149,6 +149,9 @@ async fn record_with_plan(
     let sink = |mut window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
         let before = mem::replace(&mut dropped, show.kept.unwritten_for_good());
         window.health.requests_dropped = dropped - before;
+        if let Some(alarm) = status::alarm(&window.health) {
+            say(alarm);
+        }
         show.window(&window, waiting.waiting())?;
         waiting.put(window);
         Ok(())
@@ -198,10 +201,11 @@ fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
 fn report(totals: &RecordingTotals, kept: &requests::RequestCounts) {
     let (seen, lost) = (totals.books.seen, totals.books.lost);
     say(format_args!(
-        "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}{}",
+        "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}{}{}",
         totals.read,
         status::folded(totals.folded),
         status::missed(totals.missed),
+        status::booked(totals.booked),
         status::left_out(kept.unwritten())
     ));
     if totals.unbalanced > 0 {

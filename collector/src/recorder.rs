@@ -114,7 +114,6 @@ pub struct Recorder {
     unbalanced: u64,
     /// `None` with a filter: the kernel's counters have what it leaves out.
     audit: Option<Audit>,
-    booked: Transfers,
 }
 
 impl Recorder {
@@ -149,7 +148,6 @@ impl Recorder {
             folded: 0,
             unbalanced: 0,
             audit,
-            booked: Transfers::default(),
         })
     }
 
@@ -424,7 +422,7 @@ impl Recorder {
             read: self.read,
             folded: self.folded,
             missed: self.missed.requests,
-            booked: self.booked.requests(),
+            booked: self.audit.as_ref().map_or(0, Audit::booked_requests),
             unbalanced: self.unbalanced,
         })
     }

@@ -162,6 +162,10 @@ impl Plan<'_> {
                 folded: 0,
                 lost: 0,
                 missed: health.ops_missed,
+                // Only rows of files are compared.
+                audit_missed_requests: 0,
+                audit_missed_bytes: 0,
+                audit_alarms: 0,
                 ..health
             },
         }

@@ -5,7 +5,7 @@ use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::Zone;
 use trackiops_render::units;
 use trackiops_schemas::pending::{Pending, StalledServer};
-use trackiops_schemas::row::{ClosedWindow, FileRow};
+use trackiops_schemas::row::{ClosedWindow, FileRow, Health};
 
 /// Requests/s, bytes/s, files, lost, folded and missed requests of a window, and servers that did
 /// not answer.
@@ -18,7 +18,7 @@ pub fn line(window: &ClosedWindow) -> String {
     let same = |a: &FileRow, b: &FileRow| a.file.key == b.file.key;
     let seconds = (window.health.covered_ms.max(1)) as f64 / 1000.0;
     format!(
-        "{}  {:>8.0} requests/s  {:>12}  {:>6} files  {} lost{}{}{}",
+        "{}  {:>8.0} requests/s  {:>12}  {:>6} files  {} lost{}{}{}{}",
         Zone::Local.at(window.start).format("%H:%M:%S"),
         requests as f64 / seconds,
         units::bytes_per_second(bytes as f64 / seconds),
@@ -26,6 +26,7 @@ pub fn line(window: &ClosedWindow) -> String {
         window.health.lost,
         folded(window.health.folded),
         missed(window.health.missed),
+        booked(window.health.audit_missed_requests),
         window.health.pending.as_ref().map_or(String::new(), stalls),
     )
 }
@@ -69,6 +70,25 @@ pub fn missed(requests: u64) -> String {
     }
 }
 
+/// Says how many requests were found in the kernel's counters alone, if any.
+pub fn booked(requests: u64) -> String {
+    match requests {
+        0 => String::new(),
+        some => format!(", {some} in rows (missed)"),
+    }
+}
+
+/// Says that rows and the kernel's counters differ for no known reason, if they do.
+pub fn alarm(health: &Health) -> Option<String> {
+    let missing = health.audit_missed_requests;
+    (health.audit_alarms > 0).then(|| {
+        format!(
+            "warning: the rows and the kernel's counters of a mount (/proc/self/mountstats) differ for no known reason; {missing} requests \
+             were added as rows (missed); please report this with `trackiops doctor`"
+        )
+    })
+}
+
 /// Says how many requests are not kept one by one although that was asked for, if any.
 pub fn left_out(requests: u64) -> String {
     match requests {
@@ -91,7 +111,7 @@ mod tests {
     use std::sync::Arc;
     use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
     use trackiops_schemas::pending::PendingClient;
-    use trackiops_schemas::row::{Health, Row};
+    use trackiops_schemas::row::Row;
     use trackiops_schemas::time::UtcMs;
 
     fn row(fileid: u64, uid: u32) -> FileRow {
@@ -143,6 +163,13 @@ mod tests {
         window.health.missed = 3;
         let loud = format!("{quiet}, 7 folded, up to 3 missed");
         assert!(told(&window).ends_with(&loud), "{}", told(&window));
+        window.health.audit_missed_requests = 2;
+        let loud = format!("{loud}, 2 in rows (missed)");
+        assert!(told(&window).ends_with(&loud), "{}", told(&window));
+        assert_eq!(alarm(&window.health), None);
+        window.health.audit_alarms = 1;
+        let said = alarm(&window.health).unwrap();
+        assert!(said.contains("; 2 requests were added"), "{said}");
         let client = |server: &str, age_ms_max| PendingClient {
             server: Some(server.to_owned()),
             mounts: vec!["nas:/home".to_owned()],

@@ -53,6 +53,10 @@ pub struct Audit {
     last: (MonotonicNs, Duration),
     looks_again: u32,
     is_open: bool,
+    /// What was booked of all mounts.
+    booked: Transfers,
+    /// How many of these requests nothing explains.
+    unexplained: u64,
 }
 
 impl Audit {
@@ -68,6 +72,8 @@ impl Audit {
             last: (now, Duration::ZERO),
             looks_again: 0,
             is_open: false,
+            booked: Transfers::default(),
+            unexplained: 0,
         }
     }
 
@@ -157,6 +163,26 @@ impl Audit {
         let comparison = comparison.unwrap_or_default();
         self.is_open |= comparison.is_open;
         comparison
+    }
+
+    /// Takes note of what is booked, where `explained` requests are known to have been skipped or lost
+    /// so far. Returns whether that explains less than before.
+    pub fn book(&mut self, missed: Transfers, explained: u64) -> bool {
+        if missed.is_none() {
+            return false;
+        }
+        self.booked.add(missed);
+        // Bytes do not come without a request, even where the kernel counts none.
+        let requests = self.booked.requests().max(1);
+        let unexplained = requests.saturating_sub(explained);
+        let is_more = unexplained > self.unexplained;
+        self.unexplained = self.unexplained.max(unexplained);
+        is_more
+    }
+
+    /// Requests that were booked.
+    pub fn booked_requests(&self) -> u64 {
+        self.booked.requests()
     }
 
     /// Whether the comparisons since the last call left something open. Then looks again soon, unless

@@ -138,3 +138,80 @@ fn numbers(values: &str) -> impl Iterator<Item = u64> {
     let words = values.split_ascii_whitespace();
     words.map_while(|word| u64::from_str(word).ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Of two mounts on 6.12, over v3 and v4.2, whose server was disturbed on purpose.
+    const FAULTS: &str = include_str!("../../tests/mountstats/6.12-v3-and-v4-faults");
+    const NEWEST: &str = include_str!("../../tests/mountstats/7.2-v4.2");
+    const OLDEST: &str = include_str!("../../tests/mountstats/5.10");
+
+    fn parse(text: &str) -> Vec<MountStatistics> {
+        let mut parser = MountstatsParser::default();
+        let mut mounts = parser.take(text.as_bytes());
+        mounts.extend(parser.finish());
+        mounts
+    }
+
+    #[test]
+    fn what_kernels_print_is_read() {
+        let [v3, v4] = &parse(FAULTS)[..] else {
+            panic!("two mounts");
+        };
+        assert_eq!(
+            (v3.source.as_str(), v3.mount_point.as_str(), v3.age_s),
+            ("127.0.0.1:/exp/proxied-3", "/mnt/3", 25)
+        );
+        // Attempts that failed and were repeated are no requests.
+        let transfers = Transfers::new((30 - 4, 1_572_864), (38 - 6, 1_916_928));
+        assert_eq!(v3.transfers, transfers);
+        let transfers = Transfers::new((28 - 5, 1_376_256), (36 - 7, 1_720_320));
+        assert_eq!((v4.age_s, v4.transfers), (24, transfers));
+        let [newest] = &parse(NEWEST)[..] else {
+            panic!("one mount");
+        };
+        let transfers = Transfers::new((1021, 4_182_016), (2251, 8_401_588));
+        assert_eq!((newest.age_s, newest.transfers), (44, transfers));
+        let [oldest] = &parse(OLDEST)[..] else {
+            panic!("one mount");
+        };
+        let transfers = Transfers::new((0, 0), (16, 1_048_576));
+        assert_eq!((oldest.age_s, oldest.transfers), (1, transfers));
+    }
+
+    #[test]
+    fn a_mount_of_which_a_number_is_missing_is_left_out() {
+        for line in ["age:", "bytes:", "NULL:"] {
+            let lines = NEWEST.lines().filter(|text| !text.contains(line));
+            let text: String = lines.map(|text| format!("{text}\n")).collect();
+            assert_eq!(parse(&text), [], "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_is_read_the_same_in_any_pieces(cuts in prop::collection::vec(1_usize..500, 1..40)) {
+            let mut parser = MountstatsParser::default();
+            let (mut rest, mut mounts) = (FAULTS.as_bytes(), Vec::new());
+            for cut in cuts {
+                let (piece, tail) = rest.split_at(cut.min(rest.len()));
+                mounts.extend(parser.take(piece));
+                rest = tail;
+            }
+            mounts.extend(parser.take(rest));
+            mounts.extend(parser.finish());
+            prop_assert_eq!(mounts, parse(FAULTS));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut parser = MountstatsParser::default();
+            parser.take(b"device a mounted on /b with fstype nfs statvers=1.1\n");
+            parser.take(&bytes);
+            parser.finish();
+        }
+    }
+}

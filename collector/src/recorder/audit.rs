@@ -83,13 +83,10 @@ impl Recorder {
             health.audit_row_bytes += rows.bytes();
             health.audit_missed_requests += missed.requests();
             health.audit_missed_bytes += missed.bytes();
-            health.audit_alarms += u64::from(is_excess);
+            let explained = self.missed.requests.saturating_add(self.lost);
+            let is_unexplained = audit.book(missed, explained);
+            health.audit_alarms += u64::from(is_excess || is_unexplained);
             if !missed.is_none() {
-                self.booked.add(missed);
-                // What the kernel is known to have skipped, or had no room for, is no surprise.
-                let explained = self.missed.requests.saturating_add(self.lost);
-                let is_alarm = self.booked.requests() > explained;
-                health.audit_alarms += u64::from(is_alarm);
                 window.settled.push(FileRow {
                     file: Arc::new(missed_on(dev, mount)),
                     row: missed.row(),

@@ -74,18 +74,18 @@ impl<'p> Account<'p> {
 
     /// Whether a window was recorded completely and needs no note.
     fn is_plain(&self, health: &Health, window: Interval) -> bool {
-        let Health {
-            covered_ms,
-            lost,
-            missed,
-            clock_steps,
-            ops_missed,
-            filter,
-            ..
-        } = health;
-        *covered_ms >= window.ms()
-            && lost + missed + clock_steps + ops_missed == 0
-            && filter.is_none()
+        let noted = [
+            health.lost,
+            health.missed,
+            health.clock_steps,
+            health.ops_missed,
+            health.audit_missed_requests,
+            health.audit_missed_bytes,
+            health.audit_alarms,
+        ];
+        health.covered_ms >= window.ms()
+            && noted.iter().all(|count| *count == 0)
+            && health.filter.is_none()
             && !is_stalled(health)
             && self.left_out_ms(health) == 0
     }

@@ -149,13 +149,6 @@ impl Coverage {
 
     /// Adds the health of a window. Windows of several journals may overlap.
     pub fn add_health(&mut self, window: Interval, health: Health) {
-        let Health {
-            lost,
-            missed,
-            clock_steps,
-            seen,
-            ..
-        } = health;
         if let Some(pending) = &health.pending {
             self.stalls.add(window, pending);
         }
@@ -165,7 +158,16 @@ impl Coverage {
                 .and_modify(|range| *range = range.hull(window))
                 .or_insert(window);
         }
-        if lost + missed + clock_steps + seen > 0 {
+        let noted = [
+            health.seen,
+            health.lost,
+            health.missed,
+            health.clock_steps,
+            health.audit_missed_requests,
+            health.audit_missed_bytes,
+            health.audit_alarms,
+        ];
+        if noted.iter().any(|count| *count > 0) {
             self.health.push((window, health));
         }
     }
@@ -196,13 +198,28 @@ impl Coverage {
         mem::take(&mut self.stalls).finish()
     }
 
-    /// Steps of the wall clock: the time from first to last, and their number.
-    pub fn clock_steps(&self) -> Option<(Interval, u64)> {
-        let stepped = self.health.iter().filter(|(_, h)| h.clock_steps > 0);
-        let add = |(r, n): (Interval, u64), (s, m): (Interval, u64)| (r.hull(s), n + m);
-        stepped
-            .map(|(window, h)| (*window, h.clock_steps))
-            .reduce(add)
+    /// What `of` counts, such as steps of the wall clock: the time from first to last, and their number.
+    pub fn count(&self, of: fn(&Health) -> u64) -> Option<(Interval, u64)> {
+        let counts = self
+            .health
+            .iter()
+            .map(|(window, health)| (*window, of(health)));
+        let add =
+            |(r, n): (Interval, u64), (s, m): (Interval, u64)| (r.hull(s), n.saturating_add(m));
+        counts.filter(|(_, count)| *count > 0).reduce(add)
+    }
+
+    /// Requests that are in rows `(missed)`, and their bytes.
+    pub fn booked(&self) -> Option<(Interval, u64, u64)> {
+        let requests = self.count(|health| health.audit_missed_requests);
+        let bytes = self.count(|health| health.audit_missed_bytes);
+        let ranges = requests.into_iter().chain(bytes).map(|(range, _)| range);
+        let count = |of: Option<(Interval, u64)>| of.map_or(0, |(_, count)| count);
+        Some((
+            ranges.reduce(Interval::hull)?,
+            count(requests),
+            count(bytes),
+        ))
     }
 
     /// Gaps from `since` to `until`. An open end takes the end of the recorded time in this range.

@@ -36,9 +36,8 @@ pub(crate) fn notes(
     for (host, (mut coverage, span)) in plan.hosts.iter().zip(hosts) {
         let Some(span) = span else { continue };
         let host = several.then(|| host.clone());
-        let lost = coverage.losses(|health| health.lost);
-        let missed = coverage.losses(|health| health.missed);
-        let steps = coverage.clock_steps();
+        let losses = loss_notes(&host, &coverage);
+        let steps = coverage.count(|health| health.clock_steps);
         let stalls = coverage.stalls();
         let filters = coverage.filters();
         let left_out = coverage.left_out();
@@ -55,14 +54,7 @@ pub(crate) fn notes(
             let host = host.clone();
             notes.push(Note::LeftOut { host, gap });
         }
-        if let Some(losses) = lost {
-            let host = host.clone();
-            notes.push(Note::Lost { host, losses });
-        }
-        if let Some(losses) = missed {
-            let host = host.clone();
-            notes.push(Note::Missed { host, losses });
-        }
+        notes.extend(losses);
         if let Some((range, count)) = steps {
             notes.push(Note::ClockSteps { host, range, count });
         }
@@ -77,6 +69,41 @@ pub(crate) fn notes(
     if let (Some(_), at) = (notes.iter().find(|note| note.has_time()), plan.asked.start) {
         notes.insert(0, Note::LocalTimes { at });
     }
+    notes
+}
+
+/// Notes about requests that rows of files lack.
+fn loss_notes(host: &Option<String>, coverage: &Coverage) -> Vec<Note> {
+    let lost = coverage.losses(|health| health.lost);
+    let missed = coverage.losses(|health| health.missed);
+    let booked = coverage.booked();
+    // What the kernel's counters had is in rows `(missed)`, so that counts are not too low.
+    let count = |losses: &Option<Losses>| losses.map_or(0, |losses| losses.count);
+    let is_booked =
+        booked.is_some_and(|(_, known, _)| known >= count(&lost).saturating_add(count(&missed)));
+    let mut notes = Vec::new();
+    if let Some(losses) = lost.filter(|_| !is_booked) {
+        let host = host.clone();
+        notes.push(Note::Lost { host, losses });
+    }
+    if let Some(losses) = missed.filter(|_| !is_booked) {
+        let host = host.clone();
+        notes.push(Note::Missed { host, losses });
+    }
+    if let Some((range, count, bytes)) = booked {
+        notes.push(Note::Booked {
+            host: host.clone(),
+            range,
+            count,
+            bytes,
+        });
+    }
+    let alarms = coverage.count(|health| health.audit_alarms);
+    notes.extend(alarms.map(|(range, count)| Note::AuditAlarm {
+        host: host.clone(),
+        range,
+        count,
+    }));
     notes
 }
 

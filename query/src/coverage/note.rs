@@ -112,6 +112,26 @@ pub enum Note {
         /// Upper bound of their number, and their range.
         losses: Losses,
     },
+    /// Requests that the kernel counted and no row of a file has: rows `(missed)` have them.
+    Booked {
+        /// The host, if there are several.
+        host: Option<String>,
+        /// From the first to the last window with such requests.
+        range: Interval,
+        /// Their number.
+        count: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// Rows and the kernel's counters differ for a reason that the recorder does not know.
+    AuditAlarm {
+        /// The host, if there are several.
+        host: Option<String>,
+        /// From the first to the last window with such a comparison.
+        range: Interval,
+        /// Number of such comparisons.
+        count: u64,
+    },
     /// A filter restricted the recording.
     Filtered {
         /// The host, if there are several.
@@ -167,6 +187,8 @@ impl Note {
                 | Self::LeftOut { .. }
                 | Self::Lost { .. }
                 | Self::Missed { .. }
+                | Self::Booked { .. }
+                | Self::AuditAlarm { .. }
                 | Self::Folded { .. }
                 | Self::Filtered { .. }
                 | Self::Stalled { .. }
@@ -264,6 +286,30 @@ impl Note {
                 losses.count,
                 losses.seen,
                 between(&losses.range).replace(" to ", " and "),
+            ),
+            Self::Booked {
+                host,
+                range,
+                count,
+                bytes,
+            } => format!(
+                "{}{} {} missed between {}, {bytes} bytes in all: rows `(missed)` of their mounts have them, from the kernel's own \
+                 counters, without latencies",
+                on(host),
+                count,
+                if *count == 1 {
+                    "request was"
+                } else {
+                    "requests were"
+                },
+                between(range).replace(" to ", " and "),
+            ),
+            Self::AuditAlarm { host, range, count } => format!(
+                "{}{} between {}, the recorder's rows and the kernel's counters of a mount (mountstats) differed for no known reason: \
+                 please report this with `trackiops doctor`",
+                on(host),
+                if *count == 1 { "once" } else { "several times" },
+                between(range).replace(" to ", " and "),
             ),
             Self::Folded { losses } => format!(
                 "{} of {} requests between {} were folded: their counts, bytes and sums are exact, \

@@ -8,7 +8,7 @@ use aes_siv::siv::Aes256Siv;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fpe::ff1::{BinaryNumeralString, FF1};
-use trackiops_schemas::identity::OTHERS;
+use trackiops_schemas::identity::{MISSED, OTHERS};
 
 use super::key::Key;
 
@@ -80,9 +80,9 @@ impl Pseudonyms {
         String::from_utf8(word).ok()
     }
 
-    /// Translates each component of a path. `(other)`, the row of files that were not recorded one by one, stays.
+    /// Translates each component of a path. `(other)` and `(missed)`, rows that stand for no single file, stay.
     pub fn path(&mut self, path: &str) -> Result<String, Unknown> {
-        if path == OTHERS {
+        if [OTHERS, MISSED].contains(&path) {
             return Ok(path.to_owned());
         }
         let mut made = String::with_capacity(2 * path.len());
@@ -156,7 +156,7 @@ const NO_HEADERS: [&[u8]; 0] = [];
 
 /// Whether a text is not a name and stays as it is.
 pub(super) fn is_no_name(text: &str) -> bool {
-    text == OTHERS || is_id(text)
+    [OTHERS, MISSED].contains(&text) || is_id(text)
 }
 
 /// `?` and the number of a cgroup that was gone before its path was looked up: it reveals no name.
@@ -197,8 +197,10 @@ mod tests {
     #[test]
     fn what_is_no_name_stays() {
         let (mut hide, mut reveal) = pair(1);
-        assert_eq!(hide.path(OTHERS).unwrap(), OTHERS);
-        assert_eq!(reveal.path(OTHERS).unwrap(), OTHERS);
+        for none in [OTHERS, MISSED] {
+            assert_eq!(hide.path(none).unwrap(), none);
+            assert_eq!(reveal.path(none).unwrap(), none);
+        }
         assert_eq!(hide.path("/").unwrap(), "/");
         assert_eq!(hide.cgroup("?77").unwrap(), "?77");
         assert_eq!(reveal.cgroup("?77").unwrap(), "?77");
