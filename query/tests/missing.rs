@@ -60,3 +60,51 @@ fn many_missing_or_damaged_segments_are_left_out_together() {
     assert_eq!(damaged(&answer), segments.len() - 1);
     assert!(!rows(&answer).is_empty());
 }
+
+/// What is noted about requests that the programs did not see: whether counts may be too low, what rows `(missed)` have, and alarms.
+fn noted(answer: &Answer) -> (Vec<u64>, Vec<(u64, u64)>, Vec<u64>) {
+    let mut noted = (Vec::new(), Vec::new(), Vec::new());
+    for note in &answer.notes {
+        match note {
+            Note::Lost { losses, .. } | Note::Missed { losses, .. } => noted.0.push(losses.count),
+            Note::Booked { count, bytes, .. } => noted.1.push((*count, *bytes)),
+            Note::AuditAlarm { count, .. } => noted.2.push(*count),
+            _ => {}
+        }
+    }
+    noted
+}
+
+#[test]
+fn what_the_audit_has_added_is_noted_and_nothing_is_too_low_any_more() {
+    let missed_and_booked = |missed, booked: (u64, u64), alarms| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut windows = windows(5, THREE, 1000, 90, 3);
+        windows[3].health.missed = missed;
+        windows[40].health.audit_missed_requests = booked.0;
+        windows[40].health.audit_missed_bytes = booked.1;
+        windows[70].health.audit_alarms = alarms;
+        record(dir.path(), options_of("a", "1s,1m", "10s"), &windows);
+        let mut asked = question(dir.path());
+        // Answered from the coarse granularity, and from the fine one.
+        let [coarse, fine] = ["1m", "1s"].map(|step| {
+            asked.step = Some(step.parse::<Step>().unwrap());
+            found(&asked)
+        });
+        assert_eq!(noted(&coarse), noted(&fine));
+        noted(&fine)
+    };
+    assert_eq!(missed_and_booked(0, (0, 0), 0), (vec![], vec![], vec![]));
+    assert_eq!(
+        missed_and_booked(7, (4, 96), 0),
+        (vec![7], vec![(4, 96)], vec![])
+    );
+    assert_eq!(
+        missed_and_booked(4, (4, 96), 0),
+        (vec![], vec![(4, 96)], vec![])
+    );
+    assert_eq!(
+        missed_and_booked(0, (0, 96), 2),
+        (vec![], vec![(0, 96)], vec![2])
+    );
+}

@@ -233,6 +233,7 @@ fn only_what_is_missed_of_operations_is_told_with_them() {
     let mut windows = windows_of_operations(5, THREE, 10);
     let health = &mut windows[4].health;
     (health.lost, health.missed) = (7, 8);
+    (health.audit_missed_requests, health.audit_alarms) = (6, 5);
     (health.ops_seen, health.ops_missed) = (40, 9);
     record(dir.path(), options_of("h", "1s", "1m"), &windows);
     let notes = found(&question(dir.path()), Connections::Together).notes;
@@ -240,6 +241,7 @@ fn only_what_is_missed_of_operations_is_told_with_them() {
         Note::Lost { losses, .. } | Note::Missed { losses, .. } => {
             Some((losses.count, losses.seen))
         }
+        Note::Booked { count, .. } | Note::AuditAlarm { count, .. } => Some((*count, 0)),
         _ => None,
     };
     assert_eq!(notes.iter().filter_map(told).collect::<Vec<_>>(), [(9, 40)]);
