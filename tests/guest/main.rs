@@ -4,6 +4,7 @@
 //! They take minutes and need root, so they are ignored unless asked for: `make test-guests` does.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
+mod audit;
 mod compare;
 mod crowd;
 mod errors;

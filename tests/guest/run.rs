@@ -242,6 +242,36 @@ pub fn stored_rows<T: for<'l> Deserialize<'l>>(store: &Path, columns: &[&str]) -
     lines(&String::from_utf8_lossy(&output.stdout))
 }
 
+/// The health rows of a store's finest granularity: counts, and `filter` if there was one.
+pub fn stored_health(store: &Path) -> Vec<Answer> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("health.csv");
+    let output = Command::new(env!("CARGO_BIN_EXE_trackiops"))
+        .args(["export", "--dataset", "health", "--granularity", "1s"])
+        .arg("--store")
+        .arg(store)
+        .arg("--output")
+        .arg(&file)
+        .output()
+        .expect("trackiops can be started");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let text = fs::read_to_string(file).expect("an export");
+    let mut lines = text.lines();
+    let columns: Vec<&str> = lines.next().expect("a header").split(',').collect();
+    let row = |line: &str| {
+        // Only the last columns may have commas in them, and they are no counts.
+        let counts = columns.iter().zip(line.split(','));
+        let counts = counts.filter_map(|(name, value)| {
+            Some(((*name).to_owned(), Value::from(value.parse::<u64>().ok()?)))
+        });
+        let filter = line.rsplit(',').next().filter(|text| !text.is_empty());
+        let filter = filter.map(|text| ("filter".to_owned(), Value::from(text)));
+        counts.chain(filter).collect()
+    };
+    lines.map(row).collect()
+}
+
 /// A number of an answer; null is 0.
 pub fn number(answer: &Answer, key: &str) -> f64 {
     match answer.get(key) {

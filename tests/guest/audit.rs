@@ -1,0 +1,137 @@
+//! What the recorder finds when it compares its rows with the kernel's own counters.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use crate::mountstats::{MountCounters, Mountstats};
+use crate::run::{Answer, Run, number, stored_health, sum};
+
+const SUMS: [&str; 4] = [
+    "read_bytes",
+    "write_bytes",
+    "read_requests",
+    "write_requests",
+];
+
+/// The newest kernel skips programs when it is asked to.
+static RUN: LazyLock<Run> = LazyLock::new(|| {
+    let scripts = crate::run::scripts();
+    let hammer = scripts.join("hammer.py");
+    let add = ["--cpus", "2", "--add", hammer.to_str().expect("a path")];
+    Run::on("newest", "audit", &add, &[])
+});
+
+/// What a mount's statistics say of what rows have as well.
+fn truth(counters: &MountCounters) -> [u64; 4] {
+    let failed = |ops: &[&str]| counters.failed_attempts(ops);
+    [
+        counters.server_read_bytes,
+        counters.server_written_bytes,
+        counters.reads() - failed(&["READ", "READ_PLUS"]),
+        counters.writes() - failed(&["WRITE"]),
+    ]
+}
+
+/// The sums of a store's rows of a mount, those of `(missed)` included.
+fn recorded(store: &Path, mount: &str) -> [u64; 4] {
+    let answers = Run::query_store(store, &["--step", "all"]);
+    let own = |answer: &&Answer| answer["mount"] == mount;
+    let own: Vec<_> = answers.iter().filter(own).cloned().collect();
+    assert_eq!(
+        sum(&own, "read_errors") + sum(&own, "write_errors"),
+        0,
+        "requests and attempts differ by errors"
+    );
+    SUMS.map(|column| sum(&own, column))
+}
+
+fn of(stats: &Mountstats, mount_points: &[&str]) -> [u64; 4] {
+    let each = mount_points.iter().map(|at| truth(&stats.mounts[*at].1));
+    each.fold([0; 4], |sum, more| {
+        std::array::from_fn(|i| sum[i] + more[i])
+    })
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_every_kind_of_mount_is_compared_and_equal() {
+    let stats = RUN.mountstats("before", "after");
+    let store = RUN.store();
+    // The second superblock of an export has counters of its own.
+    let exp = of(&stats, &["/mnt/nfs", "/mnt/own"]);
+    assert_eq!(recorded(&store, "127.0.0.1:/exp"), exp);
+    let a = of(&stats, &["/mnt/a"]);
+    assert_eq!(recorded(&store, "127.0.0.1:/exp-a"), a);
+    let inside = Mountstats::parse(&RUN.text("mountstats.inside"));
+    let c = of(&inside, &["/mnt/inside"]);
+    assert_eq!(recorded(&store, "127.0.0.1:/exp-c"), c);
+
+    let health = stored_health(&store);
+    let total = |column: &str| {
+        health
+            .iter()
+            .map(|row| number(row, column) as u64)
+            .sum::<u64>()
+    };
+    println!(
+        "{} comparisons, {} requests and {} bytes of the kernel",
+        total("audit_comparisons"),
+        total("audit_kernel_requests"),
+        total("audit_kernel_bytes")
+    );
+    assert_eq!(total("audit_alarms"), 0);
+    assert_eq!(
+        total("audit_kernel_requests"),
+        total("audit_row_requests") + total("audit_missed_requests")
+    );
+    assert_eq!(
+        total("audit_kernel_bytes"),
+        total("audit_row_bytes") + total("audit_missed_bytes")
+    );
+    // The mount that came three times included: 25 requests in each direction, and what is compared by its last look.
+    let all = exp
+        .iter()
+        .chain(&a)
+        .chain(&c)
+        .skip(2)
+        .step_by(4)
+        .sum::<u64>();
+    assert!(total("audit_kernel_requests") > all, "{all}");
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_with_a_filter_nothing_is_compared() {
+    let health = stored_health(&RUN.out.join("filtered"));
+    assert!(!health.is_empty());
+    for row in &health {
+        assert_eq!(number(row, "audit_comparisons"), 0.0);
+        assert!(row["filter"].is_string(), "{row:?}");
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_what_skipped_programs_lack_is_added_and_reported() {
+    let stats = RUN.mountstats("skipped.before", "skipped.after");
+    let store = RUN.out.join("skipped");
+    assert_eq!(
+        recorded(&store, "127.0.0.1:/exp"),
+        of(&stats, &["/mnt/nfs"])
+    );
+    let mut answers = Run::query_store(&store, &["--step", "all"]);
+    answers.retain(|answer| answer["path"] == "(missed)");
+    let missed = sum(&answers, "read_requests") + sum(&answers, "write_requests");
+    assert!(missed > 0, "the kernel skipped no program");
+    println!("{missed} requests in rows (missed)");
+    let said = RUN.text("record.err");
+    assert!(said.contains("differ for no known reason"), "{said}");
+    assert!(
+        said.contains(&format!("{missed} in rows (missed)")),
+        "{said}"
+    );
+    let output = Run::query_store_output(&store, &["--step", "all"]);
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert!(notes.contains("rows `(missed)`"), "{notes}");
+    assert!(notes.contains("differed for no known reason"), "{notes}");
+}
