@@ -8,12 +8,15 @@ use serde_json::{Map, Value, json};
 use trackiops_collector::{
     EngineChoice, KernelFacts, Lockdown, Plan, Programs, RpcTasks, Tracefs, Unsupported, plan,
 };
+use trackiops_query::coverage::audit::{Audited, ask_audited};
+use trackiops_query::times::{Zone, show_range};
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::ring::CgroupOffsets;
 
 use crate::output::{Output, print, print_json};
 use crate::record::facts;
 use crate::report::ReportFlags;
+use crate::store_flag::StoreFlag;
 
 /// Arguments of `trackiops doctor`.
 #[derive(clap::Args)]
@@ -22,13 +25,26 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
     #[command(flatten)]
+    store: StoreFlag,
+    #[command(flatten)]
     form: ReportFlags,
+}
+
+/// A store, and what its recorders found when they compared rows with the kernel's counters.
+struct StoreAudit {
+    store: PathBuf,
+    /// Or why that is not known.
+    audited: Result<Audited, String>,
 }
 
 /// Prints what was found out. Then fails if nothing can be recorded.
 pub fn run(args: Args) -> Result<ExitCode> {
     let facts = facts(args.btf.as_deref())?;
     let auto = plan(&facts, EngineChoice::Auto);
+    let audit = args.store.if_any()?.map(|store| StoreAudit {
+        audited: ask_audited(&store).map_err(|error| error.to_string()),
+        store,
+    });
     let engines = [
         ("direct", EngineChoice::Direct),
         ("tracepoint", EngineChoice::Tracepoint),
@@ -36,7 +52,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     .map(|(name, choice)| (name, plan(&facts, choice)));
     Output::Stdout.write(|out| {
         if args.form.is_json() {
-            return print_json(&facts_object(&facts, &engines, &auto), out);
+            return print_json(&facts_object(&facts, &engines, &auto, audit.as_ref()), out);
         }
         print(format_args!("Linux {}", facts.release), 0, out)?;
         for (name, _, state) in fact_states(&facts) {
@@ -46,6 +62,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
         for (name, planned) in &engines {
             let verdict = engine_verdict(planned);
             print(format_args!("  {name:<18} {verdict}"), 21, out)?;
+        }
+        if let Some(audit) = &audit {
+            writeln!(out, "store {}", audit.store.display())?;
+            print(
+                format_args!("  {:<18} {}", "audit", audit.verdict()),
+                21,
+                out,
+            )?;
         }
         match &auto {
             Ok(plan) => writeln!(
@@ -63,7 +87,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
 type Planned = Result<Plan, Unsupported>;
 
 /// The same for other programs.
-fn facts_object(facts: &KernelFacts, engines: &[(&str, Planned)], auto: &Planned) -> Value {
+fn facts_object(
+    facts: &KernelFacts,
+    engines: &[(&str, Planned)],
+    auto: &Planned,
+    audit: Option<&StoreAudit>,
+) -> Value {
     let named = |name: &str, ok: bool, state: String| {
         let key = name.to_lowercase().replace(' ', "_");
         (key, json!({ "ok": ok, "state": state }))
@@ -80,13 +109,14 @@ fn facts_object(facts: &KernelFacts, engines: &[(&str, Planned)], auto: &Planned
         "kernel": facts.release,
         "facts": states,
         "engines": engines,
+        "audit": audit.map(StoreAudit::object),
         "engine": auto.as_ref().ok().map(engine_name),
         "error": auto.as_ref().err().map(ToString::to_string),
     })
 }
 
 /// Each fact, whether it is as it should be, and what it is.
-fn fact_states(facts: &KernelFacts) -> [(&'static str, bool, String); 7] {
+fn fact_states(facts: &KernelFacts) -> [(&'static str, bool, String); 8] {
     let yes_or = |yes: bool, no: &str| if yes { "yes" } else { no }.to_owned();
     [
         (
@@ -141,7 +171,56 @@ fn fact_states(facts: &KernelFacts) -> [(&'static str, bool, String); 7] {
                 }
             },
         ),
+        (
+            "mountstats",
+            facts.mountstats,
+            yes_or(
+                facts.mountstats,
+                "closed to this user: what is recorded cannot be compared with the kernel's counters",
+            ),
+        ),
     ]
+}
+
+impl StoreAudit {
+    /// In words.
+    fn verdict(&self) -> String {
+        let Audited { health, alarms } = match &self.audited {
+            Ok(audited) => audited,
+            Err(why) => return format!("not known: {why}"),
+        };
+        let times = match health.audit_comparisons {
+            0 => return "nothing was compared with mountstats: no mounts, or a filter".to_owned(),
+            1 => "once".to_owned(),
+            n => format!("{n} times"),
+        };
+        let missed = match health.audit_missed_requests {
+            0 => String::new(),
+            n => format!("; {n} requests in rows (missed)"),
+        };
+        match alarms {
+            None => format!("compared with mountstats {times}: no alarm{missed}"),
+            Some(range) => format!(
+                "ALARM: rows and mountstats differed for no known reason, {} times of {} compared, {}{missed}: please report this",
+                health.audit_alarms,
+                health.audit_comparisons,
+                show_range(range.start, range.end, Zone::Local),
+            ),
+        }
+    }
+
+    /// For other programs.
+    fn object(&self) -> Value {
+        let of = |count: fn(&Audited) -> u64| self.audited.as_ref().ok().map(count);
+        json!({
+            "store": self.store.display().to_string(),
+            "comparisons": of(|audited| audited.health.audit_comparisons),
+            "missed_requests": of(|audited| audited.health.audit_missed_requests),
+            "missed_bytes": of(|audited| audited.health.audit_missed_bytes),
+            "alarms": of(|audited| audited.health.audit_alarms),
+            "error": self.audited.as_ref().err(),
+        })
+    }
 }
 
 fn engine_verdict(planned: &Planned) -> String {

@@ -30,6 +30,14 @@ impl StoreFlag {
         existing(self.store)
     }
 
+    /// The store, if there is one. One that the flag names must exist.
+    pub fn if_any(self) -> anyhow::Result<Option<PathBuf>> {
+        match self.store {
+            Some(dir) => existing(Some(dir)).map(Some),
+            None => Ok(Some(without_flag().1).filter(|dir| !is_missing(dir))),
+        }
+    }
+
     /// The store that the flag itself names, if it does.
     pub fn named(self) -> anyhow::Result<Option<PathBuf>> {
         self.store.map(|dir| existing(Some(dir))).transpose()

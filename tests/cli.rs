@@ -383,6 +383,7 @@ fn programs_are_told_what_people_are() {
         "tracefs",
         "btf",
         "hung_servers",
+        "mountstats",
     ] {
         let fact = &doctor["facts"][fact];
         assert!(

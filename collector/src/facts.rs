@@ -1,7 +1,7 @@
 //! What this kernel and this process can do. Gathering facts decides nothing: [`crate::plan`] does.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -149,6 +149,8 @@ pub struct KernelFacts {
     pub cast: Option<CastBtfIds>,
     /// Where the kernel lists requests that have not completed.
     pub rpc_tasks: RpcTasks,
+    /// Whether the kernel's counters of NFS mounts may be read.
+    pub mountstats: bool,
 }
 
 impl KernelFacts {
@@ -198,6 +200,7 @@ impl KernelFacts {
             members,
             cast,
             rpc_tasks: RpcTasks::find(root),
+            mountstats: File::open(root.join("proc/self/mountstats")).is_ok(),
         }
     }
 

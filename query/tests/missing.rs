@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+use trackiops_query::coverage::audit::ask_audited;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{Answer, Step};
 use trackiops_store::{Dataset, Snapshot};
@@ -85,6 +86,9 @@ fn what_the_audit_has_added_is_noted_and_nothing_is_too_low_any_more() {
         windows[40].health.audit_missed_bytes = booked.1;
         windows[70].health.audit_alarms = alarms;
         record(dir.path(), options_of("a", "1s,1m", "10s"), &windows);
+        let audited = ask_audited(dir.path()).unwrap();
+        let sums = audited.health.audit_missed_requests;
+        assert_eq!((sums, audited.alarms.is_some()), (booked.0, alarms > 0));
         let mut asked = question(dir.path());
         // Answered from the coarse granularity, and from the fine one.
         let [coarse, fine] = ["1m", "1s"].map(|step| {

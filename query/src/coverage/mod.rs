@@ -4,6 +4,7 @@
 //! If these add up to less than the range, there is a gap.
 
 pub(crate) mod account;
+pub mod audit;
 pub mod damage;
 pub(crate) mod needed_notes;
 pub mod note;
