@@ -9,6 +9,7 @@ pub(crate) mod reading;
 mod tests;
 pub(crate) mod transfers;
 
+use std::mem;
 use std::time::Duration;
 
 use ahash::AHashMap;
@@ -52,6 +53,8 @@ pub struct Audit {
     /// When the last look ended, and the CPU time that it took.
     last: (MonotonicNs, Duration),
     looks_again: u32,
+    /// What the comparisons of the last look have shown so far.
+    has_compared: bool,
     is_open: bool,
     /// What was booked of all mounts.
     booked: Transfers,
@@ -71,6 +74,7 @@ impl Audit {
             next: now,
             last: (now, Duration::ZERO),
             looks_again: 0,
+            has_compared: false,
             is_open: false,
             booked: Transfers::default(),
             unexplained: 0,
@@ -127,7 +131,6 @@ impl Audit {
             self.last = (now, reading.spent);
             self.next = after(now, (reading.spent * SHARE).max(LOOK_EVERY));
             self.reading = None;
-            self.looks_again += 1;
         }
     }
 
@@ -161,6 +164,7 @@ impl Audit {
         let account = self.accounts.get_mut(&dev);
         let comparison = account.map(|account| account.compare(&look, rows));
         let comparison = comparison.unwrap_or_default();
+        self.has_compared = true;
         self.is_open |= comparison.is_open;
         comparison
     }
@@ -185,14 +189,18 @@ impl Audit {
         self.booked.requests()
     }
 
-    /// Whether the comparisons since the last call left something open. Then looks again soon, unless
+    /// Whether the comparisons of the last look left something open. Then looks again soon, unless
     /// that has not helped for some time.
     pub fn follow_up(&mut self) -> bool {
-        let is_open = std::mem::take(&mut self.is_open);
-        if !is_open && self.looks.is_empty() && self.reading.is_none() {
-            self.looks_again = 0;
+        if !self.has_compared || self.reading.is_some() || !self.looks.is_empty() {
+            return self.is_open;
         }
-        if is_open && self.looks_again < LOOKS_AGAIN {
+        self.has_compared = false;
+        let is_open = mem::take(&mut self.is_open);
+        if !is_open {
+            self.looks_again = 0;
+        } else if self.looks_again < LOOKS_AGAIN {
+            self.looks_again += 1;
             self.hasten();
         }
         is_open

@@ -45,7 +45,7 @@ impl Played {
             end_ns: self.end * 1000,
             latency_ns: (self.end - self.start) * 1000,
             rtt_ns: (self.reply - self.start) * 1000,
-            flags: split | flags::UNTIMED * u32::from(self.fate == Fate::Untimed),
+            flags: split + flags::UNTIMED * u32::from(self.fate == Fate::Untimed),
             ..RequestRecord::default()
         }
     }
@@ -381,4 +381,23 @@ fn what_the_kernel_has_counted_and_the_programs_have_not_seen_yet_is_not_missing
             (reads(0, 0), false)
         );
     }
+}
+
+#[test]
+fn looks_that_never_are_exact_are_not_repeated_forever() {
+    let mut audit = audit();
+    compare(&mut audit, reads(10, 100), 7, reads(0, 0));
+    assert!(!audit.follow_up());
+    let mut hastened = 0;
+    for n in 1..30 {
+        audit.next = MonotonicNs(u64::MAX);
+        let mut look = look(reads(10 + n, 100 + n), 7);
+        look.unsure = reads(1, 1);
+        audit.looks.insert(DEV, look);
+        assert!(audit.compare(DEV, reads(n, n)).is_open && audit.follow_up());
+        hastened += u32::from(audit.next < MonotonicNs(u64::MAX));
+        // Rounds without a comparison change nothing.
+        assert!(!audit.follow_up());
+    }
+    assert_eq!(hastened, LOOKS_AGAIN);
 }
