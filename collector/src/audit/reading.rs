@@ -1,8 +1,9 @@
 //! Reads the counters of all superblocks, a piece at a time.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
+use std::path::PathBuf;
 use std::time::Duration;
 use std::vec;
 
@@ -12,7 +13,7 @@ use trackiops_schemas::identity::Dev;
 use crate::audit::look::Look;
 use crate::audit::mountstats::{MountStatistics, MountstatsParser};
 use crate::clock::{ClockSample, MonotonicNs};
-use crate::names::mountinfo::{NfsMount, mounts_of};
+use crate::names::mountinfo::{NfsMount, parse_mountinfo};
 
 /// More than the kernel returns at once: about 4 KiB, in whole mounts.
 const PIECE: usize = 64 << 10;
@@ -22,6 +23,8 @@ pub struct Reading {
     /// Processes of the namespaces that are still to be read, with the devices of each.
     namespaces: vec::IntoIter<(u32, Vec<Dev>)>,
     file: Option<NamespaceFile>,
+    /// Where the kernel's files are.
+    root: PathBuf,
     seen: HashSet<Dev>,
     /// CPU time that it has taken.
     pub spent: Duration,
@@ -48,6 +51,7 @@ impl Reading {
         Self {
             namespaces: namespaces.into_iter(),
             file: None,
+            root: "/".into(),
             seen: HashSet::new(),
             spent: Duration::ZERO,
         }
@@ -113,10 +117,14 @@ impl Reading {
             if !is_own && devices.iter().all(|dev| self.seen.contains(dev)) {
                 continue;
             }
+            let process = self.root.join(format!("proc/{pid}"));
             // In this order: a mount that comes meanwhile has no device, and is left out.
-            let file = mounts_of(pid)
-                .and_then(|mounts| Ok((mounts, File::open(format!("/proc/{pid}/mountstats"))?)));
-            if let Ok((mounts, file)) = file {
+            let mountinfo = fs::read(process.join("mountinfo"));
+            let opened = mountinfo.and_then(|text| {
+                let file = File::open(process.join("mountstats"))?;
+                Ok((parse_mountinfo(&text), file))
+            });
+            if let Ok((mounts, file)) = opened {
                 self.file = Some(NamespaceFile {
                     file,
                     parser: MountstatsParser::default(),
@@ -151,4 +159,105 @@ fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::transfers::Transfers;
+    use std::path::Path;
+
+    /// A mount as both files have it: device, source, mount point, and how often it was read.
+    type Told<'a> = (u32, &'a str, &'a str, u64);
+
+    fn write(root: &Path, pid: u32, mounts: &[Told<'_>]) {
+        let process = root.join(format!("proc/{pid}"));
+        fs::create_dir_all(&process).unwrap();
+        let (mut info, mut stats) = (
+            String::new(),
+            "device proc mounted on /proc with fstype proc\n".to_owned(),
+        );
+        for (i, (dev, source, point, reads)) in mounts.iter().enumerate() {
+            info += &format!("{i} 1 0:{dev} / {point} rw - nfs4 {source} rw\n");
+            stats += &format!(
+                "device {source} mounted on {point} with fstype nfs4 statvers=1.1\n\tage:\t3\n\tbytes:\t0 0 0 0 {} 0 0 0 \n\
+                 \t        NULL: 1 1 0 44 24 0 0 0 0\n\t        READ: {reads} 1 0 1 1 1 1 1 0\n\n",
+                reads * 10
+            );
+        }
+        fs::write(process.join("mountinfo"), info).unwrap();
+        fs::write(process.join("mountstats"), stats).unwrap();
+    }
+
+    fn read(
+        root: &Path,
+        others: &[(u32, Vec<Dev>)],
+        budget: Duration,
+    ) -> (Vec<(Dev, Transfers)>, usize) {
+        let mut reading = Reading {
+            root: root.to_owned(),
+            ..Reading::new(others)
+        };
+        let (mut looks, mut rounds) = (Vec::new(), 1);
+        while reading.advance(budget, |dev, look| looks.push((dev, look.kernel))) {
+            rounds += 1;
+        }
+        (looks, rounds)
+    }
+
+    fn reads(requests: u64) -> Transfers {
+        Transfers::new((requests, requests * 10), (0, 0))
+    }
+
+    #[test]
+    fn each_superblock_of_every_namespace_is_read_once() {
+        let root = tempfile::tempdir().unwrap();
+        let own = std::process::id();
+        // Bound elsewhere; `nosharecache`; two exports over each other at one place.
+        let mounts = [
+            (50, "s:/a", "/a", 5),
+            (50, "s:/a", "/again", 5),
+            (50, "s:/a/dir", "/bound", 5),
+            (51, "s:/a", "/unshared", 7),
+            (52, "s:/b", "/over", 8),
+            (53, "s:/b", "/over", 9),
+        ];
+        write(root.path(), own, &mounts);
+        write(root.path(), 901, &mounts[..1]);
+        write(
+            root.path(),
+            902,
+            &[(50, "s:/a", "/a", 5), (60, "s:/c", "/inside", 1)],
+        );
+        let others = [
+            (901, vec![Dev(50)]),
+            (902, vec![Dev(50), Dev(60)]),
+            // It has ended.
+            (903, vec![Dev(61)]),
+        ];
+        fs::remove_file(root.path().join("proc/901/mountstats")).unwrap();
+        let expected = [(50, 5), (51, 7), (52, 8), (53, 9), (60, 1)];
+        let expected = expected.map(|(dev, requests)| (Dev(dev), reads(requests)));
+        let (looks, rounds) = read(root.path(), &others, Duration::MAX);
+        assert_eq!((&looks[..], rounds), (&expected[..], 1));
+        let (looks, rounds) = read(root.path(), &others, Duration::ZERO);
+        assert_eq!(looks, expected);
+        assert!(rounds > 3, "a piece at a time: {rounds}");
+    }
+
+    #[test]
+    fn a_mount_that_comes_between_both_files_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let own = std::process::id();
+        write(
+            root.path(),
+            own,
+            &[(50, "s:/a", "/a", 5), (51, "s:/b", "/b", 6)],
+        );
+        let info = root.path().join(format!("proc/{own}/mountinfo"));
+        let text = fs::read_to_string(&info).unwrap();
+        fs::write(&info, text.lines().next().unwrap()).unwrap();
+        let (looks, _) = read(root.path(), &[], Duration::MAX);
+        assert_eq!(looks, [(Dev(50), reads(5))]);
+    }
 }
