@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::mountstats::{MountCounters, Mountstats};
-use crate::run::{Answer, Run, number, stored_health, sum};
+use crate::run::{Answer, MISSED, Run, number, stored_health, sum};
 
 const SUMS: [&str; 4] = [
     "read_bytes",
@@ -120,7 +120,7 @@ fn guest_what_skipped_programs_lack_is_added_and_reported() {
         of(&stats, &["/mnt/nfs"])
     );
     let mut answers = Run::query_store(&store, &["--step", "all"]);
-    answers.retain(|answer| answer["path"] == "(missed)");
+    answers.retain(|answer| answer["path"] == MISSED);
     let missed = sum(&answers, "read_requests") + sum(&answers, "write_requests");
     assert!(missed > 0, "the kernel skipped no program");
     println!("{missed} requests in rows (missed)");

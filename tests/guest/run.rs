@@ -32,6 +32,9 @@ const ALONE: [&str; 9] = [
 /// there now and then, and the kernel counts that nowhere.
 const UNCOUNTED: u64 = 3;
 
+/// Path of the rows of what only the kernel's counters have.
+pub const MISSED: &str = "(missed)";
+
 /// Guests that run.
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
