@@ -278,6 +278,9 @@ impl Recorder {
                 |row| names.attributes(row, now),
             );
         }
+        if let Some(audit) = &mut self.audit {
+            audit.doubt(left);
+        }
         self.names.see_mounts(&mounts);
         if let Some(paths) = &self.engine.paths {
             paths.tell_again();

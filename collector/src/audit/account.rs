@@ -30,6 +30,10 @@ pub struct Account {
     candidate: Transfers,
     /// The device's rows when it was found without a mount.
     vacated: Option<Transfers>,
+    /// When the superblock was last looked at, by the monotonic clock, s.
+    looked_s: i64,
+    /// It has lost a mount since, so that another superblock may have its device number.
+    is_in_doubt: bool,
 }
 
 /// What a comparison has shown.
@@ -60,6 +64,8 @@ impl Account {
             booked: Transfers::default(),
             candidate: Transfers::default(),
             vacated: None,
+            looked_s: look.ended_s(),
+            is_in_doubt: false,
         };
         if account.is_from_birth {
             account.compared = Some(<(Transfers, Transfers)>::default());
@@ -69,22 +75,41 @@ impl Account {
         account
     }
 
-    /// Whether the look is at the superblock of this account.
+    /// Whether the look is at the superblock of this account. One that is in doubt has to be older
+    /// than the look before.
     pub fn is_of(&self, look: &Look) -> bool {
-        let is_same_age = look.born_s.abs_diff(self.born_s) <= BIRTH_TOLERANCE_S;
-        let grows = |(kernel, _): (Transfers, Transfers)| look.kernel.grew_since(kernel, LEAP);
-        is_same_age && self.compared.is_none_or(grows)
+        let is_old = look.born_s.saturating_add_unsigned(BIRTH_TOLERANCE_S) < self.looked_s;
+        !self.is_succeeded_by(look) && (is_old || !self.is_in_doubt)
     }
 
-    /// The device's rows when it was found without a mount after this superblock, if it was.
-    pub fn vacated(&self) -> Option<Transfers> {
-        self.vacated
+    /// Whether the look is at another superblock for certain.
+    fn is_succeeded_by(&self, look: &Look) -> bool {
+        let is_same_age = look.born_s.abs_diff(self.born_s) <= BIRTH_TOLERANCE_S;
+        let grows = |(kernel, _): (Transfers, Transfers)| look.kernel.grew_since(kernel, LEAP);
+        !is_same_age || !self.compared.is_none_or(grows)
+    }
+
+    /// The rows before the superblock that a look has found in the place of this one. `None` if they
+    /// are not known.
+    pub fn rows_before(&self, look: &Look) -> Option<Transfers> {
+        self.vacated.filter(|_| self.is_succeeded_by(look))
+    }
+
+    /// Whether the device was found without a mount.
+    pub fn is_vacant(&self) -> bool {
+        self.vacated.is_some()
+    }
+
+    /// The device has lost a mount.
+    pub fn doubt(&mut self) {
+        self.is_in_doubt = true;
     }
 
     /// The device has no mount now; `rows` are its rows so far. A superblock that is still in use
     /// may be mounted again.
     pub fn vacate(&mut self, rows: Transfers) {
         self.candidate = Transfers::default();
+        self.is_in_doubt = true;
         self.vacated.get_or_insert(rows);
     }
 
@@ -93,6 +118,8 @@ impl Account {
     pub fn compare(&mut self, look: &Look, rows: Transfers) -> Comparison {
         self.born_s = look.born_s;
         self.vacated = None;
+        self.looked_s = look.ended_s();
+        self.is_in_doubt = false;
         let (low, high) = self.bounds(look, rows);
         if self.is_from_birth && self.booked.is_none() && high.lacks_bytes() {
             // The device's rows are not only of this superblock.

@@ -38,6 +38,11 @@ impl Look {
         }
     }
 
+    /// When reading had ended, s.
+    pub fn ended_s(&self) -> i64 {
+        (self.ended.0 / 1_000_000_000).cast_signed()
+    }
+
     /// Takes note of a request that is counted in a row from now on.
     ///
     /// The kernel adds a request to its counters after the reply has come, and before the programs

@@ -155,7 +155,7 @@ impl Audit {
         if !is_known {
             let is_young = look.born_s > self.started_s.saturating_add(BIRTH_TOLERANCE_S);
             let before = match known {
-                Some(predecessor) => predecessor.vacated(),
+                Some(predecessor) => predecessor.rows_before(&look),
                 None => is_young.then(Transfers::default),
             };
             let account = Account::open(&look, rows, before);
@@ -206,6 +206,16 @@ impl Audit {
         is_open
     }
 
+    /// Notes devices that have lost a mount: their numbers may be another superblock's now.
+    pub fn doubt(&mut self, left: impl IntoIterator<Item = Dev>) {
+        for dev in left {
+            if let Some(account) = self.accounts.get_mut(&dev) {
+                account.doubt();
+            }
+            self.looks.remove(&dev);
+        }
+    }
+
     /// Notes which devices are without a mount; `open` has their rows in open windows.
     pub fn follow_mounts(
         &mut self,
@@ -213,7 +223,7 @@ impl Audit {
         open: impl Fn(Dev) -> Transfers,
     ) {
         for (dev, account) in &mut self.accounts {
-            if !is_mounted(*dev) && account.vacated().is_none() {
+            if !is_mounted(*dev) && !account.is_vacant() {
                 let mut rows = self.closed.get(dev).copied().unwrap_or_default();
                 rows.add(open(*dev));
                 account.vacate(rows);

@@ -221,7 +221,8 @@ fn reads(requests: u64, bytes: u64) -> Transfers {
 }
 
 fn look(kernel: Transfers, born_s: i64) -> Look {
-    Look::new(kernel, born_s, (MonotonicNs(0), MonotonicNs(0)))
+    let at = MonotonicNs(200_000_000_000);
+    Look::new(kernel, born_s, (at, at))
 }
 
 /// Compares a look with rows; all of the window.
@@ -400,4 +401,22 @@ fn looks_that_never_are_exact_are_not_repeated_forever() {
         assert!(!audit.follow_up());
     }
     assert_eq!(hastened, LOOKS_AGAIN);
+}
+
+#[test]
+fn a_young_superblock_that_lost_a_mount_may_be_another_one() {
+    let mut audit = audit();
+    compare(&mut audit, reads(5, 500), 199, reads(5, 500));
+    audit.doubt([DEV]);
+    // As old as the one before, as far as seconds show, and it has more.
+    let next = compare(&mut audit, reads(9, 900), 200, reads(20, 2000));
+    assert_eq!(
+        (next.kernel, next.missed, next.is_excess),
+        (reads(0, 0), reads(0, 0), false)
+    );
+    // One that is older than the last look is the same.
+    compare(&mut audit, reads(10, 1000), 150, reads(21, 2100));
+    audit.doubt([DEV]);
+    let same = compare(&mut audit, reads(12, 1200), 150, reads(23, 2300));
+    assert_eq!(same.kernel, reads(2, 200));
 }
