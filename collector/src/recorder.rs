@@ -23,7 +23,6 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
 
 use crate::audit::Audit;
-use crate::audit::transfers::Transfers;
 use crate::clock::{Clock, ClockSample, MonotonicNs, is_due};
 use crate::engine::{Engine, EngineError, MissedCompletions};
 use crate::filter::Filter;
@@ -352,6 +351,9 @@ impl Recorder {
     }
 
     fn close(&mut self, window: OpenWindow, now: MonotonicNs) -> ClosedWindow {
+        if let Some(audit) = &mut self.audit {
+            audit.count_closed(window.transfers());
+        }
         let OpenWindow {
             start,
             rows,
@@ -362,16 +364,6 @@ impl Recorder {
             ..
         } = window;
         self.complete_health(&mut health, &ops, covered_ns, now);
-        if let Some(audit) = &mut self.audit {
-            for (key, row) in &rows {
-                audit.count_closed(key.file.dev, Transfers::of_row(row));
-            }
-            for FileRow { file, row } in &settled {
-                if file.id != FileId::missed(file.id.dev) {
-                    audit.count_closed(file.id.dev, Transfers::of_row(row));
-                }
-            }
-        }
         let rows = rows.into_iter().filter(|(_, row)| *row != Row::default());
         let rows = rows.map(|(key, row)| FileRow {
             file: self.names.attributes(key, now),

@@ -50,7 +50,7 @@ pub struct Audit {
     looks: Looks,
     reading: Option<Reading>,
     next: MonotonicNs,
-    /// When the last look ended, and the CPU time that it took.
+    /// When the last look ended, and the CPU time that it and its comparisons took.
     last: (MonotonicNs, Duration),
     looks_again: u32,
     /// What the comparisons of the last look have shown so far.
@@ -91,9 +91,11 @@ impl Audit {
         see_folded(&mut self.looks, key, sum);
     }
 
-    /// Counts a row of a window that closes.
-    pub fn count_closed(&mut self, dev: Dev, rows: Transfers) {
-        self.closed.entry(dev).or_default().add(rows);
+    /// Counts the rows of a window that closes.
+    pub fn count_closed(&mut self, window: impl IntoIterator<Item = (Dev, Transfers)>) {
+        for (dev, rows) in window {
+            self.closed.entry(dev).or_default().add(rows);
+        }
     }
 
     /// Looks as soon as its cost allows it.
@@ -132,6 +134,17 @@ impl Audit {
             self.next = after(now, (reading.spent * SHARE).max(LOOK_EVERY));
             self.reading = None;
         }
+    }
+
+    /// Notes CPU time that comparisons took: the pause after their look becomes longer.
+    pub fn spend(&mut self, spent: Duration) {
+        if let Some(reading) = &mut self.reading {
+            reading.spent += spent;
+            return;
+        }
+        let (ended, all) = &mut self.last;
+        *all += spent;
+        self.next = self.next.max(after(*ended, *all * SHARE));
     }
 
     /// Devices of looks whose requests have all arrived, if those that completed until
@@ -216,21 +229,28 @@ impl Audit {
         }
     }
 
-    /// Notes which devices are without a mount; `open` has their rows in open windows.
+    /// Notes which devices are without a mount; `open` has the rows of open windows.
     pub fn follow_mounts(
         &mut self,
         is_mounted: impl Fn(Dev) -> bool,
-        open: impl Fn(Dev) -> Transfers,
+        open: impl FnOnce() -> AHashMap<Dev, Transfers>,
     ) {
-        for (dev, account) in &mut self.accounts {
-            if !is_mounted(*dev) && !account.is_vacant() {
-                let mut rows = self.closed.get(dev).copied().unwrap_or_default();
-                rows.add(open(*dev));
-                account.vacate(rows);
-                self.looks.remove(dev);
-            }
-        }
         self.hasten();
+        let has_left =
+            |(dev, account): &(&Dev, &Account)| !is_mounted(**dev) && !account.is_vacant();
+        let left = self.accounts.iter().filter(has_left);
+        let left: Vec<Dev> = left.map(|(dev, _)| *dev).collect();
+        if left.is_empty() {
+            return;
+        }
+        let open = open();
+        for dev in left {
+            let rows = self.rows(dev, open.get(&dev).copied().unwrap_or_default());
+            if let Some(account) = self.accounts.get_mut(&dev) {
+                account.vacate(rows);
+            }
+            self.looks.remove(&dev);
+        }
     }
 
     fn rows(&self, dev: Dev, open: Transfers) -> Transfers {

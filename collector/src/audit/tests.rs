@@ -294,7 +294,7 @@ fn a_mount_that_comes_is_compared_from_its_birth() {
 fn a_device_number_that_is_used_again_is_another_superblock() {
     let mut audit = audit();
     compare(&mut audit, reads(5, 500), 110, reads(5, 500));
-    audit.follow_mounts(|_| false, |_| reads(6, 600));
+    audit.follow_mounts(|_| false, || AHashMap::from([(DEV, reads(6, 600))]));
     // Seen without a mount in between: its rows begin there.
     let next = compare(&mut audit, reads(2, 200), 150, reads(8, 800));
     assert_eq!((next.kernel, next.rows), (reads(2, 200), reads(2, 200)));
@@ -323,7 +323,7 @@ fn a_superblock_that_is_mounted_again_goes_on() {
     // `umount -l` with open files, or a remount that the mount table shows as another mount.
     let mut audit = audit();
     compare(&mut audit, reads(5, 500), 7, reads(0, 0));
-    audit.follow_mounts(|_| false, |_| reads(1, 100));
+    audit.follow_mounts(|_| false, || AHashMap::from([(DEV, reads(1, 100))]));
     let next = compare(&mut audit, reads(15, 1500), 8, reads(9, 900));
     assert_eq!((next.kernel, next.rows), (reads(10, 1000), reads(9, 900)));
     let booked = compare(&mut audit, reads(15, 1500), 7, reads(9, 900)).missed;
@@ -361,6 +361,8 @@ fn looks_are_paced_by_what_they_cost() {
     audit.next = second(160);
     audit.hasten();
     assert_eq!(audit.next, second(150), "20 ms in 50 s are 0.04 %");
+    audit.spend(Duration::from_millis(8));
+    assert_eq!(audit.next, second(170), "comparisons cost, too");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, MISSED};
 use trackiops_schemas::row::FileRow;
 
 use crate::audit::account::Comparison;
+use crate::audit::reading::cpu_time;
 use crate::clock::{ClockSample, MonotonicNs};
 use crate::recorder::{RecordError, Recorder};
 
@@ -62,9 +63,14 @@ impl Recorder {
             return false;
         };
         let arrived = audit.arrived(drained_until, at_once);
+        if arrived.is_empty() {
+            return audit.follow_up();
+        }
+        let began = cpu_time();
+        let open = self.rollup.open_transfers();
         let at = self.clock.utc(now);
         for dev in arrived {
-            let rows = self.rollup.open_transfers(dev);
+            let rows = open.get(&dev).copied().unwrap_or_default();
             let comparison = audit.compare(dev, rows);
             let mount = self.names.source(dev).map(str::to_owned);
             let window = self.rollup.window(at);
@@ -93,6 +99,7 @@ impl Recorder {
                 });
             }
         }
+        audit.spend(cpu_time().saturating_sub(began));
         audit.follow_up()
     }
 
@@ -107,10 +114,7 @@ impl Recorder {
     pub(super) fn audit_mounts(&mut self) {
         if let Some(audit) = &mut self.audit {
             let (names, rollup) = (&self.names, &self.rollup);
-            audit.follow_mounts(
-                |dev| names.is_mounted(dev),
-                |dev| rollup.open_transfers(dev),
-            );
+            audit.follow_mounts(|dev| names.is_mounted(dev), || rollup.open_transfers());
         }
     }
 }

@@ -47,6 +47,17 @@ pub struct OpenWindow {
     serial: u64,
 }
 
+impl OpenWindow {
+    /// What its rows have, each with its device, beside [`FileId::missed`].
+    pub fn transfers(&self) -> impl Iterator<Item = (Dev, Transfers)> {
+        let rows = self.rows.iter().map(|(key, row)| (key.file, row));
+        let settled = self.settled.iter().map(|row| (row.file.id, &row.row));
+        let counted = rows.chain(settled);
+        let counted = counted.filter(|(file, _)| *file != FileId::missed(file.dev));
+        counted.map(|(file, row)| (file.dev, Transfers::of_row(row)))
+    }
+}
+
 /// Most pairs of file and tenant that are followed at a time, and most rows of a window. One of
 /// each takes 0.5 KiB, or 1.3 KiB with reads and writes. Further files are counted as the file
 /// `(other)` of their mount.
@@ -293,18 +304,13 @@ impl Rollup {
         }
     }
 
-    /// What the open windows have of a device, beside [`FileId::missed`].
-    pub fn open_transfers(&self, dev: Dev) -> Transfers {
-        let mut sum = Transfers::default();
-        for window in &self.open {
-            let rows = window.rows.iter().filter(|(key, _)| key.file.dev == dev);
-            rows.for_each(|(_, row)| sum.add(Transfers::of_row(row)));
-            let is_counted =
-                |row: &&FileRow| row.file.id.dev == dev && row.file.id != FileId::missed(dev);
-            let settled = window.settled.iter().filter(is_counted);
-            settled.for_each(|row| sum.add(Transfers::of_row(&row.row)));
+    /// What the open windows have of each device. Reads all of their rows.
+    pub fn open_transfers(&self) -> AHashMap<Dev, Transfers> {
+        let mut sums: AHashMap<Dev, Transfers> = AHashMap::new();
+        for (dev, rows) in self.open.iter().flat_map(OpenWindow::transfers) {
+            sums.entry(dev).or_default().add(rows);
         }
-        sum
+        sums
     }
 
     /// Whether there is a window for which `closed` holds (given start and end).

@@ -408,3 +408,39 @@ fn idle_files_are_forgotten_without_losing_their_open_rows() {
     rollup.rotate();
     assert_eq!(all(&mut rollup)[0].rows.len(), 1);
 }
+
+#[test]
+fn open_transfers_have_rows_and_settled_rows_but_not_what_was_missed() {
+    let mut rollup = rollup();
+    add(&mut rollup, &record(1, 0, 4096, 0), UtcMs(0));
+    add(&mut rollup, &record(1, 0, 0, -5), UtcMs(0));
+    let attributes = |id: FileId| {
+        Arc::new(FileAttributes {
+            key: FileKey::new(None, id),
+            id,
+            mount: None,
+            path: None,
+            path_inferred: false,
+            tenant: Default::default(),
+        })
+    };
+    rollup.settle(|file| file.fileid == 1, |row| attributes(row.file));
+    add(&mut rollup, &record(2, flags::WRITE, 100, 0), UtcMs(1000));
+    let missed = FileRow {
+        file: attributes(FileId::missed(Dev(49))),
+        row: Transfers::new((7, 700), (0, 0)).row(),
+    };
+    rollup.window(UtcMs(1000)).settled.push(missed);
+    let elsewhere = RequestRecord {
+        dev: 50,
+        ..record(1, 0, 10, 0)
+    };
+    add(&mut rollup, &elsewhere, UtcMs(1000));
+    let mut open: Vec<_> = rollup.open_transfers().into_iter().collect();
+    open.sort_by_key(|(dev, _)| dev.0);
+    let expected = [
+        (Dev(49), Transfers::new((1, 4096), (1, 100))),
+        (Dev(50), Transfers::new((1, 10), (0, 0))),
+    ];
+    assert_eq!(open, expected);
+}
