@@ -140,8 +140,8 @@ impl Account {
         let compared = (look.kernel, self.rows_at(look, rows));
         let (kernel, rows) = self.compared.replace(compared).unwrap_or(compared);
         Comparison {
-            kernel: compared.0.since(kernel),
-            rows: compared.1.since(rows),
+            kernel: compared.0.growth_since(kernel),
+            rows: compared.1.growth_since(rows),
             missed,
             is_excess: excess.bytes() > 0,
             is_open: !high.above(self.offset.1.plus(self.booked)).is_none()

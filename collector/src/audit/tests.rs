@@ -422,3 +422,15 @@ fn a_young_superblock_that_lost_a_mount_may_be_another_one() {
     let same = compare(&mut audit, reads(12, 1200), 150, reads(23, 2300));
     assert_eq!(same.kernel, reads(2, 200));
 }
+
+#[test]
+fn counters_of_requests_that_go_back_by_one_are_no_growth() {
+    // An attempt that fails is added to the attempts, and then to the errors.
+    let mut audit = audit();
+    compare(&mut audit, reads(11, 100), 7, reads(0, 0));
+    let back = compare(&mut audit, reads(10, 100), 7, reads(0, 0));
+    assert_eq!(
+        (back.kernel, back.rows, back.missed, back.is_excess),
+        (reads(0, 0), reads(0, 0), reads(0, 0), false)
+    );
+}

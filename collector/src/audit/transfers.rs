@@ -58,6 +58,12 @@ impl Transfers {
         Self(std::array::from_fn(at))
     }
 
+    /// Like [`Self::since`], but 0 where `earlier` is more: the kernel adds a failed attempt to its
+    /// two counters one after the other, and a look may come in between.
+    pub fn growth_since(self, earlier: Self) -> Self {
+        self.difference(earlier).above(Difference::default())
+    }
+
     /// The smaller number of each.
     pub fn min(self, other: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].min(other.0[i])))
