@@ -144,8 +144,9 @@ impl Account {
             rows: compared.1.growth_since(rows),
             missed,
             is_excess: excess.bytes() > 0,
+            // Only a look that is more exact than this one may narrow the constant.
             is_open: !high.above(self.offset.1.plus(self.booked)).is_none()
-                || self.offset.0 != self.offset.1,
+                || (self.offset.0 != self.offset.1 && !look.unsure.is_none()),
         }
     }
 

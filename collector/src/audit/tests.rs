@@ -434,3 +434,19 @@ fn counters_of_requests_that_go_back_by_one_are_no_growth() {
         (reads(0, 0), reads(0, 0), reads(0, 0), false)
     );
 }
+
+#[test]
+fn an_exact_look_leaves_nothing_open_after_a_first_one_that_was_not() {
+    let mut audit = audit();
+    let mut first = look(reads(10, 100), 7);
+    first.unsure = reads(1, 10);
+    audit.looks.insert(DEV, first);
+    assert!(audit.compare(DEV, reads(5, 50)).is_open && audit.follow_up());
+    // The kernel had not counted that request yet. No further look shows more.
+    let exact = compare(&mut audit, reads(21, 210), 7, reads(15, 150));
+    assert_eq!((exact.missed, exact.is_open), (reads(0, 0), false));
+    assert!(!audit.follow_up());
+    compare(&mut audit, reads(24, 240), 7, reads(15, 150));
+    let booked = compare(&mut audit, reads(24, 240), 7, reads(15, 150)).missed;
+    assert_eq!(booked, reads(3, 30));
+}
