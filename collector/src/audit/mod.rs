@@ -109,7 +109,7 @@ impl Audit {
     /// namespaces, each with a process and the devices it has.
     pub fn look(&mut self, now: MonotonicNs, others: &[(u32, Vec<Dev>)]) {
         if self.reading.is_none() && now >= self.next && self.looks.is_empty() {
-            self.reading = Some(Reading::new(others));
+            self.begin(now, others);
         }
         self.read_on(now, STEP);
     }
@@ -117,8 +117,13 @@ impl Audit {
     /// Looks at everything at once.
     pub fn look_at_once(&mut self, now: MonotonicNs, others: &[(u32, Vec<Dev>)]) {
         self.looks.clear();
-        self.reading = Some(Reading::new(others));
+        self.begin(now, others);
         self.read_on(now, Duration::MAX);
+    }
+
+    fn begin(&mut self, now: MonotonicNs, others: &[(u32, Vec<Dev>)]) {
+        self.reading = Some(Reading::new(others));
+        self.next = after(now, LOOK_EVERY);
     }
 
     fn read_on(&mut self, now: MonotonicNs, budget: Duration) {
@@ -131,7 +136,9 @@ impl Audit {
         });
         if !goes_on {
             self.last = (now, reading.spent);
-            self.next = after(now, (reading.spent * SHARE).max(LOOK_EVERY));
+            // What was missed while reading may have hastened the next look.
+            let pause = (reading.spent * SHARE).max(LOOK_AGAIN);
+            self.next = self.next.max(after(now, pause));
             self.reading = None;
         }
     }

@@ -366,6 +366,16 @@ fn looks_are_paced_by_what_they_cost() {
 }
 
 #[test]
+fn what_is_missed_while_reading_is_looked_for_soon() {
+    let mut audit = audit();
+    let second = |s: u64| MonotonicNs(s * 1_000_000_000);
+    audit.begin(second(100), &[]);
+    audit.hasten();
+    audit.read_on(second(102), Duration::MAX);
+    assert!(audit.next >= second(103) && audit.next < second(160));
+}
+
+#[test]
 fn what_the_kernel_has_counted_and_the_programs_have_not_seen_yet_is_not_missing() {
     let at = |counted: u64| Played {
         start: counted - 500,
