@@ -153,6 +153,7 @@ impl Account {
     /// Begins at this look: what was before is not compared.
     fn restart(&mut self, look: &Look, rows: Transfers) {
         self.is_from_birth = false;
+        self.candidate = Transfers::default();
         self.offset = self.bounds(look, rows);
         self.compared = Some((look.kernel, self.rows_at(look, rows)));
     }

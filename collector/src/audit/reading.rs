@@ -85,7 +85,11 @@ impl Reading {
         };
         let mut piece = [0; PIECE];
         let began = ClockSample::take().now;
-        let length = open.file.read(&mut piece).unwrap_or(0);
+        let Ok(length) = open.file.read(&mut piece) else {
+            // The mount that was cut may lack operations, and would look as if it had fewer.
+            self.file = None;
+            return true;
+        };
         let ended = ClockSample::take().now;
         let mut complete = open.parser.take(&piece[..length]);
         if length == 0 {
