@@ -394,6 +394,7 @@ impl Recorder {
         // Before detaching, because the counts of skipped runs go with the programs.
         let missed = self.engine.missed_at_last()?;
         self.note_missed(missed, now);
+        self.judge_audit(sample.now, true);
         self.engine.detach();
         let detached = ClockSample::take().now;
         self.learn_paths(detached);

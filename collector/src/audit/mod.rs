@@ -37,8 +37,11 @@ const STEP: Duration = Duration::from_millis(4);
 /// How long after a look its requests have all arrived: from the kernel's counting to the record in
 /// the ring are some microseconds, unless the CPU is taken away in between.
 const ARRIVAL: Duration = Duration::from_millis(250);
+/// How long after booking it is clear whether the programs were skipped for these requests: what a
+/// program is skipped for counts as missed when it was not recovered for some looks.
+const JUDGED_AFTER: Duration = Duration::from_secs(5);
 /// Superblocks younger than the recorder by less than this may be older: ages are in seconds.
-const BIRTH_TOLERANCE_S: i64 = 3;
+const YOUNG_S: i64 = 3;
 
 /// What the audit knows of all superblocks.
 pub struct Audit {
@@ -58,7 +61,9 @@ pub struct Audit {
     is_open: bool,
     /// What was booked of all mounts.
     booked: Transfers,
-    /// How many of these requests nothing explains.
+    /// When these are judged that were booked by then, and how many requests they are.
+    to_judge: Option<(MonotonicNs, u64)>,
+    /// How many booked requests nothing explains.
     unexplained: u64,
 }
 
@@ -77,6 +82,7 @@ impl Audit {
             has_compared: false,
             is_open: false,
             booked: Transfers::default(),
+            to_judge: None,
             unexplained: 0,
         }
     }
@@ -173,7 +179,7 @@ impl Audit {
         let known = self.accounts.get(&dev);
         let is_known = known.is_some_and(|account| account.is_of(&look));
         if !is_known {
-            let is_young = look.born_s > self.started_s.saturating_add(BIRTH_TOLERANCE_S);
+            let is_young = look.born_s > self.started_s.saturating_add(YOUNG_S);
             let before = match known {
                 Some(predecessor) => predecessor.rows_before(&look),
                 None => is_young.then(Transfers::default),
@@ -189,16 +195,28 @@ impl Audit {
         comparison
     }
 
-    /// Takes note of what is booked, where `explained` requests are known to have been skipped or lost
-    /// so far. Returns whether that explains less than before.
-    pub fn book(&mut self, missed: Transfers, explained: u64) -> bool {
-        if missed.is_none() {
-            return false;
+    /// Takes note of what is booked.
+    pub fn book(&mut self, missed: Transfers, now: MonotonicNs) {
+        if !missed.is_none() {
+            self.booked.add(missed);
+            let due = after(now, JUDGED_AFTER);
+            self.to_judge.get_or_insert((due, self.booked_requests()));
         }
-        self.booked.add(missed);
+    }
+
+    /// Whether more is booked than the `explained` requests that are known to have been skipped or
+    /// lost, and by more than before. `is_last` says that nothing more will be known of them.
+    pub fn judge(&mut self, now: MonotonicNs, explained: u64, is_last: bool) -> bool {
+        let Some((_, due)) = self.to_judge.take_if(|(at, _)| is_last || *at <= now) else {
+            return false;
+        };
+        let all = self.booked_requests();
+        let booked = if is_last { all } else { due };
+        if all > booked {
+            self.to_judge = Some((after(now, JUDGED_AFTER), all));
+        }
         // Bytes do not come without a request, even where the kernel counts none.
-        let requests = self.booked.requests().max(1);
-        let unexplained = requests.saturating_sub(explained);
+        let unexplained = booked.max(1).saturating_sub(explained);
         let is_more = unexplained > self.unexplained;
         self.unexplained = self.unexplained.max(unexplained);
         is_more

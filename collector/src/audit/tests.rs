@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
 use trackiops_schemas::identity::Dev;
+use zerocopy::FromZeros as _;
 
 use super::*;
 use crate::rollup::RequestStream;
@@ -129,7 +130,7 @@ impl Recording {
                 Fate::Folded => {
                     let key = FoldKey {
                         dev: DEV.0,
-                        ..FoldKey::from_words([0; 5])
+                        ..FoldKey::new_zeroed()
                     };
                     let bytes = u64::from(played.bytes);
                     let sum = FoldValue {
@@ -459,4 +460,22 @@ fn an_exact_look_leaves_nothing_open_after_a_first_one_that_was_not() {
     compare(&mut audit, reads(24, 240), 7, reads(15, 150));
     let booked = compare(&mut audit, reads(24, 240), 7, reads(15, 150)).missed;
     assert_eq!(booked, reads(3, 30));
+}
+
+#[test]
+fn bookings_are_judged_when_all_that_was_missed_is_known() {
+    let mut audit = audit();
+    let second = |s: u64| MonotonicNs(s * 1_000_000_000);
+    audit.book(reads(3, 300), second(100));
+    audit.book(reads(1, 100), second(104));
+    assert!(!audit.judge(second(104), 0, false), "too early");
+    assert!(!audit.judge(second(105), 3, false), "3 were skipped");
+    assert!(
+        !audit.judge(second(106), 3, false),
+        "the fourth is judged later"
+    );
+    assert!(audit.judge(second(110), 3, false));
+    assert!(!audit.judge(second(120), 3, true), "an alarm is given once");
+    audit.book(reads(2, 200), second(121));
+    assert!(!audit.judge(second(121), 6, true));
 }

@@ -24,6 +24,17 @@ impl Recorder {
             audit.look(now, self.names.namespaces());
         }
         self.compare_arrived(now, drained_until, false);
+        self.judge_audit(now, false);
+    }
+
+    /// Has the audit judge what was booked. `is_last` says that all that was missed is known.
+    pub(super) fn judge_audit(&mut self, now: MonotonicNs, is_last: bool) {
+        let explained = self.missed.requests.saturating_add(self.lost);
+        let audit = self.audit.as_mut();
+        if audit.is_some_and(|audit| audit.judge(now, explained, is_last)) {
+            let at = self.clock.utc(now);
+            self.rollup.window(at).health.audit_alarms += 1;
+        }
     }
 
     /// The last looks, while the programs are still attached: what completes after the counters
@@ -44,7 +55,8 @@ impl Recorder {
             self.take_folded(books, sample.now)?;
             let utc = self.clock.utc(sample.now);
             self.note_lost(books, utc);
-            self.note_missed(utc)?;
+            let missed = self.engine.missed()?;
+            self.note_missed(missed, utc);
             if !self.compare_arrived(sample.now, sample.now, true) {
                 break;
             }
@@ -89,9 +101,8 @@ impl Recorder {
             health.audit_row_bytes += rows.bytes();
             health.audit_missed_requests += missed.requests();
             health.audit_missed_bytes += missed.bytes();
-            let explained = self.missed.requests.saturating_add(self.lost);
-            let is_unexplained = audit.book(missed, explained);
-            health.audit_alarms += u64::from(is_excess || is_unexplained);
+            health.audit_alarms += u64::from(is_excess);
+            audit.book(missed, now);
             if !missed.is_none() {
                 window.settled.push(FileRow {
                     file: Arc::new(missed_on(dev, mount)),
