@@ -88,15 +88,13 @@ fn guest_every_kind_of_mount_is_compared_and_equal() {
         total("audit_kernel_bytes"),
         total("audit_row_bytes") + total("audit_missed_bytes")
     );
-    // The mount that came three times included: 25 requests in each direction, and what is compared by its last look.
-    let all = exp
-        .iter()
-        .chain(&a)
-        .chain(&c)
-        .skip(2)
-        .step_by(4)
-        .sum::<u64>();
-    assert!(total("audit_kernel_requests") > all, "{all}");
+    // At least what was there at the end: how often a look finds the other ones depends on what looks take.
+    let [_, _, reads, writes] = std::array::from_fn(|i| exp[i] + a[i]);
+    let compared = total("audit_kernel_requests");
+    assert!(
+        compared >= reads + writes,
+        "{compared} of {reads} + {writes}"
+    );
 }
 
 #[test]

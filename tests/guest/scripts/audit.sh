@@ -39,6 +39,8 @@ put /mnt/a/before 20
 start_recorder --granularity 1s,1m
 snapshot before
 put /mnt/nfs/f 40
+# Ages are in seconds: what comes from here on is certainly younger than the recorder.
+sleep 4
 attach /exp /mnt/own nosharecache
 put /mnt/own/g 50
 mkdir -p /mnt/bound
@@ -48,8 +50,6 @@ put /mnt/a/f 10
 mount -o remount,ro /mnt/a
 mount -o remount,rw /mnt/a
 put /mnt/a/f 10
-# Ages are in seconds: these are certainly younger than the recorder.
-sleep 4
 for _ in 1 2; do
     attach /exp-b /mnt/turns
     put /mnt/turns/f 25
