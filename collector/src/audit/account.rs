@@ -5,7 +5,7 @@ use crate::audit::transfers::{Difference, Transfers};
 
 /// Ages are in whole seconds, and are read a little apart from the clock.
 const BIRTH_TOLERANCE_S: u64 = 2;
-/// Counters that differ by more from one look to the next have begun anew.
+/// Counters that differ by more from one look to the next have started again.
 const LEAP: u64 = 1 << 62;
 
 /// What is known of a superblock since its account was opened.

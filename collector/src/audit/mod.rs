@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Most looks in a row because something is open. Under load some requests are always between
 /// reply and completion, so that no look is exact.
 const LOOKS_AGAIN: u32 = 10;
-/// Looking takes at most one part in so many of a CPU's time: 0.04 %.
+/// Looking takes at most 1/2500 of a CPU's time: 0.04 %.
 const SHARE: u32 = 2500;
 /// CPU time of one step of a look. A step is a piece of the kernel's text, so a little more.
 const STEP: Duration = Duration::from_millis(4);

@@ -178,7 +178,7 @@ fn at_most(a: Transfers, b: Transfers) -> bool {
 }
 
 proptest! {
-    /// Under any load, whenever it looks: it never books what is not missing, never twice, and all
+    /// Under any load, whenever it looks: it books only requests that are missing, each once, and all
     /// of it once it is quiet.
     #[test]
     fn what_is_missing_is_booked_once_and_nothing_else(
@@ -332,7 +332,7 @@ fn a_superblock_that_is_mounted_again_goes_on() {
 }
 
 #[test]
-fn counters_may_wrap_and_begin_anew() {
+fn counters_may_wrap_and_start_again() {
     let mut audit = audit();
     let near = u64::MAX - 50;
     compare(&mut audit, reads(1, near), 7, reads(0, 0));
@@ -343,9 +343,9 @@ fn counters_may_wrap_and_begin_anew() {
         reads(1, 100),
     );
     assert_eq!((wrapped.kernel, wrapped.is_excess), (reads(1, 100), false));
-    let anew = compare(&mut audit, reads(1, 10), 7, reads(2, 110));
+    let again = compare(&mut audit, reads(1, 10), 7, reads(2, 110));
     assert_eq!(
-        (anew.kernel, anew.missed, anew.is_excess),
+        (again.kernel, again.missed, again.is_excess),
         (reads(0, 0), reads(0, 0), false)
     );
 }

@@ -16,7 +16,7 @@ use crate::shared_memory::SharedWords;
 /// Looks for which a completion is not recovered before it counts as missed: its RPC is released right after it, unless its thread is
 /// interrupted in between.
 const LOOKS: usize = 3;
-/// How often the last look is repeated, and after what time, before what is not recovered counts.
+/// How often the last look is repeated, and after what time, before unrecovered completions count.
 const LAST_LOOKS: usize = 20;
 const LAST_LOOKS_APART: Duration = Duration::from_millis(5);
 

@@ -1,7 +1,7 @@
 # Mounts of every kind while a recorder compares itself with the kernel, and programs that the kernel skips: audit.sh
 . /work/lib.sh
 
-# put FILE COUNT: so many WRITE requests, and as many READs.
+# put FILE COUNT: COUNT WRITE requests, and as many READs.
 put() {
     dd if=/dev/zero of="$1" bs=4k count="$2" oflag=direct status=none
     dd if="$1" of=/dev/null bs=4k count="$2" iflag=direct status=none

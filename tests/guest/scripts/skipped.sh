@@ -1,4 +1,4 @@
-# skipped.sh THREADS REQUESTS [blind]: so many threads read and write files of their own, and make others, while nothing but spinning goes on beside
+# skipped.sh THREADS REQUESTS [blind]: THREADS threads read and write files of their own, and make others, while nothing but spinning goes on beside
 # them on every CPU. So programs are interrupted in the middle of a request.
 . /work/lib.sh
 
