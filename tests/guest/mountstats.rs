@@ -2,6 +2,14 @@
 
 use std::collections::BTreeMap;
 
+/// Columns of rows for [`MountCounters::transfers`].
+pub const TRANSFERS: [&str; 4] = [
+    "read_requests",
+    "write_requests",
+    "read_bytes",
+    "write_bytes",
+];
+
 /// What one mount's statistics say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountCounters {
@@ -41,6 +49,16 @@ impl MountCounters {
     /// Completed WRITE attempts.
     pub fn writes(&self) -> u64 {
         self.total(&["WRITE"], 0)
+    }
+
+    /// What rows call [`TRANSFERS`].
+    pub fn transfers(&self) -> [u64; 4] {
+        [
+            self.reads(),
+            self.writes(),
+            self.server_read_bytes,
+            self.server_written_bytes,
+        ]
     }
 
     /// Attempts of these operations that ended with an error, those that were repeated after it included:

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use crate::mountstats::TRANSFERS;
 use crate::run::Run;
 
 static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("requests", &[]));
@@ -30,19 +31,8 @@ static SEEN: LazyLock<Value> = LazyLock::new(|| {
 fn guest_single_requests_add_up_to_the_rollup_and_to_mountstats() {
     let (_, truth) = &RUN.mountstats("before", "after").mounts["/mnt/nfs"];
     assert_eq!(SEEN["disagreements"], json!([]), "with the rollup, by file");
-    let totals = [
-        "read_requests",
-        "write_requests",
-        "read_bytes",
-        "write_bytes",
-    ];
-    let expected = [
-        truth.reads(),
-        truth.writes(),
-        truth.server_read_bytes,
-        truth.server_written_bytes,
-    ];
-    assert_eq!(totals.map(|key| SEEN[key].as_u64()), expected.map(Some));
+    let expected = truth.transfers();
+    assert_eq!(TRANSFERS.map(|key| SEEN[key].as_u64()), expected.map(Some));
     assert!(expected.iter().all(|count| *count > 0), "{expected:?}");
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::mountstats::MountCounters;
+use crate::mountstats::{MountCounters, TRANSFERS};
 use crate::run::{MISSED, Run, long, number, sum};
 
 const THREADS: &str = "64";
@@ -116,23 +116,8 @@ fn check(run: &Run, what: &str) {
 
 fn assert_requests_equal(run: &Run, truth: &MountCounters, what: &str) {
     let answers = run.query(&["--step", "all"]);
-    let columns = [
-        "read_requests",
-        "write_requests",
-        "read_bytes",
-        "write_bytes",
-    ];
-    let expected = [
-        truth.reads(),
-        truth.writes(),
-        truth.server_read_bytes,
-        truth.server_written_bytes,
-    ];
-    assert_eq!(
-        columns.map(|column| sum(&answers, column)),
-        expected,
-        "{what}"
-    );
+    let recorded = TRANSFERS.map(|column| sum(&answers, column));
+    assert_eq!(recorded, truth.transfers(), "{what}");
 }
 
 fn assert_operations_equal(run: &Run, truth: &MountCounters, what: &str) {
