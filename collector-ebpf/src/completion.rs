@@ -22,7 +22,7 @@ use crate::{
 /// That comes before anything else, so that `recorded + folded + lost <= seen` at every instant.
 pub struct Completion {
     /// On which it has completed.
-    pub cpu: u32,
+    cpu: u32,
     books: *mut Books,
 }
 
@@ -95,7 +95,7 @@ impl Completion {
                     self.recorded(room, true);
                 }
                 // A copy: the compiler keeps the other one in registers, on its way into the ring.
-                None => self.fold(&black_box(record)),
+                None => self.fold(&mut black_box(record)),
             },
             None => self.lost(),
         }
@@ -103,7 +103,7 @@ impl Completion {
 
     /// There was no room for the record.
     #[inline(always)]
-    pub fn fold(self, record: &RequestRecord) {
+    pub fn fold(self, record: &mut RequestRecord) {
         if fold(record) {
             let books = self.books;
             // SAFETY: as above.

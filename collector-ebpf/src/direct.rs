@@ -12,7 +12,7 @@ use crate::{
     filter,
     globals::{DIRECT, FILTER, PARTS, PATHS},
     handle::{self, Handle},
-    kernel_memory::{self, Address, Memory, Window, add, global, now_ns},
+    kernel_memory::{Address, Memory, Window, add, global, now_ns},
     maps, marks, paths,
 };
 
@@ -59,7 +59,7 @@ fn left<M: Memory>() {
 
 /// As a tracepoint hands it over.
 type Completed<M> = Request<M, <M as Memory>::Argument, true>;
-/// As it is found at its release, where there is no time for its path: that is told by the file's next request.
+/// As it is found at its release, where there is no time for its path: the file's next request hands that over.
 type Recovered<M> = Request<M, M, false>;
 
 /// A request, of which `A` reads what the tracepoint hands over.
@@ -89,11 +89,18 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
             return;
         };
         let end_ns = now_ns();
-        let cpu = completion.cpu;
         if !M::SINCE_6_2 {
-            completion.record(self.record(cpu, end_ns, direction));
-        } else if let Some(mut room) = completion.room() {
-            let is_made = self.describe(&mut room, cpu, end_ns, direction).is_some();
+            completion.record(self.record(end_ns, direction));
+            return;
+        }
+        let Some(subject) = self.subject(end_ns) else {
+            completion.lost();
+            return;
+        };
+        if let Some(mut room) = completion.room() {
+            let is_made = self
+                .describe(&mut room, &subject, end_ns, direction)
+                .is_some();
             completion.recorded(room, is_made);
         } else {
             self.fold(completion, end_ns, direction);
@@ -103,18 +110,51 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
     /// In a function of its own, like the others that are seldom called. It has no more arguments than can be passed.
     #[inline(never)]
     fn fold(self, completion: Completion, end_ns: u64, direction: u32) {
-        match self.record(kernel_memory::cpu(), end_ns, direction) {
-            Some(record) => completion.fold(&record),
+        // Its path was told already. Nor by `A`: for each load of a pointer by it, the verifier of 6.12 searches all types of the kernel
+        // four times (`btf_nested_type_is_trusted`, kernel/bpf/btf.c), on each of the many ways on which it comes here.
+        let request = Request::<M, M, false>::new(self.task.0, self.header.0);
+        match request.record(end_ns, direction) {
+            Some(mut record) => completion.fold(&mut record),
             None => completion.lost(),
         }
     }
 
     #[inline(always)]
-    fn record(self, cpu: u32, end_ns: u64, direction: u32) -> Option<RequestRecord> {
+    fn record(self, end_ns: u64, direction: u32) -> Option<RequestRecord> {
+        let subject = self.subject(end_ns)?;
         let mut record = MaybeUninit::uninit();
-        self.describe(&mut record, cpu, end_ns, direction)?;
+        self.describe(&mut record, &subject, end_ns, direction)?;
         // SAFETY: all of it is written.
         Some(unsafe { record.assume_init() })
+    }
+
+    /// What it is about. Comes first, while the verifier has only one state to follow its loops in.
+    #[inline(always)]
+    fn subject(self, end_ns: u64) -> Option<Subject> {
+        let offsets = &DIRECT;
+        let mut window = Window::<8>::EMPTY;
+        let arguments = window.fill(self.header, Some(&offsets.arguments_window))?;
+        let handle: u64 = arguments.field(&offsets.header_handle)?;
+        let Handle { crc, slot } = handle::known(Address::<M>::new(handle))?;
+        if TELLS_PATHS
+            && global(&PATHS) != 0
+            && let context = arguments.field(&offsets.tree.header_context)?
+            // Not every kernel's BTF has its type.
+            && let Some(entry) = Address::<M>::new(context).field(&offsets.tree.context_entry)
+            && !handle::is_named(slot, paths::token(entry, end_ns))
+        {
+            paths::name(self.header.0, entry, slot, crc, end_ns);
+        }
+        Some(Subject {
+            crc,
+            range: match M::SINCE_6_2 {
+                true => None,
+                false => Some(Range {
+                    offset: arguments.field(&offsets.header_offset)?,
+                    asked_bytes: arguments.field(&offsets.header_asked)?,
+                }),
+            },
+        })
     }
 
     /// Writes all of the record, field by field as they are read, which takes less than to hold all of them.
@@ -122,7 +162,7 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
     fn describe(
         self,
         record: &mut MaybeUninit<RequestRecord>,
-        cpu: u32,
+        subject: &Subject,
         end_ns: u64,
         direction: u32,
     ) -> Option<()> {
@@ -135,30 +175,19 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
             };
         }
         write!(end_ns, end_ns);
-        // The hash comes first, while the verifier has only one state to follow its loops in.
-        let Arguments {
-            handle,
-            context,
+        write!(handle_hash, subject.crc);
+        let Range {
             offset,
             asked_bytes,
-        } = arguments::<M, A>(self.header, offsets)?;
+        } = match subject.range {
+            Some(range) => range,
+            None => Range {
+                offset: self.header.field(&offsets.header_offset)?,
+                asked_bytes: self.header.field(&offsets.header_asked)?,
+            },
+        };
         write!(offset, offset);
         write!(asked_bytes, asked_bytes);
-        let Handle { crc, slot } = handle::known(handle, cpu)?;
-        write!(handle_hash, crc);
-        if TELLS_PATHS
-            && global(&PATHS) != 0
-            // Read when it is needed where that takes no more: it would only be kept on the stack.
-            && let context = match context {
-                Some(context) => context,
-                None => self.header.field(&offsets.tree.header_context)?,
-            }
-            // Not every kernel's BTF has its type.
-            && let Some(entry) = Address::<M>::new(context).field(&offsets.tree.context_entry)
-            && !handle::is_named(slot, paths::token(entry, end_ns))
-        {
-            paths::name(self.header.0, entry, slot, crc, end_ns);
-        }
         let mut bits = direction;
         let Timing { start_ns, pid } = timing(self.task, offsets)?;
         write!(pid, pid);
@@ -220,11 +249,25 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
         }
         write!(done_bytes, if failed { 0 } else { done_bytes });
         write!(flags, bits);
-        let (superblock, fileid) = file(inode, offsets)?;
+        let (superblock, fileid) = superblock_and_number(inode, offsets)?;
         write!(fileid, fileid);
         write!(dev, superblock.field(&offsets.superblock_dev)?);
         Some(())
     }
+}
+
+/// What a request is about.
+struct Subject {
+    /// The hash of the file's handle.
+    crc: u32,
+    /// Where that is read with the handle. Else it is read when it is needed, which takes no more: it would only be kept on the stack.
+    range: Option<Range>,
+}
+
+#[derive(Clone, Copy)]
+struct Range {
+    offset: u64,
+    asked_bytes: u32,
 }
 
 struct Timing {
@@ -296,32 +339,6 @@ pub fn parts<M: Memory>(
     })
 }
 
-struct Arguments<M> {
-    handle: Address<M>,
-    /// How it was opened, where that is read with the others.
-    context: Option<u64>,
-    offset: u64,
-    asked_bytes: u32,
-}
-
-#[inline(always)]
-fn arguments<M: Memory, A: Memory>(
-    header: Address<A>,
-    offsets: &'static DirectOffsets,
-) -> Option<Arguments<M>> {
-    let mut window = Window::<8>::EMPTY;
-    let view = window.fill(header, Some(&offsets.arguments_window))?;
-    Some(Arguments {
-        handle: Address::new(view.field(&offsets.header_handle)?),
-        context: match M::SINCE_6_2 {
-            true => None,
-            false => Some(view.field(&offsets.tree.header_context)?),
-        },
-        offset: view.field(&offsets.header_offset)?,
-        asked_bytes: view.field(&offsets.header_asked)?,
-    })
-}
-
 /// Bytes transferred, and whether the file ends behind them.
 #[inline(always)]
 fn result<M: Memory>(header: Address<M>, offsets: &'static DirectOffsets) -> Option<(u32, bool)> {
@@ -335,7 +352,7 @@ fn result<M: Memory>(header: Address<M>, offsets: &'static DirectOffsets) -> Opt
 
 /// Superblock and fileid.
 #[inline(always)]
-fn file<M: Memory>(
+fn superblock_and_number<M: Memory>(
     inode: Address<M>,
     offsets: &'static DirectOffsets,
 ) -> Option<(Address<M>, u64)> {

@@ -109,6 +109,8 @@ fn add_up<M: Memory, const TELLS_PATHS: bool>(
     sum: *mut OpValue,
 ) -> Option<u64> {
     let task = Address::<M::Argument>::new(argument(TASK));
+    // For pointers: see `direct::Request::fold`.
+    let of_task = Address::<M>::new(argument(TASK));
     let execute_ns = argument(EXECUTE);
     let (offsets, own) = (&DIRECT, &DIRECT.file_operation);
     // SAFETY: a map value, by the caller.
@@ -130,12 +132,12 @@ fn add_up<M: Memory, const TELLS_PATHS: bool>(
     let start_ns: u64 = task.field(&offsets.task_start)?;
     let mut key = FileOpKey {
         fileid: inode.field(&offsets.inode_number)?,
-        procedure: task.field(&offsets.operation.task_procedure)?,
+        procedure: of_task.field(&offsets.operation.task_procedure)?,
         cgroup: cgroup(task)?,
         window: window::holding::<M>(start_ns.wrapping_add(execute_ns))?,
         dev: superblock.field(&offsets.superblock_dev)?,
         handle_hash,
-        uid: user::<M>(task).unwrap_or(NO_USER),
+        uid: user(of_task).unwrap_or(NO_USER),
         padding: 0,
     };
     let by_file = if way & handles::COMMIT != 0 {
@@ -273,7 +275,7 @@ fn superblock<M: Memory>(inode: u64) -> Option<Address<M>> {
 
 /// In whose name: of the credentials that it was made with, or that were found for it.
 #[inline(always)]
-fn user<M: Memory>(task: Address<M::Argument>) -> Option<u32> {
+fn user<M: Memory>(task: Address<M>) -> Option<u32> {
     let own = &DIRECT.file_operation;
     let mut cred: u64 = task.field(&own.task_cred)?;
     if cred == 0 {

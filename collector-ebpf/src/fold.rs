@@ -5,7 +5,7 @@ use trackiops_schemas::ebpf::ring::{
 };
 
 use crate::{
-    kernel_memory::{Probe, add, raise},
+    kernel_memory::{Probe, add, raise, untraced},
     maps::{FOLD_BEGIN, FOLDS},
     window,
 };
@@ -15,7 +15,11 @@ use crate::{
 ///
 /// In a function of its own, for its stack.
 #[inline(never)]
-pub fn fold(record: &RequestRecord) -> bool {
+pub fn fold(record: &mut RequestRecord) -> bool {
+    // By these it is added up in one way or another, which the verifier would go through for each way of making a record.
+    record.flags = untraced(record.flags);
+    record.error = untraced(record.error.cast_unsigned()).cast_signed();
+    record.done_bytes = untraced(record.done_bytes);
     sum_of(record).is_some_and(|sum| {
         count(sum, record);
         true

@@ -1,23 +1,21 @@
 //! The hash of a file handle, as the kernel's own tracepoints compute it.
 
-use core::{array, ptr};
+use core::{arch::asm, array};
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 
-use crate::kernel_memory::{self, Address, Memory, View, Window};
+use crate::kernel_memory::{Address, Memory, View, Window, untraced};
 
 /// Words of `struct nfs_fh` that are remembered: its size, and handles of up to 46 bytes. That is
 /// most servers' all.
 const SHORT: usize = 6;
 /// Words of the whole `struct nfs_fh`: a size of 2 bytes and up to 128 bytes of handle.
 const LONG: usize = 17;
-/// Bits of a handle's size, which stands before its bytes.
-const SIZE_BITS: u32 = 16;
+/// Bytes of a handle's size, which stands before its bytes.
+const SIZE_BYTES: u32 = 2;
 const _: () = assert!(SHORT == 6, "`remembered` compares as many");
 /// Handles remembered per CPU; a power of two.
 const SLOTS: usize = 128;
-/// CPUs whose handles are found without a lookup, where the kernel follows that.
-const NEAR_CPUS: usize = 64;
 
 /// Those of a CPU.
 type Slots = [Slot; SLOTS];
@@ -25,10 +23,6 @@ type Slots = [Slot; SLOTS];
 /// File handles met last, per CPU: 8 KiB.
 #[map]
 static HANDLES: PerCpuArray<Slots> = PerCpuArray::with_max_entries(1, 0);
-
-/// The same for the first CPUs. A global, as `MARKS`.
-#[unsafe(no_mangle)]
-static mut NEAR_HANDLES: [Slots; NEAR_CPUS] = [[Slot::EMPTY; _]; _];
 
 /// A handle and its hash.
 ///
@@ -44,20 +38,11 @@ pub struct Slot {
     token: u64,
 }
 
-impl Slot {
-    pub const EMPTY: Self = Self {
-        words: [0; SHORT],
-        version: 0,
-        crc: 0,
-        token: 0,
-    };
-}
-
 /// What is known of a file by its handle.
 pub struct Handle {
     /// The hash of the handle.
     pub crc: u32,
-    /// Null for a handle that is too long to be remembered.
+    /// Where it is remembered. What is too long for that has a slot for its token alone.
     pub slot: *mut Slot,
 }
 
@@ -66,37 +51,29 @@ pub struct Handle {
 /// A CRC costs more than all the rest of a record, so the last ones are remembered.
 #[inline(always)]
 pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
-    Some(known(handle, kernel_memory::cpu())?.crc)
+    Some(known(handle)?.crc)
 }
 
 /// The same, with where it is remembered, on this CPU.
 #[inline(always)]
-pub fn known<M: Memory>(handle: Address<M>, cpu: u32) -> Option<Handle> {
+pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
     // Before the handle is read, so that what is read need not be kept meanwhile.
-    let slots = if M::SINCE_6_2 && cpu < NEAR_CPUS as u32 {
-        // SAFETY: an element of the array.
-        unsafe { (&raw mut NEAR_HANDLES).cast::<Slots>().add(cpu as usize) }
-    } else {
-        HANDLES.get_ptr_mut(0)?
-    };
+    let slots = HANDLES.get_ptr_mut(0)?;
     let mut window = Window::<SHORT>::EMPTY;
     let view = window.fill(handle, None)?;
     let first = view.word(0);
     let size = first as u16;
-    if usize::from(size) > SHORT * 8 - 2 {
-        let crc = long(handle, size)?;
-        return Some(Handle {
-            crc,
-            slot: ptr::null_mut(),
-        });
-    }
     // The address tells files apart well enough to choose a slot; structures lie 64 bytes apart.
     let index = handle.hash::<{ SLOTS.ilog2() }>() as usize & (SLOTS - 1);
     // SAFETY: an element of this CPU's slots, which exist for as long as the program runs.
     let slot = unsafe { &raw mut (*slots)[index] };
-    let crc = match remembered(slot, first, &view) {
-        Some(crc) => crc,
-        None => remember(slot, handle)?,
+    let crc = if usize::from(size) > SHORT * 8 - 2 {
+        long(handle, size)?
+    } else {
+        match remembered(slot, first, &view) {
+            Some(crc) => crc,
+            None => remember(slot, handle)?,
+        }
     };
     Some(Handle { crc, slot })
 }
@@ -104,17 +81,15 @@ pub fn known<M: Memory>(handle: Address<M>, cpu: u32) -> Option<Handle> {
 /// Whether the path of the file in the slot was told, by this token.
 #[inline(always)]
 pub fn is_named(slot: *mut Slot, token: u64) -> bool {
-    // SAFETY: of `known`. What another file's program wrote in between is another token.
-    !slot.is_null() && unsafe { (&raw const (*slot).token).read_volatile() == token }
+    // SAFETY: of `known`. Another file that has the slot, too, writes another token.
+    unsafe { (&raw const (*slot).token).read_volatile() == token }
 }
 
 /// Notes that it was.
 #[inline(always)]
 pub fn set_named(slot: *mut Slot, token: u64) {
-    if !slot.is_null() {
-        // SAFETY: as above.
-        unsafe { (&raw mut (*slot).token).write_volatile(token) };
-    }
+    // SAFETY: as above.
+    unsafe { (&raw mut (*slot).token).write_volatile(token) };
 }
 
 /// The hash in the slot, if it is this handle's.
@@ -169,64 +144,95 @@ fn remember<M: Memory>(slot: *mut Slot, handle: Address<M>) -> Option<u32> {
 #[inline(never)]
 fn long<M: Memory>(handle: Address<M>, size: u16) -> Option<u32> {
     let mut crc = u32::MAX;
-    let mut left = u32::from(size);
-    for at in 0..LONG as u32 {
+    for at in 0..LONG as u64 {
+        if at * 8 >= u64::from(size) + 2 {
+            break;
+        }
         let mut window = Window::<1>::EMPTY;
         let word = window
-            .fill(Address::<M>::new(handle.0 + u64::from(at) * 8), None)?
+            .fill(Address::<M>::new(handle.0 + at * 8), None)?
             .word(0);
         crc = if at == 0 {
-            update(crc, word >> SIZE_BITS, 6, &mut left)
+            first_word(crc, word, size)
         } else {
-            update(crc, word, 8, &mut left)
+            next_word(crc, word, at, size)
         };
     }
     Some(!crc)
 }
 
-/// Half a byte at a time: 16 entries instead of 256.
-static CRC32: [u32; 16] = {
-    let mut table = [0; 16];
-    let mut i = 0;
-    while i < 16 {
-        let mut crc = i as u32;
+/// By a byte.
+static CRC32: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let mut crc = byte as u32;
         let mut bit = 0;
-        while bit < 4 {
-            crc = if crc & 1 == 1 {
-                crc >> 1 ^ 0xedb8_8320
-            } else {
-                crc >> 1
-            };
+        while bit < 8 {
+            crc = crc >> 1 ^ (crc & 1) * 0xedb8_8320;
             bit += 1;
         }
-        table[i] = crc;
-        i += 1;
+        table[byte] = crc;
+        byte += 1;
     }
     table
 };
 
 #[inline(always)]
 fn crc32(words: &[u64; SHORT]) -> u32 {
-    let mut left = u32::from(words[0] as u16);
-    let mut crc = update(u32::MAX, words[0] >> SIZE_BITS, 6, &mut left);
-    for word in &words[1..] {
-        crc = update(crc, *word, 8, &mut left);
+    let size = words[0] as u16;
+    let mut crc = first_word(u32::MAX, words[0], size);
+    for (at, word) in words.iter().enumerate().skip(1) {
+        crc = next_word(crc, *word, at as u64, size);
     }
     !crc
 }
 
-/// Takes in up to `bytes` of a word, from the lowest on, as long as any are `left`.
+/// Takes in what is in the first word of a `struct nfs_fh`, behind the handle's size.
 #[inline(always)]
-fn update(mut crc: u32, mut word: u64, bytes: u32, left: &mut u32) -> u32 {
-    for _ in 0..bytes {
-        if *left == 0 {
-            break;
-        }
-        *left -= 1;
-        crc ^= word as u32 & 0xff;
-        crc = crc >> 4 ^ CRC32[(crc & 15) as usize];
-        crc = crc >> 4 ^ CRC32[(crc & 15) as usize];
-        word >>= 8;
+fn first_word(crc: u32, word: u64, size: u16) -> u32 {
+    update::<{ 8 - SIZE_BYTES }>(crc, word >> (SIZE_BYTES * 8), 0, size)
+}
+
+/// Takes in a word behind that.
+#[inline(always)]
+fn next_word(crc: u32, word: u64, at: u64, size: u16) -> u32 {
+    update::<8>(crc, word, at * 8 - u64::from(SIZE_BYTES), size)
+}
+
+/// Takes in `BYTES` of a word, from the lowest on, as far as they are of a handle of `size` bytes: they begin at byte `at` of it.
+///
+/// Without a branch or a loop: the verifier would follow both ways from each branch.
+#[inline(always)]
+fn update<const BYTES: u32>(mut crc: u32, word: u64, at: u64, size: u16) -> u32 {
+    macro_rules! each_byte {
+        ($($n:literal)*) => {
+            $(
+                if $n < BYTES {
+                    let index = untraced(crc ^ (word >> ($n * 8)) as u32) & 0xff;
+                    let next = crc >> 8 ^ CRC32[index as usize];
+                    crc = if_negative((at + $n).wrapping_sub(u64::from(size)), next, crc);
+                }
+            )*
+        };
     }
+    each_byte!(0 1 2 3 4 5 6 7);
     crc
+}
+
+/// One of two values by the highest bit of `sign`, without a branch, which the compiler would make of a comparison.
+#[inline(always)]
+fn if_negative(sign: u64, yes: u32, no: u32) -> u32 {
+    let mut chosen = u64::from(yes ^ no);
+    // SAFETY: changes the two registers alone.
+    unsafe {
+        asm!(
+            "{sign} s>>= 63",
+            "{chosen} &= {sign}",
+            sign = inout(reg) sign => _,
+            chosen = inout(reg) chosen,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    chosen as u32 ^ no
 }

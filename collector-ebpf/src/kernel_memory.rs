@@ -313,6 +313,20 @@ pub fn opaque(mut value: u64) -> u64 {
     value
 }
 
+/// The same number, of which the verifier does not know what it is and where it comes from: half of a word on the stack.
+///
+/// Of each index into a table it follows that, back to where the number was loaded. And what it does not know, it need not follow for each
+/// value.
+#[inline(always)]
+pub fn untraced(value: u32) -> u32 {
+    let mut word = 0_u64;
+    // SAFETY: both halves of the word are written before one is read.
+    unsafe {
+        (&raw mut word).write_volatile(u64::from(value) << 32);
+        (&raw const word).cast::<u32>().add(1).read_volatile()
+    }
+}
+
 /// Adds to the member at the offset, a counter that other CPUs add to, too. See [`add`].
 ///
 /// Even where CPUs do not share it: the exactness of the books must not rest on how a kernel keeps programs

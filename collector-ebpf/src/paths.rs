@@ -75,6 +75,8 @@ pub struct Scratch {
     /// 1 while somebody uses it. A program may be interrupted by another one of the same CPU.
     busy: u64,
     fingerprint: u64,
+    /// Bytes of paths. Here, so that to the verifier all ways of reading a path end in the same state.
+    end: u64,
     record: Record,
 }
 
@@ -183,23 +185,21 @@ fn tell_renamed(directory: Address<Probe>, before: u64, after: u64) -> Option<()
     let scratch = take()?;
     // SAFETY: of `take`.
     unsafe {
-        let path_bytes = copy(scratch, 0, after);
-        let end = if path_bytes == 0 {
-            0
-        } else {
-            copy(scratch, path_bytes, before)
-        };
-        if end != 0 {
-            (*scratch).record.head = PathHead {
-                at_ns: now_ns(),
-                fileid: 0,
-                dev,
-                handle_hash: 0,
-                path_bytes,
-                before_bytes: end.wrapping_sub(path_bytes) as u16,
-                is_directory: 0,
-            };
-            output(scratch, end);
+        if copy(scratch, after) {
+            let path_bytes = (&raw const (*scratch).end).read_volatile();
+            if copy(scratch, before) {
+                let end = (&raw const (*scratch).end).read_volatile();
+                (*scratch).record.head = PathHead {
+                    at_ns: now_ns(),
+                    fileid: 0,
+                    dev,
+                    handle_hash: 0,
+                    path_bytes: path_bytes as u32,
+                    before_bytes: end.wrapping_sub(path_bytes) as u16,
+                    is_directory: 0,
+                };
+                output(scratch, end);
+            }
         }
         leave(scratch);
     }
@@ -276,22 +276,23 @@ impl Step {
 }
 
 /// Tells the path of a file by one of its names. The fingerprint of the path, also where there is none to be told; 0 if that is to be tried again.
-#[inline(never)]
+#[inline(always)]
 fn tell(key: &NamedKey, entry: u64, at_ns: u64, is_directory: u16) -> u64 {
     let Some(scratch) = take() else {
         return 0;
     };
     // SAFETY: of `take`.
     unsafe {
-        let end = copy(scratch, 0, entry);
+        let is_whole = copy(scratch, entry);
         let mut fingerprint = (&raw const (*scratch).fingerprint).read_volatile();
-        if end != 0 {
+        if is_whole {
+            let end = (&raw const (*scratch).end).read_volatile();
             (*scratch).record.head = PathHead {
                 at_ns,
                 fileid: key.fileid,
                 dev: key.dev,
                 handle_hash: key.handle_hash,
-                path_bytes: end,
+                path_bytes: end as u32,
                 before_bytes: 0,
                 is_directory,
             };
@@ -315,6 +316,7 @@ fn take() -> Option<*mut Scratch> {
             return None;
         }
         busy.write_volatile(1);
+        (&raw mut (*scratch).end).write_volatile(0);
     }
     Some(scratch)
 }
@@ -325,46 +327,52 @@ unsafe fn leave(scratch: *mut Scratch) {
     unsafe { (&raw mut (*scratch).busy).write_volatile(0) };
 }
 
-/// Appends the path of the name to what is at `end`, and returns where that ends: 0 if the path is not known. Then its fingerprint is
-/// 0 as well if that may change at any time.
+/// Appends the path of the name to what is at `end`. False if the path is not known. Then its fingerprint is 0 as well if that may change
+/// at any time.
 #[inline(never)]
-fn copy(scratch: *mut Scratch, end: u32, entry: u64) -> u32 {
+fn copy(scratch: *mut Scratch, entry: u64) -> bool {
     let (mut entry, mut mixed) = (entry, 0);
-    let mut end = u64::from(end);
     // SAFETY: of `take`; all that is written is before `MOST_BYTES`.
     unsafe {
         (*scratch).fingerprint = 0;
         let bytes = (&raw mut (*scratch).record.bytes).cast::<u8>();
+        let end_of_all = &raw mut (*scratch).end;
         for _ in 0..MOST_NAMES {
             let Some(step) = Step::from(entry) else {
-                return 0;
+                return false;
             };
             mixed = step.mix(mixed, entry);
+            let end = end_of_all.read_volatile();
             if end > (MOST_BYTES - NAME_BYTES) as u64 {
                 break;
             }
             let to = bytes.add(end as usize).cast();
             if step.parent == entry {
                 (*scratch).fingerprint = mixed;
-                return top(to, entry).map_or(0, |length| end as u32 + length);
+                let Some(length) = top(to, entry) else {
+                    return false;
+                };
+                end_of_all.write_volatile(end + u64::from(length));
+                return true;
             }
             let length = step.hash >> 32 & (NAME_BYTES as u64 - 1);
             let from = ptr::with_exposed_provenance(step.name as usize);
             if bpf_probe_read_kernel(to, length as u32, from) != 0 {
-                return 0;
+                return false;
             }
             // It may have been renamed in the middle of it.
-            if Step::from(entry).is_none_or(|again| again.hash != step.hash) {
-                return 0;
+            let hash = Address::<Probe>::new(entry).field(&DIRECT.name.entry_hash);
+            if hash != Some(step.hash) {
+                return false;
             }
-            end += length;
+            let end = end + length;
             bytes.add(end as usize).write(0);
-            end += 1;
+            end_of_all.write_volatile(end + 1);
             entry = step.parent;
         }
         (*scratch).fingerprint = mixed;
     }
-    0
+    false
 }
 
 /// The name of the top of what is mounted, and its length. The top of what was opened by its handle has none.
@@ -382,15 +390,19 @@ unsafe fn top(to: *mut core::ffi::c_void, entry: u64) -> Option<u32> {
 }
 
 #[inline(always)]
-unsafe fn output(scratch: *mut Scratch, end: u32) -> bool {
-    if end as usize > MOST_BYTES {
+unsafe fn output(scratch: *mut Scratch, end: u64) -> bool {
+    if end > MOST_BYTES as u64 {
         return false;
     }
     let map = ptr::from_ref(&PATH_RING).cast_mut().cast();
     // SAFETY: of `take`: so many bytes are there.
     unsafe {
         let record = (&raw mut (*scratch).record).cast();
-        let bytes = u64::from(end) + HEAD_BYTES as u64;
-        bpf_ringbuf_output(map, record, bytes, u64::from(BPF_RB_NO_WAKEUP)) == 0
+        bpf_ringbuf_output(
+            map,
+            record,
+            end + HEAD_BYTES as u64,
+            u64::from(BPF_RB_NO_WAKEUP),
+        ) == 0
     }
 }
