@@ -255,6 +255,16 @@ def metadata(tracer, operations=1000):
         tracer.kill()
 
 
+def start(tracer):
+    """Instructions from exec to the last probe attached."""
+    try:
+        before = tracer.cpu_ns() if os.path.exists(CGROUP) else 0
+        tracer.start()
+        return tracer.cpu_ns() - before
+    finally:
+        tracer.kill()
+
+
 def spread(values, form):
     low, middle, high = min(values), statistics.median(values), max(values)
     return f"{form(middle)} ({form(low)} .. {form(high)})"
@@ -325,6 +335,8 @@ def main():
         text += f"\nRecorder with nothing to record, direct engine: {count(rate)} instructions per second.\n"
         rate = metadata(trackiops("direct"))
         text += f"\nBPF per operation on metadata (SETATTR), direct engine: {count(rate)} instructions.\n"
+        rate = start(trackiops("direct"))
+        text += f"\nStart, from exec to the last probe attached, direct engine: {count(rate)} instructions.\n"
     write(os.environ["OUT"] + "/table.md", text)
 
 

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trackiops_collector::{
-    EngineChoice, KernelFacts, Lockdown, Plan, Programs, RpcTasks, Tracefs, Unsupported, plan,
+    EngineChoice, KernelFacts, Lockdown, Plan, Programs, Recorder, RpcTasks, StartStep,
+    StartTiming, Tracefs, Unsupported, plan,
 };
 use trackiops_query::coverage::audit::{Audited, ask_audited};
 use trackiops_query::times::{Zone, show_range};
@@ -14,7 +16,7 @@ use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::ring::CgroupOffsets;
 
 use crate::output::{Output, print, print_json};
-use crate::record::facts;
+use crate::record::{default_settings, facts};
 use crate::report::ReportFlags;
 use crate::store_flag::StoreFlag;
 
@@ -24,6 +26,9 @@ pub struct Args {
     /// Read the kernel's types from this file; for kernels that do not describe themselves
     #[arg(long, value_name = "FILE")]
     btf: Option<PathBuf>,
+    /// Start as `record` does, stop at once, and report what each step took
+    #[arg(long)]
+    timing: bool,
     #[command(flatten)]
     store: StoreFlag,
     #[command(flatten)]
@@ -39,8 +44,11 @@ struct StoreAudit {
 
 /// Prints what was found out. Then fails if nothing can be recorded.
 pub fn run(args: Args) -> Result<ExitCode> {
+    let mut timing = StartTiming::begin();
     let facts = facts(args.btf.as_deref())?;
+    timing.ended("look at the kernel and its BTF");
     let auto = plan(&facts, EngineChoice::Auto);
+    timing.ended("plan");
     let audit = args.store.if_any()?.map(|store| StoreAudit {
         audited: ask_audited(&store).map_err(|error| error.to_string()),
         store,
@@ -50,9 +58,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
         ("tracepoint", EngineChoice::Tracepoint),
     ]
     .map(|(name, choice)| (name, plan(&facts, choice)));
+    let steps = match &auto {
+        Ok(plan) if args.timing => time_start(plan, timing)?,
+        _ => Vec::new(),
+    };
     Output::Stdout.write(|out| {
         if args.form.is_json() {
-            return print_json(&facts_object(&facts, &engines, &auto, audit.as_ref()), out);
+            let object = facts_object(&facts, &engines, &auto, audit.as_ref(), &steps);
+            return print_json(&object, out);
         }
         print(format_args!("Linux {}", facts.release), 0, out)?;
         for (name, _, state) in fact_states(&facts) {
@@ -71,6 +84,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 out,
             )?;
         }
+        if !steps.is_empty() {
+            writeln!(out, "start")?;
+        }
+        for StartStep { name, wall, cpu } in &steps {
+            let (wall, cpu) = (ms(*wall), ms(*cpu));
+            print(
+                format_args!("  {name:<38} {wall:>10} ms, {cpu:>10} ms of a processor"),
+                41,
+                out,
+            )?;
+        }
         match &auto {
             Ok(plan) => writeln!(
                 out,
@@ -84,6 +108,22 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Attaches every probe, and detaches it again.
+fn time_start(plan: &Plan, mut timing: StartTiming) -> Result<Vec<StartStep>> {
+    drop(Recorder::start(plan, &default_settings(), &mut timing)?);
+    let mut steps = timing.steps().to_vec();
+    steps.push(StartStep {
+        name: "in all".to_owned(),
+        wall: steps.iter().map(|step| step.wall).sum(),
+        cpu: steps.iter().map(|step| step.cpu).sum(),
+    });
+    Ok(steps)
+}
+
+fn ms(time: Duration) -> String {
+    format!("{:.2}", time.as_secs_f64() * 1e3)
+}
+
 type Planned = Result<Plan, Unsupported>;
 
 /// The same for other programs.
@@ -92,6 +132,7 @@ fn facts_object(
     engines: &[(&str, Planned)],
     auto: &Planned,
     audit: Option<&StoreAudit>,
+    steps: &[StartStep],
 ) -> Value {
     let named = |name: &str, ok: bool, state: String| {
         let key = name.to_lowercase().replace(' ', "_");
@@ -110,9 +151,15 @@ fn facts_object(
         "facts": states,
         "engines": engines,
         "audit": audit.map(StoreAudit::object),
+        "start": steps.iter().map(step_object).collect::<Vec<_>>(),
         "engine": auto.as_ref().ok().map(engine_name),
         "error": auto.as_ref().err().map(ToString::to_string),
     })
+}
+
+fn step_object(step: &StartStep) -> Value {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    json!({ "step": step.name, "wall_ms": ms(step.wall), "cpu_ms": ms(step.cpu) })
 }
 
 /// Each fact, whether it is as it should be, and what it is.

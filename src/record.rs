@@ -22,13 +22,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
 use trackiops_collector::{
-    BtfError, Filter, KernelFacts, Plan, Recorder, RecordingTotals, Settings, Unsupported, plan,
+    BtfError, Filter, KernelFacts, Plan, Recorder, RecordingTotals, Settings, StartTiming,
+    Unsupported, plan,
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{WindowQueue, Writer};
 
 use crate::output::{FilePermissions, PartialFile, say};
-pub use crate::record::args::{Args, DEFAULT_RETENTION, parse_store_size};
+pub use crate::record::args::{Args, DEFAULT_RETENTION, default_settings, parse_store_size};
 use crate::record::display::RecordingDisplay;
 use crate::record::stop::StopRequest;
 
@@ -116,7 +117,7 @@ async fn record_with_plan(
     stop: StopRequest,
 ) -> Result<ExitCode> {
     let plan = with_wanted_operations(plan, args, &settings.filter);
-    let mut recorder = Recorder::start(&plan, &settings)?;
+    let mut recorder = Recorder::start(&plan, &settings, &mut StartTiming::begin())?;
     if let Some(why) = recorder.refused() {
         say(format_args!(
             "the kernel refused the BPF programs that read its memory by plain loads ({why}): using those that call a \

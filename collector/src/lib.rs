@@ -28,6 +28,7 @@ mod settings;
 mod shared_memory;
 mod stalls;
 mod tenants;
+mod timing;
 mod tracefs;
 
 pub use btf::{BtfError, CastBtfIds, Member, Members, TracepointType};
@@ -40,3 +41,4 @@ pub use replay::Replay;
 pub use settings::Settings;
 pub use stalls::rpc_tasks::RpcTasks;
 pub use stalls::{Stall, StallChange};
+pub use timing::{StartStep, StartTiming};

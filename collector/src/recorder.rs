@@ -34,6 +34,7 @@ use crate::rollup::{OpenWindow, Rollup};
 use crate::settings::Settings;
 use crate::stalls::lookout::Lookout;
 use crate::stalls::{Stall, Stalls};
+use crate::timing::StartTiming;
 
 /// How long a record may wait in a ring that is too empty to wake the recorder.
 const DRAIN_EVERY: Duration = Duration::from_millis(200);
@@ -117,16 +118,22 @@ pub struct Recorder {
 
 impl Recorder {
     /// Loads and attaches what was planned. Once this has returned, every request is seen.
-    pub fn start(plan: &Plan, settings: &Settings) -> Result<Self, RecordError> {
+    pub fn start(
+        plan: &Plan,
+        settings: &Settings,
+        timing: &mut StartTiming,
+    ) -> Result<Self, RecordError> {
         let names = Names::new(plan.has_paths()).map_err(RecordError::Thread)?;
         let lookout = Lookout::start().map_err(RecordError::Thread)?;
-        let engine = Engine::start(plan, settings, ClockSample::take())?;
+        timing.ended("start threads for names and stalls");
+        let engine = Engine::start(plan, settings, ClockSample::take(), timing)?;
         let sample = ClockSample::take();
         let is_whole = settings.filter.kinds() == 0;
         let mut audit = is_whole.then(|| Audit::new(sample.now));
         if let Some(audit) = &mut audit {
             audit.look_at_once(sample.now, names.namespaces());
         }
+        timing.ended("read the counters of mounts");
         Ok(Self {
             engine,
             clock: Clock::new(sample),

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{Parser as _, ValueEnum};
 use trackiops_collector::{EngineChoice, Filter, Procedure, Settings};
 use trackiops_query::parse_size;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
@@ -240,6 +240,16 @@ fn parse_size_in(text: &str, range: RangeInclusive<u64>, takes: &str) -> Result<
         true => Ok(bytes),
         false => Err(format!("write a size {takes}")),
     }
+}
+
+/// What is recorded without any flags.
+pub fn default_settings() -> Settings {
+    #[derive(clap::Parser)]
+    struct Defaults {
+        #[command(flatten)]
+        args: Args,
+    }
+    Defaults::parse_from(["record"]).args.settings()
 }
 
 impl Args {

@@ -65,6 +65,25 @@ fn guest_the_doctor_tells_what_is_there_and_what_is_used() {
 
 #[test]
 #[ignore = "boots a guest: make test-guests"]
+fn guest_the_doctor_reports_what_each_step_of_a_start_takes() {
+    let said = RUN.json("timing.out");
+    let steps = said["start"].as_array().expect("steps");
+    let cpu_ms = |step: &serde_json::Value| step["cpu_ms"].as_f64().expect("a time");
+    let (all, steps) = steps.split_last().expect("a step");
+    assert_eq!(all["step"], "in all");
+    let sum: f64 = steps.iter().map(cpu_ms).sum();
+    assert!((sum - cpu_ms(all)).abs() < 0.01, "{said}");
+    let takes_time = |word: &str| {
+        let named = |step: &&serde_json::Value| step["step"].to_string().contains(word);
+        steps.iter().filter(named).map(cpu_ms).sum::<f64>() > 0.0
+    };
+    for word in ["BTF", "make maps", "read_done", "write_done", "operation"] {
+        assert!(takes_time(word), "no time of `{word}` in {said}");
+    }
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_programs_are_of_the_form_that_the_doctor_tells() {
     /// `BPF_PROG_TYPE_RAW_TRACEPOINT` and `BPF_PROG_TYPE_TRACING`.
     const BY_PROBE: &str = "17";

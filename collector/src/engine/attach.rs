@@ -12,6 +12,7 @@ use crate::engine::error::EngineError;
 use crate::engine::missed::CountedPrograms;
 use crate::facts::TRACEPOINTS;
 use crate::plan::{Plan, Programs};
+use crate::timing::StartTiming;
 
 /// A program of the direct engine, in both forms, and its tracepoint.
 #[derive(Clone, Copy)]
@@ -98,14 +99,17 @@ pub fn attach(
     programs: &mut Ebpf,
     plan: &Plan,
     cast_programs: Option<io::Result<(CastBtfIds, CastPrograms)>>,
+    timing: &mut StartTiming,
 ) -> Result<AttachedPrograms, EngineError> {
     match &plan.programs {
         Programs::Direct { recovers, .. } => {
+            let operations = plan.has_operations();
             let mut attached =
-                attach_direct(programs, *recovers, plan.has_operations(), cast_programs)?;
+                attach_direct(programs, *recovers, operations, cast_programs, timing)?;
             if plan.has_paths() {
                 let renamed = attach_raw(programs, RENAME, RENAME_EVENT)?;
                 attached.links.push(renamed);
+                timing.ended(format!("load and attach {RENAME}"));
             }
             Ok(attached)
         }
@@ -114,6 +118,7 @@ pub fn attach(
         Programs::Tracepoint(_) => {
             for (category, event) in TRACEPOINTS {
                 attach_tracepoint(programs, category, event)?;
+                timing.ended(format!("load and attach {event}"));
             }
             Ok(AttachedPrograms::default())
         }
@@ -142,6 +147,7 @@ fn attach_direct(
     recovers: bool,
     operations: bool,
     cast_programs: Option<io::Result<(CastBtfIds, CastPrograms)>>,
+    timing: &mut StartTiming,
 ) -> Result<AttachedPrograms, EngineError> {
     let events = ALONE.len() - usize::from(!operations);
     let used = if recovers {
@@ -149,17 +155,22 @@ fn attach_direct(
     } else {
         ALONE[..events].to_vec()
     };
-    let load = |(cast, cast_programs): (CastBtfIds, CastPrograms)| {
+    let mut load = |(cast, cast_programs): (CastBtfIds, CastPrograms)| {
         let events = cast.events.iter().take(events);
         let loaded = used
             .iter()
             .zip(events.chain(cast.releases.as_ref().into_iter().flatten()));
         loaded
-            .map(|(raw, event)| cast_programs.load(raw.by_cast, *event))
+            .map(|(raw, event)| {
+                let program = cast_programs.load(raw.by_cast, *event);
+                timing.ended(format!("load {}", raw.by_cast));
+                program
+            })
             .collect::<io::Result<Vec<OwnedFd>>>()
     };
     // A kernel that has the types may still refuse the programs, without its JIT for example.
-    let (by_cast, refused) = match cast_programs.map(|cast_programs| cast_programs.and_then(load)) {
+    let by_cast = cast_programs.map(|cast_programs| cast_programs.and_then(&mut load));
+    let (by_cast, refused) = match by_cast {
         Some(Ok(loaded)) => (Some(loaded), None),
         Some(Err(why)) => (None, Some(why)),
         None => (None, None),
@@ -173,10 +184,12 @@ fn attach_direct(
                 source,
             })?);
         }
+        timing.ended("attach");
         attached = loaded;
     } else {
         for raw in &used {
             attached.push(attach_raw(programs, raw.by_probe, raw.event)?);
+            timing.ended(format!("load and attach {}", raw.by_probe));
         }
     }
     // Kept open, because benchmarks find the programs by this process's descriptors.

@@ -35,6 +35,7 @@ use crate::plan::{Plan, Programs};
 use crate::rings::{RingSizes, Rings};
 use crate::settings::Settings;
 use crate::shared_memory::{SharedBooks, SharedWord};
+use crate::timing::StartTiming;
 
 /// The kernel side, as `make ebpf` built it.
 pub(crate) static OBJECT: &[u8] = include_bytes_aligned!("../../../collector-ebpf/trackiops.bpf.o");
@@ -68,6 +69,7 @@ impl Engine {
         plan: &Plan,
         settings: &Settings,
         clock: ClockSample,
+        timing: &mut StartTiming,
     ) -> Result<Self, EngineError> {
         let cpus = cpus()?;
         let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
@@ -77,7 +79,9 @@ impl Engine {
         let mut loader = EbpfLoader::new();
         globals.hand_to(&mut loader);
         let mut programs = loader.load(OBJECT)?;
+        timing.ended("parse the programs and make maps");
         let cast_programs = link_cast_programs(plan, &programs);
+        timing.ended("link the programs that read by loads");
         // The loader knows maps by their descriptors: none may be closed before the programs are
         // loaded.
         let rings = maps::rings(&mut programs, sizes)?;
@@ -105,7 +109,8 @@ impl Engine {
             None => None,
         };
         let recovery = maps::recovery(&programs)?;
-        let attached = attach::attach(&mut programs, plan, cast_programs)?;
+        timing.ended("make rings and sums");
+        let attached = attach::attach(&mut programs, plan, cast_programs, timing)?;
         recovery.begin(ClockSample::take().now);
         Ok(Self {
             programs: Some(programs),

@@ -37,6 +37,7 @@ expect newer bash -c 'cp -a /var/tmp/store /var/tmp/newer; truncate --size=-24 /
 mkdir -p /var/tmp/readonly && mount -t tmpfs -o ro tmpfs /var/tmp/readonly
 expect unwritable trackiops record --store /var/tmp/readonly/store --duration 1s
 expect doctor trackiops doctor
+expect timing trackiops doctor --timing --json
 mkdir -p /var/tmp/foreign && touch /var/tmp/foreign/thesis.tex
 expect foreign trackiops record --store /var/tmp/foreign --duration 1s
 expect nfs_store trackiops record --store /mnt/nfs/store --duration 1s
