@@ -18,7 +18,7 @@ mod names;
 mod operations;
 #[cfg(all(test, feature = "fail-points"))]
 #[allow(clippy::unwrap_used)] // only tests use it
-mod panics;
+mod panic_tests;
 mod plan;
 mod recorder;
 mod replay;

@@ -14,9 +14,9 @@ use trackiops_schemas::row::{ClosedWindow, FileRow, Health};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::batch::{StoredRow, decode_rows};
+use crate::decode_panic::caught;
 use crate::error::StoreError;
 use crate::layout::Dataset;
-use crate::panics::caught;
 use crate::segment::metadata::{check_format, value};
 use crate::segment::verified::damaged;
 

@@ -162,7 +162,7 @@ mod tests {
         let mut mappings = mappings();
         mappings.want(7);
         mappings.look();
-        assert_eq!(crate::panics::died(), "trackiops-maps");
+        assert_eq!(crate::panic_tests::died(), "trackiops-maps");
         mappings.want(8);
         assert_eq!(fileids(mappings.look()), [], "nobody waits for it");
     }
@@ -171,6 +171,6 @@ mod tests {
     #[test]
     fn a_panic_of_the_thread_that_reads_mappings_is_reported() {
         let test = "as_child_the_thread_that_reads_mappings_panics";
-        crate::panics::run(module_path!(), test, "1 mappings: look");
+        crate::panic_tests::run(module_path!(), test, "1 mappings: look");
     }
 }

@@ -115,13 +115,13 @@ mod tests {
     #[ignore = "is run by the other, to panic"]
     fn as_child_the_lookout_panics() {
         let _lookout = Lookout::start().unwrap();
-        assert_eq!(crate::panics::died(), "trackiops-look");
+        assert_eq!(crate::panic_tests::died(), "trackiops-look");
     }
 
     #[cfg(feature = "fail-points")]
     #[test]
     fn a_panic_of_the_lookout_is_reported() {
         let test = "as_child_the_lookout_panics";
-        crate::panics::run(module_path!(), test, "2 lookout: look");
+        crate::panic_tests::run(module_path!(), test, "2 lookout: look");
     }
 }

@@ -26,8 +26,8 @@ use parquet::file::statistics::Statistics;
 use super::metadata::check_format;
 use super::pages::{Indexes, MemoryBudget, Pages, Places, TOO_MUCH};
 use super::verified::{Trace, Verified, damaged};
+use crate::decode_panic::caught;
 use crate::error::StoreError;
-use crate::panics::caught;
 
 /// Size of a piece, as stored. Merging keeps a piece of each segment in memory. A coarse row, with
 /// a hundred buckets and more, takes ten times as much as a fine one.
