@@ -1,53 +1,17 @@
 //! Threads of the recorder: none of them dies unnoticed.
 //!
-//! A recorder that has lost a thread would go on and do less than it says: without the sealing thread journals pile up and no limit of
-//! room holds. So each thread is started by [`spawn`], and one that panics is reported to whoever [`watch`]es, which ends the recording.
-//! A supervisor starts another one.
+//! Each thread is started by [`spawn`]. `death.rs` decides what happens when one panics.
 
+mod death;
 pub mod fail_point;
 
-use std::any::Any;
-use std::fmt::{self, Display};
 use std::hash::RandomState;
 use std::hint::black_box;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::OnceLock;
-use std::thread::{self, Builder, JoinHandle};
+use std::panic::resume_unwind;
+use std::thread::{Builder, JoinHandle};
 
-/// The first thread that has died.
-static DEATH: OnceLock<Death> = OnceLock::new();
-/// Who is told of it.
-static WATCHER: OnceLock<Watcher> = OnceLock::new();
-
-type Watcher = Box<dyn Fn(&Death) + Send + Sync>;
-
-/// That a thread has panicked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Death {
-    /// The thread's name.
-    pub thread: String,
-    /// What it panicked with.
-    pub why: String,
-}
-
-impl Display for Death {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { thread, why } = self;
-        write!(f, "the thread `{thread}` has panicked: {why}")
-    }
-}
-
-/// Calls `watcher`, on the thread that dies, when the first one does. To be called once, before any thread is started: a process has
-/// one recorder.
-pub fn watch(watcher: impl Fn(&Death) + Send + Sync + 'static) {
-    let _ = WATCHER.set(Box::new(watcher));
-}
-
-/// The first thread that has died.
-pub fn death() -> Option<&'static Death> {
-    DEATH.get()
-}
+pub use death::{Death, death, guarded, watch, why};
 
 /// Starts a thread whose panic is reported, and is that of joining it. What it needs of the system later is taken now.
 pub fn spawn<T: Send + 'static>(
@@ -60,31 +24,6 @@ pub fn spawn<T: Send + 'static>(
         black_box(RandomState::new());
         guarded(run).unwrap_or_else(|panic| resume_unwind(panic))
     })
-}
-
-/// Runs something on this thread. A panic is reported, and returned.
-pub fn guarded<T>(run: impl FnOnce() -> T) -> thread::Result<T> {
-    // Whoever goes on with what was borrowed knows what may be half done.
-    catch_unwind(AssertUnwindSafe(run)).inspect_err(|panic| report(&**panic))
-}
-
-/// What a thread panicked with, in words.
-pub fn why(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "it did not say why".to_owned())
-}
-
-fn report(panic: &(dyn Any + Send)) {
-    let death = Death {
-        thread: thread::current().name().unwrap_or("unnamed").to_owned(),
-        why: why(panic),
-    };
-    if DEATH.set(death).is_ok()
-        && let (Some(watcher), Some(death)) = (WATCHER.get(), DEATH.get())
-    {
-        watcher(death);
-    }
 }
 
 /// Seeds of the hash maps in Arrow and Parquet. In a program without a loader the getrandom crate does not find the function of that
