@@ -1,6 +1,6 @@
 //! How often requests ended with which error.
 
-use crate::counters::sum;
+use crate::counter_macro::sum;
 
 /// Counts by errno, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::counters::counters;
+use crate::counter_macro::counters;
 
 /// A procedure as the kernel calls it (`GETATTR`). The longest name has 20 bytes; of a longer one the first 24 are kept.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

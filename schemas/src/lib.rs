@@ -7,7 +7,8 @@
 //! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
 //! * [`identity`]: what a file is, in memory and on disk; [`mount`]: where it can be found;
-//! * [`counters`] and [`unit`]: the tables of counters that rows, columns and the journal are made of, and what they count;
+//! * [`counter_macro`] and [`unit`]: how rows, columns and the journal are made of the tables of counters in [`row`], [`ops`] and
+//!   [`file_ops`], and what counters count;
 //! * [`columns`]: names and Arrow types of what is on disk.
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -16,7 +17,7 @@ pub mod ebpf;
 #[cfg(feature = "std")]
 pub mod columns;
 #[cfg(feature = "std")]
-pub mod counters;
+pub mod counter_macro;
 #[cfg(feature = "std")]
 pub mod errnos;
 #[cfg(feature = "std")]

@@ -1,7 +1,7 @@
 //! Rows of operations: what the NFS client had its servers do, procedure by procedure. Mergeable partial aggregates, as
 //! [`crate::row`] has them of files.
 
-use crate::counters::counters;
+use crate::counter_macro::counters;
 use crate::histogram::Histogram;
 
 /// What stands for the operation in rows of operations that could not be told apart for lack of room.

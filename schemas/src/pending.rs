@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::counters::sum;
+use crate::counter_macro::sum;
 
 /// A server is called stalled when a request has waited for it for so long, ms. The numbers are kept
 /// whatever they are.

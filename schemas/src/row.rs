@@ -1,9 +1,11 @@
 //! The rollup row: a mergeable partial aggregate. Two rows of the same file and window add up, so
 //! late records, restarts, coarser steps and several hosts all reduce to adding rows.
+//!
+//! Its tables `counters!` are where a counter of files, or of the recorder's health, is added.
 
 use std::sync::Arc;
 
-use crate::counters::counters;
+use crate::counter_macro::counters;
 use crate::errnos::Errnos;
 use crate::file_ops::FileOps;
 use crate::histogram::Histogram;

@@ -1,6 +1,6 @@
 //! Converts counts and times to values of signed columns, and back.
 
-use trackiops_schemas::counters::Counter;
+use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::time::UtcMs;
 
 /// A count as a signed column holds it.

@@ -9,7 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{Int32Type, Int64Type};
 use trackiops_schemas::columns;
-use trackiops_schemas::counters::Counter;
+use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};

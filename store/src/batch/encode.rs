@@ -10,7 +10,7 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns;
-use trackiops_schemas::counters::Counter;
+use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::file_ops::{FileOp, FileOps};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{OperationRow, OperationSums};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use trackiops_schemas::columns;
-use trackiops_schemas::counters::Counter;
+use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::ops::OperationSums;

@@ -1,6 +1,6 @@
 //! Payloads of journal frames.
 
-use trackiops_schemas::counters::Counter;
+use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;

@@ -1,5 +1,8 @@
-//! One table of counters for each kind of row. The row's fields, their merging, its columns, its place in the journal, its batches and the
-//! checks of a store follow from it.
+//! The macro `counters!` and what it makes of a table of counters: a row's fields, their merging, its columns, its place in the journal,
+//! its batches and the checks of a store.
+//!
+//! A counter is added to a table, not here: those of files and of health are in [`crate::row`], those of operations in [`crate::ops`] (of
+//! mounts) and [`crate::file_ops`] (of files).
 
 use arrow::datatypes::{DataType, Field};
 
@@ -102,8 +105,8 @@ macro_rules! counters {
             pub const COUNT: usize = [$($column),*].len();
 
             /// Its counters, in the order of columns and of the journal.
-            pub const COUNTERS: [$crate::counters::Counter<Self>; Self::COUNT] = [
-                $($crate::counters::Counter {
+            pub const COUNTERS: [$crate::counter_macro::Counter<Self>; Self::COUNT] = [
+                $($crate::counter_macro::Counter {
                     name: $column,
                     unit: $crate::unit::Unit::$unit,
                     get: |row| row.$field,
@@ -127,7 +130,7 @@ macro_rules! counters {
             /// Adds the counters of another partial aggregate.
             #[inline]
             fn merge_counters(&mut self, other: &Self) {
-                $(self.$field = $crate::counters::$merge(self.$field, other.$field);)*
+                $(self.$field = $crate::counter_macro::$merge(self.$field, other.$field);)*
             }
         }
     };
