@@ -74,7 +74,14 @@ impl FileId {
     }
 }
 
-/// What stands for the path of [`FileId::others`].
+/// What stands for the path of [`FileId::others`]. These are all the ways into such a row; each keeps the mount, the tenant and the window:
+///
+/// * The recorder follows too many files, or the window has too many rows: `has_no_room` in `collector/src/rollup/other_files.rs`.
+/// * Too many files are new because of operations alone: `NewFileBudget`, in the same file.
+/// * A ring is full, and there is no room for the sum of another file: `sum_of` in `collector-ebpf/src/fold.rs`.
+/// * There is no room for the operations of another file: `add_up` in `collector-ebpf/src/file_operation.rs`.
+///
+/// Rows of a mount's operations have the same name for an operation, [`OTHER_OPERATIONS`](crate::ops::OTHER_OPERATIONS).
 pub const OTHERS: &str = "(other)";
 
 /// What stands for the path of [`FileId::missed`].

@@ -4,7 +4,9 @@
 use crate::counter_macro::counters;
 use crate::histogram::Histogram;
 
-/// What stands for the operation in rows of operations that could not be told apart for lack of room.
+/// What stands for the operation in rows of operations that could not be told apart for lack of room: `begin` in
+/// `collector-ebpf/src/operation.rs` adds them up by window. Where there is no room for that either, they are counted alone:
+/// `lost_since` in `collector/src/operations/mod.rs`.
 pub const OTHER_OPERATIONS: &str = "(other)";
 
 /// What a row is about.

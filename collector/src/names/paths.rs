@@ -15,7 +15,7 @@ use crate::names::path_ring::{PathChange, PathEvent};
 /// path: 40 MiB in all, with paths of 50 bytes.
 const MOST: usize = 65_536;
 /// Most directories of a generation that were only seen in operations. So a walk through a tree
-/// leaves room for files that are read and written. More could not have rows (`rollup::new_file_budget`):
+/// leaves room for files that are read and written. More could not have rows (`rollup::other_files`):
 /// 4,096 at once and 64 a second for five minutes.
 const MOST_DIRECTORIES: usize = 24_576;
 /// A request that completes while its file is being renamed can report the previous path, up to

@@ -3,7 +3,7 @@
 //! The coarser granularities are fed by closing these windows, so they cost nothing here.
 
 mod counting;
-mod new_file_budget;
+mod other_files;
 pub(crate) mod row_key;
 pub(crate) mod sequential;
 pub(crate) mod single_requests;
@@ -26,7 +26,7 @@ use crate::generations::Generations;
 use crate::kernel_sums::by_file::FileOpInWindow;
 use crate::operations::WindowOps;
 use crate::rollup::counting::{RequestHistories, count, folded};
-use crate::rollup::new_file_budget::NewFileBudget;
+use crate::rollup::other_files::{NewFileBudget, divert, has_no_room};
 use crate::rollup::row_key::RowKey;
 
 /// A window that still counts requests.
@@ -57,11 +57,6 @@ impl OpenWindow {
         counted.map(|(file, row)| (file.dev, Transfers::of_row(row)))
     }
 }
-
-/// Most pairs of file and tenant that are followed at a time, and most rows of a window. One of
-/// each takes 0.5 KiB, or 1.3 KiB with reads and writes. Further files are counted as the file
-/// `(other)` of their mount.
-const MOST: usize = 65_536;
 
 /// What outlives a window: the recent requests, and where the current row is.
 #[derive(Default)]
@@ -228,7 +223,7 @@ impl Rollup {
                 row.tenant.cgroup = only.unwrap_or(0);
             }
             if self.states.peek(&row).is_none() && !self.new_files.spend() {
-                row.file = FileId::others(row.file.dev);
+                row = divert(row);
             }
             let (row, counters, _, _, first) = self.row(row, index);
             counters.ops.add(&op);
@@ -247,14 +242,10 @@ impl Rollup {
         index: usize,
     ) -> (RowKey, &mut Row, &mut RowState, &mut Health, bool) {
         let window = &mut self.open[index];
-        if (self.states.len() >= MOST || window.rows.len() >= MOST)
-            && self
-                .states
-                .peek(&key)
-                .is_none_or(|known| window.rows.len() >= MOST && known.window != window.serial)
-        {
+        let has_row = || Some(self.states.peek(&key)?.window == window.serial);
+        if has_no_room(self.states.len(), window.rows.len(), has_row) {
             self.is_full = true;
-            key.file = FileId::others(key.file.dev);
+            key = divert(key);
             // Requests of different files must not look sequential.
             self.states.entry(key, RowState::default).history = Default::default();
         }

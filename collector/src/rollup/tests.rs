@@ -2,6 +2,7 @@ use std::iter::Peekable;
 
 use super::*;
 use crate::clock::ClockSample;
+use crate::rollup::other_files::MOST;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileKey, TenantId};
 

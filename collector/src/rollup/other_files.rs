@@ -1,8 +1,37 @@
-//! Limits how many files are newly followed because of operations alone.
+//! When a file gets no row of its own: it is counted as the file `(other)` of its mount then.
+//!
+//! Two limits lead there: the room for files and rows ([`has_no_room`]), and the budget of files that are newly followed because of
+//! operations alone ([`NewFileBudget`]). The kernel side diverts as well; [`OTHERS`](trackiops_schemas::identity::OTHERS) lists
+//! every way into such a row.
 
 use std::time::Duration;
 
+use trackiops_schemas::identity::FileId;
+
 use crate::clock::MonotonicNs;
+use crate::rollup::row_key::RowKey;
+
+/// Most pairs of file and tenant that are followed at a time, and most rows of a window. One of
+/// each takes 0.5 KiB, or 1.3 KiB with reads and writes. Further files are counted as the file
+/// `(other)` of their mount.
+pub const MOST: usize = 65_536;
+
+/// Whether there is no room for a row: `followed` pairs of file and tenant are followed, and its
+/// window has `rows`. `has_row` tells of a pair that is followed already whether it has a row in
+/// this window.
+#[inline]
+pub fn has_no_room(followed: usize, rows: usize, has_row: impl FnOnce() -> Option<bool>) -> bool {
+    (followed >= MOST || rows >= MOST) && has_row().is_none_or(|has_row| rows >= MOST && !has_row)
+}
+
+/// The row of the other files of its mount.
+#[inline]
+pub fn divert(key: RowKey) -> RowKey {
+    RowKey {
+        file: FileId::others(key.file.dev),
+        ..key
+    }
+}
 
 /// How many more files may be followed of which only metadata was used. So a walk through a million
 /// files does not add a million of them, neither to memory, where a journal keeps its files by
