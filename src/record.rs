@@ -2,9 +2,9 @@
 
 mod args;
 mod display;
+mod messages;
 mod paper;
 mod requests;
-mod status;
 mod stop;
 
 use std::error::Error;
@@ -22,8 +22,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
 use trackiops_collector::{
-    BtfError, Filter, KernelFacts, Plan, Recorder, RecordingTotals, Settings, StartTiming,
-    Unsupported, plan,
+    BtfError, Filter, KernelFacts, Plan, Recorder, Settings, StartTiming, Unsupported, plan,
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{WindowQueue, Writer};
@@ -150,7 +149,7 @@ async fn record_with_plan(
     let sink = |mut window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
         let before = mem::replace(&mut dropped, show.kept.unwritten_for_good());
         window.health.requests_dropped = dropped - before;
-        if let Some(alarm) = status::alarm(&window.health) {
+        if let Some(alarm) = messages::alarm(&window.health) {
             say(alarm);
         }
         show.window(&window, waiting.waiting())?;
@@ -161,7 +160,7 @@ async fn record_with_plan(
         waiting.mounted(at, mounts);
         Ok(())
     };
-    let stalled = |stall: &_| say(status::stall(stall));
+    let stalled = |stall: &_| say(messages::stall(stall));
     let totals = recorder
         .run(sink, mounted, stalled, stop.wait(args.duration))
         .await;
@@ -172,7 +171,7 @@ async fn record_with_plan(
         .map_or(Ok(Ok(())), JoinHandle::join)
         .map_err(|_| anyhow!("the thread that writes single requests panicked"))?;
     stored?;
-    report(&totals?, &kept);
+    messages::report(&totals?, &kept);
     requests.context("single requests were not kept to the end")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -195,26 +194,6 @@ fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
         plan.without_operations()
     } else {
         plan
-    }
-}
-
-/// Says how a recording went.
-fn report(totals: &RecordingTotals, kept: &requests::RequestCounts) {
-    let (seen, lost) = (totals.books.seen, totals.books.lost);
-    say(format_args!(
-        "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}{}{}",
-        totals.read,
-        status::folded(totals.folded),
-        status::missed(totals.missed),
-        status::booked(totals.booked),
-        status::left_out(kept.unwritten())
-    ));
-    if totals.unbalanced > 0 {
-        say(format_args!(
-            "warning: {} times the kernel had counted more requests as recorded, folded or lost than as \
-             seen: the numbers above are wrong; please report this with `trackiops doctor`",
-            totals.unbalanced
-        ));
     }
 }
 

@@ -1,0 +1,127 @@
+//! Messages of a recording: a server stalls, the rows and the kernel's counters differ, and how it went.
+
+use trackiops_collector::{RecordingTotals, Stall, StallChange};
+use trackiops_query::coverage::stalls::stalled;
+use trackiops_schemas::row::Health;
+
+use crate::output::say;
+use crate::record::requests::RequestCounts;
+
+/// Says that a server has stopped answering, or answers again.
+pub fn stall(Stall { change, server }: &Stall) -> String {
+    let requests = match server.requests_max {
+        1 => "1 request".to_owned(),
+        n => format!("{n} requests"),
+    };
+    match change {
+        StallChange::Stalled => format!(
+            "{server} {}: {requests} pending",
+            stalled(server.age_ms_max)
+        ),
+        StallChange::Answers => format!(
+            "{server} answers again: {requests} had waited for up to {} s",
+            server.age_ms_max / 1000
+        ),
+    }
+}
+
+/// Says that rows and the kernel's counters differ for no known reason, if they do.
+pub fn alarm(health: &Health) -> Option<String> {
+    let missing = health.audit_missed_requests;
+    (health.audit_alarms > 0).then(|| {
+        format!(
+            "warning: the rows and the kernel's counters of a mount (/proc/self/mountstats) differ for no known reason; {missing} requests \
+             were added as rows (missed); please report this with `trackiops doctor`"
+        )
+    })
+}
+
+/// Says how a recording went.
+pub fn report(totals: &RecordingTotals, kept: &RequestCounts) {
+    let (seen, lost) = (totals.books.seen, totals.books.lost);
+    say(format_args!(
+        "stopped: {seen} requests seen, {} recorded{}, {lost} lost{}{}{}",
+        totals.read,
+        folded(totals.folded),
+        missed(totals.missed),
+        booked(totals.booked),
+        left_out(kept.unwritten())
+    ));
+    if totals.unbalanced > 0 {
+        say(format_args!(
+            "warning: {} times the kernel had counted more requests as recorded, folded or lost than as \
+             seen: the numbers above are wrong; please report this with `trackiops doctor`",
+            totals.unbalanced
+        ));
+    }
+}
+
+/// Says how many requests were folded, if any.
+pub fn folded(requests: u64) -> String {
+    match requests {
+        0 => String::new(),
+        some => format!(", {some} folded"),
+    }
+}
+
+/// Says how many requests may have been missed, if any.
+pub fn missed(requests: u64) -> String {
+    match requests {
+        0 => String::new(),
+        some => format!(", up to {some} missed"),
+    }
+}
+
+/// Says how many requests were found in the kernel's counters alone, if any.
+pub fn booked(requests: u64) -> String {
+    match requests {
+        0 => String::new(),
+        some => format!(", {some} in rows (missed)"),
+    }
+}
+
+/// Says how many requests are not kept one by one although that was asked for, if any.
+pub fn left_out(requests: u64) -> String {
+    match requests {
+        0 => String::new(),
+        some => format!(", {some} not kept one by one"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trackiops_schemas::pending::StalledServer;
+
+    #[test]
+    fn a_stall_is_told_when_it_begins_and_when_it_is_over() {
+        let mut told = Stall {
+            change: StallChange::Stalled,
+            server: StalledServer {
+                address: Some("10.0.0.5".to_owned()),
+                mounts: Vec::new(),
+                requests_max: 1,
+                age_ms_max: 1400,
+            },
+        };
+        assert_eq!(stall(&told), "10.0.0.5 STALLED 1 s: 1 request pending");
+        told.change = StallChange::Answers;
+        (told.server.requests_max, told.server.age_ms_max) = (17, 42_900);
+        assert_eq!(
+            stall(&told),
+            "10.0.0.5 answers again: 17 requests had waited for up to 42 s"
+        );
+    }
+
+    #[test]
+    fn a_difference_for_no_known_reason_is_an_alarm() {
+        let mut health = Health {
+            audit_missed_requests: 2,
+            ..Health::default()
+        };
+        assert_eq!(alarm(&health), None);
+        health.audit_alarms = 1;
+        let said = alarm(&health).unwrap();
+        assert!(said.contains("; 2 requests were added"), "{said}");
+    }
+}
