@@ -28,7 +28,9 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::{WindowQueue, Writer};
 
 use crate::output::{FilePermissions, PartialFile, say};
-pub use crate::record::args::{Args, DEFAULT_RETENTION, default_settings, parse_store_size};
+pub use crate::record::args::{
+    Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, parse_store_size,
+};
 use crate::record::display::RecordingDisplay;
 use crate::record::stop::StopRequest;
 

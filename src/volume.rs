@@ -13,6 +13,7 @@ use crate::help_headings::WHAT;
 use crate::outcome;
 use crate::output::say;
 use crate::question_flags::FormatFlags;
+use crate::record::{DEFAULT_GRANULARITIES, DEFAULT_RETENTION, parse_store_size};
 use crate::store_flag::StoreFlag;
 
 const EXAMPLES: &str = "\
@@ -43,7 +44,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "LENGTHS",
-        default_value = "1s,10s,1m,1h",
+        default_value = DEFAULT_GRANULARITIES,
         requires = "plan",
         help_heading = WHAT
     )]
@@ -51,12 +52,12 @@ pub struct Args {
     /// How long windows are kept
     ///
     /// As `trackiops record --retain`.
-    #[arg(long, value_name = "AGES", default_value = crate::record::DEFAULT_RETENTION, help_heading = WHAT)]
+    #[arg(long, value_name = "AGES", default_value = DEFAULT_RETENTION, help_heading = WHAT)]
     retain: Retention,
     /// Room on disk (20GB, 20GiB, 20G): report when it is used up
     ///
     /// A letter alone is binary: 20G is 20GiB.
-    #[arg(long, value_name = "SIZE", value_parser = crate::record::parse_store_size, help_heading = WHAT)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_store_size, help_heading = WHAT)]
     store_size: Option<u64>,
     #[command(flatten)]
     form: FormatFlags,

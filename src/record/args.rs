@@ -12,6 +12,9 @@ use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
 
 use crate::store_flag::StoreFlag;
 
+/// Lengths of windows.
+pub const DEFAULT_GRANULARITIES: &str = "1s,10s,1m,1h";
+
 /// For how long windows of which length are kept.
 pub const DEFAULT_RETENTION: &str = "1s=2d,10s=14d,1m=90d,1h=forever";
 
@@ -37,7 +40,7 @@ pub struct Args {
     /// Window lengths, all written at once
     ///
     /// Each is a multiple of the one before.
-    #[arg(long, value_name = "LENGTHS", default_value = "1s,10s,1m,1h", help_heading = STORE)]
+    #[arg(long, value_name = "LENGTHS", default_value = DEFAULT_GRANULARITIES, help_heading = STORE)]
     pub granularity: GranularitySet,
     /// Begin new Parquet files at multiples of this time [default: 15m]
     ///
