@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use aya::maps::MapType;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::btf::{self, BtfError, CastBtfIds, MemberName, Members};
+use crate::btf::{self, BtfError, CastBtfIds, Members};
+use crate::plan::members::MEMBERS;
 use crate::stalls::rpc_tasks::RpcTasks;
 
 /// The tracepoints that the tracepoint engine attaches to: category and event.
@@ -19,84 +20,6 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
     ("sunrpc", "rpc_task_end"),
     ("nfs", "nfs_readpage_done"),
     ("nfs", "nfs_writeback_done"),
-];
-
-/// The members of kernel structures that the direct engine reads. Those from `args.context` on are
-/// optional. They lead to a file's directories and name, to a request's cgroup, to operations, to
-/// an operation's file, and identify a request when its RPC is released. `plan` says which of them
-/// go together.
-pub const MEMBERS: [MemberName; 71] = [
-    ("rpc_task", "tk_start"),
-    ("rpc_task", "tk_owner"),
-    ("nfs_pgio_header", "inode"),
-    ("nfs_pgio_header", "task.tk_status"),
-    ("nfs_pgio_header", "args.fh"),
-    ("nfs_pgio_header", "args.offset"),
-    ("nfs_pgio_header", "args.count"),
-    ("nfs_pgio_header", "res.count"),
-    ("nfs_pgio_header", "res.eof"),
-    ("inode", "i_sb"),
-    ("inode", "i_ino"),
-    ("super_block", "s_dev"),
-    ("nfs_pgio_header", "cred"),
-    ("cred", "fsuid"),
-    ("nfs_pgio_header", "dreq"),
-    ("nfs_pgio_header", "args.stable"),
-    ("rpc_task", "tk_rqstp"),
-    ("rpc_rqst", "rq_rtt"),
-    ("rpc_rqst", "rq_xtime"),
-    ("rpc_rqst", "rq_ntrans"),
-    ("rpc_rqst", "rq_xid"),
-    ("nfs_pgio_header", "args.context"),
-    ("nfs_open_context", "dentry"),
-    ("dentry", "d_parent"),
-    ("dentry", "d_inode"),
-    ("dentry", "d_name.hash_len"),
-    ("dentry", "d_name.name"),
-    ("dentry", "d_fsdata"),
-    ("dentry", "d_alias"),
-    ("dentry", "d_u.d_alias"),
-    ("inode", "i_mode"),
-    ("inode", "i_dentry.first"),
-    ("nfs_pgio_header", "req"),
-    ("nfs_page", "wb_page"),
-    ("page", "compound_head"),
-    ("page", "compound_info"),
-    ("page", "memcg_data"),
-    ("obj_cgroup", "memcg"),
-    ("obj_cgroup", "is_root"),
-    ("mem_cgroup", "css.cgroup"),
-    ("cgroup", "kn"),
-    ("kernfs_node", "id"),
-    ("rpc_task", "tk_msg.rpc_proc"),
-    ("rpc_task", "tk_client"),
-    ("rpc_task", "tk_xprt"),
-    ("rpc_task", "tk_status"),
-    ("rpc_rqst", "rq_xmit_bytes_sent"),
-    ("rpc_rqst", "rq_reply_bytes_recvd"),
-    ("rpc_clnt", "cl_clid"),
-    ("rpc_clnt", "cl_prog"),
-    ("rpc_clnt", "cl_vers"),
-    ("rpc_procinfo", "p_statidx"),
-    ("rpc_procinfo", "p_name"),
-    ("rpc_xprt", "address_strings"),
-    ("rpc_xprt", "id"),
-    ("rpc_task", "tk_msg.rpc_argp"),
-    ("rpc_task", "tk_msg.rpc_cred"),
-    ("rpc_task", "tk_flags"),
-    ("rpc_rqst", "rq_cred"),
-    ("rpc_cred", "cr_cred"),
-    ("nfs_pgio_header", "args"),
-    ("nfs_inode", "fh"),
-    ("nfs_inode", "vfs_inode"),
-    ("inode", "i_data.host"),
-    ("super_block", "s_magic"),
-    ("rpc_task", "tk_action"),
-    ("rpc_task", "tk_calldata"),
-    ("nfs_pgio_header", "task"),
-    ("nfs_pgio_header", "rw_mode"),
-    ("nfs_pgio_header", "flags"),
-    ("nfs_commit_data", "task"),
 ];
 
 /// Where tracefs is mounted, below the root: directly, or by debugfs.

@@ -7,11 +7,12 @@ use std::sync::LazyLock;
 use trackiops_schemas::identity::Dev;
 
 use crate::btf::{Btf, Kind, find_members};
-use crate::facts::{KernelFacts, MEMBERS, TRACEPOINTS, Tracefs};
+use crate::facts::{KernelFacts, TRACEPOINTS, Tracefs};
 use crate::names::mountinfo::{cgroup_root_of, parse_mountinfo};
 use crate::names::mounts::Mounts;
 use crate::names::open_files::{parse_fdinfo, parse_maps};
 use crate::names::path_ring::PathEvent;
+use crate::plan::members::MEMBERS;
 use crate::plan::{EngineChoice, plan};
 use crate::stalls::rpc_tasks::{parse_server, parse_task};
 use crate::tenants::users;

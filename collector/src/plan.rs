@@ -2,6 +2,7 @@
 //! are not running.
 
 mod direct_offsets;
+pub(crate) mod members;
 mod tracepoint_offsets;
 mod unsupported;
 

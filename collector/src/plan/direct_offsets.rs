@@ -8,6 +8,7 @@ use trackiops_schemas::ebpf::ring::{
 
 use crate::btf::Members;
 use crate::facts::KernelFacts;
+use crate::plan::members::find;
 use crate::plan::unsupported::Unsupported;
 
 /// Number of texts that describe a connection (`enum rpc_display_format_t`,
@@ -23,7 +24,7 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
     let members = members.map_err(|why| Unsupported::NoBtf(why.clone()))?;
     let offset = |structure: &'static str, member: &'static str, sizes: &[u32]| {
         let release = facts.release.clone();
-        match members.get(&(structure, member)) {
+        match find(members, structure, member) {
             Some(found) if sizes.contains(&found.size) => Ok(found.offset),
             None if !members.keys().any(|(known, _)| *known == structure) => {
                 Err(Unsupported::NoType { release, structure })
@@ -99,7 +100,7 @@ fn name(members: &Members) -> Option<NameOffsets> {
 
 /// The offset of a member of 8 bytes.
 fn pointer(members: &Members, structure: &'static str, member: &'static str) -> Option<u32> {
-    let found = members.get(&(structure, member))?;
+    let found = find(members, structure, member)?;
     (found.size == 8).then_some(found.offset)
 }
 
@@ -108,7 +109,7 @@ fn cgroup(members: &Members) -> Option<CgroupOffsets> {
     let offset = |structure, member| pointer(members, structure, member);
     let head = offset("page", "compound_head").or_else(|| offset("page", "compound_info"));
     // Kernels with this member charge all pages through an `obj_cgroup`.
-    let by_object = members.contains_key(&("obj_cgroup", "is_root"));
+    let by_object = find(members, "obj_cgroup", "is_root").is_some();
     Some(CgroupOffsets {
         way: cgroups::KNOWN | if by_object { cgroups::BY_OBJECT } else { 0 },
         header_request: offset("nfs_pgio_header", "req")?,
@@ -125,7 +126,7 @@ fn cgroup(members: &Members) -> Option<CgroupOffsets> {
 /// What operations need of an RPC, if all of these members are known.
 fn operation(members: &Members) -> Option<OpOffsets> {
     let offset = |structure, member, size| {
-        let found = members.get(&(structure, member))?;
+        let found = find(members, structure, member)?;
         (found.size == size).then_some(found.offset)
     };
     let procedure = offset("rpc_task", "tk_msg.rpc_proc", 8)?;
@@ -157,8 +158,8 @@ fn operation(members: &Members) -> Option<OpOffsets> {
 /// What identifies a READ or a WRITE when its RPC is released, if all of it is known.
 fn release(members: &Members) -> Option<ReleaseOffsets> {
     let of = |structure, member| pointer(members, structure, member);
-    let at = |structure, member| Some(members.get(&(structure, member))?.offset);
-    let mode = members.get(&("nfs_pgio_header", "rw_mode"))?;
+    let at = |structure, member| Some(find(members, structure, member)?.offset);
+    let mode = find(members, "nfs_pgio_header", "rw_mode")?;
     let header_task = at("nfs_pgio_header", "task")?;
     // The task of a COMMIT is inside its data, too.
     if at("nfs_commit_data", "task") == Some(header_task) {
@@ -180,13 +181,13 @@ fn release(members: &Members) -> Option<ReleaseOffsets> {
 /// BTF of their modules do not describe `nfs_inode`: the programs then learn how far an inode is
 /// from its handle. Without `rq_cred` and `cr_cred` only some RPCs have a user.
 fn file_operation(members: &Members) -> Option<FileOpOffsets> {
-    let at = |structure, member| Some(members.get(&(structure, member))?.offset);
+    let at = |structure, member| Some(find(members, structure, member)?.offset);
     let of = |structure, member| pointer(members, structure, member);
     let cred = of("rpc_rqst", "rq_cred").zip(of("rpc_cred", "cr_cred"));
     let (transmission_cred, rpc_cred_owner) = cred.unwrap_or_default();
     let arguments = at("nfs_pgio_header", "args")?;
     let inode = at("nfs_inode", "vfs_inode").zip(at("nfs_inode", "fh"));
-    let flags = members.get(&("rpc_task", "tk_flags"))?;
+    let flags = find(members, "rpc_task", "tk_flags")?;
     let (inode_mode, inode_entries, entry_alias) = directory(members).unwrap_or_default();
     Some(FileOpOffsets {
         is_known: 1,
@@ -212,8 +213,8 @@ fn file_operation(members: &Members) -> Option<FileOpOffsets> {
 /// well.
 fn directory(members: &Members) -> Option<(u32, u32, u32)> {
     name(members)?;
-    let at = |member| Some(members.get(&("dentry", member))?.offset);
-    let mode = members.get(&("inode", "i_mode"))?;
+    let at = |member| Some(find(members, "dentry", member)?.offset);
+    let mode = find(members, "inode", "i_mode")?;
     Some((
         (mode.size == 2).then_some(mode.offset)?,
         pointer(members, "inode", "i_dentry.first")?,

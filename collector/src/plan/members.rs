@@ -1,0 +1,107 @@
+//! The members of kernel structures that the direct engine reads. To read another one, add it to
+//! [`MEMBERS`]; `direct_offsets` makes offsets of them.
+
+use crate::btf::{Member, MemberName, Members};
+
+/// A structure and one of its members. Those from `args.context` on are optional. They lead to a
+/// file's directories and name, to a request's cgroup, to operations, to an operation's file, and
+/// identify a request when its RPC is released. `direct_offsets` says which of them go together.
+pub const MEMBERS: [MemberName; 71] = [
+    ("rpc_task", "tk_start"),
+    ("rpc_task", "tk_owner"),
+    ("nfs_pgio_header", "inode"),
+    ("nfs_pgio_header", "task.tk_status"),
+    ("nfs_pgio_header", "args.fh"),
+    ("nfs_pgio_header", "args.offset"),
+    ("nfs_pgio_header", "args.count"),
+    ("nfs_pgio_header", "res.count"),
+    ("nfs_pgio_header", "res.eof"),
+    ("inode", "i_sb"),
+    ("inode", "i_ino"),
+    ("super_block", "s_dev"),
+    ("nfs_pgio_header", "cred"),
+    ("cred", "fsuid"),
+    ("nfs_pgio_header", "dreq"),
+    ("nfs_pgio_header", "args.stable"),
+    ("rpc_task", "tk_rqstp"),
+    ("rpc_rqst", "rq_rtt"),
+    ("rpc_rqst", "rq_xtime"),
+    ("rpc_rqst", "rq_ntrans"),
+    ("rpc_rqst", "rq_xid"),
+    ("nfs_pgio_header", "args.context"),
+    ("nfs_open_context", "dentry"),
+    ("dentry", "d_parent"),
+    ("dentry", "d_inode"),
+    ("dentry", "d_name.hash_len"),
+    ("dentry", "d_name.name"),
+    ("dentry", "d_fsdata"),
+    ("dentry", "d_alias"),
+    ("dentry", "d_u.d_alias"),
+    ("inode", "i_mode"),
+    ("inode", "i_dentry.first"),
+    ("nfs_pgio_header", "req"),
+    ("nfs_page", "wb_page"),
+    ("page", "compound_head"),
+    ("page", "compound_info"),
+    ("page", "memcg_data"),
+    ("obj_cgroup", "memcg"),
+    ("obj_cgroup", "is_root"),
+    ("mem_cgroup", "css.cgroup"),
+    ("cgroup", "kn"),
+    ("kernfs_node", "id"),
+    ("rpc_task", "tk_msg.rpc_proc"),
+    ("rpc_task", "tk_client"),
+    ("rpc_task", "tk_xprt"),
+    ("rpc_task", "tk_status"),
+    ("rpc_rqst", "rq_xmit_bytes_sent"),
+    ("rpc_rqst", "rq_reply_bytes_recvd"),
+    ("rpc_clnt", "cl_clid"),
+    ("rpc_clnt", "cl_prog"),
+    ("rpc_clnt", "cl_vers"),
+    ("rpc_procinfo", "p_statidx"),
+    ("rpc_procinfo", "p_name"),
+    ("rpc_xprt", "address_strings"),
+    ("rpc_xprt", "id"),
+    ("rpc_task", "tk_msg.rpc_argp"),
+    ("rpc_task", "tk_msg.rpc_cred"),
+    ("rpc_task", "tk_flags"),
+    ("rpc_rqst", "rq_cred"),
+    ("rpc_cred", "cr_cred"),
+    ("nfs_pgio_header", "args"),
+    ("nfs_inode", "fh"),
+    ("nfs_inode", "vfs_inode"),
+    ("inode", "i_data.host"),
+    ("super_block", "s_magic"),
+    ("rpc_task", "tk_action"),
+    ("rpc_task", "tk_calldata"),
+    ("nfs_pgio_header", "task"),
+    ("nfs_pgio_header", "rw_mode"),
+    ("nfs_pgio_header", "flags"),
+    ("nfs_commit_data", "task"),
+];
+
+/// A member as this kernel has it. BTF is searched for [`MEMBERS`] alone: any other would seem to
+/// be missing from every kernel, so asking for one is an error of the program.
+pub fn find<'m>(
+    members: &'m Members,
+    structure: &'static str,
+    member: &'static str,
+) -> Option<&'m Member> {
+    debug_assert!(
+        MEMBERS.contains(&(structure, member)),
+        "add `{member}` of `struct {structure}` to MEMBERS"
+    );
+    members.get(&(structure, member))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "add `i_size` of `struct inode` to MEMBERS")]
+    fn to_ask_for_a_member_that_is_not_listed_is_an_error_of_the_program() {
+        find(&Members::new(), "inode", "i_size");
+    }
+}
