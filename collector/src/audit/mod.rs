@@ -1,7 +1,7 @@
 //! Compares rows with the kernel's own counters of each mount while recording.
 //! `docs/internals/collector.md` has the protocol.
 
-pub(crate) mod account;
+pub(crate) mod comparison;
 pub(crate) mod look;
 pub(crate) mod mountstats;
 pub(crate) mod reading;
@@ -16,7 +16,7 @@ use ahash::AHashMap;
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue};
 use trackiops_schemas::identity::Dev;
 
-use crate::audit::account::{Account, Comparison};
+use crate::audit::comparison::{Account, Comparison};
 use crate::audit::look::{Look, Looks, Watched, see_folded};
 use crate::audit::reading::Reading;
 use crate::audit::transfers::Transfers;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, MISSED};
 use trackiops_schemas::row::FileRow;
 
-use crate::audit::account::Comparison;
+use crate::audit::comparison::Comparison;
 use crate::audit::reading::cpu_time;
 use crate::clock::{ClockSample, MonotonicNs};
 use crate::recorder::{RecordError, Recorder};

@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 
 use super::columns::{TranslateError, apply, is_vocabulary, texts};
 use super::key::Key;
-use super::words::{self, Pseudonyms, Way};
+use super::tokens::{self, Pseudonyms, Way};
 
 /// Components up to this length occur in any text by chance, and are too short to reveal much.
 const SHORT: usize = 2;
@@ -102,7 +102,7 @@ impl Check {
 /// The names in a text.
 fn components(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.split(['/', ':']);
-    parts.filter(|part| part.chars().count() > SHORT && !words::is_no_name(part))
+    parts.filter(|part| part.chars().count() > SHORT && !tokens::is_no_name(part))
 }
 
 /// Procedures, connections and device numbers.

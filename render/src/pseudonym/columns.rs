@@ -12,7 +12,7 @@ use trackiops_schemas::columns::{
     USER, health_schema, request_schema,
 };
 
-use super::words::{Pseudonyms, Unknown};
+use super::tokens::{Pseudonyms, Unknown};
 use trackiops_query::answer::AnswerRow;
 use trackiops_query::columns::Columns;
 use trackiops_query::operations::OperationAnswer;
@@ -195,7 +195,7 @@ fn texts_of(name: &str, array: &ArrayRef, each: &mut dyn FnMut(&str, &str)) {
 mod tests {
     use super::*;
     use crate::pseudonym::key::Key;
-    use crate::pseudonym::words::Way;
+    use crate::pseudonym::tokens::Way;
 
     /// Checks that text of a column has a rule, even within lists.
     fn check(name: &str, data_type: &DataType) {

@@ -8,9 +8,9 @@
 pub mod check;
 pub mod columns;
 mod key;
-mod words;
+mod tokens;
 
 pub use check::Check;
 pub use columns::{apply, known_schemas};
 pub use key::{Key, KeyError};
-pub use words::{Pseudonyms, Unknown, Way};
+pub use tokens::{Pseudonyms, Unknown, Way};

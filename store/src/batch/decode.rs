@@ -19,7 +19,7 @@ use trackiops_schemas::row::{Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{of_stored, time_of, unsigned};
-use crate::journal::codec::BUCKETS;
+use crate::journal::payload::BUCKETS;
 
 /// A row of a rollup segment. Fields without a column in the batch are empty, zero or `None`, so a
 /// query can skip columns.

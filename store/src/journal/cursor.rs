@@ -6,7 +6,7 @@ use trackiops_schemas::identity::{FileAttributes, FileKey};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 
 use super::bytes::read_at;
-use super::codec;
+use super::payload;
 use super::scan::{JournalScan, WindowFrame};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
@@ -60,7 +60,7 @@ impl Cursor {
                 };
             }
             let mut input = Input::new(&self.buffer[self.used..]);
-            match codec::row(&mut input) {
+            match payload::row(&mut input) {
                 Ok((id, row)) => {
                     self.used = self.buffer.len() - input.remaining();
                     self.rows_left -= 1;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use trackiops_schemas::identity::FileAttributes;
 
-use super::codec::{definition, put_definition};
 use super::frame::{Kind, NewFrames};
+use super::payload::{definition, put_definition};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input, put_u64};
 

@@ -24,7 +24,6 @@
 //! * rows within a window are ordered by file key, so sealing can merge frames as streams.
 
 pub(crate) mod bytes;
-pub(crate) mod codec;
 pub(crate) mod cursor;
 pub(crate) mod definitions;
 pub(crate) mod end;
@@ -33,6 +32,7 @@ pub(crate) mod frame;
 pub(crate) mod frame_reader;
 pub(crate) mod header;
 mod ops;
+pub(crate) mod payload;
 pub(crate) mod removal;
 pub(crate) mod scan;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 
-use super::codec::{histogram, put_histogram, put_row_counters, row_counters};
+use super::payload::{histogram, put_histogram, put_row_counters, row_counters};
 use crate::varint::{DecodeError, Input, put_optional_str, put_str, put_u64};
 
 /// In place of the length of a mount's name: the mount is unknown.

@@ -9,13 +9,13 @@ use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::time::UtcMs;
 
 use super::bytes::read_at;
-use super::codec::{self, MAX_HEAD_BYTES, MAX_PENDING_BYTES, WindowHead};
 use super::definitions::Defined;
 use super::file::JournalFile;
 use super::frame::{Frame, Kind, longest_payload};
 use super::frame_reader::Piece;
 use super::header::Header;
 use super::ops;
+use super::payload::{self, MAX_HEAD_BYTES, MAX_PENDING_BYTES, WindowHead};
 use crate::error::StoreError;
 use crate::varint::{DecodeError, Input};
 
@@ -188,13 +188,13 @@ impl JournalScan {
             }
             Some(Kind::Window) => {
                 let payload = payload(MAX_HEAD_BYTES)?;
-                Ok(self.take_window(frame, &payload, ops.take(), codec::window_head))
+                Ok(self.take_window(frame, &payload, ops.take(), payload::window_head))
             }
             Some(Kind::PendingWindow) => {
                 let payload = payload(MAX_PENDING_BYTES + MAX_HEAD_BYTES)?;
                 let head = |input: &mut Input<'_>| {
-                    let pending = codec::pending(input)?;
-                    let mut head = codec::window_head(input)?;
+                    let pending = payload::pending(input)?;
+                    let mut head = payload::window_head(input)?;
                     head.health.pending = Some(pending);
                     Ok(head)
                 };

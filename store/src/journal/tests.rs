@@ -9,12 +9,12 @@ use trackiops_schemas::ops::{Operation, OperationRow};
 use trackiops_schemas::row::{ClosedWindow, Direction};
 use trackiops_testkit::windows::{T0, file, reads, window, windows};
 
-use super::codec::put_window_head;
 use super::cursor;
 use super::definitions::MOST_DEFINED;
 use super::file::JournalFile;
 use super::frame::{FRAME_PREFIX_BYTES, Kind, NewFrames};
 use super::header::Header;
+use super::payload::put_window_head;
 use super::scan::JournalScan;
 use crate::error::StoreError;
 use crate::unit_tests::options;

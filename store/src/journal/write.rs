@@ -9,12 +9,12 @@ use trackiops_schemas::row::{ClosedWindow, FileRow};
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_threads::fail_point;
 
-use super::codec::{put_pending, put_row, put_window_head};
 use super::definitions::Definitions;
 use super::end::EndWriter;
 use super::frame::{Kind, NewFrames};
 use super::header::Header;
 use super::ops::{fits, put_ops};
+use super::payload::{put_pending, put_row, put_window_head};
 use crate::beneath;
 use crate::error::StoreError;
 use crate::layout;

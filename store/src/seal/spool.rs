@@ -9,7 +9,7 @@ use trackiops_schemas::time::UtcMs;
 
 use super::merge_windows::{Merged, Rows};
 use crate::error::StoreError;
-use crate::journal::codec;
+use crate::journal::payload;
 use crate::journal::scan::JournalScan;
 use crate::layout;
 use crate::varint::{Input, put_i64};
@@ -39,7 +39,7 @@ impl Spool {
     pub(super) fn push(&mut self, row: &Merged<u32>) -> Result<(), StoreError> {
         self.encoded.clear();
         put_i64(&mut self.encoded, row.time.0);
-        codec::put_row(&mut self.encoded, row.file, &row.row);
+        payload::put_row(&mut self.encoded, row.file, &row.row);
         let length = (self.encoded.len() as u32).to_ne_bytes();
         let written = self.out.write_all(&length);
         written
@@ -85,7 +85,7 @@ impl Rows for SpooledRows<'_> {
         let mut input = Input::new(&self.encoded);
         let decoded = input
             .i64()
-            .and_then(|time| Ok((time, codec::row(&mut input)?)));
+            .and_then(|time| Ok((time, payload::row(&mut input)?)));
         let (time, (file, row)) = decoded.map_err(|error| self.damaged(error.why()))?;
         let known = self.scan.file(file);
         let key = known

@@ -1,4 +1,4 @@
-//! Translates single names and numbers.
+//! Tokens of single names and numbers, and the way back.
 
 use std::collections::HashMap;
 
