@@ -52,8 +52,10 @@ guest-workloads: setup python
 	@$(GUEST) workloads::
 
 # With their usual lengths: what is long is on 6.12, or on every kernel, in `guest` already.
+OTHER_KERNELS = $(filter-out 6.12,$(notdir $(wildcard collector/tests/kernels/*)))
+
 guest-kernels: setup python
-	@for kernel in 5.10 6.1 newest; do \
+	@for kernel in $(OTHER_KERNELS); do \
 		echo "==> tests in guests that run on 6.12 otherwise: $$kernel"; \
 		env -u TRACKIOPS_TEST_LONG TRACKIOPS_TEST_KERNEL=$$kernel $(GUEST) workloads:: latency:: lifecycle:: errors:: filters:: hang:: ops:: requests:: names:: mounts:: || exit 1; \
 	done
@@ -96,7 +98,7 @@ ebpf:
 ebpf-check:
 	@collector-ebpf/build.sh check
 
-## make kernel-facts  renew what the tests know of the kernels: boots the four, or those of KERNELS="6.12 ..."
+## make kernel-facts  renew what the tests know of the kernels: boots all, or those of KERNELS="6.12 ..."
 kernel-facts: setup
 	@scripts/kernel-facts.sh $(KERNELS)
 

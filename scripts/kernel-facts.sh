@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Boots each kernel (those named, or the four of the tests) and renews what is kept of it in the repository.
+# Boots each kernel (those named, or those that are kept already) and renews what is kept of it in the repository.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
 
-[ $# -gt 0 ] || set -- 5.10 6.1 6.12 newest
+# shellcheck disable=SC2046 # words
+[ $# -gt 0 ] || set -- $(ls collector/tests/kernels)
 for kernel; do
     kept=collector/tests/kernels/$kernel
     # What is kept stays when the guest fails.

@@ -3,6 +3,7 @@
 //!     cargo run --manifest-path fuzz/Cargo.toml --bin seeds
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -118,8 +119,13 @@ impl Seeds {
     }
 
     fn kernels(&self, kernels: &Path) -> Done<()> {
-        for kernel in ["5.10", "6.1", "6.12", "newest"] {
-            let kernel_files = kernels.join(kernel).join("sys/kernel");
+        for directory in fs::read_dir(kernels)? {
+            let directory = directory?.path();
+            let kernel = directory
+                .file_name()
+                .and_then(OsStr::to_str)
+                .ok_or("no kernel")?;
+            let kernel_files = directory.join("sys/kernel");
             let read = |name: &str| fs::read(kernel_files.join(name));
             if matches!(kernel, "5.10" | "6.12") {
                 let modules = read("btf/nfs").unwrap_or_default();
