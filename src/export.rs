@@ -12,7 +12,7 @@ use trackiops_query::QueryError;
 use trackiops_query::times::file_name;
 use trackiops_render::formats::{Kind, Reader, Texts, Writer};
 use trackiops_render::pseudonym::{self, Check, Key, Pseudonyms, Way};
-use trackiops_render::{Export, ExportDataset, Exported, Format};
+use trackiops_render::{Export, ExportDataset, Exported};
 use trackiops_schemas::time::Granularity;
 
 use crate::anonymize::read_key;
@@ -20,7 +20,7 @@ use crate::help_headings::{OUTPUT, ROWS, WHEN};
 use crate::outcome;
 use crate::output::{FilePermissions, Output, PartialFile, plural, print, say};
 use crate::question_flags::SelectionFlags;
-use crate::suffix::{EXPORTS, format_of};
+use crate::suffix::{EXPORTS, format_of, list_with_or};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -104,7 +104,7 @@ pub struct Args {
     anonymize: Option<PathBuf>,
 }
 
-/// A format of files.
+/// A format of files, one of [`EXPORTS`].
 #[derive(Clone, Copy)]
 struct FileFormat(Kind);
 
@@ -112,14 +112,15 @@ impl FromStr for FileFormat {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            Ok(Format::Parquet) => Ok(Self(Kind::Parquet)),
-            Ok(Format::Csv(texts)) => Ok(Self(Kind::Csv(texts))),
-            Ok(Format::Arrow) => Ok(Self(Kind::Arrow)),
-            _ => Err(format!(
-                "`{text}` is not a format of exports: write parquet, csv or arrow"
-            )),
-        }
+        let mut kinds = EXPORTS.iter().map(|(kind, _)| *kind);
+        let named = kinds.find(|kind| kind.extension() == text);
+        named.map(Self).ok_or_else(|| {
+            let names = EXPORTS.iter().map(|(kind, _)| kind.extension().to_owned());
+            format!(
+                "`{text}` is not a format of exports: write {}",
+                list_with_or(names)
+            )
+        })
     }
 }
 

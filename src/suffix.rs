@@ -53,14 +53,14 @@ pub fn format_of<F: Copy + PartialEq>(
         (None, _) => bail!(
             "cannot write {}: `.{ending}` is not a format that this writes; end the name in {}",
             path.display(),
-            list_with_or(known.iter().flat_map(|(_, endings)| endings.iter()))
+            list_of_endings(known.iter())
         ),
         (Some((format, _)), Some((asked, option))) if *format != asked => {
             let fitting = known.iter().filter(|(format, _)| *format == asked);
             bail!(
                 "cannot write {}: `.{ending}` contradicts {option}; end the name in {}",
                 path.display(),
-                list_with_or(fitting.flat_map(|(_, endings)| endings.iter()))
+                list_of_endings(fitting)
             )
         }
         (Some((format, _)), _) => Ok(*format),
@@ -77,11 +77,18 @@ fn ending(path: &Path) -> Option<String> {
 }
 
 /// `.csv, .json or .txt`
-fn list_with_or<'e>(endings: impl Iterator<Item = &'e &'static str>) -> String {
-    let endings: Vec<_> = endings.map(|ending| format!(".{ending}")).collect();
-    match endings.split_last() {
+fn list_of_endings<'e, F: 'e>(
+    formats: impl Iterator<Item = &'e (F, &'static [&'static str])>,
+) -> String {
+    list_with_or(formats.flat_map(|(_, endings)| endings.iter().map(|ending| format!(".{ending}"))))
+}
+
+/// `parquet, csv or arrow`
+pub fn list_with_or(words: impl Iterator<Item = String>) -> String {
+    let words: Vec<_> = words.collect();
+    match words.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
-        _ => endings.concat(),
+        _ => words.concat(),
     }
 }
 
