@@ -218,16 +218,35 @@ fn a_store_that_others_own_or_may_change_is_refused() {
         assert!(Snapshot::open(dir.path()).is_ok());
     }
     mode(0o755);
-    if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::chown(dir.path(), Some(4711), None).unwrap();
-        let refused = Writer::open(dir.path(), often()).expect_err("somebody else owns it");
-        assert!(
-            refused.to_string().contains("belongs to user 4711"),
-            "{refused}"
-        );
-        std::os::unix::fs::chown(dir.path(), Some(0), None).unwrap();
+    for path in ["", "catalog.db", "rollup", "rollup/granularity=1s"] {
+        let path = dir.path().join(path);
+        let before = fs::metadata(&path).unwrap().permissions();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
+        let refused = Writer::open(dir.path(), often()).expect_err("others may write");
+        assert!(matches!(refused, StoreError::OthersWrite(_)), "{refused}");
+        fs::set_permissions(&path, before).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(4711), None).unwrap();
+            let refused = Writer::open(dir.path(), often()).expect_err("somebody else owns it");
+            assert!(
+                refused.to_string().contains("belongs to user 4711"),
+                "{refused}"
+            );
+            std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        }
     }
     Writer::open(dir.path(), often()).unwrap();
+}
+
+#[test]
+fn the_group_cannot_open_the_lock_again_after_a_recorder_did() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let lock = dir.path().join("lock");
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o640)).unwrap();
+    Writer::open(dir.path(), often()).unwrap().finish().unwrap();
+    let mode = fs::metadata(&lock).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]
