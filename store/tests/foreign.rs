@@ -11,6 +11,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use trackiops_store::{Options, Snapshot, StoreError, Warning, Writer, check, repair};
 use trackiops_testkit::content::Content;
@@ -147,6 +148,84 @@ fn numbers_of_a_catalog_that_make_no_sense_end_no_recorder() {
             Ok(()) | Err(StoreError::Catalog { .. }) => {}
             Err(error) => panic!("{sql}: {error}"),
         }
+    }
+}
+
+/// Gives a table of the catalog more rows than there are: pages of 300 references to one page each.
+fn repeat_rows(store: &Path, table: &str) {
+    const LEVELS: usize = 4;
+    let path = store.join("catalog.db");
+    let catalog = rusqlite::Connection::open(&path).unwrap();
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+    let root: u32 = catalog.query_row(root, [table], |row| row.get(0)).unwrap();
+    let page: u32 = catalog
+        .query_row("PRAGMA page_size", [], |row| row.get(0))
+        .unwrap();
+    drop(catalog);
+    let [root, page] = [root, page].map(|n| usize::try_from(n).unwrap());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.truncate(bytes.len() / page * page);
+    let references = |child: usize| {
+        let child = u32::try_from(child).unwrap().to_be_bytes();
+        let mut interior = vec![0; page];
+        interior[0] = 5;
+        interior[8..12].copy_from_slice(&child);
+        for cell in 0..300_u16 {
+            let at = page - 5 * (usize::from(cell) + 1);
+            interior[at..at + 4].copy_from_slice(&child);
+            interior[at + 4] = 1;
+            let place = 12 + 2 * usize::from(cell);
+            let at = u16::try_from(at).unwrap().to_be_bytes();
+            interior[place..place + 2].copy_from_slice(&at);
+            interior[3..5].copy_from_slice(&(cell + 1).to_be_bytes());
+            interior[5..7].copy_from_slice(&at);
+        }
+        interior
+    };
+    let place = (root - 1) * page..root * page;
+    let leaf = bytes[place.clone()].to_vec();
+    bytes.extend(leaf);
+    let mut last = bytes.len() / page;
+    for _ in 0..LEVELS {
+        bytes.extend(references(last));
+        last += 1;
+    }
+    bytes[place].copy_from_slice(&references(last));
+    let pages = u32::try_from(last).unwrap().to_be_bytes();
+    bytes[28..32].copy_from_slice(&pages);
+    fs::write(&path, bytes).unwrap();
+    seal_catalog(store);
+}
+
+#[test]
+fn a_catalog_whose_pages_repeat_is_refused_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    recorded(&store);
+    repeat_rows(&store, "sealed_journal");
+    let began = Instant::now();
+    let refused = Snapshot::open(&store).expect_err("endless").to_string();
+    assert!(refused.contains("store rebuild-catalog"), "{refused}");
+    assert!(!check(&store).unwrap().findings.is_empty());
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_name_that_many_rows_refer_to_has_an_end() {
+    for table in ["host", "mount"] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        recorded(&store);
+        change(
+            &store,
+            &format!("UPDATE {table} SET name = hex(zeroblob(1000000))"),
+        );
+        let refused = Snapshot::open(&store).expect_err(table).to_string();
+        assert!(
+            refused.contains("a longer name than there can be"),
+            "{refused}"
+        );
+        assert_eq!(check(&store).unwrap().findings.len(), 1, "{table}");
     }
 }
 
