@@ -58,6 +58,11 @@ pub(crate) fn finished(file: &File) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(FILE_MODE))?)
 }
 
+/// Lets nobody but its owner open a file.
+pub(crate) fn unfinished(file: &File) -> io::Result<()> {
+    Ok(fchmod(file, Mode::from_raw_mode(UNFINISHED_MODE))?)
+}
+
 /// Renames a file. It replaces a file that has the new name.
 pub(crate) fn rename(store: &Path, from: &Path, to: &Path) -> io::Result<()> {
     let (from_dir, from) = parent(store, from)?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use crate::beneath;
 use crate::options::OptionsError;
 
 /// An operation on a store failed.
@@ -186,6 +187,9 @@ impl StoreError {
 
 /// The next step, if the cause suggests one.
 fn hint(source: &io::Error) -> &'static str {
+    if beneath::other_than_file(source).is_some() {
+        return "; move it out of the store";
+    }
     match source.kind() {
         io::ErrorKind::PermissionDenied => "; run as a user who may, or name another store",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

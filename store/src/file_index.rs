@@ -9,6 +9,9 @@ use trackiops_schemas::identity::FileKey;
 use crate::varint::{DecodeError, Input, put_u64};
 
 const ZSTD_LEVEL: i32 = 3;
+/// Most bytes that an index is unpacked to: those of a million files or more. A catalog may claim
+/// any number of rows.
+const MOST_PLAIN_BYTES: u64 = 16 << 20;
 
 /// Which rows of a segment belong to which file. The rows of a file are contiguous, because a
 /// segment is ordered by file key. A file that is not in the index has no row in the segment.
@@ -38,7 +41,7 @@ impl PackedIndex {
         }
     }
 
-    /// The index. If it is damaged, each row may belong to any file.
+    /// The index. If it is damaged or very large, each row may belong to any file.
     pub fn unpack(&self) -> FileIndex {
         match &self.blob {
             None => FileIndex::default(),
@@ -132,7 +135,7 @@ impl FileIndex {
     pub(crate) fn decode(blob: &[u8], rows: u64) -> Result<Self, DecodeError> {
         // Each file takes two varints of at most 10 bytes and has at least one row, so that a valid
         // blob never unpacks to more than this.
-        let most = rows.saturating_mul(20);
+        let most = rows.saturating_mul(20).min(MOST_PLAIN_BYTES);
         let mut plain = Vec::new();
         zstd::stream::Decoder::new(blob)
             .and_then(|decoder| decoder.take(most).read_to_end(&mut plain))
@@ -142,15 +145,18 @@ impl FileIndex {
         let mut before = (i64::MIN, 0_u64);
         while input.remaining() > 0 {
             let (key, end) = (input.u64()?, input.u64()?);
+            let is_new_key = key > 0 || index.runs.is_empty();
             before = before
                 .0
                 .checked_add_unsigned(key)
                 .zip(before.1.checked_add(end))
-                .ok_or(DecodeError::Malformed("a file index overflows"))?;
+                .filter(|(_, last)| is_new_key && end > 0 && *last <= rows)
+                .ok_or(DecodeError::Malformed(
+                    "a file index does not fit its segment",
+                ))?;
             index.runs.push((FileKey(before.0), before.1));
         }
-        let ordered = index.runs.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1);
-        if ordered && index.rows() == rows {
+        if index.rows() == rows {
             Ok(index)
         } else {
             Err(DecodeError::Malformed(
@@ -189,6 +195,30 @@ mod tests {
         assert_eq!(index.rows_of(&[FileKey(-1), FileKey(0)]), vec![1..3]);
         let blob = index.encode().unwrap();
         assert_eq!(FileIndex::decode(&blob, 4), Ok(index));
+    }
+
+    #[test]
+    fn an_index_that_unpacks_to_gigabytes_is_none() {
+        let zeros = std::io::repeat(0).take(2 << 30);
+        let ones = std::io::repeat(1).take(2 << 30);
+        for bytes in [zeros, ones] {
+            let packed = zstd::encode_all(bytes, 1).unwrap();
+            let rows = 1 << 40;
+            let before = resident_peak();
+            assert!(FileIndex::decode(&packed, rows).is_err());
+            let grown = resident_peak() - before;
+            assert!(grown < 512 << 20, "{grown}");
+            let index = PackedIndex::new(Some(packed), rows).unpack();
+            assert_eq!(index, FileIndex::unknown(rows));
+        }
+    }
+
+    /// The most memory that the process has had, bytes.
+    fn resident_peak() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+        kib.parse::<u64>().unwrap() * 1024
     }
 
     proptest! {

@@ -99,6 +99,8 @@ impl StoreLock {
         let path = layout::lock(store);
         let file = beneath::write_or_create(store, &path);
         let file = file.map_err(StoreError::io("open", &path))?;
+        // After `chmod -R g+r`, the group could lock it.
+        let _ = beneath::unfinished(&file);
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { dir, file }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked(store.to_owned())),
@@ -116,10 +118,14 @@ fn create_all(store: &Path) -> Result<(), StoreError> {
     created.map_err(StoreError::io("create directory", store))
 }
 
-/// Refuses a store that another user could change: its files would be trusted.
+/// Refuses a store that another user could change: its files would be trusted. Looks at all of its
+/// directories, and at the files in the first of them and among the journals. All segments together
+/// may be many, and their checksums are in the catalog.
 fn check_owner(store: &Path, dir: &File) -> Result<(), StoreError> {
     let own = geteuid().as_raw();
-    for path in [store.to_owned(), layout::journal_dir(store)] {
+    let journals = layout::journal_dir(store);
+    let mut left = vec![store.to_owned()];
+    while let Some(path) = left.pop() {
         let found = match path == store {
             true => dir.metadata(),
             false => path.symlink_metadata(),
@@ -128,6 +134,21 @@ fn check_owner(store: &Path, dir: &File) -> Result<(), StoreError> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             found => found.map_err(StoreError::io("examine", &path))?,
         };
+        // No link is followed, and anybody may have any mode of one.
+        if metadata.is_symlink() || path.file_name().is_some_and(|name| name == "lost+found") {
+            continue;
+        }
+        if metadata.is_dir() {
+            let with_files = path == store || path == journals;
+            let io = |error| StoreError::io("list", &path)(error);
+            for entry in fs::read_dir(&path).map_err(io)? {
+                let entry = entry.map_err(io)?;
+                let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                if with_files || is_dir {
+                    left.push(entry.path());
+                }
+            }
+        }
         if metadata.uid() != own {
             return Err(StoreError::NotOwned {
                 path,

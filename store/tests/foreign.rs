@@ -11,6 +11,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use trackiops_store::{Options, Snapshot, StoreError, Warning, Writer, check, repair};
 use trackiops_testkit::content::Content;
@@ -150,6 +151,84 @@ fn numbers_of_a_catalog_that_make_no_sense_end_no_recorder() {
     }
 }
 
+/// Gives a table of the catalog more rows than there are: pages of 300 references to one page each.
+fn repeat_rows(store: &Path, table: &str) {
+    const LEVELS: usize = 4;
+    let path = store.join("catalog.db");
+    let catalog = rusqlite::Connection::open(&path).unwrap();
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+    let root: u32 = catalog.query_row(root, [table], |row| row.get(0)).unwrap();
+    let page: u32 = catalog
+        .query_row("PRAGMA page_size", [], |row| row.get(0))
+        .unwrap();
+    drop(catalog);
+    let [root, page] = [root, page].map(|n| usize::try_from(n).unwrap());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.truncate(bytes.len() / page * page);
+    let references = |child: usize| {
+        let child = u32::try_from(child).unwrap().to_be_bytes();
+        let mut interior = vec![0; page];
+        interior[0] = 5;
+        interior[8..12].copy_from_slice(&child);
+        for cell in 0..300_u16 {
+            let at = page - 5 * (usize::from(cell) + 1);
+            interior[at..at + 4].copy_from_slice(&child);
+            interior[at + 4] = 1;
+            let place = 12 + 2 * usize::from(cell);
+            let at = u16::try_from(at).unwrap().to_be_bytes();
+            interior[place..place + 2].copy_from_slice(&at);
+            interior[3..5].copy_from_slice(&(cell + 1).to_be_bytes());
+            interior[5..7].copy_from_slice(&at);
+        }
+        interior
+    };
+    let place = (root - 1) * page..root * page;
+    let leaf = bytes[place.clone()].to_vec();
+    bytes.extend(leaf);
+    let mut last = bytes.len() / page;
+    for _ in 0..LEVELS {
+        bytes.extend(references(last));
+        last += 1;
+    }
+    bytes[place].copy_from_slice(&references(last));
+    let pages = u32::try_from(last).unwrap().to_be_bytes();
+    bytes[28..32].copy_from_slice(&pages);
+    fs::write(&path, bytes).unwrap();
+    seal_catalog(store);
+}
+
+#[test]
+fn a_catalog_whose_pages_repeat_is_refused_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    recorded(&store);
+    repeat_rows(&store, "sealed_journal");
+    let began = Instant::now();
+    let refused = Snapshot::open(&store).expect_err("endless").to_string();
+    assert!(refused.contains("store rebuild-catalog"), "{refused}");
+    assert!(!check(&store).unwrap().findings.is_empty());
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_name_that_many_rows_refer_to_has_an_end() {
+    for table in ["host", "mount"] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        recorded(&store);
+        change(
+            &store,
+            &format!("UPDATE {table} SET name = hex(zeroblob(1000000))"),
+        );
+        let refused = Snapshot::open(&store).expect_err(table).to_string();
+        assert!(
+            refused.contains("a longer name than there can be"),
+            "{refused}"
+        );
+        assert_eq!(check(&store).unwrap().findings.len(), 1, "{table}");
+    }
+}
+
 #[test]
 fn links_in_a_store_lead_nowhere() {
     let outer = tempfile::tempdir().unwrap();
@@ -218,16 +297,35 @@ fn a_store_that_others_own_or_may_change_is_refused() {
         assert!(Snapshot::open(dir.path()).is_ok());
     }
     mode(0o755);
-    if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::chown(dir.path(), Some(4711), None).unwrap();
-        let refused = Writer::open(dir.path(), often()).expect_err("somebody else owns it");
-        assert!(
-            refused.to_string().contains("belongs to user 4711"),
-            "{refused}"
-        );
-        std::os::unix::fs::chown(dir.path(), Some(0), None).unwrap();
+    for path in ["", "catalog.db", "rollup", "rollup/granularity=1s"] {
+        let path = dir.path().join(path);
+        let before = fs::metadata(&path).unwrap().permissions();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
+        let refused = Writer::open(dir.path(), often()).expect_err("others may write");
+        assert!(matches!(refused, StoreError::OthersWrite(_)), "{refused}");
+        fs::set_permissions(&path, before).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(4711), None).unwrap();
+            let refused = Writer::open(dir.path(), often()).expect_err("somebody else owns it");
+            assert!(
+                refused.to_string().contains("belongs to user 4711"),
+                "{refused}"
+            );
+            std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+        }
     }
     Writer::open(dir.path(), often()).unwrap();
+}
+
+#[test]
+fn the_group_cannot_open_the_lock_again_after_a_recorder_did() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded(dir.path());
+    let lock = dir.path().join("lock");
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o640)).unwrap();
+    Writer::open(dir.path(), often()).unwrap().finish().unwrap();
+    let mode = fs::metadata(&lock).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FallocateFlags, fallocate};
 use trackiops_schemas::columns::FORMAT_VERSION;
 
+use super::limits::Limits;
 use super::{error_at, mistrust, real};
 use crate::beneath;
 use crate::error::StoreError;
@@ -35,20 +36,22 @@ const LOOKS: usize = 10;
 const GROWTH_BYTES: u64 = 64 << 10;
 
 /// Opens a store's catalog for reading.
-pub(super) fn open(store: &Path) -> Result<Connection, StoreError> {
+pub(super) fn open(store: &Path) -> Result<(Connection, Limits), StoreError> {
     let path = layout::catalog(store);
     let mut looks = 1;
     loop {
-        let (file, _) = verified(store, &path, &mut io::sink())?;
+        let (file, bytes) = verified(store, &path, &mut io::sink())?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let connection = Connection::open_with_flags(uri(&path)?, flags).and_then(|connection| {
-            mistrust(&connection)?;
-            connection.execute_batch("PRAGMA temp_store = MEMORY;")?;
-            Ok(connection)
-        });
+        let connection =
+            Connection::open_with_flags(uri(&path)?, flags).and_then(|mut connection| {
+                mistrust(&connection)?;
+                connection.execute_batch("PRAGMA temp_store = MEMORY;")?;
+                let limits = Limits::set(&mut connection, bytes)?;
+                Ok((connection, limits))
+            });
         // SQLite opens the path a second time. If the path still leads to the file that was
         // verified, SQLite has opened that file.
         let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());

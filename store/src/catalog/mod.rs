@@ -6,6 +6,7 @@
 //! a private scratch copy. A change that was not published did not happen.
 
 mod image;
+mod limits;
 pub(crate) mod mounts;
 mod schema;
 mod tables;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Transaction};
 use trackiops_schemas::columns::FORMAT_VERSION;
 use trackiops_schemas::identity::FileAttributes;
@@ -244,10 +246,14 @@ fn real(path: &Path) -> Result<PathBuf, StoreError> {
     Ok(real.join(path.file_name().unwrap_or_default()))
 }
 
+/// Longest value, and longest row, that is read or written, bytes. Indexes of files are the longest.
+const LONGEST_BYTES: i32 = 64 << 20;
+
 /// Someone else may have written the catalog.
 fn mistrust(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_BYTES)?;
     Ok(())
 }
 

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, ErrorCode, Row, params};
 use trackiops_schemas::identity::{Dev, FileKey};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
+use super::limits::Limits;
 use super::upkeep::MOST;
 use super::{error_at, image, schema};
 use crate::error::StoreError;
@@ -17,24 +18,44 @@ use crate::names::{FileHistory, NameSeen, Names, Seen};
 use crate::segment::Segment;
 use crate::segment::metadata::JournalSpan;
 
+/// Longest names of hosts and of mounts (`server:/export`), bytes. The kernel's are shorter.
+const LONGEST_NAMES: [i64; 2] = [1 << 10, 8 << 10];
+const ENDLESS: &str = "it has more rows than there is room for";
+
 /// The catalog at one point in time.
 #[derive(Debug)]
 pub(crate) struct CatalogView {
-    pub(super) connection: Connection,
+    connection: Connection,
+    limits: Limits,
     store: PathBuf,
-    pub(super) path: PathBuf,
+    path: PathBuf,
 }
 
 impl CatalogView {
     pub(crate) fn open(store: &Path) -> Result<Self, StoreError> {
         let path = layout::catalog(store);
-        let connection = image::open(store)?;
+        let (connection, limits) = image::open(store)?;
         schema::check(&connection, store)?;
-        Ok(Self {
+        let view = Self {
             connection,
+            limits,
             store: store.to_owned(),
             path,
-        })
+        };
+        view.check_names()?;
+        Ok(view)
+    }
+
+    /// Checks the names that are read again for each row that refers to them.
+    fn check_names(&self) -> Result<(), StoreError> {
+        let longest = "SELECT (SELECT max(octet_length(name)) FROM host), (SELECT max(octet_length(name)) FROM mount)";
+        let longest = self.rows(longest, [], |row| Ok([row.get(0)?, row.get(1)?]))?;
+        let longest: [Option<i64>; 2] = longest.into_iter().next().unwrap_or_default();
+        let is_longer = |(name, most): (Option<i64>, i64)| name.is_some_and(|name| name > most);
+        match longest.into_iter().zip(LONGEST_NAMES).any(is_longer) {
+            true => Err(self.damaged("a host or a mount has a longer name than there can be")),
+            false => Ok(()),
+        }
     }
 
     /// Damage that SQLite finds, and invalid entries of segments to delete.
@@ -81,10 +102,9 @@ impl CatalogView {
     }
 
     fn damaged(&self, why: &'static str) -> StoreError {
-        StoreError::Damaged {
-            path: self.path.clone(),
-            offset: 0,
-            why,
+        StoreError::DamagedCatalog {
+            store: self.store.clone(),
+            why: why.to_owned(),
         }
     }
 
@@ -275,27 +295,43 @@ impl CatalogView {
         params: impl rusqlite::Params,
         mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
     ) -> Result<(), StoreError> {
-        let run = || {
+        let mut left = self.limits.begin();
+        let mut is_complete = false;
+        let mut run = || -> rusqlite::Result<()> {
             let mut select = self.connection.prepare_cached(sql)?;
             let mut rows = select.query(params)?;
             while let Some(row) = rows.next()? {
+                if left == 0 {
+                    return Ok(());
+                }
+                left -= 1;
                 read(row)?;
             }
+            is_complete = true;
             Ok(())
         };
-        run().map_err(error_at(&self.path))
+        match run() {
+            Ok(()) if is_complete => Ok(()),
+            Ok(()) => Err(self.damaged(ENDLESS)),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+                Err(self.damaged(ENDLESS))
+            }
+            Err(error) => Err(error_at(&self.path)(error)),
+        }
     }
 
     pub(super) fn rows<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
-        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
-        self.connection
-            .prepare_cached(sql)
-            .and_then(|mut select| select.query_map(params, read)?.collect())
-            .map_err(error_at(&self.path))
+        let mut all = Vec::new();
+        self.each(sql, params, |row| {
+            all.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(all)
     }
 }
 

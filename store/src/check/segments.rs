@@ -33,7 +33,7 @@ pub(super) fn check(
     for dataset in Dataset::ALL {
         let segments = match view.segments(dataset, None) {
             Ok(segments) => segments,
-            Err(error @ (StoreError::Damaged { .. } | StoreError::Catalog { .. })) => {
+            Err(error @ (StoreError::DamagedCatalog { .. } | StoreError::Catalog { .. })) => {
                 let why = format!("its segments cannot be read: {}", without_next_step(&error));
                 report.find(&layout::catalog(store), why, None, REBUILD);
                 return Ok(());

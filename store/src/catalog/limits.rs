@@ -1,0 +1,51 @@
+//! What reading a catalog may take.
+//!
+//! The pages of a forged database may refer to each other in circles: then a few kilobytes have
+//! rows without end. So a statement may take only so many steps, and return only so many rows, as a
+//! database of that size can need.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rusqlite::Connection;
+
+/// Steps of SQLite's virtual machine between two looks.
+const LOOK_EVERY: i32 = 1000;
+/// Steps for each byte of the database. A row has 20 bytes and more, and takes some 100 steps.
+const STEPS_PER_BYTE: u64 = 100;
+/// Steps that any statement may take.
+const ANY_STEPS: u64 = 1_000_000;
+/// Bytes of a database for each row that a statement returns. No row has fewer.
+const BYTES_PER_ROW: u64 = 12;
+
+/// The limits of each statement of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    bytes: u64,
+    /// Looks of the statement that is running.
+    looks: Arc<AtomicU64>,
+}
+
+impl Limits {
+    /// Limits a connection to a database of that size.
+    pub(super) fn set(connection: &mut Connection, bytes: u64) -> rusqlite::Result<Self> {
+        let looks = Arc::new(AtomicU64::new(0));
+        let most = (bytes.saturating_mul(STEPS_PER_BYTE) + ANY_STEPS)
+            / u64::from(LOOK_EVERY.unsigned_abs());
+        let limits = Self {
+            bytes,
+            looks: Arc::clone(&looks),
+        };
+        connection.progress_handler(
+            LOOK_EVERY,
+            Some(move || looks.fetch_add(1, Relaxed) >= most),
+        )?;
+        Ok(limits)
+    }
+
+    /// To be called before each statement. Returns how many rows it may return.
+    pub(super) fn begin(&self) -> u64 {
+        self.looks.store(0, Relaxed);
+        self.bytes / BYTES_PER_ROW
+    }
+}
