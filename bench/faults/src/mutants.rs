@@ -207,7 +207,8 @@ impl Workshop {
                 wrong.push("an answer differs, and check finds nothing".to_owned());
             }
         }
-        if !number.is_multiple_of(RECORDED) {
+        // By a hash, because each process has the numbers of one remainder.
+        if (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % RECORDED != 0 {
             return;
         }
         counts.push("recorded into");
