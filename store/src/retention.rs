@@ -3,6 +3,9 @@
 //!
 //! The rows, operations and health that one granularity has of one journal, or of merged journals,
 //! expire together. So a granularity that has a journal has all of it.
+//!
+//! For how long is in `Retention` (`options`); the default is that of `trackiops record`
+//! (`src/record/args.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;

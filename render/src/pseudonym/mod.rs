@@ -4,6 +4,8 @@
 //! everywhere, so trees and joins stay intact. It is authenticated, so a token of another key is detected.
 //! Numbers that would confirm a guessed name ([`columns`]) are encrypted with FF1 (NIST SP 800-38G), and keep their size.
 //! Only the holder of the key can reverse this.
+//!
+//! `tokens` makes them, and [`columns`] has which column gets which.
 
 pub mod check;
 pub mod columns;
