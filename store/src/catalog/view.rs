@@ -297,7 +297,7 @@ impl CatalogView {
     ) -> Result<(), StoreError> {
         let mut left = self.limits.begin();
         let mut is_complete = false;
-        let mut run = || -> rusqlite::Result<()> {
+        let run = || -> rusqlite::Result<()> {
             let mut select = self.connection.prepare_cached(sql)?;
             let mut rows = select.query(params)?;
             while let Some(row) = rows.next()? {
