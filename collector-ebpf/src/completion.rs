@@ -8,12 +8,14 @@ use aya_ebpf::{
     helpers::bpf_ringbuf_query,
     maps::ring_buf::RingBufEntry,
 };
-use trackiops_schemas::ebpf::ring::{BOOKS_SLOTS, Books, RequestRecord};
+use trackiops_schemas::ebpf::ring::{
+    BOOKS_SLOTS, Books, NO_RECORD, RECORD_BYTES, RECORD_SLOTS_AT, RequestRecord, RingPositions,
+};
 
 use crate::{
     fold::fold,
-    globals::{RING_MASK, WAKEUP_BYTES},
-    kernel_memory::{self, Memory, add, global},
+    globals::{RING_MASK, SLOT_MASK, WAKEUP_BYTES},
+    kernel_memory::{self, Cast, Memory, add, exchange, global},
     maps::{self, RINGS},
 };
 
@@ -37,29 +39,65 @@ impl Completion {
         Some(Self { cpu, books })
     }
 
-    /// Room for a record in this CPU's ring, if there is any.
+    /// A slot for a record in this CPU's ring, if there is one: where programs exchange words.
     #[inline(always)]
-    pub fn room(&self) -> Option<RingBufEntry<RequestRecord>> {
+    pub fn slot<M: Memory>(&self) -> Option<*mut RequestRecord> {
+        let rings = maps::record_rings::<M>()?;
+        let ring = u64::from(self.cpu & global(&RING_MASK));
+        let mask = u64::from(global(&SLOT_MASK));
+        // SAFETY: one of the positions, and one of the slots.
+        unsafe {
+            let positions = rings.add(ring as usize * size_of::<RingPositions>()).cast();
+            let number = take_slot(positions, mask).or_else(|| take_slot_again(positions, mask))?;
+            let index = ring * (mask + 1) + (number & mask);
+            Some(
+                rings
+                    .add(RECORD_SLOTS_AT + index as usize * RECORD_BYTES)
+                    .cast(),
+            )
+        }
+    }
+
+    /// The record stands in its slot, if it could be made, but for the time of its end.
+    #[inline(always)]
+    pub fn in_slot(self, slot: *mut RequestRecord, end_ns: u64, is_made: bool) {
+        // SAFETY: of `slot`. Whoever sees the time sees what was written before it.
+        unsafe {
+            if !is_made {
+                (&raw mut (*slot).flags).write_volatile(NO_RECORD);
+            }
+            exchange(&raw mut (*slot).end_ns, 0, end_ns);
+        }
+        if !is_made {
+            self.lost();
+            return;
+        }
+        if self.is_to_look() {
+            wake_if_filling(self.cpu);
+        }
+        let books = self.books;
+        // SAFETY: as above.
+        unsafe { add!(Books, books.recorded, 1) };
+    }
+
+    /// Room for a record in this CPU's ring buffer, if there is any: on every kernel.
+    #[inline(always)]
+    fn room(&self) -> Option<RingBufEntry<RequestRecord>> {
         self.ring()?.reserve(0)
     }
 
-    /// The record stands in its room, if it could be made.
+    /// The record stands in its room.
     #[inline(always)]
-    pub fn recorded(self, room: RingBufEntry<RequestRecord>, is_made: bool) {
-        if is_made {
-            let wake = if self.is_to_look() && self.unread_bytes() >= global(&WAKEUP_BYTES) {
-                BPF_RB_FORCE_WAKEUP
-            } else {
-                BPF_RB_NO_WAKEUP
-            };
-            room.submit(u64::from(wake));
-            let books = self.books;
-            // SAFETY: as above.
-            unsafe { add!(Books, books.recorded, 1) };
+    fn recorded(self, room: RingBufEntry<RequestRecord>) {
+        let wake = if self.is_to_look() && self.unread_bytes() >= global(&WAKEUP_BYTES) {
+            BPF_RB_FORCE_WAKEUP
         } else {
-            room.discard(u64::from(BPF_RB_NO_WAKEUP));
-            self.lost();
-        }
+            BPF_RB_NO_WAKEUP
+        };
+        room.submit(u64::from(wake));
+        let books = self.books;
+        // SAFETY: as above.
+        unsafe { add!(Books, books.recorded, 1) };
     }
 
     /// Whether it is its turn to see how full the ring is: that of every 32nd one of a CPU, because it takes a tenth of
@@ -92,7 +130,7 @@ impl Completion {
             Some(record) => match self.room() {
                 Some(mut room) => {
                     room.write(record);
-                    self.recorded(room, true);
+                    self.recorded(room);
                 }
                 // A copy: the compiler keeps the other one in registers, on its way into the ring.
                 None => self.fold(&mut black_box(record)),
@@ -119,5 +157,56 @@ impl Completion {
         let books = self.books;
         // SAFETY: as above.
         unsafe { add!(Books, books.lost, 1) };
+    }
+}
+
+/// Takes the next slot of a ring, unless it has none free or somebody else takes it at the same time.
+///
+/// # Safety
+///
+/// The positions are those of a ring.
+#[inline(always)]
+unsafe fn take_slot(positions: *mut RingPositions, mask: u64) -> Option<u64> {
+    // SAFETY: by the caller.
+    unsafe {
+        let taken = (&raw const (*positions).taken).read_volatile();
+        let unread =
+            taken.wrapping_sub((&raw const (*positions).read).cast::<u64>().read_volatile());
+        let is_ours = unread <= mask
+            && exchange(&raw mut (*positions).taken, taken, taken.wrapping_add(1)) == taken;
+        is_ours.then_some(taken)
+    }
+}
+
+/// The same once more, some times. In a function of its own, like the others that are seldom called.
+///
+/// # Safety
+///
+/// As above.
+#[inline(never)]
+unsafe fn take_slot_again(positions: *mut RingPositions, mask: u64) -> Option<u64> {
+    // SAFETY: by the caller.
+    (0..8).find_map(|_| unsafe { take_slot(positions, mask) })
+}
+
+/// Wakes the reader if many slots of a CPU's ring are not read: by an entry in a ring buffer that says nothing.
+#[inline(never)]
+fn wake_if_filling(cpu: u32) {
+    let Some(rings) = maps::record_rings::<Cast>() else {
+        return;
+    };
+    let ring = (cpu & global(&RING_MASK)) as usize;
+    // SAFETY: the positions of a ring.
+    let unread = unsafe {
+        let positions: *mut RingPositions = rings.add(ring * size_of::<RingPositions>()).cast();
+        let read = (&raw const (*positions).read).cast::<u64>().read_volatile();
+        (&raw const (*positions).taken)
+            .read_volatile()
+            .wrapping_sub(read)
+    };
+    if unread * RECORD_BYTES as u64 >= global(&WAKEUP_BYTES)
+        && let Some(entry) = RINGS.get(0).and_then(|bell| bell.reserve(0))
+    {
+        entry.discard(u64::from(BPF_RB_FORCE_WAKEUP));
     }
 }

@@ -97,11 +97,9 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
             completion.lost();
             return;
         };
-        if let Some(mut room) = completion.room() {
-            let is_made = self
-                .describe(&mut room, &subject, end_ns, direction)
-                .is_some();
-            completion.recorded(room, is_made);
+        if let Some(slot) = completion.slot::<M>() {
+            let is_made = self.describe(slot, &subject, end_ns, direction).is_some();
+            completion.in_slot(slot, end_ns, is_made);
         } else {
             self.fold(completion, end_ns, direction);
         }
@@ -123,7 +121,9 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
     fn record(self, end_ns: u64, direction: u32) -> Option<RequestRecord> {
         let subject = self.subject(end_ns)?;
         let mut record = MaybeUninit::uninit();
-        self.describe(&mut record, &subject, end_ns, direction)?;
+        self.describe(record.as_mut_ptr(), &subject, end_ns, direction)?;
+        // SAFETY: it is a number.
+        unsafe { (&raw mut (*record.as_mut_ptr()).end_ns).write(end_ns) };
         // SAFETY: all of it is written.
         Some(unsafe { record.assume_init() })
     }
@@ -157,24 +157,22 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
         })
     }
 
-    /// Writes all of the record, field by field as they are read, which takes less than to hold all of them.
+    /// Writes all of the record but the time of its end, field by field as they are read, which takes less than to hold all of them.
     #[inline(always)]
     fn describe(
         self,
-        record: &mut MaybeUninit<RequestRecord>,
+        record: *mut RequestRecord,
         subject: &Subject,
         end_ns: u64,
         direction: u32,
     ) -> Option<()> {
         let offsets = &DIRECT;
-        let record = record.as_mut_ptr();
         macro_rules! write {
             ($field:ident, $value:expr) => {
                 // SAFETY: a field of the record, which is there to be written.
                 unsafe { (&raw mut (*record).$field).write($value) }
             };
         }
-        write!(end_ns, end_ns);
         write!(handle_hash, subject.crc);
         let Range {
             offset,

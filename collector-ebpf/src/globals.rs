@@ -27,6 +27,10 @@ pub static OP_CELL_TABLE: [u64; OP_CELLS] = [0; OP_CELLS];
 #[unsafe(no_mangle)]
 pub static RING_MASK: u32 = 0;
 
+/// How many slots each of the rings in shared memory has, a power of two, less 1; userspace sets it.
+#[unsafe(no_mangle)]
+pub static SLOT_MASK: u32 = 0;
+
 /// Bits of [`trackiops_schemas::ebpf::ring::parts`]; userspace sets it.
 #[unsafe(no_mangle)]
 pub static PARTS: u32 = parts::SPLIT;

@@ -137,6 +137,10 @@ pub static CLOCK: Array<i64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 #[map]
 pub static BOOKS: Array<[Books; BOOKS_SLOTS as usize]> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
+/// Stands where a program by probe would look the rings in shared memory up: it has none.
+#[map]
+static NO_RECORD_RINGS: Array<u8> = Array::with_max_entries(1, 0);
+
 /// What the program at the release of an RPC has recovered.
 #[map]
 pub static RECOVERY: Array<Recovery> = Array::with_max_entries(1, BPF_F_MMAPABLE);
@@ -198,6 +202,7 @@ macro_rules! only_element {
 only_element!(books: [Books; BOOKS_SLOTS as usize], BOOKS, ".bss.BOOKS");
 only_element!(clock: i64, CLOCK, ".bss.CLOCK");
 only_element!(op_table: OpTable, OP_TABLE, ".bss.OP_TABLE");
+only_element!(record_rings: u8, NO_RECORD_RINGS, ".bss.RECORD_RINGS");
 only_element!(recovery: Recovery, RECOVERY, ".bss.RECOVERY");
 
 /// `client_id << 32 | task_id`. Task ids alone repeat: from Linux 5.16 on each RPC client counts

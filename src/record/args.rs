@@ -110,7 +110,7 @@ pub struct Args {
     no_latency_parts: bool,
     /// Memory for requests on their way from the kernel
     ///
-    /// Of all CPUs together, from 64KiB to 64GiB. Requests that find no room in it are added up in the kernel.
+    /// Of all CPUs together, from 64KiB to 512MiB. Requests that find no room in it are added up in the kernel.
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_ring_memory, help_heading = KERNEL)]
     ring_memory: u64,
     #[command(flatten)]
@@ -206,12 +206,12 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// The least gives one CPU a ring of sixteen pages. The most gives each of 32 rings the 2 GiB that
-/// are the kernel's limit.
-const RING_MEMORY: RangeInclusive<u64> = 64 << 10..=64 << 30;
+/// The least gives one CPU a ring of sixteen pages. The most is what the kernel's verifier lets
+/// programs address in one array (`BPF_MAX_VAR_OFF`).
+const RING_MEMORY: RangeInclusive<u64> = 64 << 10..=512 << 20;
 
 fn parse_ring_memory(text: &str) -> Result<u64, String> {
-    parse_size_in(text, RING_MEMORY, "from 64KiB to 64GiB, such as 16MiB")
+    parse_size_in(text, RING_MEMORY, "from 64KiB to 512MiB, such as 16MiB")
 }
 
 /// The least leaves room for some batches in each journal of requests, which is a small part of the

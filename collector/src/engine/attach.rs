@@ -5,13 +5,17 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::Ebpf;
 use aya::programs::{RawTracePoint, TracePoint};
+use trackiops_schemas::ebpf::offsets::Offsets as _;
 
-use crate::btf::CastBtfIds;
+use crate::engine::OBJECT;
 use crate::engine::btf_tracepoints::{self, CastPrograms};
 use crate::engine::error::EngineError;
 use crate::engine::missed::CountedPrograms;
+use crate::engine::relocations;
 use crate::facts::TRACEPOINTS;
 use crate::plan::{Plan, Programs};
+use crate::rings::RingSizes;
+use crate::rings::record_ring::RecordMemory;
 use crate::timing::StartTiming;
 
 /// A program of the direct engine, in both forms, and its tracepoint.
@@ -89,23 +93,82 @@ pub struct AttachedPrograms {
     pub counted: CountedPrograms,
     /// Programs and what keeps them attached.
     links: Vec<OwnedFd>,
-    /// Why the kernel refused the programs that read its memory by plain loads, if it did.
-    pub refused: Option<io::Error>,
 }
 
-/// Attaches the programs of a plan; `cast_programs` are those that read kernel memory by plain
-/// loads, or why there are none.
+/// The direct engine's programs that read kernel memory by plain loads, ready to be attached.
+pub struct LoadedByCast {
+    /// The rings that they write into.
+    pub memory: RecordMemory,
+    /// In the order of [`used_programs`].
+    programs: Vec<OwnedFd>,
+}
+
+/// Loads the programs that read kernel memory by plain loads, if the plan has them. A kernel that
+/// has the types may still refuse the programs, without its JIT for example.
+pub fn load_by_cast(
+    plan: &Plan,
+    programs: &Ebpf,
+    sizes: RingSizes,
+    timing: &mut StartTiming,
+) -> Option<io::Result<LoadedByCast>> {
+    let Programs::Direct {
+        offsets,
+        recovers,
+        cast,
+    } = &plan.programs
+    else {
+        return None;
+    };
+    let cast = (*cast)?;
+    let object = relocations::complete(OBJECT, cast, &offsets.words())?;
+    let operations = plan.has_operations();
+    let completions = &cast.events[..completions(operations)];
+    let releases = cast.releases.iter().flatten().filter(|_| *recovers);
+    let events: Vec<_> = completions.iter().chain(releases).copied().collect();
+    let mut load = || {
+        let memory = RecordMemory::create(sizes).map_err(io::Error::other)?;
+        let linked = CastPrograms::link(&object, programs, &memory, &events)?;
+        timing.ended("link the programs that read by loads");
+        let used = used_programs(*recovers, operations);
+        let loaded = used.iter().zip(&events).map(|(used, event)| {
+            let program = linked.load(used.by_cast, *event);
+            timing.ended(format!("load {}", used.by_cast));
+            program
+        });
+        Ok(LoadedByCast {
+            programs: loaded.collect::<io::Result<_>>()?,
+            memory,
+        })
+    };
+    Some(load())
+}
+
+/// How many programs there are on completions: that of operations, the last one, is not always
+/// wanted.
+fn completions(operations: bool) -> usize {
+    ALONE.len() - usize::from(!operations)
+}
+
+/// The direct engine's programs that are used: on completions, and then those on releases.
+fn used_programs(recovers: bool, operations: bool) -> Vec<DirectProgram> {
+    let completions = completions(operations);
+    match recovers {
+        true => [&MARKED[..completions], &RELEASED[..]].concat(),
+        false => ALONE[..completions].to_vec(),
+    }
+}
+
+/// Attaches the programs of a plan; `by_cast` are those that are loaded already.
 pub fn attach(
     programs: &mut Ebpf,
     plan: &Plan,
-    cast_programs: Option<io::Result<(CastBtfIds, CastPrograms)>>,
+    by_cast: Option<LoadedByCast>,
     timing: &mut StartTiming,
 ) -> Result<AttachedPrograms, EngineError> {
     match &plan.programs {
         Programs::Direct { recovers, .. } => {
             let operations = plan.has_operations();
-            let mut attached =
-                attach_direct(programs, *recovers, operations, cast_programs, timing)?;
+            let mut attached = attach_direct(programs, *recovers, operations, by_cast, timing)?;
             if plan.has_paths() {
                 let renamed = attach_raw(programs, RENAME, RENAME_EVENT)?;
                 attached.links.push(renamed);
@@ -140,60 +203,35 @@ fn attach_tracepoint(
     Ok(())
 }
 
-/// Loads and attaches the direct engine's programs, in the form that reads by loads if the kernel
-/// accepts it.
+/// Attaches the direct engine's programs: those that are loaded, or else those that call a helper
+/// for each read.
 fn attach_direct(
     programs: &mut Ebpf,
     recovers: bool,
     operations: bool,
-    cast_programs: Option<io::Result<(CastBtfIds, CastPrograms)>>,
+    by_cast: Option<LoadedByCast>,
     timing: &mut StartTiming,
 ) -> Result<AttachedPrograms, EngineError> {
-    let events = ALONE.len() - usize::from(!operations);
-    let used = if recovers {
-        [&MARKED[..events], &RELEASED[..]].concat()
-    } else {
-        ALONE[..events].to_vec()
-    };
-    let mut load = |(cast, cast_programs): (CastBtfIds, CastPrograms)| {
-        let events = cast.events.iter().take(events);
-        let loaded = used
-            .iter()
-            .zip(events.chain(cast.releases.as_ref().into_iter().flatten()));
-        loaded
-            .map(|(raw, event)| {
-                let program = cast_programs.load(raw.by_cast, *event);
-                timing.ended(format!("load {}", raw.by_cast));
-                program
-            })
-            .collect::<io::Result<Vec<OwnedFd>>>()
-    };
-    // A kernel that has the types may still refuse the programs, without its JIT for example.
-    let by_cast = cast_programs.map(|cast_programs| cast_programs.and_then(&mut load));
-    let (by_cast, refused) = match by_cast {
-        Some(Ok(loaded)) => (Some(loaded), None),
-        Some(Err(why)) => (None, Some(why)),
-        None => (None, None),
-    };
+    let used = used_programs(recovers, operations);
     let (mut attached, mut links) = (Vec::new(), Vec::new());
-    if let Some(loaded) = by_cast {
-        for (raw, program) in used.iter().zip(&loaded) {
+    if let Some(by_cast) = by_cast {
+        for (used, program) in used.iter().zip(&by_cast.programs) {
             let link = btf_tracepoints::attach(program.as_fd());
             links.push(link.map_err(|source| EngineError::AttachTyped {
-                event: raw.event,
+                event: used.event,
                 source,
             })?);
         }
         timing.ended("attach");
-        attached = loaded;
+        attached = by_cast.programs;
     } else {
-        for raw in &used {
-            attached.push(attach_raw(programs, raw.by_probe, raw.event)?);
-            timing.ended(format!("load and attach {}", raw.by_probe));
+        for used in &used {
+            attached.push(attach_raw(programs, used.by_probe, used.event)?);
+            timing.ended(format!("load and attach {}", used.by_probe));
         }
     }
     // Kept open, because benchmarks find the programs by this process's descriptors.
-    links.extend(attached.split_off(events));
+    links.extend(attached.split_off(completions(operations)));
     let of_operations = attached.split_off(attached.len() - usize::from(operations));
     Ok(AttachedPrograms {
         counted: CountedPrograms {
@@ -201,7 +239,6 @@ fn attach_direct(
             of_operations,
         },
         links,
-        refused,
     })
 }
 

@@ -11,9 +11,11 @@ use aya::Ebpf;
 use aya::maps::Map;
 use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_btf_info, bpf_cmd, bpf_prog_type};
+use trackiops_schemas::ebpf::ring::RECORD_RINGS_MAP;
 
 use crate::btf::TracepointType;
 use crate::engine::bpf_calls::{bpf, create, empty, info_of};
+use crate::rings::record_ring::RecordMemory;
 
 /// Followed by the name of an array, this is the section of the array's only element.
 const ELEMENT_PREFIX: &str = ".bss.";
@@ -26,9 +28,14 @@ pub struct CastPrograms {
 }
 
 impl CastPrograms {
-    /// Links the programs of the object with the maps that the loader has made for it. `events` are
-    /// the tracepoints that they are for.
-    pub fn link(object: &[u8], loaded: &Ebpf, events: &[TracepointType]) -> io::Result<Self> {
+    /// Links the programs of the object with the maps that the loader has made for it, and with the
+    /// rings in `memory`. `events` are the tracepoints that they are for.
+    pub fn link(
+        object: &[u8],
+        loaded: &Ebpf,
+        memory: &RecordMemory,
+        events: &[TracepointType],
+    ) -> io::Result<Self> {
         let mut object = Object::parse(object).map_err(io::Error::other)?;
         let maps = mem::take(&mut object.maps);
         let sections: HashSet<usize> = object
@@ -39,7 +46,10 @@ impl CastPrograms {
         let linked = maps.iter().filter_map(|(name, map)| {
             // The section of an array's only element is linked to the array.
             let array = name.strip_prefix(ELEMENT_PREFIX).unwrap_or(name);
-            let fd = descriptor(loaded.map(array)?)?;
+            let fd = match array {
+                RECORD_RINGS_MAP => memory.as_fd(),
+                _ => descriptor(loaded.map(array)?)?,
+            };
             Some((name.as_str(), fd.as_raw_fd(), map))
         });
         object

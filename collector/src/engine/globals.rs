@@ -6,8 +6,8 @@ use trackiops_schemas::ebpf::op_sums::{OP_CELLS, OP_CELLS_GLOBAL};
 use trackiops_schemas::ebpf::ring::{
     DIRECT_GLOBAL, DIRECT_WORDS, FILTER_ENTRIES, FILTER_GLOBAL, FILTER_MAP, INSIDE_ENTRIES,
     INSIDE_MAP, NAMED_ENTRIES, NAMED_MAP, OFFSETS_GLOBAL, PARTS_GLOBAL, PATH_RING_BYTES,
-    PATH_RING_MAP, PATHS_GLOBAL, RING_MASK_GLOBAL, TRACEPOINT_WORDS, WAKEUP_BYTES_GLOBAL,
-    WINDOW_NS_GLOBAL, filters, parts,
+    PATH_RING_MAP, PATHS_GLOBAL, RING_MASK_GLOBAL, SLOT_MASK_GLOBAL, TRACEPOINT_WORDS,
+    WAKEUP_BYTES_GLOBAL, WINDOW_NS_GLOBAL, filters, parts,
 };
 
 use crate::kernel_sums::by_operation;
@@ -21,6 +21,7 @@ pub struct ProgramGlobals {
     paths: u32,
     wakeup_bytes: u64,
     ring_mask: u32,
+    slot_mask: u32,
     window_ns: u64,
     filter_kinds: u32,
     latency_parts: u32,
@@ -50,6 +51,7 @@ impl ProgramGlobals {
             // A ring wakes the recorder when it is a quarter full, long before it overflows.
             wakeup_bytes: u64::from(rings.bytes / 4),
             ring_mask: rings.count - 1,
+            slot_mask: rings.slots() - 1,
             window_ns: settings.granularity.ns(),
             filter_kinds: settings.filter.kinds(),
             latency_parts: match (settings.latency_parts, settings.requests) {
@@ -89,6 +91,7 @@ impl ProgramGlobals {
             .override_global(PATHS_GLOBAL, &self.paths, true)
             .override_global(WAKEUP_BYTES_GLOBAL, &self.wakeup_bytes, true)
             .override_global(RING_MASK_GLOBAL, &self.ring_mask, true)
+            .override_global(SLOT_MASK_GLOBAL, &self.slot_mask, true)
             .override_global(WINDOW_NS_GLOBAL, &self.window_ns, true)
             .override_global(FILTER_GLOBAL, &self.filter_kinds, true)
             .override_global(PARTS_GLOBAL, &self.latency_parts, true);

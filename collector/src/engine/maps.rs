@@ -21,6 +21,7 @@ use crate::kernel_sums::by_file::FileOpSums;
 use crate::kernel_sums::by_operation::OpSums;
 use crate::kernel_sums::folded::Folds;
 use crate::names::path_ring::PathRing;
+use crate::rings::record_ring::RecordMemory;
 use crate::rings::{RingSizes, Rings};
 use crate::shared_memory::{SharedBooks, SharedWord, SharedWords};
 
@@ -48,13 +49,20 @@ fn take(programs: &mut Ebpf, name: &'static str) -> Result<Map, EngineError> {
     programs.take_map(name).ok_or(EngineError::Object(name))
 }
 
-/// The rings of completed requests.
-pub fn rings(programs: &mut Ebpf, sizes: RingSizes) -> Result<Rings, EngineError> {
+/// The rings of completed requests: in `memory`, if there is one.
+pub fn rings(
+    programs: &mut Ebpf,
+    sizes: RingSizes,
+    memory: Option<&RecordMemory>,
+) -> Result<Rings, EngineError> {
     let map = programs
         .map_mut(RINGS_MAP)
         .ok_or(EngineError::Object(RINGS_MAP))?;
     ArrayOfMaps::try_from(map)
-        .and_then(|map| Rings::create(sizes, map))
+        .and_then(|map| match memory {
+            Some(memory) => Rings::in_memory(memory, map),
+            None => Rings::create(sizes, map),
+        })
         .map_err(map_error(RINGS_MAP))
 }
 

@@ -14,13 +14,10 @@ pub(crate) mod relocations;
 use std::io;
 
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
-use trackiops_schemas::ebpf::offsets::Offsets as _;
 use trackiops_schemas::ebpf::ring::{Books, CgroupOffsets, FILTER_MAP, TreeOffsets, filters};
 
-use crate::btf::CastBtfIds;
 use crate::clock::ClockSample;
 use crate::engine::attach::AttachedPrograms;
-use crate::engine::btf_tracepoints::CastPrograms;
 pub use crate::engine::error::EngineError;
 use crate::engine::filter_maps::FilterMaps;
 use crate::engine::globals::ProgramGlobals;
@@ -59,6 +56,7 @@ pub struct Engine {
     /// The keys that requests are compared with, if there is a filter.
     filter_maps: Option<FilterMaps>,
     attached: AttachedPrograms,
+    refused: Option<io::Error>,
     recovery: SharedRecovery,
     missed: MissedCounter,
 }
@@ -80,11 +78,15 @@ impl Engine {
         globals.hand_to(&mut loader);
         let mut programs = loader.load(OBJECT)?;
         timing.ended("parse the programs and make maps");
-        let cast_programs = link_cast_programs(plan, &programs);
-        timing.ended("link the programs that read by loads");
+        let (by_cast, refused) =
+            match attach::load_by_cast(plan, &programs, sizes, timing).transpose() {
+                Ok(loaded) => (loaded, None),
+                Err(why) => (None, Some(why)),
+            };
         // The loader knows maps by their descriptors: none may be closed before the programs are
         // loaded.
-        let rings = maps::rings(&mut programs, sizes)?;
+        let memory = by_cast.as_ref().map(|by_cast| &by_cast.memory);
+        let rings = maps::rings(&mut programs, sizes, memory)?;
         let folds = maps::folds(&mut programs)?;
         let (operations, file_operations) = match plan.has_operations() {
             true => (
@@ -110,7 +112,7 @@ impl Engine {
         };
         let recovery = maps::recovery(&programs)?;
         timing.ended("make rings and sums");
-        let attached = attach::attach(&mut programs, plan, cast_programs, timing)?;
+        let attached = attach::attach(&mut programs, plan, by_cast, timing)?;
         recovery.begin(ClockSample::take().now);
         Ok(Self {
             programs: Some(programs),
@@ -123,6 +125,7 @@ impl Engine {
             clock: shared_clock,
             filter_maps,
             attached,
+            refused,
             recovery,
             missed: MissedCounter::default(),
         })
@@ -131,7 +134,7 @@ impl Engine {
     /// Why the kernel refused the programs that read its memory by plain loads, if it did. The
     /// engine then uses programs that call a helper for each read.
     pub fn refused(&self) -> Option<&io::Error> {
-        self.attached.refused.as_ref()
+        self.refused.as_ref()
     }
 
     /// Completions for which the kernel skipped the programs, and that were not recovered.
@@ -196,22 +199,6 @@ fn resolve_filter(plan: &Plan, filter: &Filter) -> Result<Option<ResolvedFilter>
     (kinds != 0)
         .then(|| ResolvedFilter::new(filter))
         .transpose()
-}
-
-/// The programs that read kernel memory by plain loads, if the plan has them.
-fn link_cast_programs(
-    plan: &Plan,
-    programs: &Ebpf,
-) -> Option<io::Result<(CastBtfIds, CastPrograms)>> {
-    let Programs::Direct { offsets, cast, .. } = &plan.programs else {
-        return None;
-    };
-    let cast = (*cast)?;
-    let object = relocations::complete(OBJECT, cast, &offsets.words())?;
-    let events = cast.events.iter().chain(cast.releases.iter().flatten());
-    let events: Vec<_> = events.copied().collect();
-    let cast_programs = CastPrograms::link(&object, programs, &events);
-    Some(cast_programs.map(|cast_programs| (cast, cast_programs)))
 }
 
 /// How many CPUs there may ever be. All numbers of CPUs are below this.

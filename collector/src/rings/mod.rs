@@ -1,5 +1,6 @@
 //! The rings that requests arrive in: one for each CPU, up to [`MAX_RINGS`], read as one.
 
+pub(crate) mod record_ring;
 pub(crate) mod ring_buffer;
 
 use std::cmp::Ordering;
@@ -11,10 +12,11 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::maps::{ArrayOfMaps, MapData, MapError, MapType};
 use rustix::event::epoll;
-use trackiops_schemas::ebpf::ring::{MAX_RINGS, RequestRecord};
+use trackiops_schemas::ebpf::ring::{MAX_RINGS, RECORD_BYTES, RequestRecord};
 
 use crate::clock::MonotonicNs;
-use crate::rings::ring_buffer::Ring;
+use crate::rings::record_ring::{RecordMemory, RecordRing};
+use crate::rings::ring_buffer::RingBuffer;
 use crate::rollup::RequestStream;
 
 /// How many rings, and how large.
@@ -40,11 +42,52 @@ impl RingSizes {
             bytes: 1 << each.ilog2(),
         }
     }
+
+    /// How many records fit into each, if they have slots: a power of two.
+    pub fn slots(self) -> u32 {
+        1 << (self.bytes / RECORD_BYTES as u32).ilog2()
+    }
+}
+
+/// A ring, of either kind.
+enum Ring {
+    /// A ring buffer of the kernel, which every kernel has.
+    Buffer(RingBuffer),
+    /// Slots in memory that the programs share, which takes them less.
+    Slots(RecordRing),
+}
+
+impl Ring {
+    fn look(&mut self) {
+        match self {
+            Self::Buffer(ring) => ring.look(),
+            Self::Slots(ring) => ring.look(),
+        }
+    }
+
+    #[inline]
+    fn head(&self) -> Option<&RequestRecord> {
+        match self {
+            Self::Buffer(ring) => ring.head(),
+            Self::Slots(ring) => ring.head(),
+        }
+    }
+
+    #[inline]
+    fn pass(&mut self) {
+        match self {
+            Self::Buffer(ring) => ring.pass(),
+            Self::Slots(ring) => ring.pass(),
+        }
+    }
 }
 
 /// The rings.
 pub struct Rings {
     rings: Vec<Ring>,
+    /// The ring buffer in which the programs wake the recorder, if the rings are none themselves.
+    /// Its entries are no records.
+    bell: Option<RingBuffer>,
     /// Readable when any ring wants to be read.
     wakeups: OwnedFd,
     /// Kept, because `wakeups` watches their descriptors.
@@ -65,17 +108,35 @@ impl Rings {
             programs.set(index, &map, 0)?;
             maps.push(map);
         }
-        let map = |map: &MapData| Ring::map(map.fd(), sizes.bytes);
-        let rings: Vec<Ring> = maps
-            .iter()
-            .map(map)
-            .collect::<io::Result<_>>()
-            .map_err(MapError::IoError)?;
+        let map = |map: &MapData| RingBuffer::map(map.fd(), sizes.bytes);
+        let rings = maps.iter().map(map).map(|ring| ring.map(Ring::Buffer));
         Ok(Self {
-            rings,
+            rings: rings
+                .collect::<io::Result<_>>()
+                .map_err(MapError::IoError)?,
+            bell: None,
             wakeups: watch(&maps).map_err(MapError::IoError)?,
             _maps: maps,
         })
+    }
+
+    /// The rings in shared memory, and a ring buffer by which the programs wake the recorder.
+    pub fn in_memory(
+        memory: &RecordMemory,
+        programs: ArrayOfMaps<&mut MapData, MapData>,
+    ) -> Result<Self, MapError> {
+        let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
+        let bell = RingSizes {
+            count: 1,
+            bytes: page,
+        };
+        let mut rings = Self::create(bell, programs)?;
+        if let Some(Ring::Buffer(bell)) = rings.rings.pop() {
+            rings.bell = Some(bell);
+        }
+        let mapped = memory.rings().map_err(MapError::IoError)?;
+        rings.rings = mapped.into_iter().map(Ring::Slots).collect();
+        Ok(rings)
     }
 
     /// A new descriptor that is readable when any ring wants to be read.
@@ -85,6 +146,9 @@ impl Rings {
 
     /// Requests that have arrived by now and completed by `until`, up to `limit` of them.
     pub fn arrived(&mut self, until: MonotonicNs, limit: usize) -> ArrivedRecords<'_> {
+        if let Some(bell) = &mut self.bell {
+            bell.look();
+        }
         ArrivedRecords::new(&mut self.rings, until, limit)
     }
 }
@@ -231,7 +295,34 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::rings::record_ring::tests::Programs;
     use crate::rings::ring_buffer::tests::{Kernel, record};
+
+    /// Writes a ring.
+    enum Writer {
+        Kernel(Kernel),
+        Programs(Programs),
+    }
+
+    impl Writer {
+        /// Every other ring is of the other kind.
+        fn ring(number: usize) -> (Self, Ring) {
+            if number.is_multiple_of(2) {
+                let (kernel, ring) = Kernel::ring(1 << 16, 0);
+                (Self::Kernel(kernel), Ring::Buffer(ring))
+            } else {
+                let (programs, ring) = Programs::ring(64, 0);
+                (Self::Programs(programs), Ring::Slots(ring))
+            }
+        }
+
+        fn put(&mut self, record: &RequestRecord) {
+            match self {
+                Self::Kernel(kernel) => kernel.put(record),
+                Self::Programs(programs) => programs.put(record),
+            }
+        }
+    }
 
     fn take(arrived: &mut ArrivedRecords) -> Vec<(u64, u64)> {
         let mut taken = Vec::new();
@@ -249,11 +340,11 @@ mod tests {
             untils in prop::collection::vec(0_u64..80, 0..4),
             limit in 1_usize..20,
         ) {
-            let (mut kernels, mut rings): (Vec<_>, Vec<_>) = (0..4).map(|_| Kernel::ring(4096, 0)).unzip();
+            let (mut writers, mut rings): (Vec<_>, Vec<_>) = (0..4).map(Writer::ring).unzip();
             let mut times = Vec::new();
             for (number, (ring, step)) in steps.iter().enumerate() {
-                let now_ns = times.last().unwrap_or(&0) + step;
-                kernels[*ring].put(&record(now_ns, number as u64));
+                let now_ns = times.last().unwrap_or(&1) + step;
+                writers[*ring].put(&record(now_ns, number as u64));
                 times.push(now_ns);
             }
             let mut all = Vec::new();
@@ -301,5 +392,8 @@ mod tests {
         );
         assert_eq!(sizes(0, 4), (1, 4096));
         assert_eq!(sizes(1 << 40, 1), (1, 1 << 31));
+        let slots = |memory, cpus| RingSizes::for_memory(memory, cpus, 4096).slots();
+        assert_eq!(slots(16 << 20, 1), 1 << 17);
+        assert_eq!(slots(64 << 10, 64), 32);
     }
 }

@@ -20,7 +20,7 @@ const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 
 /// A ring, and how far it is read.
-pub struct Ring {
+pub struct RingBuffer {
     /// A page in which the kernel finds how far it is read.
     consumer: Mapping,
     /// A page with how far it is written, and then the data. Behind it the kernel has the data once
@@ -40,7 +40,7 @@ pub struct Ring {
     whole: NonNull<RequestRecord>,
 }
 
-impl Ring {
+impl RingBuffer {
     /// Maps the ring whose descriptor `map` is, with `bytes` of data: a power of two, and of pages.
     pub fn map(map: impl AsFd, bytes: u32) -> io::Result<Self> {
         let (page, bytes) = (page_size(), bytes as usize);
@@ -145,7 +145,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for RingBuffer {
     fn drop(&mut self) {
         // SAFETY: what `map` made of a box; no reference outlives `self`.
         drop(unsafe { Box::from_raw(self.whole.as_ptr()) });
@@ -208,7 +208,7 @@ pub mod tests {
 
     impl Kernel {
         /// A ring with `bytes` of data, whose positions start at `begin`.
-        pub fn ring(bytes: u32, begin: u64) -> (Self, Ring) {
+        pub fn ring(bytes: u32, begin: u64) -> (Self, RingBuffer) {
             let file = File::from(memfd_create("ring", MemfdFlags::CLOEXEC).unwrap());
             let page = page_size() as u64;
             file.set_len(2 * page + u64::from(bytes)).unwrap();
@@ -216,7 +216,7 @@ pub mod tests {
             for position in [0, page] {
                 file.write_all_at(&begin.to_ne_bytes(), position).unwrap();
             }
-            let ring = Ring::map(&file, bytes).unwrap();
+            let ring = RingBuffer::map(&file, bytes).unwrap();
             (
                 Self {
                     file,
@@ -280,7 +280,7 @@ pub mod tests {
         }
     }
 
-    fn take(ring: &mut Ring) -> Vec<RequestRecord> {
+    fn take(ring: &mut RingBuffer) -> Vec<RequestRecord> {
         let mut taken = Vec::new();
         while let Some(record) = ring.head() {
             taken.push(*record);

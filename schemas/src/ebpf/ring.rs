@@ -6,6 +6,7 @@
 mod filter;
 mod folds;
 mod kernel_offsets;
+mod record_rings;
 mod recovery;
 mod shared_maps;
 
@@ -14,6 +15,7 @@ use core::mem::offset_of;
 pub use filter::*;
 pub use folds::*;
 pub use kernel_offsets::*;
+pub use record_rings::*;
 pub use recovery::*;
 pub use shared_maps::*;
 
