@@ -173,7 +173,7 @@ impl Recorder {
     /// window.
     ///
     /// `sink` gets each closed window, in the order of closing. `stalled` gets each server that
-    /// stops answering or answers again, within about 0.2 s of the look that noticed it. `mounted`
+    /// stops answering or is no longer stalled, within about 0.2 s of the look that noticed it. `mounted`
     /// gets all mounts, at first and after each change.
     pub async fn run<S, M>(
         mut self,

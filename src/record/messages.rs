@@ -7,7 +7,7 @@ use trackiops_schemas::row::Health;
 use crate::output::say;
 use crate::record::requests::RequestCounts;
 
-/// Says that a server has stopped answering, or answers again.
+/// Says that a server has stopped answering, or that nothing waits for it any more.
 pub fn stall(Stall { change, server }: &Stall) -> String {
     let requests = match server.requests_max {
         1 => "1 request".to_owned(),
@@ -18,8 +18,8 @@ pub fn stall(Stall { change, server }: &Stall) -> String {
             "{server} {}: {requests} pending",
             stalled(server.age_ms_max)
         ),
-        StallChange::Answers => format!(
-            "{server} answers again: {requests} had waited for up to {} s",
+        StallChange::Over => format!(
+            "{server} no longer stalled: {requests} had waited for up to {} s",
             server.age_ms_max / 1000
         ),
     }
@@ -105,11 +105,11 @@ mod tests {
             },
         };
         assert_eq!(stall(&told), "10.0.0.5 STALLED 1 s: 1 request pending");
-        told.change = StallChange::Answers;
+        told.change = StallChange::Over;
         (told.server.requests_max, told.server.age_ms_max) = (17, 42_900);
         assert_eq!(
             stall(&told),
-            "10.0.0.5 answers again: 17 requests had waited for up to 42 s"
+            "10.0.0.5 no longer stalled: 17 requests had waited for up to 42 s"
         );
     }
 

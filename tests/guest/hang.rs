@@ -192,9 +192,9 @@ fn guest_a_stall_is_told_within_two_seconds_and_so_is_its_end() {
                 .map(|(at, _)| *at)
                 .collect::<Vec<_>>()
         };
-        let (stalled, answers) = (said("STALLED", begin), said("answers again", begin));
+        let (stalled, ended) = (said("STALLED", begin), said("no longer stalled", begin));
         let first = stalled.first().expect("the stall is told");
-        let last = answers.last().expect("its end is told");
+        let last = ended.last().expect("its end is told");
         println!(
             "{phase} for {:.1} s: told {:.2} s after it began, its end {:.2} s after it was over",
             end - begin,
@@ -206,7 +206,7 @@ fn guest_a_stall_is_told_within_two_seconds_and_so_is_its_end() {
         let within = TOLD_WITHIN + HANG.lag("hung");
         assert!((0.0..=within).contains(&(first - begin)));
         assert!(last - end <= within);
-        assert_eq!(stalled.len(), answers.len());
+        assert_eq!(stalled.len(), ended.len());
         let status = |(at, line): &(f64, String)| {
             line.contains("requests/s") && line.contains(HUNG) && *at > end + within
         };

@@ -30,4 +30,5 @@ mod run;
 mod skipped;
 mod slow_disk;
 mod soak;
+mod transports;
 mod workloads;

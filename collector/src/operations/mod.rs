@@ -101,9 +101,11 @@ impl Operations {
         };
         Operation {
             mount: self.clients.mount(&client, source),
-            op: match text_before_zero(&value.name) {
-                "" => value.index.to_string(),
-                name => name.to_owned(),
+            op: match (text_before_zero(&value.name), value.index) {
+                // The call of any program that does nothing; sunrpc has no name for its own (`rpcproc_null`, net/sunrpc/clnt.c).
+                ("", 0) => "NULL".to_owned(),
+                ("", index) => index.to_string(),
+                (name, _) => name.to_owned(),
             },
             transport: self.transport_name(key, value),
         }
@@ -187,6 +189,9 @@ mod tests {
             told("COMMIT", "tcp-0")
         );
         assert_eq!(operation(value(b"", 3), 1, 7), told("71", "tcp-3"));
+        let mut ping = value(b"", 3);
+        ping.index = 0;
+        assert_eq!(operation(ping, 1, 7), told("NULL", "tcp-3"));
         for (address, expected) in [(7, "tcp-1"), (9, "tcp-2"), (7, "tcp-1")] {
             let unnumbered = value(b"READ", NO_NUMBER);
             assert_eq!(operation(unnumbered, 1, address), told("READ", expected));

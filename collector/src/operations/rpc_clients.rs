@@ -3,6 +3,11 @@
 //! From Linux 6.5 on `/sys/fs/nfs/MAJOR:MINOR` has a link to each RPC client that a superblock uses
 //! (fs/nfs/sysfs.c). Without links, a client belongs to the only mount from its server's address,
 //! if there is only one.
+//!
+//! Links may lead astray. While `mount` looks for the way to an export over v4, a superblock that
+//! nobody has mounted has links, too. After a migration a superblock keeps the link to the client of
+//! the server that it has left (6.12, 7.2: the kernel warns of a duplicate name), and another client
+//! gets that one's number.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,12 +29,21 @@ const LOOK: Duration = Duration::from_secs(10);
 /// last RPCs may still arrive.
 pub struct RpcClients {
     root: PathBuf,
-    devices: AHashMap<u32, AHashSet<Dev>>,
+    linked: AHashMap<u32, Linked>,
     looked: Option<MonotonicNs>,
     /// What was found by version and address since the last look.
     sources: AHashMap<(u8, String), Vec<String>>,
     /// Without links: the only mount that was last found, by client.
     only: AHashMap<u32, String>,
+}
+
+/// What links say of a client.
+struct Linked {
+    devices: AHashSet<Dev>,
+    /// Whether the last look still showed it.
+    is_linked: bool,
+    /// Address of its server, once it was met.
+    server: Option<String>,
 }
 
 /// An RPC client, as the sums of RPCs describe it.
@@ -47,7 +61,7 @@ impl RpcClients {
     pub fn below(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
-            devices: AHashMap::new(),
+            linked: AHashMap::new(),
             looked: None,
             sources: AHashMap::new(),
             only: AHashMap::new(),
@@ -64,9 +78,25 @@ impl RpcClients {
     pub fn look(&mut self, clients: impl IntoIterator<Item = u32>, now: MonotonicNs) {
         self.sources.clear();
         let mut clients = clients.into_iter();
-        let unknown = clients.any(|client| !self.devices.contains_key(&client));
+        let unknown = clients.any(|client| !self.linked.contains_key(&client));
         if is_due(&mut self.looked, now, LOOK) || unknown {
-            self.devices.extend(links(&self.root.join(DIRECTORY)));
+            self.read_links();
+        }
+    }
+
+    fn read_links(&mut self) {
+        for linked in self.linked.values_mut() {
+            linked.is_linked = false;
+        }
+        for (client, devices) in links(&self.root.join(DIRECTORY)) {
+            let known = self.linked.remove(&client);
+            let known = known.filter(|known| known.devices == devices);
+            let linked = Linked {
+                devices,
+                is_linked: true,
+                server: known.and_then(|known| known.server),
+            };
+            self.linked.insert(client, linked);
         }
     }
 
@@ -77,12 +107,21 @@ impl RpcClients {
         client: &RpcClient<'_>,
         source: impl Fn(Dev) -> Option<&'m str>,
     ) -> Option<String> {
-        if let Some(devices) = self.devices.get(&client.number) {
-            let mut sources = devices.iter().map(|dev| source(*dev));
-            let first = sources.next()??;
-            return sources
-                .all(|other| other == Some(first))
-                .then(|| first.to_owned());
+        if let Some(linked) = self.linked.get_mut(&client.number) {
+            let mount = linked.mount(source);
+            if linked.is_linked {
+                linked
+                    .server
+                    .get_or_insert_with(|| client.server.to_owned());
+            }
+            // Otherwise these are its last RPCs, or another client has the number, and no link.
+            let is_same =
+                linked.is_linked || linked.server.as_deref().is_some_and(|s| s == client.server);
+            match mount {
+                Mounts::One(mount) if is_same => return Some(mount.to_owned()),
+                Mounts::None if linked.is_linked => return None,
+                _ => {}
+            }
         }
         let version = u8::try_from(client.version).ok()?;
         let root = &self.root;
@@ -101,6 +140,25 @@ impl RpcClients {
                 self.only.remove(&client.number);
                 None
             }
+        }
+    }
+}
+
+/// The mounts that links lead to.
+enum Mounts<'m> {
+    None,
+    One(&'m str),
+    Several,
+}
+
+impl Linked {
+    /// `server:/export` of its devices that are mounted.
+    fn mount<'m>(&self, source: impl Fn(Dev) -> Option<&'m str>) -> Mounts<'m> {
+        let mut sources = self.devices.iter().filter_map(|dev| source(*dev));
+        match sources.next() {
+            None => Mounts::None,
+            Some(first) if sources.all(|other| other == first) => Mounts::One(first),
+            Some(_) => Mounts::Several,
         }
     }
 }
@@ -165,10 +223,14 @@ mod tests {
     ];
 
     fn mount(clients: &mut RpcClients, number: u32) -> Option<String> {
+        mount_from(clients, number, "10.0.0.5")
+    }
+
+    fn mount_from(clients: &mut RpcClients, number: u32, server: &str) -> Option<String> {
         let client = RpcClient {
             number,
             version: 4,
-            server: "10.0.0.5",
+            server,
         };
         clients.mount(&client, |dev| {
             let mut known = SOURCES.iter();
@@ -189,6 +251,7 @@ mod tests {
         kernel.link("0:51", "acl_client", 8);
         kernel.link("0:99", "nfs_client", 9);
         kernel.mount("nas:/a", "4.2");
+        kernel.mount("nas:/b", "4.2");
         let mut clients = RpcClients::below(kernel.0.path());
         clients.look([5], MonotonicNs(0));
         let told = [4, 5, 6, 7, 8, 9].map(|client| mount(&mut clients, client));
@@ -205,6 +268,42 @@ mod tests {
         clients.forget_look();
         clients.look([5], MonotonicNs(3));
         assert_eq!(mount(&mut clients, 5), b);
+    }
+
+    #[test]
+    fn a_link_that_is_gone_does_not_keep_a_client_from_its_mount() {
+        let kernel = Kernel::new();
+        // The superblock of the server's root, while `mount` looks for the way from there.
+        kernel.link("0:99", "nfs_state_client", 4);
+        kernel.link("0:50", "nfs_client", 6);
+        kernel.link("0:50", "nfs_state_client", 7);
+        kernel.link("0:99", "nfs_state_too", 7);
+        kernel.mount("nas:/a", "4.2");
+        let mut clients = RpcClients::below(kernel.0.path());
+        clients.look([4], MonotonicNs(0));
+        let told = [4, 6, 7].map(|client| mount(&mut clients, client));
+        let b = Some("nas:/b".to_owned());
+        assert_eq!(told, [None, b.clone(), b]);
+        fs::remove_dir_all(kernel.0.path().join(DIRECTORY)).unwrap();
+        clients.forget_look();
+        clients.look([4], MonotonicNs(1));
+        assert_eq!(mount(&mut clients, 4).as_deref(), Some("nas:/a"));
+        // The last ones of a mount that was there, and those of another client with its number.
+        assert_eq!(mount(&mut clients, 6).as_deref(), Some("nas:/b"));
+        assert_eq!(mount_from(&mut clients, 6, "10.0.0.6"), None);
+    }
+
+    #[test]
+    fn a_link_to_a_client_of_another_server_does_not_count() {
+        let kernel = Kernel::new();
+        // The first has migrated.
+        for dev in ["0:49", "0:50"] {
+            kernel.link(dev, "nfs_state_client", 4);
+        }
+        kernel.mount("nas:/b", "4.2");
+        let mut clients = RpcClients::below(kernel.0.path());
+        clients.look([4], MonotonicNs(0));
+        assert_eq!(mount(&mut clients, 4).as_deref(), Some("nas:/b"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Servers that stop answering, and that answer again.
+//! Servers that stop answering, until no request waits for them any more.
 
 pub(crate) mod lookout;
 pub(crate) mod pending;
@@ -14,11 +14,12 @@ use trackiops_schemas::pending::{Pending, StalledServer};
 pub enum StallChange {
     /// A request has waited for it for too long.
     Stalled,
-    /// No request waits for it that long any more.
-    Answers,
+    /// No request waits for it that long any more: it has answered, or who waited has given up (a
+    /// `soft` mount, a killed process). The lists do not show which.
+    Over,
 }
 
-/// A server that has stopped answering, or answers again.
+/// A server that has stopped answering, or for which no request waits any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// Which of the two.
@@ -48,7 +49,7 @@ impl Stalls {
             self.servers.insert(server.address.clone(), server);
         }
         for server in before.into_values() {
-            let change = StallChange::Answers;
+            let change = StallChange::Over;
             told(&Stall { change, server });
         }
     }
@@ -99,8 +100,8 @@ mod tests {
             vec![],
             vec![(StallChange::Stalled, a(), 6, 1400)],
             vec![(StallChange::Stalled, b(), 2, 1000)],
-            vec![(StallChange::Answers, a(), 9, 1900)],
-            vec![(StallChange::Answers, b(), 2, 1500)],
+            vec![(StallChange::Over, a(), 9, 1900)],
+            vec![(StallChange::Over, b(), 2, 1500)],
         ];
         assert_eq!(told, expected);
     }

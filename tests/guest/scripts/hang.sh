@@ -93,7 +93,7 @@ sleep $((DOWN - 5))
 cut_on
 note up
 # TCP sends again what was lost after about as long again.
-wait_for $((2 * DOWN + 60)) grep -q "answers again" "$OUT/terminal"
+wait_for $((2 * DOWN + 60)) grep -q "no longer stalled" "$OUT/terminal"
 sleep 3
 touch /run/named
 rest

@@ -69,3 +69,15 @@ expect() {
     timeout 60 "$@" >"$OUT/$name.out" 2>"$OUT/$name.err" || status=$?
     echo "$status" >"$OUT/$name.status"
 }
+
+# rdma_server: the server at $RDMA, port 20049, over RoCE in software on a device that leads nowhere.
+RDMA=10.9.0.1
+rdma_server() {
+    ! grep -q rdma /proc/fs/nfsd/portlist || return 0
+    modprobe -a dummy rdma_rxe rpcrdma
+    ip link add roce type dummy
+    ip addr add "$RDMA/24" dev roce
+    ip link set roce up
+    rdma link add rxe0 type rxe netdev roce
+    echo "rdma 20049" >/proc/fs/nfsd/portlist
+}

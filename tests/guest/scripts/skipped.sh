@@ -1,4 +1,4 @@
-# skipped.sh THREADS REQUESTS [blind]: THREADS threads read and write files of their own, and make others, while nothing but spinning goes on beside
+# skipped.sh THREADS REQUESTS [blind | rdma]: THREADS threads read and write files of their own, and make others, while nothing but spinning goes on beside
 # them on every CPU. So programs are interrupted in the middle of a request.
 . /work/lib.sh
 
@@ -18,6 +18,11 @@ metadata() {
     done
 }
 
+if [ "${3:-}" = rdma ]; then
+    umount /mnt/nfs
+    rdma_server
+    mount -t nfs -o vers=4.2,rdma,port=20049 "$RDMA:/exp" /mnt/nfs
+fi
 job --rw=write
 start_recorder --granularity 1s
 [ "${3:-}" != blind ] || python3 /work/skipped.py blind
