@@ -319,7 +319,7 @@ fn an_export_answers_as_its_store_does() {
     let asked = store.run(&["query", "--store", "forged.parquet"]);
     assert_eq!(asked.status.code(), Some(2));
     let said = String::from_utf8_lossy(&asked.stderr).into_owned();
-    assert!(said.contains("more windows than a recording"), "{said}");
+    assert!(said.contains("more windows than can be read"), "{said}");
     for args in ["files --csv", "flamegraph --folded"] {
         let ask = |named: &str| {
             let args = format!("{args} --store {named}");
