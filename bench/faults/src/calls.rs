@@ -340,6 +340,11 @@ fn run(what: &str, fault: &Fault, totals: &Mutex<Totals>) -> Result<()> {
         .lines()
         .filter_map(|line| line.split_once("panicked at "));
     for (_, place) in panics {
+        // Without where this machine keeps crates.
+        let in_crate = place
+            .split_once("/registry/src/")
+            .and_then(|(_, crates)| crates.split_once('/'));
+        let place = in_crate.map_or(place, |(_, place)| place);
         *totals.panics.entry(place.to_owned()).or_default() += 1;
     }
     totals

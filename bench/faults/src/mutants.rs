@@ -208,7 +208,8 @@ impl Workshop {
             }
         }
         // By a hash, because each process has the numbers of one remainder.
-        if (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % RECORDED != 0 {
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        if !mixed.is_multiple_of(RECORDED) {
             return;
         }
         counts.push("recorded into");
