@@ -49,6 +49,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     timing.ended("look at the kernel and its BTF");
     let auto = plan(&facts, EngineChoice::Auto);
     timing.ended("plan");
+    // Before the store is asked, which is no part of a start.
+    let steps = match &auto {
+        Ok(plan) if args.timing => time_start(plan, timing)?,
+        _ => Vec::new(),
+    };
     let audit = args.store.if_any()?.map(|store| StoreAudit {
         audited: ask_audited(&store).map_err(|error| error.to_string()),
         store,
@@ -58,10 +63,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
         ("tracepoint", EngineChoice::Tracepoint),
     ]
     .map(|(name, choice)| (name, plan(&facts, choice)));
-    let steps = match &auto {
-        Ok(plan) if args.timing => time_start(plan, timing)?,
-        _ => Vec::new(),
-    };
     Output::Stdout.write(|out| {
         if args.form.is_json() {
             let object = facts_object(&facts, &engines, &auto, audit.as_ref(), &steps);
