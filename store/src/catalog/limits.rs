@@ -1,8 +1,8 @@
 //! What reading a catalog may take.
 //!
 //! The pages of a forged database may refer to each other in circles: then a few kilobytes have
-//! rows without end. So a statement may take only so many steps, and return only so many rows, as a
-//! database of that size can need.
+//! rows without end. So a statement may take no more steps, and return no more rows, than a database
+//! of that size can need.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
