@@ -11,7 +11,7 @@ use std::thread;
 
 /// The first thread that has died.
 static DEATH: OnceLock<Death> = OnceLock::new();
-/// Who is told of it.
+/// Who gets the report of it.
 static WATCHER: OnceLock<Watcher> = OnceLock::new();
 
 type Watcher = Box<dyn Fn(&Death) + Send + Sync>;
