@@ -169,9 +169,7 @@ impl Completion {
 unsafe fn take_slot(positions: *mut RingPositions, mask: u64) -> Option<u64> {
     // SAFETY: by the caller.
     unsafe {
-        let taken = (&raw const (*positions).taken).read_volatile();
-        let unread =
-            taken.wrapping_sub((&raw const (*positions).read).cast::<u64>().read_volatile());
+        let (taken, unread) = slots_in_use(positions);
         let is_ours = unread <= mask
             && exchange(&raw mut (*positions).taken, taken, taken.wrapping_add(1)) == taken;
         is_ours.then_some(taken)
@@ -189,6 +187,22 @@ unsafe fn take_slot_again(positions: *mut RingPositions, mask: u64) -> Option<u6
     (0..8).find_map(|_| unsafe { take_slot(positions, mask) })
 }
 
+/// How many slots of a ring were taken since it was made, and how many of them are not read.
+///
+/// # Safety
+///
+/// As above.
+#[inline(always)]
+unsafe fn slots_in_use(positions: *mut RingPositions) -> (u64, u64) {
+    // SAFETY: by the caller.
+    unsafe {
+        // First, so that it is never beyond what was taken.
+        let read = (&raw const (*positions).read.0).read_volatile();
+        let taken = (&raw const (*positions).taken).read_volatile();
+        (taken, taken.wrapping_sub(read))
+    }
+}
+
 /// Wakes the reader if many slots of a CPU's ring are not read: by an entry in a ring buffer that says nothing.
 #[inline(never)]
 fn wake_if_filling(cpu: u32) {
@@ -197,12 +211,9 @@ fn wake_if_filling(cpu: u32) {
     };
     let ring = (cpu & global(&RING_MASK)) as usize;
     // SAFETY: the positions of a ring.
-    let unread = unsafe {
-        let positions: *mut RingPositions = rings.add(ring * size_of::<RingPositions>()).cast();
-        let read = (&raw const (*positions).read).cast::<u64>().read_volatile();
-        (&raw const (*positions).taken)
-            .read_volatile()
-            .wrapping_sub(read)
+    let (_, unread) = unsafe {
+        let positions = rings.add(ring * size_of::<RingPositions>()).cast();
+        slots_in_use(positions)
     };
     if unread * RECORD_BYTES as u64 >= global(&WAKEUP_BYTES)
         && let Some(entry) = RINGS.get(0).and_then(|bell| bell.reserve(0))
