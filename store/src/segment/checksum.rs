@@ -66,7 +66,7 @@ impl Summed {
 
     /// Inserts the sums into a complete Parquet file, before its footer. Returns the checksum that
     /// covers the file. The file must be open for reading as well.
-    pub(crate) fn enter(mut self) -> io::Result<(File, u32)> {
+    pub(crate) fn enter(&mut self) -> io::Result<(&File, u32)> {
         let no_footer = || io::Error::other("it has no footer");
         let length = self.file.metadata()?.len();
         let footer_at = footer_at(&self.file, length)?.ok_or_else(no_footer)?;
@@ -84,7 +84,7 @@ impl Summed {
         footer[place..place + UNKNOWN.len()].copy_from_slice(format!("{sum:08x}").as_bytes());
         tail.append(&mut footer);
         self.file.write_all_at(&tail, footer_at)?;
-        Ok((self.file, sum))
+        Ok((&self.file, sum))
     }
 }
 

@@ -253,12 +253,11 @@ impl<R: SegmentRow> SegmentWriter<R> {
     /// Completes and syncs the file.
     pub(crate) fn finish(mut self) -> Result<Written, StoreError> {
         self.write_pending()?;
-        let file = self
-            .writer
-            .into_inner()
-            .map_err(parquet(&self.target.path))?;
-        let synced = file.enter().and_then(|(file, crc32c)| {
-            beneath::finished(&file)?;
+        // `into_inner` would keep no more than the text of an error.
+        let finished = self.writer.finish();
+        finished.map_err(parquet(&self.target.path))?;
+        let synced = self.writer.inner_mut().enter().and_then(|(file, crc32c)| {
+            beneath::finished(file)?;
             file.sync_all()?;
             Ok((file.metadata()?.len(), crc32c))
         });
@@ -275,10 +274,21 @@ impl<R: SegmentRow> SegmentWriter<R> {
     }
 }
 
+/// An error of the system is told as such, whoever made the call.
 fn parquet(path: &Path) -> impl FnOnce(ParquetError) -> StoreError + use<'_> {
-    move |source| StoreError::Parquet {
-        path: path.to_owned(),
-        source,
+    move |source| {
+        let path = path.to_owned();
+        let external = match source {
+            ParquetError::External(external) => external,
+            source => return StoreError::Parquet { path, source },
+        };
+        match external.downcast() {
+            Ok(source) => StoreError::io("write segment", &path)(*source),
+            Err(external) => StoreError::Parquet {
+                path,
+                source: ParquetError::External(external),
+            },
+        }
     }
 }
 
