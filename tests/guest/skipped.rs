@@ -21,13 +21,15 @@ fn guest_what_programs_are_skipped_for_is_recorded_all_the_same() {
         let many = if long() { MANY_REQUESTS } else { REQUESTS };
         many.to_owned()
     });
+    let mut skipped = Skipped::default();
     // Preempted at its next tick, or at once.
     for preemption in ["preempt=lazy", "preempt=full"] {
         for cpus in CPUS {
             let run = run(preemption, cpus, &[THREADS, &requests]);
-            check(&run, &format!("{preemption}, {cpus} CPUs"));
+            skipped.add(check(&run, &format!("{preemption}, {cpus} CPUs")));
         }
     }
+    skipped.assert_any();
 }
 
 /// Its releases have a tracepoint of their own (`xprt_release_cong`).
@@ -38,12 +40,14 @@ fn guest_what_programs_are_skipped_for_is_recorded_over_rdma_as_well() {
         println!("for this there is make test-long");
         return;
     }
+    let mut skipped = Skipped::default();
     for preemption in ["preempt=lazy", "preempt=full"] {
         let run = run(preemption, "2", &[THREADS, REQUESTS, "rdma"]);
         let connections = run.text("mountstats.after");
         assert!(connections.contains("xprt:\trdma "), "{connections}");
-        check(&run, &format!("RDMA, {preemption}, 2 CPUs"));
+        skipped.add(check(&run, &format!("RDMA, {preemption}, 2 CPUs")));
     }
+    skipped.assert_any();
 }
 
 #[test]
@@ -60,6 +64,25 @@ fn guest_what_is_not_recovered_is_in_the_row_of_its_mount() {
     assert_eq!(added(&run), missed);
     let said = run.text("record.err");
     assert!(!said.contains("differ for no known reason"), "{said}");
+}
+
+/// How often programs were skipped.
+#[derive(Debug, Default)]
+struct Skipped {
+    requests: u64,
+    operations: u64,
+}
+
+impl Skipped {
+    fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.operations += other.operations;
+    }
+
+    /// Or nothing is shown. In one guest, programs on operations may not be skipped at all.
+    fn assert_any(&self) {
+        assert!(self.requests > 0 && self.operations > 0, "{self:?}");
+    }
 }
 
 /// Requests in the rows of what only the kernel's own counters have.
@@ -93,7 +116,7 @@ fn skipped(programs: &Value, name: &str) -> u64 {
     programs["skipped"][name].as_u64().unwrap()
 }
 
-fn check(run: &Run, what: &str) {
+fn check(run: &Run, what: &str) -> Skipped {
     let programs = run.json("skipped");
     println!("{what}: {programs}");
     let said = run.text("record.err");
@@ -106,13 +129,8 @@ fn check(run: &Run, what: &str) {
         [0, 0],
         "{what}: {said}"
     );
-    // Or all of this shows nothing.
     let requests = skipped_requests(&programs);
     let operations = skipped(&programs, "marked_operatio");
-    assert!(
-        requests > 0 && operations > 0,
-        "{what}: no program was skipped: {programs}"
-    );
     let recovered = |name: &str| programs["recovered"][name].as_u64().unwrap();
     assert_eq!(
         [recovered("requests"), recovered("operations")],
@@ -125,6 +143,10 @@ fn check(run: &Run, what: &str) {
     // Under a spin lock nothing is interrupted.
     let releases = ["released_by_cas", "released_cong_b"].map(|name| skipped(&programs, name));
     assert_eq!(releases, [0, 0], "{what}: {programs}");
+    Skipped {
+        requests,
+        operations,
+    }
 }
 
 fn assert_requests_equal(run: &Run, truth: &MountCounters, what: &str) {
