@@ -100,7 +100,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             Ok(plan) => writeln!(
                 out,
                 "`trackiops record` uses the {} engine",
-                engine_name(plan)
+                plan.programs.engine()
             ),
             Err(_) => Ok(()),
         }
@@ -153,7 +153,7 @@ fn facts_object(
         "engines": engines,
         "audit": audit.map(StoreAudit::object),
         "start": steps.iter().map(step_object).collect::<Vec<_>>(),
-        "engine": auto.as_ref().ok().map(engine_name),
+        "engine": auto.as_ref().ok().map(|plan| plan.programs.engine()),
         "error": auto.as_ref().err().map(ToString::to_string),
     })
 }
@@ -321,12 +321,5 @@ fn engine_verdict(planned: &Planned) -> String {
             }
         },
         Err(why) => format!("not possible: {why}"),
-    }
-}
-
-fn engine_name(plan: &Plan) -> &'static str {
-    match plan.programs {
-        Programs::Direct { .. } => "direct",
-        Programs::Tracepoint(_) => "tracepoint",
     }
 }

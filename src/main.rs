@@ -9,6 +9,7 @@ mod export;
 mod files;
 mod flamegraph;
 mod help_headings;
+mod live_socket;
 mod mounts;
 mod outcome;
 mod output;
@@ -23,6 +24,7 @@ mod store_flag;
 mod suffix;
 mod terminal;
 mod volume;
+mod watch;
 
 use std::env;
 use std::process::ExitCode;
@@ -50,6 +52,8 @@ enum Command {
     Record(record::Args),
     /// Show what this kernel offers, what would be used, and what is missing
     Doctor(doctor::Args),
+    /// Follow a running recorder: each window as it closes, filtered and grouped like `query`
+    Watch(watch::Args),
     /// Ask a store what files did
     Query(query::Args),
     /// List the files of a store with activity: their names, when they were seen, what they moved
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Watch(args) => watch::run(args),
         Command::Query(args) => query::run(args),
         Command::Files(args) => files::run(args),
         Command::Flamegraph(args) => flamegraph::run(args),
@@ -167,6 +172,7 @@ mod tests {
             seen,
             [
                 "record",
+                "watch",
                 "query",
                 "files",
                 "flamegraph",

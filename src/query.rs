@@ -33,18 +33,9 @@ Examples:
 /// Most rows of a table without --step, --file and --top.
 const MOST_ROWS: usize = 20;
 
-/// What `trackiops query` takes.
-#[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
-pub struct Args {
-    #[command(flatten)]
-    selection: SelectionFlags,
-    /// A row per window of this length (1s, 10s, 1m ...), or `all`
-    ///
-    /// A multiple of a recorded length; `all` is one row for the whole range. Without it, a question with --file has windows that
-    /// suit the range, and any other has one row for the whole range.
-    #[arg(long, value_name = "LENGTH", help_heading = WHEN)]
-    step: Option<String>,
+/// What rows stand for.
+#[derive(clap::Args, Clone)]
+pub struct SubjectFlags {
     /// A row stands for: file, dir, mount, tenant, host, op, transport
     ///
     /// `file` is the default; `dir` is all files below a directory (--depth), `mount`, `host` and `tenant` (user and cgroup) all files
@@ -64,6 +55,22 @@ pub struct Args {
     /// --by op. `read` includes READ_PLUS of NFS 4.2.
     #[arg(long, value_name = "OP,...", value_delimiter = ',', help_heading = ROWS)]
     op: Vec<String>,
+}
+
+/// What `trackiops query` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    selection: SelectionFlags,
+    /// A row per window of this length (1s, 10s, 1m ...), or `all`
+    ///
+    /// A multiple of a recorded length; `all` is one row for the whole range. Without it, a question with --file has windows that
+    /// suit the range, and any other has one row for the whole range.
+    #[arg(long, value_name = "LENGTH", help_heading = WHEN)]
+    step: Option<String>,
+    #[command(flatten)]
+    about: SubjectFlags,
     #[command(flatten)]
     rows: RowFlags,
     /// In tables: the parts of latencies: queue, network, completion
@@ -88,6 +95,42 @@ pub struct Args {
     explain: bool,
 }
 
+impl SubjectFlags {
+    /// What rows stand for. They are operations if `--op` names any but READ and WRITE.
+    pub fn subject(&self) -> Subject {
+        let of_files = |op: &String| [READ, WRITE].contains(&&*op_name(op));
+        match (self.by, self.op.iter().all(of_files)) {
+            (None, true) => Subject::Files(GroupBy::FILE),
+            (None, false) => Subject::Operations(Connections::Together),
+            (Some(Subject::Files(by)), false) => Subject::OperationsBy(by),
+            (Some(subject), _) => subject,
+        }
+    }
+
+    /// The question with these flags; `by` is part of [`Self::subject`].
+    pub fn add_to(&self, mut by: GroupBy, question: Question) -> anyhow::Result<Question> {
+        if let Some(depth) = self.depth {
+            match by.level {
+                Level::Dir { .. } => by.level = Level::Dir { depth },
+                _ => bail!("--depth needs --by dir"),
+            }
+        }
+        let mut ops: Vec<_> = self.op.iter().map(|op| op_name(op)).collect();
+        if ops.iter().any(String::is_empty) {
+            bail!(
+                "--op: an operation has no name; write read, write, getattr ..., with commas between them"
+            );
+        }
+        ops.sort();
+        ops.dedup();
+        Ok(Question {
+            by,
+            ops,
+            ..question
+        })
+    }
+}
+
 /// Runs the command. Status 0: there are rows; 1: nothing matched.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let explain = match args.explain {
@@ -103,7 +146,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
-    match subject(&args) {
+    match args.about.subject() {
         Subject::Files(by) => {
             let Some(columns) = args.rows.columns()? else {
                 return Ok(ExitCode::SUCCESS);
@@ -112,14 +155,9 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let row_limit = row_limit(&args);
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
+            let columns = columns_of_files(columns, &mut question, format)?;
             let left_out = excluded_column_prefixes(&question.ops);
-            refuse_left_out(&question, left_out)?;
-            let columns = columns_of_directions(columns, left_out, format)?;
             let drawing = Drawing::new(plot, access, columns.as_ref(), left_out)?;
-            question.projection = match &columns {
-                Some(columns) => columns.needs().only_transfers(true),
-                None => format.projection(),
-            };
             if let Some(drawing) = &drawing {
                 question.projection = question.projection.with(drawing.columns.needs());
             }
@@ -224,21 +262,10 @@ fn row_limit(args: &Args) -> Option<usize> {
 }
 
 /// Tables show what rows are sorted by.
-fn style(question: &Question) -> Style {
+pub fn style(question: &Question) -> Style {
     Style {
         sorted_by: question.sort.as_ref().map(|sort| sort.column.clone()),
         ..question.zone.into()
-    }
-}
-
-/// What rows stand for. They are operations if `--op` names any but READ and WRITE.
-fn subject(args: &Args) -> Subject {
-    let of_files = |op: &String| [READ, WRITE].contains(&&*op_name(op));
-    match (args.by, args.op.iter().all(of_files)) {
-        (None, true) => Subject::Files(GroupBy::FILE),
-        (None, false) => Subject::Operations(Connections::Together),
-        (Some(Subject::Files(by)), false) => Subject::OperationsBy(by),
-        (Some(subject), _) => subject,
     }
 }
 
@@ -292,36 +319,42 @@ fn columns_of_directions(
 }
 
 /// The question, the format of its answer, and where that goes.
-fn question(args: Args, mut by: GroupBy) -> anyhow::Result<(Question, Format, Output)> {
+fn question(args: Args, by: GroupBy) -> anyhow::Result<(Question, Format, Output)> {
     let (format, output) = args.form.choose()?;
-    let format = match format {
-        Format::Table(_) if args.parts => Format::Table(Figures::Parts),
-        format => format,
-    };
     let step = match args.step.as_deref() {
         Some(step) => Some(step.parse().map_err(QueryError::from)?),
         None if args.selection.names_files() => None,
         None => Some(Step::All),
     };
-    if let Some(depth) = args.depth {
-        match by.level {
-            Level::Dir { .. } => by.level = Level::Dir { depth },
-            _ => bail!("--depth needs --by dir"),
-        }
-    }
-    let mut ops: Vec<_> = args.op.iter().map(|op| op_name(op)).collect();
-    if ops.iter().any(String::is_empty) {
-        bail!(
-            "--op: an operation has no name; write read, write, getattr ..., with commas between them"
-        );
-    }
-    ops.sort();
-    ops.dedup();
+    let question = args.about.add_to(by, args.selection.question()?)?;
     let question = Question {
         step,
-        ops,
-        by,
-        ..args.rows.add_to(args.selection.question()?)
+        ..args.rows.add_to(question)
     };
-    Ok((question, format, output))
+    Ok((question, with_parts(format, args.parts), output))
+}
+
+/// The format, with the parts of latencies in a table.
+pub fn with_parts(format: Format, parts: bool) -> Format {
+    match format {
+        Format::Table(_) if parts => Format::Table(Figures::Parts),
+        format => format,
+    }
+}
+
+/// The columns of an answer about files, for which it asks the question. Refuses what `--op`
+/// excludes.
+pub fn columns_of_files(
+    columns: Option<Columns<AnswerRow>>,
+    question: &mut Question,
+    format: Format,
+) -> anyhow::Result<Option<Columns<AnswerRow>>> {
+    let left_out = excluded_column_prefixes(&question.ops);
+    refuse_left_out(question, left_out)?;
+    let columns = columns_of_directions(columns, left_out, format)?;
+    question.projection = match &columns {
+        Some(columns) => columns.needs().only_transfers(true),
+        None => format.projection(),
+    };
+    Ok(columns)
 }

@@ -21,11 +21,9 @@ use crate::output::{FilePermissions, Output, say};
 use crate::store_flag::StoreFlags;
 use crate::suffix;
 
-/// Which files, and when.
+/// Which files.
 #[derive(clap::Args)]
-pub struct SelectionFlags {
-    #[command(flatten, next_help_heading = WHAT)]
-    stores: StoreFlags,
+pub struct FileFlags {
     /// Only this file: a path, a pattern or MAJOR:MINOR:FILEID; repeatable
     ///
     /// A path or a pattern means the files that had such a name at the time. In patterns * and ? stand for anything but a slash,
@@ -42,58 +40,27 @@ pub struct SelectionFlags {
     /// Takes patterns of either, such as 'nas:*'. `trackiops mounts` lists the mounts.
     #[arg(long, value_name = "MOUNT", help_heading = WHAT, value_parser = NonEmptyStringValueParser::new())]
     mount: Vec<String>,
-    /// From this time on: 24h (ago), yesterday, 03:10 ... [default: all]
-    ///
-    /// Takes how long ago (90s, 24h, 1w, 2d12h, 1 hour ago), now, today and yesterday (their midnight), 03:10 (the last one that
-    /// was), yesterday 03:10, 2026-11-21, 2026-11-21 03:10, RFC 3339 (2026-11-21T03:10:00Z) and seconds since 1970 (@1795233120).
-    /// Times without an offset are local.
-    #[arg(long, value_name = "TIME", help_heading = WHEN)]
-    since: Option<String>,
-    /// Until this time: as --since, or +10m after --since [default: now]
-    #[arg(long, value_name = "TIME", help_heading = WHEN)]
-    until: Option<String>,
 }
 
-impl SelectionFlags {
+impl FileFlags {
     /// Whether --file names any.
     pub fn names_files(&self) -> bool {
         !self.file.is_empty()
     }
 
-    /// The question. It has one row per file for the whole range unless the caller changes that.
-    pub fn question(self) -> anyhow::Result<Question> {
-        let (zone, now) = (Zone::Local, now());
-        let told = |option: &str, moment: Moment| {
-            if moment.local {
-                // With the offset of that time, which can differ from the one in the answer's note
-                // on local times.
-                say(format_args!(
-                    "{option} {}{}",
-                    times::show(moment.at, zone),
-                    times::show_offset(moment.at, zone)
-                ));
-            }
-            moment.at
-        };
-        let since = match &self.since {
-            None => None,
-            Some(text) => {
-                let moment = times::parse(text, now, zone).context("--since")?;
-                Some(told("--since", moment))
-            }
-        };
-        let until = match &self.until {
-            None => None,
-            Some(text) => {
-                let moment = times::parse_end(text, since, now, zone).context("--until")?;
-                Some(told("--until", moment))
-            }
-        };
-        let range = Range { since, until };
+    /// A question about these files. It has one row per file for the whole range unless the caller
+    /// changes that.
+    pub fn question(
+        self,
+        stores: Vec<PathBuf>,
+        range: Range,
+        (zone, now): (Zone, UtcMs),
+    ) -> anyhow::Result<Question> {
         let files = self.file.iter().map(|path| FileSelector::parse(path));
         let dirs = self.dir.iter().map(|path| FileSelector::below(path));
         Ok(Question {
-            stores: self.stores.existing()?,
+            stores,
+            view: None,
             files: files.chain(dirs).collect::<Result<_, _>>()?,
             range,
             step: Some(Step::All),
@@ -112,7 +79,71 @@ impl SelectionFlags {
     }
 }
 
-fn now() -> UtcMs {
+/// Which files, and when.
+#[derive(clap::Args)]
+pub struct SelectionFlags {
+    #[command(flatten, next_help_heading = WHAT)]
+    stores: StoreFlags,
+    #[command(flatten)]
+    files: FileFlags,
+    /// From this time on: 24h (ago), yesterday, 03:10 ... [default: all]
+    ///
+    /// Takes how long ago (90s, 24h, 1w, 2d12h, 1 hour ago), now, today and yesterday (their midnight), 03:10 (the last one that
+    /// was), yesterday 03:10, 2026-11-21, 2026-11-21 03:10, RFC 3339 (2026-11-21T03:10:00Z) and seconds since 1970 (@1795233120).
+    /// Times without an offset are local.
+    #[arg(long, value_name = "TIME", help_heading = WHEN)]
+    since: Option<String>,
+    /// Until this time: as --since, or +10m after --since [default: now]
+    #[arg(long, value_name = "TIME", help_heading = WHEN)]
+    until: Option<String>,
+}
+
+impl SelectionFlags {
+    /// Whether --file names any.
+    pub fn names_files(&self) -> bool {
+        self.files.names_files()
+    }
+
+    /// The question. It has one row per file for the whole range unless the caller changes that.
+    pub fn question(self) -> anyhow::Result<Question> {
+        let (zone, now) = (Zone::Local, now());
+        let since = self.since.as_deref();
+        let since = since.map(|text| since_of(text, now, zone)).transpose()?;
+        let until = match &self.until {
+            None => None,
+            Some(text) => {
+                let moment = times::parse_end(text, since, now, zone).context("--until")?;
+                Some(told("--until", moment, zone))
+            }
+        };
+        let range = Range { since, until };
+        self.files
+            .question(self.stores.existing()?, range, (zone, now))
+    }
+}
+
+/// The time that --since names.
+pub fn since_of(text: &str, now: UtcMs, zone: Zone) -> anyhow::Result<UtcMs> {
+    let moment = times::parse(text, now, zone).context("--since")?;
+    Ok(told("--since", moment, zone))
+}
+
+/// The time that an option names. Says which that is if it was local.
+fn told(option: &str, moment: Moment, zone: Zone) -> UtcMs {
+    if moment.local {
+        // With the offset of that time, which can differ from the one in the answer's note on local
+        // times.
+        say(format_args!(
+            "{option} {}{}",
+            times::show(moment.at, zone),
+            times::show_offset(moment.at, zone)
+        ));
+    }
+    moment.at
+}
+
+/// The time by the wall clock.
+pub fn now() -> UtcMs {
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -120,7 +151,7 @@ fn now() -> UtcMs {
 }
 
 /// Which rows, in which order, with which columns.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub struct RowFlags {
     /// Only rows that match: 'bytes > 1GiB and requests >= 100'; repeatable
     ///

@@ -3,7 +3,6 @@
 mod args;
 mod display;
 mod messages;
-mod paper;
 mod requests;
 mod stop;
 
@@ -13,23 +12,26 @@ use std::io::{self, Write};
 use std::mem;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::system::uname;
 use tokio::sync::Notify;
 use trackiops_collector::{
     BtfError, Filter, KernelFacts, Plan, Recorder, Settings, StartTiming, Unsupported, plan,
 };
 use trackiops_schemas::row::ClosedWindow;
+use trackiops_store::live::{LiveServer, RecorderInfo};
 use trackiops_store::{WindowQueue, Writer};
 
+use crate::live_socket;
 use crate::output::{FilePermissions, PartialFile, say};
 pub use crate::record::args::{
-    Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, parse_store_size,
+    Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, host_name, parse_store_size,
 };
 use crate::record::display::RecordingDisplay;
 use crate::record::stop::StopRequest;
@@ -139,14 +141,12 @@ async fn record_with_plan(
     if let Some(queue) = queue {
         recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
     }
-    let waiting = WindowQueue::start(writer, store, say)?;
+    // Ends after the queue, whose last windows it serves.
+    let live = serve(args, &plan, &store)?;
+    let publisher = live.as_ref().map(LiveServer::publisher);
+    let waiting = WindowQueue::start(writer, store, publisher, say)?;
     announce(&settings.filter, args.ready_file.as_deref())?;
-    let mut show = RecordingDisplay::new(
-        args.stdout,
-        args.granularity.finest(),
-        Arc::clone(&stop.asked),
-        Arc::clone(&kept),
-    );
+    let mut show = RecordingDisplay::new(Arc::clone(&kept));
     let mut dropped = 0;
     let sink = |mut window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
         let before = mem::replace(&mut dropped, show.kept.unwritten_for_good());
@@ -154,7 +154,7 @@ async fn record_with_plan(
         if let Some(alarm) = messages::alarm(&window.health) {
             say(alarm);
         }
-        show.window(&window, waiting.waiting())?;
+        show.window(&window, waiting.waiting());
         waiting.put(window);
         Ok(())
     };
@@ -169,6 +169,7 @@ async fn record_with_plan(
     let stored = waiting
         .finish()
         .map_err(|_| anyhow!("the thread that writes the store panicked"))?;
+    drop(live);
     let requests = requests
         .map_or(Ok(Ok(())), JoinHandle::join)
         .map_err(|_| anyhow!("the thread that writes single requests panicked"))?;
@@ -176,6 +177,40 @@ async fn record_with_plan(
     messages::report(&totals?, &kept);
     requests.context("single requests were not kept to the end")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Serves windows to other programs. Without that the recording goes on, unless a flag asks for it.
+fn serve(args: &Args, plan: &Plan, store: &Path) -> Result<Option<LiveServer>> {
+    if args.no_live {
+        return Ok(None);
+    }
+    let named = args.live_socket.as_deref();
+    let path = named.unwrap_or(live_socket::usual());
+    let started = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let recorder = RecorderInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: process::id(),
+        host: host_name(),
+        kernel: uname().release().to_string_lossy().into_owned(),
+        engine: plan.programs.engine().to_owned(),
+        store: fs::canonicalize(store)?,
+        store_size: args.store_size(),
+        started_ms: i64::try_from(started.as_millis())?,
+        granularity_ms: args.granularity.finest().ms(),
+    };
+    let served = LiveServer::start(path, recorder);
+    let cannot = || format!("cannot serve windows at {}", path.display());
+    match (served, named) {
+        (Ok(live), _) => Ok(Some(live)),
+        (Err(error), Some(_)) => Err(error).with_context(cannot),
+        (Err(error), None) => {
+            say(format_args!(
+                "{}: {error}; recording all the same; name another path by --live-socket, or leave it out by --no-live",
+                cannot()
+            ));
+            Ok(None)
+        }
+    }
 }
 
 fn plan_with(args: &Args) -> Result<Result<Plan, Unsupported>, BtfError> {
@@ -256,7 +291,7 @@ fn announce(filter: &Filter, ready_file: Option<&Path>) -> Result<()> {
     if let Some(file) = ready_file {
         let write = || {
             let mut partial = PartialFile::create(file, FilePermissions::default())?;
-            writeln!(partial.file()?, "{}", std::process::id())?;
+            writeln!(partial.file()?, "{}", process::id())?;
             partial.put_in_place()
         };
         write().with_context(|| format!("cannot write the ready file {}", file.display()))?;

@@ -58,8 +58,8 @@ fn bad_flags_are_named() {
         &["--duration", "90s"],
     );
     assert_fails_with(
-        &["record", "--store", "x", "--stdout", "xml"],
-        &["--stdout", "paper"],
+        &["record", "--store", "x", "--no-live", "--live-socket", "y"],
+        &["--no-live", "--live-socket"],
     );
     assert_fails_with(
         &["record", "--store", "x", "--retain", "1m=2d,1s=1d"],

@@ -56,6 +56,16 @@ pub struct Plan {
     pub fallback: Option<Unsupported>,
 }
 
+impl Programs {
+    /// The engine's name.
+    pub fn engine(&self) -> &'static str {
+        match self {
+            Self::Direct { .. } => "direct",
+            Self::Tracepoint(_) => "tracepoint",
+        }
+    }
+}
+
 impl Plan {
     /// Whether operations are recorded, not only requests for files.
     pub fn has_operations(&self) -> bool {

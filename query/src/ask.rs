@@ -18,12 +18,17 @@ const ATTEMPTS: usize = 32;
 
 /// Answers a question with `ask_once`, and calls it again after a segment has vanished or turned out to be damaged.
 /// The catalog forgets a segment before the file is deleted. So if a new plan contains a vanished segment again, its file is
-/// missing. A retry skips missing and damaged files, and the notes list them.
+/// missing. A retry skips missing and damaged files, and the notes list them. What is wrong with a view that the question has
+/// is an error: only the caller can open another one.
 pub fn ask_with<R>(
     question: &Question,
     ask_once: impl Fn(&Snapshot, &Question) -> Result<Outcome<R>, QueryError>,
 ) -> Result<Outcome<R>, QueryError> {
     check(question)?;
+    if let Some(view) = &question.view {
+        let outcome = ask_once(view, question)?;
+        return Ok(outcome.with(of_journals(view, question.range)));
+    }
     let mut damage = LeftOut::default();
     let mut vanished = HashSet::new();
     loop {

@@ -59,6 +59,7 @@ pub fn ask_whole<R>(
 
 /// Answers a question about files from one snapshot of the stores.
 fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryError> {
+    let terms = FilterAndSort::new(question)?;
     let span = match recorded(snapshot, question) {
         Ok(span) => span,
         Err(why) => return Ok(nothing(why)),
@@ -68,7 +69,6 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         Ok(selection) => selection,
         Err(why) => return Ok(nothing(why)),
     };
-    let terms = FilterAndSort::new(question)?;
     let plan = plan(snapshot, Dataset::Rollup, span, question, question.step)?;
     let grouping = explain.time(Stage::Find, || {
         let mounts = MountFilter::new(snapshot, &question.mounts)?;

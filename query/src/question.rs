@@ -2,9 +2,11 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::str::FromStr;
 
 use trackiops_schemas::time::UtcMs;
+use trackiops_store::Snapshot;
 
 use crate::condition::Condition;
 use crate::explain::Explain;
@@ -24,6 +26,8 @@ pub const WRITE: &str = "WRITE";
 pub struct Question {
     /// Directories of the stores.
     pub stores: Vec<PathBuf>,
+    /// What is asked in place of the stores, as it is.
+    pub view: Option<Rc<Snapshot>>,
     /// The files; all if empty.
     pub files: Vec<FileSelector>,
     /// The range.

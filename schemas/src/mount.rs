@@ -1,9 +1,11 @@
 //! What is mounted where.
 
+use serde::{Deserialize, Serialize};
+
 use crate::identity::Dev;
 
 /// A mount of an NFS file system, as a process sees it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub struct MountPoint {
     /// Device of its superblock.
     pub dev: Dev,

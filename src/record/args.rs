@@ -90,9 +90,14 @@ pub struct Args {
     /// Make this file, holding the process id, once recording has begun
     #[arg(long, value_name = "FILE", help_heading = RUN)]
     pub ready_file: Option<PathBuf>,
-    /// Print each closed window of the shortest length: paper
-    #[arg(long, value_name = "FORMAT", hide_possible_values = true, help_heading = RUN)]
-    pub stdout: Option<StdoutFormat>,
+    /// Socket of the live stream [default: /run/trackiops/live.sock]
+    ///
+    /// `trackiops watch` and others read it; the group that the store belongs to may connect. Another recorder on this host needs another path.
+    #[arg(long, value_name = "PATH", conflicts_with = "no_live", help_heading = RUN)]
+    pub live_socket: Option<PathBuf>,
+    /// No live stream
+    #[arg(long, help_heading = RUN)]
+    pub no_live: bool,
     /// How requests are observed: auto, direct, tracepoint
     ///
     /// `direct` reads each request from its own structures when it completes; `tracepoint` follows each request through classic
@@ -189,14 +194,6 @@ impl From<EngineFlag> for EngineChoice {
     }
 }
 
-/// What can be printed while recording.
-#[derive(Clone, Copy, ValueEnum)]
-pub enum StdoutFormat {
-    /// The lines of the CHEOPS'24 paper: [Timestamp], File ID, r-iops, r-throughput, r-latency,
-    /// w-iops, w-throughput, w-latency (bytes/s, ns)
-    Paper,
-}
-
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let ms = parse_duration_ms(text)
         .and_then(|ms| u64::try_from(ms).ok())
@@ -266,6 +263,11 @@ impl Args {
         }
     }
 
+    /// Room that windows may take, bytes.
+    pub fn store_size(&self) -> Option<u64> {
+        self.store_size
+    }
+
     pub fn store_options(&self, filter: &Filter) -> Options {
         let finest = self.granularity.finest();
         Options {
@@ -292,7 +294,8 @@ fn default_rotation(finest: Granularity) -> Granularity {
         .unwrap_or(finest)
 }
 
-fn host_name() -> String {
+/// The name of this host.
+pub fn host_name() -> String {
     rustix::system::uname()
         .nodename()
         .to_string_lossy()

@@ -1,52 +1,38 @@
-//! What a person sees of a recording while it runs: the status line, and `--stdout`.
+//! What a person sees of a recording while it runs: the status line.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::mem;
 use std::sync::Arc;
 
-use tokio::sync::Notify;
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::Zone;
 use trackiops_render::units;
 use trackiops_schemas::pending::{Pending, StalledServer};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
-use trackiops_schemas::time::Granularity;
 
 use crate::output::say;
-use crate::record::args::StdoutFormat;
 use crate::record::messages::{booked, folded, left_out, missed};
-use crate::record::{paper, requests};
+use crate::record::requests;
 
 /// What a person sees of the windows.
 pub struct RecordingDisplay {
-    stdout: Option<StdoutFormat>,
     status: bool,
-    granularity: Granularity,
-    stop: Arc<Notify>,
     /// Counts of the requests that are kept one by one.
     pub kept: Arc<requests::RequestCounts>,
     left_out_shown: u64,
 }
 
 impl RecordingDisplay {
-    pub fn new(
-        stdout: Option<StdoutFormat>,
-        granularity: Granularity,
-        stop: Arc<Notify>,
-        kept: Arc<requests::RequestCounts>,
-    ) -> Self {
+    pub fn new(kept: Arc<requests::RequestCounts>) -> Self {
         Self {
-            stdout,
             status: io::stderr().is_terminal(),
-            granularity,
-            stop,
             kept,
             left_out_shown: 0,
         }
     }
 
     /// `waiting` is how many windows before it are not written yet.
-    pub fn window(&mut self, window: &ClosedWindow, waiting: usize) -> io::Result<()> {
+    pub fn window(&mut self, window: &ClosedWindow, waiting: usize) {
         if self.status {
             let all_left_out = self.kept.left_out();
             let new = all_left_out - mem::replace(&mut self.left_out_shown, all_left_out);
@@ -56,22 +42,6 @@ impl RecordingDisplay {
                 left_out(new),
                 windows_waiting(waiting)
             ));
-        }
-        let Some(StdoutFormat::Paper) = self.stdout else {
-            return Ok(());
-        };
-        let mut out = io::stdout().lock();
-        let written = out
-            .write_all(paper::lines(window, self.granularity).as_bytes())
-            .and_then(|()| out.flush());
-        match written {
-            // The reader is gone: stop as if asked to, and keep what was recorded.
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {
-                self.stdout = None;
-                self.stop.notify_one();
-                Ok(())
-            }
-            other => other,
         }
     }
 }

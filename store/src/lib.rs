@@ -30,6 +30,7 @@ mod glob_view;
 mod housekeeping;
 mod journal;
 mod layout;
+pub mod live;
 mod lock;
 mod mount_roots;
 mod names;

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileKey};
+use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -19,6 +20,7 @@ use crate::journal::file::JournalFile;
 use crate::journal::removal::deleted_unsealed;
 use crate::journal::scan::{Damage, JournalScan};
 use crate::layout::{self, Dataset};
+use crate::live::{LiveWindow, Position};
 use crate::mount_roots::MountRoots;
 use crate::names::{FileHistory, NameSeen, Names};
 use crate::segment::metadata::JournalSpan;
@@ -33,7 +35,7 @@ const FEW_FILES: usize = 1000;
 /// It holds every window that was durable when it was opened, each exactly once. Journals are
 /// opened before the catalog is read. So a journal that is sealed in between is in the catalog, and
 /// a journal that the catalog has as sealed is not read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Snapshot {
     catalogs: Vec<CatalogView>,
     tails: Vec<JournalTail>,
@@ -41,6 +43,10 @@ pub struct Snapshot {
     left_out: HashSet<PathBuf>,
     granularities: Vec<Granularity>,
     span: Option<(UtcMs, UtcMs)>,
+    /// The last window of the first store.
+    position: Position,
+    /// Mounts of a view without a store.
+    mounts: Vec<MountSeen>,
 }
 
 /// A sealed journal.
@@ -77,14 +83,7 @@ impl Snapshot {
     /// Opens a view of several stores, one after the other. A store that is named twice counts
     /// once.
     pub fn open_all<'p>(stores: impl IntoIterator<Item = &'p Path>) -> Result<Self, StoreError> {
-        let mut snapshot = Self {
-            catalogs: Vec::new(),
-            tails: Vec::new(),
-            unread: Vec::new(),
-            left_out: HashSet::new(),
-            granularities: Vec::new(),
-            span: None,
-        };
+        let mut snapshot = Self::default();
         let mut known = HashSet::new();
         let mut exports = Vec::new();
         for store in stores {
@@ -109,6 +108,42 @@ impl Snapshot {
         Ok(snapshot)
     }
 
+    /// A view of windows that a recorder has sent. `path` is the socket. The mounts tell where their
+    /// files were.
+    pub fn of_windows(
+        windows: &[LiveWindow],
+        mounts: &[MountPoint],
+        path: &Path,
+    ) -> Result<Self, StoreError> {
+        let mut snapshot = Self::default();
+        for window in windows {
+            let scan = window.scan(path)?;
+            snapshot.position = snapshot.position.max(window.position);
+            snapshot.add_tail(JournalTail {
+                store: 0,
+                source: Source::Journal(scan),
+            });
+        }
+        if let (Some(seen), Some(tail)) = (snapshot.span, snapshot.tails.first()) {
+            let host = tail.host().to_owned();
+            let mounts = mounts.iter().map(|mount| MountSeen {
+                host: host.clone(),
+                mount: mount.clone(),
+                seen,
+            });
+            snapshot.mounts = mounts.collect();
+        }
+        snapshot.granularities.sort_unstable();
+        snapshot.granularities.dedup();
+        Ok(snapshot)
+    }
+
+    /// Where the last window of the view ends, if it is of one store: a recorder sends later
+    /// windows with later positions.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
     fn add(&mut self, store: &Path) -> Result<(), StoreError> {
         let opened = open_journals(store)?;
         let ends = layout::orphaned_ends(store)?;
@@ -116,6 +151,11 @@ impl Snapshot {
         let sealed = catalog.sealed_journals()?;
         let index = self.catalogs.len();
         let mut tails = Vec::new();
+        let last_sealed = sealed.iter().max().map(|number| Position {
+            journal: *number,
+            offset: u64::MAX,
+        });
+        self.position = self.position.max(last_sealed.unwrap_or_default());
         for (number, path, journal) in opened {
             if sealed.contains(&number) {
                 // It is about to be removed or set aside.
@@ -126,9 +166,16 @@ impl Snapshot {
                 continue;
             }
             match journal.and_then(JournalScan::new) {
-                Ok(scan) => tails.extend(scan.map(|scan| JournalTail {
-                    store: index,
-                    source: Source::Journal(scan),
+                Ok(scan) => tails.extend(scan.map(|scan| {
+                    let last = scan.windows.last().map(|window| Position {
+                        journal: number,
+                        offset: window.end,
+                    });
+                    self.position = self.position.max(last.unwrap_or_default());
+                    JournalTail {
+                        store: index,
+                        source: Source::Journal(scan),
+                    }
                 })),
                 Err(error) => self.unread.push(Unread::journal(path, error)?),
             }
@@ -339,7 +386,7 @@ impl Snapshot {
 
     /// All mount points that were ever seen, in order of appearance.
     pub fn mounts(&self) -> Result<Vec<MountSeen>, StoreError> {
-        let mut all = Vec::new();
+        let mut all = self.mounts.clone();
         for catalog in &self.catalogs {
             all.extend(catalog.mounts()?);
         }

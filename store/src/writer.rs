@@ -207,6 +207,13 @@ impl Writer {
         Ok(count)
     }
 
+    /// The header of the open journal, and where the windows of the last append end in it.
+    pub(crate) fn appended(&self) -> Option<(Header, &[u64])> {
+        let open = self.journal.as_ref()?;
+        let header = Header::new(&self.options, open.number, open.finest).ok()?;
+        Some((header, open.writer.ends()))
+    }
+
     /// Records that from `at` on exactly these mounts exist. The catalog has them when this
     /// returns.
     pub fn mounted(&mut self, at: UtcMs, mounts: &[MountPoint]) -> Result<(), StoreError> {
@@ -230,11 +237,7 @@ impl Writer {
                 let number = self.next_number;
                 // The number is not used again, even if creating the journal fails halfway.
                 self.next_number += 1;
-                let granularities = self.options.granularities.from(finest);
-                let header = Header {
-                    granularities: granularities.ok_or(StoreError::NotKept(finest))?,
-                    ..Header::new(&self.options, number)
-                };
+                let header = Header::new(&self.options, number, finest)?;
                 Ok(none.insert(OpenJournal {
                     writer: JournalWriter::create(&self.store, &header)?,
                     number,

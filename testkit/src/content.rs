@@ -107,21 +107,35 @@ impl Content {
 
     /// All that a store holds at a granularity: its segments, and the tails of its journals.
     pub fn stored(store: &Path, granularity: Granularity) -> Self {
-        let view = || {
-            let snapshot = Snapshot::open(store).unwrap();
-            let sealed = Self::sealed(&snapshot, granularity)?;
-            Some((snapshot, sealed))
-        };
         // A recorder that ends deletes what it has merged.
-        let mut views = (0..10).filter_map(|_| view());
-        let (snapshot, mut content) = views.next().unwrap();
+        let mut views =
+            (0..10).filter_map(|_| Self::of_view(&Snapshot::open(store).unwrap(), granularity));
+        views.next().unwrap()
+    }
+
+    /// All that a view holds at a granularity; `None` if a segment was deleted since.
+    pub fn of_view(snapshot: &Snapshot, granularity: Granularity) -> Option<Self> {
+        let mut content = Self::sealed(snapshot, granularity)?;
         for tail in snapshot.tails() {
             tail.windows(&mut |window| content.add(&window, granularity))
                 .unwrap();
             tail.operations(&mut |start, rows| content.add_ops(start, &rows, granularity))
                 .unwrap();
         }
-        content
+        Some(content)
+    }
+
+    /// Adds all of another content.
+    pub fn merge(&mut self, other: Self) {
+        for (id, row) in other.rows {
+            self.rows.entry(id).or_default().merge(&row);
+        }
+        for (time, health) in other.health {
+            self.health.entry(time).or_default().merge(&health);
+        }
+        for (key, sums) in other.ops {
+            self.ops.entry(key).or_default().merge(&sums);
+        }
     }
 }
 

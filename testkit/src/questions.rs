@@ -17,6 +17,7 @@ use crate::generated::THREE;
 pub fn question(store: &Path) -> Question {
     Question {
         stores: vec![store.into()],
+        view: None,
         files: Vec::new(),
         range: Range::default(),
         step: None,

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::run::{Run, answers, sum};
+use crate::run::{Run, answers, by_window, sum};
 
 /// Also what [`crate::errors`] looks at: one guest serves both.
 pub static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("lifecycle", &[]));
@@ -38,6 +38,18 @@ fn guest_what_was_closed_survives_sigkill_and_nothing_is_counted_twice() {
         RUN.text("journals"),
         "",
         "a clean stop leaves nothing pending"
+    );
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_who_listens_goes_on_with_the_next_recorder() {
+    let heard = answers(&RUN.text("watch.json"));
+    assert_eq!(by_window(&heard), by_window(&RUN.query(&["--step", "1s"])));
+    let said = RUN.text("watch.err");
+    assert!(
+        said.starts_with("the recorder has ended; waiting"),
+        "{said}"
     );
 }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::compare;
-use crate::mountstats::Mountstats;
+use crate::mountstats::{Mountstats, TRANSFERS};
 
 /// How many guests run at once: most of them sleep for half of their time.
 const AT_ONCE: usize = 2;
@@ -229,6 +229,19 @@ pub fn lines<T: for<'l> Deserialize<'l>>(text: &str) -> Vec<T> {
 /// As [`lines`], of answers.
 pub fn answers(text: &str) -> Vec<Answer> {
     lines(text)
+}
+
+/// What was read and written of each file in each window.
+pub fn by_window(answers: &[Answer]) -> BTreeMap<String, [u64; 4]> {
+    let mut sums: BTreeMap<String, [u64; 4]> = BTreeMap::new();
+    for answer in answers {
+        let id = ["time", "mount", "fileid"].map(|column| answer[column].to_string());
+        let sum = sums.entry(id.join(" ")).or_default();
+        for (sum, column) in sum.iter_mut().zip(TRANSFERS) {
+            *sum += answer[column].as_u64().expect("a count");
+        }
+    }
+    sums
 }
 
 /// The rows of files in a store's Parquet files of the finest granularity, as others read them.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::run::{Answer, Run, number, sum};
+use crate::run::{Answer, Run, answers, by_window, number, sum};
 
 static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("workloads", &[]));
 
@@ -52,6 +52,43 @@ fn guest_bytes_and_requests_equal_mountstats_per_mount() {
             truth.retransmissions()
         );
     }
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_who_listens_has_what_the_store_has() {
+    let stored = RUN.query(&["--step", "1s"]);
+    let heard = answers(&RUN.text("watch.json"));
+    assert_eq!(by_window(&heard), by_window(&stored));
+    let heard = RUN.text("watch.csv");
+    let (header, rows) = heard.split_once('\n').expect("a header");
+    let column = |name: &str| header.split(',').position(|column| column == name).unwrap();
+    for name in [
+        "read_bytes",
+        "write_bytes",
+        "read_requests",
+        "write_requests",
+    ] {
+        let numbers = rows
+            .lines()
+            .map(|row| row.split(',').nth(column(name)).unwrap());
+        let heard: u64 = numbers.map(|number| number.parse::<u64>().unwrap()).sum();
+        assert_eq!(heard, sum(&stored, name), "{name}");
+    }
+    let operations = RUN.text("watch.txt");
+    assert!(
+        operations.contains("GETATTR") && operations.contains("buffered.bin"),
+        "{operations}"
+    );
+    for said in ["watch.err", "watch.csv.err", "watch.txt.err"] {
+        assert_eq!(
+            RUN.text(said),
+            "the recorder has ended; waiting for another one\n"
+        );
+    }
+    let said = RUN.text("watch_user.err");
+    assert!(said.contains("you may not listen"), "{said}");
+    assert_eq!(RUN.text("watch_user.status").trim(), "2");
 }
 
 #[test]

@@ -197,6 +197,21 @@ impl Note {
         )
     }
 
+    /// Whether the note says what is wrong with a recording, or with what it recorded, at any time.
+    pub fn is_of_the_recording(&self) -> bool {
+        matches!(
+            self,
+            Self::Lost { .. }
+                | Self::Folded { .. }
+                | Self::Missed { .. }
+                | Self::Booked { .. }
+                | Self::AuditAlarm { .. }
+                | Self::Stalled { .. }
+                | Self::MoreStalls { .. }
+                | Self::ClockSteps { .. }
+        ) || self.is_damage()
+    }
+
     /// Whether it reports damage.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::MoreDamaged { .. })

@@ -1,8 +1,10 @@
 //! Opens journals for reading.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::end::{End, Extent};
 use crate::beneath;
@@ -46,6 +48,20 @@ impl JournalFile {
             extent,
             is_end_damaged: is_damaged,
         }))
+    }
+
+    /// A journal that is not on disk. `path` is what its errors name.
+    pub(crate) fn in_memory(bytes: &[u8], path: &Path) -> io::Result<Self> {
+        let mut file = File::from(memfd_create("journal", MemfdFlags::CLOEXEC)?);
+        file.write_all(bytes)?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            bytes: bytes.len() as u64,
+            extent: None,
+            // All of it counts: a part that is damaged is no torn tail.
+            is_end_damaged: true,
+        })
     }
 
     /// Number of bytes that count as durable: damage in them is no torn tail. All if the `.end`

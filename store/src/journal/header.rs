@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::FORMAT_VERSION;
+use trackiops_schemas::time::Granularity;
 
 use super::bytes::{read_at, u32_at};
 use super::file::JournalFile;
@@ -32,15 +33,20 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The header of a new journal.
-    pub(crate) fn new(options: &Options, number: u64) -> Self {
-        Self {
-            granularities: options.granularities.clone(),
+    /// The header of a new journal with windows of the granularity `finest`.
+    pub(crate) fn new(
+        options: &Options,
+        number: u64,
+        finest: Granularity,
+    ) -> Result<Self, StoreError> {
+        let granularities = options.granularities.from(finest);
+        Ok(Self {
+            granularities: granularities.ok_or(StoreError::NotKept(finest))?,
             host: options.host.clone(),
             number,
             writer: env!("CARGO_PKG_VERSION").to_owned(),
             filter: options.filter.as_deref().map(Arc::from),
-        }
+        })
     }
 
     /// Encodes the header. Also returns the initial value of the frames' checksums.

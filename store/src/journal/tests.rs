@@ -38,7 +38,9 @@ impl Lying {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("journal")).unwrap();
-        let (header, seed) = Header::new(&options("h"), 1).encode();
+        let options = options("h");
+        let finest = options.granularities.finest();
+        let (header, seed) = Header::new(&options, 1, finest).unwrap().encode();
         let mut frames = NewFrames::new(seed);
         frames.begin(header.len() as u64);
         Self {

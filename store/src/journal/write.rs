@@ -41,6 +41,8 @@ pub(crate) struct JournalWriter {
     before: Option<u64>,
     definitions: Definitions,
     frames: NewFrames,
+    /// Where the windows of the last append end.
+    ends: Vec<u64>,
 }
 
 /// A new journal.
@@ -127,7 +129,13 @@ impl JournalWriter {
             before: None,
             definitions: Definitions::default(),
             frames: created.frames,
+            ends: Vec::new(),
         })
+    }
+
+    /// Where each window of the last append ends in the journal.
+    pub(crate) fn ends(&self) -> &[u64] {
+        &self.ends
     }
 
     /// Whether it defines enough files for the next ones to go into another journal.
@@ -202,12 +210,13 @@ impl JournalWriter {
 
     fn encode_first(&mut self, windows: &[ClosedWindow]) -> Result<usize, StoreError> {
         self.frames.begin(self.durable_bytes);
+        self.ends.clear();
         for (count, window) in windows.iter().enumerate() {
             let (bytes, known) = (self.frames.bytes().len(), self.definitions.count());
             if count > 0 && (bytes >= AT_ONCE_BYTES || self.is_full()) {
                 return Ok(count);
             }
-            match self.encode(window) {
+            match encode(window, &mut self.definitions, &mut self.frames) {
                 // Its error is returned when it comes first in the next call.
                 Err(_) if count > 0 => {
                     self.frames.truncate(bytes);
@@ -216,36 +225,10 @@ impl JournalWriter {
                 }
                 encoded => encoded?,
             }
+            self.ends
+                .push(self.durable_bytes + self.frames.bytes().len() as u64);
         }
         Ok(windows.len())
-    }
-
-    fn encode(&mut self, window: &ClosedWindow) -> Result<(), StoreError> {
-        let mut rows: Vec<&FileRow> = window.rows.iter().collect();
-        rows.sort_by_key(|row| row.file.key);
-        let files = rows.iter().map(|row| &row.file);
-        let ids = self.definitions.ids(files, &mut self.frames)?;
-        let defined = self.definitions.count();
-        if !window.ops.is_empty() {
-            fits(&window.ops).map_err(StoreError::WindowTooLarge)?;
-            self.frames.put(Kind::Operations, |out| {
-                put_ops(out, &window.ops);
-            })?;
-        }
-        let pending = window.health.pending.as_ref();
-        let kind = match pending {
-            Some(_) => Kind::PendingWindow,
-            None => Kind::Window,
-        };
-        self.frames.put(kind, |out| {
-            if let Some(pending) = pending {
-                put_pending(out, pending);
-            }
-            put_window_head(out, window, defined);
-            for (row, id) in rows.iter().zip(&ids) {
-                put_row(out, *id, &row.row);
-            }
-        })
     }
 
     /// Removes the bytes of a failed append, so that the next frame follows a valid one. Returns
@@ -264,6 +247,49 @@ impl JournalWriter {
         let sought = self.file.seek(SeekFrom::Start(self.durable_bytes));
         synced && cut.is_ok() && sought.is_ok()
     }
+}
+
+/// Adds the frames of a window, and of the files that are not defined yet.
+fn encode(
+    window: &ClosedWindow,
+    definitions: &mut Definitions,
+    frames: &mut NewFrames,
+) -> Result<(), StoreError> {
+    let mut rows: Vec<&FileRow> = window.rows.iter().collect();
+    rows.sort_by_key(|row| row.file.key);
+    let files = rows.iter().map(|row| &row.file);
+    let ids = definitions.ids(files, frames)?;
+    let defined = definitions.count();
+    if !window.ops.is_empty() {
+        fits(&window.ops).map_err(StoreError::WindowTooLarge)?;
+        frames.put(Kind::Operations, |out| {
+            put_ops(out, &window.ops);
+        })?;
+    }
+    let pending = window.health.pending.as_ref();
+    let kind = match pending {
+        Some(_) => Kind::PendingWindow,
+        None => Kind::Window,
+    };
+    frames.put(kind, |out| {
+        if let Some(pending) = pending {
+            put_pending(out, pending);
+        }
+        put_window_head(out, window, defined);
+        for (row, id) in rows.iter().zip(&ids) {
+            put_row(out, *id, &row.row);
+        }
+    })
+}
+
+/// A journal that holds this window alone.
+pub(crate) fn journal_of(header: &Header, window: &ClosedWindow) -> Result<Vec<u8>, StoreError> {
+    let (mut journal, seed) = header.encode();
+    let mut frames = NewFrames::new(seed);
+    frames.begin(journal.len() as u64);
+    encode(window, &mut Definitions::default(), &mut frames)?;
+    journal.extend_from_slice(frames.bytes());
+    Ok(journal)
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ use self::backlog::Backlog;
 use self::state::Shared;
 use self::writer_thread::WriterThread;
 use crate::error::StoreError;
+use crate::live::Publisher;
 use crate::warning::Warning;
 use crate::writer::Writer;
 
@@ -45,15 +46,17 @@ pub struct WindowQueue {
 
 impl WindowQueue {
     /// Starts a thread that makes windows durable. It is separate, because a slow disk must not
-    /// keep the ring from being read. `store` is the path that the writer was opened with. `warn`
-    /// receives warnings.
+    /// keep the ring from being read. `store` is the path that the writer was opened with.
+    /// `publisher` tells others of windows. `warn` receives warnings.
     pub fn start(
         writer: Writer,
         store: PathBuf,
+        publisher: Option<Publisher>,
         warn: impl Fn(Warning) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let granularities = writer.options().granularities.clone();
-        let shared = Arc::new(Shared::new(Backlog::new(granularities, WAITING_BYTES)));
+        let backlog = Backlog::new(granularities, WAITING_BYTES);
+        let shared = Arc::new(Shared::new(backlog, publisher));
         let writing = WriterThread::new(store, writer, Arc::clone(&shared), Arc::new(warn));
         let builder = thread::Builder::new().name("windows".to_owned());
         let thread = trackiops_threads::spawn(builder, move || writing.run())?;
@@ -66,12 +69,18 @@ impl WindowQueue {
     /// Adds a window. Its health includes the failed writes since the window before.
     pub fn put(&self, mut window: ClosedWindow) {
         window.health.store_failures = self.shared.failures.swap(0, Ordering::Relaxed);
+        if let Some(publisher) = &self.shared.publisher {
+            publisher.closed(&window, self.waiting() + 1);
+        }
         self.shared.lock().backlog.push(window);
         self.shared.changed.notify_one();
     }
 
     /// Records that from `at` on exactly these mounts exist.
     pub fn mounted(&self, at: UtcMs, mounts: Vec<MountPoint>) {
+        if let Some(publisher) = &self.shared.publisher {
+            publisher.mounted(&mounts);
+        }
         let mut state = self.shared.lock();
         if state.mounted.len() == WAITING_CHANGES {
             state.mounted.pop_front();
@@ -82,8 +91,7 @@ impl WindowQueue {
 
     /// Number of windows that are not written yet.
     pub fn waiting(&self) -> usize {
-        let state = self.shared.lock();
-        state.backlog.len() + state.taken
+        self.shared.lock().waiting()
     }
 
     /// Waits until everything is written and sealed. The outer error is a panic of the thread.

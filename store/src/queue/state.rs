@@ -9,6 +9,7 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::backlog::Backlog;
+use crate::live::Publisher;
 
 /// Mounts, and since when they exist.
 pub(super) type Mounted = (UtcMs, Vec<MountPoint>);
@@ -18,10 +19,11 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
     /// Failed attempts to write that are not in a window's health yet.
     pub(super) failures: AtomicU64,
+    pub(super) publisher: Option<Publisher>,
 }
 
 impl Shared {
-    pub(super) fn new(backlog: Backlog) -> Self {
+    pub(super) fn new(backlog: Backlog, publisher: Option<Publisher>) -> Self {
         Self {
             state: Mutex::new(State {
                 backlog,
@@ -31,6 +33,7 @@ impl Shared {
             }),
             changed: Condvar::new(),
             failures: AtomicU64::new(0),
+            publisher,
         }
     }
 
@@ -49,6 +52,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Number of windows that are not written yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.backlog.len() + self.taken
+    }
+
     /// Ends a write: puts back the windows that were not written.
     pub(super) fn put_back(&mut self, granularity: Granularity, windows: Vec<ClosedWindow>) {
         self.taken = 0;

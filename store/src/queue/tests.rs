@@ -71,7 +71,7 @@ fn options() -> Options {
 
 fn begin(store: &Path) -> WindowQueue {
     let writer = Writer::open(store, options()).unwrap();
-    WindowQueue::start(writer, store.to_owned(), |_| ()).unwrap()
+    WindowQueue::start(writer, store.to_owned(), None, |_| ()).unwrap()
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {

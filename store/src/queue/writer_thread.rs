@@ -171,6 +171,13 @@ impl WriterThread {
             return Ok(0);
         };
         let appended = writer.append_first(*granularity, windows);
+        if let (Ok(_), Some(publisher)) = (&appended, &self.shared.publisher)
+            && let Some((header, ends)) = writer.appended()
+        {
+            for (window, end) in windows.iter().zip(ends) {
+                publisher.durable(&header, window, *end);
+            }
+        }
         let let_go = match &appended {
             // A deleted store is created again.
             Err(StoreError::Gone(path)) => *path == self.store,
@@ -235,6 +242,7 @@ impl WriterThread {
             return;
         }
         self.has_failed = false;
+        self.publish_error(None);
         let (coarsened, dropped) = self.shared.lock().backlog.take_losses();
         let waited = mem::take(&mut self.waited);
         (self.warn)(Warning::WrittenAgain {
@@ -244,9 +252,17 @@ impl WriterThread {
         });
     }
 
+    fn publish_error(&self, error: Option<String>) {
+        if let Some(publisher) = &self.shared.publisher {
+            let waiting = self.shared.lock().waiting();
+            publisher.store_error(error, waiting);
+        }
+    }
+
     /// Warns of the first failure, and waits before the next attempt.
     fn failed(&mut self, error: StoreError) -> Result<(), StoreError> {
         self.shared.failures.fetch_add(1, Ordering::Relaxed);
+        self.publish_error(Some(error.to_string()));
         if !self.has_failed {
             self.has_failed = true;
             (self.warn)(Warning::CannotWrite(error.to_string()));

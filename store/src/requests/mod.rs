@@ -115,7 +115,8 @@ impl RequestsWriter {
                 let number = self.next_number;
                 // The number is not used again, even if creating the journal fails halfway.
                 self.next_number += 1;
-                let header = Header::new(&self.options, number);
+                let header =
+                    Header::new(&self.options, number, self.options.granularities.finest())?;
                 none.insert(OpenJournal {
                     writer: RequestsJournalWriter::create(&self.store, &header)?,
                     number,

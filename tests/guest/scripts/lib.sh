@@ -21,7 +21,7 @@ start_recorder() {
 
 # start_beside [FLAG...]: another recorder beside it, with a store of its own, to be compared.
 start_beside() {
-    begin_recording "$STORE-beside" "$OUT/beside.err" "$@"
+    begin_recording "$STORE-beside" "$OUT/beside.err" --no-live "$@"
     BESIDE=$!
 }
 

@@ -6,6 +6,8 @@ write_some() {
 }
 
 # --- a recording that is asked while at work, then killed, then continued --------------------------
+trackiops watch --json --wait >"$OUT/watch.json" 2>"$OUT/watch.err" &
+WATCH=$!
 start_recorder
 write_some 32
 # Every closed window is in the answer, at most 2 s old.
@@ -19,9 +21,12 @@ sleep 3
 start_recorder
 write_some 16
 stop_recorder TERM
+kill "$WATCH"
+wait "$WATCH" || true
 ls "$STORE/journal" >"$OUT/journals"
-expect paper trackiops record --store /var/tmp/paper --duration 4s --stdout paper --ready-file /run/paper.ready &
+trackiops record --store /var/tmp/paper --duration 4s --ready-file /run/paper.ready --live-socket /run/paper.sock &
 wait_for 60 test -s /run/paper.ready
+expect paper trackiops watch --paper --socket /run/paper.sock --duration 5s &
 write_some 8
 wait
 # On a terminal there is a status line per window.

@@ -7,6 +7,13 @@ exportfs -o rw,no_root_squash,insecure,fsid=2 '*:/exp2'
 mount -t nfs -o vers=4.2 127.0.0.1:/exp2 /mnt/nfs2
 
 start_recorder --granularity 1s,10s,1m --rotate 10s
+# Who listens, and who does not: none of them costs a request.
+trackiops watch --json >"$OUT/watch.json" 2>"$OUT/watch.err" &
+trackiops watch --csv --by mount --step 10s >"$OUT/watch.csv" 2>"$OUT/watch.csv.err" &
+trackiops watch --by op,file >"$OUT/watch.txt" 2>"$OUT/watch.txt.err" &
+trackiops watch >/dev/null 2>&1 &
+kill -STOP $!
+expect watch_user setpriv --reuid 1000 --regid 1000 --clear-groups trackiops watch --duration 1s
 snapshot before
 
 # Buffered: written, then read back over the wire; the last page is a partial one.
@@ -40,4 +47,6 @@ snapshot after
 list_files /mnt/nfs /mnt/nfs2
 stat -c %d /mnt/nfs /mnt/nfs2 >"$OUT/devices"
 stop_recorder INT
+wait_for 10 grep -q "has ended" "$OUT/watch.json" "$OUT/watch.err"
+pkill -KILL -f 'trackiops watch'
 keep_store

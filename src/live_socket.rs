@@ -1,0 +1,26 @@
+//! Where a recorder serves its windows, and how others connect to it.
+
+use std::path::{Path, PathBuf};
+
+/// The socket unless a flag names another.
+const USUAL: &str = "/run/trackiops/live.sock";
+
+/// The socket of a recorder.
+#[derive(clap::Args)]
+pub struct SocketFlag {
+    /// The recorder's socket [default: /run/trackiops/live.sock]
+    #[arg(long, value_name = "PATH", help_heading = crate::help_headings::WHAT)]
+    socket: Option<PathBuf>,
+}
+
+impl SocketFlag {
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        self.socket.as_deref().unwrap_or(usual())
+    }
+}
+
+/// The socket without a flag.
+pub fn usual() -> &'static Path {
+    Path::new(USUAL)
+}

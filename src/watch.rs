@@ -1,0 +1,474 @@
+//! `trackiops watch`: the windows of a running recorder, as they close.
+
+mod paper;
+
+use std::io::{self, ErrorKind, Write};
+use std::mem;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::slice;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use trackiops_query::coverage::note::Note;
+use trackiops_query::times::{Zone, rfc3339, show};
+use trackiops_query::{
+    Answer, AnswerRow, Columns, Figures, GroupBy, OperationAnswer, Outcome, Projection, QueryError,
+    Question, Range, Step, Subject, ask, ask_operations, ask_operations_by,
+};
+use trackiops_render::formats::Texts;
+use trackiops_render::terminal_style::Style;
+use trackiops_render::{Format, Render};
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::time::{Granularity, UtcMs, parse_duration_ms};
+use trackiops_store::Snapshot;
+use trackiops_store::live::{Gap, Hello, LiveError, LiveWindow, Message, Position, Subscription};
+
+use crate::help_headings::{OUTPUT, WHEN};
+use crate::live_socket::SocketFlag;
+use crate::outcome::say_notes;
+use crate::output::{Output, plural, say};
+use crate::query::{SubjectFlags, columns_of_files, style, with_parts};
+use crate::question_flags::{FileFlags, RowFlags, now, since_of};
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops watch                                    each second, the busiest 20 files
+  trackiops watch --by tenant --step 10s --sort p99  who is slow, every 10 seconds
+  trackiops watch --json --since 10m                 for programs: the last 10 minutes, then live";
+
+/// Most rows of a table without --top.
+const MOST_ROWS: NonZeroUsize = NonZeroUsize::new(20).unwrap();
+/// Interval of looks at `--duration`.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Interval of attempts to find a recorder again.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+/// Attempts to read a store of which segments are merged meanwhile.
+const ATTEMPTS: u32 = 8;
+
+/// What `trackiops watch` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    socket: SocketFlag,
+    #[command(flatten)]
+    files: FileFlags,
+    /// First what the store has from this time on: 10m (ago), 03:10 ...
+    ///
+    /// Takes what `query --since` takes. Each window comes once, from the store or from the recorder.
+    #[arg(long, value_name = "TIME", help_heading = WHEN)]
+    since: Option<String>,
+    /// A row per window of this length [default: the shortest recorded]
+    #[arg(long, value_name = "LENGTH", help_heading = WHEN)]
+    step: Option<Granularity>,
+    /// Stop after this time: 90s, 2h ... [default: until stopped]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = WHEN)]
+    duration: Option<Duration>,
+    /// Wait for a recorder, instead of failing without one
+    #[arg(long, help_heading = WHEN)]
+    wait: bool,
+    #[command(flatten)]
+    about: SubjectFlags,
+    #[command(flatten)]
+    rows: RowFlags,
+    /// In tables: the parts of latencies: queue, network, completion
+    #[arg(long, help_heading = OUTPUT)]
+    parts: bool,
+    /// One JSON object per row
+    #[arg(long, group = "form", help_heading = OUTPUT)]
+    json: bool,
+    /// CSV, with one header
+    #[arg(long, group = "form", help_heading = OUTPUT)]
+    csv: bool,
+    /// The lines of the CHEOPS'24 paper, one per file and window
+    ///
+    /// [Timestamp], File ID, r-iops, r-throughput, r-latency, w-iops, w-throughput, w-latency: requests/s, bytes/s and ns.
+    #[arg(long, group = "form", help_heading = OUTPUT)]
+    paper: bool,
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let ms = parse_duration_ms(text).and_then(|ms| u64::try_from(ms).ok());
+    ms.map(Duration::from_millis)
+        .ok_or_else(|| "write a number and a unit, such as 90s, 15m or 2h".to_owned())
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let deadline = args.duration.map(|duration| Instant::now() + duration);
+    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    let socket = args.socket.path().to_owned();
+    let mut may_wait = args.wait;
+    let mut since = match &args.since {
+        Some(text) => Some(since_of(text, now(), Zone::Local)?),
+        None => None,
+    };
+    let Some(mut watch) = Watch::new(args)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    // What cannot be answered is refused before there is a window.
+    watch.write(Snapshot::default(), Range::default(), watch.step)?;
+    let mut last = None;
+    loop {
+        let mut subscription = match Subscription::connect(&socket) {
+            Err(LiveError::NoRecorder(_) | LiveError::Closed(_)) if may_wait => {
+                if is_over() {
+                    return Ok(ExitCode::SUCCESS);
+                }
+                sleep(RETRY_EVERY);
+                continue;
+            }
+            connected => connected?,
+        };
+        may_wait = true;
+        watch.begin(subscription.hello())?;
+        let recorder = &subscription.hello().recorder;
+        let after = match (since.take(), last) {
+            (Some(since), _) => watch.history(&recorder.store, since)?,
+            (None, Some(last)) => {
+                watch.tell_missed(last, subscription.hello().position);
+                Some(last)
+            }
+            (None, None) => Some(Position::default()),
+        };
+        let Some(after) = after else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        match watch.follow(&mut subscription, after, is_over)? {
+            End::Over => return Ok(ExitCode::SUCCESS),
+            End::Recorder(position) => {
+                last = Some(position.max(subscription.hello().position));
+                say("the recorder has ended; waiting for another one");
+            }
+        }
+    }
+}
+
+/// Why following a recorder ends without an error.
+enum End {
+    /// `--duration` is over, or nobody reads what is written.
+    Over,
+    /// The recorder has ended, or the connection broke, after this window.
+    Recorder(Position),
+}
+
+/// How windows are written.
+#[derive(Clone, Copy)]
+enum Form {
+    Answer(Format),
+    Paper,
+}
+
+/// What is asked of each window, and the windows of the step that is not over yet.
+struct Watch {
+    socket: PathBuf,
+    question: Question,
+    subject: Subject,
+    rows: RowFlags,
+    form: Form,
+    columns: Option<Columns<AnswerRow>>,
+    /// Whether a header of CSV was written.
+    has_header: bool,
+    asked_step: Option<Granularity>,
+    /// `--step`, or else the length of the recorder's windows.
+    step: Granularity,
+    mounts: Vec<MountPoint>,
+    pending: Vec<LiveWindow>,
+    /// Start of the step of `pending`.
+    start: UtcMs,
+    /// End of the last window.
+    end: Option<UtcMs>,
+}
+
+impl Watch {
+    /// `None` if columns were to be listed, which is done then.
+    fn new(args: Args) -> anyhow::Result<Option<Self>> {
+        let form = match (args.json, args.csv, args.paper) {
+            (true, ..) => Form::Answer(Format::Json),
+            (_, true, _) => Form::Answer(Format::Csv(Texts::AsTheyAre)),
+            (.., true) => Form::Paper,
+            _ => Form::Answer(with_parts(Format::Table(Figures::Rates), args.parts)),
+        };
+        let (subject, form) = match (args.about.subject(), form) {
+            (Subject::Files(by), form) => (Subject::Files(by), form),
+            (_, Form::Paper) => bail!("--paper has a line per file; leave out --by op and --op"),
+            other => other,
+        };
+        let by = match subject {
+            Subject::Files(by) | Subject::OperationsBy(by) => by,
+            Subject::Operations(_) => GroupBy::MOUNT,
+        };
+        if matches!(form, Form::Paper) && by != GroupBy::FILE {
+            bail!("--paper has a line per file; leave out --by");
+        }
+        let question = args
+            .files
+            .question(Vec::new(), Range::default(), (Zone::Local, now()))?;
+        let question = args.about.add_to(by, question)?;
+        let mut question = args.rows.clone().add_to(question);
+        if let Form::Answer(Format::Table(_)) = form {
+            question.top.get_or_insert(MOST_ROWS);
+        }
+        let columns = match (subject, form) {
+            (Subject::Files(_), Form::Answer(format)) => match args.rows.columns()? {
+                None => return Ok(None),
+                Some(columns) => columns_of_files(columns, &mut question, format)?,
+            },
+            (Subject::Files(_), Form::Paper) => {
+                question.projection = Projection::all();
+                None
+            }
+            _ => match args.rows.columns::<OperationAnswer>()? {
+                None => return Ok(None),
+                Some(_) => None,
+            },
+        };
+        Ok(Some(Self {
+            socket: args.socket.path().to_owned(),
+            question,
+            subject,
+            rows: args.rows,
+            form,
+            columns,
+            has_header: false,
+            asked_step: args.step,
+            // Of the recorder, which is not known yet.
+            step: Granularity::from_ms(1000)?,
+            mounts: Vec::new(),
+            pending: Vec::new(),
+            start: UtcMs(0),
+            end: None,
+        }))
+    }
+
+    /// Begins with a recorder.
+    fn begin(&mut self, hello: &Hello) -> anyhow::Result<()> {
+        let finest = Granularity::from_ms(hello.recorder.granularity_ms)?;
+        self.step = self.asked_step.unwrap_or(finest);
+        if !self.step.is_multiple_of(finest) {
+            bail!(
+                "--step {}: the recorder has windows of {finest}; name a multiple of that",
+                self.step
+            );
+        }
+        Ok(())
+    }
+
+    /// Writes what the store has since then. Returns where that ends; `None` if nobody reads it.
+    fn history(&mut self, store: &Path, since: UtcMs) -> anyhow::Result<Option<Position>> {
+        for attempt in 1.. {
+            let view = Snapshot::open(store)?;
+            let position = view.position();
+            self.end = view.span().map(|(_, end)| end);
+            let range = Range {
+                since: Some(since),
+                until: None,
+            };
+            match self.write(view, range, self.step) {
+                // A segment was merged since.
+                Err(error) if attempt < ATTEMPTS && is_vanished(&error) => {}
+                written => return Ok(written?.then_some(position)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Says that windows are in the store which nobody has listened to.
+    fn tell_missed(&self, last: Position, position: Position) {
+        if let (true, Some(end)) = (position > last, self.end) {
+            say(format_args!(
+                "windows since {} are in the store alone: trackiops query --since '{}'",
+                show(end, self.question.zone),
+                rfc3339(end)
+            ));
+        }
+    }
+
+    /// Writes windows after a position until something ends that.
+    fn follow(
+        &mut self,
+        subscription: &mut Subscription,
+        after: Position,
+        is_over: impl Fn() -> bool,
+    ) -> anyhow::Result<End> {
+        let mut last = after;
+        loop {
+            if is_over() {
+                self.flush()?;
+                return Ok(End::Over);
+            }
+            let goes_on = match subscription.next(LOOK_EVERY) {
+                Ok(None) => true,
+                Ok(Some(Message::Window(window))) if window.position <= after => true,
+                Ok(Some(Message::Window(window))) => {
+                    last = window.position;
+                    self.add(window)?
+                }
+                Ok(Some(Message::Mounts(mounts))) => {
+                    self.mounts = mounts;
+                    true
+                }
+                Ok(Some(Message::Gap(gap))) => {
+                    last = gap.until;
+                    let goes_on = self.flush()?;
+                    self.tell_gap(&gap);
+                    goes_on
+                }
+                Ok(Some(Message::Status(_) | Message::Hello(_))) => true,
+                Ok(Some(Message::End)) | Err(LiveError::Broken { .. }) => {
+                    return Ok(match self.flush()? {
+                        true => End::Recorder(last),
+                        false => End::Over,
+                    });
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if !goes_on {
+                return Ok(End::Over);
+            }
+        }
+    }
+
+    fn tell_gap(&mut self, gap: &Gap) {
+        let [since, until] = [gap.since_ms, gap.until_ms].map(UtcMs);
+        self.end = Some(until);
+        say(format_args!(
+            "{} missing, not read in time; the store has them: trackiops query --since '{}' --until '{}'",
+            plural(gap.windows, "window"),
+            rfc3339(since),
+            rfc3339(until)
+        ));
+    }
+
+    /// Adds a window, and writes those of its step if it is the last one of these. Returns whether
+    /// somebody reads that.
+    fn add(&mut self, window: LiveWindow) -> anyhow::Result<bool> {
+        let view = Snapshot::of_windows(slice::from_ref(&window), &[], &self.socket)?;
+        let Some((start, end)) = view.span() else {
+            return Ok(true);
+        };
+        let of_step = start.align(self.step);
+        let mut goes_on = true;
+        if of_step != self.start {
+            goes_on = self.flush()?;
+        }
+        self.start = of_step;
+        self.end = self.end.max(Some(end));
+        self.pending.push(window);
+        if end >= of_step.plus(self.step) {
+            goes_on &= self.flush()?;
+        }
+        Ok(goes_on)
+    }
+
+    /// Writes the windows that wait for the end of their step. Returns whether somebody reads that.
+    fn flush(&mut self) -> anyhow::Result<bool> {
+        let windows = mem::take(&mut self.pending);
+        if windows.is_empty() {
+            return Ok(true);
+        }
+        let view = Snapshot::of_windows(&windows, &self.mounts, &self.socket)?;
+        // While the store cannot be written, windows become longer.
+        let longest = view.granularities().into_iter().max();
+        let step = longest.map_or(self.step, |longest| longest.max(self.step));
+        let range = Range {
+            since: Some(self.start.align(step)),
+            until: Some(self.start.align(step).plus(step)),
+        };
+        self.write(view, range, step)
+    }
+
+    /// Writes what a view has in a range. Returns whether somebody reads that.
+    fn write(&mut self, view: Snapshot, range: Range, step: Granularity) -> anyhow::Result<bool> {
+        let question = Question {
+            view: Some(Rc::new(view)),
+            range,
+            step: Some(Step::Windows(step)),
+            // A window may end after now by the wall clock, which may have been set.
+            now: now().max(range.since.unwrap_or(UtcMs(0))),
+            ..self.question.clone()
+        };
+        match (self.subject, self.form) {
+            (Subject::Files(_), Form::Paper) => {
+                let answer = self.answer(ask(&question)?);
+                let lines = answer.map(|answer| paper::lines(&answer));
+                emit(lines.unwrap_or_default().as_bytes())
+            }
+            (_, Form::Paper) => Ok(true),
+            (Subject::Files(_), Form::Answer(format)) => {
+                let columns = self.columns.clone();
+                self.put(ask(&question)?, columns, format, &question)
+            }
+            (Subject::Operations(connections), Form::Answer(format)) => {
+                let outcome = ask_operations(&question, connections)?;
+                self.put(outcome, self.rows.columns()?.flatten(), format, &question)
+            }
+            (Subject::OperationsBy(by), Form::Answer(format)) => {
+                let outcome = ask_operations_by(&question, by)?;
+                self.put(outcome, self.rows.columns()?.flatten(), format, &question)
+            }
+        }
+    }
+
+    fn put<R: Render>(
+        &mut self,
+        outcome: Outcome<R>,
+        columns: Option<Columns<R>>,
+        format: Format,
+        question: &Question,
+    ) -> anyhow::Result<bool> {
+        let Some(answer) = self.answer(outcome) else {
+            return Ok(true);
+        };
+        let style = Style {
+            look: Output::Stdout.look(),
+            ..style(question)
+        };
+        let mut text = Vec::new();
+        match columns {
+            None => trackiops_render::write(&answer, format, style, &mut text)?,
+            Some(columns) => {
+                trackiops_render::write_columns(&answer, &columns, format, style, &mut text)?;
+            }
+        }
+        if matches!(format, Format::Csv(_)) && mem::replace(&mut self.has_header, true) {
+            let header = text.iter().position(|byte| *byte == b'\n');
+            text.drain(..=header.unwrap_or(0));
+        }
+        emit(&text)
+    }
+
+    /// The answer, if there is one. Says what it lacks.
+    fn answer<R>(&self, outcome: Outcome<R>) -> Option<Answer<R>> {
+        let (answer, mut notes) = match outcome {
+            Outcome::Found(mut answer) => {
+                let notes = mem::take(&mut answer.notes);
+                (Some(answer), notes)
+            }
+            Outcome::Nothing { notes, .. } => (None, notes),
+        };
+        notes.retain(Note::is_of_the_recording);
+        say_notes(&notes, self.question.zone);
+        answer
+    }
+}
+
+/// Writes to stdout. Returns whether somebody reads that.
+fn emit(text: &[u8]) -> anyhow::Result<bool> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        written => {
+            written.context("cannot write to stdout")?;
+            Ok(true)
+        }
+    }
+}
+
+fn is_vanished(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(QueryError::Vanished(_)))
+}

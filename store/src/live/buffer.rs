@@ -1,0 +1,220 @@
+//! What the recorder publishes, and the server takes.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+
+use super::{Activity, BUFFER_BYTES, Position, Status};
+use crate::journal::header::Header;
+use crate::journal::write::journal_of;
+
+/// Publishes what becomes of windows. Never waits for a subscriber.
+#[derive(Clone, Debug)]
+pub struct Publisher(Arc<Shared>);
+
+/// What the recorder and the server share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Wakes the server.
+    wake: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Whether windows are kept for anybody.
+    pub(super) has_subscribers: bool,
+    /// The last durable window.
+    pub(super) position: Position,
+    pub(super) status: Status,
+    pub(super) mounts: Arc<[MountPoint]>,
+    /// Counts changes of `mounts`.
+    pub(super) mounts_version: u64,
+    pub(super) windows: Windows,
+    pub(super) has_ended: bool,
+}
+
+/// Windows that wait for subscribers, numbered in the order in which they became durable.
+#[derive(Debug, Default)]
+pub(super) struct Windows {
+    queue: VecDeque<Arc<Encoded>>,
+    /// Number of the first in the queue.
+    first: u64,
+    bytes: usize,
+    /// The last window that was dropped, and the latest end of those.
+    dropped: Option<(Position, UtcMs)>,
+}
+
+/// A window as it is sent.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    pub(super) position: Position,
+    pub(super) end: UtcMs,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What a subscriber with a place in the queue has next.
+pub(super) enum Next {
+    Window(Arc<Encoded>),
+    /// Windows were dropped before it had them.
+    Dropped {
+        windows: u64,
+        until: Position,
+        end: UtcMs,
+    },
+    /// It has them all.
+    Nothing,
+}
+
+impl Publisher {
+    pub(super) fn new() -> io::Result<(Self, Arc<Shared>)> {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        });
+        Ok((Self(Arc::clone(&shared)), shared))
+    }
+
+    /// Counts a closed window. `waiting` windows are not in the store yet.
+    pub(crate) fn closed(&self, window: &ClosedWindow, waiting: usize) {
+        let last = Activity::of(window);
+        let pending = window.health.pending.as_ref();
+        let stalled = pending.map(|pending| pending.stalled()).unwrap_or_default();
+        let mut state = self.0.lock();
+        let status = &mut state.status;
+        status.windows += 1;
+        status.waiting = waiting as u64;
+        status.total.add(&last);
+        status.last = last;
+        status.last_ms = Some(window.start.0);
+        status.stalled = stalled.into_iter().map(Into::into).collect();
+    }
+
+    /// Publishes a window that ends at `offset` of the journal with this header.
+    pub(crate) fn durable(&self, header: &Header, window: &ClosedWindow, offset: u64) {
+        let position = Position {
+            journal: header.number,
+            offset,
+        };
+        {
+            let mut state = self.0.lock();
+            if !state.has_subscribers {
+                state.position = position;
+                return;
+            }
+        }
+        let end = window.start.plus(header.granularities.finest());
+        let mut bytes = [position.journal, position.offset]
+            .map(u64::to_le_bytes)
+            .concat();
+        // The store has it, so it can be encoded. Otherwise, and if it is too large, it is dropped.
+        let journal = journal_of(header, window).unwrap_or_else(|_| vec![0; BUFFER_BYTES]);
+        bytes.extend_from_slice(&journal);
+        let mut state = self.0.lock();
+        state.position = position;
+        state.windows.push(Encoded {
+            position,
+            end,
+            bytes,
+        });
+        drop(state);
+        self.0.wake();
+    }
+
+    /// Publishes the mounts that exist.
+    pub(crate) fn mounted(&self, mounts: &[MountPoint]) {
+        let mut state = self.0.lock();
+        state.mounts = mounts.into();
+        state.mounts_version += 1;
+    }
+
+    /// Says why the store cannot be written, or that it can.
+    pub(crate) fn store_error(&self, error: Option<String>, waiting: usize) {
+        let mut state = self.0.lock();
+        state.status.store_error = error;
+        state.status.waiting = waiting as u64;
+    }
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wake(&self) {
+        // It can only be full, and then the server is awake.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// Is readable after [`Self::wake`].
+    pub(super) fn woken(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Sleeps again until the next [`Self::wake`].
+    pub(super) fn take_wakes(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
+    }
+}
+
+impl Windows {
+    /// Adds a window. Drops the oldest ones, and at last this one, until they fit.
+    fn push(&mut self, window: Encoded) {
+        self.bytes += window.bytes.len();
+        self.queue.push_back(Arc::new(window));
+        while self.bytes > BUFFER_BYTES {
+            self.drop_first();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        let Some(window) = self.queue.pop_front() else {
+            return;
+        };
+        self.bytes -= window.bytes.len();
+        self.first += 1;
+        let end = self
+            .dropped
+            .map_or(window.end, |(_, end)| end.max(window.end));
+        self.dropped = Some((window.position, end));
+    }
+
+    /// Drops the windows before this number, which nobody waits for.
+    pub(super) fn drop_before(&mut self, number: u64) {
+        while self.first < number && !self.queue.is_empty() {
+            self.drop_first();
+        }
+    }
+
+    /// The number of the window that comes next.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.queue.len() as u64
+    }
+
+    /// What comes next for a subscriber that has all windows before this number.
+    pub(super) fn next(&self, number: u64) -> Next {
+        if let (true, Some((until, end))) = (number < self.first, self.dropped) {
+            return Next::Dropped {
+                windows: self.first - number,
+                until,
+                end,
+            };
+        }
+        let at = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        match self.queue.get(at) {
+            Some(window) => Next::Window(Arc::clone(window)),
+            None => Next::Nothing,
+        }
+    }
+
+    /// Whether a window was dropped.
+    pub(super) fn has_dropped(&self, number: u64) -> bool {
+        number < self.first
+    }
+}

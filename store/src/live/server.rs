@@ -1,0 +1,399 @@
+//! Serves subscribers on a socket, in one thread.
+
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
+use serde::Serialize;
+use trackiops_schemas::time::UtcMs;
+
+use super::buffer::{Next, Publisher, Shared, State};
+use super::{
+    CHUNK_BYTES, Gap, Hello, Kind, MAGIC, MOST_OF_A_USER, MOST_SUBSCRIBERS, Position, RecorderInfo,
+    VERSION,
+};
+
+/// Interval of [`super::Message::Status`].
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// How long subscribers may still read when the recorder ends.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// Serves a recording's windows on a socket.
+#[derive(Debug)]
+pub struct LiveServer {
+    publisher: Publisher,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// The socket, and its inode.
+    path: PathBuf,
+    inode: u64,
+}
+
+impl LiveServer {
+    /// Serves on a socket at `path`, which the group of the store may connect to. Its directory is
+    /// made if it is missing.
+    ///
+    /// Errors: [`ErrorKind::AddrInUse`] if another recorder serves there, and those of the system.
+    pub fn start(path: &Path, recorder: RecorderInfo) -> io::Result<Self> {
+        let (listener, inode) = listen(path, &recorder.store)?;
+        let (publisher, shared) = Publisher::new()?;
+        let server = Server {
+            listener,
+            shared: Arc::clone(&shared),
+            recorder,
+            subscribers: Vec::new(),
+        };
+        let builder = Builder::new().name("live".to_owned());
+        let thread = trackiops_threads::spawn(builder, move || server.run())?;
+        Ok(Self {
+            publisher,
+            shared,
+            thread: Some(thread),
+            path: path.to_owned(),
+            inode,
+        })
+    }
+
+    /// What the recorder publishes with.
+    pub fn publisher(&self) -> Publisher {
+        self.publisher.clone()
+    }
+}
+
+impl Drop for LiveServer {
+    fn drop(&mut self) {
+        // Nobody new connects. Another recorder may have taken the path.
+        if fs::symlink_metadata(&self.path).is_ok_and(|there| there.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+        self.shared.lock().has_ended = true;
+        self.shared.wake();
+        // A panic of the thread was reported.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Listens at `path`. A socket that nobody serves is replaced.
+fn listen(path: &Path, store: &Path) -> io::Result<(UnixListener, u64)> {
+    let group = fs::metadata(store).map(|store| store.gid()).ok();
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty())
+        && !dir.exists()
+    {
+        fs::DirBuilder::new().mode(0o750).create(dir)?;
+        chown(dir, None, group)?;
+    }
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.file_type().is_socket() => {
+            return Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                "it is not a socket; remove it, or name another path",
+            ));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => {
+            return Err(io::Error::new(
+                ErrorKind::AddrInUse,
+                "another recorder serves it",
+            ));
+        }
+        _ => {}
+    }
+    // Nobody can connect before the permissions are right.
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".{}", std::process::id()));
+    let new = PathBuf::from(new);
+    let _ = fs::remove_file(&new);
+    let listener = UnixListener::bind(&new)?;
+    let place = || -> io::Result<u64> {
+        // Of the store's group, as the store's files are.
+        chown(&new, None, group)?;
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o660))?;
+        listener.set_nonblocking(true)?;
+        let inode = fs::symlink_metadata(&new)?.ino();
+        fs::rename(&new, path)?;
+        Ok(inode)
+    };
+    let placed = place();
+    if placed.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    Ok((listener, placed?))
+}
+
+/// The thread.
+struct Server {
+    listener: UnixListener,
+    shared: Arc<Shared>,
+    recorder: RecorderInfo,
+    subscribers: Vec<Subscriber>,
+}
+
+impl Server {
+    fn run(mut self) {
+        let mut status_due = Instant::now() + STATUS_EVERY;
+        while !self.shared.lock().has_ended {
+            self.wait(status_due.saturating_duration_since(Instant::now()));
+            if Instant::now() >= status_due {
+                status_due = Instant::now() + STATUS_EVERY;
+                for subscriber in &mut self.subscribers {
+                    subscriber.is_owed_status = true;
+                }
+            }
+            self.accept();
+            self.send();
+        }
+        let until = Instant::now() + LAST_WORDS;
+        self.send();
+        while !self.subscribers.is_empty() && Instant::now() < until {
+            self.wait(until.saturating_duration_since(Instant::now()));
+            self.send();
+        }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self, most: Duration) {
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(self.shared.woken(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+        ];
+        fds.extend(self.subscribers.iter().map(|subscriber| {
+            // What subscribers send is never read. That they are gone is always told.
+            let wanted = match subscriber.is_blocked {
+                true => PollFlags::OUT,
+                false => PollFlags::empty(),
+            };
+            PollFd::from_borrowed_fd(subscriber.socket.as_fd(), wanted)
+        }));
+        let most = Timespec::try_from(most).ok();
+        let _ = poll(&mut fds, most.as_ref());
+        self.shared.take_wakes();
+    }
+
+    fn accept(&mut self) {
+        while let Ok((socket, _)) = self.listener.accept() {
+            let Ok(peer) = socket_peercred(&socket) else {
+                continue;
+            };
+            let user = peer.uid.as_raw();
+            let of_user = self.subscribers.iter().filter(|other| other.user == user);
+            let is_full = self.subscribers.len() >= MOST_SUBSCRIBERS
+                || (user != 0 && of_user.count() >= MOST_OF_A_USER);
+            if is_full || socket.set_nonblocking(true).is_err() {
+                continue;
+            }
+            let mut state = self.shared.lock();
+            state.has_subscribers = true;
+            let hello = Hello {
+                recorder: self.recorder.clone(),
+                position: state.position,
+            };
+            let next = state.windows.end();
+            drop(state);
+            self.subscribers
+                .push(Subscriber::new(socket, user, &hello, next));
+        }
+    }
+
+    /// Sends what subscribers can take. Forgets those that are gone, and windows that all have.
+    fn send(&mut self) {
+        let shared = &self.shared;
+        self.subscribers
+            .retain_mut(|subscriber| subscriber.send(shared));
+        let mut state = shared.lock();
+        state.has_subscribers = !self.subscribers.is_empty();
+        let needed = self.subscribers.iter().map(|subscriber| subscriber.next);
+        let end = state.windows.end();
+        state.windows.drop_before(needed.min().unwrap_or(end));
+    }
+}
+
+/// A program that listens.
+#[derive(Debug)]
+struct Subscriber {
+    socket: UnixStream,
+    user: u32,
+    /// Number of its next window.
+    next: u64,
+    /// The last window that it has, and where that ended.
+    after: Position,
+    since: UtcMs,
+    is_owed_status: bool,
+    /// Of the mounts that it has.
+    mounts_version: Option<u64>,
+    /// The message of which chunks are sent. After [`Kind::End`] there is no other.
+    sending: Option<Sending>,
+    has_end: bool,
+    /// A chunk, of which `out_sent` bytes are sent.
+    out: Vec<u8>,
+    out_sent: usize,
+    is_blocked: bool,
+}
+
+/// A message, of which `sent` bytes are in chunks.
+#[derive(Debug)]
+enum Sending {
+    /// The subscriber's next window. It stays in the buffer alone, so that it can be dropped.
+    Window { sent: usize },
+    Text {
+        kind: Kind,
+        bytes: Vec<u8>,
+        sent: usize,
+    },
+}
+
+impl Sending {
+    fn text(kind: Kind, content: &impl Serialize) -> Self {
+        Self::Text {
+            kind,
+            // Numbers, texts and lists of them cannot fail.
+            bytes: serde_json::to_vec(content).unwrap_or_default(),
+            sent: 0,
+        }
+    }
+}
+
+impl Subscriber {
+    fn new(socket: UnixStream, user: u32, hello: &Hello, next: u64) -> Self {
+        Self {
+            socket,
+            user,
+            next,
+            after: hello.position,
+            since: now(),
+            is_owed_status: true,
+            mounts_version: None,
+            sending: Some(Sending::text(Kind::Hello, hello)),
+            has_end: false,
+            out: [MAGIC, VERSION.to_le_bytes()].concat(),
+            out_sent: 0,
+            is_blocked: false,
+        }
+    }
+
+    /// Sends until the socket is full or nothing is left. Returns whether the subscriber stays.
+    fn send(&mut self, shared: &Shared) -> bool {
+        self.is_blocked = false;
+        loop {
+            if self.out_sent == self.out.len() {
+                self.out_sent = 0;
+                self.out.clear();
+                if !self.put_chunk(shared) {
+                    return !self.has_end;
+                }
+            }
+            match self.socket.write(&self.out[self.out_sent..]) {
+                Ok(sent) => self.out_sent += sent,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.is_blocked = true;
+                    return true;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Puts the next chunk into `out`. Returns whether there is one.
+    fn put_chunk(&mut self, shared: &Shared) -> bool {
+        let state = shared.lock();
+        if matches!(self.sending, Some(Sending::Window { .. }))
+            && state.windows.has_dropped(self.next)
+        {
+            self.sending = None;
+        }
+        if self.sending.is_none() {
+            self.sending = self.next_message(&state);
+        }
+        match &mut self.sending {
+            None => false,
+            Some(Sending::Window { sent }) => {
+                let Next::Window(window) = state.windows.next(self.next) else {
+                    return false;
+                };
+                drop(state);
+                if put(&mut self.out, Kind::Window, &window.bytes, sent) {
+                    self.next += 1;
+                    self.after = window.position;
+                    self.since = window.end;
+                    self.sending = None;
+                }
+                true
+            }
+            Some(Sending::Text { kind, bytes, sent }) => {
+                drop(state);
+                if put(&mut self.out, *kind, bytes, sent) {
+                    self.has_end = *kind == Kind::End;
+                    self.sending = None;
+                }
+                true
+            }
+        }
+    }
+
+    fn next_message(&mut self, state: &State) -> Option<Sending> {
+        if self.has_end {
+            return None;
+        }
+        let next = state.windows.next(self.next);
+        if let Next::Dropped {
+            windows,
+            until,
+            end,
+        } = next
+        {
+            let gap = Gap {
+                windows,
+                after: self.after,
+                until,
+                since_ms: self.since.0.min(end.0),
+                until_ms: end.0,
+            };
+            self.next += windows;
+            self.after = until;
+            self.since = end;
+            return Some(Sending::text(Kind::Gap, &gap));
+        }
+        if self.mounts_version != Some(state.mounts_version) {
+            self.mounts_version = Some(state.mounts_version);
+            return Some(Sending::text(Kind::Mounts, &&*state.mounts));
+        }
+        if self.is_owed_status {
+            self.is_owed_status = false;
+            return Some(Sending::text(Kind::Status, &state.status));
+        }
+        match next {
+            Next::Window(_) => Some(Sending::Window { sent: 0 }),
+            _ if state.has_ended => Some(Sending::Text {
+                kind: Kind::End,
+                bytes: Vec::new(),
+                sent: 0,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Adds the next chunk of a message, of which `sent` bytes are in chunks. Returns whether it is the
+/// last one.
+fn put(out: &mut Vec<u8>, kind: Kind, message: &[u8], sent: &mut usize) -> bool {
+    let left = &message[*sent..];
+    let part = &left[..left.len().min(CHUNK_BYTES)];
+    let is_last = part.len() == left.len();
+    out.extend_from_slice(&(part.len() as u32).to_le_bytes());
+    out.extend_from_slice(&[kind as u8, u8::from(is_last)]);
+    out.extend_from_slice(part);
+    *sent += part.len();
+    is_last
+}
+
+fn now() -> UtcMs {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    UtcMs(since.map_or(0, |since| since.as_millis() as i64))
+}

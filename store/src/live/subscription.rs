@@ -1,0 +1,253 @@
+//! Subscribes to a recorder.
+
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::{CHUNK_PREFIX_BYTES, Hello, Kind, MAGIC, Message, Position, VERSION};
+use crate::error::StoreError;
+use crate::journal::file::JournalFile;
+use crate::journal::scan::JournalScan;
+
+/// Limit on a message: far more than a recorder keeps for all subscribers.
+const MOST_BYTES: usize = 64 << 20;
+/// Bytes of a window before its journal.
+const POSITION_BYTES: usize = 16;
+/// Longest silence of a recorder, which sends something each second.
+const MOST_SILENCE: Duration = Duration::from_secs(5);
+
+/// A subscription has ended or cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// Nobody serves the socket.
+    #[error(
+        "no recorder serves {path}: start `trackiops record`, or name its socket with --socket",
+        path = .0.display()
+    )]
+    NoRecorder(PathBuf),
+    /// The user may not connect.
+    #[error(
+        "you may not listen at {path}: run as root, or as a member of the group that the store belongs to",
+        path = .0.display()
+    )]
+    Forbidden(PathBuf),
+    /// The recorder has closed the connection before it said anything.
+    #[error(
+        "the recorder at {path} closes the connection: it is about to end, or has no room for another listener; try again, or end some of them",
+        path = .0.display()
+    )]
+    Closed(PathBuf),
+    /// The connection broke.
+    #[error("the connection to {path} broke: {source}", path = .path.display())]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The stream is not as this version writes it.
+    #[error(
+        "what serves {path} is not a recorder of this version: {why}; use the trackiops that records",
+        path = .path.display()
+    )]
+    Foreign {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// A window from a recorder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveWindow {
+    /// Where it ends in the store.
+    pub position: Position,
+    journal: Vec<u8>,
+}
+
+impl LiveWindow {
+    /// A journal with this window. Its errors name `path`.
+    pub(crate) fn scan(&self, path: &Path) -> Result<JournalScan, StoreError> {
+        let journal = JournalFile::in_memory(&self.journal, path);
+        let journal = journal.map_err(StoreError::io("keep a window of", path))?;
+        JournalScan::new(journal)?.ok_or_else(|| StoreError::Damaged {
+            path: path.to_owned(),
+            offset: 0,
+            why: "a window ends within its header",
+        })
+    }
+}
+
+/// A connection to a recorder.
+#[derive(Debug)]
+pub struct Subscription {
+    socket: UnixStream,
+    path: PathBuf,
+    hello: Hello,
+    input: Input,
+}
+
+impl Subscription {
+    /// Connects to the socket of a recorder.
+    pub fn connect(path: &Path) -> Result<Self, LiveError> {
+        let owned = || path.to_owned();
+        let socket = UnixStream::connect(path).map_err(|source| match source.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => LiveError::NoRecorder(owned()),
+            ErrorKind::PermissionDenied => LiveError::Forbidden(owned()),
+            _ => LiveError::Broken {
+                path: owned(),
+                source,
+            },
+        })?;
+        let broken = |source: io::Error| match source.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => LiveError::Closed(owned()),
+            _ => LiveError::Broken {
+                path: owned(),
+                source,
+            },
+        };
+        let foreign = |why: String| LiveError::Foreign { path: owned(), why };
+        socket
+            .set_read_timeout(Some(MOST_SILENCE))
+            .map_err(broken)?;
+        let mut begin = [0; MAGIC.len() + 4];
+        (&socket).read_exact(&mut begin).map_err(broken)?;
+        if begin != *[MAGIC, VERSION.to_le_bytes()].concat() {
+            return Err(foreign("it begins in another way".to_owned()));
+        }
+        let mut input = Input::default();
+        let hello = loop {
+            match input.message().map_err(foreign)? {
+                Some(Message::Hello(hello)) => break *hello,
+                Some(_) => return Err(foreign("it does not say what it is".to_owned())),
+                None => input.read(&socket).map_err(broken)?,
+            }
+        };
+        Ok(Self {
+            socket,
+            path: path.to_owned(),
+            hello,
+            input,
+        })
+    }
+
+    /// Who records.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Waits for the next message. `None` if the recorder has said nothing for `most`; it says
+    /// something each second.
+    pub fn next(&mut self, most: Duration) -> Result<Option<Message>, LiveError> {
+        let broken = |source| LiveError::Broken {
+            path: self.path.clone(),
+            source,
+        };
+        loop {
+            let foreign = |why| LiveError::Foreign {
+                path: self.path.clone(),
+                why,
+            };
+            if let Some(message) = self.input.message().map_err(foreign)? {
+                return Ok(Some(message));
+            }
+            self.socket.set_read_timeout(Some(most)).map_err(broken)?;
+            match self.input.read(&self.socket) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                read => read.map_err(broken)?,
+            }
+        }
+    }
+}
+
+/// Bytes from a recorder.
+#[derive(Debug, Default)]
+struct Input {
+    bytes: Vec<u8>,
+    /// How many of `bytes` are taken.
+    taken: usize,
+    /// The message whose last chunk is not here yet.
+    partial: Option<(Kind, Vec<u8>)>,
+}
+
+impl Input {
+    fn read(&mut self, mut socket: &UnixStream) -> io::Result<()> {
+        let mut more = [0; 64 << 10];
+        let read = match socket.read(&mut more) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            read => read?,
+        };
+        if read == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        self.bytes.extend_from_slice(&more[..read]);
+        Ok(())
+    }
+
+    /// The next message, if it is complete.
+    fn message(&mut self) -> Result<Option<Message>, String> {
+        loop {
+            let input = &self.bytes[self.taken..];
+            let Some((prefix, rest)) = input.split_first_chunk::<CHUNK_PREFIX_BYTES>() else {
+                return Ok(None);
+            };
+            let [a, b, c, d, kind, is_last] = *prefix;
+            let kind = Kind::of(kind).ok_or("a message is of an unknown kind")?;
+            let length = u32::from_le_bytes([a, b, c, d]) as usize;
+            let known = self.partial.as_ref().map_or(0, |(_, bytes)| bytes.len());
+            if known + length > MOST_BYTES {
+                return Err("a message is too long".to_owned());
+            }
+            let Some(part) = rest.get(..length) else {
+                return Ok(None);
+            };
+            let mut message = match self.partial.take() {
+                Some((begun, bytes)) if begun == kind => bytes,
+                // That one is void: it was dropped while it was sent.
+                _ => Vec::new(),
+            };
+            message.extend_from_slice(part);
+            self.taken += CHUNK_PREFIX_BYTES + length;
+            if is_last == 1 {
+                return decode(kind, message).map(Some);
+            }
+            self.partial = Some((kind, message));
+        }
+    }
+}
+
+fn decode(kind: Kind, message: Vec<u8>) -> Result<Message, String> {
+    Ok(match kind {
+        Kind::Hello => Message::Hello(json(&message)?),
+        Kind::Mounts => Message::Mounts(json(&message)?),
+        Kind::Status => Message::Status(json(&message)?),
+        Kind::Gap => Message::Gap(json(&message)?),
+        Kind::End => Message::End,
+        Kind::Window => {
+            let (position, journal) = message
+                .split_first_chunk::<POSITION_BYTES>()
+                .ok_or("a window is too short")?;
+            let number = |at: usize| {
+                let bytes = position[at..].first_chunk().copied().unwrap_or_default();
+                u64::from_le_bytes(bytes)
+            };
+            Message::Window(LiveWindow {
+                position: Position {
+                    journal: number(0),
+                    offset: number(8),
+                },
+                journal: journal.to_vec(),
+            })
+        }
+    })
+}
+
+fn json<T: DeserializeOwned>(message: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(message).map_err(|error| error.to_string())
+}

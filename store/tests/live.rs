@@ -1,0 +1,387 @@
+//! Programs that listen to a recorder: what they receive, and that they cost it nothing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::Duration;
+
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::time::Granularity;
+use trackiops_store::live::{
+    Gap, LiveError, LiveServer, LiveWindow, Message, Position, RecorderInfo, Subscription,
+};
+use trackiops_store::{Options, Snapshot, WindowQueue, Writer};
+use trackiops_testkit::content::Content;
+use trackiops_testkit::stores::options;
+use trackiops_testkit::windows::{T0, file, granularity, reads, window, windows};
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn second() -> Granularity {
+    granularity("1s")
+}
+
+struct Recording {
+    dir: tempfile::TempDir,
+    server: LiveServer,
+    queue: WindowQueue,
+}
+
+impl Recording {
+    fn begin() -> Self {
+        Self::begin_in(tempfile::tempdir().unwrap())
+    }
+
+    fn begin_in(dir: tempfile::TempDir) -> Self {
+        let options = Options {
+            rotate: granularity("10s"),
+            ..options("h")
+        };
+        let store = dir.path().join("store");
+        let writer = Writer::open(&store, options).unwrap();
+        let server = LiveServer::start(&socket(&dir), recorder(&store)).unwrap();
+        let publisher = Some(server.publisher());
+        let queue = WindowQueue::start(writer, store, publisher, |_| ()).unwrap();
+        Self { dir, server, queue }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.dir.path().join("store")
+    }
+
+    fn connect(&self) -> Subscription {
+        Subscription::connect(&socket(&self.dir)).unwrap()
+    }
+
+    /// Ends the recording before its socket, as a recorder does.
+    fn end(self) -> tempfile::TempDir {
+        self.queue.finish().unwrap().unwrap();
+        drop(self.server);
+        self.dir
+    }
+}
+
+fn socket(dir: &tempfile::TempDir) -> PathBuf {
+    dir.path().join("run/live.sock")
+}
+
+fn recorder(store: &Path) -> RecorderInfo {
+    RecorderInfo {
+        version: "1".into(),
+        pid: std::process::id(),
+        host: "h".into(),
+        kernel: "6.12".into(),
+        engine: "direct".into(),
+        store: store.to_owned(),
+        store_size: Some(1 << 30),
+        started_ms: T0,
+        granularity_ms: 1000,
+    }
+}
+
+/// What a subscriber receives until the recorder ends.
+#[derive(Default)]
+struct Received {
+    windows: Vec<LiveWindow>,
+    gaps: Vec<Gap>,
+    statuses: u64,
+}
+
+impl Received {
+    fn until_the_end(subscription: &mut Subscription) -> Self {
+        let mut received = Self::default();
+        loop {
+            match subscription.next(LONG).unwrap().expect("silence") {
+                Message::Window(window) => received.windows.push(window),
+                Message::Gap(gap) => received.gaps.push(gap),
+                Message::Status(_) => received.statuses += 1,
+                Message::Hello(_) | Message::Mounts(_) => {}
+                Message::End => return received,
+            }
+        }
+    }
+
+    fn content(&self, after: Position) -> Content {
+        let windows: Vec<_> = self
+            .windows
+            .iter()
+            .filter(|w| w.position > after)
+            .cloned()
+            .collect();
+        let snapshot = Snapshot::of_windows(&windows, &[], Path::new("socket")).unwrap();
+        Content::of_view(&snapshot, second()).unwrap()
+    }
+}
+
+fn listen(mut subscription: Subscription) -> JoinHandle<Received> {
+    thread::spawn(move || Received::until_the_end(&mut subscription))
+}
+
+#[test]
+fn a_reader_that_subscribes_first_has_each_window_once() {
+    let recorded = windows(200);
+    for subscribes_at in [0, 1, 57, 150, 200] {
+        let recording = Recording::begin();
+        let mut listener = None;
+        let mut view = None;
+        for (i, window) in recorded.iter().enumerate() {
+            if i == subscribes_at {
+                listener = Some(listen(recording.connect()));
+            }
+            if i == subscribes_at + 5 {
+                view = Some(Snapshot::open(&recording.store()).unwrap());
+            }
+            recording.queue.put(window.clone());
+            if i % 8 == 0 {
+                sleep(Duration::from_millis(1));
+            }
+        }
+        let listener = listener.unwrap_or_else(|| listen(recording.connect()));
+        let view = view.unwrap_or_else(|| Snapshot::open(&recording.store()).unwrap());
+        let after = view.position();
+        // Read before anything of it is merged and deleted.
+        let mut content = Content::of_view(&view, second()).unwrap();
+        let dir = recording.end();
+        let received = listener.join().unwrap();
+        content.merge(received.content(after));
+        assert_eq!(content, Content::of(&recorded, second()), "{subscribes_at}");
+        assert_eq!(received.gaps, []);
+        assert!(
+            received
+                .windows
+                .is_sorted_by(|a, b| a.position < b.position)
+        );
+        drop(dir);
+    }
+}
+
+#[test]
+fn hello_status_and_mounts_come_first() {
+    let recording = Recording::begin();
+    recording.queue.put(windows(1).remove(0));
+    let mut subscription = recording.connect();
+    let store = recording.store();
+    assert_eq!(subscription.hello().recorder, recorder(&store));
+    let next = |subscription: &mut Subscription| subscription.next(LONG).unwrap().unwrap();
+    let first = next(&mut subscription);
+    assert!(
+        matches!(&first, Message::Mounts(none) if none.is_empty()),
+        "{first:?}"
+    );
+    let Message::Status(status) = next(&mut subscription) else {
+        panic!("no status");
+    };
+    assert_eq!((status.windows, status.last_ms), (1, Some(T0)));
+    assert_eq!((status.total.read_requests, status.last.files), (7, 2));
+    assert_eq!(status.total.health.covered_ms, 1000);
+    assert_eq!(status.store_error, None);
+    // Another one each second, beside the window.
+    let mut statuses = 0;
+    while statuses < 2 {
+        statuses += u8::from(matches!(next(&mut subscription), Message::Status(_)));
+    }
+    recording.end();
+}
+
+/// A window of some 4 KiB for each file.
+fn large(i: i64, files: u64) -> ClosedWindow {
+    let rows = (0..files).map(|fileid| {
+        let path = format!("/mnt/{fileid:04000}");
+        (file(fileid, 49, Some(&path)), reads(2))
+    });
+    window(T0 + 1000 * i, rows.collect())
+}
+
+#[test]
+fn who_is_too_slow_is_told_what_is_missing_and_holds_up_nobody() {
+    let recording = Recording::begin();
+    let mut stopped = recording.connect();
+    let quick = listen(recording.connect());
+    let recorded: Vec<_> = (0..30).map(|i| large(i, 400)).collect();
+    for window in &recorded {
+        recording.queue.put(window.clone());
+        // The quick one has to keep up in a debug build.
+        while recording.queue.waiting() > 0 {
+            sleep(Duration::from_millis(5));
+        }
+        sleep(Duration::from_millis(100));
+    }
+    let stopped = thread::spawn(move || Received::until_the_end(&mut stopped));
+    sleep(Duration::from_millis(1500));
+    recording.end();
+    let all = Content::of(&recorded, second());
+    let quick = quick.join().unwrap();
+    assert_eq!(quick.gaps, []);
+    assert_eq!(quick.content(Position::default()), all);
+    let stopped = stopped.join().unwrap();
+    let [gap] = stopped.gaps[..] else {
+        panic!("one gap: {:?}", stopped.gaps);
+    };
+    assert!(gap.windows > 5, "{gap:?}");
+    let windows = stopped.windows.len() as u64;
+    assert_eq!(gap.windows + windows, 30, "{gap:?}");
+    assert!(
+        gap.after < gap.until && gap.since_ms <= gap.until_ms,
+        "{gap:?}"
+    );
+    // The gap is where it says, and nothing else is missing.
+    let position = |i: usize| quick.windows[i].position;
+    let until = (0..30).find(|i| position(*i) == gap.until).unwrap();
+    let missing = until + 1 - gap.windows as usize..=until;
+    let left: Vec<_> = (0..30)
+        .filter(|i| !missing.contains(i))
+        .map(position)
+        .collect();
+    let received: Vec<_> = stopped.windows.iter().map(|w| w.position).collect();
+    assert_eq!(received, left);
+    assert_eq!(gap.until_ms, T0 + 1000 * (until as i64 + 1));
+}
+
+#[test]
+fn a_window_that_is_larger_than_the_buffer_is_a_gap() {
+    let recording = Recording::begin();
+    let listener = listen(recording.connect());
+    recording.queue.put(large(0, 4000));
+    recording.queue.put(windows(2).remove(1));
+    recording.end();
+    let received = listener.join().unwrap();
+    let gaps: Vec<_> = received.gaps.iter().map(|gap| gap.windows).collect();
+    assert_eq!((gaps, received.windows.len()), (vec![1], 1));
+}
+
+#[test]
+fn many_listeners_of_any_kind_cost_no_window() {
+    let recording = Recording::begin();
+    let path = socket(&recording.dir);
+    let listeners: Vec<_> = (0..18).map(|_| listen(recording.connect())).collect();
+    let stopped = recording.connect();
+    let garbage = {
+        let path = path.clone();
+        thread::spawn(move || {
+            let mut socket = UnixStream::connect(path).unwrap();
+            socket
+                .set_write_timeout(Some(Duration::from_millis(50)))
+                .unwrap();
+            while socket.write_all(&[0xa5; 4096]).is_ok() {}
+        })
+    };
+    let restless = thread::spawn(move || {
+        for i in 0..1000 {
+            let mut socket = UnixStream::connect(&path).unwrap();
+            if i % 3 == 0 {
+                let _ = socket.read(&mut [0; 3]);
+            }
+        }
+    });
+    let recorded = windows(300);
+    for window in &recorded {
+        recording.queue.put(window.clone());
+        sleep(Duration::from_millis(2));
+    }
+    garbage.join().unwrap();
+    restless.join().unwrap();
+    let store = recording.store();
+    let dir = recording.end();
+    let all = Content::of(&recorded, second());
+    assert_eq!(Content::stored(&store, second()), all);
+    for listener in listeners {
+        let received = listener.join().unwrap();
+        assert_eq!(received.gaps, []);
+        assert_eq!(received.content(Position::default()), all);
+    }
+    drop((stopped, dir));
+}
+
+#[test]
+fn after_a_restart_positions_go_on() {
+    let recorded = windows(40);
+    let recording = Recording::begin();
+    let first = listen(recording.connect());
+    for window in &recorded[..20] {
+        recording.queue.put(window.clone());
+    }
+    let dir = recording.end();
+    let first = first.join().unwrap();
+    let last = first.windows.last().unwrap().position;
+    assert!(matches!(
+        Subscription::connect(&socket(&dir)),
+        Err(LiveError::NoRecorder(_))
+    ));
+    let recording = Recording::begin_in(dir);
+    let second_one = listen(recording.connect());
+    for window in &recorded[20..] {
+        recording.queue.put(window.clone());
+    }
+    recording.end();
+    let second_one = second_one.join().unwrap();
+    assert!(
+        second_one
+            .windows
+            .iter()
+            .all(|window| window.position > last)
+    );
+    let mut content = first.content(Position::default());
+    content.merge(second_one.content(last));
+    assert_eq!(content, Content::of(&recorded, second()));
+}
+
+#[test]
+fn the_socket_is_the_recorders_alone() {
+    let recording = Recording::begin();
+    let path = socket(&recording.dir);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(&path), 0o660);
+    assert_eq!(mode(path.parent().unwrap()), 0o750);
+    let other = LiveServer::start(&path, recorder(&recording.store()));
+    assert_eq!(other.unwrap_err().kind(), ErrorKind::AddrInUse);
+    // The one that is there still serves.
+    let listener = listen(recording.connect());
+    recording.queue.put(windows(1).remove(0));
+    let dir = recording.end();
+    assert_eq!(listener.join().unwrap().windows.len(), 1);
+    assert!(!path.exists());
+    // What a recorder that was killed has left is replaced, and anything else is not.
+    drop(UnixListener::bind(&path).unwrap());
+    drop(Recording::begin_in(dir).end());
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("live.sock");
+    fs::write(&path, "precious").unwrap();
+    let refused = LiveServer::start(&path, recorder(dir.path())).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_is_no_recorder_is_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("live.sock");
+    for answer in [
+        &b""[..],
+        b"HTTP/1.1 400",
+        b"TIOL\x02\0\0\0",
+        b"TIOL\x01\0\0\0\x01\0\0\0\x63\x01x",
+    ] {
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            socket.write_all(answer).unwrap();
+        });
+        let error = Subscription::connect(&path).unwrap_err();
+        let is_right = match answer {
+            b"" => matches!(error, LiveError::Closed(_)),
+            _ => matches!(error, LiveError::Foreign { .. }),
+        };
+        assert!(is_right, "{error}");
+        server.join().unwrap();
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,299 @@
+//! `trackiops watch`: what it writes is what `trackiops query` says of the same windows.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_store::live::{LiveServer, RecorderInfo};
+use trackiops_store::{Options, WindowQueue, Writer};
+use trackiops_testkit::stores::options;
+use trackiops_testkit::windows::{file, granularity, reads, used_by, window};
+
+/// A recorder without a kernel.
+struct Recording {
+    dir: tempfile::TempDir,
+    parts: Option<(LiveServer, WindowQueue)>,
+}
+
+impl Recording {
+    fn begin() -> Self {
+        let mut recording = Self {
+            dir: tempfile::tempdir().unwrap(),
+            parts: None,
+        };
+        recording.resume();
+        recording
+    }
+
+    fn resume(&mut self) {
+        let store = self.store();
+        let options = Options {
+            rotate: granularity("10s"),
+            ..options("h")
+        };
+        let writer = Writer::open(&store, options).unwrap();
+        let recorder = RecorderInfo {
+            version: "1".into(),
+            pid: std::process::id(),
+            host: "h".into(),
+            kernel: "6.12".into(),
+            engine: "direct".into(),
+            store: store.clone(),
+            store_size: None,
+            started_ms: 0,
+            granularity_ms: 1000,
+        };
+        let server = LiveServer::start(&self.socket(), recorder).unwrap();
+        let publisher = Some(server.publisher());
+        let queue = WindowQueue::start(writer, store, publisher, |_| ()).unwrap();
+        self.parts = Some((server, queue));
+    }
+
+    fn store(&self) -> PathBuf {
+        self.dir.path().join("store")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("live.sock")
+    }
+
+    fn put(&self, windows: &[ClosedWindow]) {
+        let (_, queue) = self.parts.as_ref().unwrap();
+        for window in windows {
+            queue.put(window.clone());
+        }
+        while queue.waiting() > 0 {
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some((server, queue)) = self.parts.take() {
+            queue.finish().unwrap().unwrap();
+            drop(server);
+        }
+    }
+
+    /// A `watch` that listens.
+    fn watch(&self, flags: &[&str]) -> Watch {
+        let name = flags.join("").replace('/', "");
+        let [wrote, said] = ["wrote", "said"].map(|what| {
+            let path = self.dir.path().join(format!("{what}{name}"));
+            (File::create(&path).unwrap(), path)
+        });
+        let mut command = trackiops();
+        command.args(["watch", "--socket"]).arg(self.socket());
+        command.args(flags).stdout(wrote.0).stderr(said.0);
+        let watch = Watch {
+            child: command.spawn().unwrap(),
+            wrote: wrote.1,
+            said: said.1,
+        };
+        // There is no sign that it listens; it has nothing to do but that.
+        sleep(Duration::from_millis(700));
+        watch
+    }
+
+    fn query(&self, flags: &[&str]) -> String {
+        let mut command = trackiops();
+        command.args(["query", "--store"]).arg(self.store());
+        let Output { stdout, .. } = command.args(flags).output().unwrap();
+        String::from_utf8(stdout).unwrap()
+    }
+}
+
+struct Watch {
+    child: Child,
+    wrote: PathBuf,
+    said: PathBuf,
+}
+
+impl Watch {
+    /// What it wrote and said when the recorder had ended and it waited for another.
+    fn end(mut self) -> (String, String) {
+        let read = |path: &Path| fs::read_to_string(path).unwrap();
+        let begun = Instant::now();
+        while !read(&self.said).contains("has ended") && self.child.try_wait().unwrap().is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "it goes on");
+            sleep(Duration::from_millis(20));
+        }
+        (read(&self.wrote), read(&self.said))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn trackiops() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
+    command.env("TZ", "UTC").env("COLUMNS", "100");
+    command
+}
+
+/// `count` windows that have just been: of two files and two users.
+fn recent(count: i64) -> Vec<ClosedWindow> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let t0 = (now.as_secs().cast_signed() - count - 5) / 10 * 10_000;
+    let a = file(1, 49, Some("/mnt/a/x"));
+    let b = file(2, 49, Some("/mnt/b/y"));
+    let one = |i: i64| {
+        let rows = vec![
+            (used_by(&a, "0:/system.slice"), reads(2 + i.cast_unsigned())),
+            (used_by(&a, "1000:/user.slice"), reads(3)),
+            (used_by(&b, "1000:/user.slice"), reads(5)),
+        ];
+        window(t0 + i * 1000, rows)
+    };
+    (0..count).map(one).collect()
+}
+
+/// Lines in any order: a question about many windows sorts by time, and so does a watch.
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn what_it_writes_is_what_a_query_answers() {
+    let cases: [&[&str]; 7] = [
+        &["--json"],
+        &["--json", "--file", "/mnt/a/*"],
+        &["--json", "--by", "tenant", "--where", "read_requests > 4"],
+        &["--csv", "--by", "dir", "--dir", "/mnt/b"],
+        &["--json", "--step", "10s", "--by", "mount"],
+        &["--csv", "--columns", "time,path,read_requests,read_p99"],
+        &["--json", "--mount", "srv:/nothing"],
+    ];
+    let mut recording = Recording::begin();
+    let watches: Vec<_> = cases.iter().map(|flags| recording.watch(flags)).collect();
+    recording.put(&recent(30));
+    recording.end();
+    for (flags, watch) in cases.iter().zip(watches) {
+        let (wrote, said) = watch.end();
+        let mut flags = flags.to_vec();
+        if !flags.contains(&"--step") {
+            flags.extend(["--step", "1s"]);
+        }
+        assert_eq!(
+            sorted(&wrote),
+            sorted(&recording.query(&flags)),
+            "{flags:?}"
+        );
+        assert_eq!(said, "the recorder has ended; waiting for another one\n");
+        assert_eq!(
+            wrote.is_empty(),
+            flags.contains(&"srv:/nothing"),
+            "{flags:?}"
+        );
+    }
+}
+
+#[test]
+fn what_was_before_comes_first_and_nothing_twice() {
+    let windows = recent(40);
+    let mut recording = Recording::begin();
+    recording.put(&windows[..25]);
+    let watch = recording.watch(&["--json", "--since", "10m"]);
+    recording.put(&windows[25..]);
+    recording.end();
+    let (wrote, _) = watch.end();
+    let expected = recording.query(&["--json", "--step", "1s"]);
+    assert_eq!(sorted(&wrote), sorted(&expected));
+    assert_eq!(wrote.lines().count(), 80);
+}
+
+#[test]
+fn the_papers_lines_have_a_file_each() {
+    let windows = recent(2);
+    let mut recording = Recording::begin();
+    let watch = recording.watch(&["--paper"]);
+    recording.put(&windows);
+    recording.end();
+    let (wrote, _) = watch.end();
+    let lines: Vec<_> = wrote.lines().collect();
+    assert_eq!(lines.len(), 4, "{wrote}");
+    // Two users of one file are one line. One request of each was not timed.
+    let (_, rest) = lines[0].split_once("], ").unwrap();
+    assert_eq!(rest, "0:49:1, 5, 20480, 300000, 0, 0, 0");
+}
+
+#[test]
+fn a_table_is_for_people_and_the_next_recorder_is_found() {
+    let windows = recent(20);
+    let mut recording = Recording::begin();
+    let watch = recording.watch(&["--parts"]);
+    recording.put(&windows[..1]);
+    recording.end();
+    sleep(Duration::from_millis(300));
+    // Nobody listened to these.
+    recording.resume();
+    recording.put(&windows[1..2]);
+    sleep(Duration::from_millis(1500));
+    recording.put(&windows[2..3]);
+    sleep(Duration::from_millis(300));
+    recording.end();
+    sleep(Duration::from_millis(500));
+    let (wrote, said) = watch.end();
+    assert!(
+        wrote.contains("/mnt/a/x") && wrote.contains("/mnt/b/y"),
+        "{wrote}"
+    );
+    assert!(
+        wrote.lines().all(|line| line.chars().count() <= 100),
+        "{wrote}"
+    );
+    assert!(
+        said.contains("has ended; waiting for another one"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_next_step() {
+    let recording = Recording::begin();
+    let refused = |flags: &[&str]| {
+        let mut command = trackiops();
+        command.args(["watch", "--socket"]).arg(recording.socket());
+        command.args(["--duration", "5s"]).args(flags);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        assert!(output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (flags, words) in [
+        (&["--step", "1500ms"][..], "1500ms"),
+        (&["--step", "100ms"], "multiple"),
+        (&["--paper", "--by", "tenant"], "leave out --by"),
+        (&["--paper", "--op", "getattr"], "leave out"),
+        (&["--json", "--csv"], "cannot be used"),
+        (&["--where", "nonsense > 1"], "nonsense"),
+        (&["--columns", "nonsense"], "nonsense"),
+        (&["--since", "soon"], "--since"),
+    ] {
+        let said = refused(flags);
+        assert!(said.contains(words), "{flags:?}: {said}");
+    }
+    let output = trackiops()
+        .args(["watch", "--socket", "/nonexistent/live.sock"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said.contains("no recorder serves") && said.contains("trackiops record"),
+        "{said}"
+    );
+}
