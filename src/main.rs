@@ -19,6 +19,7 @@ mod question_flags;
 mod record;
 mod report;
 mod signals;
+mod status;
 mod store;
 mod store_flag;
 mod suffix;
@@ -54,6 +55,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Follow a running recorder: each window as it closes, filtered and grouped like `query`
     Watch(watch::Args),
+    /// Tell how a running recorder is doing; status 0: well, 1: degraded, 2: not running
+    Status(status::Args),
     /// Ask a store what files did
     Query(query::Args),
     /// List the files of a store with activity: their names, when they were seen, what they moved
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Watch(args) => watch::run(args),
+        Command::Status(args) => status::run(args),
         Command::Query(args) => query::run(args),
         Command::Files(args) => files::run(args),
         Command::Flamegraph(args) => flamegraph::run(args),

@@ -26,7 +26,7 @@ use trackiops_collector::{
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
-use trackiops_store::{WindowQueue, Writer};
+use trackiops_store::{RetentionPolicy, WindowQueue, Writer};
 
 use crate::live_socket;
 use crate::output::{FilePermissions, PartialFile, say};
@@ -142,7 +142,7 @@ async fn record_with_plan(
         recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
     }
     // Ends after the queue, whose last windows it serves.
-    let live = serve(args, &plan, &store)?;
+    let live = serve(args, &plan, &store, &writer.options().keep)?;
     let publisher = live.as_ref().map(LiveServer::publisher);
     let waiting = WindowQueue::start(writer, store, publisher, say)?;
     announce(&settings.filter, args.ready_file.as_deref())?;
@@ -180,7 +180,12 @@ async fn record_with_plan(
 }
 
 /// Serves windows to other programs. Without that the recording goes on, unless a flag asks for it.
-fn serve(args: &Args, plan: &Plan, store: &Path) -> Result<Option<LiveServer>> {
+fn serve(
+    args: &Args,
+    plan: &Plan,
+    store: &Path,
+    keep: &RetentionPolicy,
+) -> Result<Option<LiveServer>> {
     if args.no_live {
         return Ok(None);
     }
@@ -194,7 +199,8 @@ fn serve(args: &Args, plan: &Plan, store: &Path) -> Result<Option<LiveServer>> {
         kernel: uname().release().to_string_lossy().into_owned(),
         engine: plan.programs.engine().to_owned(),
         store: fs::canonicalize(store)?,
-        store_size: args.store_size(),
+        store_size: keep.most_bytes,
+        retention: keep.retention.to_string(),
         started_ms: i64::try_from(started.as_millis())?,
         granularity_ms: args.granularity.finest().ms(),
     };

@@ -134,7 +134,7 @@ fn summary(rows: &[Volume], is_plan: bool, room: Option<u64>) -> String {
 
 /// Days until the room is used up, if that is within 100 years. Each granularity grows until it
 /// expires; a plan begins with nothing.
-fn days_until(rows: &[Volume], is_plan: bool, room: u64) -> Option<f64> {
+pub fn days_until(rows: &[Volume], is_plan: bool, room: u64) -> Option<f64> {
     let at = |days: f64| -> f64 {
         let of_row = |row: &Volume| {
             let begun = if is_plan { 0.0 } else { row.bytes as f64 };

@@ -48,6 +48,7 @@ impl Recording {
             engine: "direct".into(),
             store: store.clone(),
             store_size: None,
+            retention: "1s=2d,1h=forever".into(),
             started_ms: 0,
             granularity_ms: 1000,
         };
@@ -73,6 +74,7 @@ impl Recording {
         while queue.waiting() > 0 {
             sleep(Duration::from_millis(1));
         }
+        sleep(Duration::from_millis(20));
     }
 
     fn end(&mut self) {
@@ -296,4 +298,45 @@ fn what_cannot_be_is_refused_with_the_next_step() {
         said.contains("no recorder serves") && said.contains("trackiops record"),
         "{said}"
     );
+}
+
+#[test]
+fn status_tells_a_person_and_a_program_how_it_goes() {
+    let mut recording = Recording::begin();
+    let status = |flags: &[&str]| {
+        let mut command = trackiops();
+        command.args(["status", "--socket"]).arg(recording.socket());
+        let output = command.args(flags).output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code().unwrap(), text)
+    };
+    let mut windows = recent(3);
+    recording.put(&windows[..2]);
+    let (code, text) = status(&[]);
+    assert_eq!(code, 0, "{text}");
+    for words in [
+        "state       well",
+        "1 on h, process",
+        "Linux 6.12, direct engine",
+        "44.0 KiB/s read by 11.0 requests/s",
+        "2 files",
+        "21 requests seen, 0 folded, 0 lost",
+        "2 closed, 0 not written yet",
+        "without a limit",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    windows[2].health.lost = 3;
+    recording.put(&windows[2..]);
+    let (code, text) = status(&["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &json["state"]), (1, &"degraded".into()));
+    assert_eq!(json["complaints"][0], "3 requests lost in the last minute");
+    assert_eq!(json["status"]["total"]["health"]["lost"], 3);
+    assert_eq!(json["status"]["recent"]["health"]["covered_ms"], 3000);
+    assert!(json["process"]["rss_bytes"].as_u64().unwrap() > 1 << 20);
+    recording.end();
+    let mut command = trackiops();
+    command.args(["status", "--socket"]).arg(recording.socket());
+    assert_eq!(command.output().unwrap().status.code(), Some(2));
 }

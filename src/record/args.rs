@@ -263,11 +263,6 @@ impl Args {
         }
     }
 
-    /// Room that windows may take, bytes.
-    pub fn store_size(&self) -> Option<u64> {
-        self.store_size
-    }
-
     pub fn store_options(&self, filter: &Filter) -> Options {
         let finest = self.granularity.finest();
         Options {

@@ -67,6 +67,20 @@ impl Retention {
     }
 }
 
+impl fmt::Display for Retention {
+    /// The list from which it can be parsed again. Empty if everything is kept.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (granularity, age)) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "," };
+            match age {
+                Some(age) => write!(f, "{separator}{granularity}={age}ms")?,
+                None => write!(f, "{separator}{granularity}=forever")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl FromStr for Retention {
     type Err = OptionsError;
 

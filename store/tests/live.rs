@@ -82,6 +82,7 @@ fn recorder(store: &Path) -> RecorderInfo {
         engine: "direct".into(),
         store: store.to_owned(),
         store_size: Some(1 << 30),
+        retention: String::new(),
         started_ms: T0,
         granularity_ms: 1000,
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use trackiops_schemas::mount::MountPoint;
@@ -13,6 +14,11 @@ use trackiops_schemas::time::UtcMs;
 use super::{Activity, BUFFER_BYTES, Position, Status};
 use crate::journal::header::Header;
 use crate::journal::write::journal_of;
+
+/// Time of [`Status::recent`].
+const RECENT: Duration = Duration::from_secs(60);
+/// Most windows of that time: of 10 ms each.
+const MOST_RECENT: usize = 6000;
 
 /// Publishes what becomes of windows. Never waits for a subscriber.
 #[derive(Clone, Debug)]
@@ -32,7 +38,9 @@ pub(super) struct State {
     pub(super) has_subscribers: bool,
     /// The last durable window.
     pub(super) position: Position,
-    pub(super) status: Status,
+    status: Status,
+    /// The windows of the last minute, and when they were closed.
+    recent: VecDeque<(Instant, Activity)>,
     pub(super) mounts: Arc<[MountPoint]>,
     /// Counts changes of `mounts`.
     pub(super) mounts_version: u64,
@@ -91,9 +99,13 @@ impl Publisher {
         status.windows += 1;
         status.waiting = waiting as u64;
         status.total.add(&last);
-        status.last = last;
+        status.last = last.clone();
         status.last_ms = Some(window.start.0);
         status.stalled = stalled.into_iter().map(Into::into).collect();
+        if state.recent.len() == MOST_RECENT {
+            state.recent.pop_front();
+        }
+        state.recent.push_back((Instant::now(), last));
     }
 
     /// Publishes a window that ends at `offset` of the journal with this header.
@@ -134,11 +146,29 @@ impl Publisher {
         state.mounts_version += 1;
     }
 
+    /// Says how many windows are not in the store yet.
+    pub(crate) fn waiting(&self, windows: usize) {
+        self.0.lock().status.waiting = windows as u64;
+    }
+
     /// Says why the store cannot be written, or that it can.
-    pub(crate) fn store_error(&self, error: Option<String>, waiting: usize) {
-        let mut state = self.0.lock();
-        state.status.store_error = error;
-        state.status.waiting = waiting as u64;
+    pub(crate) fn store_error(&self, error: Option<String>) {
+        self.0.lock().status.store_error = error;
+    }
+}
+
+impl State {
+    /// How the recording goes.
+    pub(super) fn status(&mut self) -> Status {
+        let is_recent = |(closed, _): &(Instant, Activity)| closed.elapsed() <= RECENT;
+        while self.recent.front().is_some_and(|oldest| !is_recent(oldest)) {
+            self.recent.pop_front();
+        }
+        let mut status = self.status.clone();
+        for (_, activity) in &self.recent {
+            status.recent.add(activity);
+        }
+        status
     }
 }
 

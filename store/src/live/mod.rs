@@ -123,6 +123,8 @@ pub struct RecorderInfo {
     pub store: PathBuf,
     /// Room that its windows may take, bytes. `None` if it is unlimited.
     pub store_size: Option<u64>,
+    /// How long windows are kept, as `--retain` takes it. Empty if forever.
+    pub retention: String,
     /// When the recording began, ms since 1970.
     pub started_ms: i64,
     /// Length of the windows, ms.
@@ -140,6 +142,8 @@ pub struct Status {
     pub store_error: Option<String>,
     /// Everything since the recording began.
     pub total: Activity,
+    /// What was closed in the last minute.
+    pub recent: Activity,
     /// The last window.
     pub last: Activity,
     /// Start of the last window, ms since 1970.
@@ -151,7 +155,7 @@ pub struct Status {
 /// What was recorded, and what was not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Activity {
-    /// Files with rows. In a total, 0.
+    /// Files with rows in one window; 0 for several windows.
     pub files: u64,
     /// READs.
     pub read_requests: u64,

@@ -302,14 +302,14 @@ impl Subscriber {
 
     /// Puts the next chunk into `out`. Returns whether there is one.
     fn put_chunk(&mut self, shared: &Shared) -> bool {
-        let state = shared.lock();
+        let mut state = shared.lock();
         if matches!(self.sending, Some(Sending::Window { .. }))
             && state.windows.has_dropped(self.next)
         {
             self.sending = None;
         }
         if self.sending.is_none() {
-            self.sending = self.next_message(&state);
+            self.sending = self.next_message(&mut state);
         }
         match &mut self.sending {
             None => false,
@@ -337,7 +337,7 @@ impl Subscriber {
         }
     }
 
-    fn next_message(&mut self, state: &State) -> Option<Sending> {
+    fn next_message(&mut self, state: &mut State) -> Option<Sending> {
         if self.has_end {
             return None;
         }
@@ -366,7 +366,7 @@ impl Subscriber {
         }
         if self.is_owed_status {
             self.is_owed_status = false;
-            return Some(Sending::text(Kind::Status, &state.status));
+            return Some(Sending::text(Kind::Status, &state.status()));
         }
         match next {
             Next::Window(_) => Some(Sending::Window { sent: 0 }),

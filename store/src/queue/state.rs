@@ -41,6 +41,18 @@ impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Ends a write: puts back the windows that were not written.
+    pub(super) fn put_back(&self, granularity: Granularity, windows: Vec<ClosedWindow>) {
+        let mut state = self.lock();
+        state.taken = 0;
+        state.backlog.put_back(granularity, windows);
+        let waiting = state.waiting();
+        drop(state);
+        if let Some(publisher) = &self.publisher {
+            publisher.waiting(waiting);
+        }
+    }
 }
 
 pub(super) struct State {
@@ -55,11 +67,5 @@ impl State {
     /// Number of windows that are not written yet.
     pub(super) fn waiting(&self) -> usize {
         self.backlog.len() + self.taken
-    }
-
-    /// Ends a write: puts back the windows that were not written.
-    pub(super) fn put_back(&mut self, granularity: Granularity, windows: Vec<ClosedWindow>) {
-        self.taken = 0;
-        self.backlog.put_back(granularity, windows);
     }
 }

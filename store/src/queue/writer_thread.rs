@@ -92,7 +92,7 @@ impl WriterThread {
                 // recorder seals them.
                 self.let_go();
                 if let Some((granularity, windows)) = self.in_hand.take() {
-                    self.shared.lock().put_back(granularity, windows);
+                    self.shared.put_back(granularity, windows);
                 }
                 let written = self.write_all();
                 if let Err(error) = written {
@@ -131,7 +131,7 @@ impl WriterThread {
             };
             if let Some((granularity, mut windows)) = self.in_hand.take() {
                 windows.drain(..done);
-                self.shared.lock().put_back(granularity, windows);
+                self.shared.put_back(granularity, windows);
             }
             match appended {
                 Ok(count) => self.succeeded(count),
@@ -254,8 +254,7 @@ impl WriterThread {
 
     fn publish_error(&self, error: Option<String>) {
         if let Some(publisher) = &self.shared.publisher {
-            let waiting = self.shared.lock().waiting();
-            publisher.store_error(error, waiting);
+            publisher.store_error(error);
         }
     }
 

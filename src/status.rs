@@ -1,0 +1,343 @@
+//! `trackiops status`: how a running recorder is doing.
+
+use std::fs;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::bail;
+use rustix::param::{clock_ticks_per_second, page_size};
+use serde_json::{Value, json};
+use trackiops_query::coverage::stalls::stalled;
+use trackiops_query::times::{Zone, rfc3339, show, show_length};
+use trackiops_query::{Outcome, ask_volume};
+use trackiops_render::units;
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::live::{Activity, Hello, Message, RecorderInfo, Status, Subscription};
+
+use crate::live_socket::SocketFlag;
+use crate::output::{Output, plural, print, print_json};
+use crate::question_flags::now;
+use crate::report::ReportFlags;
+use crate::volume::days_until;
+
+/// Exit status of a recorder that does not do well.
+const DEGRADED: u8 = 1;
+/// It answers at once, whatever its disk does.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Windows that wait for the disk now and then.
+const FEW_WAITING: u64 = 2;
+
+/// What `trackiops status` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    socket: SocketFlag,
+    #[command(flatten)]
+    form: ReportFlags,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut subscription = Subscription::connect(args.socket.path())?;
+    let mut mounts = Vec::new();
+    let status = loop {
+        match subscription.next(PATIENCE)? {
+            Some(Message::Mounts(there)) => mounts = there,
+            Some(Message::Status(status)) => break *status,
+            Some(Message::End) => bail!("the recorder is about to end"),
+            Some(_) => {}
+            None => bail!("the recorder does not answer: it may be stopped; see its log"),
+        }
+    };
+    let report = Report::of(subscription.hello(), status, mounts);
+    Output::Stdout.write(|out| match args.form.is_json() {
+        true => print_json(&report.json(), out),
+        false => report.print(out),
+    })?;
+    Ok(match report.complaints.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(DEGRADED),
+    })
+}
+
+struct Report {
+    recorder: RecorderInfo,
+    status: Status,
+    mounts: Vec<MountPoint>,
+    /// Why the recorder does not do well.
+    complaints: Vec<String>,
+    process: Option<ProcessUsage>,
+    store: Option<StoreUsage>,
+}
+
+/// What the recorder's process takes, apart from its programs in the kernel.
+struct ProcessUsage {
+    cpu_ms: u64,
+    rss_bytes: u64,
+}
+
+struct StoreUsage {
+    /// Of segments and journals.
+    bytes: u64,
+    /// Until the room is used up; `None` if it never is.
+    full_in_days: Option<f64>,
+}
+
+impl Report {
+    fn of(hello: &Hello, status: Status, mounts: Vec<MountPoint>) -> Self {
+        let recorder = hello.recorder.clone();
+        Self {
+            complaints: complaints(&status),
+            process: usage_of(recorder.pid),
+            store: store_usage(&recorder),
+            recorder,
+            status,
+            mounts,
+        }
+    }
+
+    fn json(&self) -> Value {
+        let Self {
+            recorder,
+            status,
+            mounts,
+            complaints,
+            process,
+            store,
+        } = self;
+        let requests = status.total.read_requests + status.total.write_requests;
+        json!({
+            "state": if complaints.is_empty() { "well" } else { "degraded" },
+            "complaints": complaints,
+            "recorder": recorder,
+            "since": rfc3339(UtcMs(recorder.started_ms)),
+            "mounts": mounts,
+            "status": status,
+            "process": process.as_ref().map(|process| json!({
+                "cpu_ms": process.cpu_ms,
+                "rss_bytes": process.rss_bytes,
+                "cpu_ns_per_request": cpu_ns_per_request(process, requests),
+            })),
+            "store": store.as_ref().map(|store| json!({
+                "bytes": store.bytes,
+                "size": recorder.store_size,
+                "full_in_days": store.full_in_days,
+            })),
+        })
+    }
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self {
+            recorder, status, ..
+        } = self;
+        let mut line = |name: &str, text: String| print(format_args!("{name:<12}{text}"), 12, out);
+        let started = UtcMs(recorder.started_ms);
+        let age = u64::try_from(now().0 - started.0).unwrap_or_default();
+        line(
+            "state",
+            match self.complaints.is_empty() {
+                true => "well".to_owned(),
+                false => format!("degraded: {}", self.complaints.join("; ")),
+            },
+        )?;
+        line(
+            "recorder",
+            format!(
+                "{} on {}, process {}, for {} (since {})",
+                recorder.version,
+                recorder.host,
+                recorder.pid,
+                show_length(age / 1000 * 1000),
+                show(started, Zone::Local)
+            ),
+        )?;
+        line(
+            "kernel",
+            format!("Linux {}, {} engine", recorder.kernel, recorder.engine),
+        )?;
+        line("mounts", mounts(&self.mounts))?;
+        line("now", rates(&status.last))?;
+        line("last minute", rates(&status.recent))?;
+        line("books", books(&status.total))?;
+        line("audit", audit(&status.total))?;
+        line(
+            "windows",
+            format!(
+                "{} closed, {} not written yet",
+                status.windows, status.waiting
+            ),
+        )?;
+        line("store", self.store_line())?;
+        if let Some(process) = &self.process {
+            let requests = status.total.read_requests + status.total.write_requests;
+            let per_request = cpu_ns_per_request(process, requests);
+            let per_request = per_request.map_or(String::new(), |ns| {
+                format!(", {:.1} us for each request", ns as f64 / 1000.0)
+            });
+            let share = process.cpu_ms as f64 / age.max(1) as f64;
+            line(
+                "itself",
+                format!(
+                    "{:.2} % of a CPU{per_request}, {} of memory, beside its programs in the kernel",
+                    100.0 * share,
+                    units::bytes(process.rss_bytes)
+                ),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn store_line(&self) -> String {
+        let path = self.recorder.store.display();
+        let Some(store) = &self.store else {
+            return format!("{path}, which you may not read");
+        };
+        let room = match (self.recorder.store_size, store.full_in_days) {
+            (None, _) => "without a limit".to_owned(),
+            (Some(room), None) => format!("of {}, which will not be used up", units::bytes(room)),
+            (Some(room), Some(days)) => format!(
+                "of {}, used up in {}; then the oldest of the shortest windows are deleted",
+                units::bytes(room),
+                match days {
+                    days if days < 2.0 => format!("{:.0} hours", 24.0 * days),
+                    days => format!("{days:.0} days"),
+                }
+            ),
+        };
+        format!("{path}: {} {room}", units::bytes(store.bytes))
+    }
+}
+
+/// Why a recorder does not do well: what was wrong in the last minute, or is.
+fn complaints(status: &Status) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let recent = &status.recent.health;
+    for (count, words) in [
+        (recent.lost, "lost"),
+        (recent.missed, "missed"),
+        (recent.requests_dropped, "not kept one by one"),
+    ] {
+        if count > 0 {
+            complaints.push(format!(
+                "{} {words} in the last minute",
+                plural(count, "request")
+            ));
+        }
+    }
+    if recent.audit_alarms > 0 {
+        complaints.push("rows and the kernel's counters differ for no known reason".to_owned());
+    }
+    if let Some(error) = &status.store_error {
+        complaints.push(error.clone());
+    }
+    if status.waiting > FEW_WAITING {
+        complaints.push(format!(
+            "{} wait for the disk",
+            plural(status.waiting, "window")
+        ));
+    }
+    for server in &status.stalled {
+        let name = server.server.as_deref().unwrap_or("a server");
+        let mounts = match server.mounts.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", server.mounts.join(", ")),
+        };
+        complaints.push(format!("{name}{mounts} {}", stalled(server.age_ms)));
+    }
+    complaints
+}
+
+fn mounts(mounts: &[MountPoint]) -> String {
+    /// More are not named.
+    const NAMED: usize = 4;
+    if mounts.is_empty() {
+        return "none".to_owned();
+    }
+    let names = mounts.iter().take(NAMED);
+    let mut names: Vec<_> = names
+        .map(|mount| format!("{} on {}", mount.source, mount.path))
+        .collect();
+    if mounts.len() > NAMED {
+        names.push(format!("{} more", mounts.len() - NAMED));
+    }
+    names.join(", ")
+}
+
+fn rates(activity: &Activity) -> String {
+    let seconds = activity.health.covered_ms as f64 / 1000.0;
+    if seconds == 0.0 {
+        return "nothing was recorded".to_owned();
+    }
+    let files = match activity.files {
+        0 => String::new(),
+        files => format!(", {}", plural(files, "file")),
+    };
+    format!(
+        "{}/s read by {} requests/s, {}/s written by {} requests/s{files}",
+        units::bytes((activity.read_bytes as f64 / seconds) as u64),
+        units::rate(activity.read_requests as f64 / seconds),
+        units::bytes((activity.write_bytes as f64 / seconds) as u64),
+        units::rate(activity.write_requests as f64 / seconds),
+    )
+}
+
+fn books(total: &Activity) -> String {
+    let health = &total.health;
+    format!(
+        "{} seen, {} folded, {} lost, up to {} missed",
+        plural(health.seen, "request"),
+        health.folded,
+        health.lost,
+        health.missed
+    )
+}
+
+fn audit(total: &Activity) -> String {
+    let health = &total.health;
+    match health.audit_comparisons {
+        0 => "rows were not compared with the kernel's counters".to_owned(),
+        comparisons => format!(
+            "{} with the kernel's counters: {} in rows (missed), {}",
+            plural(comparisons, "comparison"),
+            plural(health.audit_missed_requests, "request"),
+            plural(health.audit_alarms, "alarm"),
+        ),
+    }
+}
+
+fn cpu_ns_per_request(process: &ProcessUsage, requests: u64) -> Option<u64> {
+    (process.cpu_ms * 1_000_000).checked_div(requests)
+}
+
+/// Of a process of this host: `None` if it is in another container, or hidden.
+fn usage_of(pid: u32) -> Option<ProcessUsage> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may hold anything.
+    let mut fields = stat.rsplit_once(") ")?.1.split_whitespace().skip(11);
+    let mut number = || fields.next()?.parse::<u64>().ok();
+    let ticks = number()? + number()?;
+    let rss = fields.nth(8)?.parse::<u64>().ok()?;
+    Some(ProcessUsage {
+        cpu_ms: ticks * 1000 / clock_ticks_per_second().max(1),
+        rss_bytes: rss * page_size() as u64,
+    })
+}
+
+/// `None` if it cannot be read.
+fn store_usage(recorder: &RecorderInfo) -> Option<StoreUsage> {
+    let retention = recorder.retention.parse().unwrap_or_default();
+    let rows = match ask_volume(&recorder.store, &retention).ok()? {
+        Outcome::Found(answer) => answer.rows,
+        Outcome::Nothing { .. } => Vec::new(),
+    };
+    let room = recorder.store_size;
+    let segments: u64 = rows.iter().map(|row| row.bytes).sum();
+    let journals = fs::read_dir(recorder.store.join("journal")).ok()?;
+    let lengths = journals.filter_map(|journal| Some(journal.ok()?.metadata().ok()?.len()));
+    Some(StoreUsage {
+        bytes: segments + lengths.sum::<u64>(),
+        full_in_days: room.and_then(|room| days_until(&rows, false, room)),
+    })
+}
