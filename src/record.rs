@@ -41,8 +41,8 @@ use crate::record::stop::StopRequest;
 const DIED: u8 = 4;
 
 /// Files that a recorder may have open: up to 32 rings, maps, programs and their links, files of
-/// the kernel, the journals, and four segments that are being merged.
-const OPEN_FILES: u64 = 256;
+/// the kernel, the journals, four segments that are being merged, and 64 sockets.
+const OPEN_FILES: u64 = 320;
 
 /// Short enough: between the module's loading and the first request is a mount, which takes about
 /// as long.
@@ -267,8 +267,9 @@ fn allow_open_files() -> Result<()> {
     }
     if !is_enough(limit.current) {
         let current = Some(OPEN_FILES);
-        setrlimit(Resource::Nofile, Rlimit { current, ..limit })
-            .context("cannot raise the limit of open files; try `ulimit -n 256`")?;
+        setrlimit(Resource::Nofile, Rlimit { current, ..limit }).with_context(|| {
+            format!("cannot raise the limit of open files; try `ulimit -n {OPEN_FILES}`")
+        })?;
     }
     Ok(())
 }

@@ -131,7 +131,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             (Some(since), _) => watch.history(&recorder.store, since)?,
             (None, Some(last)) => {
                 watch.tell_missed(last, subscription.hello().position);
-                Some(last)
+                Some(Position::default())
             }
             (None, None) => Some(Position::default()),
         };
@@ -288,7 +288,8 @@ impl Watch {
         }
     }
 
-    /// Writes windows after a position until something ends that.
+    /// Writes windows until something ends that; at the begin of the stream not those up to a
+    /// position, which were written.
     fn follow(
         &mut self,
         subscription: &mut Subscription,
@@ -296,6 +297,7 @@ impl Watch {
         is_over: impl Fn() -> bool,
     ) -> anyhow::Result<End> {
         let mut last = after;
+        let mut has_begun = false;
         loop {
             if is_over() {
                 self.flush()?;
@@ -303,8 +305,10 @@ impl Watch {
             }
             let goes_on = match subscription.next(LOOK_EVERY) {
                 Ok(None) => true,
-                Ok(Some(Message::Window(window))) if window.position <= after => true,
+                Ok(Some(Message::Window(window))) if !has_begun && window.position <= after => true,
                 Ok(Some(Message::Window(window))) => {
+                    // In a store that is made anew, positions begin anew.
+                    has_begun = true;
                     last = window.position;
                     self.add(window)?
                 }

@@ -50,6 +50,7 @@ impl LiveServer {
             shared: Arc::clone(&shared),
             recorder,
             subscribers: Vec::new(),
+            accepts_again: None,
         };
         let builder = Builder::new().name("live".to_owned());
         let thread = trackiops_threads::spawn(builder, move || server.run())?;
@@ -133,6 +134,8 @@ struct Server {
     shared: Arc<Shared>,
     recorder: RecorderInfo,
     subscribers: Vec<Subscriber>,
+    /// Until then nobody is accepted, because that failed.
+    accepts_again: Option<Instant>,
 }
 
 impl Server {
@@ -157,11 +160,15 @@ impl Server {
         }
     }
 
-    /// Waits until there is something to do.
-    fn wait(&self, most: Duration) {
+    /// Waits until there is something to do. Forgets subscribers that are gone.
+    fn wait(&mut self, most: Duration) {
+        let listens = match self.accepts_again.is_none_or(|at| Instant::now() >= at) {
+            true => PollFlags::IN,
+            false => PollFlags::empty(),
+        };
         let mut fds = vec![
             PollFd::from_borrowed_fd(self.shared.woken(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), listens),
         ];
         fds.extend(self.subscribers.iter().map(|subscriber| {
             // What subscribers send is never read. That they are gone is always told.
@@ -173,11 +180,24 @@ impl Server {
         }));
         let most = Timespec::try_from(most).ok();
         let _ = poll(&mut fds, most.as_ref());
+        let over = PollFlags::HUP | PollFlags::ERR;
+        let gone = fds[2..].iter().map(|fd| fd.revents().intersects(over));
+        let mut gone = gone.collect::<Vec<_>>().into_iter();
+        self.subscribers.retain(|_| !gone.next().unwrap_or(false));
         self.shared.take_wakes();
     }
 
     fn accept(&mut self) {
-        while let Ok((socket, _)) = self.listener.accept() {
+        loop {
+            let socket = match self.listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // No descriptor is free, for example: whoever waits would keep the thread busy.
+                Err(_) => {
+                    self.accepts_again = Some(Instant::now() + STATUS_EVERY);
+                    return;
+                }
+            };
             let Ok(peer) = socket_peercred(&socket) else {
                 continue;
             };
