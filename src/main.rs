@@ -24,6 +24,7 @@ mod store;
 mod store_flag;
 mod suffix;
 mod terminal;
+mod top;
 mod volume;
 mod watch;
 
@@ -55,6 +56,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Follow a running recorder: each window as it closes, filtered and grouped like `query`
     Watch(watch::Args),
+    /// Show what is going on, now or at any time, on a screen
+    Top(top::Args),
     /// Tell how a running recorder is doing; status 0: well, 1: degraded, 2: not running
     Status(status::Args),
     /// Ask a store what files did
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Watch(args) => watch::run(args),
+        Command::Top(args) => top::run(args),
         Command::Status(args) => status::run(args),
         Command::Query(args) => query::run(args),
         Command::Files(args) => files::run(args),
@@ -177,6 +181,7 @@ mod tests {
             [
                 "record",
                 "watch",
+                "top",
                 "query",
                 "files",
                 "flamegraph",

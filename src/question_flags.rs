@@ -22,7 +22,7 @@ use crate::store_flag::StoreFlags;
 use crate::suffix;
 
 /// Which files.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub struct FileFlags {
     /// Only this file: a path, a pattern or MAJOR:MINOR:FILEID; repeatable
     ///

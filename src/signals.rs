@@ -4,13 +4,29 @@ use std::ffi::{CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// Signals by which a person or a supervisor ends a command.
 const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The name of the file that is not whole yet, or null.
 static DRAFT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether a signal has asked the process to end.
+static IS_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// From now on, signals that would end the process only have the result say so.
+pub fn ends() -> impl Fn() -> bool {
+    extern "C" fn note(_: c_int) {
+        IS_ENDED.store(true, Ordering::Release);
+    }
+    for signal in ENDING {
+        let handler: extern "C" fn(c_int) = note;
+        // SAFETY: an atomic store is all that the handler does.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
+    || IS_ENDED.load(Ordering::Acquire)
+}
 
 /// Has a write fail that would make a file longer than `ulimit -f`. By default it would end the
 /// process.

@@ -55,6 +55,11 @@ pub struct StoreFlags {
 }
 
 impl StoreFlags {
+    /// Those that the flag itself names.
+    pub fn named(&self) -> Vec<PathBuf> {
+        self.store.clone()
+    }
+
     /// Their directories, which must exist.
     pub fn existing(self) -> anyhow::Result<Vec<PathBuf>> {
         match self.store.is_empty() {

@@ -9,86 +9,22 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use trackiops_schemas::row::ClosedWindow;
-use trackiops_store::live::{LiveServer, RecorderInfo};
-use trackiops_store::{Options, WindowQueue, Writer};
-use trackiops_testkit::stores::options;
-use trackiops_testkit::windows::{file, granularity, reads, used_by, window};
+use trackiops_testkit::recording::{Recording, recent};
 
-/// A recorder without a kernel.
-struct Recording {
-    dir: tempfile::TempDir,
-    parts: Option<(LiveServer, WindowQueue)>,
+/// Runs programs about a recording.
+trait Asked {
+    fn watch(&self, flags: &[&str]) -> Watch;
+    fn query(&self, flags: &[&str]) -> String;
 }
 
-impl Recording {
-    fn begin() -> Self {
-        let mut recording = Self {
-            dir: tempfile::tempdir().unwrap(),
-            parts: None,
-        };
-        recording.resume();
-        recording
-    }
-
-    fn resume(&mut self) {
-        let store = self.store();
-        let options = Options {
-            rotate: granularity("10s"),
-            ..options("h")
-        };
-        let writer = Writer::open(&store, options).unwrap();
-        let recorder = RecorderInfo {
-            version: "1".into(),
-            pid: std::process::id(),
-            host: "h".into(),
-            kernel: "6.12".into(),
-            engine: "direct".into(),
-            store: store.clone(),
-            store_size: None,
-            retention: "1s=2d,1h=forever".into(),
-            started_ms: 0,
-            granularity_ms: 1000,
-        };
-        let server = LiveServer::start(&self.socket(), recorder).unwrap();
-        let publisher = Some(server.publisher());
-        let queue = WindowQueue::start(writer, store, publisher, |_| ()).unwrap();
-        self.parts = Some((server, queue));
-    }
-
-    fn store(&self) -> PathBuf {
-        self.dir.path().join("store")
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.dir.path().join("live.sock")
-    }
-
-    fn put(&self, windows: &[ClosedWindow]) {
-        let (_, queue) = self.parts.as_ref().unwrap();
-        for window in windows {
-            queue.put(window.clone());
-        }
-        while queue.waiting() > 0 {
-            sleep(Duration::from_millis(1));
-        }
-        sleep(Duration::from_millis(20));
-    }
-
-    fn end(&mut self) {
-        if let Some((server, queue)) = self.parts.take() {
-            queue.finish().unwrap().unwrap();
-            drop(server);
-        }
-    }
-
+impl Asked for Recording {
     /// A `watch` that listens.
     fn watch(&self, flags: &[&str]) -> Watch {
         let name = flags.join("").replace('/', "");
         let [wrote, said] = ["wrote", "said"].map(|what| {
-            let path = self.dir.path().join(format!("{what}{name}"));
+            let path = self.dir().join(format!("{what}{name}"));
             (File::create(&path).unwrap(), path)
         });
         let mut command = trackiops();
@@ -142,23 +78,6 @@ fn trackiops() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
     command.env("TZ", "UTC").env("COLUMNS", "100");
     command
-}
-
-/// `count` windows that have just been: of two files and two users.
-fn recent(count: i64) -> Vec<ClosedWindow> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let t0 = (now.as_secs().cast_signed() - count - 5) / 10 * 10_000;
-    let a = file(1, 49, Some("/mnt/a/x"));
-    let b = file(2, 49, Some("/mnt/b/y"));
-    let one = |i: i64| {
-        let rows = vec![
-            (used_by(&a, "0:/system.slice"), reads(2 + i.cast_unsigned())),
-            (used_by(&a, "1000:/user.slice"), reads(3)),
-            (used_by(&b, "1000:/user.slice"), reads(5)),
-        ];
-        window(t0 + i * 1000, rows)
-    };
-    (0..count).map(one).collect()
 }
 
 /// Lines in any order: a question about many windows sorts by time, and so does a watch.

@@ -67,7 +67,7 @@ impl Look {
     }
 
     /// A sparkline of at most `most` cells. A cell shows one value, or the largest of several neighbours; 0 is blank.
-    pub(super) fn sparkline(self, values: &[f64], most: usize) -> String {
+    pub fn sparkline(self, values: &[f64], most: usize) -> String {
         let neighbours = values.len().div_ceil(most.clamp(1, SPARKLINE_WIDTH)).max(1);
         let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         let most = largest(values);
@@ -86,7 +86,7 @@ impl Look {
     }
 
     /// Truncates a visible text on the left, because names differ at their ends. The result has at most `most` cells.
-    pub(super) fn cut(self, text: &str, most: usize) -> Cow<'_, str> {
+    pub fn cut(self, text: &str, most: usize) -> Cow<'_, str> {
         if width(text) <= most {
             return text.into();
         }

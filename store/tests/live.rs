@@ -9,18 +9,19 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::slice;
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::Granularity;
+use trackiops_store::Snapshot;
 use trackiops_store::live::{
-    Gap, LiveError, LiveServer, LiveWindow, Message, Position, RecorderInfo, Subscription,
+    Gap, LiveError, LiveServer, LiveWindow, Message, Position, Subscription,
 };
-use trackiops_store::{Options, Snapshot, WindowQueue, Writer};
 use trackiops_testkit::content::Content;
-use trackiops_testkit::stores::options;
+use trackiops_testkit::recording::{Recording, recorder};
 use trackiops_testkit::windows::{T0, file, granularity, reads, window, windows};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -29,63 +30,8 @@ fn second() -> Granularity {
     granularity("1s")
 }
 
-struct Recording {
-    dir: tempfile::TempDir,
-    server: LiveServer,
-    queue: WindowQueue,
-}
-
-impl Recording {
-    fn begin() -> Self {
-        Self::begin_in(tempfile::tempdir().unwrap())
-    }
-
-    fn begin_in(dir: tempfile::TempDir) -> Self {
-        let options = Options {
-            rotate: granularity("10s"),
-            ..options("h")
-        };
-        let store = dir.path().join("store");
-        let writer = Writer::open(&store, options).unwrap();
-        let server = LiveServer::start(&socket(&dir), recorder(&store)).unwrap();
-        let publisher = Some(server.publisher());
-        let queue = WindowQueue::start(writer, store, publisher, |_| ()).unwrap();
-        Self { dir, server, queue }
-    }
-
-    fn store(&self) -> PathBuf {
-        self.dir.path().join("store")
-    }
-
-    fn connect(&self) -> Subscription {
-        Subscription::connect(&socket(&self.dir)).unwrap()
-    }
-
-    /// Ends the recording before its socket, as a recorder does.
-    fn end(self) -> tempfile::TempDir {
-        self.queue.finish().unwrap().unwrap();
-        drop(self.server);
-        self.dir
-    }
-}
-
-fn socket(dir: &tempfile::TempDir) -> PathBuf {
-    dir.path().join("run/live.sock")
-}
-
-fn recorder(store: &Path) -> RecorderInfo {
-    RecorderInfo {
-        version: "1".into(),
-        pid: std::process::id(),
-        host: "h".into(),
-        kernel: "6.12".into(),
-        engine: "direct".into(),
-        store: store.to_owned(),
-        store_size: Some(1 << 30),
-        retention: String::new(),
-        started_ms: T0,
-        granularity_ms: 1000,
-    }
+fn connect(recording: &Recording) -> Subscription {
+    Subscription::connect(&recording.socket()).unwrap()
 }
 
 /// What a subscriber receives until the recorder ends.
@@ -130,27 +76,27 @@ fn listen(mut subscription: Subscription) -> JoinHandle<Received> {
 fn a_reader_that_subscribes_first_has_each_window_once() {
     let recorded = windows(200);
     for subscribes_at in [0, 1, 57, 150, 200] {
-        let recording = Recording::begin();
+        let mut recording = Recording::begin();
         let mut listener = None;
         let mut view = None;
         for (i, window) in recorded.iter().enumerate() {
             if i == subscribes_at {
-                listener = Some(listen(recording.connect()));
+                listener = Some(listen(connect(&recording)));
             }
             if i == subscribes_at + 5 {
                 view = Some(Snapshot::open(&recording.store()).unwrap());
             }
-            recording.queue.put(window.clone());
+            recording.close(window);
             if i % 8 == 0 {
                 sleep(Duration::from_millis(1));
             }
         }
-        let listener = listener.unwrap_or_else(|| listen(recording.connect()));
+        let listener = listener.unwrap_or_else(|| listen(connect(&recording)));
         let view = view.unwrap_or_else(|| Snapshot::open(&recording.store()).unwrap());
         let after = view.position();
         // Read before anything of it is merged and deleted.
         let mut content = Content::of_view(&view, second()).unwrap();
-        let dir = recording.end();
+        recording.end();
         let received = listener.join().unwrap();
         content.merge(received.content(after));
         assert_eq!(content, Content::of(&recorded, second()), "{subscribes_at}");
@@ -160,15 +106,14 @@ fn a_reader_that_subscribes_first_has_each_window_once() {
                 .windows
                 .is_sorted_by(|a, b| a.position < b.position)
         );
-        drop(dir);
     }
 }
 
 #[test]
 fn hello_status_and_mounts_come_first() {
-    let recording = Recording::begin();
-    recording.queue.put(windows(1).remove(0));
-    let mut subscription = recording.connect();
+    let mut recording = Recording::begin();
+    recording.put(&windows(1));
+    let mut subscription = connect(&recording);
     let store = recording.store();
     assert_eq!(subscription.hello().recorder, recorder(&store));
     let next = |subscription: &mut Subscription| subscription.next(LONG).unwrap().unwrap();
@@ -203,16 +148,13 @@ fn large(i: i64, files: u64) -> ClosedWindow {
 
 #[test]
 fn who_is_too_slow_is_told_what_is_missing_and_holds_up_nobody() {
-    let recording = Recording::begin();
-    let mut stopped = recording.connect();
-    let quick = listen(recording.connect());
+    let mut recording = Recording::begin();
+    let mut stopped = connect(&recording);
+    let quick = listen(connect(&recording));
     let recorded: Vec<_> = (0..30).map(|i| large(i, 400)).collect();
     for window in &recorded {
-        recording.queue.put(window.clone());
+        recording.put(slice::from_ref(window));
         // The quick one has to keep up in a debug build.
-        while recording.queue.waiting() > 0 {
-            sleep(Duration::from_millis(5));
-        }
         sleep(Duration::from_millis(100));
     }
     let stopped = thread::spawn(move || Received::until_the_end(&mut stopped));
@@ -248,10 +190,10 @@ fn who_is_too_slow_is_told_what_is_missing_and_holds_up_nobody() {
 
 #[test]
 fn a_window_that_is_larger_than_the_buffer_is_a_gap() {
-    let recording = Recording::begin();
-    let listener = listen(recording.connect());
-    recording.queue.put(large(0, 4000));
-    recording.queue.put(windows(2).remove(1));
+    let mut recording = Recording::begin();
+    let listener = listen(connect(&recording));
+    recording.close(&large(0, 4000));
+    recording.close(&windows(2)[1]);
     recording.end();
     let received = listener.join().unwrap();
     let gaps: Vec<_> = received.gaps.iter().map(|gap| gap.windows).collect();
@@ -260,10 +202,10 @@ fn a_window_that_is_larger_than_the_buffer_is_a_gap() {
 
 #[test]
 fn many_listeners_of_any_kind_cost_no_window() {
-    let recording = Recording::begin();
-    let path = socket(&recording.dir);
-    let listeners: Vec<_> = (0..18).map(|_| listen(recording.connect())).collect();
-    let stopped = recording.connect();
+    let mut recording = Recording::begin();
+    let path = recording.socket();
+    let listeners: Vec<_> = (0..18).map(|_| listen(connect(&recording))).collect();
+    let stopped = connect(&recording);
     let garbage = {
         let path = path.clone();
         thread::spawn(move || {
@@ -284,13 +226,13 @@ fn many_listeners_of_any_kind_cost_no_window() {
     });
     let recorded = windows(300);
     for window in &recorded {
-        recording.queue.put(window.clone());
+        recording.close(window);
         sleep(Duration::from_millis(2));
     }
     garbage.join().unwrap();
     restless.join().unwrap();
     let store = recording.store();
-    let dir = recording.end();
+    recording.end();
     let all = Content::of(&recorded, second());
     assert_eq!(Content::stored(&store, second()), all);
     for listener in listeners {
@@ -298,28 +240,28 @@ fn many_listeners_of_any_kind_cost_no_window() {
         assert_eq!(received.gaps, []);
         assert_eq!(received.content(Position::default()), all);
     }
-    drop((stopped, dir));
+    drop(stopped);
 }
 
 #[test]
 fn after_a_restart_positions_go_on() {
     let recorded = windows(40);
-    let recording = Recording::begin();
-    let first = listen(recording.connect());
+    let mut recording = Recording::begin();
+    let first = listen(connect(&recording));
     for window in &recorded[..20] {
-        recording.queue.put(window.clone());
+        recording.close(window);
     }
-    let dir = recording.end();
+    recording.end();
     let first = first.join().unwrap();
     let last = first.windows.last().unwrap().position;
     assert!(matches!(
-        Subscription::connect(&socket(&dir)),
+        Subscription::connect(&recording.socket()),
         Err(LiveError::NoRecorder(_))
     ));
-    let recording = Recording::begin_in(dir);
-    let second_one = listen(recording.connect());
+    recording.resume();
+    let second_one = listen(connect(&recording));
     for window in &recorded[20..] {
-        recording.queue.put(window.clone());
+        recording.close(window);
     }
     recording.end();
     let second_one = second_one.join().unwrap();
@@ -336,22 +278,22 @@ fn after_a_restart_positions_go_on() {
 
 #[test]
 fn the_socket_is_the_recorders_alone() {
-    let recording = Recording::begin();
-    let path = socket(&recording.dir);
+    let mut recording = Recording::begin();
+    let path = recording.socket();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(&path), 0o660);
     assert_eq!(mode(path.parent().unwrap()), 0o750);
     let other = LiveServer::start(&path, recorder(&recording.store()));
     assert_eq!(other.unwrap_err().kind(), ErrorKind::AddrInUse);
     // The one that is there still serves.
-    let listener = listen(recording.connect());
-    recording.queue.put(windows(1).remove(0));
-    let dir = recording.end();
+    let listener = listen(connect(&recording));
+    recording.put(&windows(1));
+    recording.end();
     assert_eq!(listener.join().unwrap().windows.len(), 1);
     assert!(!path.exists());
     // What a recorder that was killed has left is replaced, and anything else is not.
     drop(UnixListener::bind(&path).unwrap());
-    drop(Recording::begin_in(dir).end());
+    recording.resume();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("live.sock");
     fs::write(&path, "precious").unwrap();

@@ -2,6 +2,7 @@
 //!
 //! * [`windows`] and [`generated`]: windows as a recorder hands them on, a few that a test spells out, and many from a seed;
 //! * [`stores`]: stores made of them; [`case`]: stores made of plain text; [`lake`]: two hosts' stores below one directory;
+//! * [`recording`]: a recorder without a kernel, to which others listen;
 //! * [`merging`]: a store that is asked while its recorder merges;
 //! * [`content`]: all that a store holds; [`forge`]: segments that were changed, with checksums to match;
 //! * [`questions`]: questions and their straightforward answers;
@@ -25,5 +26,6 @@ pub mod lake;
 pub mod merging;
 pub mod program;
 pub mod questions;
+pub mod recording;
 pub mod stores;
 pub mod windows;

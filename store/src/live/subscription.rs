@@ -70,6 +70,11 @@ pub struct LiveWindow {
 }
 
 impl LiveWindow {
+    /// Memory that it takes.
+    pub fn bytes(&self) -> usize {
+        self.journal.len()
+    }
+
     /// A journal with this window. Its errors name `path`.
     pub(crate) fn scan(&self, path: &Path) -> Result<JournalScan, StoreError> {
         let journal = JournalFile::in_memory(&self.journal, path);

@@ -1,0 +1,187 @@
+//! `trackiops top`: what is going on, now or at any time, on a screen.
+
+mod app;
+mod detail;
+mod draw;
+mod source;
+mod table;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{self, DisableMouseCapture, EnableMouseCapture};
+use ratatui::crossterm::execute;
+use trackiops_query::times::Zone;
+use trackiops_render::terminal_style::Look;
+use trackiops_schemas::time::Granularity;
+
+use crate::help_headings::{OUTPUT, WHAT, WHEN};
+use crate::live_socket::SocketFlag;
+use crate::output::Output;
+use crate::question_flags::{FileFlags, now, since_of};
+use crate::signals;
+use crate::store_flag::StoreFlags;
+use crate::terminal;
+use crate::top::app::{App, Next};
+use crate::top::source::{Moment, Source};
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops top                          the busiest files, live
+  trackiops top --since 03:10            what the store has of ten seconds from 03:10
+  trackiops top --once --step 1m > file  a frame, for a ticket";
+
+/// Interval of looks at keys, windows and signals.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long `--once` waits for windows.
+const ONCE: Duration = Duration::from_secs(5);
+
+/// What `trackiops top` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    socket: SocketFlag,
+    #[command(flatten, next_help_heading = WHAT)]
+    stores: StoreFlags,
+    #[command(flatten)]
+    files: FileFlags,
+    /// Begin at this time of the store: 10m (ago), 03:10 ... [default: now, live]
+    ///
+    /// Takes what `query --since` takes.
+    #[arg(long, value_name = "TIME", help_heading = WHEN)]
+    since: Option<String>,
+    /// Time that a row adds up [default: 10s]
+    #[arg(long, value_name = "LENGTH", help_heading = WHEN)]
+    step: Option<Granularity>,
+    /// Print one frame, and end
+    #[arg(long, help_heading = OUTPUT)]
+    once: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let length = args.step.map_or_else(|| Granularity::from_ms(10_000), Ok)?;
+    let mut look = terminal::stdout_look();
+    look.is_terminal = true;
+    let is_stored = args.since.is_some();
+    let moment = match &args.since {
+        None => Moment::Live,
+        Some(text) => Moment::Until(since_of(text, now(), Zone::Local)?.plus(length)),
+    };
+    let socket = args.socket.path().to_owned();
+    let mut source = match is_stored {
+        true => Source::stored(args.files, args.stores.existing()?, &socket),
+        false => Source::listening(args.files, args.stores.named(), &socket)?,
+    };
+    let mut app = App::new(moment, length);
+    if args.once {
+        return once(&mut app, &mut source, look);
+    }
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        bail!("stdin and stdout are no terminal; print a frame with --once");
+    }
+    let ended = signals::ends();
+    let command = {
+        let mut screen = Screen::open()?;
+        show(&mut app, &mut source, look, &mut screen.terminal, &ended)?;
+        app.command
+    };
+    if let Some(command) = command {
+        Output::Stdout.write(|out| writeln!(out, "{command}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the screen until that is ended.
+fn show(
+    app: &mut App,
+    source: &mut Source,
+    look: Look,
+    terminal: &mut ratatui::DefaultTerminal,
+    ended: &dyn Fn() -> bool,
+) -> anyhow::Result<()> {
+    let mut next = Next::Ask;
+    loop {
+        if next == Next::Ask {
+            if let Some(detail) = &mut app.detail {
+                detail.look = look;
+                detail.look.width = Some(usize::from(terminal.size()?.width));
+            }
+            app.ask(source);
+        }
+        terminal.draw(|frame| draw::draw(frame, app, source, look))?;
+        let is_new = loop {
+            if ended() {
+                return Ok(());
+            }
+            if event::poll(LOOK_EVERY)? {
+                break None;
+            }
+            if source.take()? && !app.is_paused {
+                break Some(match app.moment {
+                    Moment::Live => Next::Ask,
+                    Moment::Until(_) => Next::Draw,
+                });
+            }
+        };
+        next = match is_new {
+            Some(next) => next,
+            None => app.on(&event::read()?, source),
+        };
+        if next == Next::Quit {
+            return Ok(());
+        }
+    }
+}
+
+/// Prints a frame.
+fn once(app: &mut App, source: &mut Source, look: Look) -> anyhow::Result<ExitCode> {
+    /// What a terminal has at least.
+    const SIZE: (u16, u16) = (80, 24);
+    let begun = Instant::now();
+    while source.live().is_some_and(|live| !live.has_windows()) && begun.elapsed() < ONCE {
+        source.take()?;
+        std::thread::sleep(LOOK_EVERY);
+    }
+    app.ask(source);
+    let width = look.width.and_then(|width| u16::try_from(width).ok());
+    let backend = TestBackend::new(width.unwrap_or(SIZE.0), SIZE.1);
+    let mut terminal = Terminal::new(backend)?;
+    terminal.draw(|frame| draw::draw(frame, app, source, look))?;
+    let buffer = terminal.backend().buffer();
+    let mut text = String::new();
+    for y in 0..buffer.area.height {
+        let cells = (0..buffer.area.width).map(|x| buffer[(x, y)].symbol());
+        let line: String = cells.collect();
+        text += line.trim_end();
+        text.push('\n');
+    }
+    Output::Stdout.write(|out| out.write_all(text.as_bytes()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The terminal while the screen has it. Whatever ends that restores it.
+struct Screen {
+    terminal: ratatui::DefaultTerminal,
+}
+
+impl Screen {
+    fn open() -> anyhow::Result<Self> {
+        // Restores the terminal before a panic is told.
+        let terminal = ratatui::try_init().context("cannot use the terminal")?;
+        execute!(io::stdout(), EnableMouseCapture).context("cannot use the mouse")?;
+        Ok(Self { terminal })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = execute!(io::stdout(), DisableMouseCapture);
+        ratatui::restore();
+    }
+}

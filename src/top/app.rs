@@ -1,0 +1,440 @@
+//! What the screen is about, and what keys and mouse make of it.
+
+use ratatui::crossterm::event::{
+    Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind,
+};
+use trackiops_query::times::rfc3339;
+use trackiops_schemas::time::{Granularity, UtcMs};
+use trackiops_store::live::Stalled;
+
+use crate::top::detail::Detail;
+use crate::top::source::{Moment, Source};
+use crate::top::table::{FIGURES, Tab, Table, TableRow, Target, Wanted, names};
+
+/// Lines above and below the rows.
+pub const LINES_ABOVE: u16 = 4;
+pub const LINES_BELOW: u16 = 2;
+/// Steps of `{` and `}`, as many as those of `[` and `]`.
+const FAR: i64 = 10;
+/// Courses beyond the rows on the screen are not asked for.
+const COURSES: usize = 200;
+
+/// What is shown.
+pub struct App {
+    pub tab: Tab,
+    pub moment: Moment,
+    /// What is shown stays as it is.
+    pub is_paused: bool,
+    /// Time that is added up in a row.
+    pub length: Granularity,
+    /// Place of a figure, and whether the smallest come first.
+    pub sort: usize,
+    pub ascending: bool,
+    /// A part of the names of rows.
+    pub filter: String,
+    /// Directories that were entered.
+    pub dirs: Vec<String>,
+    pub mode: Mode,
+    pub table: Table,
+    /// The rows that match, in order.
+    pub order: Vec<usize>,
+    /// Place in `order`, and of the first row on the screen.
+    pub selected: usize,
+    pub offset: usize,
+    pub detail: Option<Detail>,
+    /// The `query` that gives what is on the screen.
+    pub command: Option<String>,
+    /// What went wrong.
+    pub trouble: Option<String>,
+    /// Rows that fit on the screen.
+    pub height: usize,
+}
+
+/// What keys are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Rows,
+    Filter,
+    Help,
+}
+
+/// What is to be done after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Draw again.
+    Draw,
+    /// Ask again, then draw.
+    Ask,
+    Quit,
+}
+
+impl App {
+    pub fn new(moment: Moment, length: Granularity) -> Self {
+        Self {
+            tab: Tab::Files,
+            moment,
+            is_paused: false,
+            length,
+            sort: crate::top::table::THROUGHPUT,
+            ascending: false,
+            filter: String::new(),
+            dirs: Vec::new(),
+            mode: Mode::Rows,
+            table: Table::default(),
+            order: Vec::new(),
+            selected: 0,
+            offset: 0,
+            detail: None,
+            command: None,
+            trouble: None,
+            height: 20,
+        }
+    }
+
+    /// Asks for what is shown now.
+    pub fn ask(&mut self, source: &Source) {
+        let asked = match &mut self.detail {
+            Some(detail) => detail.ask(source, self.moment, self.length),
+            None => self.ask_rows(source),
+        };
+        self.trouble = asked.err().map(|error| format!("{error:#}"));
+    }
+
+    fn ask_rows(&mut self, source: &Source) -> anyhow::Result<()> {
+        let id = self.row().map(|row| row.id.clone());
+        self.table = Table::ask(
+            source,
+            &Wanted {
+                tab: self.tab,
+                dir: self.dirs.last().map(String::as_str),
+                moment: self.moment,
+                length: self.length,
+                sort: self.sort,
+                courses: COURSES,
+            },
+        )?;
+        self.arrange(id.as_deref());
+        Ok(())
+    }
+
+    /// The selected row.
+    pub fn row(&self) -> Option<&TableRow> {
+        self.table.rows.get(*self.order.get(self.selected)?)
+    }
+
+    /// Filters and sorts. The row with this id stays selected.
+    fn arrange(&mut self, id: Option<&str>) {
+        let filter = self.filter.to_lowercase();
+        let rows = &self.table.rows;
+        let mut order: Vec<usize> = (0..rows.len())
+            .filter(|at| filter.is_empty() || rows[*at].name.to_lowercase().contains(&filter))
+            .collect();
+        let value = |at: &usize| rows[*at].figures[self.sort].unwrap_or(f64::NEG_INFINITY);
+        order.sort_by(|a, b| {
+            let by_value = value(a).total_cmp(&value(b));
+            let by_value = match self.ascending {
+                true => by_value,
+                false => by_value.reverse(),
+            };
+            by_value.then_with(|| rows[*a].name.cmp(&rows[*b].name))
+        });
+        let place = id.and_then(|id| order.iter().position(|at| rows[*at].id == id));
+        // What is not selected by hand stays at the top.
+        self.selected = match self.selected {
+            0 => 0,
+            at => place.unwrap_or(at).min(order.len().saturating_sub(1)),
+        };
+        self.order = order;
+        self.scroll();
+    }
+
+    fn arrange_again(&mut self) {
+        let id = self.row().map(|row| row.id.clone());
+        self.arrange(id.as_deref());
+    }
+
+    fn scroll(&mut self) {
+        let height = self.height.max(1);
+        self.offset = self.offset.min(self.selected);
+        if self.selected >= self.offset + height {
+            self.offset = self.selected + 1 - height;
+        }
+    }
+
+    /// How many lines the rows have.
+    pub fn fit(&mut self, height: usize) {
+        self.height = height;
+        self.scroll();
+    }
+
+    /// Handles an event.
+    pub fn on(&mut self, event: &Event, source: &Source) -> Next {
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => self.on_key(*key, source),
+            Event::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::ScrollDown => self.go(3),
+                MouseEventKind::ScrollUp => self.go(-3),
+                MouseEventKind::Down(MouseButton::Left) => self.click(mouse.row, mouse.column),
+                _ => Next::Draw,
+            },
+            _ => Next::Draw,
+        }
+    }
+
+    fn on_key(&mut self, key: KeyEvent, source: &Source) -> Next {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return Next::Quit;
+        }
+        match self.mode {
+            Mode::Help => {
+                self.mode = Mode::Rows;
+                Next::Draw
+            }
+            Mode::Filter => self.on_filter_key(key.code),
+            Mode::Rows => self.on_row_key(key.code, source),
+        }
+    }
+
+    fn on_filter_key(&mut self, key: KeyCode) -> Next {
+        match key {
+            KeyCode::Enter => self.mode = Mode::Rows,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.mode = Mode::Rows;
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(c) => self.filter.push(c),
+            _ => {}
+        }
+        self.arrange_again();
+        Next::Draw
+    }
+
+    fn on_row_key(&mut self, key: KeyCode, source: &Source) -> Next {
+        self.command = None;
+        let page = i64::try_from(self.height.max(2) - 1).unwrap_or(1);
+        match key {
+            KeyCode::Char('q') => return Next::Quit,
+            KeyCode::Char('?') => self.mode = Mode::Help,
+            KeyCode::Char('/') if self.detail.is_none() => self.mode = Mode::Filter,
+            KeyCode::Char(' ') => self.is_paused = !self.is_paused,
+            KeyCode::Char('L') => {
+                self.is_paused = false;
+                if source.live().is_some() {
+                    self.moment = Moment::Live;
+                }
+                return Next::Ask;
+            }
+            KeyCode::Char('[') => return self.step(source, -1),
+            KeyCode::Char(']') => return self.step(source, 1),
+            KeyCode::Char('{') => return self.step(source, -FAR),
+            KeyCode::Char('}') => return self.step(source, FAR),
+            KeyCode::Char('S') => return self.sort_by((self.sort + 1) % FIGURES.len()),
+            KeyCode::Char('r') => {
+                self.ascending = !self.ascending;
+                self.arrange_again();
+            }
+            KeyCode::Char('y') => self.command = Some(self.query()),
+            KeyCode::Char(c @ '1'..='6') => {
+                return self.show(Tab::ALL[c as usize - '1' as usize]);
+            }
+            KeyCode::Tab | KeyCode::BackTab => {
+                let at = Tab::ALL
+                    .iter()
+                    .position(|tab| *tab == self.tab)
+                    .unwrap_or(0);
+                let by = if key == KeyCode::Tab {
+                    1
+                } else {
+                    Tab::ALL.len() - 1
+                };
+                return self.show(Tab::ALL[(at + by) % Tab::ALL.len()]);
+            }
+            KeyCode::Down | KeyCode::Char('j') => return self.go(1),
+            KeyCode::Up | KeyCode::Char('k') => return self.go(-1),
+            KeyCode::PageDown => return self.go(page),
+            KeyCode::PageUp => return self.go(-page),
+            KeyCode::Home | KeyCode::Char('g') => return self.go(i64::MIN / 2),
+            KeyCode::End | KeyCode::Char('G') => return self.go(i64::MAX / 2),
+            KeyCode::Enter | KeyCode::Right => return self.enter(),
+            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => return self.leave(),
+            _ => {}
+        }
+        Next::Draw
+    }
+
+    /// Moves the selection, or the text of a file.
+    fn go(&mut self, by: i64) -> Next {
+        let last = |length: usize| i64::try_from(length).unwrap_or(i64::MAX) - 1;
+        let moved = |from: usize, length: usize| {
+            let from = i64::try_from(from).unwrap_or(0);
+            usize::try_from((from + by).clamp(0, last(length).max(0))).unwrap_or(0)
+        };
+        match &mut self.detail {
+            Some(detail) => detail.offset = moved(detail.offset, detail.lines.len()),
+            None => {
+                self.selected = moved(self.selected, self.order.len());
+                self.scroll();
+            }
+        }
+        Next::Draw
+    }
+
+    fn click(&mut self, line: u16, column: u16) -> Next {
+        if line == LINES_ABOVE - 2 && self.detail.is_none() {
+            let mut at = 0;
+            for tab in Tab::ALL {
+                at += tab.title().len() as u16 + 4;
+                if column < at {
+                    return self.show(tab);
+                }
+            }
+            return Next::Draw;
+        }
+        let Some(row) = line.checked_sub(LINES_ABOVE) else {
+            return Next::Draw;
+        };
+        let at = self.offset + usize::from(row);
+        if self.detail.is_some() || usize::from(row) >= self.height || at >= self.order.len() {
+            return Next::Draw;
+        }
+        if at == self.selected {
+            return self.enter();
+        }
+        self.selected = at;
+        Next::Draw
+    }
+
+    fn show(&mut self, tab: Tab) -> Next {
+        self.tab = tab;
+        self.detail = None;
+        self.table = Table::default();
+        (self.selected, self.offset) = (0, 0);
+        if tab != Tab::Tree && tab != Tab::Files {
+            self.dirs.clear();
+        }
+        Next::Ask
+    }
+
+    fn sort_by(&mut self, figure: usize) -> Next {
+        self.sort = figure;
+        self.arrange_again();
+        // Others have courses then.
+        Next::Ask
+    }
+
+    fn step(&mut self, source: &Source, steps: i64) -> Next {
+        let from = match (self.moment, self.table.range) {
+            (Moment::Until(until), _) => until,
+            (Moment::Live, Some((_, until))) => until,
+            (Moment::Live, None) => match source.until() {
+                Ok(until) => until,
+                Err(error) => {
+                    self.trouble = Some(format!("{error:#}"));
+                    return Next::Draw;
+                }
+            },
+        };
+        self.moment = Moment::Until(UtcMs(from.0 + steps * self.length.ms()));
+        Next::Ask
+    }
+
+    fn enter(&mut self) -> Next {
+        if self.detail.is_some() {
+            return Next::Draw;
+        }
+        let Some(row) = self.row().cloned() else {
+            return Next::Draw;
+        };
+        match row.target {
+            Target::File(file) => self.detail = Some(Detail::new(file, row.name)),
+            Target::Dir(dir) if self.dirs.last() != Some(&dir) => {
+                self.dirs.push(dir);
+                (self.selected, self.offset) = (0, 0);
+            }
+            Target::Dir(_) => return self.show_files_of(),
+            Target::Nothing => return Next::Draw,
+        }
+        Next::Ask
+    }
+
+    /// The files of a directory that has no other below it.
+    fn show_files_of(&mut self) -> Next {
+        let dirs = std::mem::take(&mut self.dirs);
+        let next = self.show(Tab::Files);
+        self.dirs = dirs;
+        next
+    }
+
+    fn leave(&mut self) -> Next {
+        if self.detail.take().is_none() && self.dirs.pop().is_none() {
+            if self.filter.is_empty() {
+                return Next::Draw;
+            }
+            self.filter.clear();
+            self.arrange_again();
+        }
+        Next::Ask
+    }
+
+    /// The `query` that answers what is on the screen.
+    fn query(&self) -> String {
+        let mut words = vec!["trackiops query".to_owned()];
+        let range = match &self.detail {
+            Some(detail) => detail.range,
+            None => self.table.range,
+        };
+        if let Some((since, until)) = range {
+            words.push(format!(
+                "--since {} --until {}",
+                rfc3339(since),
+                rfc3339(until)
+            ));
+        }
+        match &self.detail {
+            Some(detail) => words.push(format!("--file {} --step all", detail.file)),
+            None => {
+                if let Some(dir) = self.dirs.last() {
+                    words.push(format!("--dir {}", quoted(dir)));
+                }
+                if !self.filter.is_empty() && self.tab == Tab::Files {
+                    words.push(format!(
+                        "--file {}",
+                        quoted(&format!("**/*{}*", self.filter))
+                    ));
+                }
+                words.push(format!("--by {}", self.tab.by()));
+                let order = if self.ascending { ":asc" } else { "" };
+                words.push(format!("--sort {}{order}", FIGURES[self.sort].column));
+                let named = match self.tab {
+                    Tab::Files | Tab::Tree => "path,",
+                    Tab::Mounts | Tab::Stalls => "mount,",
+                    Tab::Tenants => "tenant,",
+                    Tab::Operations => "op,mount,",
+                };
+                words.push(format!("--columns {named}{}", names()));
+            }
+        }
+        words.join(" ")
+    }
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// A server that does not answer, as a line.
+pub fn stalled_line(server: &Stalled) -> [String; 4] {
+    [
+        server
+            .server
+            .clone()
+            .unwrap_or_else(|| "(unknown)".to_owned()),
+        server.mounts.join(", "),
+        server.requests.to_string(),
+        format!("{:.1} s", server.age_ms as f64 / 1000.0),
+    ]
+}

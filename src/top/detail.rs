@@ -1,0 +1,98 @@
+//! One file in full, as text.
+
+use std::path::Path;
+
+use trackiops_query::{
+    Figures, FileSelector, GroupBy, Outcome, Projection, Question, ask, ask_files,
+    ask_operations_by,
+};
+use trackiops_render::terminal_style::{Look, Style};
+use trackiops_render::{Format, Render};
+use trackiops_schemas::time::{Granularity, UtcMs};
+
+use crate::top::source::{Moment, Source};
+
+/// Cells of a line where nothing else is known.
+const WIDTH: usize = 80;
+
+/// What is known of a file at a moment.
+#[derive(Debug, Default)]
+pub struct Detail {
+    /// As `--file` takes it.
+    pub file: String,
+    pub name: String,
+    pub lines: Vec<String>,
+    /// The first line on the screen.
+    pub offset: usize,
+    pub range: Option<(UtcMs, UtcMs)>,
+    pub look: Look,
+}
+
+impl Detail {
+    pub fn new(file: String, name: String) -> Self {
+        Self {
+            file,
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// Asks for all of it.
+    pub fn ask(
+        &mut self,
+        source: &Source,
+        moment: Moment,
+        length: Granularity,
+    ) -> anyhow::Result<()> {
+        let mut question = source.question(moment, length.ms())?;
+        question.files = vec![FileSelector::parse(Path::new(&self.file))?];
+        question.projection = Projection::all().only_transfers(true);
+        self.range = question.range.since.zip(question.range.until);
+        let mut lines = Vec::new();
+        self.section("Requests", &ask(&question)?, &question, &mut lines)?;
+        let by_tenant = Question {
+            by: GroupBy {
+                tenants: true,
+                ..GroupBy::FILE
+            },
+            ..question.clone()
+        };
+        self.section("Who", &ask(&by_tenant)?, &question, &mut lines)?;
+        let operations = ask_operations_by(&question, GroupBy::FILE)?;
+        self.section("Operations", &operations, &question, &mut lines)?;
+        self.section("Names", &ask_files(&question)?, &question, &mut lines)?;
+        self.lines = lines;
+        Ok(())
+    }
+
+    fn section<R: Render>(
+        &self,
+        title: &str,
+        outcome: &Outcome<R>,
+        question: &Question,
+        lines: &mut Vec<String>,
+    ) -> anyhow::Result<()> {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        lines.push(title.to_owned());
+        match outcome {
+            Outcome::Nothing { why, .. } => lines.push(why.show(question.zone)),
+            Outcome::Found(answer) => {
+                let style = Style {
+                    look: Look {
+                        width: self.look.width.or(Some(WIDTH)),
+                        ..self.look
+                    },
+                    ..question.zone.into()
+                };
+                let mut text = Vec::new();
+                let format = Format::Table(Figures::Parts);
+                trackiops_render::write(answer, format, style, &mut text)?;
+                let text = String::from_utf8_lossy(&text);
+                lines.extend(text.lines().map(str::to_owned));
+            }
+        }
+        Ok(())
+    }
+}

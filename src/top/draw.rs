@@ -1,0 +1,290 @@
+//! Draws the screen.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph};
+use trackiops_query::times::{Zone, show, show_length};
+use trackiops_render::terminal_style::Look;
+use trackiops_render::units;
+use trackiops_render::visible::{visible, width};
+
+use crate::output::plural;
+use crate::top::app::{App, LINES_ABOVE, LINES_BELOW, Mode, stalled_line};
+use crate::top::source::{Moment, Source};
+use crate::top::table::{FIGURES, IOPS, THROUGHPUT, Tab, TableRow};
+
+/// Cells of the figures: IOPS, throughput, mean, p99, parts, errors.
+const CELLS: [usize; 6] = [7, 11, 8, 8, 8, 6];
+/// Least cells of a name.
+const LEAST_NAME: usize = 12;
+/// Cells of a course, and least cells of a screen that has some.
+const COURSE: usize = 10;
+const WIDE: usize = 80;
+
+const HELP: &str = "\
+Up Down PgUp PgDn Home End   select            1-6 Tab   files, tree, mounts ...
+Enter  a file in full, a directory's           S         sort by the next column
+Esc    back                                    r         smallest first
+/      only names with this text               space     pause
+[ ]    earlier, later                          { }       much earlier, much later
+L      now                                     y         the query for this screen
+?      this                                    q         quit
+The mouse selects rows and tabs, and scrolls. In the column q/n/c are the shares
+of queue, network and server, and completion in the latency, in percent.";
+
+/// Draws what is shown.
+pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
+    let area = frame.area();
+    let height = area.height.saturating_sub(LINES_ABOVE + LINES_BELOW);
+    app.fit(usize::from(height));
+    let width = usize::from(area.width);
+    let mut lines = vec![
+        bold(heading(app, source)),
+        Line::raw(sums(app, source)),
+        tabs(app),
+    ];
+    match (&app.detail, app.tab) {
+        (Some(detail), _) => {
+            lines.push(bold(detail.name.clone()));
+            let shown = detail.lines.iter().skip(detail.offset);
+            lines.extend(shown.map(|line| Line::raw(line.clone())));
+        }
+        (None, Tab::Stalls) => lines.extend(stalls(source)),
+        (None, _) => {
+            lines.push(bold(titles(app, width)));
+            let end = app.order.len().min(app.offset + app.height);
+            for place in app.offset..end {
+                let text = row(&app.table.rows[app.order[place]], width, look);
+                lines.push(match place == app.selected {
+                    true => Line::styled(text, Modifier::REVERSED),
+                    false => Line::raw(text),
+                });
+            }
+            if app.order.is_empty() {
+                let why = match (&app.table.empty, app.filter.is_empty()) {
+                    (_, false) => "no name has this text",
+                    (Some(why), _) => why,
+                    (None, _) => "nothing yet",
+                };
+                lines.push(Line::raw(visible(why).into_owned()));
+            }
+        }
+    }
+    lines.truncate(usize::from(area.height.saturating_sub(LINES_BELOW)));
+    frame.render_widget(Paragraph::new(lines), area);
+    footer(frame, app, source, area);
+    if app.mode == Mode::Help {
+        help(frame, area);
+    }
+}
+
+fn bold(text: String) -> Line<'static> {
+    Line::styled(text, Style::default().add_modifier(Modifier::BOLD))
+}
+
+/// Where and when.
+fn heading(app: &App, source: &Source) -> String {
+    let live = source.live();
+    let host = live.and_then(|live| live.hello.as_ref());
+    let host = host.map_or_else(|| "store".to_owned(), |hello| hello.recorder.host.clone());
+    let range = match &app.detail {
+        Some(detail) => detail.range,
+        None => app.table.range,
+    };
+    let range = range.map_or_else(String::new, |(since, until)| {
+        format!(
+            "{} to {}",
+            show(since, Zone::Local),
+            show(until, Zone::Local)
+                .rsplit(' ')
+                .next()
+                .unwrap_or_default()
+        )
+    });
+    let mode = match (app.moment, app.is_paused) {
+        (_, true) => "PAUSED",
+        (Moment::Live, _) if live.is_some() => "LIVE",
+        (Moment::Live, _) => "LATEST",
+        (Moment::Until(_), _) => "PAST",
+    };
+    let length = show_length(app.length.ms().cast_unsigned());
+    visible(&format!(
+        "trackiops top  {host}  {mode}  {range} ({length})"
+    ))
+    .into_owned()
+}
+
+/// Sums of the rows, and what is not in them.
+fn sums(app: &App, source: &Source) -> String {
+    let sum = |figure: usize| -> f64 {
+        let figures = app.table.rows.iter().filter_map(|row| row.figures[figure]);
+        figures.sum()
+    };
+    let mut text = format!(
+        "{}, {} requests/s, {}",
+        plural(app.order.len() as u64, "row"),
+        units::rate(sum(IOPS)),
+        units::bytes_per_second(sum(THROUGHPUT))
+    );
+    if let Some(live) = source.live() {
+        let health = &live.status.total.health;
+        text += &format!(
+            "; since the begin {} seen, {} lost, {} missed, {} folded",
+            health.seen, health.lost, health.missed, health.folded
+        );
+        for (count, words) in [
+            (live.missing, "windows not received"),
+            (
+                live.status.waiting.saturating_sub(2),
+                "windows wait for the disk",
+            ),
+        ] {
+            if count > 0 {
+                text += &format!(", {count} {words}");
+            }
+        }
+    }
+    text
+}
+
+fn tabs(app: &App) -> Line<'static> {
+    let tab = |(at, tab): (usize, &Tab)| {
+        let text = format!("{}:{}", at + 1, tab.title());
+        let style = match *tab == app.tab {
+            true => Style::default().add_modifier(Modifier::REVERSED),
+            false => Style::default(),
+        };
+        [Span::styled(text, style), Span::raw("  ")]
+    };
+    let mut spans: Vec<Span<'static>> = Tab::ALL.iter().enumerate().flat_map(tab).collect();
+    if let Some(dir) = app.dirs.last() {
+        spans.push(Span::raw(visible(dir).into_owned()));
+    }
+    if !app.filter.is_empty() || app.mode == Mode::Filter {
+        spans.push(Span::raw(format!("/{}", visible(&app.filter))));
+    }
+    Line::from(spans)
+}
+
+/// Cells that the name gets, and whether there are courses.
+fn shape(width: usize) -> (usize, bool) {
+    let figures: usize = CELLS.iter().map(|cells| cells + 1).sum();
+    let has_course = width >= WIDE;
+    let course = if has_course { COURSE + 1 } else { 0 };
+    (
+        width.saturating_sub(figures + course).max(LEAST_NAME),
+        has_course,
+    )
+}
+
+fn titles(app: &App, width: usize) -> String {
+    let (name, has_course) = shape(width);
+    let mark = if app.ascending { '<' } else { '>' };
+    let title = |text: &str, figures: &[usize], cells: usize| {
+        let text = match figures.contains(&app.sort) {
+            true => format!("{mark}{text}"),
+            false => text.to_owned(),
+        };
+        format!(" {text:>cells$}")
+    };
+    let mut line = format!("{:<name$}", "name");
+    line += &title("IOPS", &[0], CELLS[0]);
+    line += &title("throughput", &[1], CELLS[1]);
+    line += &title("mean", &[2], CELLS[2]);
+    line += &title("p99", &[3], CELLS[3]);
+    line += &title("q/n/c", &[4, 5, 6], CELLS[4]);
+    line += &title("errors", &[7], CELLS[5]);
+    if has_course {
+        line += " IOPS";
+    }
+    line
+}
+
+fn row(row: &TableRow, width: usize, look: Look) -> String {
+    let (name, has_course) = shape(width);
+    let shown = |figure: usize| FIGURES[figure].show(row.figures[figure]);
+    let parts = match row.figures[4] {
+        None => "-".to_owned(),
+        Some(_) => format!("{}/{}/{}", shown(4), shown(5), shown(6)),
+    };
+    let cells = [shown(0), shown(1), shown(2), shown(3), parts, shown(7)];
+    let mut line = padded(&visible(&row.name), name, look);
+    for (cell, cells) in cells.iter().zip(CELLS) {
+        line += &format!(" {cell:>cells$}");
+    }
+    if has_course {
+        line.push(' ');
+        line += &look.sparkline(&row.course, COURSE);
+    }
+    line
+}
+
+/// A name in so many cells: its end, which tells it from others.
+fn padded(name: &str, cells: usize, look: Look) -> String {
+    let name = look.cut(name, cells);
+    let blank = cells.saturating_sub(width(&name));
+    format!("{name}{}", " ".repeat(blank))
+}
+
+fn stalls(source: &Source) -> Vec<Line<'static>> {
+    let Some(live) = source.live() else {
+        return vec![Line::raw(
+            "servers that do not answer are shown live; of a store, `trackiops query` tells them",
+        )];
+    };
+    if live.status.stalled.is_empty() {
+        return vec![Line::raw("every server answers")];
+    }
+    let head = format!("{:<30} {:>8} {:>9}  mounts", "server", "requests", "waited");
+    let mut lines = vec![bold(head)];
+    for server in &live.status.stalled {
+        let [name, mounts, requests, age] = stalled_line(server);
+        let line = format!("{name:<30} {requests:>8} {age:>9}  {mounts}");
+        lines.push(Line::raw(visible(&line).into_owned()));
+    }
+    lines
+}
+
+/// What the screen lacks, the query for it, or what keys do.
+fn footer(frame: &mut Frame<'_>, app: &App, source: &Source, area: Rect) {
+    let trouble = app.trouble.clone();
+    let trouble = trouble.or_else(|| source.live().and_then(|live| live.trouble.clone()));
+    let notes = app
+        .table
+        .notes
+        .iter()
+        .filter(|note| note.is_of_the_recording());
+    let note = notes.map(|note| note.show(Zone::Local)).next();
+    let text = match (&app.command, trouble, note) {
+        (Some(command), ..) => command.clone(),
+        (_, Some(trouble), _) => trouble,
+        (.., Some(note)) => note,
+        _ if app.mode == Mode::Filter => {
+            "type a part of a name; Enter keeps it, Esc drops it".to_owned()
+        }
+        _ => "?:help  /:filter  S:sort  Enter:in  Esc:out  [ ]:time  L:live  space:pause  y:query  q:quit"
+            .to_owned(),
+    };
+    let lines = area.height.min(LINES_BELOW);
+    let place = Rect {
+        y: area.y + area.height - lines,
+        height: lines,
+        ..area
+    };
+    let text = Paragraph::new(visible(&text).into_owned());
+    frame.render_widget(text.wrap(ratatui::widgets::Wrap { trim: true }), place);
+}
+
+fn help(frame: &mut Frame<'_>, area: Rect) {
+    let lines = HELP.lines().count() as u16;
+    let place = Rect {
+        x: area.x,
+        y: area.y + LINES_ABOVE.min(area.height),
+        width: area.width,
+        height: lines.min(area.height.saturating_sub(LINES_ABOVE)),
+    };
+    frame.render_widget(Clear, place);
+    frame.render_widget(Paragraph::new(HELP), place);
+}

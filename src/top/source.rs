@@ -1,0 +1,237 @@
+//! Where `top` has its rows from: the windows that a recorder has just sent, or a store.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use trackiops_query::times::Zone;
+use trackiops_query::{Question, Range, Step};
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::time::{Granularity, UtcMs};
+use trackiops_store::Snapshot;
+use trackiops_store::live::{Gap, Hello, LiveError, LiveWindow, Message, Status, Subscription};
+
+use crate::question_flags::{FileFlags, now};
+
+/// Windows that are kept for courses, and their bytes.
+const MOST_WINDOWS: usize = 60;
+const MOST_BYTES: usize = 16 << 20;
+/// A recorder says something each second.
+const SILENCE: Duration = Duration::from_secs(5);
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+/// Messages that wait for the screen.
+const WAITING: usize = 64;
+
+/// Where rows come from.
+pub struct Source {
+    files: FileFlags,
+    stores: Vec<PathBuf>,
+    socket: PathBuf,
+    live: Option<Live>,
+}
+
+/// What a recorder has sent.
+pub struct Live {
+    messages: Receiver<Heard>,
+    pub hello: Option<Hello>,
+    pub status: Status,
+    mounts: Vec<MountPoint>,
+    windows: VecDeque<LiveWindow>,
+    bytes: usize,
+    /// End of the last window.
+    until: Option<UtcMs>,
+    /// Windows that were missing from the stream.
+    pub missing: u64,
+    /// Why nothing comes.
+    pub trouble: Option<String>,
+}
+
+/// From the thread that listens.
+enum Heard {
+    Message(Message),
+    Trouble(String),
+}
+
+/// When the screen is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The last windows that closed.
+    Live,
+    /// The time before this point.
+    Until(UtcMs),
+}
+
+impl Source {
+    /// A store, whatever is recorded now.
+    pub fn stored(files: FileFlags, stores: Vec<PathBuf>, socket: &Path) -> Self {
+        Self {
+            files,
+            stores,
+            socket: socket.to_owned(),
+            live: None,
+        }
+    }
+
+    /// Listens to a recorder. `stores` are asked about earlier times; without any, the recorder's own
+    /// is.
+    pub fn listening(
+        files: FileFlags,
+        stores: Vec<PathBuf>,
+        socket: &Path,
+    ) -> Result<Self, LiveError> {
+        // What is wrong at the begin is an error; later, it is shown.
+        let subscription = Subscription::connect(socket)?;
+        let (heard, messages) = sync_channel(WAITING);
+        let hello = subscription.hello().clone();
+        let path = socket.to_owned();
+        thread::spawn(move || listen(subscription, &path, &heard));
+        let mut source = Self::stored(files, stores, socket);
+        if source.stores.is_empty() {
+            source.stores.push(hello.recorder.store.clone());
+        }
+        source.live = Some(Live {
+            messages,
+            hello: Some(hello),
+            status: Status::default(),
+            mounts: Vec::new(),
+            windows: VecDeque::new(),
+            bytes: 0,
+            until: None,
+            missing: 0,
+            trouble: None,
+        });
+        Ok(source)
+    }
+
+    pub fn live(&self) -> Option<&Live> {
+        self.live.as_ref()
+    }
+
+    /// Takes what the recorder has sent. Returns whether something is new.
+    pub fn take(&mut self) -> anyhow::Result<bool> {
+        let Some(live) = &mut self.live else {
+            return Ok(false);
+        };
+        let mut is_new = false;
+        loop {
+            match live.messages.try_recv() {
+                Ok(Heard::Message(message)) => live.hear(message, &self.socket)?,
+                Ok(Heard::Trouble(why)) => live.trouble = Some(why),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(is_new),
+            }
+            is_new = true;
+        }
+    }
+
+    /// The end of what is known: of the last window, or of the store.
+    pub fn until(&self) -> anyhow::Result<UtcMs> {
+        if let Some(until) = self.live.as_ref().and_then(|live| live.until) {
+            return Ok(until);
+        }
+        let stores = self.stores.iter().map(PathBuf::as_path);
+        let span = Snapshot::open_all(stores)?.span();
+        Ok(span.map_or_else(now, |(_, end)| end))
+    }
+
+    /// Length of the shortest windows.
+    pub fn finest(&self) -> anyhow::Result<Granularity> {
+        if let Some(hello) = self.live.as_ref().and_then(|live| live.hello.as_ref()) {
+            return Ok(Granularity::from_ms(hello.recorder.granularity_ms)?);
+        }
+        let stores = self.stores.iter().map(PathBuf::as_path);
+        let finest = Snapshot::open_all(stores)?
+            .granularities()
+            .into_iter()
+            .min();
+        Ok(finest.unwrap_or(Granularity::from_ms(1000)?))
+    }
+
+    /// A question about the `length_ms` before a moment, with one row for all of it.
+    pub fn question(&self, moment: Moment, length_ms: i64) -> anyhow::Result<Question> {
+        let (until, view) = match (moment, &self.live) {
+            (Moment::Live, Some(live)) => {
+                let view =
+                    Snapshot::of_windows(live.windows.as_slices().0, &live.mounts, &self.socket)?;
+                (live.until.unwrap_or_else(now), Some(Rc::new(view)))
+            }
+            (Moment::Live, None) => (self.until()?, None),
+            (Moment::Until(until), _) => (until, None),
+        };
+        let range = Range {
+            since: Some(UtcMs(until.0 - length_ms)),
+            until: Some(until),
+        };
+        let files = self.files.clone();
+        let question =
+            files.question(self.stores.clone(), range, (Zone::Local, now().max(until)))?;
+        Ok(Question {
+            view,
+            step: Some(Step::All),
+            ..question
+        })
+    }
+}
+
+impl Live {
+    pub fn has_windows(&self) -> bool {
+        !self.windows.is_empty()
+    }
+
+    fn hear(&mut self, message: Message, socket: &Path) -> anyhow::Result<()> {
+        self.trouble = None;
+        match message {
+            Message::Hello(hello) => self.hello = Some(*hello),
+            Message::Mounts(mounts) => self.mounts = mounts,
+            Message::Status(status) => self.status = *status,
+            Message::Gap(Gap { windows, .. }) => self.missing += windows,
+            Message::End => self.trouble = Some("the recorder has ended".to_owned()),
+            Message::Window(window) => {
+                let view = Snapshot::of_windows(std::slice::from_ref(&window), &[], socket)?;
+                self.until = self.until.max(view.span().map(|(_, end)| end));
+                self.bytes += window.bytes();
+                self.windows.push_back(window);
+                while self.windows.len() > MOST_WINDOWS || self.bytes > MOST_BYTES {
+                    let dropped = self.windows.pop_front();
+                    self.bytes -= dropped.map_or(0, |window| window.bytes());
+                }
+                self.windows.make_contiguous();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Passes on what a recorder sends, and looks for the next one when it ends.
+fn listen(mut subscription: Subscription, socket: &Path, heard: &SyncSender<Heard>) {
+    let told = |trouble: LiveError| heard.send(Heard::Trouble(trouble.to_string()));
+    loop {
+        let sent = match subscription.next(SILENCE) {
+            Ok(Some(message)) => heard.send(Heard::Message(message)),
+            Ok(None) => heard.send(Heard::Trouble("the recorder does not answer".to_owned())),
+            Err(trouble) => {
+                if told(trouble).is_err() {
+                    return;
+                }
+                subscription = loop {
+                    match Subscription::connect(socket) {
+                        Ok(subscription) => break subscription,
+                        Err(trouble) => {
+                            if told(trouble).is_err() {
+                                return;
+                            }
+                            thread::sleep(RETRY_EVERY);
+                        }
+                    }
+                };
+                let hello = Box::new(subscription.hello().clone());
+                heard.send(Heard::Message(Message::Hello(hello)))
+            }
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! What a tab shows: rows with the same numbers, whatever they stand for.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use trackiops_query::columns::{Column, Value};
+use trackiops_query::coverage::note::Note;
+use trackiops_query::{
+    Answer, AnswerRow, Columns, Connections, Entity, FileSelector, GroupBy, Level, OperationAnswer,
+    Outcome, Question, Record, Sort, Step, ask, ask_operations,
+};
+use trackiops_render::units;
+use trackiops_schemas::time::{Granularity, UtcMs};
+use trackiops_schemas::unit::Unit;
+
+use crate::top::source::{Moment, Source};
+
+/// What rows of a tab stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tab {
+    Files,
+    Tree,
+    Mounts,
+    Tenants,
+    Operations,
+    Stalls,
+}
+
+impl Tab {
+    pub const ALL: [Self; 6] = [
+        Self::Files,
+        Self::Tree,
+        Self::Mounts,
+        Self::Tenants,
+        Self::Operations,
+        Self::Stalls,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Tree => "tree",
+            Self::Mounts => "mounts",
+            Self::Tenants => "tenants",
+            Self::Operations => "operations",
+            Self::Stalls => "stalls",
+        }
+    }
+
+    /// As `query --by` takes it.
+    pub fn by(self) -> &'static str {
+        match self {
+            Self::Files => "file",
+            Self::Tree => "dir",
+            Self::Mounts | Self::Stalls => "mount",
+            Self::Tenants => "tenant",
+            Self::Operations => "op",
+        }
+    }
+}
+
+/// A number that each row has.
+pub struct Figure {
+    /// The column of an answer.
+    pub column: &'static str,
+    unit: Unit,
+}
+
+const fn figure(column: &'static str, unit: Unit) -> Figure {
+    Figure { column, unit }
+}
+
+/// The numbers, in order.
+pub const FIGURES: [Figure; 8] = [
+    figure("iops", Unit::PerSecond),
+    figure("throughput", Unit::BytesPerSecond),
+    figure("mean", Unit::Microseconds),
+    figure("p99", Unit::Microseconds),
+    figure("queue_share", Unit::Share),
+    figure("network_share", Unit::Share),
+    figure("completion_share", Unit::Share),
+    figure("errors", Unit::Count),
+];
+/// Places in [`FIGURES`].
+pub const IOPS: usize = 0;
+pub const THROUGHPUT: usize = 1;
+
+impl Figure {
+    pub fn show(&self, value: Option<f64>) -> String {
+        match value {
+            None => "-".to_owned(),
+            Some(share) if self.unit == Unit::Share => format!("{:.0}", 100.0 * share),
+            Some(value) => units::show(self.unit, value),
+        }
+    }
+}
+
+/// A row of a tab.
+#[derive(Clone, Debug)]
+pub struct TableRow {
+    /// Tells it from others, also in the next window.
+    pub id: String,
+    pub name: String,
+    pub figures: [Option<f64>; FIGURES.len()],
+    /// IOPS over time.
+    pub course: Vec<f64>,
+    pub target: Target,
+}
+
+/// What a row leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A file, as `--file` takes it.
+    File(String),
+    Dir(String),
+    Nothing,
+}
+
+/// The rows of a tab at a moment.
+#[derive(Debug, Default)]
+pub struct Table {
+    pub rows: Vec<TableRow>,
+    pub range: Option<(UtcMs, UtcMs)>,
+    pub notes: Vec<Note>,
+    /// Why there are no rows.
+    pub empty: Option<String>,
+}
+
+/// What is asked for a table.
+pub struct Wanted<'a> {
+    pub tab: Tab,
+    /// Only below this directory.
+    pub dir: Option<&'a str>,
+    pub moment: Moment,
+    pub length: Granularity,
+    pub sort: usize,
+    /// Rows whose courses are wanted.
+    pub courses: usize,
+}
+
+impl Table {
+    /// Asks for the rows of a tab, which come in no order.
+    pub fn ask(source: &Source, wanted: &Wanted<'_>) -> anyhow::Result<Self> {
+        let mut question = source.question(wanted.moment, wanted.length.ms())?;
+        if let Some(dir) = wanted.dir {
+            question.files.push(FileSelector::below(Path::new(dir))?);
+        }
+        let range = question.range.since.zip(question.range.until);
+        let courses = |question: &Question| -> anyhow::Result<Question> {
+            let finest = source.finest()?.ms();
+            let ms = COURSE * finest.max(wanted.length.ms() / COURSE);
+            let whole = source.question(wanted.moment, ms)?;
+            Ok(Question {
+                step: match question.view {
+                    Some(_) => Some(Step::Windows(source.finest()?)),
+                    None => None,
+                },
+                top: NonZeroUsize::new(wanted.courses),
+                sort: Some(Sort {
+                    column: FIGURES[wanted.sort].column.to_owned(),
+                    ascending: false,
+                }),
+                range: whole.range,
+                view: whole.view,
+                ..question.clone()
+            })
+        };
+        let table = match wanted.tab {
+            Tab::Stalls => Self::default(),
+            Tab::Operations => {
+                let ask = |question: &Question| ask_operations(question, Connections::Together);
+                let name = |row: &OperationAnswer| Named {
+                    id: format!("{}\0{:?}", row.op, row.mount),
+                    name: match &row.mount {
+                        Some(mount) => format!("{} {mount}", row.op),
+                        None => row.op.to_string(),
+                    },
+                    target: Target::Nothing,
+                };
+                let time = |row: &OperationAnswer| row.time;
+                Self::of(ask(&question)?, &ask(&courses(&question)?)?, name, time)?
+            }
+            tab => {
+                question.by = match tab {
+                    Tab::Tree => GroupBy {
+                        level: Level::Dir { depth: 1 },
+                        tenants: false,
+                    },
+                    Tab::Mounts => GroupBy::MOUNT,
+                    Tab::Tenants => "tenant".parse()?,
+                    _ => GroupBy::FILE,
+                };
+                let columns = Columns::<AnswerRow>::parse(&names())?;
+                question.projection = columns.needs().only_transfers(true);
+                let time = |row: &AnswerRow| row.time;
+                Self::of(ask(&question)?, &ask(&courses(&question)?)?, named, time)?
+            }
+        };
+        Ok(Self { range, ..table })
+    }
+
+    fn of<R: Record>(
+        outcome: Outcome<R>,
+        courses: &Outcome<R>,
+        name: impl Fn(&R) -> Named,
+        time: impl Fn(&R) -> UtcMs,
+    ) -> anyhow::Result<Self> {
+        let columns = columns::<R>()?;
+        let mut course_of: HashMap<String, Vec<(UtcMs, f64)>> = HashMap::new();
+        let mut times: Vec<UtcMs> = Vec::new();
+        if let Outcome::Found(Answer { rows, .. }) = courses {
+            for row in rows {
+                let iops = number(&columns[IOPS].value(row)).unwrap_or(0.0);
+                let of = course_of.entry(name(row).id).or_default();
+                of.push((time(row), iops));
+                times.push(time(row));
+            }
+        }
+        times.sort_unstable();
+        times.dedup();
+        let answer = match outcome {
+            Outcome::Found(answer) => answer,
+            Outcome::Nothing { why, notes } => {
+                return Ok(Self {
+                    empty: Some(why.show(trackiops_query::times::Zone::Local)),
+                    notes,
+                    ..Self::default()
+                });
+            }
+        };
+        let row = |row: &R| {
+            let Named { id, name, target } = name(row);
+            let course = course_of.get(&id).map_or(Vec::new(), |points| {
+                let at = |time: &UtcMs| -> f64 {
+                    let points = points.iter().filter(|(at, _)| at == time);
+                    points.map(|(_, iops)| iops).sum()
+                };
+                times.iter().map(at).collect()
+            });
+            TableRow {
+                id,
+                name,
+                figures: std::array::from_fn(|at| number(&columns[at].value(row))),
+                course,
+                target,
+            }
+        };
+        Ok(Self {
+            rows: answer.rows.iter().map(row).collect(),
+            notes: answer.notes,
+            ..Self::default()
+        })
+    }
+}
+
+/// Points of a course.
+const COURSE: i64 = 60;
+
+struct Named {
+    id: String,
+    name: String,
+    target: Target,
+}
+
+fn named(row: &AnswerRow) -> Named {
+    let tenant = row.tenant.named();
+    let name = match (&row.of, tenant) {
+        (Entity::Host(_), Some(tenant)) => tenant,
+        (Entity::Host(_), None) => "(unknown)".to_owned(),
+        _ => row.name(),
+    };
+    let target = match (&row.of, &row.file) {
+        (Entity::File(_), Some(file)) => Target::File(format!("{}:{}", file.dev, file.fileid)),
+        (Entity::Dir(_, Some(dir)), _) => Target::Dir(dir.to_string()),
+        _ => Target::Nothing,
+    };
+    // Rows of files have tenants only where they were not sealed yet.
+    let tenant = matches!(row.of, Entity::Host(_)).then(|| row.tenant.id());
+    Named {
+        id: format!("{:?}\0{tenant:?}\0{}", row.of, row.host),
+        name,
+        target,
+    }
+}
+
+/// The columns of the figures, as `query --columns` takes them.
+pub fn names() -> String {
+    FIGURES.map(|figure| figure.column).join(",")
+}
+
+fn columns<R: Record>() -> anyhow::Result<Vec<Column<R>>> {
+    let columns = FIGURES
+        .iter()
+        .map(|figure| Columns::<R>::number(figure.column));
+    Ok(columns.collect::<Result<_, _>>()?)
+}
+
+fn number(value: &Value<'_>) -> Option<f64> {
+    match value {
+        Value::Count(count) => Some(*count as f64),
+        Value::Int(int) => Some(*int as f64),
+        Value::Figure(figure) => Some(*figure),
+        _ => None,
+    }
+}

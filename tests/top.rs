@@ -1,0 +1,361 @@
+//! `trackiops top` in a terminal: what it shows, and what keys make of it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::num::NonZeroU16;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use trackiops_testkit::recording::{Recording, of_two_files, recent};
+use trackiops_testkit::windows::{T0, file, reads, window};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A terminal in which `top` runs.
+struct Screen {
+    child: Child,
+    terminal: File,
+    parser: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Screen {
+    fn open(recording: &Recording, flags: &[&str], (lines, columns): (u16, u16)) -> Self {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let name = std::ffi::OsStr::from_bytes(name.to_bytes()).to_owned();
+        let terminal = File::from(terminal);
+        set_size(&terminal, lines, columns);
+        let inside = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(name)
+            .unwrap();
+        let mut command = trackiops();
+        command.arg("top").arg("--socket").arg(recording.socket());
+        command.arg("--store").arg(recording.store()).args(flags);
+        command.env("LANG", "C.UTF-8").env("TERM", "xterm-256color");
+        command.env_remove("COLUMNS");
+        command.stdin(inside.try_clone().unwrap());
+        command.stdout(inside.try_clone().unwrap()).stderr(inside);
+        let child = command.spawn().unwrap();
+        drop(command);
+        let parser = Arc::new(Mutex::new(vt100::Parser::new(
+            cells(lines),
+            cells(columns),
+            0,
+        )));
+        let (mut reader, drawn) = (terminal.try_clone().unwrap(), Arc::clone(&parser));
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = reader.read(&mut bytes) {
+                drawn.lock().unwrap().process(&bytes[..read]);
+            }
+        });
+        Self {
+            child,
+            terminal,
+            parser,
+        }
+    }
+
+    fn text(&self) -> String {
+        self.parser.lock().unwrap().screen().contents()
+    }
+
+    fn keys(&mut self, keys: &str) {
+        self.terminal.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the screen is as it is to be.
+    fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let text = self.text();
+            if is_so(&text) {
+                return text;
+            }
+            assert!(begun.elapsed() < LONG, "{what}: not in\n{text}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn has(&self, words: &str) -> String {
+        self.until(words, |text| text.contains(words))
+    }
+
+    fn resize(&mut self, lines: u16, columns: u16) {
+        set_size(&self.terminal, lines, columns);
+        self.parser
+            .lock()
+            .unwrap()
+            .screen_mut()
+            .set_size(cells(lines), cells(columns));
+        self.signal(Signal::WINCH);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the end, and asserts that the terminal is as it was.
+    fn ended(&mut self) -> i32 {
+        let status = self.child.wait().unwrap();
+        sleep(Duration::from_millis(100));
+        let parser = self.parser.lock().unwrap();
+        let screen = parser.screen();
+        assert!(!screen.alternate_screen() && !screen.hide_cursor());
+        assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None);
+        status.code().unwrap()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn set_size(terminal: &File, lines: u16, columns: u16) {
+    let size = Winsize {
+        ws_row: lines,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(terminal, size).unwrap();
+}
+
+fn cells(count: u16) -> NonZeroU16 {
+    NonZeroU16::new(count).unwrap()
+}
+
+fn trackiops() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
+    command.env("TZ", "UTC").env("COLUMNS", "80");
+    command
+}
+
+/// The line with this word.
+fn line<'t>(text: &'t str, word: &str) -> &'t str {
+    text.lines()
+        .find(|line| line.contains(word))
+        .unwrap_or_default()
+}
+
+#[test]
+fn files_are_ranked_and_one_is_shown_in_full() {
+    let recording = Recording::begin();
+    let mut screen = Screen::open(&recording, &[], (24, 80));
+    screen.has("LIVE");
+    recording.put(&recent(20));
+    // The last ten windows: 10 + ... + 19 + 3 and 2 more, each.
+    let text = screen.has("/mnt/b/y");
+    let a = text.lines().position(|line| line.contains("/mnt/a/x"));
+    let b = text.lines().position(|line| line.contains("/mnt/b/y"));
+    assert!(a < b, "{text}");
+    assert!(line(&text, "/mnt/a/x").contains(" 19.5 "), "{text}");
+    assert!(line(&text, "/mnt/b/y").contains(" 5.00 "), "{text}");
+    assert!(line(&text, "/mnt/a/x").ends_with('█'), "{text}");
+    assert!(text.contains("2 rows, 24.5 requests/s"), "{text}");
+    // The smallest first, another column, and back.
+    screen.keys("r");
+    screen.until("reversed", |text| {
+        text.find("/mnt/b/y").unwrap_or(0) < text.find("/mnt/a/x").unwrap_or(0)
+    });
+    screen.keys("rS");
+    screen.has(">mean");
+    screen.keys("j\r");
+    let text = screen.has("Who");
+    assert!(
+        text.contains("/mnt/b/y") && text.contains("1000:/user.slice"),
+        "{text}"
+    );
+    screen.keys("\x1b");
+    screen.has(">mean");
+    screen.keys("q");
+    assert_eq!(screen.ended(), 0);
+}
+
+#[test]
+fn tabs_filters_and_the_past() {
+    let recording = Recording::begin();
+    let mut screen = Screen::open(&recording, &[], (30, 100));
+    screen.has("LIVE");
+    recording.put(&recent(30));
+    screen.has("/mnt/a/x");
+    screen.keys("/B/y\r");
+    screen.until("one row", |text| {
+        text.contains("1 row,") && !text.contains("/mnt/a/x")
+    });
+    screen.keys("\x1b");
+    screen.has("/mnt/a/x");
+    screen.keys("4");
+    let text = screen.has("1000:/user.slice");
+    assert!(text.contains("0:/system.slice"), "{text}");
+    screen.keys("3");
+    screen.has("srv:/export");
+    screen.keys("6");
+    screen.has("every server answers");
+    screen.keys("2");
+    screen.has("/mnt/");
+    // Ten windows earlier there was less of the first file.
+    screen.keys("1[");
+    let text = screen.has("PAST");
+    assert!(text.contains("/mnt/a/x"), "{text}");
+    screen.until("less", |text| line(text, "/mnt/a/x").contains(" 19.5 "));
+    screen.keys("y");
+    let text = screen.has("trackiops query --since");
+    let command = text
+        .lines()
+        .skip_while(|line| !line.contains("trackiops query"));
+    let command = command.collect::<Vec<_>>().join(" ");
+    let mut words = command.split_whitespace().skip(1);
+    let mut query = trackiops();
+    query
+        .args(words.by_ref())
+        .arg("--json")
+        .arg("--store")
+        .arg(recording.store());
+    let output = query.output().unwrap();
+    let rows = String::from_utf8(output.stdout).unwrap();
+    assert!(rows.contains("\"iops\":19.5"), "{command}: {rows}");
+    screen.keys("L");
+    screen.until("live", |text| {
+        text.contains("LIVE") && line(text, "/mnt/a/x").contains(" 29.5 ")
+    });
+    screen.keys("?");
+    screen.has("smallest first");
+    screen.keys("x");
+    screen.has("/mnt/a/x");
+    // The smallest terminals, and large ones.
+    for (lines, columns) in [(5, 20), (1, 1), (60, 200), (24, 80)] {
+        screen.resize(lines, columns);
+        sleep(Duration::from_millis(150));
+    }
+    screen.keys("1");
+    screen.has("/mnt/a/x");
+    screen.signal(Signal::TERM);
+    assert_eq!(screen.ended(), 0);
+}
+
+#[test]
+fn it_goes_on_with_the_next_recorder_and_space_holds_it() {
+    let windows = recent(6);
+    let mut recording = Recording::begin();
+    let mut screen = Screen::open(&recording, &["--step", "1s"], (24, 80));
+    screen.has("LIVE");
+    recording.put(&windows[..2]);
+    screen.until("the second", |text| {
+        line(text, "/mnt/a/x").contains(" 6.00 ")
+    });
+    recording.end();
+    screen.has("no recorder serves");
+    recording.resume();
+    sleep(Duration::from_millis(1200));
+    recording.put(&windows[2..4]);
+    let text = screen.until("the fourth", |text| {
+        line(text, "/mnt/a/x").contains(" 8.00 ")
+    });
+    assert!(!text.contains("no recorder"), "{text}");
+    screen.keys(" ");
+    screen.has("PAUSED");
+    recording.put(&windows[4..5]);
+    sleep(Duration::from_millis(500));
+    assert!(line(&screen.text(), "/mnt/a/x").contains(" 8.00 "));
+    screen.keys(" ");
+    recording.put(&windows[5..]);
+    screen.until("the last", |text| line(text, "/mnt/a/x").contains(" 10.0 "));
+    screen.keys("\x03");
+    assert_eq!(screen.ended(), 0);
+}
+
+#[test]
+fn a_frame_of_a_stored_time_is_always_the_same() {
+    let recording = Recording::begin();
+    recording.put(&of_two_files(T0, 60));
+    let once = |flags: &[&str], locale: &str| {
+        let mut command = trackiops();
+        command
+            .args(["top", "--once", "--store"])
+            .arg(recording.store());
+        command.args(flags).env("LC_ALL", locale);
+        let output = command.output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(output.status.success(), "{text}");
+        text
+    };
+    let text = once(&["--since", "2026-11-21T03:52:20Z"], "C.UTF-8");
+    let expected = "\
+trackiops top  store  PAST  2026-11-21 03:52:20 to 03:52:30 (10 s)
+2 rows, 34.5 requests/s, 138 KiB/s
+1:files  2:tree  3:mounts  4:tenants  5:operations  6:stalls
+name               IOPS >throughput     mean      p99    q/n/c errors IOPS
+/mnt/a/x           29.5   118 KiB/s   300 us   301 us  0/0/100      0 ▂▃▄▄▅▆▆▇██
+/mnt/b/y           5.00  20.0 KiB/s   300 us   301 us  0/0/100      0 ██████████
+";
+    assert!(text.starts_with(expected), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80));
+    let text = once(&["--since", "2026-11-21T03:52:20Z", "--dir", "/mnt/b"], "C");
+    assert!(
+        text.contains("/mnt/b/y") && !text.contains("/mnt/a") && text.is_ascii(),
+        "{text}"
+    );
+}
+
+#[test]
+fn without_a_terminal_or_a_recorder_it_says_what_to_do() {
+    let recording = Recording::begin();
+    let refused = |socket: &str, flags: &[&str]| {
+        let mut command = trackiops();
+        command.args(["top", "--socket", socket]).args(flags);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let socket = recording.socket();
+    let said = refused(socket.to_str().unwrap(), &[]);
+    assert!(said.contains("--once"), "{said}");
+    let said = refused("/nonexistent", &[]);
+    assert!(
+        said.contains("no recorder serves") && said.contains("trackiops record"),
+        "{said}"
+    );
+}
+
+/// A frame of many files; `cargo test --release --test top -- --ignored --nocapture` tells its time.
+#[test]
+#[ignore = "prints a time: cargo test --release --test top -- --ignored --nocapture"]
+fn a_frame_of_65536_files() {
+    let recording = Recording::begin();
+    let rows = (0..65_536).map(|id| {
+        let path = format!("/mnt/nfs/dir{}/file{id}", id % 256);
+        (file(id, 49, Some(&path)), reads(2 + id % 100))
+    });
+    let window = window(T0, rows.collect());
+    let mut screen = Screen::open(&recording, &["--step", "1s"], (50, 160));
+    screen.has("LIVE");
+    recording.put(&[window]);
+    screen.has("65536 rows");
+    let begun = Instant::now();
+    for _ in 0..100 {
+        screen.keys("j");
+    }
+    screen.keys("?");
+    screen.has("smallest first");
+    println!("100 frames: {:?}", begun.elapsed());
+}
