@@ -26,7 +26,7 @@ use trackiops_collector::{
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
-use trackiops_store::{RetentionPolicy, WindowQueue, Writer};
+use trackiops_store::{WindowQueue, Writer};
 
 use crate::live_socket;
 use crate::output::{FilePermissions, PartialFile, say};
@@ -142,7 +142,7 @@ async fn record_with_plan(
         recorder.hand_requests_to(Box::new(move |batch| queue.put(batch)));
     }
     // Ends after the queue, whose last windows it serves.
-    let live = serve(args, &plan, &store, &writer.options().keep)?;
+    let live = serve(args, &plan, &store, &writer)?;
     let publisher = live.as_ref().map(LiveServer::publisher);
     let waiting = WindowQueue::start(writer, store, publisher, say)?;
     announce(&settings.filter, args.ready_file.as_deref())?;
@@ -180,17 +180,13 @@ async fn record_with_plan(
 }
 
 /// Serves windows to other programs. Without that the recording goes on, unless a flag asks for it.
-fn serve(
-    args: &Args,
-    plan: &Plan,
-    store: &Path,
-    keep: &RetentionPolicy,
-) -> Result<Option<LiveServer>> {
+fn serve(args: &Args, plan: &Plan, store: &Path, writer: &Writer) -> Result<Option<LiveServer>> {
     if args.no_live {
         return Ok(None);
     }
     let named = args.live_socket.as_deref();
     let path = named.unwrap_or(live_socket::usual());
+    let keep = &writer.options().keep;
     let started = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let recorder = RecorderInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -204,7 +200,7 @@ fn serve(
         started_ms: i64::try_from(started.as_millis())?,
         granularity_ms: args.granularity.finest().ms(),
     };
-    let served = LiveServer::start(path, recorder);
+    let served = LiveServer::start(path, recorder, writer.position());
     let cannot = || format!("cannot serve windows at {}", path.display());
     match (served, named) {
         (Ok(live), _) => Ok(Some(live)),

@@ -14,7 +14,7 @@ use trackiops_query::{Outcome, ask_volume};
 use trackiops_render::units;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::live::{Activity, Hello, Message, RecorderInfo, Status, Subscription};
+use trackiops_store::live::{Activity, Message, RecorderInfo, Status, Subscription};
 
 use crate::live_socket::SocketFlag;
 use crate::output::{Output, plural, print, print_json};
@@ -26,8 +26,8 @@ use crate::volume::days_until;
 const DEGRADED: u8 = 1;
 /// It answers at once, whatever its disk does.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Windows that wait for the disk now and then.
-const FEW_WAITING: u64 = 2;
+/// How late a window may be closed, and written.
+const LATE_MS: u64 = 5000;
 
 /// What `trackiops status` takes.
 #[derive(clap::Args)]
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             None => bail!("the recorder does not answer: it may be stopped; see its log"),
         }
     };
-    let report = Report::of(subscription.hello(), status, mounts);
+    let report = Report::of(&subscription, status, mounts);
     Output::Stdout.write(|out| match args.form.is_json() {
         true => print_json(&report.json(), out),
         false => report.print(out),
@@ -86,11 +86,11 @@ struct StoreUsage {
 }
 
 impl Report {
-    fn of(hello: &Hello, status: Status, mounts: Vec<MountPoint>) -> Self {
-        let recorder = hello.recorder.clone();
+    fn of(subscription: &Subscription, status: Status, mounts: Vec<MountPoint>) -> Self {
+        let recorder = subscription.hello().recorder.clone();
         Self {
-            complaints: complaints(&status),
-            process: usage_of(recorder.pid),
+            complaints: complaints(&status, recorder.granularity_ms.cast_unsigned()),
+            process: subscription.pid().and_then(usage_of),
             store: store_usage(&recorder),
             recorder,
             status,
@@ -211,8 +211,14 @@ impl Report {
 }
 
 /// Why a recorder does not do well: what was wrong in the last minute, or is.
-fn complaints(status: &Status) -> Vec<String> {
+fn complaints(status: &Status, granularity_ms: u64) -> Vec<String> {
     let mut complaints = Vec::new();
+    if status.silent_ms > granularity_ms + LATE_MS {
+        complaints.push(format!(
+            "no window was closed for {}: it may be held up by what reads its messages",
+            show_length(status.silent_ms / 1000 * 1000)
+        ));
+    }
     let recent = &status.recent.health;
     for (count, words) in [
         (recent.lost, "lost"),
@@ -232,7 +238,11 @@ fn complaints(status: &Status) -> Vec<String> {
     if let Some(error) = &status.store_error {
         complaints.push(error.clone());
     }
-    if status.waiting > FEW_WAITING {
+    if status.store_error.is_none() && recent.store_failures > 0 {
+        complaints
+            .push("the store could not be written in the last minute; see its log".to_owned());
+    }
+    if status.waiting * granularity_ms > granularity_ms + LATE_MS {
         complaints.push(format!(
             "{} wait for the disk",
             plural(status.waiting, "window")

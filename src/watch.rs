@@ -2,6 +2,7 @@
 
 mod paper;
 
+use std::collections::HashSet;
 use std::io::{self, ErrorKind, Write};
 use std::mem;
 use std::num::NonZeroUsize;
@@ -44,6 +45,10 @@ Examples:
 const MOST_ROWS: NonZeroUsize = NonZeroUsize::new(20).unwrap();
 /// Interval of looks at `--duration`.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The recorder says something each second.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Windows of a step after which they are added up.
+const MOST_PENDING: usize = 64;
 /// Interval of attempts to find a recorder again.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// Attempts to read a store of which segments are merged meanwhile.
@@ -59,7 +64,8 @@ pub struct Args {
     files: FileFlags,
     /// First what the store has from this time on: 10m (ago), 03:10 ...
     ///
-    /// Takes what `query --since` takes. Each window comes once, from the store or from the recorder.
+    /// Takes what `query --since` takes. Each window comes once, from the store or from the recorder; the step in which the two
+    /// meet has rows of both.
     #[arg(long, value_name = "TIME", help_heading = WHEN)]
     since: Option<String>,
     /// A row per window of this length [default: the shortest recorded]
@@ -111,11 +117,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     // What cannot be answered is refused before there is a window.
-    watch.write(Snapshot::default(), Range::default(), watch.step)?;
+    watch.write(Snapshot::default(), Range::default(), None)?;
     let mut last = None;
     loop {
         let mut subscription = match Subscription::connect(&socket) {
-            Err(LiveError::NoRecorder(_) | LiveError::Closed(_)) if may_wait => {
+            Err(LiveError::NoRecorder(_) | LiveError::Closed(_) | LiveError::Silent(_))
+                if may_wait =>
+            {
                 if is_over() {
                     return Ok(ExitCode::SUCCESS);
                 }
@@ -144,6 +152,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 last = Some(position.max(subscription.hello().position));
                 say("the recorder has ended; waiting for another one");
             }
+            End::Broken(position) => {
+                last = Some(position.max(subscription.hello().position));
+                watch.tell_broken();
+            }
         }
     }
 }
@@ -152,8 +164,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 enum End {
     /// `--duration` is over, or nobody reads what is written.
     Over,
-    /// The recorder has ended, or the connection broke, after this window.
+    /// The recorder has ended after this window.
     Recorder(Position),
+    /// The connection broke after this window: the recorder was killed, or ended before all was read.
+    Broken(Position),
 }
 
 /// How windows are written.
@@ -260,21 +274,36 @@ impl Watch {
 
     /// Writes what the store has since then. Returns where that ends; `None` if nobody reads it.
     fn history(&mut self, store: &Path, since: UtcMs) -> anyhow::Result<Option<Position>> {
-        for attempt in 1.. {
-            let view = Snapshot::open(store)?;
+        let mut left_out = HashSet::new();
+        let mut attempts = 0;
+        let mut step = Some(self.step);
+        loop {
+            let view = Snapshot::open(store)?.without(&left_out);
             let position = view.position();
             self.end = view.span().map(|(_, end)| end);
             let range = Range {
                 since: Some(since),
                 until: None,
             };
-            match self.write(view, range, self.step) {
+            let error = match self.write(view, range, step) {
+                Ok(is_read) => return Ok(is_read.then_some(position)),
+                Err(error) => error,
+            };
+            attempts += 1;
+            match error.downcast_ref() {
+                // Short windows are no longer there.
+                Some(QueryError::StepNotRecorded { .. })
+                    if self.asked_step.is_none() && step.take().is_some() => {}
                 // A segment was merged since.
-                Err(error) if attempt < ATTEMPTS && is_vanished(&error) => {}
-                written => return Ok(written?.then_some(position)),
+                Some(QueryError::Vanished(_)) if attempts < ATTEMPTS => {}
+                Some(QueryError::Vanished(path) | QueryError::Damaged { path, .. })
+                    if left_out.insert(path.clone()) =>
+                {
+                    say(format_args!("{error}; the rest follows"));
+                }
+                _ => return Err(error),
             }
         }
-        Ok(None)
     }
 
     /// Says that windows are in the store which nobody has listened to.
@@ -298,12 +327,20 @@ impl Watch {
     ) -> anyhow::Result<End> {
         let mut last = after;
         let mut has_begun = false;
+        let mut silent_since = Some(Instant::now());
         loop {
             if is_over() {
                 self.flush()?;
                 return Ok(End::Over);
             }
-            let goes_on = match subscription.next(LOOK_EVERY) {
+            let heard = subscription.next(LOOK_EVERY);
+            if !matches!(heard, Ok(None)) {
+                silent_since = Some(Instant::now());
+            } else if silent_since.is_some_and(|since| since.elapsed() > SILENCE) {
+                silent_since = None;
+                say("the recorder does not answer: it may be stopped");
+            }
+            let goes_on = match heard {
                 Ok(None) => true,
                 Ok(Some(Message::Window(window))) if !has_begun && window.position <= after => true,
                 Ok(Some(Message::Window(window))) => {
@@ -313,7 +350,12 @@ impl Watch {
                     self.add(window)?
                 }
                 Ok(Some(Message::Mounts(mounts))) => {
+                    // Those that are gone may have rows yet.
+                    let known = mem::take(&mut self.mounts);
                     self.mounts = mounts;
+                    let is_gone = |mount: &MountPoint| !self.mounts.contains(mount);
+                    let gone: Vec<_> = known.into_iter().filter(is_gone).collect();
+                    self.mounts.extend(gone);
                     true
                 }
                 Ok(Some(Message::Gap(gap))) => {
@@ -323,9 +365,15 @@ impl Watch {
                     goes_on
                 }
                 Ok(Some(Message::Status(_) | Message::Hello(_))) => true,
-                Ok(Some(Message::End)) | Err(LiveError::Broken { .. }) => {
+                Ok(Some(Message::End)) => {
                     return Ok(match self.flush()? {
                         true => End::Recorder(last),
+                        false => End::Over,
+                    });
+                }
+                Err(LiveError::Broken { .. }) => {
+                    return Ok(match self.flush()? {
+                        true => End::Broken(last),
                         false => End::Over,
                     });
                 }
@@ -337,11 +385,25 @@ impl Watch {
         }
     }
 
+    /// Says that windows may be in the store which were not received.
+    fn tell_broken(&self) {
+        let since = self.end.map_or(String::new(), |end| {
+            format!(
+                "; windows since {} may be in the store alone: trackiops query --since '{}'",
+                show(end, self.question.zone),
+                rfc3339(end)
+            )
+        });
+        say(format_args!(
+            "the recorder has ended without a word{since}; waiting for another one"
+        ));
+    }
+
     fn tell_gap(&mut self, gap: &Gap) {
         let [since, until] = [gap.since_ms, gap.until_ms].map(UtcMs);
         self.end = Some(until);
         say(format_args!(
-            "{} missing, not read in time; the store has them: trackiops query --since '{}' --until '{}'",
+            "{} missing, not read in time or too large for the stream; the store has them: trackiops query --since '{}' --until '{}'",
             plural(gap.windows, "window"),
             rfc3339(since),
             rfc3339(until)
@@ -356,13 +418,21 @@ impl Watch {
             return Ok(true);
         };
         let of_step = start.align(self.step);
+        self.end = Some(end);
         let mut goes_on = true;
+        if of_step < self.start && !self.pending.is_empty() {
+            // Late requests of an earlier step.
+            return self.write_windows(slice::from_ref(&window), of_step);
+        }
         if of_step != self.start {
             goes_on = self.flush()?;
         }
         self.start = of_step;
-        self.end = self.end.max(Some(end));
         self.pending.push(window);
+        if self.pending.len() >= MOST_PENDING {
+            let sum = LiveWindow::sum(&self.pending, self.step, &self.socket)?;
+            self.pending = sum.into_iter().collect();
+        }
         if end >= of_step.plus(self.step) {
             goes_on &= self.flush()?;
         }
@@ -372,26 +442,37 @@ impl Watch {
     /// Writes the windows that wait for the end of their step. Returns whether somebody reads that.
     fn flush(&mut self) -> anyhow::Result<bool> {
         let windows = mem::take(&mut self.pending);
+        self.write_windows(&windows, self.start)
+    }
+
+    /// Writes windows of the step that begins at `start`.
+    fn write_windows(&mut self, windows: &[LiveWindow], start: UtcMs) -> anyhow::Result<bool> {
         if windows.is_empty() {
             return Ok(true);
         }
-        let view = Snapshot::of_windows(&windows, &self.mounts, &self.socket)?;
+        let view = Snapshot::of_windows(windows, &self.mounts, &self.socket)?;
         // While the store cannot be written, windows become longer.
-        let longest = view.granularities().into_iter().max();
-        let step = longest.map_or(self.step, |longest| longest.max(self.step));
+        let longer = view.granularities().into_iter().max();
+        let longer = longer.filter(|longer| !self.step.is_multiple_of(*longer));
+        let step = longer.unwrap_or(self.step);
         let range = Range {
-            since: Some(self.start.align(step)),
-            until: Some(self.start.align(step).plus(step)),
+            since: Some(start.align(step)),
+            until: Some(start.align(step).plus(step)),
         };
-        self.write(view, range, step)
+        self.write(view, range, Some(step))
     }
 
     /// Writes what a view has in a range. Returns whether somebody reads that.
-    fn write(&mut self, view: Snapshot, range: Range, step: Granularity) -> anyhow::Result<bool> {
+    fn write(
+        &mut self,
+        view: Snapshot,
+        range: Range,
+        step: Option<Granularity>,
+    ) -> anyhow::Result<bool> {
         let question = Question {
             view: Some(Rc::new(view)),
             range,
-            step: Some(Step::Windows(step)),
+            step: step.map(Step::Windows),
             // A window may end after now by the wall clock, which may have been set.
             now: now().max(range.since.unwrap_or(UtcMs(0))),
             ..self.question.clone()
@@ -471,8 +552,4 @@ fn emit(text: &[u8]) -> anyhow::Result<bool> {
             Ok(true)
         }
     }
-}
-
-fn is_vanished(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(QueryError::Vanished(_)))
 }

@@ -5,6 +5,7 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
@@ -258,4 +259,29 @@ fn status_tells_a_person_and_a_program_how_it_goes() {
     let mut command = trackiops();
     command.args(["status", "--socket"]).arg(recording.socket());
     assert_eq!(command.output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn long_steps_and_late_windows_add_up() {
+    let mut windows = recent(300);
+    // A late request of the first step, after that was over.
+    let late = windows.remove(3);
+    windows.insert(200, late);
+    let mut recording = Recording::begin();
+    let watch = recording.watch(&["--json", "--step", "2m", "--by", "mount"]);
+    recording.put(&windows);
+    recording.end();
+    let (wrote, _) = watch.end();
+    let sums = |text: &str| {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for line in text.lines() {
+            let row: serde_json::Value = serde_json::from_str(line).unwrap();
+            let time = row["time"].as_str().unwrap().to_owned();
+            *sums.entry(time).or_default() += row["read_requests"].as_u64().unwrap();
+        }
+        sums
+    };
+    let stored = recording.query(&["--json", "--step", "2m", "--by", "mount"]);
+    assert_eq!(sums(&wrote), sums(&stored));
+    assert_eq!(wrote.lines().count(), stored.lines().count() + 1);
 }

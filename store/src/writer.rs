@@ -18,6 +18,7 @@ use crate::journal::header::Header;
 use crate::journal::removal::remove_orphaned_ends;
 use crate::journal::write::{AppendError, JournalWriter, UncertainTail};
 use crate::layout;
+use crate::live::Position;
 use crate::lock::StoreLock;
 use crate::options::Options;
 use crate::requests::RequestsWriter;
@@ -205,6 +206,14 @@ impl Writer {
             self.until = self.until.max(window.start.plus(finest));
         }
         Ok(count)
+    }
+
+    /// The end of what earlier writers have appended.
+    pub fn position(&self) -> Position {
+        Position {
+            journal: self.next_number - 1,
+            offset: u64::MAX,
+        }
     }
 
     /// The header of the open journal, and where the windows of the last append end in it.

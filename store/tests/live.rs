@@ -185,7 +185,11 @@ fn who_is_too_slow_is_told_what_is_missing_and_holds_up_nobody() {
         .collect();
     let received: Vec<_> = stopped.windows.iter().map(|w| w.position).collect();
     assert_eq!(received, left);
-    assert_eq!(gap.until_ms, T0 + 1000 * (until as i64 + 1));
+    let first = *missing.start() as i64;
+    assert_eq!(
+        [gap.since_ms, gap.until_ms],
+        [T0 + 1000 * first, T0 + 1000 * (until as i64 + 1)]
+    );
 }
 
 #[test]
@@ -282,8 +286,8 @@ fn the_socket_is_the_recorders_alone() {
     let path = recording.socket();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(&path), 0o660);
-    assert_eq!(mode(path.parent().unwrap()), 0o750);
-    let other = LiveServer::start(&path, recorder(&recording.store()));
+    assert_eq!(mode(path.parent().unwrap()), 0o755);
+    let other = LiveServer::start(&path, recorder(&recording.store()), Position::default());
     assert_eq!(other.unwrap_err().kind(), ErrorKind::AddrInUse);
     // The one that is there still serves.
     let listener = listen(connect(&recording));
@@ -297,7 +301,7 @@ fn the_socket_is_the_recorders_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("live.sock");
     fs::write(&path, "precious").unwrap();
-    let refused = LiveServer::start(&path, recorder(dir.path())).unwrap_err();
+    let refused = LiveServer::start(&path, recorder(dir.path()), Position::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
     assert_eq!(fs::read(&path).unwrap(), b"precious");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
@@ -327,4 +331,27 @@ fn what_is_no_recorder_is_told_apart() {
         server.join().unwrap();
         fs::remove_file(&path).unwrap();
     }
+}
+
+#[test]
+fn windows_add_up_to_one() {
+    let recorded = windows(25);
+    let mut recording = Recording::begin();
+    let listener = listen(connect(&recording));
+    recording.put(&recorded);
+    recording.end();
+    let received = listener.join().unwrap();
+    let minute = granularity("1m");
+    let sum = LiveWindow::sum(&received.windows, minute, Path::new("socket"));
+    let sum = sum.unwrap().unwrap();
+    assert_eq!(sum.position, received.windows[24].position);
+    let view = Snapshot::of_windows(&[sum], &[], Path::new("socket")).unwrap();
+    let content = Content::of_view(&view, minute).unwrap();
+    assert_eq!(content, Content::of(&recorded, minute));
+    assert_eq!(view.granularities(), [minute]);
+    assert!(
+        LiveWindow::sum(&[], minute, Path::new(""))
+            .unwrap()
+            .is_none()
+    );
 }

@@ -38,7 +38,8 @@ impl Recording {
             ..options("h")
         };
         let writer = Writer::open(&store, options).unwrap();
-        let server = LiveServer::start(&self.socket(), recorder(&store)).unwrap();
+        let after = writer.position();
+        let server = LiveServer::start(&self.socket(), recorder(&store), after).unwrap();
         let publisher = Some(server.publisher());
         let queue = WindowQueue::start(writer, store, publisher, |_| ()).unwrap();
         self.parts = Some((server, queue));

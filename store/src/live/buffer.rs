@@ -32,16 +32,19 @@ pub(super) struct Shared {
     wake: OwnedFd,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
     /// Whether windows are kept for anybody.
     pub(super) has_subscribers: bool,
     /// The last durable window.
     pub(super) position: Position,
     status: Status,
+    /// When the last window was closed.
+    closed: Instant,
     /// The windows of the last minute, and when they were closed.
     recent: VecDeque<(Instant, Activity)>,
-    pub(super) mounts: Arc<[MountPoint]>,
+    /// The mounts that exist, as JSON.
+    pub(super) mounts: Arc<[u8]>,
     /// Counts changes of `mounts`.
     pub(super) mounts_version: u64,
     pub(super) windows: Windows,
@@ -55,35 +58,51 @@ pub(super) struct Windows {
     /// Number of the first in the queue.
     first: u64,
     bytes: usize,
-    /// The last window that was dropped, and the latest end of those.
-    dropped: Option<(Position, UtcMs)>,
+    /// Those that were dropped before every subscriber had them.
+    dropped: Option<Dropped>,
+}
+
+/// Windows that were dropped: the last one, the earliest start, and the latest end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dropped {
+    pub(super) until: Position,
+    pub(super) start: UtcMs,
+    pub(super) end: UtcMs,
 }
 
 /// A window as it is sent.
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) position: Position,
-    pub(super) end: UtcMs,
+    range: (UtcMs, UtcMs),
     pub(super) bytes: Vec<u8>,
 }
 
 /// What a subscriber with a place in the queue has next.
 pub(super) enum Next {
     Window(Arc<Encoded>),
-    /// Windows were dropped before it had them.
-    Dropped {
-        windows: u64,
-        until: Position,
-        end: UtcMs,
-    },
+    /// So many windows were dropped before it had them.
+    Dropped(u64, Dropped),
     /// It has them all.
     Nothing,
 }
 
 impl Publisher {
-    pub(super) fn new() -> io::Result<(Self, Arc<Shared>)> {
+    /// Publishes what follows this position.
+    pub(super) fn new(position: Position) -> io::Result<(Self, Arc<Shared>)> {
+        let state = State {
+            has_subscribers: false,
+            position,
+            status: Status::default(),
+            closed: Instant::now(),
+            recent: VecDeque::new(),
+            mounts: (*b"[]").into(),
+            mounts_version: 0,
+            windows: Windows::default(),
+            has_ended: false,
+        };
         let shared = Arc::new(Shared {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         });
         Ok((Self(Arc::clone(&shared)), shared))
@@ -99,9 +118,13 @@ impl Publisher {
         status.windows += 1;
         status.waiting = waiting as u64;
         status.total.add(&last);
-        status.last = last.clone();
-        status.last_ms = Some(window.start.0);
-        status.stalled = stalled.into_iter().map(Into::into).collect();
+        // Late requests make windows of their own.
+        if window.health.covered_ms > 0 {
+            status.last = last.clone();
+            status.last_ms = Some(window.start.0);
+            status.stalled = stalled.into_iter().map(Into::into).collect();
+        }
+        state.closed = Instant::now();
         if state.recent.len() == MOST_RECENT {
             state.recent.pop_front();
         }
@@ -121,7 +144,10 @@ impl Publisher {
                 return;
             }
         }
-        let end = window.start.plus(header.granularities.finest());
+        let range = (
+            window.start,
+            window.start.plus(header.granularities.finest()),
+        );
         let mut bytes = [position.journal, position.offset]
             .map(u64::to_le_bytes)
             .concat();
@@ -132,7 +158,7 @@ impl Publisher {
         state.position = position;
         state.windows.push(Encoded {
             position,
-            end,
+            range,
             bytes,
         });
         drop(state);
@@ -141,6 +167,8 @@ impl Publisher {
 
     /// Publishes the mounts that exist.
     pub(crate) fn mounted(&self, mounts: &[MountPoint]) {
+        // Numbers, texts and lists of them cannot fail.
+        let mounts = serde_json::to_vec(mounts).unwrap_or_default();
         let mut state = self.0.lock();
         state.mounts = mounts.into();
         state.mounts_version += 1;
@@ -165,6 +193,8 @@ impl State {
             self.recent.pop_front();
         }
         let mut status = self.status.clone();
+        let silent = self.closed.elapsed().as_millis();
+        status.silent_ms = u64::try_from(silent).unwrap_or(u64::MAX);
         for (_, activity) in &self.recent {
             status.recent.add(activity);
         }
@@ -198,28 +228,32 @@ impl Windows {
     fn push(&mut self, window: Encoded) {
         self.bytes += window.bytes.len();
         self.queue.push_back(Arc::new(window));
-        while self.bytes > BUFFER_BYTES {
-            self.drop_first();
+        while self.bytes > BUFFER_BYTES
+            && let Some(window) = self.drop_first()
+        {
+            let (start, end) = window.range;
+            let before = self.dropped;
+            self.dropped = Some(Dropped {
+                until: window.position,
+                start: before.map_or(start, |before| before.start.min(start)),
+                end: before.map_or(end, |before| before.end.max(end)),
+            });
         }
     }
 
-    fn drop_first(&mut self) {
-        let Some(window) = self.queue.pop_front() else {
-            return;
-        };
+    fn drop_first(&mut self) -> Option<Arc<Encoded>> {
+        let window = self.queue.pop_front()?;
         self.bytes -= window.bytes.len();
         self.first += 1;
-        let end = self
-            .dropped
-            .map_or(window.end, |(_, end)| end.max(window.end));
-        self.dropped = Some((window.position, end));
+        Some(window)
     }
 
     /// Drops the windows before this number, which nobody waits for.
     pub(super) fn drop_before(&mut self, number: u64) {
-        while self.first < number && !self.queue.is_empty() {
-            self.drop_first();
+        if number >= self.first {
+            self.dropped = None;
         }
+        while self.first < number && self.drop_first().is_some() {}
     }
 
     /// The number of the window that comes next.
@@ -229,12 +263,8 @@ impl Windows {
 
     /// What comes next for a subscriber that has all windows before this number.
     pub(super) fn next(&self, number: u64) -> Next {
-        if let (true, Some((until, end))) = (number < self.first, self.dropped) {
-            return Next::Dropped {
-                windows: self.first - number,
-                until,
-                end,
-            };
+        if let (true, Some(dropped)) = (number < self.first, self.dropped) {
+            return Next::Dropped(self.first - number, dropped);
         }
         let at = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
         match self.queue.get(at) {

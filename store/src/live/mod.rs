@@ -20,8 +20,11 @@ mod buffer;
 mod server;
 mod subscription;
 
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::{Deserialize, Serialize};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::pending::StalledServer;
@@ -43,6 +46,16 @@ const MOST_SUBSCRIBERS: usize = 64;
 const MOST_OF_A_USER: usize = 32;
 /// Windows that wait for subscribers. With a chunk for each subscriber, this is 16 MiB.
 const BUFFER_BYTES: usize = (16 << 20) - MOST_SUBSCRIBERS * CHUNK_BYTES;
+
+/// Connects to a socket, or fails at once where too many wait for that (`EAGAIN`).
+fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let socket = UnixStream::from(socket);
+    socket.set_nonblocking(false)?;
+    Ok(socket)
+}
 
 /// Kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +157,8 @@ pub struct Status {
     pub total: Activity,
     /// What was closed in the last minute.
     pub recent: Activity,
+    /// Time since a window was closed, or else since the recording began.
+    pub silent_ms: u64,
     /// The last window.
     pub last: Activity,
     /// Start of the last window, ms since 1970.

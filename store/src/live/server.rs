@@ -2,27 +2,30 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, lchown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use serde::Serialize;
-use trackiops_schemas::time::UtcMs;
 
 use super::buffer::{Next, Publisher, Shared, State};
 use super::{
     CHUNK_BYTES, Gap, Hello, Kind, MAGIC, MOST_OF_A_USER, MOST_SUBSCRIBERS, Position, RecorderInfo,
-    VERSION,
+    VERSION, connect_at_once,
 };
 
 /// Interval of [`super::Message::Status`].
 const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
 /// How long subscribers may still read when the recorder ends.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -38,18 +41,19 @@ pub struct LiveServer {
 }
 
 impl LiveServer {
-    /// Serves on a socket at `path`, which the group of the store may connect to. Its directory is
-    /// made if it is missing.
+    /// Serves windows `after` a position on a socket at `path`, which the group of the store may
+    /// connect to. Its directory is made if it is missing.
     ///
     /// Errors: [`ErrorKind::AddrInUse`] if another recorder serves there, and those of the system.
-    pub fn start(path: &Path, recorder: RecorderInfo) -> io::Result<Self> {
+    pub fn start(path: &Path, recorder: RecorderInfo, after: Position) -> io::Result<Self> {
         let (listener, inode) = listen(path, &recorder.store)?;
-        let (publisher, shared) = Publisher::new()?;
+        let (publisher, shared) = Publisher::new(after)?;
         let server = Server {
             listener,
             shared: Arc::clone(&shared),
             recorder,
             subscribers: Vec::new(),
+            status: Arc::default(),
             accepts_again: None,
         };
         let builder = Builder::new().name("live".to_owned());
@@ -88,8 +92,7 @@ fn listen(path: &Path, store: &Path) -> io::Result<(UnixListener, u64)> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty())
         && !dir.exists()
     {
-        fs::DirBuilder::new().mode(0o750).create(dir)?;
-        chown(dir, None, group)?;
+        fs::DirBuilder::new().mode(0o755).create(dir)?;
     }
     match fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
@@ -98,25 +101,33 @@ fn listen(path: &Path, store: &Path) -> io::Result<(UnixListener, u64)> {
                 "it is not a socket; remove it, or name another path",
             ));
         }
-        Ok(_) if UnixStream::connect(path).is_ok() => {
-            return Err(io::Error::new(
-                ErrorKind::AddrInUse,
-                "another recorder serves it",
-            ));
-        }
-        _ => {}
+        Ok(_) => match connect_at_once(path) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            _ => {
+                return Err(io::Error::new(
+                    ErrorKind::AddrInUse,
+                    "another recorder serves it",
+                ));
+            }
+        },
+        Err(_) => {}
     }
-    // Nobody can connect before the permissions are right.
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}", std::process::id()));
     let new = PathBuf::from(new);
     let _ = fs::remove_file(&new);
-    let listener = UnixListener::bind(&new)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(&new)?)?;
     let place = || -> io::Result<u64> {
         // Of the store's group, as the store's files are.
-        chown(&new, None, group)?;
-        fs::set_permissions(&new, fs::Permissions::from_mode(0o660))?;
-        listener.set_nonblocking(true)?;
+        lchown(&new, None, group)?;
+        // Of the socket itself, whatever others may have put into its place.
+        let place = open(&new, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
+        let itself = format!("/proc/self/fd/{}", place.as_raw_fd());
+        fs::set_permissions(itself, fs::Permissions::from_mode(0o660))?;
+        // Nobody can connect before that.
+        rustix::net::listen(&socket, BACKLOG)?;
         let inode = fs::symlink_metadata(&new)?.ino();
         fs::rename(&new, path)?;
         Ok(inode)
@@ -125,7 +136,7 @@ fn listen(path: &Path, store: &Path) -> io::Result<(UnixListener, u64)> {
     if placed.is_err() {
         let _ = fs::remove_file(&new);
     }
-    Ok((listener, placed?))
+    Ok((UnixListener::from(socket), placed?))
 }
 
 /// The thread.
@@ -134,6 +145,8 @@ struct Server {
     shared: Arc<Shared>,
     recorder: RecorderInfo,
     subscribers: Vec<Subscriber>,
+    /// The last status, as JSON.
+    status: Arc<[u8]>,
     /// Until then nobody is accepted, because that failed.
     accepts_again: Option<Instant>,
 }
@@ -145,6 +158,7 @@ impl Server {
             self.wait(status_due.saturating_duration_since(Instant::now()));
             if Instant::now() >= status_due {
                 status_due = Instant::now() + STATUS_EVERY;
+                self.take_status();
                 for subscriber in &mut self.subscribers {
                     subscriber.is_owed_status = true;
                 }
@@ -158,6 +172,11 @@ impl Server {
             self.wait(until.saturating_duration_since(Instant::now()));
             self.send();
         }
+    }
+
+    fn take_status(&mut self) {
+        let status = self.shared.lock().status();
+        self.status = serde_json::to_vec(&status).unwrap_or_default().into();
     }
 
     /// Waits until there is something to do. Forgets subscribers that are gone.
@@ -188,7 +207,8 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        loop {
+        // Whoever connects all the time does not keep the others from being served.
+        for _ in 0..MOST_SUBSCRIBERS {
             let socket = match self.listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -208,6 +228,7 @@ impl Server {
             if is_full || socket.set_nonblocking(true).is_err() {
                 continue;
             }
+            self.take_status();
             let mut state = self.shared.lock();
             state.has_subscribers = true;
             let hello = Hello {
@@ -223,9 +244,9 @@ impl Server {
 
     /// Sends what subscribers can take. Forgets those that are gone, and windows that all have.
     fn send(&mut self) {
-        let shared = &self.shared;
+        let (shared, status) = (&self.shared, &self.status);
         self.subscribers
-            .retain_mut(|subscriber| subscriber.send(shared));
+            .retain_mut(|subscriber| subscriber.send(shared, status));
         let mut state = shared.lock();
         state.has_subscribers = !self.subscribers.is_empty();
         let needed = self.subscribers.iter().map(|subscriber| subscriber.next);
@@ -241,9 +262,8 @@ struct Subscriber {
     user: u32,
     /// Number of its next window.
     next: u64,
-    /// The last window that it has, and where that ended.
+    /// The last window that it has.
     after: Position,
-    since: UtcMs,
     is_owed_status: bool,
     /// Of the mounts that it has.
     mounts_version: Option<u64>,
@@ -263,17 +283,22 @@ enum Sending {
     Window { sent: usize },
     Text {
         kind: Kind,
-        bytes: Vec<u8>,
+        bytes: Arc<[u8]>,
         sent: usize,
     },
 }
 
 impl Sending {
     fn text(kind: Kind, content: &impl Serialize) -> Self {
+        // Numbers, texts and lists of them cannot fail.
+        let bytes = serde_json::to_vec(content).unwrap_or_default();
+        Self::bytes(kind, bytes.into())
+    }
+
+    fn bytes(kind: Kind, bytes: Arc<[u8]>) -> Self {
         Self::Text {
             kind,
-            // Numbers, texts and lists of them cannot fail.
-            bytes: serde_json::to_vec(content).unwrap_or_default(),
+            bytes,
             sent: 0,
         }
     }
@@ -286,7 +311,6 @@ impl Subscriber {
             user,
             next,
             after: hello.position,
-            since: now(),
             is_owed_status: true,
             mounts_version: None,
             sending: Some(Sending::text(Kind::Hello, hello)),
@@ -298,13 +322,13 @@ impl Subscriber {
     }
 
     /// Sends until the socket is full or nothing is left. Returns whether the subscriber stays.
-    fn send(&mut self, shared: &Shared) -> bool {
+    fn send(&mut self, shared: &Shared, status: &Arc<[u8]>) -> bool {
         self.is_blocked = false;
         loop {
             if self.out_sent == self.out.len() {
                 self.out_sent = 0;
                 self.out.clear();
-                if !self.put_chunk(shared) {
+                if !self.put_chunk(shared, status) {
                     return !self.has_end;
                 }
             }
@@ -321,15 +345,15 @@ impl Subscriber {
     }
 
     /// Puts the next chunk into `out`. Returns whether there is one.
-    fn put_chunk(&mut self, shared: &Shared) -> bool {
-        let mut state = shared.lock();
+    fn put_chunk(&mut self, shared: &Shared, status: &Arc<[u8]>) -> bool {
+        let state = shared.lock();
         if matches!(self.sending, Some(Sending::Window { .. }))
             && state.windows.has_dropped(self.next)
         {
             self.sending = None;
         }
         if self.sending.is_none() {
-            self.sending = self.next_message(&mut state);
+            self.sending = self.next_message(&state, status);
         }
         match &mut self.sending {
             None => false,
@@ -341,7 +365,6 @@ impl Subscriber {
                 if put(&mut self.out, Kind::Window, &window.bytes, sent) {
                     self.next += 1;
                     self.after = window.position;
-                    self.since = window.end;
                     self.sending = None;
                 }
                 true
@@ -357,44 +380,34 @@ impl Subscriber {
         }
     }
 
-    fn next_message(&mut self, state: &mut State) -> Option<Sending> {
+    fn next_message(&mut self, state: &State, status: &Arc<[u8]>) -> Option<Sending> {
         if self.has_end {
             return None;
         }
         let next = state.windows.next(self.next);
-        if let Next::Dropped {
-            windows,
-            until,
-            end,
-        } = next
-        {
+        if let Next::Dropped(windows, dropped) = next {
             let gap = Gap {
                 windows,
                 after: self.after,
-                until,
-                since_ms: self.since.0.min(end.0),
-                until_ms: end.0,
+                until: dropped.until,
+                since_ms: dropped.start.0,
+                until_ms: dropped.end.0,
             };
             self.next += windows;
-            self.after = until;
-            self.since = end;
+            self.after = dropped.until;
             return Some(Sending::text(Kind::Gap, &gap));
         }
         if self.mounts_version != Some(state.mounts_version) {
             self.mounts_version = Some(state.mounts_version);
-            return Some(Sending::text(Kind::Mounts, &&*state.mounts));
+            return Some(Sending::bytes(Kind::Mounts, Arc::clone(&state.mounts)));
         }
         if self.is_owed_status {
             self.is_owed_status = false;
-            return Some(Sending::text(Kind::Status, &state.status()));
+            return Some(Sending::bytes(Kind::Status, Arc::clone(status)));
         }
         match next {
             Next::Window(_) => Some(Sending::Window { sent: 0 }),
-            _ if state.has_ended => Some(Sending::Text {
-                kind: Kind::End,
-                bytes: Vec::new(),
-                sent: 0,
-            }),
+            _ if state.has_ended => Some(Sending::bytes(Kind::End, Arc::default())),
             _ => None,
         }
     }
@@ -411,9 +424,4 @@ fn put(out: &mut Vec<u8>, kind: Kind, message: &[u8], sent: &mut usize) -> bool 
     out.extend_from_slice(part);
     *sent += part.len();
     is_last
-}
-
-fn now() -> UtcMs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    UtcMs(since.map_or(0, |since| since.as_millis() as i64))
 }

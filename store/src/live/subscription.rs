@@ -5,12 +5,20 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::time::Granularity;
 
-use super::{CHUNK_PREFIX_BYTES, Hello, Kind, MAGIC, Message, Position, VERSION};
+use super::{CHUNK_PREFIX_BYTES, Hello, Kind, MAGIC, Message, Position, VERSION, connect_at_once};
 use crate::error::StoreError;
+use crate::journal::cursor;
 use crate::journal::file::JournalFile;
+use crate::journal::header::Header;
 use crate::journal::scan::JournalScan;
+use crate::journal::write::journal_of;
+use crate::options::GranularitySet;
+use crate::queue::Sum;
 
 /// Limit on a message: far more than a recorder keeps for all subscribers.
 const MOST_BYTES: usize = 64 << 20;
@@ -40,6 +48,9 @@ pub enum LiveError {
         path = .0.display()
     )]
     Closed(PathBuf),
+    /// The recorder says nothing.
+    #[error("the recorder at {path} does not answer: it may be stopped; see its log", path = .0.display())]
+    Silent(PathBuf),
     /// The connection broke.
     #[error("the connection to {path} broke: {source}", path = .path.display())]
     Broken {
@@ -75,6 +86,39 @@ impl LiveWindow {
         self.journal.len()
     }
 
+    /// Adds windows up to one of `granularity`, in which they must be. None if there are none.
+    pub fn sum(
+        windows: &[Self],
+        granularity: Granularity,
+        path: &Path,
+    ) -> Result<Option<Self>, StoreError> {
+        let mut header = None;
+        let mut sum: Option<Sum> = None;
+        let mut position = Position::default();
+        for window in windows {
+            position = position.max(window.position);
+            let scan = window.scan(path)?;
+            for frame in &scan.windows {
+                let window = ClosedWindow {
+                    ops: scan.ops(frame)?,
+                    ..cursor::window(&scan, frame)?
+                };
+                let start = window.start.align(granularity);
+                sum.get_or_insert_with(|| Sum::new(start)).add(window);
+            }
+            header.get_or_insert(scan.header);
+        }
+        let (Some(header), Some(sum)) = (header, sum) else {
+            return Ok(None);
+        };
+        let header = Header {
+            granularities: GranularitySet::new(vec![granularity])?,
+            ..header
+        };
+        let journal = journal_of(&header, &sum.finish())?;
+        Ok(Some(Self { position, journal }))
+    }
+
     /// A journal with this window. Its errors name `path`.
     pub(crate) fn scan(&self, path: &Path) -> Result<JournalScan, StoreError> {
         let journal = JournalFile::in_memory(&self.journal, path);
@@ -100,7 +144,8 @@ impl Subscription {
     /// Connects to the socket of a recorder.
     pub fn connect(path: &Path) -> Result<Self, LiveError> {
         let owned = || path.to_owned();
-        let socket = UnixStream::connect(path).map_err(|source| match source.kind() {
+        let socket = connect_at_once(path).map_err(|source| match source.kind() {
+            ErrorKind::WouldBlock => LiveError::Silent(owned()),
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => LiveError::NoRecorder(owned()),
             ErrorKind::PermissionDenied => LiveError::Forbidden(owned()),
             _ => LiveError::Broken {
@@ -109,6 +154,7 @@ impl Subscription {
             },
         })?;
         let broken = |source: io::Error| match source.kind() {
+            ErrorKind::WouldBlock => LiveError::Silent(owned()),
             ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => LiveError::Closed(owned()),
             _ => LiveError::Broken {
                 path: owned(),
@@ -138,6 +184,12 @@ impl Subscription {
             hello,
             input,
         })
+    }
+
+    /// The recorder's process, as this one sees it.
+    pub fn pid(&self) -> Option<u32> {
+        let peer = socket_peercred(&self.socket).ok()?;
+        u32::try_from(peer.pid.as_raw_pid()).ok()
     }
 
     /// Who records.

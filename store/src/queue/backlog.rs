@@ -169,14 +169,14 @@ impl Backlog {
 }
 
 /// Adds up windows.
-struct Sum {
+pub(crate) struct Sum {
     window: ClosedWindow,
     rows: HashMap<Arc<FileAttributes>, Row>,
     ops: BTreeMap<Operation, OperationSums>,
 }
 
 impl Sum {
-    fn new(start: UtcMs) -> Self {
+    pub(crate) fn new(start: UtcMs) -> Self {
         let window = ClosedWindow {
             start,
             rows: Vec::new(),
@@ -190,7 +190,7 @@ impl Sum {
         }
     }
 
-    fn add(&mut self, window: ClosedWindow) {
+    pub(crate) fn add(&mut self, window: ClosedWindow) {
         self.window.health.merge(&window.health);
         for FileRow { file, row } in window.rows {
             match self.rows.get_mut(&file) {
@@ -205,7 +205,7 @@ impl Sum {
         }
     }
 
-    fn finish(self) -> ClosedWindow {
+    pub(crate) fn finish(self) -> ClosedWindow {
         let rows = self.rows.into_iter();
         let mut rows: Vec<_> = rows.map(|(file, row)| FileRow { file, row }).collect();
         rows.sort_by_key(|row| row.file.key);

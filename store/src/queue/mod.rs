@@ -25,6 +25,7 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 
 use self::backlog::Backlog;
+pub(crate) use self::backlog::Sum;
 use self::state::Shared;
 use self::writer_thread::WriterThread;
 use crate::error::StoreError;
