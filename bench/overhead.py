@@ -113,6 +113,37 @@ def trackiops(engine, *flags):
     return Tracer(argv, lambda _: os.path.exists(READY), seen)
 
 
+class Watched(Tracer):
+    """trackiops with programs that listen to it, which are not in its cgroup."""
+
+    LISTENERS = 8
+    LISTEN = """
+import select, socket
+listeners = [socket.socket(socket.AF_UNIX) for _ in range(%d)]
+for listener in listeners:
+    listener.connect("/run/trackiops/live.sock")
+while True:
+    for listener in select.select(listeners, [], [])[0]:
+        if not listener.recv(1 << 16):
+            raise SystemExit
+"""
+
+    def start(self):
+        super().start()
+        self.listeners = subprocess.Popen([sys.executable, "-c", self.LISTEN % self.LISTENERS])
+        time.sleep(2)
+
+    def stop(self):
+        seen = super().stop()
+        self.listeners.wait()
+        return seen
+
+
+def watched():
+    tracer = trackiops("direct")
+    return Watched(tracer.argv, tracer.is_ready, tracer.count_requests)
+
+
 def paper():
     return Tracer(
         ["/work/trackiops-bench-paper"],
@@ -140,6 +171,7 @@ CONTENDERS = {
         lambda: trackiops("direct", "--no-ops", "--no-latency-parts"),
     ),
     "records": ("trackiops, direct engine, --requests", lambda: trackiops("direct", "--requests")),
+    "watched": ("trackiops, direct engine, 8 listeners", watched),
     "tracepoint": ("trackiops, tracepoint engine", lambda: trackiops("tracepoint")),
     "paper": ("the paper's design", paper),
     "bpftrace": ("the paper's logic in bpftrace", bpftrace),
