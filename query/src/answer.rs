@@ -8,6 +8,7 @@ use trackiops_schemas::time::UtcMs;
 
 use crate::coverage::Interval;
 use crate::coverage::note::Note;
+use crate::coverage::recorded_time::HostTimes;
 use crate::file_selector::FileSelector;
 use crate::group::{Entity, GroupBy};
 use crate::origin::File;
@@ -82,6 +83,8 @@ pub struct Answer<R = AnswerRow> {
     pub range: Interval,
     /// Notes about the answer.
     pub notes: Vec<Note>,
+    /// The recorded time of the range, if the answer is of requests.
+    pub recorded: Arc<HostTimes>,
 }
 
 impl<R> Answer<R> {

@@ -18,7 +18,7 @@ use crate::columns::Column;
 use crate::coverage::Interval;
 use crate::coverage::needed_notes::{folded, notes};
 use crate::coverage::note::Note;
-use crate::coverage::recorded_time::RecordedTime;
+use crate::coverage::recorded_time::{HostTimes, RecordedTime};
 use crate::error::QueryError;
 use crate::execute::{Found, Recorded, execute};
 use crate::explain::Stage;
@@ -314,6 +314,7 @@ fn outcome(
         by: question.by,
         range: plan.asked,
         notes,
+        recorded: Arc::new(HostTimes::new(&plan.hosts, covered)),
     })
 }
 

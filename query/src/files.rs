@@ -126,5 +126,6 @@ fn with_histories(
         by: answer.by,
         range: answer.range,
         notes: answer.notes,
+        recorded: answer.recorded,
     })
 }

@@ -35,5 +35,6 @@ pub fn ask_mounts(stores: &[PathBuf]) -> Result<Outcome<MountSeen>, QueryError> 
         by: GroupBy::MOUNT,
         range,
         notes: Vec::new(),
+        recorded: Default::default(),
     }))
 }

@@ -178,6 +178,7 @@ fn answer(rows: Vec<Volume>, range: Interval) -> Outcome<Volume> {
         by: GroupBy::MOUNT,
         range,
         notes: Vec::new(),
+        recorded: Default::default(),
     })
 }
 

@@ -201,6 +201,7 @@ fn from_answer(
         by: answer.by,
         range: answer.range,
         notes: answer.notes,
+        recorded: answer.recorded,
     }))
 }
 

@@ -1,8 +1,10 @@
 //! Recorded time of each window and host. Rates divide by it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
 
-use trackiops_schemas::time::UtcMs;
+use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::coverage::Interval;
 use crate::origin::HostIndex;
@@ -61,6 +63,47 @@ impl RecordedTime {
             .map(|(time, _)| time.intersect(window).ms())
             .sum();
         partly.unwrap_or(0) + whole
+    }
+}
+
+/// Recorded time of an answer, by the names of hosts. Windows without rows have theirs here, too.
+#[derive(Default)]
+pub struct HostTimes {
+    hosts: Vec<Arc<str>>,
+    time: RecordedTime,
+}
+
+/// In order, so that equal answers have equal texts.
+impl fmt::Debug for HostTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let windows: BTreeMap<_, _> = self.time.windows.iter().collect();
+        f.debug_struct("HostTimes")
+            .field("hosts", &self.hosts)
+            .field("windows", &windows)
+            .field("whole", &self.time.whole)
+            .finish()
+    }
+}
+
+impl HostTimes {
+    pub(crate) fn new(hosts: &[String], time: RecordedTime) -> Self {
+        let hosts = hosts.iter().map(|host| host.as_str().into()).collect();
+        Self { hosts, time }
+    }
+
+    /// The recorded time of an answer in windows of `step`: host, interval, and recorded time in it, ms. An interval is one window
+    /// of the answer, or was recorded completely. Intervals may overlap; their times add up.
+    pub fn pieces(&self, step: Granularity) -> impl Iterator<Item = (&str, Interval, u64)> {
+        let windows = self.time.windows.iter();
+        let windows = windows
+            .map(move |((host, start), ms)| (*host, Interval::new(*start, start.plus(step)), *ms));
+        let whole = self.time.whole.iter();
+        let whole = whole.flat_map(|(host, times)| times.iter().map(|t| (*host, *t, t.ms())));
+        let named = |(host, interval, ms): (HostIndex, _, _)| {
+            let host = self.hosts.get(host)?;
+            Some((&**host, interval, ms))
+        };
+        windows.chain(whole).filter_map(named)
     }
 }
 

@@ -49,6 +49,7 @@ pub fn ask_operations_by(
                     by: answer.by,
                     range: answer.range,
                     notes: answer.notes,
+                    recorded: answer.recorded,
                 },
             )
         }

@@ -15,6 +15,7 @@ use crate::answer::{Answer, EmptyReason, Outcome};
 use crate::ask::{ask_with, nothing, recorded, within};
 use crate::coverage::account::Account;
 use crate::coverage::needed_notes::notes;
+use crate::coverage::recorded_time::HostTimes;
 use crate::error::QueryError;
 use crate::execute::{Recorded, in_stages};
 use crate::filter_and_sort::FilterAndSort;
@@ -130,6 +131,7 @@ fn ask_once(
         by: GroupBy::MOUNT,
         range: plan.asked,
         notes,
+        recorded: Arc::new(HostTimes::new(&plan.hosts, covered)),
     };
     Ok(filter_and_sort(question, &terms, connections, answer))
 }

@@ -78,6 +78,7 @@ fn of_piece(snapshot: &Snapshot, question: &Question) -> Result<Outcome<(At, Hea
         by: GroupBy::HOST,
         range: Interval::new(plan.asked.start, plan.asked.end),
         notes: Vec::new(),
+        recorded: Default::default(),
     }))
 }
 
