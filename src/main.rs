@@ -5,6 +5,7 @@
 
 mod anonymize;
 mod doctor;
+mod drawing;
 mod export;
 mod files;
 mod flamegraph;

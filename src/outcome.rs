@@ -1,11 +1,12 @@
 //! How an answer, or that there is none, reaches a terminal or a file, and the status the program exits with.
 
+use std::io::{self, Write};
 use std::mem;
 use std::process::ExitCode;
 
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::Zone;
-use trackiops_query::{Columns, EmptyReason, Outcome};
+use trackiops_query::{Answer, Columns, EmptyReason, Outcome};
 use trackiops_render::terminal_style::Style;
 use trackiops_render::{Format, Render};
 
@@ -28,16 +29,25 @@ pub fn write_outcome<R: Render>(
         look: output.look(),
         ..style.into()
     };
-    let zone = style.zone;
+    write_found(outcome, output, style.zone, |answer, out| match columns {
+        None => trackiops_render::write(answer, format, style.clone(), out),
+        Some(columns) => {
+            trackiops_render::write_columns(answer, columns, format, style.clone(), out)
+        }
+    })
+}
+
+/// Writes an answer as `write` does, or says why there is none.
+pub fn write_found<R>(
+    outcome: Outcome<R>,
+    output: &Output,
+    zone: Zone,
+    write: impl Fn(&Answer<R>, &mut (dyn Write + Send)) -> io::Result<()>,
+) -> anyhow::Result<ExitCode> {
     match outcome {
         Outcome::Found(answer) => {
             say_notes(&answer.notes, zone);
-            output.write(|out| match columns {
-                None => trackiops_render::write(&answer, format, style.clone(), out),
-                Some(columns) => {
-                    trackiops_render::write_columns(&answer, columns, format, style.clone(), out)
-                }
-            })?;
+            output.write(|out| write(&answer, out))?;
             let status = exit_status(&answer.notes);
             // All that is left to do is to exit, which gives back many rows faster than they are dropped.
             mem::forget(answer);

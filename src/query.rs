@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use trackiops_query::explain::Stage;
 use trackiops_query::question::{READ, WRITE};
 use trackiops_query::times::Zone;
@@ -13,16 +13,14 @@ use trackiops_query::{
     Outcome, QueryError, Question, Step, Subject, ask, ask_operations, ask_operations_by,
 };
 use trackiops_render::Format;
-use trackiops_render::Plot;
 use trackiops_render::terminal_style::Style;
 
+use crate::drawing::{Drawing, Target};
 use crate::help_headings::{OUTPUT, ROWS, WHEN};
-use crate::outcome;
-use crate::output::{FilePermissions, Output, say, write_stderr};
+use crate::output::{Output, write_stderr};
 use crate::progress::with_progress;
 use crate::question_flags::{FormatFlags, RowFlags, SelectionFlags};
-use crate::suffix::{PLOTS, format_of};
-use crate::terminal;
+use crate::{drawing, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,11 +79,12 @@ pub struct Args {
     parts: bool,
     #[command(flatten)]
     form: FormatFlags,
-    /// Also draw the answer into this SVG file (.svg)
+    /// Draw the answer here, not as a table (-), or also into FILE.svg
     ///
-    /// With windows there is a chart for each column that is a number (--columns chooses), with a line for each file or what
-    /// else rows stand for, and none where nothing was done; without windows a bar for each.
-    #[arg(long, value_name = "FILE.svg", help_heading = OUTPUT)]
+    /// The SVG has, with windows, a chart for each column that is a number (--columns chooses), with a line for each file or what
+    /// else rows stand for, and none where nothing was done; without windows a bar for each. `-` draws with characters on stdout, in
+    /// place of the table: with windows a heat map of latencies over time, or with --columns a chart for each; without windows bars.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     plot: Option<PathBuf>,
     /// Also report on stderr what answering took
     ///
@@ -151,15 +150,15 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             let Some(columns) = args.rows.columns()? else {
                 return Ok(ExitCode::SUCCESS);
             };
-            let (plot, access) = (args.plot.clone(), args.form.access);
-            let row_limit = row_limit(&args);
+            let (target, row_limit) = (target(&args)?, row_limit(&args));
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
             let columns = columns_of_files(columns, &mut question, format)?;
             let left_out = excluded_column_prefixes(&question.ops);
-            let drawing = Drawing::new(plot, access, columns.as_ref(), left_out)?;
-            if let Some(drawing) = &drawing {
-                question.projection = question.projection.with(drawing.columns.needs());
+            let is_left_out = |name: &str| begins_with_any(name, left_out);
+            let drawing = Drawing::new(target, columns.as_ref(), is_left_out)?;
+            if let Some(drawn) = drawing.as_ref().and_then(Drawing::columns) {
+                question.projection = question.projection.with(drawn.needs());
             }
             let mut outcome = with_progress(explain, || ask(&question))?;
             if let (Some(most), Outcome::Found(answer)) = (row_limit, &mut outcome)
@@ -168,8 +167,8 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
                 answer.keep_first(most);
             }
             explain.time(Stage::Write, || {
-                Drawing::draw(drawing.as_ref(), &outcome, question.zone)?;
-                outcome::write_outcome(outcome, columns.as_ref(), format, &output, style(&question))
+                let (drawing, columns) = (drawing.as_ref(), columns.as_ref());
+                drawing::write_answer(outcome, drawing, columns, format, &output, style(&question))
             })
         }
         Subject::Operations(connections) => ask_about(args, explain, GroupBy::MOUNT, |question| {
@@ -190,7 +189,7 @@ fn ask_about(
     let Some(columns) = args.rows.columns()? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let drawing = Drawing::new(args.plot.clone(), args.form.access, columns.as_ref(), &[])?;
+    let drawing = Drawing::new(target(&args)?, columns.as_ref(), |_| false)?;
     let row_limit = row_limit(&args);
     let (mut question, format, output) = question(args, by)?;
     question.explain = explain.clone();
@@ -205,54 +204,39 @@ fn ask_about(
         answer.keep_first(most);
     }
     explain.time(Stage::Write, || {
-        Drawing::draw(drawing.as_ref(), &outcome, question.zone)?;
-        outcome::write_outcome(outcome, columns.as_ref(), format, &output, style(&question))
+        let (drawing, columns) = (drawing.as_ref(), columns.as_ref());
+        drawing::write_answer(outcome, drawing, columns, format, &output, style(&question))
     })
 }
 
-/// What `--plot` draws, and into which file.
-struct Drawing<R> {
-    columns: Columns<R>,
-    output: Output,
+/// Where `--plot` draws.
+fn target(args: &Args) -> anyhow::Result<Option<Target>> {
+    let Some(path) = args.plot.clone() else {
+        return Ok(None);
+    };
+    let target = Target::parse(path, args.form.access)?;
+    if let Target::Stdout = target {
+        refuse_besides_picture(args)?;
+    }
+    Ok(Some(target))
 }
 
-impl<R: Plot> Drawing<R> {
-    /// Draws `chosen`, or the usual columns, without those that begin with `left_out`.
-    fn new(
-        plot: Option<PathBuf>,
-        access: FilePermissions,
-        chosen: Option<&Columns<R>>,
-        left_out: &[&str],
-    ) -> anyhow::Result<Option<Self>> {
-        let Some(path) = plot else { return Ok(None) };
-        if path.as_os_str() == "-" {
-            bail!("--plot -: stdout is for the answer; name a file for the picture");
-        }
-        let columns = R::drawn(chosen).context("--plot")?;
-        let output = Output::new(Some(path.clone()), access).context("--plot")?;
-        format_of(Some(&path), PLOTS, None, ()).context("--plot")?;
-        Ok(Some(Self {
-            columns: columns.without(|name| begins_with_any(name, left_out)),
-            output,
-        }))
+/// Refuses flags that say how the table is written, if `--plot -` draws in its place.
+fn refuse_besides_picture(args: &Args) -> anyhow::Result<()> {
+    let (format, output) = args.form.choose()?;
+    if !matches!(output, Output::Stdout) {
+        bail!("--plot - draws on stdout; leave out --output, or name a file: --plot FILE.svg");
     }
-
-    fn draw(drawing: Option<&Self>, outcome: &Outcome<R>, zone: Zone) -> anyhow::Result<()> {
-        let Some(Self { columns, output }) = drawing else {
-            return Ok(());
-        };
-        match outcome {
-            Outcome::Found(answer) => {
-                output.write(|out| trackiops_render::plot(answer, columns, zone, out))
-            }
-            Outcome::Nothing { .. } => {
-                if let Some(untouched) = output.unwritten_note() {
-                    say(untouched);
-                }
-                Ok(())
-            }
-        }
+    if !format.is_table() {
+        bail!(
+            "--plot - draws in place of the table; leave out --format {}, or name a file: --plot FILE.svg",
+            format.name()
+        );
     }
+    if args.parts {
+        bail!("--plot - draws in place of the table; leave out --parts");
+    }
+    Ok(())
 }
 
 /// The most rows of a table, unless --step or --top is given. Files that are named are all shown.

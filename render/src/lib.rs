@@ -17,6 +17,7 @@ mod plot;
 pub mod pseudonym;
 mod selected_columns;
 pub mod table;
+mod terminal_plot;
 pub mod terminal_style;
 pub mod units;
 pub mod visible;
@@ -26,3 +27,4 @@ pub use answer::{Format, FormatError, Render, list_columns, write, write_columns
 pub use explain::explain;
 pub use export::{Export, ExportDataset, Exported};
 pub use plot::{Plot, PlotError, plot};
+pub use terminal_plot::{TerminalPlot, plot_in_terminal};

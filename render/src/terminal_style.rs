@@ -52,10 +52,15 @@ impl From<Zone> for Style {
 impl Look {
     /// A bar for a share of the largest value, from 0 to 1. Every share above 0 is visible.
     pub(super) fn bar(self, part: f64) -> String {
+        self.bar_within(part, BAR_WIDTH)
+    }
+
+    /// As [`Self::bar`]; a share of 1 has `most` cells.
+    pub(super) fn bar_within(self, part: f64, most: usize) -> String {
         if part.is_nan() || part <= 0.0 {
             return String::new();
         }
-        let eighths = ((part.min(1.0) * (8 * BAR_WIDTH) as f64).round() as usize).max(1);
+        let eighths = ((part.min(1.0) * (8 * most) as f64).round() as usize).max(1);
         match self.ascii {
             true => "#".repeat(eighths.div_ceil(8)),
             false => {
@@ -66,17 +71,25 @@ impl Look {
         }
     }
 
+    /// A cell that is filled from below by `eighths` of it; 0 is blank, more than 8 are all of it.
+    pub(super) fn filled(self, eighths: usize) -> char {
+        let heights = match self.ascii {
+            true => ASCII_HEIGHTS,
+            false => HEIGHTS,
+        };
+        match eighths {
+            0 => ' ',
+            eighths => heights[eighths.min(8) - 1],
+        }
+    }
+
     /// A sparkline of at most `most` cells. A cell shows one value, or the largest of several neighbours; 0 is blank.
     pub fn sparkline(self, values: &[f64], most: usize) -> String {
         let neighbours = values.len().div_ceil(most.clamp(1, SPARKLINE_WIDTH)).max(1);
         let largest = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         let most = largest(values);
-        let heights = match self.ascii {
-            true => ASCII_HEIGHTS,
-            false => HEIGHTS,
-        };
         let height = |value: f64| match value {
-            value if value > 0.0 => heights[((value / most * 8.0).ceil() as usize).clamp(1, 8) - 1],
+            value if value > 0.0 => self.filled(((value / most * 8.0).ceil() as usize).max(1)),
             _ => ' ',
         };
         let cells = values

@@ -64,6 +64,19 @@ pub fn latency(us: f64) -> String {
     scaled(us, &[(1e6, "s"), (1e3, "ms"), (1.0, "us")])
 }
 
+/// Formats any time in us, from nanoseconds to hours, for the marks of an axis.
+pub fn time(us: f64) -> String {
+    let units = [
+        (3.6e9, "h"),
+        (6e7, "min"),
+        (1e6, "s"),
+        (1e3, "ms"),
+        (1.0, "us"),
+        (1e-3, "ns"),
+    ];
+    scaled(us, &units)
+}
+
 /// Formats a share from 0 to 1.
 pub fn share(part: f64) -> String {
     format!("{:.1}%", part * 100.0)
@@ -95,6 +108,11 @@ mod tests {
                 latency(2.5e6)
             ],
             ["0.30 us", "450 us", "12.3 ms", "2.50 s"]
+        );
+        let marks = [0.001, 0.25, 512.0, 67_108_864.0, 7.2e9];
+        assert_eq!(
+            marks.map(time),
+            ["1.00 ns", "250 ns", "512 us", "1.12 min", "2.00 h"]
         );
     }
 }

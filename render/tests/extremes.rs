@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use trackiops_query::times::Zone;
 use trackiops_query::{
-    Connections, Figures, GroupBy, Outcome, Question, Subject, ask, ask_files, ask_operations,
-    ask_operations_by, ask_volume,
+    Columns, Connections, Figures, GroupBy, Outcome, Question, Subject, ask, ask_files,
+    ask_operations, ask_operations_by, ask_volume,
 };
 use trackiops_render::Render;
 use trackiops_render::flame::{self, Directions, Graph, Measure};
 use trackiops_render::formats::Texts;
-use trackiops_render::{Export, ExportDataset, Format};
+use trackiops_render::{Export, ExportDataset, Format, TerminalPlot};
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
@@ -101,6 +101,19 @@ fn write<R: Render>(outcome: Outcome<R>) {
         .for_each(|note| drop(note.show(Zone::utc())));
 }
 
+/// Writes it, and draws it in a terminal.
+fn draw<R: TerminalPlot>(outcome: Outcome<R>) {
+    let Outcome::Found(answer) = &outcome else {
+        panic!("nothing found")
+    };
+    let numbers = Columns::usual().numbers();
+    for columns in [None, Some(&numbers)] {
+        let style = Zone::utc().into();
+        trackiops_render::plot_in_terminal(answer, columns, &style, &mut Vec::new()).unwrap();
+    }
+    write(outcome);
+}
+
 fn ask_everything(asked: &Question) {
     for by in ["file", "file,tenant", "dir", "mount", "host", "tenant"] {
         let Ok(Subject::Files(by)) = by.parse() else {
@@ -113,10 +126,10 @@ fn ask_everything(asked: &Question) {
                 step,
                 ..asked.clone()
             };
-            write(ask(&asked).unwrap());
+            draw(ask(&asked).unwrap());
             let sort = Some("write_throughput".parse().unwrap());
             let conditions = vec!["bytes > 1 and p99 > 0 or errors > 1".parse().unwrap()];
-            write(
+            draw(
                 ask(&Question {
                     sort,
                     conditions,
@@ -131,9 +144,9 @@ fn ask_everything(asked: &Question) {
             step: Some(step.parse().unwrap()),
             ..asked.clone()
         };
-        write(ask_operations(&asked, Connections::Together).unwrap());
-        write(ask_operations(&asked, Connections::Apart).unwrap());
-        write(ask_operations_by(&asked, GroupBy::FILE).unwrap());
+        draw(ask_operations(&asked, Connections::Together).unwrap());
+        draw(ask_operations(&asked, Connections::Apart).unwrap());
+        draw(ask_operations_by(&asked, GroupBy::FILE).unwrap());
     }
     let all = Question {
         step: Some("all".parse().unwrap()),

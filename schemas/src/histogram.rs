@@ -138,6 +138,16 @@ pub fn middle_us(bucket: i32) -> f64 {
     ((f64::from(bucket) + 0.5) / BUCKETS_PER_OCTAVE).exp2()
 }
 
+/// The octave of a bucket: octave `i` has the buckets of latencies in `(2^i, 2^(i+1)]` microseconds.
+pub fn octave_of(bucket: i32) -> i32 {
+    bucket >> SCALE
+}
+
+/// The upper, inclusive bound of the latencies of an octave, us. The lower one is half of it.
+pub fn octave_bound_us(octave: i32) -> f64 {
+    (f64::from(octave) + 1.0).exp2()
+}
+
 /// What they hold, and not how they came to it.
 impl PartialEq for Histogram {
     fn eq(&self, other: &Self) -> bool {
@@ -273,6 +283,19 @@ mod tests {
         fn any_latency_is_in_the_bucket_that_is_defined(ns: u64, octaves in 0..64_u32) {
             let ns = (ns >> octaves).max(1);
             prop_assert_eq!(bucket_of(ns), defined_bucket_of(ns));
+        }
+    }
+
+    #[test]
+    fn an_octave_ends_at_a_power_of_two() {
+        for (ns, bound_us) in [
+            (1, 1.0 / 512.0),
+            (1000, 1.0),
+            (1001, 2.0),
+            (2000, 2.0),
+            (3_600_000_000_000, 4_294_967_296.0),
+        ] {
+            assert_eq!(octave_bound_us(octave_of(bucket_of(ns))), bound_us, "{ns}");
         }
     }
 

@@ -36,15 +36,14 @@ const TIME_STEPS: [i64; 22] = [
     30 * DAY,
     365 * DAY,
 ];
-const TIME_MARKS: i64 = 10;
 const VALUE_MARKS: f64 = 5.0;
 
-/// The distance of time marks (ms), and their positions at round local times.
-pub(super) fn time_marks(start: UtcMs, end: UtcMs, zone: Zone) -> (i64, Vec<f64>) {
+/// The distance of at most `most` + 1 time marks (ms), and their positions at round local times.
+pub(crate) fn time_marks(start: UtcMs, end: UtcMs, most: i64, zone: Zone) -> (i64, Vec<f64>) {
     let length = end.0 - start.0;
-    let fits = |step: &&i64| length / **step <= TIME_MARKS;
+    let fits = |step: &&i64| length / **step <= most;
     let step = TIME_STEPS.iter().find(fits).copied();
-    let step = step.unwrap_or(length / TIME_MARKS + 1);
+    let step = step.unwrap_or(length / most + 1);
     let offset = i64::from(zone.at(start).offset().local_minus_utc()) * SECOND;
     let first = (start.0 + offset).div_euclid(step) * step - offset;
     let marks = (0..)
@@ -55,7 +54,7 @@ pub(super) fn time_marks(start: UtcMs, end: UtcMs, zone: Zone) -> (i64, Vec<f64>
 }
 
 /// Formats the labels of time marks.
-pub(super) fn clock(step: i64, range: &Range<f64>, zone: Zone) -> impl Fn(f64) -> String + use<> {
+pub(crate) fn clock(step: i64, range: &Range<f64>, zone: Zone) -> impl Fn(f64) -> String + use<> {
     let format = match range.end - range.start > DAY as f64 {
         _ if step >= DAY => "%Y-%m-%d",
         true => "%m-%d %H:%M",
@@ -135,7 +134,7 @@ mod tests {
         let zone = Zone::Fixed(FixedOffset::east_opt(5 * 3600 + 1800).unwrap());
         // 2026-11-21T12:00:00Z.
         let noon = UtcMs(1_795_262_400_000);
-        let (step, marks) = time_marks(noon, UtcMs(noon.0 + 6 * HOUR), zone);
+        let (step, marks) = time_marks(noon, UtcMs(noon.0 + 6 * HOUR), 10, zone);
         assert_eq!(step, HOUR);
         let clock = clock(step, &(0.0..1.0), zone);
         assert_eq!(clock(marks[0]), "18:00");

@@ -1,9 +1,10 @@
 //! Draws an answer as SVG. With windows, each column has a chart with one line per subject; without, each row has a bar.
 
-mod axes;
+pub(crate) mod axes;
+pub(crate) mod subjects;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -11,10 +12,9 @@ use std::ops::Range;
 use plotters::prelude::*;
 
 use self::axes::{Axis, clock, time_marks, value_marks};
-use crate::Render;
+use self::subjects::Subjects;
 use crate::terminal_style::Look;
-use crate::units;
-use crate::visible::{visible, width};
+use crate::{Render, units};
 use trackiops_query::answer::{Answer, AnswerRow};
 use trackiops_query::columns::{Column, Columns};
 use trackiops_query::operations::OperationAnswer;
@@ -36,6 +36,8 @@ const FONT: &str = "sans-serif";
 const TEXT_SIZE: u32 = 13;
 /// Most cells of a name that fit.
 const NAME_CELLS: usize = 72;
+/// Most time marks of a chart.
+const TIME_MARKS: i64 = 10;
 
 /// Readers could not distinguish more lines in one chart.
 const COLOURS: [RGBColor; 10] = [
@@ -144,7 +146,7 @@ pub fn plot<R: Plot>(
     zone: Zone,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let subjects = Subjects::of(answer, columns);
+    let subjects = Subjects::of(answer, columns, NAME_CELLS, Look::default());
     let mut drawn = String::new();
     match answer.step {
         Step::Windows(step) => courses(answer, step.ms(), columns, &subjects, zone, &mut drawn),
@@ -156,85 +158,6 @@ pub fn plot<R: Plot>(
 
 type Drawn<'s> = Result<(), DrawingAreaErrorKind<<SVGBackend<'s> as DrawingBackend>::ErrorType>>;
 type Area<'s> = DrawingArea<SVGBackend<'s>, plotters::coord::Shift>;
-
-/// The subjects of rows. In a plot of windows, those with the largest values come first.
-struct Subjects<'r, R> {
-    /// Name and rows of each.
-    list: Vec<(String, Vec<&'r R>)>,
-}
-
-impl<'r, R: Plot> Subjects<'r, R> {
-    fn of(answer: &'r Answer<R>, columns: &Columns<R>) -> Self {
-        let mut places: BTreeMap<Vec<Cow<'r, str>>, usize> = BTreeMap::new();
-        let mut list: Vec<(Vec<Cow<'r, str>>, Vec<&'r R>)> = Vec::new();
-        let apart = R::are_apart(answer);
-        for row in &answer.rows {
-            let names = row.names(apart);
-            let place = *places.entry(names.clone()).or_insert(list.len());
-            if place == list.len() {
-                list.push((names, Vec::new()));
-            }
-            list[place].1.push(row);
-        }
-        let is_told: Vec<bool> = match list.first() {
-            None => Vec::new(),
-            // Names omit the texts that all subjects share.
-            Some((first, _)) => (0..first.len())
-                .map(|i| list.iter().any(|(names, _)| names[i] != first[i]))
-                .collect(),
-        };
-        if let (Step::Windows(_), Some(column)) = (answer.step, columns.iter().next()) {
-            let total = |rows: &[&R]| -> f64 {
-                rows.iter()
-                    .filter_map(|row| column.value(row).number())
-                    .sum()
-            };
-            list.sort_by(|(_, a), (_, b)| total(b).total_cmp(&total(a)));
-        }
-        let shown = |names: Vec<Cow<'_, str>>| {
-            let told = names.iter().enumerate().filter(|(i, name)| {
-                *i == 0 || is_told[*i] && !name.is_empty() && **name != names[0]
-            });
-            let told = told.map(|(_, name)| name);
-            let told: Vec<_> = told.map(|name| visible(name)).collect();
-            abridged(&told, NAME_CELLS)
-        };
-        Self {
-            list: list
-                .into_iter()
-                .map(|(names, rows)| (shown(names), rows))
-                .collect(),
-        }
-    }
-
-    /// The first `most` subjects, and a text about the others.
-    fn first(&self, most: usize) -> (&[(String, Vec<&'r R>)], Option<String>) {
-        let (first, others) = self.list.split_at(self.list.len().min(most));
-        let said = || {
-            format!(
-                "{} more are not drawn: --top or --where chooses",
-                others.len()
-            )
-        };
-        (first, (!others.is_empty()).then(said))
-    }
-}
-
-/// Joins names within a number of cells, and truncates the longest ones.
-fn abridged(names: &[Cow<'_, str>], most: usize) -> String {
-    const GAP: &str = "  ";
-    let mut widths: Vec<_> = names.iter().map(|name| width(name)).collect();
-    let room = most.saturating_sub(GAP.len() * names.len().saturating_sub(1));
-    while widths.iter().sum::<usize>() > room {
-        let Some(longest) = widths.iter_mut().max() else {
-            break;
-        };
-        *longest -= 1;
-    }
-    let names = names.iter().zip(widths);
-    let cut = names.map(|(name, width)| Look::default().cut(name, width));
-    cut.collect::<Vec<_>>().join(GAP)
-}
 
 /// Draws a chart for each column.
 fn courses<'s, R: Plot>(
@@ -265,7 +188,7 @@ fn courses<'s, R: Plot>(
         text(&root, &beyond, (MARGIN as i32, y as i32))?;
         y += LINE_HEIGHT;
     }
-    let marks = time_marks(answer.range.start, answer.range.end, zone);
+    let marks = time_marks(answer.range.start, answer.range.end, TIME_MARKS, zone);
     for column in columns.iter() {
         let area = root.clone().shrink((0, y), (WIDTH, CHART_HEIGHT));
         chart(&area, answer, step_ms, column, drawn, &marks, zone)?;
@@ -442,13 +365,6 @@ fn text<'s>(root: &Area<'s>, text: &str, at: (i32, i32)) -> Drawn<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_name_keeps_its_end() {
-        let names = ["/mnt/nfs/db/orders.db", "0:/a", "/資料/資料"].map(Cow::from);
-        assert_eq!(abridged(&names, 99), names.join("  "));
-        assert_eq!(abridged(&names, 24), "…ders.db  0:/a  …料/資料");
-    }
 
     #[test]
     fn what_is_not_there_breaks_a_line_and_peaks_stay() {

@@ -1,0 +1,100 @@
+//! What `query --plot` draws, and where.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use trackiops_query::{Columns, Outcome};
+use trackiops_render::terminal_style::Style;
+use trackiops_render::{Format, TerminalPlot};
+
+use crate::outcome;
+use crate::output::{FilePermissions, Output, say};
+use crate::suffix::{PLOTS, format_of};
+
+/// Where a picture goes.
+pub enum Target {
+    /// Into an SVG file, beside the answer.
+    Svg(Output),
+    /// To stdout, in place of the answer.
+    Stdout,
+}
+
+impl Target {
+    /// Parses `--plot`.
+    pub fn parse(path: PathBuf, access: FilePermissions) -> anyhow::Result<Self> {
+        if path.as_os_str() == "-" {
+            return Ok(Self::Stdout);
+        }
+        let output = Output::new(Some(path.clone()), access).context("--plot")?;
+        format_of(Some(&path), PLOTS, None, ()).context("--plot")?;
+        Ok(Self::Svg(output))
+    }
+}
+
+/// A picture of an answer.
+pub enum Drawing<R> {
+    /// Columns, in an SVG file.
+    Svg(Columns<R>, Output),
+    /// Columns, or the usual picture, with characters.
+    Text(Option<Columns<R>>),
+}
+
+impl<R: TerminalPlot> Drawing<R> {
+    /// Draws `chosen`, or the usual columns, without those that are left out.
+    pub fn new(
+        target: Option<Target>,
+        chosen: Option<&Columns<R>>,
+        is_left_out: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<Option<Self>> {
+        Ok(match target {
+            None => None,
+            Some(Target::Svg(output)) => {
+                let columns = R::drawn(chosen).context("--plot")?;
+                Some(Self::Svg(columns.without(is_left_out), output))
+            }
+            Some(Target::Stdout) => {
+                let columns = chosen.map(|columns| R::drawn(Some(columns)));
+                Some(Self::Text(columns.transpose().context("--plot")?))
+            }
+        })
+    }
+
+    /// The columns that it draws, unless it is the usual picture.
+    pub fn columns(&self) -> Option<&Columns<R>> {
+        match self {
+            Self::Svg(columns, _) => Some(columns),
+            Self::Text(columns) => columns.as_ref(),
+        }
+    }
+}
+
+/// Writes what was found: the picture, and the answer unless the picture takes its place.
+pub fn write_answer<R: TerminalPlot>(
+    outcome: Outcome<R>,
+    drawing: Option<&Drawing<R>>,
+    columns: Option<&Columns<R>>,
+    format: Format,
+    output: &Output,
+    style: Style,
+) -> anyhow::Result<ExitCode> {
+    match (drawing, &outcome) {
+        (Some(Drawing::Text(drawn)), _) => {
+            let style = Style {
+                look: output.look(),
+                ..style
+            };
+            return outcome::write_found(outcome, output, style.zone, |answer, out| {
+                trackiops_render::plot_in_terminal(answer, drawn.as_ref(), &style, out)
+            });
+        }
+        (Some(Drawing::Svg(drawn, picture)), Outcome::Found(answer)) => {
+            picture.write(|out| trackiops_render::plot(answer, drawn, style.zone, out))?;
+        }
+        (Some(Drawing::Svg(_, picture)), Outcome::Nothing { .. }) => {
+            picture.unwritten_note().iter().for_each(say);
+        }
+        (None, _) => {}
+    }
+    outcome::write_outcome(outcome, columns, format, output, style)
+}
