@@ -10,6 +10,7 @@ mod export;
 mod files;
 mod flamegraph;
 mod help_headings;
+mod histogram;
 mod live_socket;
 mod mounts;
 mod outcome;
@@ -63,6 +64,8 @@ enum Command {
     Status(status::Args),
     /// Ask a store what files did
     Query(query::Args),
+    /// Show how latencies are distributed: a bar for each power of two, and percentiles
+    Histogram(histogram::Args),
     /// List the files of a store with activity: their names, when they were seen, what they moved
     Files(files::Args),
     /// Draw the tree of directories, each as wide as what was done below it
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(args),
         Command::Status(args) => status::run(args),
         Command::Query(args) => query::run(args),
+        Command::Histogram(args) => histogram::run(args),
         Command::Files(args) => files::run(args),
         Command::Flamegraph(args) => flamegraph::run(args),
         Command::Mounts(args) => mounts::run(args),
@@ -184,6 +188,7 @@ mod tests {
                 "watch",
                 "top",
                 "query",
+                "histogram",
                 "files",
                 "flamegraph",
                 "mounts",

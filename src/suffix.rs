@@ -4,23 +4,25 @@ use std::path::Path;
 
 use anyhow::bail;
 use trackiops_query::Figures;
-use trackiops_render::Format;
 use trackiops_render::formats::{Kind, Texts};
+use trackiops_render::{DistributionFormat, Format};
 
 /// A format, and the endings of names that choose it.
 pub type FormatsBySuffix<F> = [(F, &'static [&'static str])];
 
 const PARQUET: &[&str] = &["parquet"];
 const CSV: &[&str] = &["csv"];
+const JSON: &[&str] = &["json", "jsonl", "ndjson"];
 const ARROW: &[&str] = &["arrow", "feather", "ipc"];
+const TABLE: &[&str] = &["txt"];
 
 /// Those of answers.
 pub const ANSWERS: &FormatsBySuffix<Format> = &[
     (Format::Parquet, PARQUET),
     (Format::Csv(Texts::AsTheyAre), CSV),
-    (Format::Json, &["json", "jsonl", "ndjson"]),
+    (Format::Json, JSON),
     (Format::Arrow, ARROW),
-    (Format::Table(Figures::Rates), &["txt"]),
+    (Format::Table(Figures::Rates), TABLE),
 ];
 /// Those of exports.
 pub const EXPORTS: &FormatsBySuffix<Kind> = &[
@@ -30,6 +32,12 @@ pub const EXPORTS: &FormatsBySuffix<Kind> = &[
 ];
 /// Those of flame graphs: whether stacks are folded.
 pub const GRAPHS: &FormatsBySuffix<bool> = &[(false, &["svg"]), (true, &["folded"])];
+/// Those of latency distributions.
+pub const DISTRIBUTIONS: &FormatsBySuffix<DistributionFormat> = &[
+    (DistributionFormat::Csv, CSV),
+    (DistributionFormat::Json, JSON),
+    (DistributionFormat::Table, TABLE),
+];
 /// That of plots.
 pub const PLOTS: &FormatsBySuffix<()> = &[((), &["svg"])];
 

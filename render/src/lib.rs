@@ -4,6 +4,7 @@
 //! and does not depend on this crate.
 
 mod answer;
+mod distribution;
 mod explain;
 pub mod export;
 mod file_rows;
@@ -24,6 +25,7 @@ pub mod visible;
 mod volume;
 
 pub use answer::{Format, FormatError, Render, list_columns, write, write_columns};
+pub use distribution::{DistributionFormat, DistributionFormatError, write_distribution};
 pub use explain::explain;
 pub use export::{Export, ExportDataset, Exported};
 pub use plot::{Plot, PlotError, plot};

@@ -1,0 +1,104 @@
+//! `trackiops histogram`: how the latencies of what is selected are distributed.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use trackiops_query::question::{READ, WRITE};
+use trackiops_query::{GroupBy, Projection, Question, ask};
+use trackiops_render::terminal_style::Style;
+use trackiops_render::{DistributionFormat, write_distribution};
+use trackiops_schemas::columns::{DIRECTIONS, LATENCY_HIST};
+
+use crate::help_headings::{OUTPUT, ROWS};
+use crate::outcome;
+use crate::output::{FilePermissions, Output};
+use crate::progress::with_progress;
+use crate::question_flags::SelectionFlags;
+use crate::suffix::{DISTRIBUTIONS, format_of};
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops histogram --file /mnt/nfs/orders.db --since 24h  one file's day
+  trackiops histogram --dir /mnt/nfs/home --op read          reads of a tree
+  trackiops histogram --since 1h --csv                       all buckets, for a spreadsheet";
+
+/// Stored columns of a direction that a distribution needs.
+const NEEDED: [&str; 6] = [
+    "requests",
+    "untimed",
+    "folded",
+    "latency_us_sum",
+    "latency_us_max",
+    LATENCY_HIST,
+];
+
+/// What `trackiops histogram` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    selection: SelectionFlags,
+    /// Only read or write [default: each on its own]
+    #[arg(long, value_name = "OP", value_parser = DIRECTIONS, help_heading = ROWS)]
+    op: Option<String>,
+    /// table, csv or json [default: by --output, or table]
+    ///
+    /// JSON is an object for each direction, and CSV a line for each bucket: direction, bounds in us, count. Both have all buckets.
+    #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
+    format: Option<DistributionFormat>,
+    /// The same as --format json
+    #[arg(long, conflicts_with_all = ["format", "csv"], help_heading = OUTPUT)]
+    json: bool,
+    /// The same as --format csv
+    #[arg(long, conflicts_with = "format", help_heading = OUTPUT)]
+    csv: bool,
+    /// Write into this file, which is replaced atomically; - is stdout
+    ///
+    /// Its ending chooses the format: .csv, .json (.jsonl, .ndjson), .txt for a table.
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    access: FilePermissions,
+}
+
+/// Runs the command. Status 0: there are requests; 1: nothing matched.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let output = Output::new(args.output.clone(), args.access)?;
+    let asked = match args.format {
+        _ if args.json => Some((DistributionFormat::Json, "--json")),
+        _ if args.csv => Some((DistributionFormat::Csv, "--csv")),
+        format => format.map(|format| (format, "--format")),
+    };
+    let path = args.output.as_deref();
+    let format = format_of(path, DISTRIBUTIONS, asked, DistributionFormat::Table)?;
+    let question = args.selection.question()?;
+    let directions = match &args.op {
+        Some(op) => vec![op.as_str()],
+        None => DIRECTIONS.to_vec(),
+    };
+    let question = Question {
+        by: GroupBy::HOST,
+        ops: match args.op.as_deref() {
+            Some("read") => vec![READ.to_owned()],
+            Some(_) => vec![WRITE.to_owned()],
+            None => vec![READ.to_owned(), WRITE.to_owned()],
+        },
+        projection: projection(),
+        ..question
+    };
+    let style = Style {
+        look: output.look(),
+        ..question.zone.into()
+    };
+    let outcome = with_progress(&question.explain, || ask(&question))?;
+    outcome::write_found(outcome, &output, question.zone, |answer, out| {
+        write_distribution(answer, &directions, format, &style, out)
+    })
+}
+
+fn projection() -> Projection {
+    let of = |direction| NEEDED.map(|column| format!("{direction}_{column}"));
+    let columns = DIRECTIONS.map(of);
+    let columns = columns.as_flattened().iter().map(String::as_str);
+    Projection::new(columns).only_transfers(true)
+}
