@@ -1,13 +1,15 @@
 //! One file in full, as text.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use trackiops_query::{
-    Figures, FileSelector, GroupBy, Outcome, Projection, Question, ask, ask_files,
+    Answer, Figures, FileSelector, GroupBy, Outcome, Projection, Question, ask, ask_files,
     ask_operations_by,
 };
 use trackiops_render::terminal_style::{Look, Style};
-use trackiops_render::{Format, Render};
+use trackiops_render::{DistributionFormat, Format, Render, plot_in_terminal, write_distribution};
+use trackiops_schemas::columns::DIRECTIONS;
 use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::top::source::{Moment, Source};
@@ -50,6 +52,23 @@ impl Detail {
         self.range = question.range.since.zip(question.range.until);
         let mut lines = Vec::new();
         self.section("Requests", &ask(&question)?, &question, &mut lines)?;
+        let course = source.course(&question, moment, length.ms())?;
+        self.draw(
+            "Latency over time",
+            &ask(&course)?,
+            &question,
+            &mut lines,
+            |answer, style, out| plot_in_terminal(answer, None, &style, out),
+        )?;
+        self.draw(
+            "Distribution",
+            &ask(&question)?,
+            &question,
+            &mut lines,
+            |answer, style, out| {
+                write_distribution(answer, &DIRECTIONS, DistributionFormat::Table, &style, out)
+            },
+        )?;
         let by_tenant = Question {
             by: GroupBy {
                 tenants: true,
@@ -72,6 +91,19 @@ impl Detail {
         question: &Question,
         lines: &mut Vec<String>,
     ) -> anyhow::Result<()> {
+        self.draw(title, outcome, question, lines, |answer, style, out| {
+            trackiops_render::write(answer, Format::Table(Figures::Parts), style, out)
+        })
+    }
+
+    fn draw<R>(
+        &self,
+        title: &str,
+        outcome: &Outcome<R>,
+        question: &Question,
+        lines: &mut Vec<String>,
+        write: impl FnOnce(&Answer<R>, Style, &mut (dyn Write + Send)) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
         if !lines.is_empty() {
             lines.push(String::new());
         }
@@ -87,8 +119,7 @@ impl Detail {
                     ..question.zone.into()
                 };
                 let mut text = Vec::new();
-                let format = Format::Table(Figures::Parts);
-                trackiops_render::write(answer, format, style, &mut text)?;
+                write(answer, style, &mut text)?;
                 let text = String::from_utf8_lossy(&text);
                 lines.extend(text.lines().map(str::to_owned));
             }

@@ -19,6 +19,8 @@ use crate::question_flags::{FileFlags, now};
 /// Windows that are kept for courses, and their bytes.
 const MOST_WINDOWS: usize = 60;
 const MOST_BYTES: usize = 16 << 20;
+/// Points of a course.
+const COURSE: i64 = 60;
 /// A recorder says something each second.
 const SILENCE: Duration = Duration::from_secs(5);
 const RETRY_EVERY: Duration = Duration::from_millis(500);
@@ -171,6 +173,25 @@ impl Source {
             view,
             step: Some(Step::All),
             ..question
+        })
+    }
+
+    /// The same question about the time before, for the course of what it is about.
+    pub fn course(
+        &self,
+        question: &Question,
+        moment: Moment,
+        length_ms: i64,
+    ) -> anyhow::Result<Question> {
+        let finest = self.finest()?;
+        let whole = COURSE * finest.ms().max(length_ms / COURSE);
+        let whole = self.question(moment, whole)?;
+        Ok(Question {
+            // A store has the length that suits the range.
+            step: question.view.is_some().then_some(Step::Windows(finest)),
+            range: whole.range,
+            view: whole.view,
+            ..question.clone()
         })
     }
 }

@@ -8,7 +8,7 @@ use trackiops_query::columns::{Column, Value};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{
     Answer, AnswerRow, Columns, Connections, Entity, FileSelector, GroupBy, Level, OperationAnswer,
-    Outcome, Question, Record, Sort, Step, ask, ask_operations,
+    Outcome, Question, Record, Sort, ask, ask_operations,
 };
 use trackiops_render::units;
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -148,22 +148,14 @@ impl Table {
         }
         let range = question.range.since.zip(question.range.until);
         let courses = |question: &Question| -> anyhow::Result<Question> {
-            let finest = source.finest()?.ms();
-            let ms = COURSE * finest.max(wanted.length.ms() / COURSE);
-            let whole = source.question(wanted.moment, ms)?;
+            let course = source.course(question, wanted.moment, wanted.length.ms())?;
             Ok(Question {
-                step: match question.view {
-                    Some(_) => Some(Step::Windows(source.finest()?)),
-                    None => None,
-                },
                 top: NonZeroUsize::new(wanted.courses),
                 sort: Some(Sort {
                     column: FIGURES[wanted.sort].column.to_owned(),
                     ascending: false,
                 }),
-                range: whole.range,
-                view: whole.view,
-                ..question.clone()
+                ..course
             })
         };
         let table = match wanted.tab {
@@ -253,9 +245,6 @@ impl Table {
         })
     }
 }
-
-/// Points of a course.
-const COURSE: i64 = 60;
 
 struct Named {
     id: String,
