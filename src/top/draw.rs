@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
+use trackiops_query::coverage::note::Note;
 use trackiops_query::times::{Zone, show, show_length};
 use trackiops_render::terminal_style::Look;
 use trackiops_render::units;
@@ -131,8 +132,8 @@ fn sums(app: &App, source: &Source) -> String {
     if let Some(live) = source.live() {
         let health = &live.status.total.health;
         text += &format!(
-            "; since the begin {} seen, {} lost, {} missed, {} folded",
-            health.seen, health.lost, health.missed, health.folded
+            "; in all {} lost, {} missed, {} folded of {}",
+            health.lost, health.missed, health.folded, health.seen
         );
         for (count, words) in [
             (live.missing, "windows not received"),
@@ -251,11 +252,10 @@ fn stalls(source: &Source) -> Vec<Line<'static>> {
 fn footer(frame: &mut Frame<'_>, app: &App, source: &Source, area: Rect) {
     let trouble = app.trouble.clone();
     let trouble = trouble.or_else(|| source.live().and_then(|live| live.trouble.clone()));
-    let notes = app
-        .table
-        .notes
-        .iter()
-        .filter(|note| note.is_of_the_recording());
+    let is_told = |note: &&Note| {
+        note.is_of_the_recording() || matches!(note, Note::Gap { .. } | Note::LeftOut { .. })
+    };
+    let notes = app.table.notes.iter().filter(is_told);
     let note = notes.map(|note| note.show(Zone::Local)).next();
     let text = match (&app.command, trouble, note) {
         (Some(command), ..) => command.clone(),
