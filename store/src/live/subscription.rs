@@ -308,3 +308,82 @@ fn decode(kind: Kind, message: Vec<u8>) -> Result<Message, String> {
 fn json<T: DeserializeOwned>(message: &[u8]) -> Result<T, String> {
     serde_json::from_slice(message).map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Chunks of any kind and content, some of them cut.
+    fn stream() -> impl Strategy<Value = Vec<u8>> {
+        let part = prop::collection::vec(any::<u8>(), 0..40);
+        let chunk = (0..8_u8, any::<bool>(), part).prop_map(|(kind, is_last, part)| {
+            let prefix = [
+                &(part.len() as u32).to_le_bytes()[..],
+                &[kind, is_last.into()],
+            ];
+            [&prefix.concat()[..], &part].concat()
+        });
+        let chunks = prop::collection::vec(chunk, 0..8).prop_map(|chunks| chunks.concat());
+        prop_oneof![chunks, prop::collection::vec(any::<u8>(), 0..200)]
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_messages_or_an_error(bytes in stream(), pieces in 1..50_usize) {
+            let mut input = Input::default();
+            'stream: for piece in bytes.chunks(pieces) {
+                input.bytes.extend_from_slice(piece);
+                loop {
+                    match input.message() {
+                        Ok(Some(Message::Window(window))) => {
+                            // What is in it is checked when it is read.
+                            let _ = window.scan(Path::new("socket"));
+                        }
+                        Ok(Some(_)) => {}
+                        Ok(None) => break,
+                        Err(_) => break 'stream,
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_is_complete_with_its_last_chunk_and_void_before_another() {
+        let chunk = |kind: Kind, is_last: u8, part: &[u8]| {
+            let length = (part.len() as u32).to_le_bytes();
+            [&length[..], &[kind as u8, is_last], part].concat()
+        };
+        let gap = br#"{"windows":1,"after":{"journal":1,"offset":2},"until":{"journal":1,"offset":3},"since_ms":4,"until_ms":5}"#;
+        let mut input = Input::default();
+        for bytes in [
+            chunk(Kind::Window, 0, &[7; 20]),
+            chunk(Kind::Gap, 0, &gap[..9]),
+            chunk(Kind::Gap, 1, &gap[9..]),
+            chunk(Kind::Window, 0, &[1, 0, 0, 0, 0, 0, 0, 0, 2]),
+            chunk(Kind::Window, 1, &[0, 0, 0, 0, 0, 0, 0, 9, 9]),
+            chunk(Kind::End, 1, &[]),
+        ] {
+            input.bytes.extend_from_slice(&bytes);
+        }
+        let messages: Vec<_> = std::iter::from_fn(|| input.message().unwrap()).collect();
+        let [Message::Gap(gap), Message::Window(window), Message::End] = &messages[..] else {
+            panic!("{messages:?}");
+        };
+        assert_eq!((gap.windows, gap.until.offset), (1, 3));
+        let position = Position {
+            journal: 1,
+            offset: 2,
+        };
+        assert_eq!(
+            (window.position, &window.journal[..]),
+            (position, &[9, 9][..])
+        );
+        let mut input = Input::default();
+        input.bytes = (MOST_BYTES as u32 + 1).to_le_bytes().to_vec();
+        input.bytes.extend_from_slice(&[Kind::Window as u8, 1]);
+        assert!(input.message().is_err());
+    }
+}
