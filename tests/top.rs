@@ -197,7 +197,7 @@ fn files_are_ranked_and_one_is_shown_in_full() {
                 break;
             }
             screen.keys("j");
-            sleep(Duration::from_millis(30));
+            sleep(Duration::from_millis(60));
         }
         screen.has(words);
     }

@@ -36,8 +36,18 @@ impl Asked for Recording {
             wrote: wrote.1,
             said: said.1,
         };
-        // There is no sign that it listens; it has nothing to do but that.
-        sleep(Duration::from_millis(700));
+        let fds = format!("/proc/{}/fd", watch.child.id());
+        let is_socket = |fd: fs::DirEntry| {
+            let target = fs::read_link(fd.path()).unwrap_or_default();
+            target.to_string_lossy().starts_with("socket:")
+        };
+        let begun = Instant::now();
+        while !fs::read_dir(&fds).unwrap().flatten().any(is_socket) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "no connection");
+            sleep(Duration::from_millis(10));
+        }
+        // The recorder accepts it at once, of which there is no sign.
+        sleep(Duration::from_millis(400));
         watch
     }
 

@@ -381,9 +381,11 @@ mod tests {
             (window.position, &window.journal[..]),
             (position, &[9, 9][..])
         );
-        let mut input = Input::default();
-        input.bytes = (MOST_BYTES as u32 + 1).to_le_bytes().to_vec();
-        input.bytes.extend_from_slice(&[Kind::Window as u8, 1]);
+        let length = (MOST_BYTES as u32 + 1).to_le_bytes();
+        let mut input = Input {
+            bytes: [&length[..], &[Kind::Window as u8, 1]].concat(),
+            ..Input::default()
+        };
         assert!(input.message().is_err());
     }
 }
