@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -30,6 +30,7 @@ use trackiops_store::{WindowQueue, Writer};
 
 use crate::live_socket;
 use crate::output::{FilePermissions, PartialFile, say};
+use crate::question_flags::now;
 pub use crate::record::args::{
     Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, host_name, parse_store_size,
 };
@@ -187,7 +188,6 @@ fn serve(args: &Args, plan: &Plan, store: &Path, writer: &Writer) -> Result<Opti
     let named = args.live_socket.as_deref();
     let path = named.unwrap_or(live_socket::usual());
     let keep = &writer.options().keep;
-    let started = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let recorder = RecorderInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: process::id(),
@@ -197,7 +197,7 @@ fn serve(args: &Args, plan: &Plan, store: &Path, writer: &Writer) -> Result<Opti
         store: fs::canonicalize(store)?,
         store_size: keep.most_bytes,
         retention: keep.retention.to_string(),
-        started_ms: i64::try_from(started.as_millis())?,
+        started_ms: now().0,
         granularity_ms: args.granularity.finest().ms(),
     };
     let served = LiveServer::start(path, recorder, writer.position());

@@ -5,7 +5,6 @@ use ratatui::crossterm::event::{
 };
 use trackiops_query::times::rfc3339;
 use trackiops_schemas::time::{Granularity, UtcMs};
-use trackiops_store::live::Stalled;
 
 use crate::top::detail::Detail;
 use crate::top::source::{Moment, Source};
@@ -424,17 +423,4 @@ impl App {
 /// A word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-/// A server that does not answer, as a line.
-pub fn stalled_line(server: &Stalled) -> [String; 4] {
-    [
-        server
-            .server
-            .clone()
-            .unwrap_or_else(|| "(unknown)".to_owned()),
-        server.mounts.join(", "),
-        server.requests.to_string(),
-        format!("{:.1} s", server.age_ms as f64 / 1000.0),
-    ]
 }

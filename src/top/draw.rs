@@ -10,9 +10,10 @@ use trackiops_query::times::{Zone, show, show_length};
 use trackiops_render::terminal_style::Look;
 use trackiops_render::units;
 use trackiops_render::visible::{visible, width};
+use trackiops_store::live::Stalled;
 
 use crate::output::plural;
-use crate::top::app::{App, LINES_ABOVE, LINES_BELOW, Mode, stalled_line};
+use crate::top::app::{App, LINES_ABOVE, LINES_BELOW, Mode};
 use crate::top::source::{Moment, Source};
 use crate::top::table::{FIGURES, IOPS, THROUGHPUT, Tab, TableRow};
 
@@ -117,7 +118,7 @@ fn heading(app: &App, source: &Source) -> String {
     .into_owned()
 }
 
-/// Sums of the rows, and what is not in them.
+/// Sums of the rows, and what they lack.
 fn sums(app: &App, source: &Source) -> String {
     let sum = |figure: usize| -> f64 {
         let figures = app.table.rows.iter().filter_map(|row| row.figures[figure]);
@@ -222,7 +223,7 @@ fn row(row: &TableRow, width: usize, look: Look) -> String {
     line
 }
 
-/// A name in so many cells: its end, which tells it from others.
+/// The end of a name, which distinguishes it, in `cells` cells.
 fn padded(name: &str, cells: usize, look: Look) -> String {
     let name = look.cut(name, cells);
     let blank = cells.saturating_sub(width(&name));
@@ -246,6 +247,19 @@ fn stalls(source: &Source) -> Vec<Line<'static>> {
         lines.push(Line::raw(visible(&line).into_owned()));
     }
     lines
+}
+
+/// The cells of a server that does not answer.
+fn stalled_line(server: &Stalled) -> [String; 4] {
+    [
+        server
+            .server
+            .clone()
+            .unwrap_or_else(|| "(unknown)".to_owned()),
+        server.mounts.join(", "),
+        server.requests.to_string(),
+        format!("{:.1} s", server.age_ms as f64 / 1000.0),
+    ]
 }
 
 /// What the screen lacks, the query for it, or what keys do.
