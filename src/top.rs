@@ -172,7 +172,7 @@ struct Screen {
 
 impl Screen {
     fn open() -> anyhow::Result<Self> {
-        // Restores the terminal before a panic is told.
+        // Its panic hook restores the terminal before the message.
         let terminal = ratatui::try_init().context("cannot use the terminal")?;
         execute!(io::stdout(), EnableMouseCapture).context("cannot use the mouse")?;
         Ok(Self { terminal })

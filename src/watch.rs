@@ -344,7 +344,7 @@ impl Watch {
                 Ok(None) => true,
                 Ok(Some(Message::Window(window))) if !has_begun && window.position <= after => true,
                 Ok(Some(Message::Window(window))) => {
-                    // In a store that is made anew, positions begin anew.
+                    // In a store that was deleted and created again, positions start again.
                     has_begun = true;
                     last = window.position;
                     self.add(window)?

@@ -274,7 +274,7 @@ impl<R: SegmentRow> SegmentWriter<R> {
     }
 }
 
-/// An error of the system is told as such, whoever made the call.
+/// Unwraps errors of the system, so that they get their hint.
 fn parquet(path: &Path) -> impl FnOnce(ParquetError) -> StoreError + use<'_> {
     move |source| {
         let path = path.to_owned();
