@@ -10,11 +10,11 @@
 # CUTS=1000               how many power cuts
 # SHORT=1                 about two minutes of it, for `make test-long`
 # REPLAY=host             look at the power cuts on this machine, not in the guest: as root, several times quicker
-# ONLY=cuts               this alone, mutants, calls or cuts: not with TRACKIOPS_WRITE_DOCS
+# ONLY=cuts               this alone: mutants, calls, cuts or fuzz
 # FUZZ_SECONDS=0          run each fuzz target for so long as well (fuzz/README.md)
 # REPORTS=directory       keep the report of each part there, and do not run a part again whose report is there: it takes hours
 # KEEP=directory          keep each damaged store that fails, and the logs of the disks
-# TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/faults.md
+# TRACKIOPS_WRITE_DOCS=1  rewrite docs/results/faults.md: what did not run stays as it is there
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -84,20 +84,30 @@ cuts() {
 }
 part cuts cuts
 [ "${FUZZ_SECONDS:-0}" = 0 ] || part fuzz env FUZZ_SECONDS="$FUZZ_SECONDS" scripts/fuzz.sh
+
+# section TITLE PART INTRODUCTION: what the part came to now, or what the page has of it.
+section() {
+    if [ -f "$scratch/$2" ]; then
+        printf '\n## %s\n\nAt commit %s, on %s cores. %s' "$1" "$(git rev-parse --short HEAD)" "$(nproc)" "$3"
+        cat "$scratch/$2"
+    elif [ -f "$scratch/page" ]; then
+        echo
+        awk -v "title=## $1" '/^## / { shown = $0 == title } shown' "$scratch/page" | sed '$ { /^$/d }'
+    fi
+}
+
 if [ "${TRACKIOPS_WRITE_DOCS:-}" = 1 ] && [ "$status" = 0 ]; then
+    page=docs/results/faults.md
     mkdir -p docs/results
+    [ ! -f "$page" ] || cp "$page" "$scratch/page"
     {
         cat bench/faults.head.md
-        printf '\n## Damaged stores\n\nOn %s cores. ' "$(nproc)"
-        cat "$scratch/mutants"
-        printf '\n## System calls\n\nOn %s cores. ' "$(nproc)"
-        cat "$scratch/calls"
-        printf '\n## Power cuts\n\nRecorded with Linux 6.12. '
-        cat "$scratch/cuts"
-        if [ -f "$scratch/fuzz" ]; then
-            printf '\n## Fuzzing\n\nEach target for %s s. [What the targets are](../../fuzz/README.md).\n\n' "$FUZZ_SECONDS"
-            cat "$scratch/fuzz"
-        fi
-    } >docs/results/faults.md
+        section 'Damaged stores' mutants ''
+        section 'System calls' calls ''
+        section 'Power cuts' cuts 'Recorded with Linux 6.12. '
+        section Fuzzing fuzz "Each target for ${FUZZ_SECONDS:-0} s. [What the targets are](../../fuzz/README.md).
+
+"
+    } >"$page"
 fi
 exit "$status"
