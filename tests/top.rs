@@ -5,10 +5,11 @@
     reason = "helpers of tests fail by panicking"
 )]
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
@@ -18,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use trackiops_testkit::recording::{Recording, of_two_files, recent};
-use trackiops_testkit::windows::{T0, file, reads, window};
+use trackiops_testkit::windows::{T0, file, reads, stalled, window};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -30,7 +31,14 @@ struct Screen {
 }
 
 impl Screen {
-    fn open(recording: &Recording, flags: &[&str], (lines, columns): (u16, u16)) -> Self {
+    fn open(recording: &Recording, flags: &[&str], size: (u16, u16)) -> Self {
+        let mut command = trackiops();
+        command.arg("top").arg("--socket").arg(recording.socket());
+        command.arg("--store").arg(recording.store()).args(flags);
+        Self::of(command, size)
+    }
+
+    fn of(mut command: Command, (lines, columns): (u16, u16)) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
@@ -43,9 +51,6 @@ impl Screen {
             .write(true)
             .open(name)
             .unwrap();
-        let mut command = trackiops();
-        command.arg("top").arg("--socket").arg(recording.socket());
-        command.arg("--store").arg(recording.store()).args(flags);
         command.env("LANG", "C.UTF-8").env("TERM", "xterm-256color");
         command.env_remove("COLUMNS");
         command.stdin(inside.try_clone().unwrap());
@@ -226,7 +231,7 @@ fn tabs_filters_and_the_past() {
     screen.keys("3");
     screen.has("srv:/export");
     screen.keys("6");
-    screen.has("every server answers");
+    screen.has("every server answered");
     screen.keys("2");
     screen.has("/mnt/");
     // Ten windows earlier there was less of the first file.
@@ -330,6 +335,94 @@ name               IOPS >throughput     mean      p99    q/n/c errors IOPS
     assert!(
         text.contains("/mnt/b/y") && !text.contains("/mnt/a") && text.is_ascii(),
         "{text}"
+    );
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_shown_then_and_later() {
+    let recording = Recording::begin();
+    let mut screen = Screen::open(&recording, &[], (24, 80));
+    screen.has("LIVE");
+    let mut windows = recent(40);
+    for (second, window) in windows[15..20].iter_mut().enumerate() {
+        let pending = stalled("10.0.0.5", "srv:/export", 1000 * second as u64 + 500, 3);
+        window.health.pending = Some(pending);
+    }
+    recording.put(&windows[..20]);
+    screen.keys("6");
+    let text = screen.has("10.0.0.5");
+    let stall = line(&text, "10.0.0.5");
+    assert!(
+        stall.contains(" 4.5 s ") && stall.contains(" now "),
+        "{text}"
+    );
+    recording.put(&windows[20..22]);
+    let text = screen.until("its end", |text| !line(text, "10.0.0.5").contains(" now "));
+    assert!(line(&text, "10.0.0.5").contains(" 4.5 s "), "{text}");
+    recording.put(&windows[22..]);
+    screen.has("every server answered");
+    screen.keys("[");
+    screen.has("PAST");
+    screen.has("every server answered");
+    screen.keys("[");
+    screen.until("in the past", |text| {
+        line(text, "10.0.0.5").contains(" 4.5 s ")
+    });
+    screen.keys("q");
+    assert_eq!(screen.ended(), 0);
+}
+
+#[test]
+fn screens_of_a_stored_time() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/top_screens.txt");
+    let golden = fs::read_to_string(&path).unwrap();
+    let recording = golden.split("\n== ").next().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let described = recording.lines().filter(|line| !line.starts_with('#'));
+    trackiops_testkit::case::record(&described.collect::<Vec<_>>().join("\n"), dir.path()).unwrap();
+    let mut command = trackiops();
+    command
+        .arg("top")
+        .arg("--store")
+        .arg(dir.path().join("store"));
+    command.args(["--since", "2026-11-21T03:00:00Z"]);
+    let mut screen = Screen::of(command, (24, 80));
+    let mut shown = recording.trim_end().to_owned() + "\n";
+    // What is pressed, the size before that, and what is on the screen then.
+    let mut sized = (24, 80);
+    for (keys, size, words) in [
+        ("", (24, 80), "orders.db"),
+        ("2", (24, 80), "/mnt/home/"),
+        ("3", (24, 80), "srv:/home"),
+        ("4", (24, 80), "web.service"),
+        ("5", (24, 80), "GETATTR"),
+        ("6", (24, 80), "10.0.0.5  "),
+        ("?", (24, 80), "smallest first"),
+        ("?1", (40, 120), "app.log"),
+        ("\r", (40, 120), "writes: 20"),
+        ("y", (40, 120), "--step all"),
+        ("", (24, 80), "no room for r-iops, r-completion"),
+        ("\x1b", (24, 80), "app.log"),
+        ("/log", (24, 80), "1 row"),
+    ] {
+        if size != sized {
+            screen.resize(size.0, size.1);
+            // A key that comes with a resize may be read with the next key only.
+            sleep(Duration::from_millis(500));
+            sized = size;
+        }
+        screen.keys(keys);
+        let text = screen.has(words);
+        let text: Vec<_> = text.lines().map(str::trim_end).collect();
+        let title = format!("== {}x{} {}", size.1, size.0, keys.escape_debug());
+        shown += &format!("\n{}\n{}\n", title.trim_end(), text.join("\n").trim_end());
+    }
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        return fs::write(&path, &shown).unwrap();
+    }
+    assert_eq!(
+        shown, golden,
+        "UPDATE_GOLDEN=1 cargo test --test top writes the screens anew"
     );
 }
 

@@ -176,6 +176,8 @@ impl App {
                 MouseEventKind::Down(MouseButton::Left) => self.click(mouse.row, mouse.column),
                 _ => Next::Draw,
             },
+            // Its lines are as wide as the screen.
+            Event::Resize(..) if self.detail.is_some() => Next::Ask,
             _ => Next::Draw,
         }
     }

@@ -6,11 +6,11 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 use trackiops_query::coverage::note::Note;
+use trackiops_query::coverage::stalls::Stall;
 use trackiops_query::times::{Zone, show, show_length};
 use trackiops_render::terminal_style::Look;
 use trackiops_render::units;
 use trackiops_render::visible::{visible, width};
-use trackiops_store::live::Stalled;
 
 use crate::output::plural;
 use crate::top::app::{App, LINES_ABOVE, LINES_BELOW, Mode};
@@ -26,13 +26,13 @@ const COURSE: usize = 10;
 const WIDE: usize = 80;
 
 const HELP: &str = "\
-Up Down PgUp PgDn Home End   select            1-6 Tab   files, tree, mounts ...
-Enter  a file in full, a directory's           S         sort by the next column
-Esc    back                                    r         smallest first
-/      only names with this text               space     pause
-[ ]    earlier, later                          { }       much earlier, much later
-L      now                                     y         the query for this screen
-?      this                                    q         quit
+Up Down PgUp PgDn Home End   select         1-6 Tab   files, tree, mounts ...
+Enter  a file in full, a directory's        S         sort by the next column
+Esc    back                                 r         smallest first
+/      only names with this text            space     pause
+[ ]    earlier, later                       { }       much earlier, much later
+L      now                                  y         the query for this screen
+?      this                                 q         quit
 The mouse selects rows and tabs, and scrolls. In the column q/n/c are the shares
 of queue, network and server, and completion in the latency, in percent.";
 
@@ -53,7 +53,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
             let shown = detail.lines.iter().skip(detail.offset);
             lines.extend(shown.map(|line| Line::raw(line.clone())));
         }
-        (None, Tab::Stalls) => lines.extend(stalls(source)),
+        (None, Tab::Stalls) => lines.extend(stalls(app)),
         (None, _) => {
             lines.push(bold(titles(app, width)));
             let end = app.order.len().min(app.offset + app.height);
@@ -121,8 +121,8 @@ fn heading(app: &App, source: &Source) -> String {
 /// Sums of the rows, and what they lack.
 fn sums(app: &App, source: &Source) -> String {
     let sum = |figure: usize| -> f64 {
-        let figures = app.table.rows.iter().filter_map(|row| row.figures[figure]);
-        figures.sum()
+        let rows = app.order.iter().map(|at| &app.table.rows[*at]);
+        rows.filter_map(|row| row.figures[figure]).sum()
     };
     let mut text = format!(
         "{}, {} requests/s, {}",
@@ -230,36 +230,46 @@ fn padded(name: &str, cells: usize, look: Look) -> String {
     format!("{name}{}", " ".repeat(blank))
 }
 
-fn stalls(source: &Source) -> Vec<Line<'static>> {
-    let Some(live) = source.live() else {
-        return vec![Line::raw(
-            "servers that do not answer are shown live; of a store, `trackiops query` tells them",
-        )];
-    };
-    if live.status.stalled.is_empty() {
-        return vec![Line::raw("every server answers")];
+/// The servers that did not answer, and when.
+fn stalls(app: &App) -> Vec<Line<'static>> {
+    let stalls: Vec<_> = app.table.notes.iter().filter_map(stall).collect();
+    if stalls.is_empty() {
+        return vec![Line::raw("every server answered")];
     }
-    let head = format!("{:<30} {:>8} {:>9}  mounts", "server", "requests", "waited");
-    let mut lines = vec![bold(head)];
-    for server in &live.status.stalled {
-        let [name, mounts, requests, age] = stalled_line(server);
-        let line = format!("{name:<30} {requests:>8} {age:>9}  {mounts}");
+    let time = |time| {
+        let time = show(time, Zone::Local);
+        time.rsplit(' ').next().unwrap_or_default().to_owned()
+    };
+    let cells = |[server, requests, waited, from, to, mounts]: [&str; 6]| {
+        format!("{server:<15} {requests:>8} {waited:>8} {from:>8} {to:>8}  {mounts}")
+    };
+    let head = ["server", "requests", "waited", "from", "to", "mounts"];
+    let mut lines = vec![bold(cells(head))];
+    for Stall { server, range } in stalls {
+        let line = cells([
+            server.address.as_deref().unwrap_or("(unknown)"),
+            &server.requests_max.to_string(),
+            &format!("{:.1} s", server.age_ms_max as f64 / 1000.0),
+            &time(range.start),
+            // It may go on.
+            &match app.table.range {
+                Some((_, until)) if app.moment == Moment::Live && range.end >= until => {
+                    "now".to_owned()
+                }
+                _ => time(range.end),
+            },
+            &server.mounts.join(", "),
+        ]);
         lines.push(Line::raw(visible(&line).into_owned()));
     }
     lines
 }
 
-/// The cells of a server that does not answer.
-fn stalled_line(server: &Stalled) -> [String; 4] {
-    [
-        server
-            .server
-            .clone()
-            .unwrap_or_else(|| "(unknown)".to_owned()),
-        server.mounts.join(", "),
-        server.requests.to_string(),
-        format!("{:.1} s", server.age_ms as f64 / 1000.0),
-    ]
+fn stall(note: &Note) -> Option<&Stall> {
+    match note {
+        Note::Stalled { stall, .. } => Some(stall),
+        _ => None,
+    }
 }
 
 /// What the screen lacks, the query for it, or what keys do.

@@ -8,7 +8,7 @@ use trackiops_query::columns::{Column, Value};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{
     Answer, AnswerRow, Columns, Connections, Entity, FileSelector, GroupBy, Level, OperationAnswer,
-    Outcome, Question, Record, Sort, ask, ask_operations,
+    Outcome, Question, Record, Sort, Step, ask, ask_operations,
 };
 use trackiops_render::units;
 use trackiops_schemas::time::{Granularity, UtcMs};
@@ -159,13 +159,13 @@ impl Table {
             })
         };
         let table = match wanted.tab {
-            Tab::Stalls => Self::default(),
             Tab::Operations => {
                 let ask = |question: &Question| ask_operations(question, Connections::Together);
                 let name = |row: &OperationAnswer| Named {
                     id: format!("{}\0{:?}", row.op, row.mount),
                     name: match &row.mount {
-                        Some(mount) => format!("{} {mount}", row.op),
+                        // The end is what a narrow screen has.
+                        Some(mount) => format!("{mount} {}", row.op),
                         None => row.op.to_string(),
                     },
                     target: Target::Nothing,
@@ -179,7 +179,8 @@ impl Table {
                         level: Level::Dir { depth: 1 },
                         tenants: false,
                     },
-                    Tab::Mounts => GroupBy::MOUNT,
+                    // Stalls are in its notes.
+                    Tab::Mounts | Tab::Stalls => GroupBy::MOUNT,
                     Tab::Tenants => "tenant".parse()?,
                     _ => GroupBy::FILE,
                 };
@@ -199,18 +200,7 @@ impl Table {
         time: impl Fn(&R) -> UtcMs,
     ) -> anyhow::Result<Self> {
         let columns = columns::<R>()?;
-        let mut course_of: HashMap<String, Vec<(UtcMs, f64)>> = HashMap::new();
-        let mut times: Vec<UtcMs> = Vec::new();
-        if let Outcome::Found(Answer { rows, .. }) = courses {
-            for row in rows {
-                let iops = number(&columns[IOPS].value(row)).unwrap_or(0.0);
-                let of = course_of.entry(name(row).id).or_default();
-                of.push((time(row), iops));
-                times.push(time(row));
-            }
-        }
-        times.sort_unstable();
-        times.dedup();
+        let courses = courses_of(courses, &columns[IOPS], |row| name(row).id, time);
         let answer = match outcome {
             Outcome::Found(answer) => answer,
             Outcome::Nothing { why, notes } => {
@@ -223,18 +213,11 @@ impl Table {
         };
         let row = |row: &R| {
             let Named { id, name, target } = name(row);
-            let course = course_of.get(&id).map_or(Vec::new(), |points| {
-                let at = |time: &UtcMs| -> f64 {
-                    let points = points.iter().filter(|(at, _)| at == time);
-                    points.map(|(_, iops)| iops).sum()
-                };
-                times.iter().map(at).collect()
-            });
             TableRow {
+                course: courses.get(&id).cloned().unwrap_or_default(),
                 id,
                 name,
                 figures: std::array::from_fn(|at| number(&columns[at].value(row))),
-                course,
                 target,
             }
         };
@@ -244,6 +227,33 @@ impl Table {
             ..Self::default()
         })
     }
+}
+
+/// A number over time, of each row by its id.
+fn courses_of<R: Record>(
+    outcome: &Outcome<R>,
+    column: &Column<R>,
+    id: impl Fn(&R) -> String,
+    time: impl Fn(&R) -> UtcMs,
+) -> HashMap<String, Vec<f64>> {
+    let mut courses = HashMap::new();
+    let Outcome::Found(answer) = outcome else {
+        return courses;
+    };
+    let whole = answer.range.ms();
+    let step = match answer.step {
+        Step::Windows(length) => length.ms().cast_unsigned(),
+        Step::All => whole,
+    };
+    let points = usize::try_from(whole.div_ceil(step.max(1))).unwrap_or(0);
+    for row in &answer.rows {
+        let course = courses.entry(id(row)).or_insert_with(|| vec![0.0; points]);
+        let after = (time(row).0 - answer.range.start.0).max(0).cast_unsigned();
+        if let Some(point) = course.get_mut((after / step.max(1)) as usize) {
+            *point += number(&column.value(row)).unwrap_or(0.0);
+        }
+    }
+    courses
 }
 
 struct Named {

@@ -9,9 +9,12 @@ use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::pending::Pending;
 use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
+
+use crate::windows::stalled;
 
 /// A host's recording under way.
 struct Recording {
@@ -34,6 +37,7 @@ struct Window {
     rows: BTreeMap<Used, Row>,
     ops: Vec<OperationRow>,
     lost: u64,
+    pending: Option<Pending>,
 }
 
 /// Makes the stores of the recordings of a text, in a directory; on an error the text of the line and what is wrong.
@@ -112,6 +116,12 @@ impl Recording {
         match words.next()? {
             "idle" => {}
             "lost" => window.lost = words.next()?.parse().ok()?,
+            "stalled" => {
+                let (server, mount) = (words.next()?, name(words.next()?));
+                let requests = words.next()?.parse().ok()?;
+                let age_ms = nanoseconds(words.next()?)? / 1_000_000;
+                window.pending = Some(stalled(server, &mount, age_ms, requests));
+            }
             // An operation of a mount.
             "op" => window.ops.push(operation(words)?),
             what => {
@@ -188,7 +198,12 @@ impl Recording {
             {
                 continue;
             }
-            let Window { rows, ops, lost } = windows.remove(&second).unwrap_or_default();
+            let Window {
+                rows,
+                ops,
+                lost,
+                pending,
+            } = windows.remove(&second).unwrap_or_default();
             let row = |((path, tenant, user), row): (Used, Row)| {
                 let tenant = tenant.map_or_else(Tenant::default, |packed| Tenant {
                     user: user.map(Into::into),
@@ -213,6 +228,7 @@ impl Recording {
                 folded,
                 lost,
                 ops_covered_ms: if with_ops { 1000 } else { 0 },
+                pending,
                 ops_seen: ops.iter().map(|op| op.sums.requests).sum(),
                 ..Health::default()
             };

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use trackiops_schemas::ops::{Operation, OperationRow};
-use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::request::{Request, RequestBatch};
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::Writer;
 
 use crate::generated::{Numbers, THREE, file, folded_windows, operation_sums, windows};
 use crate::stores::options_of;
+use crate::windows::stalled;
 
 /// Host `h` has no hours, a gap, windows that are partly covered, a file that is renamed in the middle of a minute, files of several
 /// users, folded requests, a server that did not answer, and single requests. Host `i` was up for a part of that time, and has no windows of 10 s.
@@ -19,17 +19,7 @@ pub fn record(lake: &Path) {
     for (place, covered_ms) in [(0, 700), (50, 300), (90, 1), (236, 10)] {
         first[place].health.covered_ms = covered_ms;
     }
-    first[20].health.pending = Some(Pending {
-        requests_max: 3,
-        age_ms_max: 1500,
-        clients: vec![PendingClient {
-            client: 7,
-            server: Some("10.0.0.5".into()),
-            mounts: vec!["srv:/odd".into()],
-            requests_max: 3,
-            age_ms_max: 1500,
-        }],
-    });
+    first[20].health.pending = Some(stalled("10.0.0.5", "srv:/odd", 1500, 3));
     with_operations(&mut first, 7);
     // A rotation is in the middle of a minute.
     let writer = Writer::open(lake.join("h"), options_of("h", "1s,10s,1m", "90s")).unwrap();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
+use trackiops_schemas::pending::{Pending, PendingClient};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health, Row};
 use trackiops_schemas::time::{Granularity, UtcMs};
 
@@ -65,6 +66,21 @@ pub fn reads(requests: u64) -> Row {
         row.read.latency_ns_max = 300_000;
     }
     row
+}
+
+/// So many requests have waited so long for the server of a mount.
+pub fn stalled(server: &str, mount: &str, age_ms: u64, requests: u64) -> Pending {
+    Pending {
+        requests_max: requests,
+        age_ms_max: age_ms,
+        clients: vec![PendingClient {
+            client: 7,
+            server: Some(server.into()),
+            mounts: vec![mount.into()],
+            requests_max: requests,
+            age_ms_max: age_ms,
+        }],
+    }
 }
 
 /// A window of one second in which these files were used.
