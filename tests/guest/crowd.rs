@@ -5,6 +5,9 @@ use crate::run::{Run, kernels, number, sum};
 const THREADS: usize = 64;
 /// Of 4 KiB, in each direction and file.
 const REQUESTS: u64 = 64;
+const LISTENERS: usize = 20;
+/// Most memory that listeners may cost the recorder, KiB: what waits for them, a stack and a chunk for each.
+const LISTENERS_KIB: u64 = 20 << 10;
 
 #[test]
 #[ignore = "boots guests: make test"]
@@ -15,9 +18,41 @@ fn guest_sixty_four_threads_are_counted_exactly_and_in_their_order() {
             let what = format!("Linux {kernel}, {cpus} CPUs");
             let all = 2 * REQUESTS * THREADS as u64;
             let said = run.text("record.err");
+            println!("{what}: {} at most", run.text("memory").trim());
             assert_exact(&run, &what);
             let stopped = format!("stopped: {all} requests seen, {all} recorded, 0 lost");
             assert!(said.contains(&stopped), "{what}: {said}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "boots guests: make test"]
+fn guest_listeners_change_no_count_and_hear_each_request() {
+    let listeners = LISTENERS.to_string();
+    let memory_of = |listeners: &[&str]| {
+        let run = Run::on("6.12", "crowd", &["--cpus", "2"], listeners);
+        let memory = run.text("memory");
+        let kib = memory.split_whitespace().nth(1).expect("a number");
+        (kib.parse::<u64>().expect("KiB"), run)
+    };
+    let (alone, _) = memory_of(&[]);
+    let (memory, run) = memory_of(&[&listeners]);
+    println!("{memory} KiB at most with {LISTENERS} listeners, {alone} without");
+    assert_exact(&run, "with listeners");
+    assert!(
+        memory <= alone + LISTENERS_KIB,
+        "{memory} KiB, {alone} without"
+    );
+    for listener in 4..=LISTENERS {
+        let heard = run.text(&format!("heard-{listener}"));
+        let rows: Vec<Vec<&str>> = heard.lines().map(|row| row.split(',').collect()).collect();
+        let (header, rows) = rows.split_first().expect("a header");
+        for name in ["read_requests", "write_requests"] {
+            let at = header.iter().position(|column| *column == name);
+            let at = at.expect("a column");
+            let sum: u64 = rows.iter().map(|row| row[at].parse::<u64>().unwrap()).sum();
+            assert_eq!(sum, REQUESTS * THREADS as u64, "{name}: {heard}");
         }
     }
 }

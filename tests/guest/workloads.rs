@@ -86,9 +86,11 @@ fn guest_who_listens_has_what_the_store_has() {
             "the recorder has ended; waiting for another one\n"
         );
     }
-    let said = RUN.text("watch_user.err");
-    assert!(said.contains("you may not listen"), "{said}");
-    assert_eq!(RUN.text("watch_user.status").trim(), "2");
+    for door in ["watch", "top", "status"] {
+        let said = RUN.text(&format!("other-{door}.err"));
+        assert!(said.contains("you may not listen"), "{door}: {said}");
+        assert_eq!(RUN.text(&format!("other-{door}.status")).trim(), "2");
+    }
 }
 
 #[test]
