@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use trackiops_schemas::time::UtcMs;
 use trackiops_threads::fail_point;
@@ -20,11 +21,27 @@ use crate::warning::Warning;
 /// Time in which readers can still open a removed segment that they have planned to read.
 const GRACE_MS: i64 = 5 * 60 * 1000;
 
+/// Hands a new policy to the sealing thread, which takes it before its next task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NewPolicy(Arc<Mutex<Option<RetentionPolicy>>>);
+
+impl NewPolicy {
+    pub(crate) fn put(&self, keep: RetentionPolicy) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(keep);
+    }
+
+    fn take(&self) -> Option<RetentionPolicy> {
+        let mut new = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        new.take()
+    }
+}
+
 /// Applies a store's retention.
 #[derive(Debug)]
 pub(crate) struct Housekeeping {
     store: PathBuf,
     keep: RetentionPolicy,
+    new: NewPolicy,
     backoff: FileBackoff,
     warnings: Vec<Warning>,
     /// Whether [`Warning::Spared`] was reported.
@@ -32,10 +49,11 @@ pub(crate) struct Housekeeping {
 }
 
 impl Housekeeping {
-    pub(crate) fn new(store: &Path, keep: RetentionPolicy) -> Self {
+    pub(crate) fn new(store: &Path, keep: RetentionPolicy, new: NewPolicy) -> Self {
         Self {
             store: store.to_owned(),
             keep,
+            new,
             backoff: FileBackoff::default(),
             warnings: Vec::new(),
             has_spared: false,
@@ -48,8 +66,32 @@ impl Housekeeping {
         warnings
     }
 
-    /// Expires segments, then continues as [`Self::idle`].
+    /// Expires segments, then hides, deletes and merges.
     pub(crate) fn after_sealing(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
+        self.take_new_policy();
+        self.expire(catalog)?;
+        self.delete_and_merge(catalog)
+    }
+
+    /// Hides and deletes removed segments, and merges once. Expires segments only if the policy has
+    /// changed: without that, nothing can expire before the next sealing.
+    pub(crate) fn idle(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
+        if self.take_new_policy() {
+            self.expire(catalog)?;
+        }
+        self.delete_and_merge(catalog)
+    }
+
+    fn take_new_policy(&mut self) -> bool {
+        let new = self.new.take();
+        let is_new = new.is_some();
+        if let Some(keep) = new {
+            self.keep = keep;
+        }
+        is_new
+    }
+
+    fn expire(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
         let other_bytes = match self.keep.most_bytes {
             None => 0,
             Some(_) => retention::other_bytes(&self.store)?,
@@ -63,12 +105,11 @@ impl Housekeeping {
             catalog.expire(&expired.paths, self.at())?;
             fail_point::hit("retention: committed");
         }
-        self.idle(catalog)
+        Ok(())
     }
 
-    /// Hides and deletes removed segments, and merges once. More merges in a row would delay
-    /// sealing, and the end of the recorder.
-    pub(crate) fn idle(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
+    /// More merges in a row would delay sealing, and the end of the recorder.
+    fn delete_and_merge(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
         let removed = catalog.removed()?;
         if !removed.is_empty() {
             // An interrupted merge may have hidden its inputs, and not yet shown the merged
@@ -155,4 +196,32 @@ fn paths(catalog: &Catalog) -> Result<Vec<String>, StoreError> {
 
 fn dir_of(path: &str) -> Option<&Path> {
     Path::new(path).parent()
+}
+
+#[cfg(test)]
+mod tests {
+    use trackiops_testkit::windows::windows;
+
+    use super::*;
+    use crate::Writer;
+    use crate::unit_tests::options;
+
+    #[test]
+    fn a_new_policy_is_applied_without_waiting_for_a_journal_to_seal() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Writer::open(dir.path(), options("h")).unwrap();
+        writer.append(&windows(1)[0]).unwrap();
+        writer.finish().unwrap();
+        let mut catalog = Catalog::open(dir.path()).unwrap();
+        let new = NewPolicy::default();
+        let mut housekeeping = Housekeeping::new(dir.path(), Default::default(), new.clone());
+        housekeeping.idle(&mut catalog).unwrap();
+        assert!(!catalog.kept_segments().unwrap().is_empty());
+        new.put(RetentionPolicy {
+            most_bytes: Some(0),
+            ..RetentionPolicy::default()
+        });
+        housekeeping.idle(&mut catalog).unwrap();
+        assert!(catalog.kept_segments().unwrap().is_empty());
+    }
 }

@@ -67,7 +67,7 @@ pub use options::{GranularitySet, Options, OptionsError, Retention, RetentionPol
 pub use queue::WindowQueue;
 pub use rebuild::{Rebuilt, rebuild_catalog};
 pub use repair::{Repaired, repair};
-pub use requests::{EachBatch, RequestsView, RequestsWriter, ends_ns};
+pub use requests::{DiskBudget, EachBatch, RequestsView, RequestsWriter, ends_ns};
 pub use segment::metadata::JournalSpan;
 pub use segment::reader::{Batches, SegmentReader};
 pub use segment::{Segment, StoreIndex};

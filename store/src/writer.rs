@@ -12,7 +12,7 @@ use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 use crate::catalog::Catalog;
 use crate::catalog::mounts::MountLog;
 use crate::error::StoreError;
-use crate::housekeeping::Housekeeping;
+use crate::housekeeping::{Housekeeping, NewPolicy};
 use crate::journal::file::JournalFile;
 use crate::journal::header::Header;
 use crate::journal::removal::remove_orphaned_ends;
@@ -20,7 +20,7 @@ use crate::journal::write::{AppendError, JournalWriter, UncertainTail};
 use crate::layout;
 use crate::live::Position;
 use crate::lock::StoreLock;
-use crate::options::Options;
+use crate::options::{Options, RetentionPolicy};
 use crate::requests::RequestsWriter;
 use crate::seal::seal;
 use crate::sealer::{Seal, Sealer, Task};
@@ -48,6 +48,7 @@ pub struct Writer {
     mounts: MountLog,
     /// End of the latest window.
     until: UtcMs,
+    new_policy: NewPolicy,
     /// Declared before the lock, so that it ends before the lock is released.
     sealer: Sealer,
     lock: Arc<StoreLock>,
@@ -100,7 +101,8 @@ impl Writer {
         let left = left(&store)?;
         let next_number = catalog.last_journal()?.max(layout::last_number(&store)?) + 1;
         let mounts = MountLog::new(catalog.clone(), &options.host);
-        let housekeeping = Housekeeping::new(&store, options.keep.clone());
+        let new_policy = NewPolicy::default();
+        let housekeeping = Housekeeping::new(&store, options.keep.clone(), new_policy.clone());
         let seal = sealing(
             store.clone(),
             catalog,
@@ -112,6 +114,7 @@ impl Writer {
             sealer: Sealer::start("seal", store.clone(), left, QUEUED_JOURNALS, seal)?,
             mounts,
             until: UtcMs(i64::MIN),
+            new_policy,
             store,
             options,
             journal: None,
@@ -256,6 +259,12 @@ impl Writer {
                 }))
             }
         }
+    }
+
+    /// Changes what is kept. What exceeds it expires within half a minute.
+    pub fn set_retention(&mut self, keep: RetentionPolicy) {
+        self.options.keep = keep.clone();
+        self.new_policy.put(keep);
     }
 
     /// The options of the store.

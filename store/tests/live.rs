@@ -16,12 +16,13 @@ use std::time::Duration;
 
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::Granularity;
-use trackiops_store::Snapshot;
 use trackiops_store::live::{
     Gap, LiveError, LiveServer, LiveWindow, Message, Position, Subscription,
 };
+use trackiops_store::{RetentionPolicy, Snapshot};
 use trackiops_testkit::content::Content;
 use trackiops_testkit::recording::{Recording, recorder};
+use trackiops_testkit::stores::parquet_files;
 use trackiops_testkit::windows::{T0, file, granularity, reads, window, windows};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -278,6 +279,32 @@ fn after_a_restart_positions_go_on() {
     let mut content = first.content(Position::default());
     content.merge(second_one.content(last));
     assert_eq!(content, Content::of(&recorded, second()));
+}
+
+#[test]
+fn what_is_kept_can_change_while_recording() {
+    let kept = |recording: &Recording| {
+        let recorder = connect(recording).hello().recorder.clone();
+        (recorder.store_size, recorder.retention)
+    };
+    // A deleted store is created again, with what is kept now.
+    for is_deleted in [false, true] {
+        let mut recording = Recording::begin();
+        assert_eq!(kept(&recording), (None, "1s=2d,1h=forever".to_owned()));
+        recording.put(&windows(10));
+        recording.set_retention(RetentionPolicy {
+            retention: "1h=1d".parse().unwrap(),
+            most_bytes: Some(0),
+            ..RetentionPolicy::default()
+        });
+        assert_eq!(kept(&recording), (Some(0), "1h=86400000ms".to_owned()));
+        if is_deleted {
+            fs::remove_dir_all(recording.store()).unwrap();
+        }
+        recording.put(&windows(20)[10..]);
+        recording.end();
+        assert_eq!(parquet_files(&recording.store()), [""; 0]);
+    }
 }
 
 #[test]

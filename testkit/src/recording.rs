@@ -8,7 +8,7 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::live::{LiveServer, RecorderInfo};
-use trackiops_store::{Options, WindowQueue, Writer};
+use trackiops_store::{Options, RetentionPolicy, WindowQueue, Writer};
 
 use crate::stores::options;
 use crate::windows::{T0, file, granularity, reads, used_by, window};
@@ -64,6 +64,10 @@ impl Recording {
     /// Closes a window.
     pub fn close(&self, window: &ClosedWindow) {
         self.queue().put(window.clone());
+    }
+
+    pub fn set_retention(&self, keep: RetentionPolicy) {
+        self.queue().set_retention(keep);
     }
 
     pub fn mounted(&self, at: UtcMs, mounts: Vec<MountPoint>) {

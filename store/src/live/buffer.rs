@@ -11,9 +11,10 @@ use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 
-use super::{Activity, BUFFER_BYTES, Position, Status};
+use super::{Activity, BUFFER_BYTES, Position, RecorderInfo, Status};
 use crate::journal::header::Header;
 use crate::journal::write::journal_of;
+use crate::options::RetentionPolicy;
 
 /// Time of [`Status::recent`].
 const RECENT: Duration = Duration::from_secs(60);
@@ -34,6 +35,7 @@ pub(super) struct Shared {
 
 #[derive(Debug)]
 pub(super) struct State {
+    pub(super) recorder: RecorderInfo,
     /// Whether windows are kept for anybody.
     pub(super) has_subscribers: bool,
     /// The last durable window.
@@ -89,8 +91,12 @@ pub(super) enum Next {
 
 impl Publisher {
     /// Publishes what follows this position.
-    pub(super) fn new(position: Position) -> io::Result<(Self, Arc<Shared>)> {
+    pub(super) fn new(
+        recorder: RecorderInfo,
+        position: Position,
+    ) -> io::Result<(Self, Arc<Shared>)> {
         let state = State {
+            recorder,
             has_subscribers: false,
             position,
             status: Status::default(),
@@ -106,6 +112,13 @@ impl Publisher {
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         });
         Ok((Self(Arc::clone(&shared)), shared))
+    }
+
+    /// Says from now on that the store keeps this. Who is connected has heard otherwise.
+    pub(crate) fn keeps(&self, keep: &RetentionPolicy) {
+        let mut state = self.0.lock();
+        state.recorder.store_size = keep.most_bytes;
+        state.recorder.retention = keep.retention.to_string();
     }
 
     /// Counts a closed window. `waiting` windows are not in the store yet.

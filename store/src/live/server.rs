@@ -47,11 +47,10 @@ impl LiveServer {
     /// Errors: [`ErrorKind::AddrInUse`] if another recorder serves there, and those of the system.
     pub fn start(path: &Path, recorder: RecorderInfo, after: Position) -> io::Result<Self> {
         let (listener, inode) = listen(path, &recorder.store)?;
-        let (publisher, shared) = Publisher::new(after)?;
+        let (publisher, shared) = Publisher::new(recorder, after)?;
         let server = Server {
             listener,
             shared: Arc::clone(&shared),
-            recorder,
             subscribers: Vec::new(),
             status: Arc::default(),
             accepts_again: None,
@@ -143,7 +142,6 @@ fn listen(path: &Path, store: &Path) -> io::Result<(UnixListener, u64)> {
 struct Server {
     listener: UnixListener,
     shared: Arc<Shared>,
-    recorder: RecorderInfo,
     subscribers: Vec<Subscriber>,
     /// The last status, as JSON.
     status: Arc<[u8]>,
@@ -232,7 +230,7 @@ impl Server {
             let mut state = self.shared.lock();
             state.has_subscribers = true;
             let hello = Hello {
-                recorder: self.recorder.clone(),
+                recorder: state.recorder.clone(),
                 position: state.position,
             };
             let next = state.windows.end();

@@ -30,6 +30,7 @@ use self::state::Shared;
 use self::writer_thread::WriterThread;
 use crate::error::StoreError;
 use crate::live::Publisher;
+use crate::options::RetentionPolicy;
 use crate::warning::Warning;
 use crate::writer::Writer;
 
@@ -87,6 +88,16 @@ impl WindowQueue {
             state.mounted.pop_front();
         }
         state.mounted.push_back((at, mounts));
+        self.shared.changed.notify_one();
+    }
+
+    /// Changes what the store keeps. What exceeds it expires within half a minute, or when the store
+    /// can be written again.
+    pub fn set_retention(&self, keep: RetentionPolicy) {
+        if let Some(publisher) = &self.shared.publisher {
+            publisher.keeps(&keep);
+        }
+        self.shared.lock().keep = Some(keep);
         self.shared.changed.notify_one();
     }
 

@@ -10,6 +10,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use super::backlog::Backlog;
 use crate::live::Publisher;
+use crate::options::RetentionPolicy;
 
 /// Mounts, and since when they exist.
 pub(super) type Mounted = (UtcMs, Vec<MountPoint>);
@@ -29,6 +30,7 @@ impl Shared {
                 backlog,
                 taken: 0,
                 mounted: VecDeque::new(),
+                keep: None,
                 has_ended: false,
             }),
             changed: Condvar::new(),
@@ -60,6 +62,8 @@ pub(super) struct State {
     /// Windows that are being written.
     pub(super) taken: usize,
     pub(super) mounted: VecDeque<Mounted>,
+    /// A new policy, until the thread takes it.
+    pub(super) keep: Option<RetentionPolicy>,
     pub(super) has_ended: bool,
 }
 

@@ -17,7 +17,7 @@ use trackiops_threads::fail_point;
 use super::state::{Mounted, Shared, State};
 use crate::error::StoreError;
 use crate::journal::write::UncertainTail;
-use crate::options::Options;
+use crate::options::{Options, RetentionPolicy};
 use crate::warning::Warning;
 use crate::writer::Writer;
 
@@ -29,11 +29,12 @@ pub(super) const LAST_TRIES: Duration = Duration::from_secs(5);
 /// Passes a warning on. Each opened writer has a clone.
 pub(super) type SharedWarn = Arc<dyn Fn(Warning) + Send + Sync>;
 
-/// The next item to write.
+/// What to do next.
 enum Next {
     /// The windows in `in_hand`.
     Windows,
     Mounted(Mounted),
+    Keep(RetentionPolicy),
 }
 
 /// The thread that writes.
@@ -111,12 +112,19 @@ impl WriterThread {
     /// Writes until the recording has ended and nothing waits.
     fn write_all(&mut self) -> Result<(), StoreError> {
         while let Some(next) = self.next() {
-            if let Next::Mounted(mounted) = next {
-                if let Err(error) = self.enter(&mounted) {
-                    self.shared.lock().mounted.push_front(mounted);
-                    self.failed(error)?;
+            match next {
+                Next::Windows => {}
+                Next::Mounted(mounted) => {
+                    if let Err(error) = self.enter(&mounted) {
+                        self.shared.lock().mounted.push_front(mounted);
+                        self.failed(error)?;
+                    }
+                    continue;
                 }
-                continue;
+                Next::Keep(keep) => {
+                    self.keep(keep);
+                    continue;
+                }
             }
             fail_point::hit("windows: taken");
             let appended = self.append();
@@ -148,6 +156,9 @@ impl WriterThread {
     fn next(&mut self) -> Option<Next> {
         let mut state = self.shared.lock();
         loop {
+            if let Some(keep) = state.keep.take() {
+                return Some(Next::Keep(keep));
+            }
             if let Some(mounted) = state.mounted.pop_front() {
                 return Some(Next::Mounted(mounted));
             }
@@ -207,6 +218,14 @@ impl WriterThread {
         }
         self.mounted = Some(mounted.clone());
         Ok(())
+    }
+
+    /// Changes what is kept, also by a store that is opened later.
+    fn keep(&mut self, keep: RetentionPolicy) {
+        self.options.keep = keep.clone();
+        if let Some(writer) = &mut self.writer {
+            writer.set_retention(keep);
+        }
     }
 
     /// Opens the store, or creates it, unless it is open.

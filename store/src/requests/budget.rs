@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::beneath;
 use crate::error::StoreError;
@@ -13,30 +15,39 @@ const PIECES: u64 = 32;
 /// for its segments, and for the next journal.
 const PIECES_UNSEALED: u64 = 3;
 
-/// Limit on the size of all files of requests, including journals.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DiskBudget {
-    most_bytes: u64,
+/// Limit on the size of all files of requests, including journals. Clones share it.
+#[derive(Clone, Debug)]
+pub struct DiskBudget {
+    most_bytes: Arc<AtomicU64>,
 }
 
 impl DiskBudget {
     pub(super) fn new(most_bytes: u64) -> Self {
-        Self { most_bytes }
+        Self {
+            most_bytes: Arc::new(AtomicU64::new(most_bytes)),
+        }
     }
 
-    pub(super) fn most_bytes(self) -> u64 {
-        self.most_bytes
+    /// Changes the limit. What exceeds it is deleted within half a minute.
+    pub fn set(&self, most_bytes: u64) {
+        self.most_bytes.store(most_bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn most_bytes(&self) -> u64 {
+        self.most_bytes.load(Ordering::Relaxed)
     }
 
     /// The length at which a journal is sealed.
-    pub(super) fn journal_bytes(self) -> u64 {
-        self.most_bytes / PIECES
+    pub(super) fn journal_bytes(&self) -> u64 {
+        self.most_bytes() / PIECES
     }
 
     /// Deletes the oldest segments until the rest leaves room for journals. Returns whether any was
     /// deleted.
-    pub(super) fn enforce(self, store: &Path) -> Result<bool, StoreError> {
-        let most_bytes = self.most_bytes - PIECES_UNSEALED * self.journal_bytes();
+    pub(super) fn enforce(&self, store: &Path) -> Result<bool, StoreError> {
+        // Read once: another thread may change it.
+        let most_bytes = self.most_bytes();
+        let most_bytes = most_bytes - PIECES_UNSEALED * (most_bytes / PIECES);
         let segments = layout::requests_segments(store)?;
         let sizes: Vec<u64> = segments
             .iter()

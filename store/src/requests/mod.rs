@@ -27,9 +27,9 @@ use crate::options::Options;
 use crate::sealer::{Seal, Sealer, Task};
 use crate::warning::{Warn, Warning};
 use crate::writer::Period;
-use budget::DiskBudget;
 use journal::RequestsJournalWriter;
 
+pub use budget::DiskBudget;
 pub use read::{EachBatch, RequestsView, ends_ns};
 
 /// If a batch begins this long before the end of the one before, the clock was set back. The limit
@@ -77,7 +77,7 @@ impl RequestsWriter {
         let last = sealed.last().map_or(0, |(number, _)| *number);
         let next_number = last.max(layout::last_requests_number(store)?) + 1;
         let budget = DiskBudget::new(most_bytes);
-        let seal = sealing(store.to_owned(), budget, next_number, warn);
+        let seal = sealing(store.to_owned(), budget.clone(), next_number, warn);
         Ok(Self {
             // Beginning a journal waits until the last but one is sealed. So journals stay within
             // the room that `DiskBudget` reserves for them.
@@ -150,6 +150,11 @@ impl RequestsWriter {
         synced
     }
 
+    /// Its budget, which can be changed.
+    pub fn budget(&self) -> DiskBudget {
+        self.budget.clone()
+    }
+
     fn period(&self, at: UtcMs) -> Period {
         Period::of(at, self.options.rotate)
     }
@@ -195,22 +200,28 @@ pub(crate) fn journal_damage(path: &Path) -> Result<Option<u64>, StoreError> {
 /// Seals journals and enforces the budget. Numbers below `first_own` are an earlier writer's.
 fn sealing(store: PathBuf, budget: DiskBudget, first_own: u64, warn: Warn) -> Seal {
     let mut full = false;
+    let mut enforced = budget.most_bytes();
     Box::new(move |task| {
-        let Task::Seal(number) = task else {
-            return Ok(());
-        };
-        fail_point::hit("requests: seal");
-        let outcome = seal::seal(&store, number)?;
-        if number < first_own && (outcome.requests > 0 || outcome.torn_bytes > 0) {
-            warn(Warning::RecoveredRequests {
-                requests: outcome.requests,
-                torn_bytes: outcome.torn_bytes,
-            });
+        match task {
+            Task::Seal(number) => {
+                fail_point::hit("requests: seal");
+                let outcome = seal::seal(&store, number)?;
+                if number < first_own && (outcome.requests > 0 || outcome.torn_bytes > 0) {
+                    warn(Warning::RecoveredRequests {
+                        requests: outcome.requests,
+                        torn_bytes: outcome.torn_bytes,
+                    });
+                }
+                outcome.quarantined.map(Warning::Quarantined).map(&warn);
+            }
+            // The budget has changed since.
+            Task::Idle if enforced != budget.most_bytes() => {}
+            _ => return Ok(()),
         }
-        outcome.quarantined.map(Warning::Quarantined).map(&warn);
+        enforced = budget.most_bytes();
         if budget.enforce(&store)? && !full {
             full = true;
-            warn(Warning::RequestsFull(budget.most_bytes()));
+            warn(Warning::RequestsFull(enforced));
         }
         Ok(())
     })

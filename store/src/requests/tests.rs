@@ -13,7 +13,7 @@ use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::stores::{journals, parquet_files};
 use trackiops_testkit::windows::{T0, file, named, used_by, windows};
 
-use super::{RequestsView, RequestsWriter, Warning};
+use super::{DiskBudget, RequestsView, RequestsWriter, Task, Warning, sealing};
 use crate::journal::end::Extent;
 use crate::unit_tests::{Told, options, tell};
 use crate::{Writer, check, layout};
@@ -457,4 +457,24 @@ fn all_files_stay_within_the_budget_and_the_newest_are_kept() {
     let mut ends: Vec<i64> = kept.iter().map(|(end, _)| *end).collect();
     ends.sort_unstable();
     assert_eq!((ends[0], ends[ends.len() - 1]), (oldest, newest), "no gap");
+}
+
+#[test]
+fn a_smaller_budget_is_kept_to_without_further_requests() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_writer, mut requests, _) = open(dir.path(), BUDGET);
+    requests.append(&batch(T0_NS, 500)).unwrap();
+    requests.finish().unwrap();
+    let budget = DiskBudget::new(BUDGET);
+    let mut seal = sealing(
+        dir.path().to_owned(),
+        budget.clone(),
+        u64::MAX,
+        Box::new(drop),
+    );
+    seal(Task::Idle).unwrap();
+    assert_eq!(request_files(dir.path()).len(), 1);
+    budget.set(64);
+    seal(Task::Idle).unwrap();
+    assert!(request_files(dir.path()).is_empty());
 }
