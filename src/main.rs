@@ -4,6 +4,7 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod anonymize;
+mod config;
 mod doctor;
 mod drawing;
 mod export;
@@ -33,7 +34,7 @@ mod watch;
 use std::env;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use trackiops_render::visible::visible;
 
@@ -54,6 +55,8 @@ struct Cli {
 enum Command {
     /// Record this client's NFS requests into a store until stopped
     Record(record::Args),
+    /// Show or check the configuration in /etc/trackiops
+    Config(config::Args),
     /// Show what this kernel offers, what would be used, and what is missing
     Doctor(doctor::Args),
     /// Follow a running recorder: each window as it closes, filtered and grouped like `query`
@@ -89,7 +92,8 @@ fn main() -> ExitCode {
     signals::ignore_file_size_limit();
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     let result = match cli.command {
-        Command::Record(args) => record::run(args),
+        Command::Record(_) => record::run(config::Source::of_process(Cli::command)),
+        Command::Config(args) => config::run(args, Cli::command),
         Command::Doctor(args) => doctor::run(args),
         Command::Watch(args) => watch::run(args),
         Command::Top(args) => top::run(args),
@@ -140,7 +144,7 @@ fn describe(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{CommandFactory, builder::StyledStr};
+    use clap::builder::StyledStr;
 
     /// What `-h` says of the flags, on a terminal of 100 columns.
     fn flags(help: &StyledStr) -> Vec<String> {

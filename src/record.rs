@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::FromArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::system::uname;
 use tokio::sync::Notify;
@@ -28,6 +29,7 @@ use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
 use trackiops_store::{WindowQueue, Writer};
 
+use crate::config::Source;
 use crate::live_socket;
 use crate::output::{FilePermissions, PartialFile, say};
 use crate::question_flags::now;
@@ -51,7 +53,12 @@ const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
 
 /// Records until it is asked to stop. Also stops when a thread has died, and keeps what was
 /// recorded.
-pub fn run(args: Args) -> Result<ExitCode> {
+pub fn run(source: Source) -> Result<ExitCode> {
+    let settings = match source.read() {
+        Ok(settings) => settings,
+        Err(problems) => return problems.fail(),
+    };
+    let args = Args::from_arg_matches(&settings.matches)?;
     let ending = Arc::new(Notify::new());
     let asked = Arc::clone(&ending);
     trackiops_threads::watch(move |death| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 
 /// The variable that names the store if `--store` does not.
-const VARIABLE: &str = "TRACKIOPS_STORE";
+pub const VARIABLE: &str = "TRACKIOPS_STORE";
 /// The store if that does not name one, either.
 const USUAL: &str = "/var/lib/trackiops";
 

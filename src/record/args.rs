@@ -10,6 +10,7 @@ use trackiops_query::parse_size;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
 
+use crate::config::ConfigFlag;
 use crate::store_flag::StoreFlag;
 
 /// Lengths of windows.
@@ -81,6 +82,8 @@ pub struct Args {
     /// Its own traffic is recorded then, and a hung server holds up the recorder.
     #[arg(long, help_heading = STORE)]
     allow_nfs_store: bool,
+    #[command(flatten, next_help_heading = RUN)]
+    config: ConfigFlag,
     /// Stop after this time: 90s, 2h, 1w ... [default: until stopped]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = RUN)]
     pub duration: Option<Duration>,
@@ -271,12 +274,16 @@ impl Args {
             rotate: self.rotate.unwrap_or_else(|| default_rotation(finest)),
             filter: (!filter.is_empty()).then(|| filter.to_string()),
             allow_nfs_store: self.allow_nfs_store,
-            keep: RetentionPolicy {
-                retention: self.retain.clone(),
-                most_bytes: self.store_size,
-                gaps_age: self.retain_by_clock,
-                ..RetentionPolicy::default()
-            },
+            keep: self.retention_policy(),
+        }
+    }
+
+    pub fn retention_policy(&self) -> RetentionPolicy {
+        RetentionPolicy {
+            retention: self.retain.clone(),
+            most_bytes: self.store_size,
+            gaps_age: self.retain_by_clock,
+            ..RetentionPolicy::default()
         }
     }
 }

@@ -14,7 +14,8 @@ pub fn command(program: &Path) -> Command {
         }
         None => Command::new(program),
     };
-    // Whoever runs the tests may have a store.
+    // Whoever runs the tests may have a store, and a configuration.
     command.env_remove("TRACKIOPS_STORE");
+    command.env("TRACKIOPS_CONFIG", "none");
     command
 }

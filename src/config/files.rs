@@ -1,0 +1,143 @@
+//! The configuration files: which there are, and whether they may be read.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf, absolute};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// The file unless another is named.
+pub const USUAL: &str = "/etc/trackiops/trackiops.toml";
+/// The directory beside it.
+const FURTHER: &str = "conf.d";
+/// Every flag with a long value is much shorter.
+const MOST_BYTES: u64 = 1 << 20;
+/// As many as the kernel follows.
+const MOST_LINKS: u32 = 40;
+
+/// Which files are to be read.
+#[derive(Clone, Debug)]
+pub enum Choice {
+    /// [`USUAL`], which may be missing.
+    Usual,
+    /// This file, which must exist.
+    Named(PathBuf),
+    Nothing,
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub struct ConfigFile {
+    pub path: PathBuf,
+    pub text: String,
+}
+
+/// The files in the order in which later ones override earlier ones, and what is wrong with others.
+pub fn read(choice: &Choice) -> (Vec<ConfigFile>, Vec<String>) {
+    let (first, must_exist) = match choice {
+        Choice::Usual => (Path::new(USUAL), false),
+        Choice::Named(path) => (path.as_path(), true),
+        Choice::Nothing => return Default::default(),
+    };
+    let (mut files, mut problems) = (Vec::new(), Vec::new());
+    let mut take = |path: PathBuf, must_exist: bool| match read_file(&path) {
+        Ok(Some(text)) => files.push(ConfigFile { path, text }),
+        Ok(None) if !must_exist => {}
+        Ok(None) => problems.push(format!(
+            "{}: there is no such file; make it, or name another by --config",
+            path.display()
+        )),
+        Err(why) => problems.push(format!("{}: {why}", path.display())),
+    };
+    take(first.to_owned(), must_exist);
+    let dir = first.with_file_name(FURTHER);
+    match further(&dir) {
+        Ok(further) => further.into_iter().for_each(|path| take(path, true)),
+        Err(error) => problems.push(format!("{}: cannot be listed: {error}", dir.display())),
+    }
+    (files, problems)
+}
+
+/// Files `*.toml` of the directory in order of name, without hidden ones, as a shell lists them.
+fn further(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let is_hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if path.extension().is_some_and(|is| is == "toml") && !is_hidden {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// The text of a file. `None` if there is none.
+fn read_file(path: &Path) -> Result<Option<String>, String> {
+    let unreadable = |error: io::Error| format!("cannot be read: {error}");
+    // A pipe without a writer must not hold up a recorder.
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).custom_flags(nonblocking).open(path);
+    let file = match opened {
+        Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => return Ok(None),
+        opened => opened.map_err(unreadable)?,
+    };
+    if !file.metadata().map_err(unreadable)?.is_file() {
+        return Err("is not a regular file; put a file with text in its place".to_owned());
+    }
+    if geteuid().is_root() {
+        refuse_others(path, MOST_LINKS).map_err(unreadable)??;
+    }
+    let mut text = Vec::new();
+    let read = file.take(MOST_BYTES + 1).read_to_end(&mut text);
+    if read.map_err(unreadable)? as u64 > MOST_BYTES {
+        return Err("has more than 1 MiB; is it a configuration?".to_owned());
+    }
+    let text = String::from_utf8(text).map_err(|_| "is not UTF-8 text; save it as UTF-8")?;
+    Ok(Some(text))
+}
+
+/// Refuses a path if others than root may change what is read there: the file, or a directory or a
+/// link on the way to it.
+fn refuse_others(path: &Path, links_left: u32) -> io::Result<Result<(), String>> {
+    let mut at = PathBuf::new();
+    for part in absolute(path)?.components() {
+        at.push(part);
+        let there = fs::symlink_metadata(&at)?;
+        let mut mend = Vec::new();
+        if there.uid() != 0 {
+            mend.push(format!("chown -h root {}", at.display()));
+        }
+        // Others may add files to a sticky directory, but not replace those of root.
+        let is_safe = there.is_symlink() || (there.is_dir() && there.mode() & 0o1000 != 0);
+        if there.mode() & 0o022 != 0 && !is_safe {
+            mend.push(format!("chmod go-w {}", at.display()));
+        }
+        if !mend.is_empty() {
+            return Ok(Err(format!(
+                "others than root may change {}, so root does not follow it; run `{}`",
+                at.display(),
+                mend.join(" && ")
+            )));
+        }
+        if there.is_symlink() {
+            let links_left = links_left.checked_sub(1).ok_or(Errno::LOOP)?;
+            let dir = at.parent().unwrap_or(Path::new("/"));
+            let target = dir.join(fs::read_link(&at)?);
+            if let refused @ Err(_) = refuse_others(&target, links_left)? {
+                return Ok(refused);
+            }
+        }
+    }
+    Ok(Ok(()))
+}

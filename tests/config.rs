@@ -1,0 +1,341 @@
+//! Configuration files: what overrides what, and what is wrong.
+#![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+use trackiops_testkit::program;
+
+/// A directory with configuration files.
+struct Config(tempfile::TempDir);
+
+impl Config {
+    fn new(main: &str) -> Self {
+        let config = Self(tempfile::tempdir().unwrap());
+        config.write("trackiops.toml", main);
+        config
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// A command about these files. `words` end with the command's name.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+        command.args(words).arg("--config");
+        command.arg(self.path("trackiops.toml"));
+        command
+    }
+
+    /// What `config show` says of a key, without repeated spaces.
+    fn shown(&self, key: &str, variables: &[(&str, &str)]) -> String {
+        let mut show = self.command(&["config", "show"]);
+        let output = show.envs(variables.iter().copied()).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let keys = [format!("{key} "), format!("# {key} ")];
+        let line = text
+            .lines()
+            .find(|line| keys.iter().any(|key| line.starts_with(key)));
+        let line: Vec<_> = line.expect("the key").split_whitespace().collect();
+        line.join(" ")
+            .replace(self.0.path().to_str().unwrap(), "DIR")
+    }
+
+    /// What `config check` finds.
+    fn wrong(&self, variables: &[(&str, &str)]) -> Vec<String> {
+        let mut check = self.command(&["config", "check"]);
+        let output = check.envs(variables.iter().copied()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let text = text.replace(self.0.path().to_str().unwrap(), "DIR");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn assert_right(&self) {
+        let output = self.command(&["config", "check"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn assert_each_starts_with(lines: &[String], starts: &[&str]) {
+    assert_eq!(lines.len(), starts.len(), "{lines:#?}");
+    for (line, start) in lines.iter().zip(starts) {
+        assert!(line.starts_with(start), "`{start}`: {line}");
+    }
+}
+
+#[test]
+fn the_command_line_overrides_the_environment_and_that_the_files() {
+    let config = Config::new("[record]\nbtf = \"/nowhere/main\"\n");
+    let names = |config: &Config, variable: Option<&str>, flag: Option<&str>, word: &str| {
+        let mut record = config.command(&["record", "--store", "x"]);
+        record.envs(variable.map(|path| ("TRACKIOPS_RECORD_BTF", path)));
+        record.args(flag.into_iter().flat_map(|path| ["--btf", path]));
+        let output = record.output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains(word), "{word}: {}", said(&output));
+    };
+    names(&config, None, None, "/nowhere/main");
+    config.write("conf.d/20.toml", "[record]\nbtf = \"/nowhere/20\"\n");
+    config.write("conf.d/10.toml", "[record]\nbtf = \"/nowhere/10\"\n");
+    config.write("conf.d/30.toml.old", "[record]\nbtf = \"/nowhere/old\"\n");
+    config.write("conf.d/.40.toml", "[record]\nbtf = \"/nowhere/hidden\"\n");
+    names(&config, None, None, "/nowhere/20");
+    names(&config, Some(""), None, "/nowhere/20");
+    names(&config, Some("/nowhere/env"), None, "/nowhere/env");
+    names(
+        &config,
+        Some("/nowhere/env"),
+        Some("/nowhere/flag"),
+        "/nowhere/flag",
+    );
+}
+
+#[test]
+fn each_value_is_shown_with_its_origin() {
+    let config = Config::new(
+        "[record]\nstore-size = 21474836480\nwait = true\nmount = [\"/mnt/a b\", \"nas:/exp\"]\n\nno-ops = true\n",
+    );
+    config.write(
+        "conf.d/10.toml",
+        "[record]\nno-ops = false\npid = [7, \"8,9\"]\n",
+    );
+    for (line, variables) in [
+        (
+            "store-size = \"21474836480\" # DIR/trackiops.toml:2",
+            vec![],
+        ),
+        ("wait = true # DIR/trackiops.toml:3", vec![]),
+        (
+            "mount = [\"/mnt/a b\", \"nas:/exp\"] # DIR/trackiops.toml:4",
+            vec![],
+        ),
+        ("no-ops = false # DIR/conf.d/10.toml:2", vec![]),
+        ("pid = [\"7\", \"8\", \"9\"] # DIR/conf.d/10.toml:3", vec![]),
+        ("engine = \"auto\" # default", vec![]),
+        ("# rotate # default: 15m", vec![]),
+        (
+            "no-ops = true # TRACKIOPS_RECORD_NO_OPS",
+            vec![("TRACKIOPS_RECORD_NO_OPS", "true")],
+        ),
+        (
+            "wait = false # TRACKIOPS_RECORD_WAIT",
+            vec![("TRACKIOPS_RECORD_WAIT", "false")],
+        ),
+        (
+            "store = \"/a\" # TRACKIOPS_STORE",
+            vec![("TRACKIOPS_STORE", "/a")],
+        ),
+        (
+            "store = \"/b\" # TRACKIOPS_RECORD_STORE",
+            vec![("TRACKIOPS_STORE", "/a"), ("TRACKIOPS_RECORD_STORE", "/b")],
+        ),
+    ] {
+        let key = line.trim_start_matches("# ").split(' ').next().unwrap();
+        assert_eq!(config.shown(key, &variables), line);
+    }
+}
+
+#[test]
+fn what_is_shown_is_a_configuration_again() {
+    let config =
+        Config::new("[record]\nstore-size = \"20GiB\"\nmount = [\"a \\\"quoted\\\" \\u0007\"]\n");
+    let shown = config.command(&["config", "show"]).output().unwrap();
+    let again = Config::new(&String::from_utf8(shown.stdout).unwrap());
+    again.assert_right();
+    for key in ["store-size", "mount", "retain"] {
+        let value = |config: &Config| config.shown(key, &[]).split('#').next().unwrap().to_owned();
+        assert_eq!(value(&again), value(&config));
+    }
+}
+
+#[test]
+fn every_error_is_reported_with_its_place() {
+    let config = Config::new(
+        "[record]\nstore_size = \"20GiB\"\nwait = \"yes\"\nrotate = 1.5\nmount = \"/mnt\"\nuid = [1, 2.5, \"x\"]\n\
+         retain = \"1s\"\nengine = \"quick\"\nring-memory = 1\n[recrod]\n[query]\n",
+    );
+    config.write("conf.d/1.toml", "store-size = 1\n");
+    config.write(
+        "conf.d/2.toml",
+        "[record]\nwait = tru\nno-ops = true\nno-ops = true\n",
+    );
+    let variables = [
+        ("TRACKIOPS_RECORD_WAIT", "yes"),
+        ("TRACKIOPS_RECORD_STORESIZE", "1"),
+        ("TRACKIOPS_RECORD_STORE_SIZE", "1parsec"),
+    ];
+    let expected = [
+        "DIR/trackiops.toml:2: unknown key store_size in [record]; did you mean store-size?",
+        "DIR/trackiops.toml:3: wait has a value of type string; write true or false",
+        "DIR/trackiops.toml:4: rotate has a value of type float; write a string or an integer",
+        "DIR/trackiops.toml:5: mount has a value of type string; write an array",
+        "DIR/trackiops.toml:6: uid has a value of type float; write strings or integers",
+        "DIR/trackiops.toml:10: unknown table [recrod]; did you mean record?",
+        "DIR/trackiops.toml:11: unknown table [query]",
+        "DIR/conf.d/1.toml:1: store-size is in no table; put it below [record]",
+        "DIR/conf.d/2.toml:2: ",
+        "DIR/conf.d/2.toml:4: duplicate key",
+        "TRACKIOPS_RECORD_WAIT: has the value yes; write true or false",
+        "TRACKIOPS_RECORD_STORESIZE: unknown variable; did you mean TRACKIOPS_RECORD_STORE_SIZE?",
+        "DIR/trackiops.toml:7: invalid value '1s' for '--retain <AGES>': `1s` does not say how long",
+        "DIR/trackiops.toml:8: invalid value 'quick' for '--engine <ENGINE>'",
+        "DIR/trackiops.toml:9: invalid value '1' for '--ring-memory <SIZE>'",
+        "TRACKIOPS_RECORD_STORE_SIZE: invalid value '1parsec'",
+    ];
+    assert_each_starts_with(&config.wrong(&variables), &expected);
+    // A recorder says the same, and does not begin.
+    let mut record = config.command(&["record", "--wait"]);
+    let output = record.envs(variables).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let said = said(&output).replace(config.0.path().to_str().unwrap(), "DIR");
+    let lines: Vec<_> = said.lines().map(str::to_owned).collect();
+    let last = "trackiops: the configuration has 16 errors";
+    assert_each_starts_with(&lines, &[&expected[..], &[last]].concat());
+}
+
+#[test]
+fn of_keys_that_conflict_the_one_that_overrides_stays() {
+    let config = Config::new("[record]\nno-live = true\n");
+    let socket = [("TRACKIOPS_RECORD_LIVE_SOCKET", "/run/x.sock")];
+    assert_eq!(
+        config.shown("no-live", &socket),
+        "no-live = false # default"
+    );
+    // The flag is taken: what is wrong is another one.
+    let mut record = config.command(&["record", "--live-socket", "/run/x.sock"]);
+    let output = record.args(["--btf", "/nowhere"]).output().unwrap();
+    assert!(said(&output).contains("/nowhere"), "{}", said(&output));
+    config.write(
+        "conf.d/1.toml",
+        "[record]\n\nlive-socket = \"/run/y.sock\"\n",
+    );
+    let both = "DIR/conf.d/1.toml:3: live-socket cannot be used with no-live (DIR/trackiops.toml:2); remove one of them";
+    assert_eq!(config.wrong(&[]), [both]);
+    config.write("conf.d/2.toml", "[record]\nno-live = false\n");
+    config.assert_right();
+}
+
+#[test]
+fn what_is_no_file_of_text_is_refused_at_once() {
+    let config = Config::new("");
+    config.assert_right();
+    let dir = config.path("conf.d");
+    fs::create_dir(&dir).unwrap();
+    mkfifoat(CWD, dir.join("1.toml"), Mode::RUSR).unwrap();
+    fs::create_dir(dir.join("2.toml")).unwrap();
+    File::create(dir.join("3.toml"))
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    fs::write(dir.join("4.toml"), b"[record]\n# \xff\n").unwrap();
+    symlink("/dev/zero", dir.join("5.toml")).unwrap();
+    symlink("nowhere", dir.join("6.toml")).unwrap();
+    let expected = [
+        "DIR/conf.d/1.toml: is not a regular file",
+        "DIR/conf.d/2.toml: is not a regular file",
+        "DIR/conf.d/3.toml: has more than 1 MiB",
+        "DIR/conf.d/4.toml: is not UTF-8",
+        "DIR/conf.d/5.toml: is not a regular file",
+        "DIR/conf.d/6.toml: cannot be read: No such file",
+    ];
+    assert_each_starts_with(&config.wrong(&[]), &expected);
+    fs::remove_dir_all(&dir).unwrap();
+    fs::write(&dir, "").unwrap();
+    assert_each_starts_with(
+        &config.wrong(&[]),
+        &["DIR/conf.d: cannot be listed: Not a directory"],
+    );
+}
+
+#[test]
+fn a_named_file_must_exist_and_none_is_none() {
+    let config = Config::new("[record]\nno-ops = true\n");
+    let shown = |flags: &[&str], variable: &str| {
+        let mut show = program::command(Path::new(env!("CARGO_BIN_EXE_trackiops")));
+        show.args(["config", "show"]).args(flags);
+        let output = show.env("TRACKIOPS_CONFIG", variable).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (
+            output.status.code(),
+            text.contains("no-ops = true"),
+            said(&output),
+        )
+    };
+    let file = config.path("trackiops.toml");
+    let file = file.to_str().unwrap();
+    assert_eq!(shown(&[], file), (Some(0), true, String::new()));
+    assert_eq!(
+        shown(&["--config", "none"], file),
+        (Some(0), false, String::new())
+    );
+    assert_eq!(
+        shown(&["--config", file], "none"),
+        (Some(0), true, String::new())
+    );
+    for (flags, variable) in [
+        (&["--config", "/nowhere"][..], "none"),
+        (&[][..], "/nowhere"),
+    ] {
+        let (status, _, said) = shown(flags, variable);
+        assert_eq!(status, Some(2));
+        assert!(
+            said.starts_with("/nowhere: there is no such file"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn as_root_what_others_may_change_is_refused() {
+    let config = Config::new("");
+    let file = config.path("trackiops.toml");
+    let mode =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let refused = |mend: &str| {
+        let wrong = config.wrong(&[]);
+        assert_each_starts_with(
+            &wrong,
+            &["DIR/trackiops.toml: others than root may change DIR"],
+        );
+        assert!(wrong[0].ends_with(&format!("run `{mend}`")), "{wrong:?}");
+    };
+    mode(&file, 0o664);
+    refused("chmod go-w DIR/trackiops.toml");
+    chown(&file, Some(1000), None).unwrap();
+    refused("chown -h root DIR/trackiops.toml && chmod go-w DIR/trackiops.toml");
+    mode(&file, 0o644);
+    chown(&file, Some(0), None).unwrap();
+    config.assert_right();
+    mode(config.0.path(), 0o777);
+    refused("chmod go-w DIR");
+    mode(config.0.path(), 0o1777);
+    config.assert_right();
+    // A link of somebody else, and one through somebody else's directory.
+    let real = config.path("real");
+    fs::create_dir(&real).unwrap();
+    fs::rename(&file, real.join("trackiops.toml")).unwrap();
+    symlink("real/trackiops.toml", &file).unwrap();
+    config.assert_right();
+    chown(&real, Some(1000), None).unwrap();
+    refused("chown -h root DIR/real");
+    chown(&real, Some(0), None).unwrap();
+    std::os::unix::fs::lchown(&file, Some(1000), None).unwrap();
+    refused("chown -h root DIR/trackiops.toml");
+}
