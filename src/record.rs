@@ -3,6 +3,7 @@
 mod args;
 mod display;
 mod messages;
+mod reload;
 mod requests;
 mod stop;
 
@@ -18,7 +19,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::FromArgMatches;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::system::uname;
 use tokio::sync::Notify;
@@ -37,7 +37,8 @@ pub use crate::record::args::{
     Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, host_name, parse_store_size,
 };
 use crate::record::display::RecordingDisplay;
-use crate::record::stop::StopRequest;
+use crate::record::reload::Reload;
+use crate::record::stop::{Asked, StopRequest};
 
 /// Exit status when a thread has died: everything that was recorded is in the store, and a
 /// supervisor should start another recorder.
@@ -54,11 +55,7 @@ const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
 /// Records until it is asked to stop. Also stops when a thread has died, and keeps what was
 /// recorded.
 pub fn run(source: Source) -> Result<ExitCode> {
-    let settings = match source.read() {
-        Ok(settings) => settings,
-        Err(problems) => return problems.fail(),
-    };
-    let args = Args::from_arg_matches(&settings.matches)?;
+    let (args, reload) = Reload::begin(source)?;
     let ending = Arc::new(Notify::new());
     let asked = Arc::clone(&ending);
     trackiops_threads::watch(move |death| {
@@ -67,7 +64,7 @@ pub fn run(source: Source) -> Result<ExitCode> {
         ));
         asked.notify_one();
     });
-    let recorded = trackiops_threads::guarded(|| record(args, ending));
+    let recorded = trackiops_threads::guarded(|| record(args, reload, ending));
     let Some(death) = trackiops_threads::death() else {
         return recorded.unwrap_or_else(|panic| resume_unwind(panic));
     };
@@ -81,7 +78,7 @@ pub fn run(source: Source) -> Result<ExitCode> {
     Ok(ExitCode::from(DIED))
 }
 
-fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
+fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCode> {
     let store = args.store.dir();
     // Checked before a store is made, so that a host that cannot record gets none.
     allow_open_files()?;
@@ -93,7 +90,7 @@ fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
         clear_ready_file(file)?;
     }
     let settings = args.settings();
-    let writer = Writer::open_after(&store, args.store_options(&settings.filter), None, say)?;
+    let mut writer = Writer::open_after(&store, args.store_options(&settings.filter), None, say)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -104,17 +101,24 @@ fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
             Some(plan) => plan,
             None => {
                 say("waiting for the NFS client to be loaded");
-                tokio::select! {
-                    () = stop.asked_to() => {
-                        writer.finish()?;
-                        say("stopped: the NFS client was not loaded");
-                        return Ok(ExitCode::SUCCESS);
+                loop {
+                    tokio::select! {
+                        asked = stop.asked_to() => match asked {
+                            Asked::Stop => {
+                                writer.finish()?;
+                                say("stopped: the NFS client was not loaded");
+                                return Ok(ExitCode::SUCCESS);
+                            }
+                            Asked::Reload => if let Some(limits) = reload.again() {
+                                writer.set_retention(limits.keep.clone());
+                            },
+                        },
+                        () = nfs_client_loaded() => break plan_with(&args)??,
                     }
-                    () = nfs_client_loaded() => plan_with(&args)??,
                 }
             }
         };
-        record_with_plan(plan, &args, settings, store, writer, stop).await
+        record_with_plan(plan, &args, reload, settings, store, writer, stop).await
     })
 }
 
@@ -122,6 +126,7 @@ fn record(args: Args, ending: Arc<Notify>) -> Result<ExitCode> {
 async fn record_with_plan(
     plan: Plan,
     args: &Args,
+    mut reload: Reload,
     settings: Settings,
     store: PathBuf,
     writer: Writer,
@@ -137,8 +142,11 @@ async fn record_with_plan(
         ));
     }
     // Single requests that an earlier recording left are sealed in any case.
+    let mut budget = None;
     let requests = if args.requests || writer.has_unsealed_requests()? {
-        Some(requests::write(writer.requests(args.requests_size, say)?)?)
+        let writer = writer.requests(reload.limits.requests_bytes, say)?;
+        budget = Some(writer.budget());
+        Some(requests::write(writer)?)
     } else {
         None
     };
@@ -171,8 +179,16 @@ async fn record_with_plan(
         Ok(())
     };
     let stalled = |stall: &_| say(messages::stall(stall));
+    let reload = || {
+        if let Some(limits) = reload.again() {
+            waiting.set_retention(limits.keep.clone());
+            if let Some(budget) = &budget {
+                budget.set(limits.requests_bytes);
+            }
+        }
+    };
     let totals = recorder
-        .run(sink, mounted, stalled, stop.wait(args.duration))
+        .run(sink, mounted, stalled, stop.wait(args.duration, reload))
         .await;
     let stored = waiting
         .finish()

@@ -15,6 +15,16 @@ static DRAFT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// Whether a signal has asked the process to end.
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
+/// Whether a signal is ignored.
+pub fn is_ignored(signal: c_int) -> bool {
+    // SAFETY: the structure is ours, zeroes are valid in it, and no action is changed.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// From now on, signals that would end the process only have the result say so.
 pub fn ends() -> impl Fn() -> bool {
     extern "C" fn note(_: c_int) {

@@ -1,12 +1,16 @@
-//! Configuration files: what overrides what, and what is wrong.
+//! Configuration files: what overrides what, what is wrong, and what SIGHUP changes.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::process::{Pid, Signal, ioctl_tiocsctty, kill_process, setsid};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use trackiops_testkit::program;
 
 /// A directory with configuration files.
@@ -338,4 +342,138 @@ fn as_root_what_others_may_change_is_refused() {
     chown(&real, Some(0), None).unwrap();
     std::os::unix::fs::lchown(&file, Some(1000), None).unwrap();
     refused("chown -h root DIR/trackiops.toml");
+}
+
+/// A recorder that waits for the NFS client, or records.
+struct Recorder {
+    _dir: tempfile::TempDir,
+    process: Child,
+    said: BufReader<ChildStderr>,
+}
+
+impl Recorder {
+    fn begin(mut command: Command) -> Self {
+        command.args(["--wait", "--live-socket"]);
+        let dir = tempfile::tempdir().unwrap();
+        command
+            .arg(dir.path().join("live.sock"))
+            .arg("--store")
+            .arg(dir.path().join("store"));
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(process.stderr.take().unwrap());
+        let mut recorder = Self {
+            _dir: dir,
+            process,
+            said,
+        };
+        let line = recorder.line();
+        assert!(
+            line.starts_with("waiting for the NFS client") || line.starts_with("recording"),
+            "{line}"
+        );
+        recorder
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.process.id().cast_signed()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// What SIGHUP has it say.
+    fn reload(&mut self, config: &Config, lines: usize) -> Vec<String> {
+        self.signal(Signal::HUP);
+        let dir = config.0.path().to_str().unwrap();
+        (0..lines)
+            .map(|_| self.line().replace(dir, "DIR"))
+            .collect()
+    }
+}
+
+impl Drop for Recorder {
+    /// Of a test that failed.
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn as_root_sighup_changes_what_can_change_and_reports_the_rest() {
+    let config = Config::new("[record]\nstore-size = \"20GiB\"\nretain = \"1s=1d\"\n");
+    let mut record = config.command(&["record"]);
+    record
+        .args(["--retain", "1s=2d"])
+        .env("TRACKIOPS_RECORD_NO_OPS", "true");
+    let mut recorder = Recorder::begin(record);
+    assert_eq!(
+        recorder.reload(&config, 1),
+        ["reloaded: nothing has changed"]
+    );
+    config.write(
+        "trackiops.toml",
+        "[record]\nretain = \"1s=3d\"\nmount = [\"/mnt\"]\nno-ops = false\n",
+    );
+    config.write(
+        "conf.d/1.toml",
+        "[record]\nretain-by-clock = true\nrequests-size = \"1GiB\"\n",
+    );
+    let expected = [
+        "reloaded: retain-by-clock was false and is true (DIR/conf.d/1.toml:2)",
+        "reloaded: store-size was \"20GiB\" and is not set (default)",
+        "reloaded: requests-size was \"10GiB\" and is \"1GiB\" (DIR/conf.d/1.toml:3)",
+        "not reloaded: mount stays []; restart the recorder to make it [\"/mnt\"] (DIR/trackiops.toml:3)",
+    ];
+    assert_eq!(recorder.reload(&config, 4), expected);
+    // What needs a restart is said again, until there was one.
+    assert_eq!(recorder.reload(&config, 1), expected[3..]);
+    config.write(
+        "conf.d/1.toml",
+        "[record]\nretain-by-clock = 1\nrequest-size = \"2GiB\"\n",
+    );
+    let wrong = recorder.reload(&config, 3);
+    assert_each_starts_with(
+        &wrong,
+        &[
+            "DIR/conf.d/1.toml:2: retain-by-clock has a value of type integer",
+            "DIR/conf.d/1.toml:3: unknown key request-size in [record]; did you mean requests-size?",
+            "the configuration is not reloaded: recording goes on as before",
+        ],
+    );
+    recorder.signal(Signal::TERM);
+    assert!(recorder.line().starts_with("stopped"));
+    assert!(recorder.process.wait().unwrap().success());
+}
+
+#[test]
+fn as_root_a_recorder_ends_with_its_terminal() {
+    let config = Config::new("");
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&terminal).unwrap();
+    unlockpt(&terminal).unwrap();
+    let slave = ptsname(&terminal, Vec::new()).unwrap();
+    let slave = File::open(Path::new(slave.to_str().unwrap())).unwrap();
+    let mut record = config.command(&["record"]);
+    // SAFETY: both are system calls that signal-safety(7) does not forbid after fork.
+    unsafe {
+        record.pre_exec(move || {
+            setsid()?;
+            ioctl_tiocsctty(&slave)?;
+            Ok(())
+        });
+    }
+    let mut recorder = Recorder::begin(record);
+    // It has a terminal still.
+    assert_eq!(
+        recorder.reload(&config, 1),
+        ["reloaded: nothing has changed"]
+    );
+    drop(terminal);
+    assert!(recorder.line().starts_with("stopped"));
+    assert!(recorder.process.wait().unwrap().success());
 }

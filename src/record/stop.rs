@@ -1,50 +1,90 @@
-//! What ends a recording: a signal, the end of `--duration`, or the program itself.
+//! What ends a recording, or has it read its configuration again: a signal, the end of `--duration`,
+//! or the program itself.
 
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
+use crate::signals;
+
+/// What a recorder is asked to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asked {
+    Stop,
+    /// To read its configuration again.
+    Reload,
+}
+
 /// When to stop.
 pub struct StopRequest {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
+    /// Whether the terminal that the recorder runs on takes it with it when it is closed.
+    ends_with_terminal: bool,
     /// By this the program itself asks to stop.
     pub asked: Arc<Notify>,
 }
 
 impl StopRequest {
     pub fn new(asked: Arc<Notify>) -> io::Result<Self> {
+        // By `nohup`, for example.
+        let is_kept = signals::is_ignored(libc::SIGHUP);
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            ends_with_terminal: !is_kept && has_terminal(),
             asked,
         })
     }
 
     /// Waits for a signal, or until `asked` is notified.
-    pub async fn asked_to(&mut self) {
+    pub async fn asked_to(&mut self) -> Asked {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            () = self.asked.notified() => {}
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.hangup.recv() => match self.ends_with_terminal && !has_terminal() {
+                true => Asked::Stop,
+                false => Asked::Reload,
+            },
+            () = self.asked.notified() => Asked::Stop,
         }
     }
 
-    pub async fn wait(mut self, duration: Option<Duration>) {
+    /// Waits until it is to stop, and calls `reload` meanwhile.
+    pub async fn wait(mut self, duration: Option<Duration>, mut reload: impl FnMut()) {
         let elapsed = async {
             match duration {
                 Some(duration) => tokio::time::sleep(duration).await,
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            () = self.asked_to() => {}
-            () = elapsed => {}
+        tokio::pin!(elapsed);
+        loop {
+            tokio::select! {
+                asked = self.asked_to() => match asked {
+                    Asked::Stop => return,
+                    Asked::Reload => reload(),
+                },
+                () = &mut elapsed => return,
+            }
         }
     }
+}
+
+/// Whether the process has a controlling terminal. When that is closed, the kernel takes it away
+/// before the signal is sent (`__tty_hangup` in drivers/tty/tty_io.c).
+fn has_terminal() -> bool {
+    // A serial line without a carrier must not hold up the recorder.
+    let mut options = OpenOptions::new();
+    let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+    options.open("/dev/tty").is_ok()
 }
 
 #[cfg(test)]
@@ -65,8 +105,8 @@ mod tests {
                 let died = std::thread::spawn(move || ending.notify_one());
                 let stopped = async {
                     match is_recording {
-                        true => stop.wait(None).await,
-                        false => stop.asked_to().await,
+                        true => stop.wait(None, || ()).await,
+                        false => assert_eq!(stop.asked_to().await, Asked::Stop),
                     }
                 };
                 let waited = tokio::time::timeout(Duration::from_secs(60), stopped).await;

@@ -25,6 +25,7 @@ mod overload;
 #[cfg(feature = "fail-points")]
 mod panics;
 mod power_cut;
+mod reload;
 mod requests;
 mod run;
 mod skipped;

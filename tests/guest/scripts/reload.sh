@@ -1,0 +1,52 @@
+# A recorder that reads its configuration again on SIGHUP: what is kept changes, and nothing else does.
+. /work/lib.sh
+
+CONFIG=/etc/trackiops/trackiops.toml
+mkdir -p /etc/trackiops/conf.d
+printf '[record]\nretain = "1s=2d,1m=forever"\n' >$CONFIG
+printf '[record]\ngranularity = "1s,1m"\nrotate = "10s"\n' >/etc/trackiops/conf.d/windows.toml
+expect check trackiops config check
+expect show trackiops config show
+
+write_for() {
+    local until=$((SECONDS + $1))
+    while ((SECONDS < until)); do
+        dd if=/dev/zero of=/mnt/nfs/some.bin bs=64k count=4 oflag=direct conv=notrunc 2>/dev/null
+        sleep 0.2
+    done
+}
+
+# oldest GRANULARITY: when its first segment begins, from the name. A merged segment keeps that time.
+oldest() {
+    find "$STORE/rollup/granularity=$1" -name '*.parquet' | grep -o '[0-9]*T[0-9]*Z' | sort | head -n 1
+}
+
+fine_have_expired() {
+    [ "$(oldest 1s)" != "$(cat "$OUT/oldest.1s")" ]
+}
+
+start_recorder
+snapshot before
+write_for 40
+for granularity in 1s 1m; do
+    oldest $granularity >"$OUT/oldest.$granularity"
+done
+# Time for two more rotations.
+sleep 20
+! fine_have_expired || { echo "expired before SIGHUP" >&2; exit 1; }
+# Now with a filter as well, which cannot change.
+printf '[record]\nretain = "1s=5s,1m=forever"\nuid = [4242]\n' >$CONFIG
+kill -HUP "$RECORDER"
+write_for 5
+wait_for 60 fine_have_expired
+oldest 1m >"$OUT/oldest.1m.after"
+expect status trackiops status --json
+# A mistake changes nothing.
+printf '[record]\nretian = "1s=1d"\n' >$CONFIG
+kill -HUP "$RECORDER"
+write_for 5
+expect again trackiops status --json
+snapshot after
+sleep 2
+stop_recorder
+keep_store
