@@ -53,7 +53,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
             let shown = detail.lines.iter().skip(detail.offset);
             lines.extend(shown.map(|line| Line::raw(line.clone())));
         }
-        (None, Tab::Stalls) => lines.extend(stalls(app)),
+        (None, Tab::Stalls) => lines.extend(stalls(app, width, look)),
         (None, _) => {
             lines.push(bold(titles(app, width)));
             let end = app.order.len().min(app.offset + app.height);
@@ -230,8 +230,8 @@ fn padded(name: &str, cells: usize, look: Look) -> String {
     format!("{name}{}", " ".repeat(blank))
 }
 
-/// The servers that did not answer, and when.
-fn stalls(app: &App) -> Vec<Line<'static>> {
+/// The servers that did not answer, and when; a line for each of their mounts.
+fn stalls(app: &App, width: usize, look: Look) -> Vec<Line<'static>> {
     let stalls: Vec<_> = app.table.notes.iter().filter_map(stall).collect();
     if stalls.is_empty() {
         return vec![Line::raw("every server answered")];
@@ -243,10 +243,16 @@ fn stalls(app: &App) -> Vec<Line<'static>> {
     let cells = |[server, requests, waited, from, to, mounts]: [&str; 6]| {
         format!("{server:<15} {requests:>8} {waited:>8} {from:>8} {to:>8}  {mounts}")
     };
+    let line = |cells: String, mount: &str| {
+        let mount = visible(mount);
+        let rest = width.saturating_sub(self::width(&cells));
+        Line::raw(format!("{cells}{}", look.cut(&mount, rest)))
+    };
     let head = ["server", "requests", "waited", "from", "to", "mounts"];
     let mut lines = vec![bold(cells(head))];
     for Stall { server, range } in stalls {
-        let line = cells([
+        let mut mounts = server.mounts.iter().map(String::as_str);
+        let of_server = cells([
             server.address.as_deref().unwrap_or("(unknown)"),
             &server.requests_max.to_string(),
             &format!("{:.1} s", server.age_ms_max as f64 / 1000.0),
@@ -258,9 +264,11 @@ fn stalls(app: &App) -> Vec<Line<'static>> {
                 }
                 _ => time(range.end),
             },
-            &server.mounts.join(", "),
+            "",
         ]);
-        lines.push(Line::raw(visible(&line).into_owned()));
+        let of_server = visible(&of_server).into_owned();
+        lines.push(line(of_server, mounts.next().unwrap_or_default()));
+        lines.extend(mounts.map(|mount| line(cells([""; 6]), mount)));
     }
     lines
 }

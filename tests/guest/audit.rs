@@ -133,3 +133,42 @@ fn guest_what_skipped_programs_lack_is_added_and_reported() {
     assert!(notes.contains("rows `(missed)`"), "{notes}");
     assert!(notes.contains("differed for no known reason"), "{notes}");
 }
+
+/// Most of a CPU that the audit of a hundred mounts takes, at an instruction each ns.
+const MOST_OF_A_CPU: f64 = 0.0005;
+/// As `audit_cost.sh` sleeps, ns.
+const MEASURED_NS: f64 = 120e9;
+
+#[test]
+#[ignore = "boots guests: make test-long"]
+fn guest_the_audit_of_a_hundred_mounts_takes_next_to_nothing() {
+    if !crate::run::long() {
+        println!("there is make test-long for this");
+        return;
+    }
+    let [few, many] = ["1", "100"].map(|mounts| {
+        let flags = ["--icount", "--timeout", "1200"];
+        let run = Run::on(&crate::run::kernel(), "audit_cost", &flags, &[mounts]);
+        let compared = sum(&stored_health(&run.store()), "audit_comparisons");
+        assert!(compared >= 2 * mounts.parse::<u64>().expect("a number"));
+        // That of the rollups looks as well.
+        ["trackiops", "trackiops-look"].map(|thread| {
+            let ns = |name: &str| -> f64 {
+                let text = run.text(name);
+                let line = text
+                    .lines()
+                    .find_map(|line| line.strip_prefix(thread)?.strip_prefix(' '));
+                line.expect("the thread").parse().expect("ns")
+            };
+            (ns("cpu.after") - ns("cpu.before")) / MEASURED_NS
+        })
+    });
+    println!(
+        "idle with 1 mount and with 100, of a CPU: rollups and audit {:.4} % and {:.4} %, looks at what is pending {:.4} % and {:.4} %",
+        100.0 * few[0],
+        100.0 * many[0],
+        100.0 * few[1],
+        100.0 * many[1]
+    );
+    assert!(many[0] - few[0] < MOST_OF_A_CPU);
+}

@@ -44,7 +44,7 @@ struct Hang {
 static HANG: LazyLock<Hang> = LazyLock::new(|| {
     let helpers = ["steady.py", "terminal.py", "mapped.py"];
     let helpers = helpers.map(|name| scripts().join(name).display().to_string());
-    let mut flags = vec!["--timeout", "1200"];
+    let mut flags = vec!["--timeout", "1200", "--deb", "tmux"];
     flags.extend(helpers.iter().flat_map(|path| ["--add", path.as_str()]));
     let seconds = down().to_string();
     let run = Run::on(
@@ -429,6 +429,49 @@ fn guest_queries_tell_a_stall_while_it_lasts_and_after() {
         "{stall}: {}",
         end - begin
     );
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_top_shows_a_hung_server_while_it_is_and_later() {
+    let screen = |name: &str| {
+        let screen = HANG.run.text(&format!("screen-{name}"));
+        println!("--- {name}\n{}", screen.trim_end());
+        screen
+    };
+    let hung = |screen: &str| {
+        let line = screen.lines().find(|line| line.starts_with(HUNG));
+        line.unwrap_or_else(|| panic!("{screen}")).to_owned()
+    };
+    let fits = |screen: &str, lines, columns| {
+        screen.lines().count() <= lines && screen.lines().all(|l| l.chars().count() <= columns)
+    };
+    let files = screen("files");
+    assert!(files.contains(" LIVE ") && fits(&files, 24, 80));
+    let stalled = screen("stalled");
+    assert!(hung(&stalled).contains(" now "));
+    for version in VERSIONS {
+        assert!(stalled.contains(&format!("{HUNG}:/exp/hung-{version}")));
+    }
+    // Larger, and what the healthy server does goes on.
+    let wide = screen("wide");
+    assert!(wide.lines().any(|line| line.chars().count() > 80) && fits(&wide, 40, 120));
+    assert!(screen("file").contains("Latency over time"));
+    screen("back");
+    assert!(screen("answered").contains(" LIVE "));
+    let past = screen("past");
+    assert!(past.contains(" PAST ") && !hung(&past).contains(" now "));
+    // What it prints asks for the same.
+    let query = screen("query");
+    let words: Vec<_> = query
+        .split_whitespace()
+        .skip_while(|word| *word != "query")
+        .skip(1)
+        .collect();
+    let told = stderr(&HANG.run.query_output(&words));
+    assert!(told.contains(&format!(" s: {HUNG} (")), "{words:?}: {told}");
+    screen("live");
+    assert!(screen("ended").contains("ended with 0"));
 }
 
 #[test]

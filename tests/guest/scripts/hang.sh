@@ -45,6 +45,13 @@ nameless() {
     done
 }
 
+# press KEY PATTERN NAME: in `trackiops top`; its screen is kept in screen-NAME as soon as the pattern is on it.
+press() {
+    [ -z "$1" ] || tmux send-keys -t top "$1"
+    wait_for 60 sh -c "tmux capture-pane -p -t top | grep -q -- '$2'" || { tmux capture-pane -p -t top >&2; return 1; }
+    tmux capture-pane -p -t top >"$OUT/screen-$3"
+}
+
 echo 0 >/proc/sys/kernel/hung_task_timeout_secs
 umount /mnt/nfs
 rpc.nfsd 0
@@ -65,6 +72,7 @@ python3 /work/terminal.py "$OUT/terminal" trackiops record --store "$STORE" --re
 TERMINAL=$!
 wait_for 60 test -s /run/trackiops.ready
 snapshot before
+tmux -f /dev/null new-session -d -s top -x 80 -y 24 'trackiops top; echo "ended with $?"; sleep 1000'
 
 # --- idle for longer than the lease needs to be renewed, then slow: never stalled ---------------------
 note idle
@@ -72,6 +80,7 @@ sleep 15
 tc qdisc replace dev lo parent 1:4 handle 40: netem delay 50ms
 work slow "${@/#//mnt/}" /mnt/healthy
 sleep 5
+press '' 'healthy/' files
 rest
 cut_on
 
@@ -84,12 +93,20 @@ nameless &
 sleep 2
 note down
 cut_off
+SINCE=$(date +%s)
 touch /run/locked
 sleep 5
 cat "/proc/$MAPPED/task/"*/wchan >"$OUT/mapped" || true
 timeout 1 cat "/proc/$MAPPED/maps" >/dev/null && echo readable >>"$OUT/mapped" || echo " locked" >>"$OUT/mapped"
 expect during trackiops query --store "$STORE" --since 10s --step all --format json
-sleep $((DOWN - 5))
+press 6 "^127.0.0.2 .* now " stalled
+tmux resize-window -t top -x 120 -y 40
+press 1 "^/mnt/healthy/.*/s " wide
+press Enter Requests file
+press Escape throughput back
+# A slow guest may have taken longer for its screens.
+LEFT=$((DOWN - $(date +%s) + SINCE))
+((LEFT <= 0)) || sleep "$LEFT"
 cut_on
 note up
 # TCP sends again what was lost after about as long again.
@@ -99,6 +116,12 @@ touch /run/named
 rest
 wait "$MAPPED"
 note over
+press 6 "every server answered" answered
+press "[" "PAST" earlier
+press "[" "^127.0.0.2" past
+press y "trackiops query" query
+press L LIVE live
+press q "ended with" ended
 
 # --- nfsd stops, and comes back ---------------------------------------------------------------------
 work stopped "${@/#//mnt/}" /mnt/healthy
