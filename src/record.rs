@@ -5,6 +5,7 @@ mod display;
 mod messages;
 mod reload;
 mod requests;
+mod service_manager;
 mod stop;
 
 use std::error::Error;
@@ -38,6 +39,7 @@ pub use crate::record::args::{
 };
 use crate::record::display::RecordingDisplay;
 use crate::record::reload::Reload;
+use crate::record::service_manager::ServiceManager;
 use crate::record::stop::{Asked, StopRequest};
 
 /// Exit status when a thread has died: everything that was recorded is in the store, and a
@@ -51,6 +53,8 @@ const OPEN_FILES: u64 = 320;
 /// Short enough: between the module's loading and the first request is a mount, which takes about
 /// as long.
 const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
+/// After so many looks a service manager is told that the recorder still waits.
+const LOOKS_FOR_NFS_TOLD: u64 = 10;
 
 /// Records until it is asked to stop. Also stops when a thread has died, and keeps what was
 /// recorded.
@@ -97,28 +101,42 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     runtime.block_on(async {
         // Before the probes are attached, so that a signal never kills a half-begun recording.
         let mut stop = StopRequest::new(ending)?;
+        let mut manager = ServiceManager::of_environment();
         let plan = match planned {
             Some(plan) => plan,
             None => {
                 say("waiting for the NFS client to be loaded");
+                manager.waits();
                 loop {
                     tokio::select! {
                         asked = stop.asked_to() => match asked {
                             Asked::Stop => {
+                                let _ending = manager.ends()?;
                                 writer.finish()?;
                                 say("stopped: the NFS client was not loaded");
                                 return Ok(ExitCode::SUCCESS);
                             }
-                            Asked::Reload => if let Some(limits) = reload.again() {
-                                writer.set_retention(limits.keep.clone());
-                            },
+                            Asked::Reload => manager.reloading(|| {
+                                if let Some(limits) = reload.again() {
+                                    writer.set_retention(limits.keep.clone());
+                                }
+                            }),
                         },
-                        () = nfs_client_loaded() => break plan_with(&args)??,
+                        () = nfs_client_loaded(&manager) => break plan_with(&args)??,
                     }
                 }
             }
         };
-        record_with_plan(plan, &args, reload, settings, store, writer, stop).await
+        record_with_plan(
+            plan,
+            &args,
+            reload,
+            settings,
+            store,
+            writer,
+            (stop, manager),
+        )
+        .await
     })
 }
 
@@ -130,8 +148,10 @@ async fn record_with_plan(
     settings: Settings,
     store: PathBuf,
     writer: Writer,
-    stop: StopRequest,
+    (stop, mut manager): (StopRequest, ServiceManager),
 ) -> Result<ExitCode> {
+    let finest = args.granularity.finest().ms().cast_unsigned();
+    manager.begins(Duration::from_millis(finest));
     let plan = with_wanted_operations(plan, args, &settings.filter);
     let mut recorder = Recorder::start(&plan, &settings, &mut StartTiming::begin())?;
     if let Some(why) = recorder.refused() {
@@ -162,6 +182,7 @@ async fn record_with_plan(
     let publisher = live.as_ref().map(LiveServer::publisher);
     let waiting = WindowQueue::start(writer, store, publisher, say)?;
     announce(&settings.filter, args.ready_file.as_deref())?;
+    manager.records();
     let mut show = RecordingDisplay::new(Arc::clone(&kept));
     let mut dropped = 0;
     let sink = |mut window: ClosedWindow| -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -170,7 +191,7 @@ async fn record_with_plan(
         if let Some(alarm) = messages::alarm(&window.health) {
             say(alarm);
         }
-        show.window(&window, waiting.waiting());
+        show.window(&window, waiting.waiting(), &manager);
         waiting.put(window);
         Ok(())
     };
@@ -180,16 +201,19 @@ async fn record_with_plan(
     };
     let stalled = |stall: &_| say(messages::stall(stall));
     let reload = || {
-        if let Some(limits) = reload.again() {
-            waiting.set_retention(limits.keep.clone());
-            if let Some(budget) = &budget {
-                budget.set(limits.requests_bytes);
+        manager.reloading(|| {
+            if let Some(limits) = reload.again() {
+                waiting.set_retention(limits.keep.clone());
+                if let Some(budget) = &budget {
+                    budget.set(limits.requests_bytes);
+                }
             }
-        }
+        })
     };
     let totals = recorder
         .run(sink, mounted, stalled, stop.wait(args.duration, reload))
         .await;
+    let ending = manager.ends()?;
     let stored = waiting
         .finish()
         .map_err(|_| anyhow!("the thread that writes the store panicked"))?;
@@ -197,6 +221,7 @@ async fn record_with_plan(
     let requests = requests
         .map_or(Ok(Ok(())), JoinHandle::join)
         .map_err(|_| anyhow!("the thread that writes single requests panicked"))?;
+    drop(ending);
     stored?;
     messages::report(&totals?, &kept);
     requests.context("single requests were not kept to the end")?;
@@ -268,9 +293,15 @@ pub fn facts(btf: Option<&Path>) -> Result<KernelFacts, BtfError> {
     }
 }
 
-async fn nfs_client_loaded() {
-    while !KernelFacts::nfs_client_is_loaded() {
+async fn nfs_client_loaded(manager: &ServiceManager) {
+    for look in 1_u64.. {
+        if KernelFacts::nfs_client_is_loaded() {
+            return;
+        }
         tokio::time::sleep(LOOK_FOR_NFS_EVERY).await;
+        if look.is_multiple_of(LOOKS_FOR_NFS_TOLD) {
+            manager.goes_on(None);
+        }
     }
 }
 

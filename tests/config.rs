@@ -4,9 +4,11 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::{Pid, Signal, ioctl_tiocsctty, kill_process, setsid};
@@ -447,6 +449,40 @@ fn as_root_sighup_changes_what_can_change_and_reports_the_rest() {
     );
     recorder.signal(Signal::TERM);
     assert!(recorder.line().starts_with("stopped"));
+    assert!(recorder.process.wait().unwrap().success());
+}
+
+#[test]
+fn as_root_a_service_manager_is_told_what_happens() {
+    let config = Config::new("");
+    let socket = config.path("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    let timeout = Duration::from_secs(60);
+    manager.set_read_timeout(Some(timeout)).unwrap();
+    // What is told every second is not waited for.
+    let told = || loop {
+        let mut words = [0; 4096];
+        let length = manager.recv(&mut words).unwrap();
+        let words = String::from_utf8(words[..length].to_vec()).unwrap();
+        if words != "WATCHDOG=1" && !words.contains("requests/s") {
+            return words;
+        }
+    };
+    let mut record = config.command(&["record"]);
+    record.env("NOTIFY_SOCKET", &socket);
+    let mut recorder = Recorder::begin(record);
+    let ready = told();
+    assert!(ready.starts_with("READY=1\nSTATUS="), "{ready}");
+    recorder.reload(&config, 1);
+    let reloading = told();
+    assert!(
+        reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="),
+        "{reloading}"
+    );
+    assert_eq!(told(), "READY=1");
+    recorder.signal(Signal::TERM);
+    let stopping = told();
+    assert!(stopping.starts_with("STOPPING=1\n"), "{stopping}");
     assert!(recorder.process.wait().unwrap().success());
 }
 

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::Zone;
 use trackiops_render::units;
+use trackiops_render::visible::visible;
 use trackiops_schemas::pending::{Pending, StalledServer};
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
 
 use crate::output::say;
 use crate::record::messages::{booked, folded, left_out, missed};
 use crate::record::requests;
+use crate::record::service_manager::ServiceManager;
 
 /// What a person sees of the windows.
 pub struct RecordingDisplay {
@@ -32,16 +34,20 @@ impl RecordingDisplay {
     }
 
     /// `waiting` is how many windows before it are not written yet.
-    pub fn window(&mut self, window: &ClosedWindow, waiting: usize) {
-        if self.status {
+    pub fn window(&mut self, window: &ClosedWindow, waiting: usize, manager: &ServiceManager) {
+        if self.status || manager.listens() {
             let all_left_out = self.kept.left_out();
             let new = all_left_out - mem::replace(&mut self.left_out_shown, all_left_out);
-            say(format_args!(
+            let line = format!(
                 "{}{}{}",
                 status_line(window),
                 left_out(new),
                 windows_waiting(waiting)
-            ));
+            );
+            manager.goes_on(Some(&visible(&line)));
+            if self.status {
+                say(line);
+            }
         }
     }
 }

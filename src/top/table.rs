@@ -7,7 +7,7 @@ use std::path::Path;
 use trackiops_query::columns::{Column, Value};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::{
-    Answer, AnswerRow, Columns, Connections, Entity, FileSelector, GroupBy, Level, OperationAnswer,
+    AnswerRow, Columns, Connections, Entity, FileSelector, GroupBy, Level, OperationAnswer,
     Outcome, Question, Record, Sort, Step, ask, ask_operations,
 };
 use trackiops_render::units;

@@ -45,6 +45,30 @@ fn guest_sighup_changes_what_is_kept() {
 
 #[test]
 #[ignore = "boots a guest: make test-guests"]
+fn guest_a_service_manager_is_told_how_the_recorder_is() {
+    let told = RUN.text("notified");
+    let told: Vec<_> = told.lines().collect();
+    // Three windows of a second are longer than its watchdog.
+    assert_eq!(
+        told[..2],
+        [
+            "WATCHDOG_USEC=3000000 WATCHDOG=1",
+            "READY=1 STATUS=recording WATCHDOG=1"
+        ]
+    );
+    let windows = |line: &&&str| line.contains(" requests/s ") && line.ends_with(" WATCHDOG=1");
+    assert!(told.iter().filter(windows).count() > 60, "{told:?}");
+    let reloading = |line: &&str| line.starts_with("RELOADING=1 MONOTONIC_USEC=");
+    let at = told.iter().position(reloading).expect("a reload");
+    assert_eq!(told[at + 1], "READY=1");
+    assert_eq!(
+        told.last(),
+        Some(&"STOPPING=1 STATUS=writing what was recorded EXTEND_TIMEOUT_USEC=30000000")
+    );
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
 fn guest_no_request_is_lost_by_sighup() {
     let (_, truth) = &RUN.mountstats("before", "after").mounts["/mnt/nfs"];
     let all = RUN.query(&["--step", "all"]);

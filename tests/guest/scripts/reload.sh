@@ -25,7 +25,20 @@ fine_have_expired() {
     [ "$(oldest 1s)" != "$(cat "$OUT/oldest.1s")" ]
 }
 
+# In place of systemd.
+python3 - "$OUT/notified" <<'EOF' &
+import socket, sys
+manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+manager.bind("\0manager")
+with open(sys.argv[1], "w", buffering=1) as told:
+    while "STOPPING=1" not in (words := manager.recv(65536).decode()):
+        told.write(words.replace("\n", " ") + "\n")
+    told.write(words.replace("\n", " ") + "\n")
+EOF
+wait_for 20 test -e "$OUT/notified"
+export NOTIFY_SOCKET=@manager WATCHDOG_USEC=1000000
 start_recorder
+unset NOTIFY_SOCKET WATCHDOG_USEC
 snapshot before
 write_for 40
 for granularity in 1s 1m; do

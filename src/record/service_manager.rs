@@ -1,0 +1,143 @@
+//! Reports to systemd, or to what takes its place, how the recorder is: sd_notify(3).
+//!
+//! A manager that does not read what it is sent must not hold up the recorder, so that nothing here
+//! waits.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::Builder;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// While the recorder ends, the manager is told this often that it goes on.
+const EXTEND_EVERY: Duration = Duration::from_secs(5);
+/// For how long it may be silent from then on.
+const EXTENDED: Duration = Duration::from_secs(30);
+/// After so many the manager's own limit counts: sealing takes some microseconds a row.
+const EXTENSIONS: u32 = 120;
+/// Windows that may close late before the watchdog barks.
+const WINDOWS: u32 = 3;
+
+/// The manager that started this process, if it wants to know.
+#[derive(Debug)]
+pub struct ServiceManager {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    watchdog: Option<Duration>,
+    is_ready: bool,
+}
+
+/// Tells the manager that the recorder goes on ending, until it is dropped.
+pub struct Ending {
+    _until: Sender<()>,
+}
+
+impl ServiceManager {
+    /// As the environment says.
+    pub fn of_environment() -> Self {
+        let address = env::var_os("NOTIFY_SOCKET").and_then(|name| address(&name).ok());
+        let socket = address.and_then(|address| {
+            let socket = UnixDatagram::unbound().ok()?;
+            socket.set_nonblocking(true).ok()?;
+            Some((socket, address))
+        });
+        let number = |name: &str| env::var(name).ok()?.parse::<u64>().ok();
+        let is_own = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(process::id()));
+        let watchdog = number("WATCHDOG_USEC").filter(|_| is_own);
+        Self {
+            socket,
+            watchdog: watchdog.map(Duration::from_micros),
+            is_ready: false,
+        }
+    }
+
+    /// What is lost is said again with the next window, and is no reason to end.
+    fn tell(&self, words: &str) {
+        if let Some((socket, address)) = &self.socket {
+            let _ = socket.send_to_addr(words.as_bytes(), address);
+        }
+    }
+
+    /// The NFS client is not loaded: there is nothing to record yet, and nothing is wrong.
+    pub fn waits(&mut self) {
+        self.is_ready = true;
+        self.tell("READY=1\nSTATUS=waiting for the NFS client to be loaded\nWATCHDOG=1");
+    }
+
+    /// The recorder begins with windows of this length. A watchdog that is shorter than some of
+    /// them is made longer.
+    pub fn begins(&self, window: Duration) {
+        let least = (WINDOWS * window).as_micros();
+        if self
+            .watchdog
+            .is_some_and(|watchdog| watchdog.as_micros() < least)
+        {
+            self.tell(&format!("WATCHDOG_USEC={least}\nWATCHDOG=1"));
+        }
+    }
+
+    /// All probes are attached.
+    pub fn records(&mut self) {
+        self.is_ready = true;
+        self.tell("READY=1\nSTATUS=recording\nWATCHDOG=1");
+    }
+
+    /// A window has closed, or there is still nothing to record: all is well.
+    pub fn goes_on(&self, status: Option<&str>) {
+        match status {
+            Some(status) => self.tell(&format!("STATUS={status}\nWATCHDOG=1")),
+            None => self.tell("WATCHDOG=1"),
+        }
+    }
+
+    /// Whether somebody is told.
+    pub fn listens(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// Reads the configuration again.
+    pub fn reloading(&self, reload: impl FnOnce()) {
+        if self.is_ready {
+            let now = clock_gettime(ClockId::Monotonic);
+            let now = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
+            self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
+        }
+        reload();
+        if self.is_ready {
+            self.tell("READY=1");
+        }
+    }
+
+    /// The recorder ends: what is in the journals is sealed.
+    pub fn ends(self) -> io::Result<Option<Ending>> {
+        if self.socket.is_none() {
+            return Ok(None);
+        }
+        let extend = format!("EXTEND_TIMEOUT_USEC={}", EXTENDED.as_micros());
+        self.tell(&format!(
+            "STOPPING=1\nSTATUS=writing what was recorded\n{extend}"
+        ));
+        let (until, ended) = channel::<()>();
+        trackiops_threads::spawn(Builder::new().name("notify".to_owned()), move || {
+            let goes_on = || ended.recv_timeout(EXTEND_EVERY) == Err(RecvTimeoutError::Timeout);
+            for _ in (0..EXTENSIONS).take_while(|_| goes_on()) {
+                self.tell(&format!("{extend}\nWATCHDOG=1"));
+            }
+        })?;
+        Ok(Some(Ending { _until: until }))
+    }
+}
+
+/// The address of a name as systemd writes it: `@` begins one that is not in the file system.
+fn address(name: &OsStr) -> io::Result<SocketAddr> {
+    match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(name),
+    }
+}
