@@ -16,6 +16,8 @@ mod live_socket;
 mod mounts;
 mod outcome;
 mod output;
+#[cfg(test)]
+mod pages;
 mod progress;
 mod query;
 mod question_flags;
