@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release aarch64 deny third-party setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check aarch64 deny third-party setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -85,6 +85,14 @@ matrix: setup
 ## make release     the binary for any Linux of this architecture, or of TARGET=aarch64; prints its path
 release: setup
 	@scripts/release.sh $(TARGET)
+
+## make dist        archives, .deb, .rpm, lists of contents and SHA256SUMS for x86_64 and aarch64, into target/dist
+dist: setup
+	@scripts/dist.sh
+
+## make dist-check  make dist in a second checkout as well, at another path, and compare bytes
+dist-check: setup
+	@scripts/dist.sh --check
 
 ## make aarch64     the release for aarch64, and all tests that need no kernel of it, emulated
 aarch64: setup

@@ -7,9 +7,10 @@
 say() { echo "${0##*/}: $*" >&2; }
 die() { say "error: $*"; exit 1; }
 
-# Sets `triple`, and what cargo needs for `--target "$triple"`; installs what is missing.
+# Sets `triple`, `gcc`, and what cargo needs for `--target "$triple"`; installs what is missing.
 build_for() {
-    local arch=$1 gcc=cc packages flags
+    local arch=$1 packages flags
+    gcc=cc
     case $arch in
         x86_64) packages=(gcc-x86-64-linux-gnu libc6-dev-amd64-cross) ;;
         aarch64) packages=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross) ;;

@@ -1,0 +1,105 @@
+#!/bin/sh
+# Installs TrackIOps from the archive that this script is in, or removes what it installed.
+#
+#   install.sh [--prefix DIR]               below /usr/local unless told otherwise; over an older one, too
+#   install.sh [--prefix DIR] --uninstall   keeps what was recorded
+set -eu
+
+say() { echo "install.sh: $*" >&2; }
+die() { say "error: $*"; exit 1; }
+usage() { sed -n '2,6s/^# \{0,1\}//p' "$0"; }
+
+prefix=/usr/local
+action=install
+while [ $# -gt 0 ]; do
+    case $1 in
+        --prefix) [ $# -gt 1 ] || die "--prefix needs a directory"; prefix=$2; shift ;;
+        --prefix=*) prefix=${1#*=} ;;
+        --uninstall) action=uninstall ;;
+        -h | --help) usage; exit ;;
+        *) usage >&2; die "unknown argument: $1" ;;
+    esac
+    shift
+done
+case $prefix in
+    *[!A-Za-z0-9/._+-]*) die "the prefix may consist of letters, digits and /._+- only: $prefix" ;;
+    /*) prefix=${prefix%/} ;;
+    *) die "the prefix must be an absolute path: $prefix" ;;
+esac
+# What was installed, relative to the prefix: files, and with a / the directories that were not there before.
+list=$prefix/share/doc/trackiops/installed
+export LC_ALL=C
+
+# Whether systemd runs here, and looks for units below this prefix.
+has_systemd() {
+    [ "$(id -u)" = 0 ] && [ -d /run/systemd/system ] && case $prefix in /usr | /usr/local) ;; *) false ;; esac
+}
+
+# has LINES LINE
+has() { printf '%s\n' "$1" | grep -Fqx -e "$2"; }
+
+install_files() {
+    cd "$(dirname "$0")"
+    [ -f bin/trackiops ] || die "nothing to install beside $0: unpack the whole archive, and run install.sh there"
+    bin/trackiops --version >/dev/null || die "bin/trackiops does not run here ($(uname -sm)): get the archive for this machine"
+    files=$(find bin lib share -type f)
+    old=$(cat "$list" 2>/dev/null) || old=
+    for file in $files; do
+        [ ! -e "$prefix/$file" ] || has "$old" "$file" ||
+            die "$prefix/$file is there already, and not from install.sh: remove it, or choose another --prefix"
+    done
+    made=$(find bin lib share -type d | while read -r dir; do
+        [ -d "$prefix/$dir" ] && ! has "$old" "$dir/" || echo "$dir/"
+    done)
+    mkdir -p "${list%/*}" 2>/dev/null || true
+    [ -w "${list%/*}" ] || die "cannot write below $prefix: run this as root, or choose another --prefix"
+    # First, so that whatever interrupts this can be uninstalled.
+    printf '%s\n' "$files" "$made" "$old" | sort -u >"$list"
+    for file in $files; do
+        mkdir -p "$prefix/${file%/*}"
+        # A program that runs cannot be written to, but it can be replaced.
+        cp "$file" "$prefix/$file.new"
+        case $file in */trackiops.service) sed "s|/usr/bin/|$prefix/bin/|" "$file" >"$prefix/$file.new" ;; esac
+        mv -f "$prefix/$file.new" "$prefix/$file"
+    done
+    for file in $old; do
+        case $file in */) continue ;; esac
+        has "$files" "$file" || rm -f "${prefix:?}/$file"
+    done
+    printf '%s\n' "$files" "$made" | sort >"$list"
+
+    say "installed trackiops below $prefix"
+    if has_systemd; then
+        getent group trackiops >/dev/null || groupadd --system trackiops
+        systemctl daemon-reload
+        systemctl try-restart trackiops
+        say "to record always: systemctl enable --now trackiops"
+    else
+        say "to record: $prefix/bin/trackiops record"
+    fi
+}
+
+uninstall_files() {
+    [ -f "$list" ] || die "install.sh has installed nothing below $prefix: which --prefix was it?"
+    [ -w "$list" ] || die "cannot write below $prefix: run this as root"
+    if has_systemd; then
+        systemctl disable --now trackiops
+    fi
+    names=$(sort -r "$list")
+    rm "$list"
+    for name in $names; do
+        case $name in
+            # Something else may be in it by now.
+            */) rmdir "$prefix/$name" 2>/dev/null || true ;;
+            *) rm -f "${prefix:?}/$name" ;;
+        esac
+    done
+    if has_systemd; then
+        systemctl daemon-reload
+    fi
+    say "removed trackiops from below $prefix"
+    [ ! -d /var/lib/trackiops ] ||
+        say "what was recorded is still there, and so is the group that may read it: rm -r /var/lib/trackiops; groupdel trackiops"
+}
+
+"$action"_files

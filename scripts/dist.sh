@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# Builds what is published of a release into target/dist: for each architecture an archive with install.sh, a .deb, a .rpm
+# and a list of what is inside (CycloneDX); and SHA256SUMS. Checks the packages. The same commit and tools give the same bytes.
+#
+#   dist.sh [x86_64|aarch64]...     both unless told otherwise
+#   dist.sh --check                 builds them again from a second checkout, at another path, and compares
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/target.sh
+export LC_ALL=C TZ=UTC
+umask 022
+
+install_tools() {
+    local tool missing=()
+    for tool in dh:debhelper lintian:lintian rpmbuild:rpm rpmlint:rpmlint shellcheck:shellcheck; do
+        command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
+    done
+    [ ${#missing[@]} -eq 0 ] || scripts/install.sh "${missing[@]}"
+}
+
+# Man pages and completions, which no architecture has of its own. A test of the program makes them.
+make_pages() {
+    mkdir "$scratch/pages"
+    TRACKIOPS_PAGES=$scratch/pages cargo test --quiet --locked --features fail-points --bin trackiops \
+        every_command_has_a_man_page_and_every_shell_completions >"$scratch/pages.log" 2>&1 ||
+        { cat "$scratch/pages.log" >&2; die "no man pages and completions"; }
+}
+
+# put MODE FILE TO: below the root.
+put() { install -D -m "$1" "$2" "$root/$3"; }
+
+# What Debian says of the package that has a library of the compiler.
+notices_of() {
+    local package
+    package=$(dpkg-query --search "$(realpath "$("$gcc" -print-file-name="$1")")")
+    cat "/usr/share/doc/${package%%:*}/copyright"
+}
+
+# Everything that is installed, as packages for systems have it.
+make_root() {
+    mkdir "$work"
+    local page doc=usr/share/doc/trackiops
+    put 755 "$binary" usr/bin/trackiops
+    sed 's|/usr/local/bin/|/usr/bin/|' contrib/trackiops.service >"$work/trackiops.service"
+    put 644 "$work/trackiops.service" usr/lib/systemd/system/trackiops.service
+    put 644 contrib/trackiops.sysusers usr/lib/sysusers.d/trackiops.conf
+    for page in "$scratch"/pages/*.1; do put 644 "$page" "usr/share/man/man1/${page##*/}"; done
+    gzip -9 --no-name "$root"/usr/share/man/man1/*
+    put 644 "$scratch/pages/trackiops.bash" usr/share/bash-completion/completions/trackiops
+    put 644 "$scratch/pages/_trackiops" usr/share/zsh/site-functions/_trackiops
+    put 644 "$scratch/pages/trackiops.fish" usr/share/fish/vendor_completions.d/trackiops.fish
+    for page in README.md CHANGELOG.md THIRD-PARTY.md LICENSE-APACHE LICENSE-MIT; do put 644 "$page" "$doc/$page"; done
+    put 644 contrib/trackiops.sql "$doc/trackiops.sql"
+    notices_of libc.a >"$root/$doc/COPYRIGHT-glibc"
+    notices_of libgcc_eh.a >"$root/$doc/COPYRIGHT-libgcc"
+    cp /usr/share/common-licenses/LGPL-2.1 /usr/share/common-licenses/GPL-3 "$root/$doc"
+    put 644 "$(rustc --print sysroot)/share/doc/rust/COPYRIGHT-library.html" "$doc/COPYRIGHT-rust-std.html"
+    scripts/third-party.py sbom "$binary" >"$root/$doc/trackiops.cdx.json"
+    if [ -f contrib/trackiops.toml ]; then
+        put 644 contrib/trackiops.toml etc/trackiops/trackiops.toml
+    fi
+}
+
+make_archive() {
+    local name=trackiops-$version-linux-$arch
+    mkdir "$work/$name"
+    cp -a "$root/usr/." contrib/package/install.sh "$work/$name"
+    # Where configuration is looked for, no prefix changes.
+    [ ! -d "$root/etc" ] || cp "$root/etc/trackiops/trackiops.toml" "$work/$name/share/doc/trackiops"
+    tar -C "$work" --create --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu "$name" |
+        gzip -9 --no-name >"$dist/$name.tar.gz"
+}
+
+make_deb() {
+    local deb_arch maintainer dir=$work/trackiops-$version
+    case $arch in x86_64) deb_arch=amd64 ;; aarch64) deb_arch=arm64 ;; esac
+    maintainer=$(sed -n 's/^Maintainer: //p' contrib/package/debian/control)
+    mkdir "$dir"
+    cp -r contrib/package/debian "$dir"
+    cp -a "$root" "$dir/root"
+    # Debian has its own places for these.
+    mv "$dir/root/usr/lib/systemd/system/trackiops.service" "$dir/debian"
+    mv "$dir/root/usr/lib/sysusers.d/trackiops.conf" "$dir/debian/trackiops.sysusers"
+    rm -r "$dir/root/usr/lib"
+    scripts/third-party.py copyright "$binary" >"$dir/debian/copyright"
+    cat >"$dir/debian/changelog" <<EOF
+trackiops ($version-1) unstable; urgency=medium
+
+  * The changes are in changelog.gz.
+
+ -- $maintainer  $(date --rfc-2822 --date="@$epoch")
+EOF
+    (
+        cd "$dir"
+        # It warns of a cross compiler that is not this one.
+        SOURCE_DATE_EPOCH=$epoch dpkg-architecture --host-arch "$deb_arch" --force --command debian/rules binary
+    ) >"$work/deb.log" 2>&1 || { cat "$work/deb.log" >&2; die "no .deb"; }
+    mv "$work/trackiops_$version-1_$deb_arch.deb" "$dist"
+}
+
+make_rpm() {
+    local with_config=0
+    [ ! -d "$root/etc" ] || with_config=1
+    local defines=("_topdir $work/rpm" "root $root" "version $version" "with_config $with_config"
+        "licence $(scripts/third-party.py licence "$binary")"
+        # Nothing of the time and the machine, and no changes to a binary that may be another machine's.
+        "_buildhost localhost" "use_source_date_epoch_as_buildtime 1" "clamp_mtime_to_source_date_epoch 1"
+        "_binary_payload w6.xzdio" "_build_id_links none" "debug_package %{nil}" "__strip /bin/true" "__os_install_post %{nil}")
+    SOURCE_DATE_EPOCH=$epoch rpmbuild -bb --quiet --target "$arch-linux" "${defines[@]/#/--define=}" contrib/package/trackiops.spec \
+        >"$work/rpm.log" 2>&1 || { cat "$work/rpm.log" >&2; die "no .rpm"; }
+    mv "$work/rpm/RPMS/$arch/"*.rpm "$dist"
+}
+
+# Fails when something is found. What may be is in contrib/package.
+check_packages() {
+    lintian --fail-on error,warning --allow-root --tag-display-limit 0 "$dist"/*.deb >&2
+    rpmlint --config contrib/package/rpmlint.toml "$dist"/*.rpm >&2
+    shellcheck contrib/package/install.sh contrib/package/debian/trackiops.{prerm,postrm}
+}
+
+build() {
+    local arch work root binary gcc
+    install_tools
+    rm -rf "$dist"
+    mkdir -p "$dist"
+    make_pages
+    for arch; do
+        work=$scratch/$arch
+        root=$work/root
+        binary=$(scripts/release.sh "$arch")
+        gcc=cc
+        [ "$arch" = "$(uname -m)" ] || gcc=$arch-linux-gnu-gcc
+        make_root
+        make_archive
+        make_deb
+        make_rpm
+        cp "$root/usr/share/doc/trackiops/trackiops.cdx.json" "$dist/trackiops-$version-linux-$arch.cdx.json"
+    done
+    check_packages
+    (cd "$dist" && sha256sum -- *[!S] >SHA256SUMS)
+    ls "$dist"/*
+}
+
+build_twice() {
+    local other
+    git diff --quiet HEAD || die "commit what has changed first: the second checkout is of a commit"
+    build "$@"
+    other=$scratch/another/checkout
+    git clone --quiet . "$other"
+    (unset CARGO_TARGET_DIR; "$other/scripts/dist.sh" "$@")
+    diff "$dist/SHA256SUMS" "$other/target/dist/SHA256SUMS" >&2 || die "the same commit gave other bytes at another path"
+    say "the same bytes from two checkouts"
+}
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+# Not exported: what compiles C would do all of it again.
+epoch=$(git log -1 --format=%ct)
+metadata=$(cargo metadata --format-version 1 --no-deps --locked)
+dist=${metadata##*'"target_directory":"'}
+dist=${dist%%'"'*}/dist
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+do=build
+if [ "${1:-}" = --check ]; then
+    do=build_twice
+    shift
+fi
+[ $# -gt 0 ] || set -- x86_64 aarch64
+"$do" "$@"
