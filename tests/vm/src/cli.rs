@@ -123,6 +123,10 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub disk: Option<PathBuf>,
 
+    /// Boot the system on --disk, an ext4: its own /sbin/init runs, and starts the script at each boot
+    #[arg(long, requires = "disk", requires = "no_nfs")]
+    pub init: bool,
+
     /// More words for the kernel's command line, such as lockdown=confidentiality
     #[arg(
         long,

@@ -36,7 +36,7 @@ pub fn get(cache: &Cache, kernel: &Built, busybox: &Path) -> Result<PathBuf> {
 
 fn make(kernel: &Built, busybox: &Path) -> Result<Vec<u8>> {
     let mut cpio = Cpio::default();
-    for dir in ["bin", "dev", "image", "modules", "newroot"] {
+    for dir in ["bin", "dev", "image", "modules", "newroot", "proc"] {
         cpio.directory(dir);
     }
     cpio.file("init", 0o755, INIT.as_bytes());

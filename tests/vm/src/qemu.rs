@@ -31,6 +31,8 @@ pub struct Machine {
     pub modules_image: PathBuf,
     /// A disk that can be written.
     pub disk: Option<PathBuf>,
+    /// Boot the system on the disk, and again when it reboots.
+    pub init: bool,
 }
 
 /// A running machine. Dropping it kills QEMU; so does our own death, however sudden.
@@ -93,7 +95,6 @@ impl Machine {
         let mut arguments: Vec<String> = [
             "-nodefaults",
             "-no-user-config",
-            "-no-reboot",
             "-display",
             "none",
             "-rtc",
@@ -107,13 +108,22 @@ impl Machine {
         ]
         .map(String::from)
         .into();
+        let more = if self.init {
+            " vm.init"
+        } else {
+            arguments.push("-no-reboot".into());
+            ""
+        };
         arguments.extend(self.accel.arguments().iter().map(|a| String::from(*a)));
         for (option, value) in [
             ("-smp", self.cpus.to_string()),
             ("-m", self.memory_mib.to_string()),
             ("-kernel", self.vmlinuz.display().to_string()),
             ("-initrd", self.initrd.display().to_string()),
-            ("-append", format!("{KERNEL_ARGUMENTS} {}", self.append)),
+            (
+                "-append",
+                format!("{KERNEL_ARGUMENTS} {}{more}", self.append),
+            ),
         ] {
             arguments.push(option.into());
             arguments.push(value);

@@ -88,6 +88,7 @@ impl Fetched {
             root_image: self.root.join("root.img"),
             modules_image: self.kernel.modules_image.clone(),
             disk: None,
+            init: false,
         })
     }
 
@@ -121,6 +122,9 @@ impl Fetched {
     }
 }
 
+/// For a whole system, with its services.
+const SYSTEM_BOOT_LIMIT: Duration = Duration::from_secs(600);
+
 /// Boots for one run, at most, when the emulator fails. A script has nothing but its guest, so it can be
 /// run once more.
 const BOOTS: u32 = 3;
@@ -147,6 +151,7 @@ pub fn run(run: &Run) -> Result<u8> {
     };
     let machine = Machine {
         disk: run.disk.clone(),
+        init: run.init,
         ..fetched.machine(accel, run.cpus(), run.mem, &run.append)?
     };
     if !run.quiet {
@@ -169,7 +174,8 @@ pub fn run(run: &Run) -> Result<u8> {
         };
         let machine = machine.start(payload.disk()?)?;
         let limit = Duration::from_secs(run.timeout);
-        Ok(session::follow(machine, sinks, limit, None))
+        let boot = run.init.then_some(SYSTEM_BOOT_LIMIT);
+        Ok(session::follow(machine, sinks, limit, boot))
     };
     let mut report = boot()?;
     for _ in 1..BOOTS {
