@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check aarch64 deny third-party setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -93,6 +93,11 @@ dist: setup
 ## make dist-check  make dist in a second checkout as well, at another path, and compare bytes
 dist-check: setup
 	@scripts/dist.sh --check
+
+## make packages    the life of the packages of make dist in guests: Debian 12 on 6.1 and 13 on 6.12, with systemd
+packages: dist
+	@echo "==> packages in guests: installed, rebooted, upgraded, removed, purged"
+	@$(TEST) --test packages -- --ignored --test-threads=1 --nocapture
 
 ## make aarch64     the release for aarch64, and all tests that need no kernel of it, emulated
 aarch64: setup

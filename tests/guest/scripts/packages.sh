@@ -1,0 +1,102 @@
+# The life of a package on a Debian with systemd: installed, enabled, rebooted, upgraded while it records, removed, purged.
+# Runs at each of two boots. Then the .rpm and the archive.
+. /work/lib.sh
+STORE=/var/lib/trackiops
+
+mount_nfs() {
+    wait_for 120 systemctl --quiet is-active nfs-server
+    mount -t nfs -o vers=4.2 127.0.0.1:/exp /mnt/nfs
+}
+
+write_some() {
+    dd if=/dev/zero of=/mnt/nfs/some.bin bs=64k count="$1" oflag=direct conv=notrunc 2>/dev/null
+}
+
+is_recording() { trackiops status >/dev/null 2>&1; }
+
+# list_system NAME: each file that is not of the kernel, of this test, or a log.
+list_system() {
+    find / -xdev \( -path /work -o -path /out -o -path /exp -o -path /tmp -o -path /var/log -o -path /var/cache -o -path /var/lib/nfs \) -prune \
+        -o -print | sort >"$OUT/files.$1"
+}
+
+ask() { trackiops query --step "$1" --format json >"$OUT/$2.json" 2>"$OUT/$2.err"; }
+
+if [ ! -e "$OUT/files.before" ]; then
+    list_system before
+    dpkg -i /work/trackiops.deb
+    expect enabled systemctl is-enabled trackiops
+    expect active systemctl is-active trackiops
+    systemctl enable --now trackiops
+    mount_nfs
+    wait_for 120 is_recording
+    cp /proc/self/mountstats "$OUT/mountstats.first"
+    write_some 32
+    sleep 3
+    ask all first
+    snapshot first_end
+    systemctl reboot
+    sleep infinity
+fi
+
+# --- the second boot: it records without being asked -------------------------------------------------------------
+mount_nfs # until then it waits for the client
+wait_for 120 is_recording
+cp /proc/self/mountstats "$OUT/mountstats.second"
+write_some 16
+sleep 3
+ask all rebooted
+
+# --- an upgrade, with I/O all the time ----------------------------------------------------------------------------
+dpkg-deb -R /work/trackiops.deb /work/newer
+sed -i 's/^Version: .*/Version: 99-1/' /work/newer/DEBIAN/control
+dpkg-deb -Znone -b /work/newer /work/newer.deb
+before=$(systemctl show --property=MainPID --value trackiops)
+fio --name=steady --directory=/mnt/nfs --size=1m --bs=16k --rw=randrw --direct=1 --ioengine=psync --rate_iops=20 \
+    --time_based --runtime=3600 >/dev/null &
+IO=$!
+sleep 10
+ask 1s acknowledged
+dpkg -i /work/newer.deb
+wait_for 120 is_recording
+after=$(systemctl show --property=MainPID --value trackiops)
+[ "$before" != "$after" ] || { echo "the upgrade has not restarted the recorder" >&2; exit 1; }
+sleep 10
+kill "$IO"
+wait "$IO" || true
+sleep 3
+ask 1s upgraded
+snapshot second_end
+journalctl --unit trackiops --output cat >"$OUT/journal"
+id=$(getent group trackiops | cut -d: -f3)
+stat -c '%a %u %g' "$STORE" >"$OUT/store.mode"
+echo "750 0 $id" >"$OUT/store.expected"
+setpriv --reuid 65534 --regid "$id" --clear-groups trackiops query --step all >"$OUT/member.out"
+
+# --- removed, and purged --------------------------------------------------------------------------------------------
+expect remove dpkg -r trackiops
+list_system removed
+expect check find "$STORE" -name catalog.db
+expect purge dpkg -P trackiops
+list_system purged
+expect group getent group trackiops
+
+# --- the other ways in and out -----------------------------------------------------------------------------------
+expect rpm rpm -i --nodeps /work/trackiops.rpm
+systemctl start trackiops
+wait_for 120 is_recording
+expect rpm_removed rpm -e trackiops
+expect rpm_active systemctl is-active trackiops
+rm -rf "$STORE" # whoever removes a .rpm keeps it
+groupdel trackiops
+list_system rpm
+tar -x -C /work -f /work/trackiops.tar.gz
+expect archive /work/trackiops-*/install.sh
+hash -r # bash remembers /usr/bin/trackiops
+systemctl start trackiops
+wait_for 120 is_recording
+expect archive_removed /work/trackiops-*/install.sh --uninstall
+expect archive_active systemctl is-active trackiops
+rm -rf "$STORE"
+groupdel trackiops
+list_system archive
