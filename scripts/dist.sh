@@ -56,9 +56,10 @@ make_root() {
     cp /usr/share/common-licenses/LGPL-2.1 /usr/share/common-licenses/GPL-3 "$root/$doc"
     put 644 "$(rustc --print sysroot)/share/doc/rust/COPYRIGHT-library.html" "$doc/COPYRIGHT-rust-std.html"
     scripts/third-party.py sbom "$binary" >"$root/$doc/trackiops.cdx.json"
-    if [ -f contrib/trackiops.toml ]; then
-        put 644 contrib/trackiops.toml etc/trackiops/trackiops.toml
-    fi
+    # A service must not fill the disk.
+    sed 's/^#store-size = .*/store-size = "20GiB"/' contrib/trackiops.toml >"$work/trackiops.toml"
+    grep -q '^store-size' "$work/trackiops.toml" || die "contrib/trackiops.toml has no store-size"
+    put 644 "$work/trackiops.toml" etc/trackiops/trackiops.toml
 }
 
 make_archive() {
@@ -66,7 +67,7 @@ make_archive() {
     mkdir "$work/$name"
     cp -a "$root/usr/." contrib/package/install.sh "$work/$name"
     # Where configuration is looked for, no prefix changes.
-    [ ! -d "$root/etc" ] || cp "$root/etc/trackiops/trackiops.toml" "$work/$name/share/doc/trackiops"
+    cp "$root/etc/trackiops/trackiops.toml" "$work/$name/share/doc/trackiops"
     tar -C "$work" --create --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu "$name" |
         gzip -9 --no-name >"$dist/$name.tar.gz"
 }
@@ -99,9 +100,7 @@ EOF
 }
 
 make_rpm() {
-    local with_config=0
-    [ ! -d "$root/etc" ] || with_config=1
-    local defines=("_topdir $work/rpm" "root $root" "version $version" "with_config $with_config"
+    local defines=("_topdir $work/rpm" "root $root" "version $version"
         "licence $(scripts/third-party.py licence "$binary")"
         # Nothing of the time and the machine, and no changes to a binary that may be another machine's.
         "_buildhost localhost" "use_source_date_epoch_as_buildtime 1" "clamp_mtime_to_source_date_epoch 1"

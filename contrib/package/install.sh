@@ -30,6 +30,10 @@ esac
 list=$prefix/share/doc/trackiops/installed
 export LC_ALL=C
 
+# The service is configured here, whatever the prefix; a file that is there already stays.
+config=/etc/trackiops/trackiops.toml
+example=$prefix/share/doc/trackiops/trackiops.toml
+
 # Whether systemd runs here, and looks for units below this prefix.
 has_systemd() {
     [ "$(id -u)" = 0 ] && [ -d /run/systemd/system ] && case $prefix in /usr | /usr/local) ;; *) false ;; esac
@@ -71,6 +75,8 @@ install_files() {
     say "installed trackiops below $prefix"
     if has_systemd; then
         getent group trackiops >/dev/null || groupadd --system trackiops
+        mkdir -p "${config%/*}"
+        [ -e "$config" ] || cp "$example" "$config"
         systemctl daemon-reload
         systemctl try-restart trackiops
         say "to record always: systemctl enable --now trackiops"
@@ -84,6 +90,11 @@ uninstall_files() {
     [ -w "$list" ] || die "cannot write below $prefix: run this as root"
     if has_systemd; then
         systemctl disable --now trackiops
+        # One that was changed is the administrator's.
+        if cmp -s "$example" "$config"; then
+            rm "$config"
+            rmdir "${config%/*}" 2>/dev/null || true
+        fi
     fi
     names=$(sort -r "$list")
     rm "$list"
