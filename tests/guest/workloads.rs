@@ -81,10 +81,13 @@ fn guest_who_listens_has_what_the_store_has() {
         "{operations}"
     );
     for said in ["watch.err", "watch.csv.err", "watch.txt.err"] {
-        assert_eq!(
-            RUN.text(said),
-            "the recorder has ended; waiting for another one\n"
-        );
+        let said = RUN.text(said);
+        // A busy host is a slow server.
+        let said: Vec<_> = said
+            .lines()
+            .filter(|line| !line.starts_with("STALLED"))
+            .collect();
+        assert_eq!(said, ["the recorder has ended; waiting for another one"]);
     }
     for door in ["watch", "top", "status"] {
         let said = RUN.text(&format!("other-{door}.err"));
