@@ -53,7 +53,7 @@ const OPEN_FILES: u64 = 320;
 /// Short enough: between the module's loading and the first request is a mount, which takes about
 /// as long.
 const LOOK_FOR_NFS_EVERY: Duration = Duration::from_millis(100);
-/// After so many looks a service manager is told that the recorder still waits.
+/// After this number of looks a service manager hears that the recorder still waits.
 const LOOKS_FOR_NFS_TOLD: u64 = 10;
 
 /// Records until it is asked to stop. Also stops when a thread has died, and keeps what was
@@ -101,7 +101,7 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     runtime.block_on(async {
         // Before the probes are attached, so that a signal never kills a half-begun recording.
         let mut stop = StopRequest::new(ending)?;
-        let mut manager = ServiceManager::of_environment();
+        let manager = ServiceManager::of_environment();
         let plan = match planned {
             Some(plan) => plan,
             None => {
@@ -148,7 +148,7 @@ async fn record_with_plan(
     settings: Settings,
     store: PathBuf,
     writer: Writer,
-    (stop, mut manager): (StopRequest, ServiceManager),
+    (stop, manager): (StopRequest, ServiceManager),
 ) -> Result<ExitCode> {
     let finest = args.granularity.finest().ms().cast_unsigned();
     manager.begins(Duration::from_millis(finest));

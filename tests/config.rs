@@ -459,7 +459,7 @@ fn as_root_a_service_manager_is_told_what_happens() {
     let manager = UnixDatagram::bind(&socket).unwrap();
     let timeout = Duration::from_secs(60);
     manager.set_read_timeout(Some(timeout)).unwrap();
-    // What is told every second is not waited for.
+    // Without what comes every second.
     let told = || loop {
         let mut words = [0; 4096];
         let length = manager.recv(&mut words).unwrap();

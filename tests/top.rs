@@ -422,7 +422,7 @@ fn screens_of_a_stored_time() {
     }
     assert_eq!(
         shown, golden,
-        "UPDATE_GOLDEN=1 cargo test --test top writes the screens anew"
+        "UPDATE_GOLDEN=1 cargo test --test top renews the screens"
     );
 }
 

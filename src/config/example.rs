@@ -1,4 +1,4 @@
-//! `contrib/trackiops.toml`, which is made from the flags: `UPDATE_GOLDEN=1` writes it anew.
+//! `contrib/trackiops.toml`, made from the flags: `UPDATE_GOLDEN=1` renews it.
 
 use std::env;
 use std::fmt::Write as _;

@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// While the recorder ends, the manager is told this often that it goes on.
+/// While the recorder ends, this often the manager hears that it goes on.
 const EXTEND_EVERY: Duration = Duration::from_secs(5);
 /// For how long it may be silent from then on.
 const EXTENDED: Duration = Duration::from_secs(30);
-/// After so many the manager's own limit counts: sealing takes some microseconds a row.
+/// After this number of extensions the manager's own limit counts: sealing takes some microseconds a row.
 const EXTENSIONS: u32 = 120;
 /// Windows that may close late before the watchdog barks.
 const WINDOWS: u32 = 3;
@@ -30,7 +30,6 @@ const WINDOWS: u32 = 3;
 pub struct ServiceManager {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
-    is_ready: bool,
 }
 
 /// Tells the manager that the recorder goes on ending, until it is dropped.
@@ -53,7 +52,6 @@ impl ServiceManager {
         Self {
             socket,
             watchdog: watchdog.map(Duration::from_micros),
-            is_ready: false,
         }
     }
 
@@ -65,8 +63,7 @@ impl ServiceManager {
     }
 
     /// The NFS client is not loaded: there is nothing to record yet, and nothing is wrong.
-    pub fn waits(&mut self) {
-        self.is_ready = true;
+    pub fn waits(&self) {
         self.tell("READY=1\nSTATUS=waiting for the NFS client to be loaded\nWATCHDOG=1");
     }
 
@@ -83,8 +80,7 @@ impl ServiceManager {
     }
 
     /// All probes are attached.
-    pub fn records(&mut self) {
-        self.is_ready = true;
+    pub fn records(&self) {
         self.tell("READY=1\nSTATUS=recording\nWATCHDOG=1");
     }
 
@@ -96,22 +92,18 @@ impl ServiceManager {
         }
     }
 
-    /// Whether somebody is told.
+    /// Whether a manager listens.
     pub fn listens(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// Reads the configuration again.
+    /// Reads the configuration again: of a recorder that has been ready.
     pub fn reloading(&self, reload: impl FnOnce()) {
-        if self.is_ready {
-            let now = clock_gettime(ClockId::Monotonic);
-            let now = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
-            self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
-        }
+        let now = clock_gettime(ClockId::Monotonic);
+        let now = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1000;
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
         reload();
-        if self.is_ready {
-            self.tell("READY=1");
-        }
+        self.tell("READY=1");
     }
 
     /// The recorder ends: what is in the journals is sealed.

@@ -68,7 +68,7 @@ pub fn reads(requests: u64) -> Row {
     row
 }
 
-/// So many requests have waited so long for the server of a mount.
+/// Requests that have waited for the server of a mount, the oldest for `age_ms`.
 pub fn stalled(server: &str, mount: &str, age_ms: u64, requests: u64) -> Pending {
     Pending {
         requests_max: requests,

@@ -1,11 +1,11 @@
-# 64 threads that each read a file of their own from its begin to its end, then write it anew. Argument: how many listen.
+# 64 threads that each read a file of their own from its begin to its end, then write it again. Argument: how many listen.
 . /work/lib.sh
 
 job() {
     fio --name=crowd --directory=/mnt/nfs --size=256k --bs=4k --direct=1 --ioengine=psync --thread --numjobs=64 "$@" >/dev/null
 }
 
-# listen COUNT: so many, of whom the last one sends what nobody asked for, the one before comes again and again, and the one before that
+# listen COUNT: this number of listeners; the last one sends what nobody asked for, the one before comes again and again, and the one before that
 # does not read.
 listen() {
     local i
