@@ -29,6 +29,7 @@ use trackiops_collector::{
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
 use trackiops_store::{WindowQueue, Writer};
+use trackiops_threads::privileges;
 
 use crate::config::Source;
 use crate::live_socket;
@@ -182,6 +183,7 @@ async fn record_with_plan(
     let publisher = live.as_ref().map(LiveServer::publisher);
     let waiting = WindowQueue::start(writer, store, publisher, say)?;
     announce(&settings.filter, args.ready_file.as_deref())?;
+    privileges::keep_those_of_readers_of_maps().context("cannot give up capabilities")?;
     manager.records();
     let mut show = RecordingDisplay::new(Arc::clone(&kept));
     let mut dropped = 0;

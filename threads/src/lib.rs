@@ -1,9 +1,10 @@
 //! Threads of the recorder: none of them dies unnoticed.
 //!
-//! Each thread is started by [`spawn`]. `death.rs` decides what happens when one panics.
+//! Each thread is started here. `death.rs` decides what happens when one panics, `privileges.rs` what it may do.
 
 mod death;
 pub mod fail_point;
+pub mod privileges;
 
 use std::hash::RandomState;
 use std::hint::black_box;
@@ -13,13 +14,32 @@ use std::thread::{Builder, JoinHandle};
 
 pub use death::{Death, death, guarded, watch, why};
 
-/// Starts a thread whose panic is reported, and is that of joining it. What it needs of the system later is taken now.
+/// Starts a thread whose panic is reported, and is that of joining it. What it needs of the system later is taken now, and the
+/// capabilities that it does not need for a store are given up.
 pub fn spawn<T: Send + 'static>(
     builder: Builder,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
+    spawn_with(builder, privileges::keep_those_of_writers, run)
+}
+
+/// Starts a thread that looks at other processes.
+pub fn spawn_observer<T: Send + 'static>(
+    builder: Builder,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    spawn_with(builder, privileges::keep_those_of_observers, run)
+}
+
+fn spawn_with<T: Send + 'static>(
+    builder: Builder,
+    give_up_capabilities: fn() -> io::Result<()>,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
     take_seeds_of_the_process();
-    builder.spawn(|| {
+    builder.spawn(move || {
+        // Every kernel allows it. What else forbids it must not end a recording.
+        let _ = give_up_capabilities();
         // That of std's hash maps, which each thread has of its own.
         black_box(RandomState::new());
         guarded(run).unwrap_or_else(|panic| resume_unwind(panic))

@@ -93,7 +93,7 @@ impl Thread {
         let thread = thread::Builder::new()
             .name("trackiops-maps".to_owned())
             .stack_size(STACK_BYTES);
-        trackiops_threads::spawn(thread, move || {
+        trackiops_threads::spawn_observer(thread, move || {
             for processes in asked {
                 fail_point::hit("mappings: look");
                 let files = processes.into_iter().flat_map(mapped).collect();

@@ -45,7 +45,7 @@ impl Lookout {
         let thread = thread::Builder::new()
             .name("trackiops-look".to_owned())
             .stack_size(STACK_BYTES);
-        trackiops_threads::spawn(thread, move || look_out(&sender))?;
+        trackiops_threads::spawn_observer(thread, move || look_out(&sender))?;
         Ok(Self { looks, last: None })
     }
 

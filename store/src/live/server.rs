@@ -21,6 +21,7 @@ use super::{
     CHUNK_BYTES, Gap, Hello, Kind, MAGIC, MOST_OF_A_USER, MOST_SUBSCRIBERS, Position, RecorderInfo,
     VERSION, connect_at_once,
 };
+use crate::sandbox::confine_to;
 
 /// Interval of [`super::Message::Status`].
 const STATUS_EVERY: Duration = Duration::from_secs(1);
@@ -47,6 +48,7 @@ impl LiveServer {
     /// Errors: [`ErrorKind::AddrInUse`] if another recorder serves there, and those of the system.
     pub fn start(path: &Path, recorder: RecorderInfo, after: Position) -> io::Result<Self> {
         let (listener, inode) = listen(path, &recorder.store)?;
+        let store = recorder.store.clone();
         let (publisher, shared) = Publisher::new(recorder, after)?;
         let server = Server {
             listener,
@@ -56,7 +58,11 @@ impl LiveServer {
             accepts_again: None,
         };
         let builder = Builder::new().name("live".to_owned());
-        let thread = trackiops_threads::spawn(builder, move || server.run())?;
+        let thread = trackiops_threads::spawn(builder, move || {
+            // It reads nothing, and writes to its connections alone. Without Landlock in the kernel, this fails.
+            let _ = confine_to(&store);
+            server.run()
+        })?;
         Ok(Self {
             publisher,
             shared,
