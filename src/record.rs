@@ -2,6 +2,7 @@
 
 mod args;
 mod display;
+mod log;
 mod messages;
 mod reload;
 mod requests;
@@ -39,6 +40,7 @@ pub use crate::record::args::{
     Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, host_name, parse_store_size,
 };
 use crate::record::display::RecordingDisplay;
+use crate::record::log::Level;
 use crate::record::reload::Reload;
 use crate::record::service_manager::ServiceManager;
 use crate::record::stop::{Asked, StopRequest};
@@ -64,9 +66,8 @@ pub fn run(source: Source) -> Result<ExitCode> {
     let ending = Arc::new(Notify::new());
     let asked = Arc::clone(&ending);
     trackiops_threads::watch(move |death| {
-        say(format_args!(
-            "{death}; the recording stops and keeps what it has"
-        ));
+        let text = format_args!("{death}; the recording stops and keeps what it has");
+        log::report(Level::Error, "died", &[], text);
         asked.notify_one();
     });
     let recorded = trackiops_threads::guarded(|| record(args, reload, ending));
@@ -95,7 +96,12 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
         clear_ready_file(file)?;
     }
     let settings = args.settings();
-    let mut writer = Writer::open_after(&store, args.store_options(&settings.filter), None, say)?;
+    let mut writer = Writer::open_after(
+        &store,
+        args.store_options(&settings.filter),
+        None,
+        log::store,
+    )?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -165,7 +171,7 @@ async fn record_with_plan(
     // Single requests that an earlier recording left are sealed in any case.
     let mut budget = None;
     let requests = if args.requests || writer.has_unsealed_requests()? {
-        let writer = writer.requests(reload.limits.requests_bytes, say)?;
+        let writer = writer.requests(reload.limits.requests_bytes, log::store)?;
         budget = Some(writer.budget());
         Some(requests::write(writer)?)
     } else {
@@ -181,7 +187,7 @@ async fn record_with_plan(
     // Ends after the queue, whose last windows it serves.
     let live = serve(args, &plan, &store, &writer)?;
     let publisher = live.as_ref().map(LiveServer::publisher);
-    let waiting = WindowQueue::start(writer, store, publisher, say)?;
+    let waiting = WindowQueue::start(writer, store, publisher, log::store)?;
     announce(&settings.filter, args.ready_file.as_deref())?;
     privileges::keep_those_of_readers_of_maps().context("cannot give up capabilities")?;
     manager.records();
@@ -191,7 +197,7 @@ async fn record_with_plan(
         let before = mem::replace(&mut dropped, show.kept.unwritten_for_good());
         window.health.requests_dropped = dropped - before;
         if let Some(alarm) = messages::alarm(&window.health) {
-            say(alarm);
+            log::report(Level::Error, "audit", &[], alarm);
         }
         show.window(&window, waiting.waiting(), &manager);
         waiting.put(window);
@@ -201,7 +207,7 @@ async fn record_with_plan(
         waiting.mounted(at, mounts);
         Ok(())
     };
-    let stalled = |stall: &_| say(messages::stall(stall));
+    let stalled = log::stall;
     let reload = || {
         manager.reloading(|| {
             if let Some(limits) = reload.again() {

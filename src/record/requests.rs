@@ -12,7 +12,7 @@ use trackiops_schemas::request::RequestBatch;
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{RequestsWriter, StoreError};
 
-use crate::output::say;
+use crate::record::log::{self, Level};
 
 /// Requests that may wait for the disk: 18 MiB, or 2.6 seconds of 100,000 requests/s.
 const WAITING_REQUESTS: u64 = 256 << 10;
@@ -75,7 +75,9 @@ impl RequestQueue {
         let accepted = counts.accepted.load(Ordering::Relaxed) + requests;
         if counts.waiting(accepted) > WAITING_REQUESTS {
             if none_left_out {
-                say("the disk is too slow for --requests: some are left out, windows are complete");
+                let text =
+                    "the disk is too slow for --requests: some are left out, windows are complete";
+                log::report(Level::Warning, "requests-left-out", &[], text);
             }
         } else if self.batches.send(batch).is_ok() {
             counts.accepted.store(accepted, Ordering::Relaxed);
@@ -148,7 +150,8 @@ fn write_all(
             (Ok(()), None) => None,
             (Ok(()), Some(failing)) if failing.is_pausing() => Some(failing),
             (Ok(()), Some(_)) => {
-                say("requests are kept one by one again");
+                let text = "requests are kept one by one again";
+                log::report(Level::Notice, "requests-written", &[], text);
                 None
             }
             (Err(error), before) => Some(WriteFailure::after(&error, before)),
@@ -172,9 +175,10 @@ impl WriteFailure {
             (before.pause * 2).min(Self::LONGEST_PAUSE)
         });
         if pause == Self::FIRST_PAUSE {
-            say(format_args!(
+            let text = format_args!(
                 "requests are not kept one by one for now, but windows are complete: {error}"
-            ));
+            );
+            log::report(Level::Error, "requests-failing", &[], text);
         }
         Self {
             pause,

@@ -1,0 +1,124 @@
+//! Reports of a recorder that runs: to stderr, or to the journal of systemd with a level and fields.
+
+use std::env;
+use std::fmt::Display;
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::sync::LazyLock;
+
+use rustix::fs::fstat;
+use trackiops_collector::{Stall, StallChange};
+use trackiops_render::visible::visible;
+use trackiops_store::Warning;
+
+use crate::output::say;
+use crate::record::messages;
+
+/// Where journald takes entries with fields (systemd.journal-fields(7)).
+const SOCKET: &str = "/run/systemd/journal/socket";
+
+/// `None` unless stderr is the journal's.
+static JOURNAL: LazyLock<Option<UnixDatagram>> = LazyLock::new(|| {
+    let stderr = fstat(io::stderr()).ok()?;
+    let is_journal =
+        env::var("JOURNAL_STREAM").ok()? == format!("{}:{}", stderr.st_dev, stderr.st_ino);
+    let socket = UnixDatagram::unbound().ok().filter(|_| is_journal)?;
+    // A journal that is not read must not hold up the recorder.
+    socket.set_nonblocking(true).ok()?;
+    socket.connect(SOCKET).ok()?;
+    Some(socket)
+});
+
+/// How urgent a report is, as syslog counts it.
+#[derive(Clone, Copy, Debug)]
+pub enum Level {
+    /// Something is lost, or was not recorded.
+    Error = 3,
+    /// Something needs a look.
+    Warning = 4,
+    /// Something has changed.
+    Notice = 5,
+}
+
+/// Reports an event. `fields` are for the journal alone; the text says the same.
+pub fn report(level: Level, event: &str, fields: &[(&str, String)], text: impl Display) {
+    let sent = JOURNAL.as_ref().is_some_and(|journal| {
+        let entry = entry(level, event, fields, &text.to_string());
+        journal.send(entry.as_bytes()).is_ok()
+    });
+    // An entry that is too long, or that a full queue refuses, is still a line.
+    if !sent {
+        say(text);
+    }
+}
+
+/// As journald reads it: a field per line.
+fn entry(level: Level, event: &str, fields: &[(&str, String)], text: &str) -> String {
+    let level = (level as u8).to_string();
+    let own = [
+        ("MESSAGE", text),
+        ("PRIORITY", &level),
+        ("SYSLOG_IDENTIFIER", "trackiops"),
+        ("TRACKIOPS_EVENT", event),
+    ];
+    let fields = fields.iter().map(|(name, value)| (*name, value.as_str()));
+    let line = |(name, value)| format!("{name}={}\n", visible(value));
+    own.into_iter().chain(fields).map(line).collect()
+}
+
+/// Reports that a server has stopped answering, or that nothing waits for it any more.
+pub fn stall(stall: &Stall) {
+    let (level, event) = match stall.change {
+        StallChange::Stalled => (Level::Warning, "stall"),
+        StallChange::Over => (Level::Notice, "stall-end"),
+    };
+    let server = &stall.server;
+    let fields = [
+        (
+            "TRACKIOPS_SERVER",
+            server.address.clone().unwrap_or_default(),
+        ),
+        ("TRACKIOPS_MOUNTS", server.mounts.join(" ")),
+        ("TRACKIOPS_REQUESTS", server.requests_max.to_string()),
+        ("TRACKIOPS_AGE_MS", server.age_ms_max.to_string()),
+    ];
+    report(level, event, &fields, messages::stall(stall));
+}
+
+/// Reports what the threads that write the store have found.
+pub fn store(warning: Warning) {
+    let (level, event) = match &warning {
+        Warning::RecoveredWindows { .. } | Warning::RecoveredRequests { .. } => {
+            (Level::Notice, "recovered")
+        }
+        Warning::Quarantined(_) => (Level::Error, "damaged"),
+        Warning::WillRetry(_) => (Level::Warning, "retry"),
+        Warning::Spared(_) => (Level::Notice, "spared"),
+        Warning::RequestsFull(_) => (Level::Notice, "requests-full"),
+        Warning::CannotWrite(_) => (Level::Error, "store-failing"),
+        Warning::WrittenAgain { .. } => (Level::Notice, "store-written"),
+        Warning::WindowLeftOut(_) | Warning::WaitingLost(_) | Warning::LostAfterPanic(_) => {
+            (Level::Error, "windows-lost")
+        }
+    };
+    report(level, event, &[], warning);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_begins_a_field_of_its_own() {
+        let fields = [("TRACKIOPS_MOUNTS", "nas:/a\nPRIORITY=0".to_owned())];
+        let entry = entry(Level::Warning, "stall", &fields, "nas\u{7} STALLED");
+        let expected = [
+            "MESSAGE=nas\\u{7} STALLED",
+            "PRIORITY=4",
+            "SYSLOG_IDENTIFIER=trackiops",
+            "TRACKIOPS_EVENT=stall",
+            "TRACKIOPS_MOUNTS=nas:/a\\u{a}PRIORITY=0",
+        ];
+        assert_eq!(entry.lines().collect::<Vec<_>>(), expected);
+    }
+}
