@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels guest-service vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -60,6 +60,13 @@ guest-kernels: setup python
 		env -u TRACKIOPS_TEST_LONG TRACKIOPS_TEST_KERNEL=$$kernel $(GUEST) workloads:: latency:: lifecycle:: errors:: filters:: hang:: ops:: requests:: names:: mounts:: || exit 1; \
 	done
 
+# Those of names, mounts and totals where the recorder is a service, and may do no more than its unit allows.
+guest-service: setup python
+	@echo "==> tests in guests where the recorder is a service"
+	@TRACKIOPS_TEST_SERVICE=1 $(GUEST) names:: mounts:: workloads::
+
+test-long: guest-service
+
 vm-archive: setup
 	@echo "==> cargo vm where packages have left the archive, and without one"
 	$(CARGO) test --locked --package trackiops-vm -- --ignored
@@ -98,6 +105,8 @@ dist-check: setup
 packages: dist
 	@echo "==> packages in guests: installed, rebooted, upgraded, removed, purged"
 	@$(TEST) --test packages -- --ignored --test-threads=1 --nocapture
+
+test-long: packages
 
 ## make aarch64     the release for aarch64, and all tests that need no kernel of it, emulated
 aarch64: setup

@@ -6,6 +6,8 @@
 #[allow(dead_code)] // Other tests use the rest.
 #[path = "guest/mountstats.rs"]
 mod mountstats;
+#[path = "guest/system.rs"]
+mod system;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -101,20 +103,8 @@ fn package(ending: &str) -> PathBuf {
 
 fn live_on(kernel: &str, suite: &str) -> Brought {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let made = Command::new(Path::new(ROOT).join("tests/vm/debian-root.sh"))
-        .arg(suite)
-        .output()
-        .unwrap();
-    assert!(
-        made.status.success(),
-        "{}",
-        String::from_utf8_lossy(&made.stderr)
-    );
-    let image = String::from_utf8(made.stdout).unwrap();
     let disk = scratch.path().join("disk");
-    let mut copy = Command::new("cp");
-    copy.arg("--sparse=always").arg(image.trim()).arg(&disk);
-    assert!(copy.status().unwrap().success());
+    system::disk(suite, &disk);
     let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("packages")
         .join(kernel);
@@ -137,7 +127,9 @@ fn live_on(kernel: &str, suite: &str) -> Brought {
         .arg("--out")
         .arg(&out)
         .arg("--add")
-        .arg(scripts.join("lib.sh"));
+        .arg(scripts.join("lib.sh"))
+        .arg("--add")
+        .arg(scripts.join("service.sh"));
     for (ending, name) in [
         ("_amd64.deb", "trackiops.deb"),
         (".x86_64.rpm", "trackiops.rpm"),

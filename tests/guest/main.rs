@@ -6,6 +6,7 @@
 
 mod audit;
 mod compare;
+mod confined;
 mod crowd;
 mod errors;
 mod facts;
@@ -31,5 +32,6 @@ mod run;
 mod skipped;
 mod slow_disk;
 mod soak;
+mod system;
 mod transports;
 mod workloads;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::compare;
 use crate::mountstats::{Mountstats, TRANSFERS};
+use crate::system;
 
 /// How many guests run at once: most of them sleep for half of their time.
 const AT_ONCE: usize = 2;
@@ -78,6 +79,44 @@ impl Run {
 
     /// Boots `kernel` and runs `scripts/<name>.sh` with `args`; `flags` are `cargo vm run`'s.
     pub fn on(kernel: &str, name: &str, flags: &[&str], args: &[&str]) -> Self {
+        match std::env::var_os("TRACKIOPS_TEST_SERVICE") {
+            Some(_) => Self::as_service(kernel, name, flags, args),
+            None => Self::boot(kernel, name, flags, &format!("{name}.sh"), args),
+        }
+    }
+
+    /// As [`Self::on`], where the recorder is a service of systemd.
+    pub fn as_service(kernel: &str, name: &str, flags: &[&str], args: &[&str]) -> Self {
+        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let disk = scratch.path().join("disk");
+        let suite = match kernel {
+            "6.1" => "bookworm",
+            _ => "trixie",
+        };
+        system::disk(suite, &disk);
+        let scripts = scripts();
+        let beside = |name: &str| {
+            scripts
+                .join(name)
+                .to_str()
+                .expect("a path of this repository")
+                .to_owned()
+        };
+        let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/contrib/trackiops.service");
+        let (script, lib) = (beside(&format!("{name}.sh")), beside("service.sh"));
+        let system = [
+            "--no-nfs",
+            "--init",
+            "--disk",
+            disk.to_str().expect("a path"),
+        ];
+        let add = ["--add", &script, "--add", &lib, "--add", unit];
+        let flags = [flags, &system, &add].concat();
+        let args = [&[name], args].concat();
+        Self::boot(kernel, name, &flags, "as_service.sh", &args)
+    }
+
+    fn boot(kernel: &str, name: &str, flags: &[&str], script: &str, args: &[&str]) -> Self {
         let scripts = scripts();
         let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join("guest")
@@ -98,7 +137,7 @@ impl Run {
             .arg(&out)
             .arg("--add")
             .arg(scripts.join("lib.sh"))
-            .arg(scripts.join(format!("{name}.sh")))
+            .arg(scripts.join(script))
             .args(args)
             .status()
             .expect("cargo vm can be started");

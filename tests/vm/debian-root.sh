@@ -8,7 +8,7 @@ export PATH=$PATH:/usr/sbin:/sbin
 
 suite=${1:-bookworm}
 mirror=${TRACKIOPS_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-packages=systemd-sysv,dbus,udev,kmod,iproute2,procps,nfs-kernel-server,nfs-common,fio,rpm
+packages=systemd-sysv,dbus,udev,kmod,iproute2,procps,nfs-kernel-server,nfs-common,fio,rpm,python3,passwd,e2fsprogs
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trackiops/systems
 image=$cache/$suite-$(sha256sum "$0" | cut -c1-16).ext4
 if [ ! -e "$image" ]; then

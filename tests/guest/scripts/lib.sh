@@ -15,14 +15,14 @@ wait_for() {
 
 # start_recorder [FLAG...]: returns once every probe is attached.
 start_recorder() {
-    begin_recording "$STORE" "$OUT/record.err" "$@"
-    RECORDER=$!
+    begin_recording "$STORE" "$OUT/record.err" "$@" || return
+    RECORDER=$BEGUN
 }
 
 # start_beside [FLAG...]: another recorder beside it, with a store of its own, to be compared.
 start_beside() {
     begin_recording "$STORE-beside" "$OUT/beside.err" --no-live "$@"
-    BESIDE=$!
+    BESIDE=$BEGUN
 }
 
 begin_recording() {
@@ -30,6 +30,7 @@ begin_recording() {
     shift 2
     rm -f /run/trackiops.ready # of a recorder that was killed
     trackiops record --store "$store" --ready-file /run/trackiops.ready "$@" 2>>"$said" &
+    BEGUN=$!
     wait_for 60 test -s /run/trackiops.ready || { cat "$said" >&2; return 1; }
 }
 
@@ -81,3 +82,5 @@ rdma_server() {
     rdma link add rxe0 type rxe netdev roce
     echo "rdma 20049" >/proc/fs/nfsd/portlist
 }
+
+[ ! -d /run/systemd/system ] || . /work/service.sh
