@@ -4,3 +4,4 @@ pub const WHAT: &str = "What";
 pub const WHEN: &str = "When";
 pub const ROWS: &str = "Rows";
 pub const OUTPUT: &str = "Output";
+pub const EVENTS: &str = "Events";

@@ -100,7 +100,7 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
         &store,
         args.store_options(&settings.filter),
         None,
-        log::store,
+        messages::report_warning,
     )?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -171,7 +171,7 @@ async fn record_with_plan(
     // Single requests that an earlier recording left are sealed in any case.
     let mut budget = None;
     let requests = if args.requests || writer.has_unsealed_requests()? {
-        let writer = writer.requests(reload.limits.requests_bytes, log::store)?;
+        let writer = writer.requests(reload.limits.requests_bytes, messages::report_warning)?;
         budget = Some(writer.budget());
         Some(requests::write(writer)?)
     } else {
@@ -187,7 +187,7 @@ async fn record_with_plan(
     // Ends after the queue, whose last windows it serves.
     let live = serve(args, &plan, &store, &writer)?;
     let publisher = live.as_ref().map(LiveServer::publisher);
-    let waiting = WindowQueue::start(writer, store, publisher, log::store)?;
+    let waiting = WindowQueue::start(writer, store, publisher, messages::report_warning)?;
     announce(&settings.filter, args.ready_file.as_deref())?;
     privileges::keep_those_of_readers_of_maps().context("cannot give up capabilities")?;
     manager.records();
@@ -207,7 +207,7 @@ async fn record_with_plan(
         waiting.mounted(at, mounts);
         Ok(())
     };
-    let stalled = log::stall;
+    let stalled = messages::report_stall;
     let reload = || {
         manager.reloading(|| {
             if let Some(limits) = reload.again() {

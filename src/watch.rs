@@ -1,8 +1,10 @@
 //! `trackiops watch`: the windows of a running recorder, as they close.
 
+mod commands;
+mod events;
 mod paper;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, ErrorKind, Write};
 use std::mem;
 use std::num::NonZeroUsize;
@@ -14,6 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use serde_json::{Value, json};
 use trackiops_query::coverage::note::Note;
 use trackiops_query::times::{Zone, rfc3339, show};
 use trackiops_query::{
@@ -22,27 +25,35 @@ use trackiops_query::{
 };
 use trackiops_render::formats::Texts;
 use trackiops_render::terminal_style::Style;
+use trackiops_render::visible::visible;
 use trackiops_render::{Format, Render};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::{Granularity, UtcMs, parse_duration_ms};
 use trackiops_store::Snapshot;
-use trackiops_store::live::{Gap, Hello, LiveError, LiveWindow, Message, Position, Subscription};
+use trackiops_store::live::{
+    Gap, Hello, LiveError, LiveWindow, Message, Position, RecorderInfo, Status, Subscription,
+};
 
-use crate::help_headings::{OUTPUT, WHEN};
+use crate::help_headings::{EVENTS, OUTPUT, WHEN};
 use crate::live_socket::SocketFlag;
 use crate::outcome::say_notes;
 use crate::output::{Output, plural, say};
 use crate::query::{SubjectFlags, columns_of_files, style, with_parts};
 use crate::question_flags::{FileFlags, RowFlags, now, since_of};
+use crate::status::store_bytes;
+use crate::watch::commands::{Commands, OnEvent};
+use crate::watch::events::{Event, Events};
 
 const EXAMPLES: &str = "\
 Examples:
   trackiops watch                                    each second, the busiest 20 files
   trackiops watch --by tenant --step 10s --sort p99  who is slow, every 10 seconds
-  trackiops watch --json --since 10m                 for programs: the last 10 minutes, then live";
+  trackiops watch --on stall='/bin/page storage'     run a program when a server does not answer";
 
 /// Most rows of a table without --top.
 const MOST_ROWS: NonZeroUsize = NonZeroUsize::new(20).unwrap();
+/// Most rows of a window that alerts may be about.
+const MOST_ALERTS: NonZeroUsize = NonZeroUsize::new(100).unwrap();
 /// Interval of looks at `--duration`.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The recorder says something each second.
@@ -95,6 +106,25 @@ pub struct Args {
     /// [Timestamp], File ID, r-iops, r-throughput, r-latency, w-iops, w-throughput, w-latency: requests/s, bytes/s and ns.
     #[arg(long, group = "form", help_heading = OUTPUT)]
     paper: bool,
+    /// Events, not windows: stall, alert, lost, audit, store-failing, budget ...
+    ///
+    /// A line per event, or with --json an object. `stall` and `stall-end`: a server does not answer; nothing waits for it any more.
+    /// `alert` and `alert-end`: a row matches --where; it does not any more. `lost`: requests were lost. `audit`: rows and the kernel's
+    /// counters differ for no known reason. `store-failing` and `store-written`: the store cannot be written; it can again. `budget`:
+    /// the store has used 90 % of --store-size. `recorder-ended` and `recorder-started`.
+    #[arg(long, conflicts_with_all = ["csv", "paper", "since"], help_heading = EVENTS)]
+    events: bool,
+    /// Run a program at such an event; repeatable
+    ///
+    /// Implies --events. The program runs without a shell, as `nobody` if you are root, with the event as JSON on its standard input.
+    #[arg(long, value_name = "EVENT=COMMAND", conflicts_with_all = ["csv", "paper", "since"], help_heading = EVENTS)]
+    on: Vec<OnEvent>,
+    /// How often --on may run a program for the same event of the same server, mount ...
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1m", help_heading = EVENTS)]
+    on_every: Duration,
+    /// Windows in a row in which a row must match --where for an alert
+    #[arg(long = "for", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "1", help_heading = EVENTS)]
+    windows: u32,
 }
 
 fn parse_time(text: &str) -> Result<Duration, String> {
@@ -150,11 +180,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             End::Over => return Ok(ExitCode::SUCCESS),
             End::Recorder(position) => {
                 last = Some(position.max(subscription.hello().position));
-                say("the recorder has ended; waiting for another one");
+                watch.tell_ended()?;
             }
             End::Broken(position) => {
                 last = Some(position.max(subscription.hello().position));
-                watch.tell_broken();
+                watch.tell_broken()?;
             }
         }
     }
@@ -175,6 +205,10 @@ enum End {
 enum Form {
     Answer(Format),
     Paper,
+    /// Events, as JSON or as lines for people.
+    Events {
+        json: bool,
+    },
 }
 
 /// What is asked of each window, and the windows of the step that is not over yet.
@@ -196,12 +230,16 @@ struct Watch {
     start: UtcMs,
     /// End of the last window.
     end: Option<UtcMs>,
+    events: Events,
+    commands: Commands,
+    recorder: Option<RecorderInfo>,
 }
 
 impl Watch {
     /// `None` if columns were to be listed, which is done then.
     fn new(args: Args) -> anyhow::Result<Option<Self>> {
         let form = match (args.json, args.csv, args.paper) {
+            (json, ..) if args.events || !args.on.is_empty() => Form::Events { json },
             (true, ..) => Form::Answer(Format::Json),
             (_, true, _) => Form::Answer(Format::Csv(Texts::AsTheyAre)),
             (.., true) => Form::Paper,
@@ -210,6 +248,9 @@ impl Watch {
         let (subject, form) = match (args.about.subject(), form) {
             (Subject::Files(by), form) => (Subject::Files(by), form),
             (_, Form::Paper) => bail!("--paper has a line per file; leave out --by op and --op"),
+            (_, Form::Events { .. }) => {
+                bail!("alerts are about files, mounts and tenants; leave out --by op and --op")
+            }
             other => other,
         };
         let by = match subject {
@@ -224,6 +265,9 @@ impl Watch {
             .question(Vec::new(), Range::default(), (Zone::Local, now()))?;
         let question = args.about.add_to(by, question)?;
         let mut question = args.rows.clone().add_to(question);
+        if matches!(form, Form::Events { .. }) {
+            question.top.get_or_insert(MOST_ALERTS);
+        }
         if let Form::Answer(Format::Table(_)) = form {
             question.top.get_or_insert(MOST_ROWS);
         }
@@ -232,7 +276,7 @@ impl Watch {
                 None => return Ok(None),
                 Some(columns) => columns_of_files(columns, &mut question, format)?,
             },
-            (Subject::Files(_), Form::Paper) => {
+            (Subject::Files(_), Form::Paper | Form::Events { .. }) => {
                 question.projection = Projection::all();
                 None
             }
@@ -256,6 +300,9 @@ impl Watch {
             pending: Vec::new(),
             start: UtcMs(0),
             end: None,
+            events: Events::new(args.windows),
+            commands: Commands::new(args.on, args.on_every)?,
+            recorder: None,
         }))
     }
 
@@ -269,7 +316,97 @@ impl Watch {
                 self.step
             );
         }
+        self.recorder = Some(hello.recorder.clone());
+        let begun = self.events.began(hello);
+        self.tell(begun)?;
         Ok(())
+    }
+
+    /// Says that the recorder has ended.
+    fn tell_ended(&mut self) -> anyhow::Result<()> {
+        match self.form {
+            Form::Events { .. } => {
+                let ended = self.events.ended(true);
+                self.tell([ended])?;
+            }
+            _ => say("the recorder has ended; waiting for another one"),
+        }
+        Ok(())
+    }
+
+    /// Follows how the recording goes. Returns whether somebody reads that.
+    fn see_status(&mut self, status: &Status) -> anyhow::Result<bool> {
+        let Form::Events { .. } = self.form else {
+            return Ok(true);
+        };
+        self.commands.reap();
+        let mut events = self.events.status(status);
+        if let Some(recorder) = &self.recorder {
+            events.extend(
+                self.events
+                    .look_at_store(recorder, || store_bytes(recorder)),
+            );
+        }
+        self.tell(events)
+    }
+
+    /// Writes events, and runs what is to run at them. Returns whether somebody reads that.
+    fn tell(&mut self, events: impl IntoIterator<Item = Event>) -> anyhow::Result<bool> {
+        let Form::Events { json: as_json } = self.form else {
+            return Ok(true);
+        };
+        let mut goes_on = true;
+        for event in events {
+            let at = now();
+            let host = self.recorder.as_ref().map(|recorder| &recorder.host);
+            let json = |left_out: u64| {
+                let mut object = json!({
+                    "time": rfc3339(at),
+                    "event": event.kind,
+                    "host": host,
+                    "text": event.text,
+                });
+                if let Some(object) = object.as_object_mut() {
+                    object.extend(event.fields.clone());
+                    if left_out > 0 {
+                        object.insert("left_out".to_owned(), left_out.into());
+                    }
+                }
+                format!("{object}\n")
+            };
+            let line = match as_json {
+                true => json(0),
+                false => format!(
+                    "{}  {:<16} {}\n",
+                    show(at, self.question.zone),
+                    event.kind,
+                    visible(&event.text)
+                ),
+            };
+            goes_on &= emit(line.as_bytes())?;
+            self.commands.run(&event, json);
+        }
+        Ok(goes_on)
+    }
+
+    /// The events of a window: rows that match, or do not any more.
+    fn alerts(&mut self, question: &Question) -> anyhow::Result<bool> {
+        // A view without windows only checks the question.
+        let is_window = question.step.is_some();
+        let mut rows = BTreeMap::new();
+        if let Some(answer) = self.answer(ask(question)?) {
+            let mut text = Vec::new();
+            trackiops_render::write(&answer, Format::Json, style(question), &mut text)?;
+            let objects = serde_json::Deserializer::from_slice(&text).into_iter::<Value>();
+            for (row, object) in answer.rows.iter().zip(objects) {
+                rows.insert(row.name(), object?);
+            }
+        }
+        if question.conditions.is_empty() || !is_window {
+            return Ok(true);
+        }
+        let events = self.events.rows(&rows);
+        self.tell(events)
     }
 
     /// Writes what the store has since then. Returns where that ends; `None` if nobody reads it.
@@ -364,7 +501,8 @@ impl Watch {
                     self.tell_gap(&gap);
                     goes_on
                 }
-                Ok(Some(Message::Status(_) | Message::Hello(_))) => true,
+                Ok(Some(Message::Status(status))) => self.see_status(&status)?,
+                Ok(Some(Message::Hello(_))) => true,
                 Ok(Some(Message::End)) => {
                     return Ok(match self.flush()? {
                         true => End::Recorder(last),
@@ -386,7 +524,12 @@ impl Watch {
     }
 
     /// Says that windows may be in the store which were not received.
-    fn tell_broken(&self) {
+    fn tell_broken(&mut self) -> anyhow::Result<()> {
+        if let Form::Events { .. } = self.form {
+            let ended = self.events.ended(false);
+            self.tell([ended])?;
+            return Ok(());
+        }
         let since = self.end.map_or(String::new(), |end| {
             format!(
                 "; windows since {} may be in the store alone: trackiops query --since '{}'",
@@ -397,6 +540,7 @@ impl Watch {
         say(format_args!(
             "the recorder has ended without a word{since}; waiting for another one"
         ));
+        Ok(())
     }
 
     fn tell_gap(&mut self, gap: &Gap) {
@@ -483,6 +627,7 @@ impl Watch {
                 let lines = answer.map(|answer| paper::lines(&answer));
                 emit(lines.unwrap_or_default().as_bytes())
             }
+            (_, Form::Events { .. }) => self.alerts(&question),
             (_, Form::Paper) => Ok(true),
             (Subject::Files(_), Form::Answer(format)) => {
                 let columns = self.columns.clone();

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::thread::sleep;
@@ -194,6 +195,81 @@ fn a_table_is_for_people_and_the_next_recorder_is_found() {
 }
 
 #[test]
+fn events_are_written_and_programs_run_at_them() {
+    let mut windows = recent(6);
+    let mut recording = Recording::begin();
+    // Whoever runs programs for root may write there.
+    let open = tempfile::tempdir().unwrap();
+    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let at = |event: &str| {
+        let file = open.path().join(event);
+        format!(
+            "{event}=sh -c '{{ id -u; echo $0$HOME; cat; }} >$1' $HOME {}",
+            file.display()
+        )
+    };
+    let (alert, lost) = (at("alert"), at("lost"));
+    let flags = [
+        "--json",
+        "--by",
+        "mount",
+        "--where",
+        "read_requests > 11",
+        "--for",
+        "2",
+        "--on",
+        &alert,
+        "--on",
+        &lost,
+    ];
+    let watch = recording.watch(&flags);
+    recording.put(&windows[..1]);
+    // What was lost before is no event.
+    sleep(Duration::from_millis(1200));
+    windows[2].health.lost = 3;
+    for window in &windows[1..] {
+        recording.put(std::slice::from_ref(window));
+        sleep(Duration::from_millis(1100));
+    }
+    recording.end();
+    sleep(Duration::from_millis(500));
+    let wrote = fs::read_to_string(&watch.wrote).unwrap();
+    let events: Vec<serde_json::Value> = wrote
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut kinds: Vec<_> = events
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds.pop(), Some("recorder-ended"), "{wrote}");
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["alert", "lost"], "{wrote}");
+    let user = if rustix::process::geteuid().is_root() {
+        "65534".to_owned()
+    } else {
+        rustix::process::geteuid().as_raw().to_string()
+    };
+    for (name, key, value) in [
+        ("alert", "/row/mount", "srv:/export"),
+        ("lost", "/requests", "3"),
+    ] {
+        let told = fs::read_to_string(open.path().join(name)).unwrap();
+        let mut lines = told.lines();
+        assert_eq!(lines.next(), Some(&*user), "{told}");
+        // No shell has replaced anything, and the environment is not handed on.
+        assert_eq!(lines.next(), Some("$HOME"), "{told}");
+        let event: serde_json::Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+        assert_eq!(event["event"], name);
+        assert_eq!(event["host"], "h");
+        assert!(
+            event.pointer(key).unwrap().to_string().contains(value),
+            "{event}"
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_the_next_step() {
     let recording = Recording::begin();
     let refused = |flags: &[&str]| {
@@ -214,6 +290,12 @@ fn what_cannot_be_is_refused_with_the_next_step() {
         (&["--where", "nonsense > 1"], "nonsense"),
         (&["--columns", "nonsense"], "nonsense"),
         (&["--since", "soon"], "--since"),
+        (
+            &["--on", "stal=/bin/page"],
+            "there is no event `stal`; there are stall",
+        ),
+        (&["--events", "--by", "op"], "leave out --by op"),
+        (&["--events", "--csv"], "cannot be used"),
     ] {
         let said = refused(flags);
         assert!(said.contains(words), "{flags:?}: {said}");

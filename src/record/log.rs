@@ -7,12 +7,9 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::LazyLock;
 
 use rustix::fs::fstat;
-use trackiops_collector::{Stall, StallChange};
 use trackiops_render::visible::visible;
-use trackiops_store::Warning;
 
 use crate::output::say;
-use crate::record::messages;
 
 /// Where journald takes entries with fields (systemd.journal-fields(7)).
 const SOCKET: &str = "/run/systemd/journal/socket";
@@ -64,44 +61,6 @@ fn entry(level: Level, event: &str, fields: &[(&str, String)], text: &str) -> St
     let fields = fields.iter().map(|(name, value)| (*name, value.as_str()));
     let line = |(name, value)| format!("{name}={}\n", visible(value));
     own.into_iter().chain(fields).map(line).collect()
-}
-
-/// Reports that a server has stopped answering, or that nothing waits for it any more.
-pub fn stall(stall: &Stall) {
-    let (level, event) = match stall.change {
-        StallChange::Stalled => (Level::Warning, "stall"),
-        StallChange::Over => (Level::Notice, "stall-end"),
-    };
-    let server = &stall.server;
-    let fields = [
-        (
-            "TRACKIOPS_SERVER",
-            server.address.clone().unwrap_or_default(),
-        ),
-        ("TRACKIOPS_MOUNTS", server.mounts.join(" ")),
-        ("TRACKIOPS_REQUESTS", server.requests_max.to_string()),
-        ("TRACKIOPS_AGE_MS", server.age_ms_max.to_string()),
-    ];
-    report(level, event, &fields, messages::stall(stall));
-}
-
-/// Reports what the threads that write the store have found.
-pub fn store(warning: Warning) {
-    let (level, event) = match &warning {
-        Warning::RecoveredWindows { .. } | Warning::RecoveredRequests { .. } => {
-            (Level::Notice, "recovered")
-        }
-        Warning::Quarantined(_) => (Level::Error, "damaged"),
-        Warning::WillRetry(_) => (Level::Warning, "retry"),
-        Warning::Spared(_) => (Level::Notice, "spared"),
-        Warning::RequestsFull(_) => (Level::Notice, "requests-full"),
-        Warning::CannotWrite(_) => (Level::Error, "store-failing"),
-        Warning::WrittenAgain { .. } => (Level::Notice, "store-written"),
-        Warning::WindowLeftOut(_) | Warning::WaitingLost(_) | Warning::LostAfterPanic(_) => {
-            (Level::Error, "windows-lost")
-        }
-    };
-    report(level, event, &[], warning);
 }
 
 #[cfg(test)]

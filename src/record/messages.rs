@@ -3,12 +3,14 @@
 use trackiops_collector::{RecordingTotals, Stall, StallChange};
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_schemas::row::Health;
+use trackiops_store::Warning;
 
 use crate::output::say;
+use crate::record::log::{self, Level};
 use crate::record::requests::RequestCounts;
 
 /// Says that a server has stopped answering, or that nothing waits for it any more.
-pub fn stall(Stall { change, server }: &Stall) -> String {
+fn stall_text(Stall { change, server }: &Stall) -> String {
     let requests = match server.requests_max {
         1 => "1 request".to_owned(),
         n => format!("{n} requests"),
@@ -23,6 +25,44 @@ pub fn stall(Stall { change, server }: &Stall) -> String {
             server.age_ms_max / 1000
         ),
     }
+}
+
+/// Reports that a server has stopped answering, or that nothing waits for it any more.
+pub fn report_stall(stall: &Stall) {
+    let (level, event) = match stall.change {
+        StallChange::Stalled => (Level::Warning, "stall"),
+        StallChange::Over => (Level::Notice, "stall-end"),
+    };
+    let server = &stall.server;
+    let fields = [
+        (
+            "TRACKIOPS_SERVER",
+            server.address.clone().unwrap_or_default(),
+        ),
+        ("TRACKIOPS_MOUNTS", server.mounts.join(" ")),
+        ("TRACKIOPS_REQUESTS", server.requests_max.to_string()),
+        ("TRACKIOPS_AGE_MS", server.age_ms_max.to_string()),
+    ];
+    log::report(level, event, &fields, stall_text(stall));
+}
+
+/// Reports what the threads that write the store have found.
+pub fn report_warning(warning: Warning) {
+    let (level, event) = match &warning {
+        Warning::RecoveredWindows { .. } | Warning::RecoveredRequests { .. } => {
+            (Level::Notice, "recovered")
+        }
+        Warning::Quarantined(_) => (Level::Error, "damaged"),
+        Warning::WillRetry(_) => (Level::Warning, "retry"),
+        Warning::Spared(_) => (Level::Notice, "spared"),
+        Warning::RequestsFull(_) => (Level::Notice, "requests-full"),
+        Warning::CannotWrite(_) => (Level::Error, "store-failing"),
+        Warning::WrittenAgain { .. } => (Level::Notice, "store-written"),
+        Warning::WindowLeftOut(_) | Warning::WaitingLost(_) | Warning::LostAfterPanic(_) => {
+            (Level::Error, "windows-lost")
+        }
+    };
+    log::report(level, event, &[], warning);
 }
 
 /// Says that rows and the kernel's counters differ for no known reason, if they do.
@@ -104,11 +144,11 @@ mod tests {
                 age_ms_max: 1400,
             },
         };
-        assert_eq!(stall(&told), "10.0.0.5 STALLED 1 s: 1 request pending");
+        assert_eq!(stall_text(&told), "10.0.0.5 STALLED 1 s: 1 request pending");
         told.change = StallChange::Over;
         (told.server.requests_max, told.server.age_ms_max) = (17, 42_900);
         assert_eq!(
-            stall(&told),
+            stall_text(&told),
             "10.0.0.5 no longer stalled: 17 requests had waited for up to 42 s"
         );
     }

@@ -1,0 +1,200 @@
+//! Programs that `watch --on` runs: without a shell, without privileges, and not too often.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::geteuid;
+use rustix::thread::set_no_new_privs;
+
+use crate::output::say;
+use crate::watch::events::{Event, KINDS};
+
+/// More programs do not run at once.
+const MOST_RUNNING: usize = 4;
+/// A program that runs for longer is killed.
+const LONGEST: Duration = Duration::from_secs(60);
+/// `nobody`: who runs programs for root.
+const NOBODY: u32 = 65_534;
+/// Where programs are looked for that are named without a directory.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A program for a kind of event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnEvent {
+    kind: &'static str,
+    words: Vec<String>,
+}
+
+impl FromStr for OnEvent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, command) = text
+            .split_once('=')
+            .ok_or("write EVENT=COMMAND, such as stall='/usr/local/bin/page storage'")?;
+        let known = KINDS.map(|(known, _)| known);
+        let kind = known
+            .into_iter()
+            .find(|known| *known == kind)
+            .ok_or_else(|| format!("there is no event `{kind}`; there are {}", known.join(", ")))?;
+        let words = shlex::split(command).ok_or("a quotation mark is missing")?;
+        if words.is_empty() {
+            return Err(format!("name a program to run at {kind}"));
+        }
+        Ok(Self { kind, words })
+    }
+}
+
+/// When a program last ran for what an event is about, and how often it has not since.
+#[derive(Debug)]
+struct Run {
+    at: Instant,
+    left_out: u64,
+}
+
+/// Runs programs at events.
+#[derive(Debug)]
+pub struct Commands {
+    on: Vec<OnEvent>,
+    /// Shortest time between two runs for the same kind of event and what it is about.
+    every: Duration,
+    last: HashMap<(usize, String), Run>,
+    running: Vec<(Child, Instant)>,
+}
+
+impl Commands {
+    /// From here on, neither this process nor what it runs can gain privileges.
+    pub fn new(on: Vec<OnEvent>, every: Duration) -> anyhow::Result<Self> {
+        if !on.is_empty() {
+            set_no_new_privs(true).context("cannot give up the right to gain privileges")?;
+        }
+        Ok(Self {
+            on,
+            every,
+            last: HashMap::new(),
+            running: Vec::new(),
+        })
+    }
+
+    /// Runs what is to run at an event. `json` makes the event with the number of events like it that were left out before.
+    pub fn run(&mut self, event: &Event, json: impl Fn(u64) -> String) {
+        for number in 0..self.on.len() {
+            if self.on[number].kind != event.kind {
+                continue;
+            }
+            let key = (number, event.subject.clone());
+            let now = Instant::now();
+            if let Some(last) = self.last.get_mut(&key)
+                && now.duration_since(last.at) < self.every
+            {
+                last.left_out += 1;
+                continue;
+            }
+            let left_out = self.last.get(&key).map_or(0, |last| last.left_out);
+            self.reap();
+            let program = &self.on[number].words[0];
+            if self.running.len() >= MOST_RUNNING {
+                say(format_args!(
+                    "`{program}` does not run at {}: {MOST_RUNNING} programs run already",
+                    event.kind
+                ));
+                continue;
+            }
+            match start(&self.on[number].words, &json(left_out)) {
+                Ok(child) => self.running.push((child, now)),
+                Err(error) => say(format_args!(
+                    "cannot run `{program}` at {}: {error:#}",
+                    event.kind
+                )),
+            }
+            let run = Run {
+                at: now,
+                left_out: 0,
+            };
+            self.last.insert(key, run);
+        }
+        // What is over is not remembered for ever.
+        self.last
+            .retain(|_, last| last.left_out > 0 || last.at.elapsed() < self.every);
+    }
+
+    /// Ends what has run too long, and says what has failed.
+    pub fn reap(&mut self) {
+        self.running
+            .retain_mut(|(child, since)| match child.try_wait() {
+                Ok(None) if since.elapsed() > LONGEST => {
+                    say(format_args!(
+                        "a program that --on ran has not ended within {} s, and is killed",
+                        LONGEST.as_secs()
+                    ));
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    false
+                }
+                Ok(None) => true,
+                Ok(Some(status)) => {
+                    if !status.success() {
+                        say(format_args!("a program that --on ran has failed: {status}"));
+                    }
+                    false
+                }
+                Err(_) => false,
+            });
+    }
+}
+
+/// Starts a program with the event on its standard input.
+fn start(words: &[String], event: &str) -> anyhow::Result<Child> {
+    // Not a pipe, which would hold up whoever fills it if the program does not read.
+    let mut stdin = File::from(memfd_create("event", MemfdFlags::CLOEXEC)?);
+    stdin.write_all(event.as_bytes())?;
+    stdin.rewind()?;
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .env_clear()
+        .env("PATH", PATH)
+        .current_dir("/")
+        .stdin(stdin)
+        .stdout(Stdio::null())
+        // A group of its own, so that Ctrl-C does not end it half-way.
+        .process_group(0);
+    if geteuid().is_root() {
+        // With no other groups, and so with no capabilities.
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    Ok(command.spawn()?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_command_has_an_event_and_words() {
+        let on: OnEvent = "stall=/bin/page 'the storage team' now".parse().unwrap();
+        assert_eq!(on.kind, "stall");
+        assert_eq!(on.words, ["/bin/page", "the storage team", "now"]);
+        for (wrong, says) in [
+            ("/bin/page", "write EVENT=COMMAND"),
+            (
+                "stal=/bin/page",
+                "there is no event `stal`; there are stall",
+            ),
+            ("stall=", "name a program"),
+            ("stall='/bin/page", "a quotation mark is missing"),
+        ] {
+            let error = wrong.parse::<OnEvent>().unwrap_err();
+            assert!(error.contains(says), "{wrong}: {error}");
+        }
+    }
+}
