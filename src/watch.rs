@@ -119,10 +119,12 @@ pub struct Args {
     /// Implies --events. The program runs without a shell, as `nobody` if you are root, with the event as JSON on its standard input.
     #[arg(long, value_name = "EVENT=COMMAND", conflicts_with_all = ["csv", "paper", "since"], help_heading = EVENTS)]
     on: Vec<OnEvent>,
-    /// How often --on may run a program for the same event of the same server, mount ...
+    /// How often --on may run a program for the same event
+    ///
+    /// The same event is one of the same kind about the same server, mount, file ...
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1m", help_heading = EVENTS)]
     on_every: Duration,
-    /// Windows in a row in which a row must match --where for an alert
+    /// For an alert, windows in a row that match --where
     #[arg(long = "for", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "1", help_heading = EVENTS)]
     windows: u32,
 }
