@@ -106,7 +106,7 @@ pub struct Args {
     /// [Timestamp], File ID, r-iops, r-throughput, r-latency, w-iops, w-throughput, w-latency: requests/s, bytes/s and ns.
     #[arg(long, group = "form", help_heading = OUTPUT)]
     paper: bool,
-    /// Events, not windows: stall, alert, lost, audit, store-failing, budget ...
+    /// Events, not windows: a server stalls, requests are lost ...
     ///
     /// A line per event, or with --json an object. `stall` and `stall-end`: a server does not answer; nothing waits for it any more.
     /// `alert` and `alert-end`: a row matches --where; it does not any more. `lost`: requests were lost. `audit`: rows and the kernel's
