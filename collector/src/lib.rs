@@ -36,7 +36,7 @@ pub use engine::EngineError;
 pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use filter::{Filter, FilterError, Procedure, ProcedureError};
 pub use plan::{EngineChoice, Plan, Programs, Unsupported, plan};
-pub use recorder::{RecordError, Recorder, RecordingTotals};
+pub use recorder::{RecordError, Recorder, RecordingTotals, SharedKernelUsage};
 pub use replay::Replay;
 pub use settings::Settings;
 pub use stalls::rpc_tasks::RpcTasks;

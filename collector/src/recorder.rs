@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::error::Error;
 use std::future::Future;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::epoll;
@@ -16,6 +17,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use trackiops_schemas::ebpf::ring::{Books, RequestRecord};
 use trackiops_schemas::identity::FileId;
+use trackiops_schemas::kernel_usage::KernelUsage;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::OperationRow;
 use trackiops_schemas::row::{ClosedWindow, FileRow, Row};
@@ -114,6 +116,22 @@ pub struct Recorder {
     unbalanced: u64,
     /// `None` with a filter: the kernel's counters have what it leaves out.
     audit: Option<Audit>,
+    usage: SharedKernelUsage,
+}
+
+/// What the kernel side takes, as of the last second.
+#[derive(Clone, Debug, Default)]
+pub struct SharedKernelUsage(Arc<Mutex<KernelUsage>>);
+
+impl SharedKernelUsage {
+    /// The last one.
+    pub fn get(&self) -> KernelUsage {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, usage: KernelUsage) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = usage;
+    }
 }
 
 impl Recorder {
@@ -154,7 +172,13 @@ impl Recorder {
             folded: 0,
             unbalanced: 0,
             audit,
+            usage: SharedKernelUsage::default(),
         })
+    }
+
+    /// What the kernel side takes, while it records.
+    pub fn usage(&self) -> SharedKernelUsage {
+        self.usage.clone()
     }
 
     /// Why this kernel refused the programs that read its memory by plain loads, if it did. The
@@ -235,6 +259,7 @@ impl Recorder {
         if is_due(&mut self.looked_for_missed, sample.now, MISSED_EVERY) {
             let missed = self.engine.missed()?;
             self.note_missed(missed, now);
+            self.usage.set(self.engine.usage());
         }
         self.run_audit(sample.now, drained_until);
         let generation = match self.names.are_full() || self.rollup.is_full() {

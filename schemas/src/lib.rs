@@ -6,6 +6,7 @@
 //! * [`ops`] and [`file_ops`]: the operations of the NFS client by name, of mounts and of files, mergeable as well;
 //! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
+//! * [`kernel_usage`]: what the programs in the kernel take;
 //! * [`identity`]: what a file is, in memory and on disk; [`mount`]: where it can be found;
 //! * [`counter_macro`] and [`unit`]: how rows, columns and the journal are made of the tables of counters in [`row`], [`ops`] and
 //!   [`file_ops`], and what counters count;
@@ -26,6 +27,8 @@ pub mod file_ops;
 pub mod histogram;
 #[cfg(feature = "std")]
 pub mod identity;
+#[cfg(feature = "std")]
+pub mod kernel_usage;
 #[cfg(feature = "std")]
 pub mod mount;
 #[cfg(feature = "std")]

@@ -6,14 +6,25 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_prog_info};
 
-/// How often the kernel skipped a program because it was running already; 0 before Linux 5.12,
-/// which does not count this.
-pub fn recursion_misses(program: BorrowedFd<'_>) -> io::Result<u64> {
+/// What the kernel counts of a program.
+pub struct ProgramCounters {
+    /// How often it was skipped because it was running already; 0 before Linux 5.12, which does not
+    /// count this.
+    pub recursion_misses: u64,
+    /// Time for which it ran, ns; 0 unless the kernel was told to measure that.
+    pub run_ns: u64,
+}
+
+/// Reads the counters of a program.
+pub fn program_counters(program: BorrowedFd<'_>) -> io::Result<ProgramCounters> {
     // SAFETY: all fields are integers, which may be zero; zeros ask for no lists.
     let mut info: bpf_prog_info = unsafe { mem::zeroed() };
     // SAFETY: `info` has no addresses.
     unsafe { info_of(program, &mut info) }?;
-    Ok(info.recursion_misses)
+    Ok(ProgramCounters {
+        recursion_misses: info.recursion_misses,
+        run_ns: info.run_time_ns,
+    })
 }
 
 /// Reads what the kernel knows of a program or of BTF.

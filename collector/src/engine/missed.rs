@@ -10,7 +10,7 @@ use trackiops_schemas::ebpf::ring::{RECOVERY_WORDS, Recovery};
 use zerocopy::transmute;
 
 use crate::clock::MonotonicNs;
-use crate::engine::bpf_calls::recursion_misses;
+use crate::engine::bpf_calls::program_counters;
 use crate::shared_memory::SharedWords;
 
 /// Looks for which a completion is not recovered before it counts as missed: its RPC is released right after it, unless its thread is
@@ -50,13 +50,24 @@ impl CountedPrograms {
     /// How often the kernel has skipped them.
     fn skipped(&self) -> io::Result<MissedCompletions> {
         let sum = |programs: &[OwnedFd]| {
-            let counts = programs.iter().map(|fd| recursion_misses(fd.as_fd()));
-            counts.sum::<io::Result<u64>>()
+            let counts = programs.iter().map(|fd| program_counters(fd.as_fd()));
+            counts
+                .map(|counts| Ok(counts?.recursion_misses))
+                .sum::<io::Result<u64>>()
         };
         Ok(MissedCompletions {
             requests: sum(&self.of_requests)?,
             operations: sum(&self.of_operations)?,
         })
+    }
+}
+
+impl CountedPrograms {
+    /// Time for which they ran, ns. `None` if the kernel does not measure that.
+    pub fn run_ns(&self) -> Option<u64> {
+        let programs = self.of_requests.iter().chain(&self.of_operations);
+        let times = programs.map(|fd| program_counters(fd.as_fd()).map(|counters| counters.run_ns));
+        times.sum::<io::Result<u64>>().ok().filter(|ns| *ns > 0)
     }
 }
 

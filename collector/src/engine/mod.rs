@@ -15,6 +15,7 @@ use std::io;
 
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use trackiops_schemas::ebpf::ring::{Books, CgroupOffsets, FILTER_MAP, TreeOffsets, filters};
+use trackiops_schemas::kernel_usage::KernelUsage;
 
 use crate::clock::ClockSample;
 use crate::engine::attach::AttachedPrograms;
@@ -149,6 +150,15 @@ impl Engine {
             .missed
             .last_look(&self.attached.counted, &self.recovery);
         missed.map_err(EngineError::Missed)
+    }
+
+    /// What the kernel side takes. Its rings are as full as they were at most since the last call.
+    pub fn usage(&mut self) -> KernelUsage {
+        KernelUsage {
+            run_ns: self.attached.counted.run_ns(),
+            ring_records: self.rings.records(),
+            ring_used_max: self.rings.take_used_max(),
+        }
     }
 
     /// The kernel side's counters. The order of reading keeps `recorded + folded + lost <= seen`.

@@ -65,6 +65,22 @@ impl Ring {
         }
     }
 
+    /// Records that had arrived at the last look and were not passed.
+    fn used(&self) -> u64 {
+        match self {
+            Self::Buffer(ring) => ring.used(),
+            Self::Slots(ring) => ring.used(),
+        }
+    }
+
+    /// Records for which there is room.
+    fn records(&self) -> u64 {
+        match self {
+            Self::Buffer(ring) => ring.records(),
+            Self::Slots(ring) => ring.records(),
+        }
+    }
+
     #[inline]
     fn head(&self) -> Option<&RequestRecord> {
         match self {
@@ -85,6 +101,8 @@ impl Ring {
 /// The rings.
 pub struct Rings {
     rings: Vec<Ring>,
+    /// Most records that waited in one of them.
+    used_max: u64,
     /// The ring buffer in which the programs wake the recorder, if the rings are none themselves.
     /// Its entries are no records.
     bell: Option<RingBuffer>,
@@ -114,6 +132,7 @@ impl Rings {
             rings: rings
                 .collect::<io::Result<_>>()
                 .map_err(MapError::IoError)?,
+            used_max: 0,
             bell: None,
             wakeups: watch(&maps).map_err(MapError::IoError)?,
             _maps: maps,
@@ -149,7 +168,17 @@ impl Rings {
         if let Some(bell) = &mut self.bell {
             bell.look();
         }
-        ArrivedRecords::new(&mut self.rings, until, limit)
+        ArrivedRecords::new(&mut self.rings, until, limit, &mut self.used_max)
+    }
+
+    /// Records for which each ring has room.
+    pub fn records(&self) -> u64 {
+        self.rings.first().map_or(0, Ring::records)
+    }
+
+    /// Most records that waited in a ring since the last call.
+    pub fn take_used_max(&mut self) -> u64 {
+        mem::take(&mut self.used_max)
     }
 }
 
@@ -181,9 +210,10 @@ impl<'r> WaitingRing<'r> {
 }
 
 impl<'r> ArrivedRecords<'r> {
-    fn new(rings: &'r mut [Ring], until: MonotonicNs, limit: usize) -> Self {
+    fn new(rings: &'r mut [Ring], until: MonotonicNs, limit: usize, used_max: &mut u64) -> Self {
         let others = rings.iter_mut().filter_map(|ring| {
             ring.look();
+            *used_max = ring.used().max(*used_max);
             WaitingRing::new(ring)
         });
         let mut arrived = Self {
@@ -349,7 +379,7 @@ mod tests {
             }
             let mut all = Vec::new();
             for until in untils.into_iter().map(MonotonicNs) {
-                let mut arrived = ArrivedRecords::new(&mut rings, until, limit);
+                let mut arrived = ArrivedRecords::new(&mut rings, until, limit, &mut 0);
                 let taken = take(&mut arrived);
                 prop_assert_eq!(taken.len(), arrived.read());
                 prop_assert!(taken.len() <= limit);
@@ -360,7 +390,7 @@ mod tests {
                 prop_assert_eq!(arrived.read_until().0, oldest_ns.min(until.0));
             }
             loop {
-                let mut arrived = ArrivedRecords::new(&mut rings, MonotonicNs(u64::MAX), limit);
+                let mut arrived = ArrivedRecords::new(&mut rings, MonotonicNs(u64::MAX), limit, &mut 0);
                 let taken = take(&mut arrived);
                 if taken.is_empty() {
                     break;

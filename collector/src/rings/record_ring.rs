@@ -105,6 +105,16 @@ impl RecordRing {
         self.find_head();
     }
 
+    /// Slots that were taken at the last [`Self::look`] and were not passed.
+    pub fn used(&self) -> u64 {
+        self.taken.wrapping_sub(self.read)
+    }
+
+    /// Its slots.
+    pub fn records(&self) -> u64 {
+        self.mask as u64 + 1
+    }
+
     /// The oldest record that had arrived at the last [`Self::look`] and was not passed.
     #[inline]
     pub fn head(&self) -> Option<&RequestRecord> {

@@ -68,6 +68,16 @@ impl RingBuffer {
         self.find_head();
     }
 
+    /// Records between what is read and what was written at the last [`Self::look`].
+    pub fn used(&self) -> u64 {
+        (self.written.wrapping_sub(self.read) / (HEADER_BYTES + RECORD_BYTES)) as u64
+    }
+
+    /// Records for which there is room.
+    pub fn records(&self) -> u64 {
+        ((self.mask + 1) / (HEADER_BYTES + RECORD_BYTES)) as u64
+    }
+
     /// The oldest record that had arrived at the last [`Self::look`] and was not passed.
     #[inline]
     pub fn head(&self) -> Option<&RequestRecord> {
