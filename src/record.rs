@@ -187,7 +187,8 @@ async fn record_with_plan(
     // Ends after the queue, whose last windows it serves.
     let live = serve(args, &plan, &store, &writer)?;
     let publisher = live.as_ref().map(LiveServer::publisher);
-    let waiting = WindowQueue::start(writer, store, publisher, messages::report_warning)?;
+    let waiting = WindowQueue::start(writer, store, publisher.clone(), messages::report_warning)?;
+    let usage = recorder.usage();
     announce(&settings.filter, args.ready_file.as_deref())?;
     privileges::keep_those_of_readers_of_maps().context("cannot give up capabilities")?;
     manager.records();
@@ -201,6 +202,9 @@ async fn record_with_plan(
         }
         show.window(&window, waiting.waiting(), &manager);
         waiting.put(window);
+        if let Some(publisher) = &publisher {
+            publisher.kernel_usage(usage.get());
+        }
         Ok(())
     };
     let mounted = |at, mounts| -> Result<(), Box<dyn Error + Send + Sync>> {

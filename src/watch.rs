@@ -504,7 +504,7 @@ impl Watch {
                     goes_on
                 }
                 Ok(Some(Message::Status(status))) => self.see_status(&status)?,
-                Ok(Some(Message::Hello(_))) => true,
+                Ok(Some(Message::Totals(_) | Message::Hello(_))) => true,
                 Ok(Some(Message::End)) => {
                     return Ok(match self.flush()? {
                         true => End::Recorder(last),

@@ -207,6 +207,7 @@ impl Live {
             Message::Hello(hello) => self.hello = Some(*hello),
             Message::Mounts(mounts) => self.mounts = mounts,
             Message::Status(status) => self.status = *status,
+            Message::Totals(_) => {}
             Message::Gap(Gap { windows, .. }) => self.missing += windows,
             Message::End => self.trouble = Some("the recorder has ended".to_owned()),
             Message::Window(window) => {

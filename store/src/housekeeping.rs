@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use trackiops_schemas::time::UtcMs;
@@ -36,6 +37,30 @@ impl NewPolicy {
     }
 }
 
+/// What a store took when journals were last sealed, or when it was opened.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreBytes(Arc<AtomicU64>);
+
+impl StoreBytes {
+    const UNKNOWN: u64 = u64::MAX;
+
+    /// Bytes of segments, journals and catalog, if they are known.
+    pub(crate) fn get(&self) -> Option<u64> {
+        let bytes = self.0.load(Ordering::Relaxed);
+        (bytes != Self::UNKNOWN).then_some(bytes)
+    }
+
+    fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Default for StoreBytes {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(Self::UNKNOWN)))
+    }
+}
+
 /// Applies a store's retention.
 #[derive(Debug)]
 pub(crate) struct Housekeeping {
@@ -46,6 +71,7 @@ pub(crate) struct Housekeeping {
     warnings: Vec<Warning>,
     /// Whether [`Warning::Spared`] was reported.
     has_spared: bool,
+    bytes: StoreBytes,
 }
 
 impl Housekeeping {
@@ -57,7 +83,13 @@ impl Housekeeping {
             backoff: FileBackoff::default(),
             warnings: Vec::new(),
             has_spared: false,
+            bytes: StoreBytes::default(),
         }
+    }
+
+    /// Tells what the store takes.
+    pub(crate) fn bytes(&self) -> StoreBytes {
+        self.bytes.clone()
     }
 
     pub(crate) fn take_warnings(&mut self) -> Vec<Warning> {
@@ -70,6 +102,7 @@ impl Housekeeping {
     pub(crate) fn after_sealing(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
         self.take_new_policy();
         self.expire(catalog)?;
+        self.measure(catalog)?;
         self.delete_and_merge(catalog)
     }
 
@@ -78,6 +111,9 @@ impl Housekeeping {
     pub(crate) fn idle(&mut self, catalog: &mut Catalog) -> Result<(), StoreError> {
         if self.take_new_policy() {
             self.expire(catalog)?;
+        }
+        if self.bytes.get().is_none() {
+            self.measure(catalog)?;
         }
         self.delete_and_merge(catalog)
     }
@@ -105,6 +141,14 @@ impl Housekeeping {
             catalog.expire(&expired.paths, self.at())?;
             fail_point::hit("retention: committed");
         }
+        Ok(())
+    }
+
+    fn measure(&self, catalog: &Catalog) -> Result<(), StoreError> {
+        let kept = catalog.kept_segments()?;
+        let segments: u64 = kept.iter().map(|segment| segment.bytes).sum();
+        self.bytes
+            .set(segments + retention::other_bytes(&self.store)?);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use trackiops_schemas::time::{DAY_MS, Granularity, UtcMs};
 use crate::catalog::Catalog;
 use crate::catalog::mounts::MountLog;
 use crate::error::StoreError;
-use crate::housekeeping::{Housekeeping, NewPolicy};
+use crate::housekeeping::{Housekeeping, NewPolicy, StoreBytes};
 use crate::journal::file::JournalFile;
 use crate::journal::header::Header;
 use crate::journal::removal::remove_orphaned_ends;
@@ -49,6 +49,7 @@ pub struct Writer {
     /// End of the latest window.
     until: UtcMs,
     new_policy: NewPolicy,
+    bytes: StoreBytes,
     /// Declared before the lock, so that it ends before the lock is released.
     sealer: Sealer,
     lock: Arc<StoreLock>,
@@ -103,6 +104,7 @@ impl Writer {
         let mounts = MountLog::new(catalog.clone(), &options.host);
         let new_policy = NewPolicy::default();
         let housekeeping = Housekeeping::new(&store, options.keep.clone(), new_policy.clone());
+        let bytes = housekeeping.bytes();
         let seal = sealing(
             store.clone(),
             catalog,
@@ -115,6 +117,7 @@ impl Writer {
             mounts,
             until: UtcMs(i64::MIN),
             new_policy,
+            bytes,
             store,
             options,
             journal: None,
@@ -265,6 +268,11 @@ impl Writer {
     pub fn set_retention(&mut self, keep: RetentionPolicy) {
         self.options.keep = keep.clone();
         self.new_policy.put(keep);
+    }
+
+    /// What the store took when journals were last sealed, bytes; soon after it was opened, what it took then.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        self.bytes.get()
     }
 
     /// The options of the store.

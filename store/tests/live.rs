@@ -14,7 +14,7 @@ use std::slice;
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
-use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::row::{ClosedWindow, Row};
 use trackiops_schemas::time::Granularity;
 use trackiops_store::live::{
     Gap, LiveError, LiveServer, LiveWindow, Message, Position, Subscription,
@@ -41,6 +41,7 @@ struct Received {
     windows: Vec<LiveWindow>,
     gaps: Vec<Gap>,
     statuses: u64,
+    totals: Option<LiveWindow>,
 }
 
 impl Received {
@@ -51,6 +52,7 @@ impl Received {
                 Message::Window(window) => received.windows.push(window),
                 Message::Gap(gap) => received.gaps.push(gap),
                 Message::Status(_) => received.statuses += 1,
+                Message::Totals(totals) => received.totals = Some(totals),
                 Message::Hello(_) | Message::Mounts(_) => {}
                 Message::End => return received,
             }
@@ -108,6 +110,37 @@ fn a_reader_that_subscribes_first_has_each_window_once() {
                 .is_sorted_by(|a, b| a.position < b.position)
         );
     }
+}
+
+#[test]
+fn totals_are_the_sums_of_all_windows_for_whoever_comes_when() {
+    let recorded = windows(20);
+    let mut recording = Recording::begin();
+    recording.put(&recorded[..10]);
+    let mut subscription = connect(&recording);
+    recording.put(&recorded[10..]);
+    // The status after the last window, and the totals with it.
+    let mut received = Received::default();
+    while received.statuses < 3 || received.totals.is_none() {
+        match subscription.next(LONG).unwrap().unwrap() {
+            Message::Status(_) => received.statuses += 1,
+            Message::Totals(totals) => received.totals = Some(totals),
+            _ => {}
+        }
+    }
+    recording.end();
+    let totals = received.totals.unwrap().decode(Path::new("socket"));
+    let totals = totals.unwrap().unwrap();
+    let mut sum = Row::default();
+    for row in recorded.iter().flat_map(|window| &window.rows) {
+        sum.merge(&row.row);
+    }
+    let [of_mount] = &totals.rows[..] else {
+        panic!("{totals:?}");
+    };
+    assert_eq!(of_mount.file.mount.as_deref(), Some("srv:/export"));
+    assert_eq!((of_mount.file.path.as_deref(), &of_mount.row), (None, &sum));
+    assert_eq!(totals.health.seen, sum.read.requests);
 }
 
 #[test]

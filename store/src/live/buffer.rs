@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
+use trackiops_schemas::kernel_usage::KernelUsage;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::row::ClosedWindow;
-use trackiops_schemas::time::UtcMs;
+use trackiops_schemas::time::{Granularity, UtcMs};
 
+use super::totals::Totals;
 use super::{Activity, BUFFER_BYTES, Position, RecorderInfo, Status};
 use crate::journal::header::Header;
 use crate::journal::write::journal_of;
-use crate::options::RetentionPolicy;
+use crate::options::{GranularitySet, RetentionPolicy};
 
 /// Time of [`Status::recent`].
 const RECENT: Duration = Duration::from_secs(60);
@@ -41,6 +43,7 @@ pub(super) struct State {
     /// The last durable window.
     pub(super) position: Position,
     status: Status,
+    totals: Totals,
     /// When the last window was closed.
     closed: Instant,
     /// The windows of the last minute, and when they were closed.
@@ -100,6 +103,7 @@ impl Publisher {
             has_subscribers: false,
             position,
             status: Status::default(),
+            totals: Totals::default(),
             closed: Instant::now(),
             recent: VecDeque::new(),
             mounts: (*b"[]").into(),
@@ -138,6 +142,8 @@ impl Publisher {
             status.stalled = stalled.into_iter().map(Into::into).collect();
         }
         state.closed = Instant::now();
+        let closed = state.closed;
+        state.totals.add(window, closed);
         if state.recent.len() == MOST_RECENT {
             state.recent.pop_front();
         }
@@ -161,12 +167,9 @@ impl Publisher {
             window.start,
             window.start.plus(header.granularities.finest()),
         );
-        let mut bytes = [position.journal, position.offset]
-            .map(u64::to_le_bytes)
-            .concat();
         // The store has it, so it can be encoded. Otherwise, and if it is too large, it is dropped.
         let journal = journal_of(header, window).unwrap_or_else(|_| vec![0; BUFFER_BYTES]);
-        bytes.extend_from_slice(&journal);
+        let bytes = message(position, &journal);
         let mut state = self.0.lock();
         state.position = position;
         state.windows.push(Encoded {
@@ -192,6 +195,16 @@ impl Publisher {
         self.0.lock().status.waiting = windows as u64;
     }
 
+    /// Says what the store takes.
+    pub(crate) fn store_bytes(&self, bytes: Option<u64>) {
+        self.0.lock().status.store_bytes = bytes;
+    }
+
+    /// Says what the programs in the kernel take.
+    pub fn kernel_usage(&self, usage: KernelUsage) {
+        self.0.lock().status.own.kernel = usage;
+    }
+
     /// Says why the store cannot be written, or that it can.
     pub(crate) fn store_error(&self, error: Option<String>) {
         self.0.lock().status.store_error = error;
@@ -213,6 +226,55 @@ impl State {
         }
         status
     }
+
+    /// What was recorded since the recording began.
+    pub(super) fn totals(&self) -> TotalsSoFar {
+        TotalsSoFar {
+            position: self.position,
+            host: self.recorder.host.clone(),
+            granularity_ms: self.recorder.granularity_ms,
+            window: self.totals.window(UtcMs(self.recorder.started_ms)),
+        }
+    }
+}
+
+/// What was recorded until a moment.
+pub(super) struct TotalsSoFar {
+    position: Position,
+    host: String,
+    granularity_ms: i64,
+    window: ClosedWindow,
+}
+
+impl TotalsSoFar {
+    /// As a message. Empty if it cannot be encoded.
+    pub(super) fn encode(self) -> Vec<u8> {
+        let granularity = Granularity::from_ms(self.granularity_ms).ok();
+        let granularities = granularity.and_then(|one| GranularitySet::new(vec![one]).ok());
+        let Some(granularities) = granularities else {
+            return Vec::new();
+        };
+        let header = Header {
+            granularities,
+            host: self.host,
+            number: self.position.journal,
+            writer: env!("CARGO_PKG_VERSION").to_owned(),
+            filter: None,
+        };
+        match journal_of(&header, &self.window) {
+            Ok(journal) => message(self.position, &journal),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+/// A message with a journal.
+fn message(position: Position, journal: &[u8]) -> Vec<u8> {
+    let mut bytes = [position.journal, position.offset]
+        .map(u64::to_le_bytes)
+        .concat();
+    bytes.extend_from_slice(journal);
+    bytes
 }
 
 impl Shared {

@@ -9,6 +9,9 @@
 //! Numbers are little-endian. All messages but windows are JSON. The stream begins with
 //! [`Message::Hello`]. A chunk of another kind ends a message that is not complete: it is void.
 //!
+//! Totals are a window as well, from the begin of the recording to now: the sums of mounts and of
+//! their operations ([`totals`]). Its position is that of the last durable window.
+//!
 //! A window is sent when the store has it. Its [`Position`] tells a subscriber whether a
 //! [`crate::Snapshot`] had it: so whoever subscribes, then opens a snapshot, and leaves out windows
 //! up to the snapshot's position, has each window once.
@@ -19,6 +22,7 @@
 mod buffer;
 mod server;
 mod subscription;
+mod totals;
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -26,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::{Deserialize, Serialize};
+use trackiops_schemas::kernel_usage::KernelUsage;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::pending::StalledServer;
 use trackiops_schemas::row::{ClosedWindow, FileRow, Health};
@@ -33,6 +38,7 @@ use trackiops_schemas::row::{ClosedWindow, FileRow, Health};
 pub use self::buffer::Publisher;
 pub use self::server::LiveServer;
 pub use self::subscription::{LiveError, LiveWindow, Subscription};
+pub use self::totals::{MOST_MOUNTS, MOST_OPERATIONS, OTHER};
 
 const MAGIC: [u8; 4] = *b"TIOL";
 /// Of the stream, apart from the journals in it.
@@ -66,6 +72,7 @@ enum Kind {
     Window = 4,
     Gap = 5,
     End = 6,
+    Totals = 7,
 }
 
 impl Kind {
@@ -77,6 +84,7 @@ impl Kind {
             Self::Window,
             Self::Gap,
             Self::End,
+            Self::Totals,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -91,6 +99,8 @@ pub enum Message {
     Mounts(Vec<MountPoint>),
     /// How the recording goes: at the begin, and every second.
     Status(Box<Status>),
+    /// What was recorded since the recording began, after each status.
+    Totals(LiveWindow),
     /// A window that has become durable.
     Window(LiveWindow),
     /// Windows that are missing from the stream, because the subscriber was too slow.
@@ -165,6 +175,21 @@ pub struct Status {
     pub last_ms: Option<i64>,
     /// Servers that did not answer in the last window.
     pub stalled: Vec<Stalled>,
+    /// What the store takes without single requests, bytes, since journals were last sealed.
+    pub store_bytes: Option<u64>,
+    /// What the recorder itself takes.
+    pub own: OwnUsage,
+}
+
+/// What a recorder takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct OwnUsage {
+    /// CPU time of its process, without its programs in the kernel, ms.
+    pub cpu_ms: u64,
+    /// Resident memory of its process, bytes.
+    pub rss_bytes: u64,
+    /// What its programs in the kernel take.
+    pub kernel: KernelUsage,
 }
 
 /// What was recorded, and what was not.

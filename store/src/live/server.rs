@@ -14,12 +14,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+use rustix::param::page_size;
+use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use trackiops_schemas::kernel_usage::KernelUsage;
 
 use super::buffer::{Next, Publisher, Shared, State};
 use super::{
-    CHUNK_BYTES, Gap, Hello, Kind, MAGIC, MOST_OF_A_USER, MOST_SUBSCRIBERS, Position, RecorderInfo,
-    VERSION, connect_at_once,
+    CHUNK_BYTES, Gap, Hello, Kind, MAGIC, MOST_OF_A_USER, MOST_SUBSCRIBERS, OwnUsage, Position,
+    RecorderInfo, VERSION, connect_at_once,
 };
 use crate::sandbox::confine_to;
 
@@ -55,6 +58,7 @@ impl LiveServer {
             shared: Arc::clone(&shared),
             subscribers: Vec::new(),
             status: Arc::default(),
+            totals: Arc::default(),
             accepts_again: None,
         };
         let builder = Builder::new().name("live".to_owned());
@@ -144,13 +148,31 @@ fn listen(path: &Path, store: &Path) -> io::Result<(UnixListener, u64)> {
     Ok((UnixListener::from(socket), placed?))
 }
 
+/// What this process takes. What cannot be read is 0.
+fn own_usage(kernel: KernelUsage) -> OwnUsage {
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(cpu.tv_sec).unwrap_or_default();
+    let ms = u64::try_from(cpu.tv_nsec).unwrap_or_default() / 1_000_000;
+    let pages = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let resident = pages.split_whitespace().nth(1);
+    let pages: u64 = resident
+        .and_then(|pages| pages.parse().ok())
+        .unwrap_or_default();
+    OwnUsage {
+        cpu_ms: seconds * 1000 + ms,
+        rss_bytes: pages * page_size() as u64,
+        kernel,
+    }
+}
+
 /// The thread.
 struct Server {
     listener: UnixListener,
     shared: Arc<Shared>,
     subscribers: Vec<Subscriber>,
-    /// The last status, as JSON.
+    /// The last status, as JSON, and the totals of that time.
     status: Arc<[u8]>,
+    totals: Arc<[u8]>,
     /// Until then nobody is accepted, because that failed.
     accepts_again: Option<Instant>,
 }
@@ -162,9 +184,12 @@ impl Server {
             self.wait(status_due.saturating_duration_since(Instant::now()));
             if Instant::now() >= status_due {
                 status_due = Instant::now() + STATUS_EVERY;
-                self.take_status();
+                if !self.subscribers.is_empty() {
+                    self.take_status();
+                }
                 for subscriber in &mut self.subscribers {
                     subscriber.is_owed_status = true;
+                    subscriber.is_owed_totals = true;
                 }
             }
             self.accept();
@@ -179,8 +204,13 @@ impl Server {
     }
 
     fn take_status(&mut self) {
-        let status = self.shared.lock().status();
+        let mut state = self.shared.lock();
+        let mut status = state.status();
+        let totals = state.totals();
+        drop(state);
+        status.own = own_usage(status.own.kernel);
         self.status = serde_json::to_vec(&status).unwrap_or_default().into();
+        self.totals = totals.encode().into();
     }
 
     /// Waits until there is something to do. Forgets subscribers that are gone.
@@ -248,9 +278,10 @@ impl Server {
 
     /// Sends what subscribers can take. Forgets those that are gone, and windows that all have.
     fn send(&mut self) {
-        let (shared, status) = (&self.shared, &self.status);
+        let shared = &self.shared;
+        let news = (&self.status, &self.totals);
         self.subscribers
-            .retain_mut(|subscriber| subscriber.send(shared, status));
+            .retain_mut(|subscriber| subscriber.send(shared, news));
         let mut state = shared.lock();
         state.has_subscribers = !self.subscribers.is_empty();
         let needed = self.subscribers.iter().map(|subscriber| subscriber.next);
@@ -258,6 +289,9 @@ impl Server {
         state.windows.drop_before(needed.min().unwrap_or(end));
     }
 }
+
+/// The last status and totals.
+type News<'s> = (&'s Arc<[u8]>, &'s Arc<[u8]>);
 
 /// A program that listens.
 #[derive(Debug)]
@@ -269,6 +303,7 @@ struct Subscriber {
     /// The last window that it has.
     after: Position,
     is_owed_status: bool,
+    is_owed_totals: bool,
     /// Of the mounts that it has.
     mounts_version: Option<u64>,
     /// The message of which chunks are sent. After [`Kind::End`] there is no other.
@@ -316,6 +351,7 @@ impl Subscriber {
             next,
             after: hello.position,
             is_owed_status: true,
+            is_owed_totals: true,
             mounts_version: None,
             sending: Some(Sending::text(Kind::Hello, hello)),
             has_end: false,
@@ -326,13 +362,13 @@ impl Subscriber {
     }
 
     /// Sends until the socket is full or nothing is left. Returns whether the subscriber stays.
-    fn send(&mut self, shared: &Shared, status: &Arc<[u8]>) -> bool {
+    fn send(&mut self, shared: &Shared, news: News<'_>) -> bool {
         self.is_blocked = false;
         loop {
             if self.out_sent == self.out.len() {
                 self.out_sent = 0;
                 self.out.clear();
-                if !self.put_chunk(shared, status) {
+                if !self.put_chunk(shared, news) {
                     return !self.has_end;
                 }
             }
@@ -349,7 +385,7 @@ impl Subscriber {
     }
 
     /// Puts the next chunk into `out`. Returns whether there is one.
-    fn put_chunk(&mut self, shared: &Shared, status: &Arc<[u8]>) -> bool {
+    fn put_chunk(&mut self, shared: &Shared, news: News<'_>) -> bool {
         let state = shared.lock();
         if matches!(self.sending, Some(Sending::Window { .. }))
             && state.windows.has_dropped(self.next)
@@ -357,7 +393,7 @@ impl Subscriber {
             self.sending = None;
         }
         if self.sending.is_none() {
-            self.sending = self.next_message(&state, status);
+            self.sending = self.next_message(&state, news);
         }
         match &mut self.sending {
             None => false,
@@ -384,7 +420,7 @@ impl Subscriber {
         }
     }
 
-    fn next_message(&mut self, state: &State, status: &Arc<[u8]>) -> Option<Sending> {
+    fn next_message(&mut self, state: &State, (status, totals): News<'_>) -> Option<Sending> {
         if self.has_end {
             return None;
         }
@@ -408,6 +444,10 @@ impl Subscriber {
         if self.is_owed_status {
             self.is_owed_status = false;
             return Some(Sending::bytes(Kind::Status, Arc::clone(status)));
+        }
+        if self.is_owed_totals && !totals.is_empty() {
+            self.is_owed_totals = false;
+            return Some(Sending::bytes(Kind::Totals, Arc::clone(totals)));
         }
         match next {
             Next::Window(_) => Some(Sending::Window { sent: 0 }),

@@ -119,6 +119,18 @@ impl LiveWindow {
         Ok(Some(Self { position, journal }))
     }
 
+    /// The window itself, if there is one. Its errors name `path`.
+    pub fn decode(&self, path: &Path) -> Result<Option<ClosedWindow>, StoreError> {
+        let scan = self.scan(path)?;
+        let Some(frame) = scan.windows.first() else {
+            return Ok(None);
+        };
+        Ok(Some(ClosedWindow {
+            ops: scan.ops(frame)?,
+            ..cursor::window(&scan, frame)?
+        }))
+    }
+
     /// A journal with this window. Its errors name `path`.
     pub(crate) fn scan(&self, path: &Path) -> Result<JournalScan, StoreError> {
         let journal = JournalFile::in_memory(&self.journal, path);
@@ -286,22 +298,25 @@ fn decode(kind: Kind, message: Vec<u8>) -> Result<Message, String> {
         Kind::Status => Message::Status(json(&message)?),
         Kind::Gap => Message::Gap(json(&message)?),
         Kind::End => Message::End,
-        Kind::Window => {
-            let (position, journal) = message
-                .split_first_chunk::<POSITION_BYTES>()
-                .ok_or("a window is too short")?;
-            let number = |at: usize| {
-                let bytes = position[at..].first_chunk().copied().unwrap_or_default();
-                u64::from_le_bytes(bytes)
-            };
-            Message::Window(LiveWindow {
-                position: Position {
-                    journal: number(0),
-                    offset: number(8),
-                },
-                journal: journal.to_vec(),
-            })
-        }
+        Kind::Window => Message::Window(window(message)?),
+        Kind::Totals => Message::Totals(window(message)?),
+    })
+}
+
+fn window(message: Vec<u8>) -> Result<LiveWindow, String> {
+    let (position, journal) = message
+        .split_first_chunk::<POSITION_BYTES>()
+        .ok_or("a window is too short")?;
+    let number = |at: usize| {
+        let bytes = position[at..].first_chunk().copied().unwrap_or_default();
+        u64::from_le_bytes(bytes)
+    };
+    Ok(LiveWindow {
+        position: Position {
+            journal: number(0),
+            offset: number(8),
+        },
+        journal: journal.to_vec(),
     })
 }
 

@@ -188,6 +188,7 @@ impl WriterThread {
             for (window, end) in windows.iter().zip(ends) {
                 publisher.durable(&header, window, *end);
             }
+            publisher.store_bytes(writer.bytes());
         }
         let let_go = match &appended {
             // A deleted store is created again.

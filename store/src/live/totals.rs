@@ -1,0 +1,229 @@
+//! What was recorded since the recording began: cumulative sums of mounts, and of their operations.
+//!
+//! Mounts come and go, so the number of sums is limited. When there is no room for another one, it
+//! takes the place of one that was idle for [`IDLE`]. If there is none, it is added to [`OTHER`].
+//! So a sum may vanish and begin again at zero, but it never decreases otherwise.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::time::UtcMs;
+
+/// Most mounts with sums of their own.
+pub const MOST_MOUNTS: usize = 56;
+/// Most pairs of a mount and an operation with sums of their own.
+pub const MOST_OPERATIONS: usize = 300;
+/// The mount, and the operation, of what has no sums of its own. A real mount has a colon in it.
+pub const OTHER: &str = "(other)";
+/// A sum that was idle for so long may give up its place. Longer than the interval of any scraper.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// Cumulative sums.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    mounts: Sums<Option<String>, Row>,
+    operations: Sums<(Option<String>, String), OperationSums>,
+    health: Health,
+}
+
+impl Totals {
+    /// Adds a window that was closed `now`.
+    pub(super) fn add(&mut self, window: &ClosedWindow, now: Instant) {
+        self.health.merge(&window.health);
+        self.health.pending.clone_from(&window.health.pending);
+        self.mounts.begin(now);
+        for FileRow { file, row } in &window.rows {
+            let sum = self
+                .mounts
+                .of(&file.mount, MOST_MOUNTS, || file.mount.clone());
+            add_direction(&mut sum.read, &row.read);
+            add_direction(&mut sum.write, &row.write);
+        }
+        self.operations.begin(now);
+        for OperationRow { operation, sums } in &window.ops {
+            let key = (operation.mount.clone(), operation.op.clone());
+            let sum = self.operations.of(&key, MOST_OPERATIONS, || key.clone());
+            // Histograms of all operations would take megabytes.
+            sum.merge(&OperationSums::of_counters(sums.counters()));
+        }
+    }
+
+    /// The sums as a window of a recording that began at `start`.
+    pub(super) fn window(&self, start: UtcMs) -> ClosedWindow {
+        let other = || Some(OTHER.to_owned());
+        let mounts = self.mounts.iter(other);
+        let rows = (0..).zip(mounts).map(|(number, (mount, row))| FileRow {
+            file: Arc::new(FileAttributes {
+                key: FileKey(number),
+                id: FileId::others(Dev(0)),
+                mount,
+                path: None,
+                path_inferred: false,
+                tenant: Arc::default(),
+            }),
+            row: row.clone(),
+        });
+        let operations = self.operations.iter(|| (other(), OTHER.to_owned()));
+        let ops = operations.map(|((mount, op), sums)| OperationRow {
+            operation: Operation {
+                mount,
+                op,
+                transport: None,
+            },
+            sums: sums.clone(),
+        });
+        ClosedWindow {
+            start,
+            rows: rows.collect(),
+            ops: ops.collect(),
+            health: self.health.clone(),
+        }
+    }
+}
+
+/// Adds to a sum. Its histogram has buckets in a row, so that adding to each of them is faster than
+/// merging, which moves them all.
+fn add_direction(sum: &mut Direction, part: &Direction) {
+    if part.requests == 0 && part.bytes == 0 {
+        return;
+    }
+    sum.merge(&Direction::of_counters(part.counters()));
+    sum.errnos.merge(&part.errnos);
+    for (bucket, count) in part.latency.buckets() {
+        sum.latency.add(*bucket, *count);
+    }
+}
+
+/// Sums by key, a limited number of them.
+#[derive(Debug)]
+struct Sums<K, V> {
+    own: HashMap<K, Own<V>>,
+    other: Option<V>,
+    now: Option<Instant>,
+    /// Whether no place can become free before the next window.
+    is_full: bool,
+}
+
+#[derive(Debug)]
+struct Own<V> {
+    sum: V,
+    used: Instant,
+}
+
+impl<K, V> Default for Sums<K, V> {
+    fn default() -> Self {
+        Self {
+            own: HashMap::new(),
+            other: None,
+            now: None,
+            is_full: false,
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Default> Sums<K, V> {
+    /// Begins with another window.
+    fn begin(&mut self, now: Instant) {
+        self.now = Some(now);
+        self.is_full = false;
+    }
+
+    /// The sum of a key, or that of all others if `most` keys have one.
+    fn of(&mut self, key: &K, most: usize, own: impl FnOnce() -> K) -> &mut V {
+        let now = self.now.unwrap_or_else(Instant::now);
+        if !self.own.contains_key(key) {
+            if self.own.len() >= most && !self.is_full {
+                self.is_full = !self.drop_idle(now);
+            }
+            if self.own.len() >= most {
+                return self.other.get_or_insert_default();
+            }
+            let sum = V::default();
+            self.own.insert(own(), Own { sum, used: now });
+        }
+        match self.own.get_mut(key) {
+            Some(own) => {
+                own.used = now;
+                &mut own.sum
+            }
+            None => self.other.get_or_insert_default(),
+        }
+    }
+
+    /// Drops the sum that was idle for the longest time, if that is long enough.
+    fn drop_idle(&mut self, now: Instant) -> bool {
+        let idlest = self.own.iter().min_by_key(|(_, own)| own.used);
+        let idlest = idlest.filter(|(_, own)| now.saturating_duration_since(own.used) >= IDLE);
+        let key = idlest.map(|(key, _)| key.clone());
+        key.is_some_and(|key| self.own.remove(&key).is_some())
+    }
+
+    /// All sums, with `other` as the key of the rest.
+    fn iter<'s>(&'s self, other: impl Fn() -> K + 's) -> impl Iterator<Item = (K, &'s V)> {
+        let own = self.own.iter().map(|(key, own)| (key.clone(), &own.sum));
+        own.chain(self.other.iter().map(move |sum| (other(), sum)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trackiops_testkit::windows::{file, reads, window};
+
+    use super::*;
+
+    /// A window in which a file of each of these mounts was read `requests` times.
+    fn of_mounts(mounts: std::ops::Range<usize>, requests: u64) -> ClosedWindow {
+        let rows = mounts.map(|mount| {
+            let attributes = FileAttributes {
+                mount: Some(format!("srv:/{mount}")),
+                ..(*file(mount as u64, 49, None)).clone()
+            };
+            (Arc::new(attributes), reads(requests))
+        });
+        window(0, rows.collect())
+    }
+
+    fn requests(totals: &Totals, mount: &str) -> Option<u64> {
+        let rows = totals.window(UtcMs(0)).rows;
+        let row = rows
+            .iter()
+            .find(|row| row.file.mount.as_deref() == Some(mount));
+        row.map(|row| row.row.read.requests)
+    }
+
+    #[test]
+    fn sums_are_those_of_all_windows() {
+        let (mut totals, now) = (Totals::default(), Instant::now());
+        for _ in 0..3 {
+            totals.add(&of_mounts(0..2, 5), now);
+        }
+        let mut merged = Row::default();
+        (0..3).for_each(|_| merged.merge(&reads(5)));
+        let window = totals.window(UtcMs(7000));
+        assert_eq!(window.rows.len(), 2);
+        assert!(window.rows.iter().all(|row| row.row == merged));
+        assert_eq!((window.start, window.health.seen), (UtcMs(7000), 30));
+    }
+
+    #[test]
+    fn what_finds_no_room_is_added_to_the_rest_until_a_place_is_idle() {
+        let (mut totals, begin) = (Totals::default(), Instant::now());
+        totals.add(&of_mounts(0..MOST_MOUNTS, 5), begin);
+        totals.add(&of_mounts(1..MOST_MOUNTS + 2, 5), begin + IDLE / 2);
+        assert_eq!(totals.window(UtcMs(0)).rows.len(), MOST_MOUNTS + 1);
+        assert_eq!(requests(&totals, OTHER), Some(10));
+        assert_eq!(requests(&totals, "srv:/1"), Some(10));
+        // The first mount is idle by now, and only one is.
+        totals.add(&of_mounts(MOST_MOUNTS..MOST_MOUNTS + 2, 5), begin + IDLE);
+        assert_eq!(requests(&totals, "srv:/0"), None);
+        assert_eq!(requests(&totals, OTHER), Some(15));
+        let own = [MOST_MOUNTS, MOST_MOUNTS + 1].map(|mount| format!("srv:/{mount}"));
+        let own = own.map(|mount| requests(&totals, &mount));
+        assert_eq!(own.into_iter().flatten().collect::<Vec<_>>(), [5]);
+    }
+}
