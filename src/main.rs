@@ -13,6 +13,7 @@ mod flamegraph;
 mod help_headings;
 mod histogram;
 mod live_socket;
+mod metrics;
 mod mounts;
 mod outcome;
 mod output;
@@ -67,6 +68,8 @@ enum Command {
     Top(top::Args),
     /// Tell how a running recorder is doing; status 0: well, 1: degraded, 2: not running
     Status(status::Args),
+    /// Serve what a running recorder counts to Prometheus, or push it to OpenTelemetry
+    Metrics(metrics::Args),
     /// Ask a store what files did
     Query(query::Args),
     /// Show how latencies are distributed: a bar for each power of two, and percentiles
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::run(args),
         Command::Top(args) => top::run(args),
         Command::Status(args) => status::run(args),
+        Command::Metrics(args) => metrics::run(args),
         Command::Query(args) => query::run(args),
         Command::Histogram(args) => histogram::run(args),
         Command::Files(args) => files::run(args),

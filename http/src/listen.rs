@@ -1,0 +1,213 @@
+//! Where HTTP is listened for: on this host alone.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustix::process::geteuid;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+
+/// Others than the process's user and group may not connect.
+const SOCKET_MODE: u32 = 0o660;
+
+/// An address on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddress {
+    /// A socket with this path.
+    Unix(PathBuf),
+    /// A port of a loopback address. Every user of the host may connect to it.
+    Tcp(SocketAddr),
+}
+
+/// The text is no such address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListenAddressError {
+    /// It is no address.
+    #[error("`{0}` is no address: write 127.0.0.1:PORT, [::1]:PORT or unix:/PATH")]
+    Malformed(String),
+    /// Other hosts could connect to it.
+    #[error(
+        "`{0}` can be reached by other hosts: write 127.0.0.1:PORT, [::1]:PORT or unix:/PATH, and put a proxy with TLS and authentication in front of it"
+    )]
+    NotLocal(String),
+}
+
+impl FromStr for ListenAddress {
+    type Err = ListenAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let malformed = || ListenAddressError::Malformed(text.to_owned());
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match Path::new(path).is_absolute() {
+                true => Ok(Self::Unix(path.into())),
+                false => Err(malformed()),
+            };
+        }
+        let address: SocketAddr = match text.strip_prefix("localhost:") {
+            Some(port) => format!("127.0.0.1:{port}").parse(),
+            None => text.parse(),
+        }
+        .map_err(|_| malformed())?;
+        match address.ip().is_loopback() {
+            true => Ok(Self::Tcp(address)),
+            false => Err(ListenAddressError::NotLocal(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// It cannot be listened.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The process is root.
+    #[error(
+        "refusing to serve HTTP as root, which needs no privileges: run it as another user of the group that the store belongs to, for example by `systemctl start trackiops-metrics` or `setpriv --reuid=nobody --regid=trackiops --clear-groups`"
+    )]
+    IsRoot,
+    /// Something else is in the place of the socket.
+    #[error("{} is not a socket; remove it, or name another path", .0.display())]
+    NotASocket(PathBuf),
+    /// Somebody else listens there.
+    #[error("another process listens at {0}; end it, or name another address")]
+    InUse(ListenAddress),
+    /// The system refuses.
+    #[error("cannot listen at {at}: {source}")]
+    Io {
+        /// The address.
+        at: ListenAddress,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Listens at an address. Its socket is removed when it is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    pub(crate) socket: ListeningSocket,
+    address: ListenAddress,
+    /// Of the socket's path.
+    inode: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) enum ListeningSocket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Listens, but not as root: nothing that has privileges parses what others send.
+    pub async fn bind(address: &ListenAddress) -> Result<Self, ListenError> {
+        if geteuid().is_root() {
+            return Err(ListenError::IsRoot);
+        }
+        let failed = |source: io::Error| match source.kind() {
+            ErrorKind::AddrInUse => ListenError::InUse(address.clone()),
+            _ => ListenError::Io {
+                at: address.clone(),
+                source,
+            },
+        };
+        match address {
+            ListenAddress::Tcp(to) => {
+                let socket = TcpListener::bind(to).await.map_err(failed)?;
+                let bound = socket.local_addr().map_err(failed)?;
+                Ok(Self {
+                    socket: ListeningSocket::Tcp(socket),
+                    address: ListenAddress::Tcp(bound),
+                    inode: None,
+                })
+            }
+            ListenAddress::Unix(path) => {
+                remove_unserved(path, address).await?;
+                let socket = UnixListener::bind(path).map_err(failed)?;
+                let permissions = fs::Permissions::from_mode(SOCKET_MODE);
+                fs::set_permissions(path, permissions).map_err(failed)?;
+                let inode = fs::symlink_metadata(path).map_err(failed)?.ino();
+                Ok(Self {
+                    socket: ListeningSocket::Unix(socket),
+                    address: address.clone(),
+                    inode: Some(inode),
+                })
+            }
+        }
+    }
+
+    /// Where it listens. A port 0 has become the port that the system chose.
+    pub fn address(&self) -> &ListenAddress {
+        &self.address
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Another process may have taken the path.
+        if let ListenAddress::Unix(path) = &self.address
+            && fs::symlink_metadata(path).is_ok_and(|there| Some(there.ino()) == self.inode)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes a socket that nobody listens at.
+async fn remove_unserved(path: &Path, address: &ListenAddress) -> Result<(), ListenError> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.file_type().is_socket() => {
+            return Err(ListenError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => {}
+        Err(_) => return Ok(()),
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path)
+            .map_err(|source| ListenError::Io {
+                at: address.clone(),
+                source,
+            }),
+        _ => Err(ListenError::InUse(address.clone())),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // only tests use it
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_this_host_are_accepted() {
+        for text in ["127.0.0.1:9930", "[::1]:0", "127.8.9.1:80", "unix:/run/x"] {
+            let address: ListenAddress = text.parse().unwrap();
+            assert_eq!(address.to_string(), text);
+        }
+        assert_eq!(
+            "localhost:1".parse::<ListenAddress>().unwrap().to_string(),
+            "127.0.0.1:1"
+        );
+        for text in [
+            "0.0.0.0:9930",
+            "[::]:9930",
+            "192.168.1.1:80",
+            "[::ffff:127.0.0.1]:80",
+        ] {
+            let error = text.parse::<ListenAddress>().unwrap_err();
+            assert_eq!(error, ListenAddressError::NotLocal(text.to_owned()));
+        }
+        for text in ["", "9930", ":9930", "unix:x", "host:80", "127.0.0.1"] {
+            let error = text.parse::<ListenAddress>().unwrap_err();
+            assert_eq!(error, ListenAddressError::Malformed(text.to_owned()));
+        }
+    }
+}

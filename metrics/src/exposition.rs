@@ -1,0 +1,393 @@
+//! The values of all metrics at a moment.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use trackiops_schemas::histogram::Histogram;
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::ops::OperationSums;
+use trackiops_schemas::row::{Direction, Health};
+use trackiops_store::live::{MOST_MOUNTS, MOST_OPERATIONS, Status};
+
+use crate::catalogue::{self as is, Family};
+use crate::follow::Recording;
+use crate::top_files::{MOST_TOP_FILES, TopFiles};
+
+/// Most series of an exposition, in the text formats.
+pub const MOST_SERIES: usize = 5000;
+/// Most series of mounts that are mounted, and of servers that do not answer.
+const MOST_MOUNTED: usize = 64;
+const MOST_STALLED: usize = 16;
+/// Longest value of a label, bytes. A longer one is cut at its beginning, and has a hash.
+const LABEL_BYTES: usize = 120;
+
+/// Bounds of classic buckets: microseconds as a power of two, and seconds as Prometheus writes them.
+pub const CLASSIC_BOUNDS: [(i32, &str, f64); 16] = [
+    (6, "6.4e-05", 0.000_064),
+    (7, "0.000128", 0.000_128),
+    (8, "0.000256", 0.000_256),
+    (9, "0.000512", 0.000_512),
+    (10, "0.001024", 0.001_024),
+    (11, "0.002048", 0.002_048),
+    (12, "0.004096", 0.004_096),
+    (13, "0.008192", 0.008_192),
+    (14, "0.016384", 0.016_384),
+    (15, "0.032768", 0.032_768),
+    (16, "0.065536", 0.065_536),
+    (17, "0.131072", 0.131_072),
+    (18, "0.262144", 0.262_144),
+    (20, "1.048576", 1.048_576),
+    (22, "4.194304", 4.194_304),
+    (25, "33.554432", 33.554_432),
+];
+
+/// Series of a histogram in the text formats: buckets, the one without a bound, sum and count.
+const OF_HISTOGRAM: usize = CLASSIC_BOUNDS.len() + 3;
+/// Series of a mount in one direction, and of one of its operations.
+const OF_DIRECTION: usize = 9 + OF_HISTOGRAM;
+const OF_OPERATION: usize = 4;
+/// Series of a file in one direction.
+const OF_FILE: usize = 2;
+
+// All sums of the recorder fit, and those of other mounts, operations and files with them.
+const _: () = assert!(
+    2 * OF_DIRECTION * (MOST_MOUNTS + 1)
+        + OF_OPERATION * (MOST_OPERATIONS + 1)
+        + 2 * OF_FILE * (MOST_TOP_FILES + 1)
+        + MOST_MOUNTED
+        + 2 * MOST_STALLED
+        + is::FAMILIES.len()
+        <= MOST_SERIES
+);
+
+/// Metrics with their samples.
+#[derive(Debug, Default)]
+pub struct Exposition<'r> {
+    /// In the order of [`is::FAMILIES`], without those that have no sample.
+    pub families: Vec<(&'static Family, Vec<Sample<'r>>)>,
+    /// When the recording began, ns since 1970.
+    pub begin_ns: u64,
+}
+
+/// A sample.
+#[derive(Debug)]
+pub struct Sample<'r> {
+    /// In the order of the family's labels.
+    pub labels: Vec<Cow<'r, str>>,
+    pub value: Value<'r>,
+}
+
+/// What a sample says.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'r> {
+    Count(u64),
+    Number(f64),
+    Latencies {
+        buckets: &'r Histogram,
+        /// Of all timed requests, with those that are in no bucket.
+        sum_seconds: f64,
+    },
+}
+
+/// What the process that serves the metrics says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnCounts {
+    /// Pushes and failures, if it pushes.
+    pub pushes: Option<(u64, u64)>,
+}
+
+impl<'r> Exposition<'r> {
+    /// What is known now. Without a recorder, that is little.
+    pub fn new(
+        recording: Option<&'r Recording>,
+        files: Option<&'r TopFiles>,
+        own: OwnCounts,
+    ) -> Self {
+        let mut to = Self::default();
+        to.one(&is::RECORDER_UP, count(recording.is_some().into()));
+        to.put(
+            &is::BUILD,
+            [(vec![env!("CARGO_PKG_VERSION").into()], count(1))],
+        );
+        if let Some(recording) = recording {
+            to.begin_ns = recording.recorder.started_ms.max(0).cast_unsigned() * 1_000_000;
+            to.recording(recording);
+            if let Some(files) = files {
+                to.files(files);
+            }
+        }
+        if let Some((pushes, failures)) = own.pushes {
+            to.one(&is::PUSHES, count(pushes));
+            to.one(&is::PUSH_FAILURES, count(failures));
+        }
+        let place = |family: &Family| is::FAMILIES.iter().position(|of| of.name == family.name);
+        to.families.sort_by_key(|(family, _)| place(family));
+        to
+    }
+
+    fn recording(&mut self, recording: &'r Recording) {
+        let Recording {
+            recorder,
+            status,
+            mounts,
+            totals,
+        } = recording;
+        let labels = [&recorder.version, &recorder.kernel, &recorder.engine];
+        let labels = labels.map(|label| bounded(label)).to_vec();
+        self.put(&is::RECORDER, [(labels, count(1))]);
+        let begin = Value::Number(recorder.started_ms as f64 / 1000.0);
+        self.one(&is::START_TIME, begin);
+        self.directions(recording);
+        self.operations(recording);
+        let (mounted, more_mounted) = mounted(mounts);
+        self.put(
+            &is::MOUNT,
+            mounted.into_iter().map(|labels| (labels, count(1))),
+        );
+        let more_stalled = self.stalls(status);
+        self.one(
+            &is::LEFT_OUT,
+            count((more_mounted + 2 * more_stalled) as u64),
+        );
+        self.health(&totals.health);
+        self.status(status, recorder.store_size);
+    }
+
+    fn directions(&mut self, recording: &'r Recording) {
+        type Get = fn(&Direction) -> Value<'_>;
+        let families: [(&'static Family, Get); 10] = [
+            (&is::REQUESTS, |of| count(of.requests)),
+            (&is::TRANSFERRED, |of| count(of.bytes)),
+            (&is::ERRORS, |of| count(of.errors)),
+            (&is::RETRANSMISSIONS, |of| count(of.retrans)),
+            (&is::UNTIMED, |of| count(of.untimed)),
+            (&is::FOLDED, |of| count(of.folded)),
+            (&is::LATENCY, |of| Value::Latencies {
+                buckets: &of.latency,
+                sum_seconds: of.latency_ns_sum as f64 / 1e9,
+            }),
+            (&is::QUEUE, |of| seconds(of.queue_ns_sum)),
+            (&is::NETWORK, |of| seconds(of.rtt_ns_sum)),
+            (&is::COMPLETION, |of| {
+                let parts = of.queue_ns_sum.saturating_add(of.rtt_ns_sum);
+                seconds(of.latency_ns_sum.saturating_sub(parts))
+            }),
+        ];
+        for (family, value) in families {
+            let mounts = recording.totals.rows.iter().take(MOST_MOUNTS + 1);
+            let samples = mounts.flat_map(|row| {
+                let mount = mount_label(row.file.mount.as_deref());
+                [("read", &row.row.read), ("write", &row.row.write)]
+                    .map(|(name, of)| (vec![mount.clone(), name.into()], value(of)))
+            });
+            self.put(family, samples);
+        }
+    }
+
+    fn operations(&mut self, recording: &'r Recording) {
+        type Get = fn(&OperationSums) -> Value<'_>;
+        let families: [(&'static Family, Get); OF_OPERATION] = [
+            (&is::OPERATIONS, |of| count(of.requests)),
+            (&is::OPERATION_ERRORS, |of| count(of.errors)),
+            (&is::OPERATION_TIME, |of| seconds(of.execute_ns_sum)),
+            (&is::OPERATION_NETWORK, |of| seconds(of.rtt_ns_sum)),
+        ];
+        for (family, value) in families {
+            let operations = recording.totals.ops.iter().take(MOST_OPERATIONS + 1);
+            let samples = operations.map(|row| {
+                let mount = mount_label(row.operation.mount.as_deref());
+                (vec![mount, bounded(&row.operation.op)], value(&row.sums))
+            });
+            self.put(family, samples);
+        }
+    }
+
+    fn files(&mut self, files: &'r TopFiles) {
+        type Get = fn(&[u64; 4]) -> [u64; 2];
+        let families: [(&'static Family, Get); OF_FILE] = [
+            (&is::FILE_REQUESTS, |of| [of[0], of[2]]),
+            (&is::FILE_BYTES, |of| [of[1], of[3]]),
+        ];
+        for (family, value) in families {
+            let samples = files.iter().flat_map(|(mount, path, sums)| {
+                let [read, write] = value(sums);
+                [("read", read), ("write", write)].map(|(direction, value)| {
+                    let labels = vec![mount_label(mount), bounded(path), direction.into()];
+                    (labels, count(value))
+                })
+            });
+            self.put(family, samples);
+        }
+    }
+
+    /// Returns how many servers are left out.
+    fn stalls(&mut self, status: &'r Status) -> usize {
+        let servers = status.stalled.iter().take(MOST_STALLED).map(|stalled| {
+            let server = stalled.server.as_deref().unwrap_or("(unknown)");
+            let mounts = stalled.mounts.join(",");
+            let mounts = Cow::Owned(bounded(&mounts).into_owned());
+            let labels: Vec<Cow<'r, str>> = vec![bounded(server), mounts];
+            (labels, stalled)
+        });
+        let servers: BTreeMap<_, _> = servers.collect();
+        let of = |value: fn(&trackiops_store::live::Stalled) -> Value<'static>| {
+            servers
+                .iter()
+                .map(|(labels, stalled)| (labels.clone(), value(stalled)))
+                .collect::<Vec<_>>()
+        };
+        let (times, requests) = (
+            of(|stalled| Value::Number(stalled.age_ms as f64 / 1000.0)),
+            of(|stalled| count(stalled.requests)),
+        );
+        self.put(&is::STALLED_TIME, times);
+        self.put(&is::STALLED_REQUESTS, requests);
+        status.stalled.len().saturating_sub(MOST_STALLED)
+    }
+
+    fn health(&mut self, health: &Health) {
+        let counts = [
+            (&is::SEEN, health.seen),
+            (&is::RECORDED, health.recorded),
+            (&is::BOOKS_FOLDED, health.folded),
+            (&is::LOST, health.lost),
+            (&is::MISSED, health.missed),
+            (&is::OPERATIONS_SEEN, health.ops_seen),
+            (&is::OPERATIONS_MISSED, health.ops_missed),
+            (&is::CLOCK_STEPS, health.clock_steps),
+            (&is::AUDIT_COMPARISONS, health.audit_comparisons),
+            (&is::AUDIT_ALARMS, health.audit_alarms),
+            (&is::AUDIT_MISSED, health.audit_missed_requests),
+            (&is::AUDIT_MISSED_BYTES, health.audit_missed_bytes),
+            (&is::STORE_FAILURES, health.store_failures),
+            (&is::DROPPED, health.requests_dropped),
+        ];
+        for (family, value) in counts {
+            self.one(family, count(value));
+        }
+        let covered = health.covered_ms as f64 / 1000.0;
+        self.one(&is::COVERED, Value::Number(covered));
+    }
+
+    fn status(&mut self, status: &Status, store_size: Option<u64>) {
+        self.one(&is::ACTIVE_FILES, count(status.last.files));
+        self.one(&is::WINDOWS, count(status.windows));
+        self.one(&is::WAITING, count(status.waiting));
+        let silence = status.silent_ms as f64 / 1000.0;
+        self.one(&is::SILENCE, Value::Number(silence));
+        let writable = status.store_error.is_none();
+        self.one(&is::STORE_WRITABLE, count(writable.into()));
+        if let Some(bytes) = status.store_bytes {
+            self.one(&is::STORE_BYTES, count(bytes));
+        }
+        if let Some(bytes) = store_size {
+            self.one(&is::STORE_LIMIT, count(bytes));
+        }
+        let own = &status.own;
+        let room = own.kernel.ring_records.max(1) as f64;
+        let used = own.kernel.ring_used_max as f64 / room;
+        self.one(&is::RING_USED, Value::Number(used.min(1.0)));
+        self.one(&is::CPU, Value::Number(own.cpu_ms as f64 / 1000.0));
+        self.one(&is::MEMORY, count(own.rss_bytes));
+        if let Some(ns) = own.kernel.run_ns {
+            self.one(&is::BPF_TIME, seconds(ns));
+        }
+    }
+
+    fn one(&mut self, family: &'static Family, value: Value<'r>) {
+        self.put(family, [(Vec::new(), value)]);
+    }
+
+    fn put(
+        &mut self,
+        family: &'static Family,
+        samples: impl IntoIterator<Item = (Vec<Cow<'r, str>>, Value<'r>)>,
+    ) {
+        let samples = samples.into_iter();
+        let samples: Vec<_> = samples
+            .map(|(labels, value)| Sample { labels, value })
+            .collect();
+        if !samples.is_empty() {
+            self.families.push((family, samples));
+        }
+    }
+}
+
+fn count(value: u64) -> Value<'static> {
+    Value::Count(value)
+}
+
+fn seconds(ns: u64) -> Value<'static> {
+    Value::Number(ns as f64 / 1e9)
+}
+
+fn mount_label(mount: Option<&str>) -> Cow<'_, str> {
+    mount.map_or(Cow::Borrowed("(unknown)"), bounded)
+}
+
+/// Labels of each mount, and how many mounts are left out. A mount that is mounted at several places has one of them.
+fn mounted(mounts: &[MountPoint]) -> (Vec<Vec<Cow<'_, str>>>, usize) {
+    let mut by_mount: BTreeMap<&str, &MountPoint> = BTreeMap::new();
+    for point in mounts {
+        let known = by_mount.entry(&point.mount).or_insert(point);
+        let rank = |point: &MountPoint| (point.is_foreign, point.path.len(), point.path.clone());
+        if rank(point) < rank(known) {
+            *known = point;
+        }
+    }
+    let more = by_mount.len().saturating_sub(MOST_MOUNTED);
+    let labels = by_mount
+        .into_iter()
+        .take(MOST_MOUNTED)
+        .map(|(mount, point)| {
+            // An IPv6 address has colons, too.
+            let (server, export) = mount.split_once(":/").unwrap_or((mount, ""));
+            let export = match mount.len() > server.len() {
+                true => &mount[server.len() + 1..],
+                false => export,
+            };
+            let version = point.version.as_deref().unwrap_or_default();
+            [mount, server, export, &point.path, version]
+                .map(bounded)
+                .to_vec()
+        });
+    (labels.collect(), more)
+}
+
+/// A label's value that is not too long.
+fn bounded(value: &str) -> Cow<'_, str> {
+    if value.len() <= LABEL_BYTES {
+        return Cow::Borrowed(value);
+    }
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    let hash = format!("#{:016x}", hasher.finish());
+    let mut from = value.len() - (LABEL_BYTES - hash.len() - "…".len());
+    while !value.is_char_boundary(from) {
+        from += 1;
+    }
+    Cow::Owned(format!("…{}{hash}", &value[from..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classic_bounds_are_bounds_of_octaves() {
+        for (octave, text, seconds) in CLASSIC_BOUNDS {
+            assert_eq!(f64::from(octave).exp2() / 1e6, seconds);
+            assert_eq!(text.parse(), Ok(seconds));
+        }
+    }
+
+    #[test]
+    fn long_labels_stay_different_and_within_their_length() {
+        let long = |end: &str| format!("{}{end}", "ä".repeat(500));
+        let [a, b] = ["a", "b"].map(|begin| format!("{begin}{}", long("/x")));
+        assert_ne!(bounded(&a), bounded(&b));
+        assert!(bounded(&a).len() <= LABEL_BYTES && bounded(&a).contains("/x#"));
+        assert_eq!(bounded("srv:/export"), "srv:/export");
+    }
+}

@@ -1,0 +1,176 @@
+//! Follows a recorder, and keeps what it said last.
+
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_store::StoreError;
+use trackiops_store::live::{LiveError, Message, RecorderInfo, Status, Subscription};
+
+use crate::exposition::{Exposition, OwnCounts};
+use crate::top_files::TopFiles;
+
+/// The recorder says something each second. After this time it is stopped or gone.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Interval of attempts to find a recorder.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+
+/// What a recorder said last.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Who records.
+    pub recorder: RecorderInfo,
+    /// How it does.
+    pub status: Status,
+    /// What is mounted.
+    pub mounts: Vec<MountPoint>,
+    /// The sums since it began.
+    pub totals: ClosedWindow,
+}
+
+/// Keeps what a recorder said last, for all who ask.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    socket: PathBuf,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    recording: Option<Recording>,
+    files: Option<TopFiles>,
+    own: OwnCounts,
+    /// Counts changes.
+    version: u64,
+}
+
+impl Follower {
+    /// Of the recorder at `socket`, with so many files of their own.
+    pub fn new(socket: &Path, top_files: usize) -> Self {
+        let known = Known {
+            files: (top_files > 0).then(|| TopFiles::new(top_files)),
+            ..Known::default()
+        };
+        Self {
+            socket: socket.to_owned(),
+            known: Arc::new(Mutex::new(known)),
+        }
+    }
+
+    /// Follows one recorder after the other. Whenever there is none, `say` is told why, once for each reason.
+    pub fn run(&self, say: impl Fn(&str)) {
+        let mut said = String::new();
+        loop {
+            let why = self.follow_one(|| said.clear());
+            self.forget();
+            let why = why.to_string();
+            if why != said {
+                say(&why);
+                said = why;
+            }
+            sleep(RETRY_EVERY);
+        }
+    }
+
+    /// Follows a recorder until that ends. Calls `begun` once it is heard.
+    fn follow_one(&self, mut begun: impl FnMut()) -> FollowError {
+        let mut subscription = match Subscription::connect(&self.socket) {
+            Ok(subscription) => subscription,
+            Err(error) => return error.into(),
+        };
+        let recorder = subscription.hello().recorder.clone();
+        let mut mounts = Vec::new();
+        let mut status = Status::default();
+        loop {
+            match subscription.next(SILENCE) {
+                Ok(Some(Message::Mounts(there))) => mounts = there,
+                Ok(Some(Message::Status(now))) => status = *now,
+                Ok(Some(Message::Totals(window))) => match window.decode(&self.socket) {
+                    Ok(Some(totals)) => {
+                        begun();
+                        let mut known = self.lock();
+                        known.version += 1;
+                        known.recording = Some(Recording {
+                            recorder: recorder.clone(),
+                            status: mem::take(&mut status),
+                            mounts: mounts.clone(),
+                            totals,
+                        });
+                    }
+                    Ok(None) => {}
+                    Err(error) => return error.into(),
+                },
+                Ok(Some(Message::Window(window))) => {
+                    if self.lock().files.is_none() {
+                        continue;
+                    }
+                    match window.decode(&self.socket) {
+                        Ok(Some(window)) => {
+                            if let Some(files) = &mut self.lock().files {
+                                files.add(&window);
+                            }
+                        }
+                        Ok(None) => {}
+                        Err(error) => return error.into(),
+                    }
+                }
+                Ok(Some(Message::Hello(_) | Message::Gap(_))) => {}
+                Ok(Some(Message::End)) => return FollowError::Ended,
+                Ok(None) => return LiveError::Silent(self.socket.clone()).into(),
+                Err(error) => return error.into(),
+            }
+        }
+    }
+
+    fn forget(&self) {
+        let mut known = self.lock();
+        known.version += 1;
+        known.recording = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the last change.
+    pub fn version(&self) -> u64 {
+        self.lock().version
+    }
+
+    /// Writes what is known.
+    pub fn write<T>(&self, write: impl FnOnce(&Exposition<'_>) -> T) -> T {
+        let known = self.lock();
+        let files = known.files.as_ref();
+        write(&Exposition::new(known.recording.as_ref(), files, known.own))
+    }
+
+    /// The host and the version of the recorder, if there is one.
+    pub fn recorder(&self) -> Option<RecorderInfo> {
+        let known = self.lock();
+        known.recording.as_ref().map(|of| of.recorder.clone())
+    }
+
+    /// Notes that pushes and failures of them will be counted.
+    pub(crate) fn count_pushes(&self, pushes: u64, failures: u64) {
+        let mut known = self.lock();
+        known.version += 1;
+        known.own.pushes = Some((pushes, failures));
+    }
+}
+
+/// Why a recorder is not followed.
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error("the recorder has ended; waiting for another one")]
+    Ended,
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    #[error(
+        "the recorder sends what this version cannot read: {0}; use the trackiops that records"
+    )]
+    Foreign(#[from] StoreError),
+}

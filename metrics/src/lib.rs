@@ -1,0 +1,22 @@
+//! What a running recorder counts, for Prometheus and OpenTelemetry.
+//!
+//! [`Follower`] keeps the recorder's last totals, which are cumulative since the recording began: so a restart here resets nothing.
+//! [`catalogue`] has every metric; [`exposition`] gives them values; [`text`], [`protobuf`] and [`otlp`] write them.
+
+mod accept;
+pub mod catalogue;
+mod exposition;
+mod follow;
+mod native;
+mod otlp;
+mod protobuf;
+mod push;
+mod service;
+mod text;
+mod top_files;
+
+pub use exposition::MOST_SERIES;
+pub use follow::{Follower, Recording};
+pub use push::{OtlpUrl, OtlpUrlError, Pusher};
+pub use service::router;
+pub use top_files::MOST_TOP_FILES;

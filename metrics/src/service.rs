@@ -1,0 +1,62 @@
+//! What is answered to scrapers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use bytes::Bytes;
+
+use crate::accept::Format;
+use crate::follow::Follower;
+use crate::{protobuf, text};
+
+/// What is answered, kept until the recorder says something else: scrapers that ask all the time cost no more.
+#[derive(Debug)]
+struct Answers {
+    follower: Follower,
+    /// By format, with the version of what is known.
+    kept: Mutex<[Option<(u64, Bytes)>; Format::ALL.len()]>,
+}
+
+impl Answers {
+    fn get(&self, format: Format) -> Bytes {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = Format::ALL.iter().position(|of| *of == format);
+        let kept = &mut kept[at.unwrap_or_default()];
+        let version = self.follower.version();
+        if let Some((of, answer)) = kept
+            && *of == version
+        {
+            return answer.clone();
+        }
+        let answer: Bytes = self.follower.write(|exposition| match format {
+            Format::Protobuf => protobuf::write(exposition).into(),
+            Format::OpenMetrics => text::write(exposition, true).into(),
+            Format::Text => text::write(exposition, false).into(),
+        });
+        *kept = Some((version, answer.clone()));
+        answer
+    }
+}
+
+/// Answers `GET /metrics`.
+pub fn router(follower: Follower) -> Router {
+    let answers = Arc::new(Answers {
+        follower,
+        kept: Mutex::default(),
+    });
+    Router::new()
+        .route("/metrics", get(metrics))
+        .fallback((StatusCode::NOT_FOUND, "the metrics are at /metrics\n"))
+        .with_state(answers)
+}
+
+async fn metrics(State(answers): State<Arc<Answers>>, headers: HeaderMap) -> impl IntoResponse {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::accepted(accept);
+    ([(CONTENT_TYPE, format.content_type())], answers.get(format))
+}

@@ -1,0 +1,118 @@
+//! `trackiops metrics`: what a running recorder counts, for Prometheus and OpenTelemetry.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use axum::Router;
+use axum::middleware::from_fn;
+use rustix::process::geteuid;
+use tokio::signal::unix::{SignalKind, signal};
+use trackiops_http::{ListenAddress, ListenError, Listener, refuse_other_hosts, serve};
+use trackiops_metrics::{Follower, MOST_TOP_FILES, OtlpUrl, Pusher, router};
+use trackiops_schemas::time::parse_duration_ms;
+use trackiops_store::live::{LiveError, Subscription};
+
+use crate::help_headings::{OUTPUT, WHAT};
+use crate::live_socket::SocketFlag;
+use crate::output::say;
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops metrics --listen 127.0.0.1:9930                  for a Prometheus on this host, at /metrics
+  trackiops metrics --listen unix:/run/trackiops-metrics/s   for a proxy on this host
+  trackiops metrics --otlp http://127.0.0.1:4318             for an OpenTelemetry collector on this host";
+
+/// What `trackiops metrics` takes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    socket: SocketFlag,
+    /// Series of this many of the busiest files, with their paths
+    ///
+    /// At most 100; all other files are one series, `(other)`. Whoever can scrape sees these paths.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_top_files, hide_default_value = true, help_heading = WHAT)]
+    metrics_top_files: usize,
+    /// Answer scrapes at 127.0.0.1:PORT, [::1]:PORT or unix:/PATH
+    ///
+    /// Other hosts cannot connect; a proxy can, which then cares for TLS and authentication. A Unix socket has mode 0660.
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "otlp", help_heading = OUTPUT)]
+    listen: Option<ListenAddress>,
+    /// Push to this collector on this host: http://127.0.0.1:4318
+    ///
+    /// OTLP over HTTP. The path is /v1/metrics unless the URL has one.
+    #[arg(long, value_name = "URL", help_heading = OUTPUT)]
+    otlp: Option<OtlpUrl>,
+    /// Push in this interval
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_interval, help_heading = OUTPUT)]
+    otlp_interval: Duration,
+}
+
+fn parse_top_files(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| *number <= MOST_TOP_FILES);
+    number.ok_or_else(|| format!("write a number of files up to {MOST_TOP_FILES}"))
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let ms = parse_duration_ms(text).and_then(|ms| u64::try_from(ms).ok());
+    let ms = ms.filter(|ms| *ms >= 1000);
+    ms.map(Duration::from_millis)
+        .ok_or_else(|| "write a time of at least a second, such as 15s or 1m".to_owned())
+}
+
+/// Runs the command until it is asked to stop.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    // Answers of a collector are HTTP as well.
+    if geteuid().is_root() {
+        return Err(ListenError::IsRoot.into());
+    }
+    match Subscription::connect(args.socket.path()) {
+        Err(error @ (LiveError::Forbidden(_) | LiveError::Foreign { .. })) => bail!(error),
+        // It may begin later.
+        _ => {}
+    }
+    let follower = Follower::new(args.socket.path(), args.metrics_top_files);
+    let following = follower.clone();
+    thread::Builder::new()
+        .name("follow".to_owned())
+        .spawn(move || following.run(|why| say(why)))
+        .context("cannot start a thread")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        if let Some(url) = args.otlp {
+            let pusher = Pusher::new(follower.clone(), url, args.otlp_interval);
+            tokio::spawn(pusher.run(say));
+        }
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        match args.listen {
+            None => stop.await,
+            Some(address) => {
+                let listener = Listener::bind(&address).await?;
+                say(format_args!("metrics at {}", listener.address()));
+                serve(listener, app(&address, follower), stop).await;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// A browser cannot connect to a Unix socket, so only requests on loopback must be for this host.
+fn app(address: &ListenAddress, follower: Follower) -> Router {
+    let app = router(follower);
+    match address {
+        ListenAddress::Tcp(_) => app.layer(from_fn(refuse_other_hosts)),
+        ListenAddress::Unix(_) => app,
+    }
+}

@@ -1,0 +1,554 @@
+//! `trackiops metrics`: what scrapers and collectors receive, and what hostile ones cost.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use trackiops_metrics::{MOST_SERIES, catalogue::FAMILIES};
+use trackiops_schemas::identity::{Dev, FileAttributes};
+use trackiops_schemas::mount::MountPoint;
+use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::recording::{Recording, recent};
+use trackiops_testkit::windows::{T0, file, reads, stalled, window};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// Whom the program runs as if the test is root.
+const NOBODY: u32 = 65_534;
+const LONG: Duration = Duration::from_secs(30);
+
+/// A running `trackiops metrics`.
+struct Metrics {
+    child: Child,
+    address: String,
+}
+
+impl Metrics {
+    fn start(recording: &Recording, flags: &[&str]) -> Self {
+        let mut command = trackiops(recording.dir());
+        command
+            .args(["metrics", "--socket"])
+            .arg(recording.socket());
+        command.args(["--listen", "127.0.0.1:0"]).args(flags);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let (said, hear) = mpsc::channel();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let _ = said.send(line);
+            }
+        });
+        let address = loop {
+            let line = hear.recv_timeout(LONG).expect("no address");
+            if let Some(address) = line.strip_prefix("metrics at ") {
+                break address.to_owned();
+            }
+        };
+        Self { child, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream
+    }
+
+    /// An answer's head and body.
+    fn get(&self, path: &str, headers: &str) -> (String, Vec<u8>) {
+        let mut stream = self.connect();
+        let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        answer(stream)
+    }
+
+    fn scrape(&self, accept: &str) -> (String, Vec<u8>) {
+        let headers = format!("Host: {}\r\nAccept: {accept}\r\n", self.address);
+        self.get("/metrics", &headers)
+    }
+
+    fn text(&self) -> String {
+        let (head, body) = self.scrape("text/plain");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        String::from_utf8(body).unwrap()
+    }
+
+    /// The text once it has this line.
+    fn text_with(&self, line: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let text = self.text();
+            if text.lines().any(|of| of == line) {
+                return text;
+            }
+            assert!(begun.elapsed() < LONG, "no {line} in\n{text}");
+            sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn rss_bytes(&self) -> u64 {
+        let statm = fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
+        let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * rustix::param::page_size() as u64
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn answer(mut stream: TcpStream) -> (String, Vec<u8>) {
+    let mut answer = Vec::new();
+    // A reset after an early answer is an end as well.
+    let _ = stream.read_to_end(&mut answer);
+    let end = answer.windows(4).position(|at| at == b"\r\n\r\n");
+    let end = end.unwrap_or(answer.len());
+    let body = answer.get(end + 4..).unwrap_or_default().to_vec();
+    (String::from_utf8_lossy(&answer[..end]).into_owned(), body)
+}
+
+/// The program as somebody who is not root, of the group of the recorder's socket.
+fn trackiops(dir: &Path) -> Command {
+    let program = env!("CARGO_BIN_EXE_trackiops");
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(program);
+    }
+    let copy = dir.join("trackiops");
+    if !copy.exists() {
+        fs::copy(program, &copy).unwrap();
+        fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = Command::new(copy);
+    command.uid(NOBODY).gid(rustix::process::getegid().as_raw());
+    command
+}
+
+/// Lines of samples, without their values.
+fn series(text: &str) -> BTreeSet<&str> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.rsplit_once(' ').unwrap().0).collect()
+}
+
+fn value(text: &str, series: &str) -> f64 {
+    let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+    let mut found = lines.filter(|(name, _)| *name == series);
+    let (_, value) = found
+        .next()
+        .unwrap_or_else(|| panic!("no {series} in\n{text}"));
+    value.parse().unwrap()
+}
+
+fn mount_point() -> MountPoint {
+    MountPoint {
+        dev: Dev(49),
+        mount: "srv:/export".into(),
+        source: "srv:/export".into(),
+        path: "/mnt".into(),
+        version: Some("4.2".into()),
+        options: String::new(),
+        is_foreign: false,
+    }
+}
+
+/// A window in which everything happened that there is a metric of.
+fn eventful() -> ClosedWindow {
+    let mut window = recent(1).remove(0);
+    window.ops = vec![OperationRow {
+        operation: Operation {
+            mount: Some("srv:/export".into()),
+            op: "GETATTR".into(),
+            transport: None,
+        },
+        sums: OperationSums {
+            requests: 7,
+            rtt_ns_sum: 2_000_000,
+            execute_ns_sum: 3_500_000,
+            ..OperationSums::default()
+        },
+    }];
+    window.health.pending = Some(stalled("192.0.2.1", "srv:/export", 42_000, 3));
+    window
+}
+
+#[test]
+fn what_is_served_is_what_a_query_answers() {
+    let mut recording = Recording::begin();
+    recording.put(&recent(20));
+    let metrics = Metrics::start(&recording, &[]);
+    let text = metrics.text_with("trackiops_windows_total 20");
+    recording.end();
+    let output = Command::new(env!("CARGO_BIN_EXE_trackiops"))
+        .args([
+            "query", "--by", "mount", "--step", "1h", "--json", "--store",
+        ])
+        .arg(recording.store())
+        .output()
+        .unwrap();
+    let mut expected = BTreeMap::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        for (column, metric) in [
+            ("read_requests", "requests_total"),
+            ("read_bytes", "transferred_bytes_total"),
+            ("read_untimed", "untimed_requests_total"),
+        ] {
+            *expected.entry(metric).or_insert(0.0) += row[column].as_f64().unwrap();
+        }
+    }
+    assert!(expected["requests_total"] > 100.0, "{expected:?}");
+    let of = |metric: &str| {
+        let labels = r#"{mount="srv:/export",direction="read"}"#;
+        value(&text, &format!("trackiops_{metric}{labels}"))
+    };
+    for (metric, expected) in &expected {
+        assert_eq!(of(metric), *expected, "{metric}");
+    }
+    // All of 300 us.
+    let timed = expected["requests_total"] - expected["untimed_requests_total"];
+    assert_eq!(of("latency_seconds_count"), timed);
+    assert!((of("latency_seconds_sum") - timed * 0.0003).abs() < 1e-9);
+    for (bound, within) in [("0.000256", 0.0), ("0.000512", timed), ("+Inf", timed)] {
+        let bucket = format!(
+            r#"trackiops_latency_seconds_bucket{{mount="srv:/export",direction="read",le="{bound}"}}"#
+        );
+        assert_eq!(value(&text, &bucket), within, "{bound}");
+    }
+}
+
+#[test]
+fn a_restart_resets_nothing_and_without_a_recorder_little_is_left() {
+    let mut recording = Recording::begin();
+    recording.put(&recent(10));
+    let last = "trackiops_windows_total 10";
+    let before = Metrics::start(&recording, &[]).text_with(last);
+    let metrics = Metrics::start(&recording, &[]);
+    let sums = |text: &str| -> Vec<String> {
+        let is_sum = |line: &&str| line.contains("direction=") && !line.starts_with('#');
+        text.lines().filter(is_sum).map(str::to_owned).collect()
+    };
+    assert_eq!(sums(&metrics.text_with(last)), sums(&before));
+    recording.end();
+    let gone = metrics.text_with("trackiops_recorder_up 0");
+    assert_eq!(series(&gone).len(), 2, "{gone}");
+    recording.resume();
+    recording.put(&recent(3));
+    metrics.text_with("trackiops_windows_total 3");
+}
+
+#[test]
+fn every_metric_is_served_and_in_the_reference() {
+    let recording = Recording::begin();
+    recording.mounted(UtcMs(T0), vec![mount_point()]);
+    let flags = ["--metrics-top-files", "1", "--otlp", "http://127.0.0.1:9"];
+    let metrics = Metrics::start(&recording, &flags);
+    metrics.text_with("trackiops_recorder_up 1");
+    recording.put(&[eventful()]);
+    metrics.text_with("trackiops_windows_total 1");
+    let (head, text) = metrics.scrape("application/openmetrics-text; version=1.0.0");
+    let content_type = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert!(head.to_lowercase().contains(content_type), "{head}");
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let served: BTreeSet<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    // What this recorder does not know, or only soon.
+    let unknown = [
+        "trackiops_recorder_bpf_seconds",
+        "trackiops_store_limit_bytes",
+        "trackiops_store_bytes",
+    ];
+    let is_known = |name: &&str| !unknown.contains(name);
+    let served: BTreeSet<_> = served.into_iter().filter(is_known).collect();
+    let expected = FAMILIES.iter().map(|family| family.name);
+    let expected: BTreeSet<_> = expected.filter(is_known).collect();
+    assert_eq!(served, expected);
+    assert_eq!(
+        value(
+            &text,
+            r#"trackiops_stalled_seconds{server="192.0.2.1",mounts="srv:/export"}"#
+        ),
+        42.0
+    );
+    let getattr = r#"{mount="srv:/export",operation="GETATTR"}"#;
+    assert_eq!(
+        value(
+            &text,
+            &format!("trackiops_operation_seconds_total{getattr}")
+        ),
+        0.0035
+    );
+    let info = r#"trackiops_mount_info{mount="srv:/export",server="srv",export="/export",path="/mnt",version="4.2"}"#;
+    assert_eq!(value(&text, info), 1.0);
+
+    let rows = FAMILIES.iter().map(|family| {
+        let labels = family.labels.iter().map(|label| format!("`{label}`"));
+        let labels = labels.collect::<Vec<_>>().join(", ");
+        let (name, kind) = (family.sample_name(), family.kind.name());
+        format!("| `{name}` | {kind} | {labels} | {} |\n", family.help)
+    });
+    let reference = fs::read_to_string(format!("{ROOT}/docs/reference/metrics.md")).unwrap();
+    let table: String = reference
+        .split_inclusive('\n')
+        .filter(|line| line.starts_with("| `trackiops_"))
+        .collect();
+    assert_eq!(table, rows.collect::<String>());
+}
+
+#[test]
+fn a_scrape_with_100_000_active_files_is_small_and_quick() {
+    let recording = Recording::begin();
+    let rows = (0..100_000_u64).map(|number| {
+        let mount = format!(
+            "server-{:02}.storage.example.com:/exports/projects/{}",
+            number % 80,
+            number % 80
+        );
+        let attributes = FileAttributes {
+            mount: Some(mount),
+            ..(*file(number, 49, Some(&format!("/mnt/{number}")))).clone()
+        };
+        (Arc::new(attributes), reads(3))
+    });
+    let mut window = window(T0, rows.collect());
+    let operation = |number: usize| OperationRow {
+        operation: Operation {
+            mount: Some(format!(
+                "server-{:02}.storage.example.com:/exports/projects/{}",
+                number % 80,
+                number % 80
+            )),
+            op: format!("OPERATION{}", number / 80),
+            transport: None,
+        },
+        sums: OperationSums {
+            requests: 1,
+            ..OperationSums::default()
+        },
+    };
+    window.ops = (0..800).map(operation).collect();
+    recording.close(&window);
+    let metrics = Metrics::start(&recording, &["--metrics-top-files", "100"]);
+    let text = metrics.text_with("trackiops_active_files 100000");
+    for accept in [
+        "text/plain",
+        "application/openmetrics-text;version=1.0.0",
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+    ] {
+        // Each status makes another exposition: of ten scrapes in three seconds, some are the first of theirs.
+        let mut times = Vec::new();
+        for _ in 0..10 {
+            let begun = Instant::now();
+            let (head, body) = metrics.scrape(accept);
+            times.push(begun.elapsed());
+            assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+            assert!(body.len() < 1 << 20, "{} bytes of {accept}", body.len());
+            sleep(Duration::from_millis(300));
+        }
+        times.sort();
+        println!("{accept}: {times:?}");
+        // The build of tests is not optimised, and other tests run at the same time: `make test-guests` measures the release.
+        assert!(times[5] < Duration::from_millis(500), "{accept}: {times:?}");
+    }
+    assert!(
+        series(&text).len() <= MOST_SERIES,
+        "{}",
+        series(&text).len()
+    );
+    let other = r#"trackiops_requests_total{mount="(other)",direction="read"}"#;
+    assert!(value(&text, other) > 3.0 * 1000.0);
+    // No sum is lost.
+    let all = text
+        .lines()
+        .filter(|line| line.starts_with("trackiops_requests_total{"));
+    let all: f64 = all
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+        .sum();
+    assert_eq!(all, 300_000.0);
+    // Its end would seal all these files, which takes a minute without optimisation.
+    let dir = recording.dir().to_owned();
+    std::mem::forget(recording);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn hostile_scrapers_cost_a_bounded_amount() {
+    let recording = Recording::begin();
+    recording.put(&recent(3));
+    let metrics = Metrics::start(&recording, &[]);
+    metrics.text_with("trackiops_windows_total 3");
+    let before = metrics.rss_bytes();
+    // Those that send nothing, or a head without an end.
+    let mut held = Vec::new();
+    for number in 0..900 {
+        let mut stream = metrics.connect();
+        if number % 2 == 0 {
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ");
+        }
+        held.push(stream);
+    }
+    metrics.text();
+    let sockets = fs::read_dir(format!("/proc/{}/fd", metrics.child.id()))
+        .unwrap()
+        .count();
+    assert!(sockets < 60, "{sockets} descriptors");
+    // Those that ask and do not read.
+    for stream in &mut held[850..] {
+        for _ in 0..50 {
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        }
+    }
+    metrics.text();
+    // A head that is too large, by length and by number of fields.
+    for headers in [
+        format!("X: {}\r\n", "x".repeat(100_000)),
+        "X: y\r\n".repeat(1000),
+    ] {
+        let mut stream = metrics.connect();
+        let _ = stream.write_all(
+            format!("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}\r\n").as_bytes(),
+        );
+        let (head, _) = answer(stream);
+        assert!(
+            head.is_empty() || head.contains(" 431 ") || head.contains(" 400 "),
+            "{head}"
+        );
+    }
+    // What is no HTTP, and other requests.
+    for (request, status) in [
+        (&b"\x16\x03\x01\x02\x00\x01\x00"[..], "400"),
+        (b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody", "405"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "404"),
+        (b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "421"),
+        (b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n", "421"),
+    ] {
+        let mut stream = metrics.connect();
+        stream.write_all(request).unwrap();
+        let (head, _) = answer(stream);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {head}");
+    }
+    metrics.text();
+    let grown = metrics.rss_bytes().saturating_sub(before);
+    println!("grown by {grown} bytes");
+    assert!(grown < 32 << 20, "{grown} bytes");
+    drop(held);
+}
+
+#[test]
+fn as_root_it_refuses_and_names_the_next_step() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for flags in [
+        ["--listen", "127.0.0.1:0"],
+        ["--otlp", "http://127.0.0.1:4318"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
+        let Output { status, stderr, .. } = command.arg("metrics").args(flags).output().unwrap();
+        let stderr = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(2), "{stderr}");
+        assert!(
+            stderr.contains("as root") && stderr.contains("systemctl start trackiops-metrics"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
+fn what_other_hosts_could_reach_is_refused() {
+    for flags in [
+        ["--listen", "0.0.0.0:9930"],
+        ["--otlp", "https://collector.example"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trackiops"));
+        let Output { status, stderr, .. } = command.arg("metrics").args(flags).output().unwrap();
+        let stderr = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("127.0.0.1"), "{stderr}");
+    }
+}
+
+#[test]
+fn pushes_are_posted_and_failures_are_counted() {
+    let recording = Recording::begin();
+    recording.put(&recent(3));
+    let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", collector.local_addr().unwrap());
+    let metrics = Metrics::start(&recording, &["--otlp", &url, "--otlp-interval", "1s"]);
+    let answers = ["503 Service Unavailable", "200 OK"];
+    for answer in answers {
+        let (stream, _) = collector.accept().unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            stream.read_line(&mut head).unwrap();
+        }
+        assert!(head.starts_with("POST /v1/metrics HTTP/1.1\r\n"), "{head}");
+        assert!(
+            head.contains("content-type: application/x-protobuf\r\n"),
+            "{head}"
+        );
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.unwrap().parse().unwrap()];
+        stream.read_exact(&mut body).unwrap();
+        let mut stream = stream.into_inner();
+        write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n").unwrap();
+    }
+    let text = metrics.text_with("trackiops_otlp_pushes_total 2");
+    assert_eq!(value(&text, "trackiops_otlp_push_failures_total"), 1.0);
+}
+
+#[test]
+fn a_unix_socket_is_for_its_group_and_goes_with_the_process() {
+    let recording = Recording::begin();
+    let dir = recording.dir().join("metrics");
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, Permissions::from_mode(0o777)).unwrap();
+    let socket = dir.join("s");
+    let listen = format!("unix:{}", socket.display());
+    let mut command = trackiops(recording.dir());
+    command
+        .args(["metrics", "--socket"])
+        .arg(recording.socket());
+    let mut child = command.args(["--listen", &listen]).spawn().unwrap();
+    let begun = Instant::now();
+    let mut stream = loop {
+        match std::os::unix::net::UnixStream::connect(&socket) {
+            Ok(stream) => break stream,
+            Err(error) => assert!(begun.elapsed() < LONG, "{error}"),
+        }
+        sleep(Duration::from_millis(20));
+    };
+    let mode = fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    // Its Host means nothing.
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: proxy.example\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(!socket.exists());
+}
