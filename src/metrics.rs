@@ -69,10 +69,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if geteuid().is_root() {
         return Err(ListenError::IsRoot.into());
     }
-    match Subscription::connect(args.socket.path()) {
-        Err(error @ (LiveError::Forbidden(_) | LiveError::Foreign { .. })) => bail!(error),
-        // It may begin later.
-        _ => {}
+    // Others may go away: a recorder may begin later.
+    if let Err(error @ (LiveError::Forbidden(_) | LiveError::Foreign { .. })) =
+        Subscription::connect(args.socket.path())
+    {
+        bail!(error);
     }
     let follower = Follower::new(args.socket.path(), args.metrics_top_files);
     let following = follower.clone();
