@@ -13,7 +13,7 @@ use rustix::fs::{major, minor};
 use trackiops_schemas::ebpf::ring::{FilterKey, filters};
 use trackiops_schemas::identity::Dev;
 
-use crate::names::mountinfo::{NfsMount, cgroup_root};
+use crate::names::mountinfo::{HOST, NfsMount, cgroup_root, mounts_of};
 
 /// A request is recorded if it matches an entry of each list that is not empty. Mounts, directories
 /// and files count as one list.
@@ -166,7 +166,7 @@ impl Filter {
 
     /// The mounts that it names and that are not mounted now.
     pub fn absent_mounts(&self) -> Vec<String> {
-        let there = own_mounts();
+        let there = visible_mounts();
         let is_absent = |named: &&String| !there.iter().any(|mount| is_named(mount, named));
         self.mounts.iter().filter(is_absent).cloned().collect()
     }
@@ -217,7 +217,7 @@ pub(crate) struct ResolvedFilter {
 impl ResolvedFilter {
     /// Looks files and directories up.
     pub fn new(filter: &Filter) -> Result<Self, FilterError> {
-        let mounts = own_mounts();
+        let mounts = visible_mounts();
         let mut fixed = BTreeSet::new();
         for path in &filter.directories {
             let (metadata, dev) = look_up_on_nfs(path, &mounts)?;
@@ -253,7 +253,7 @@ impl ResolvedFilter {
     pub fn keys(&self) -> BTreeSet<FilterKey> {
         let mut keys = self.fixed.clone();
         if self.filter.kinds() & filters::MOUNTS != 0 {
-            let there = own_mounts();
+            let there = visible_mounts();
             let wanted = there.iter().filter(|mount| self.wants(mount));
             keys.extend(wanted.map(|mount| filter_key(filters::MOUNTS, mount.dev, 0)));
         }
@@ -283,8 +283,10 @@ fn filter_key(kind: u32, dev: Dev, id: u64) -> FilterKey {
     }
 }
 
-fn own_mounts() -> Vec<NfsMount> {
-    crate::names::mountinfo::mounts_of(std::process::id()).unwrap_or_default()
+/// Where the host has them, and where whoever names one sees them.
+fn visible_mounts() -> Vec<NfsMount> {
+    let of = |pid| mounts_of(pid).unwrap_or_default();
+    [of(HOST), of(std::process::id())].concat()
 }
 
 fn is_named(mount: &NfsMount, name: &str) -> bool {
@@ -304,7 +306,7 @@ fn look_up_on_nfs(path: &Path, mounts: &[NfsMount]) -> Result<(Metadata, Dev), F
     // The lookup may have mounted it.
     if mounts
         .iter()
-        .chain(&own_mounts())
+        .chain(&visible_mounts())
         .any(|mount| mount.dev == dev)
     {
         return Ok((metadata, dev));

@@ -13,7 +13,7 @@ use trackiops_schemas::identity::Dev;
 use crate::audit::look::Look;
 use crate::audit::mountstats::{MountStatistics, MountstatsParser};
 use crate::clock::{ClockSample, MonotonicNs};
-use crate::names::mountinfo::{NfsMount, parse_mountinfo};
+use crate::names::mountinfo::{HOST, NfsMount, parse_mountinfo};
 
 /// More than the kernel returns at once: about 4 KiB, in whole mounts.
 const PIECE: usize = 64 << 10;
@@ -44,9 +44,9 @@ struct NamespaceFile {
 struct Devices(HashMap<(String, String), VecDeque<Dev>>);
 
 impl Reading {
-    /// Reads the namespace of this process first, then the others that have further devices.
+    /// Reads the namespace of the host first, then the others that have further devices.
     pub fn new(others: &[(u32, Vec<Dev>)]) -> Self {
-        let own = (std::process::id(), Vec::new());
+        let own = (HOST, Vec::new());
         let namespaces: Vec<_> = [own].into_iter().chain(others.iter().cloned()).collect();
         Self {
             namespaces: namespaces.into_iter(),
@@ -117,7 +117,7 @@ impl Reading {
     /// A process that has ended takes its namespace with it, or another one shows it next time.
     fn open_next(&mut self) -> bool {
         for (pid, devices) in self.namespaces.by_ref() {
-            let is_own = pid == std::process::id();
+            let is_own = pid == HOST;
             if !is_own && devices.iter().all(|dev| self.seen.contains(dev)) {
                 continue;
             }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn each_superblock_of_every_namespace_is_read_once() {
         let root = tempfile::tempdir().unwrap();
-        let own = std::process::id();
+        let own = HOST;
         // Bound elsewhere; `nosharecache`; two exports over each other at one place.
         let mounts = [
             (50, "s:/a", "/a", 5),
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_mount_that_comes_between_both_files_is_left_out() {
         let root = tempfile::tempdir().unwrap();
-        let own = std::process::id();
+        let own = HOST;
         write(
             root.path(),
             own,

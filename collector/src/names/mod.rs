@@ -25,7 +25,7 @@ use trackiops_schemas::mount::MountPoint;
 use crate::clock::{MonotonicNs, is_due};
 use crate::generations::Generations;
 use crate::names::mappings::Mappings;
-use crate::names::mountinfo::{NfsMount, mounts_of, pids};
+use crate::names::mountinfo::{HOST, NfsMount, mounts_of, pids};
 use crate::names::mounts::Mounts;
 use crate::names::open_files::{OpenFile, descriptors};
 use crate::names::path_ring::{PathChange, PathEvent};
@@ -76,10 +76,11 @@ impl Names {
     pub fn new(are_told: bool) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         // Opened before mounts are read, so that no change is missed.
-        let mountinfo = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()).ok();
+        let mountinfo =
+            rustix::fs::open(format!("/proc/{HOST}/mountinfo"), flags, Mode::empty()).ok();
         let mut mounts = Mounts::default();
         mounts.refresh_all_namespaces();
-        mounts.follow_own(&mounts_of(std::process::id()).unwrap_or_default());
+        mounts.follow_own(&mounts_of(HOST).unwrap_or_default());
         Ok(Self {
             mounts,
             mountinfo,
@@ -107,9 +108,7 @@ impl Names {
             tv_nsec: 0,
         };
         let changed = poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0);
-        changed
-            .then(|| mounts_of(std::process::id()).ok())
-            .flatten()
+        changed.then(|| mounts_of(HOST).ok()).flatten()
     }
 
     /// A process of each other mount namespace with NFS mounts, and the devices of these.

@@ -112,6 +112,10 @@ pub fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// The process whose mount namespace is the host's: the first one. A service may have one of its own, in which nobody sees that
+/// something was mounted again with other options.
+pub const HOST: u32 = 1;
+
 /// The NFS mounts of the process `pid`'s mount namespace.
 pub fn mounts_of(pid: u32) -> io::Result<Vec<NfsMount>> {
     Ok(parse_mountinfo(&fs::read(format!(
@@ -120,9 +124,9 @@ pub fn mounts_of(pid: u32) -> io::Result<Vec<NfsMount>> {
 }
 
 /// `server:/export` of the mounts from a server's address, of a version of NFS (3, 4), in the mount
-/// namespace of this process; sorted. `root` is where the kernel's files are.
+/// namespace of the host; sorted. `root` is where the kernel's files are.
 pub fn sources_at(root: &Path, address: &str, version: u8) -> Vec<String> {
-    let text = fs::read(root.join("proc/self/mountinfo")).unwrap_or_default();
+    let text = fs::read(root.join(format!("proc/{HOST}/mountinfo"))).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let is_there = |line: &&str| {
         let options = line.rsplit(' ').next().unwrap_or_default();

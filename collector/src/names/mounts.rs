@@ -7,7 +7,7 @@ use std::mem;
 use trackiops_schemas::identity::Dev;
 use trackiops_schemas::mount::MountPoint;
 
-use crate::names::mountinfo::{NfsMount, mounts_of, pids};
+use crate::names::mountinfo::{HOST, NfsMount, mounts_of, pids};
 use crate::names::paths::is_below;
 
 /// Most file systems that are remembered for one device number.
@@ -17,7 +17,7 @@ const REMEMBERED: usize = 4;
 /// again: its last requests may still arrive.
 #[derive(Default)]
 pub struct Mounts {
-    /// The NFS mounts of this process's mount namespace when it last looked.
+    /// The NFS mounts of the host's mount namespace at the last look.
     own: Vec<NfsMount>,
     /// The file systems that had each number, the one that has it now last.
     devices: HashMap<Dev, Vec<FileSystem>>,
@@ -35,7 +35,7 @@ pub struct Mounts {
 struct FileSystem {
     /// `server:/export`.
     source: String,
-    /// Its mounts: this process's own first, and each part by length of the source. If it has left,
+    /// Its mounts: the host's first, and each part by length of the source. If it has left,
     /// those that it had last.
     points: Vec<MountedPoint>,
     has_left: bool,
@@ -71,7 +71,7 @@ impl Mounts {
             .collect()
     }
 
-    /// Takes over the mounts that this process sees.
+    /// Takes over the mounts of the host.
     pub fn follow_own(&mut self, now: &[NfsMount]) {
         let left = mem::replace(&mut self.own, now.to_vec());
         let devices: HashSet<_> = left.iter().chain(now).map(|mount| mount.dev).collect();
@@ -91,7 +91,10 @@ impl Mounts {
     /// Takes over the mounts of every mount namespace, reading each once.
     pub fn refresh_all_namespaces(&mut self) {
         let mut seen = HashSet::new();
-        seen.extend(fs::read_link("/proc/self/ns/mnt"));
+        // This process's has copies of the host's, which may be out of date.
+        for known in ["self".to_owned(), HOST.to_string()] {
+            seen.extend(fs::read_link(format!("/proc/{known}/ns/mnt")));
+        }
         let mut found = Vec::new();
         self.namespaces.clear();
         for pid in pids() {

@@ -208,7 +208,7 @@ mod tests {
         }
 
         fn mount(&self, source: &str, vers: &str) {
-            let path = self.0.path().join("proc/self/mountinfo");
+            let path = self.0.path().join("proc/1/mountinfo");
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             let mut text = fs::read_to_string(&path).unwrap_or_default();
             text += &format!("36 22 0:49 / /m rw - nfs {source} rw,vers={vers},addr=10.0.0.5\n");
@@ -318,7 +318,7 @@ mod tests {
         kernel.mount("nas:/a", "4.2");
         kernel.mount("nas:/b", "3");
         assert_eq!(told().as_deref(), Some("nas:/a"));
-        fs::write(kernel.0.path().join("proc/self/mountinfo"), "").unwrap();
+        fs::write(kernel.0.path().join("proc/1/mountinfo"), "").unwrap();
         assert_eq!(told().as_deref(), Some("nas:/a"), "it has just left");
         kernel.mount("nas:/a", "4.2");
         kernel.mount("nas:/c", "4.1");

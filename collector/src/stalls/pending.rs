@@ -259,7 +259,7 @@ mod tests {
             "netid: tcp\naddr:  10.0.0.5\nport:  2049\nstate: 0x12\n",
         )
         .unwrap();
-        fs::create_dir_all(root.join("proc/self")).unwrap();
+        fs::create_dir_all(root.join("proc/1")).unwrap();
         let mount = |dev, point, source, vers, addr| {
             format!("36 22 0:{dev} / {point} rw - nfs {source} rw,vers={vers},hard,addr={addr}\n")
         };
@@ -269,7 +269,7 @@ mod tests {
             mount(51, "/c", "nas:/c", "4.2", "10.0.0.5"),
             mount(52, "/d", "other:/d", "3", "10.0.0.50"),
         ];
-        fs::write(root.join("proc/self/mountinfo"), mounts.concat()).unwrap();
+        fs::write(root.join("proc/1/mountinfo"), mounts.concat()).unwrap();
         kernel.tasks(&[(1, 7, "xprt_pending"), (2, 8, "xprt_pending")]);
         let mut client = |second| {
             let mut pending = waiting.look(MonotonicNs(second * SECOND)).unwrap();
