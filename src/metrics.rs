@@ -69,7 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if geteuid().is_root() {
         return Err(ListenError::IsRoot.into());
     }
-    // Others may go away: a recorder may begin later.
+    // What does not pass by itself. A recorder may begin later.
     if let Err(error @ (LiveError::Forbidden(_) | LiveError::Foreign { .. })) =
         Subscription::connect(args.socket.path())
     {
