@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
-use rustix::param::{clock_ticks_per_second, page_size};
 use serde_json::{Value, json};
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::{Zone, rfc3339, show, show_length};
@@ -14,7 +13,7 @@ use trackiops_query::{Outcome, Volume, ask_volume};
 use trackiops_render::units;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
-use trackiops_store::live::{Activity, Message, RecorderInfo, Status, Subscription};
+use trackiops_store::live::{Activity, Message, OwnUsage, RecorderInfo, Status, Subscription};
 
 use crate::live_socket::SocketFlag;
 use crate::output::{Output, plural, print, print_json};
@@ -68,14 +67,7 @@ struct Report {
     mounts: Vec<MountPoint>,
     /// Why the recorder does not do well.
     complaints: Vec<String>,
-    process: Option<ProcessUsage>,
     store: Option<StoreUsage>,
-}
-
-/// What the recorder's process takes, apart from its programs in the kernel.
-struct ProcessUsage {
-    cpu_ms: u64,
-    rss_bytes: u64,
 }
 
 struct StoreUsage {
@@ -90,7 +82,6 @@ impl Report {
         let recorder = subscription.hello().recorder.clone();
         Self {
             complaints: complaints(&status, recorder.granularity_ms.cast_unsigned()),
-            process: subscription.pid().and_then(usage_of),
             store: store_usage(&recorder),
             recorder,
             status,
@@ -104,7 +95,6 @@ impl Report {
             status,
             mounts,
             complaints,
-            process,
             store,
         } = self;
         let requests = status.total.read_requests + status.total.write_requests;
@@ -115,11 +105,11 @@ impl Report {
             "since": rfc3339(UtcMs(recorder.started_ms)),
             "mounts": mounts,
             "status": status,
-            "process": process.as_ref().map(|process| json!({
-                "cpu_ms": process.cpu_ms,
-                "rss_bytes": process.rss_bytes,
-                "cpu_ns_per_request": cpu_ns_per_request(process, requests),
-            })),
+            "process": {
+                "cpu_ms": status.own.cpu_ms,
+                "rss_bytes": status.own.rss_bytes,
+                "cpu_ns_per_request": cpu_ns_per_request(&status.own, requests),
+            },
             "store": store.as_ref().map(|store| json!({
                 "bytes": store.bytes,
                 "size": recorder.store_size,
@@ -170,23 +160,21 @@ impl Report {
             ),
         )?;
         line("store", self.store_line())?;
-        if let Some(process) = &self.process {
-            let requests = status.total.read_requests + status.total.write_requests;
-            let per_request = cpu_ns_per_request(process, requests);
-            let per_request = per_request.map_or(String::new(), |ns| {
-                format!(", {:.1} us for each request", ns as f64 / 1000.0)
-            });
-            let share = process.cpu_ms as f64 / age.max(1) as f64;
-            line(
-                "itself",
-                format!(
-                    "{:.2} % of a CPU{per_request}, {} of memory, beside its programs in the kernel",
-                    100.0 * share,
-                    units::bytes(process.rss_bytes)
-                ),
-            )?;
-        }
-        Ok(())
+        let own = &status.own;
+        let requests = status.total.read_requests + status.total.write_requests;
+        let per_request = cpu_ns_per_request(own, requests);
+        let per_request = per_request.map_or(String::new(), |ns| {
+            format!(", {:.1} us for each request", ns as f64 / 1000.0)
+        });
+        let share = own.cpu_ms as f64 / age.max(1) as f64;
+        line(
+            "itself",
+            format!(
+                "{:.2} % of a CPU{per_request}, {} of memory, beside its programs in the kernel",
+                100.0 * share,
+                units::bytes(own.rss_bytes)
+            ),
+        )
     }
 
     fn store_line(&self) -> String {
@@ -317,22 +305,8 @@ fn audit(total: &Activity) -> String {
     }
 }
 
-fn cpu_ns_per_request(process: &ProcessUsage, requests: u64) -> Option<u64> {
-    (process.cpu_ms * 1_000_000).checked_div(requests)
-}
-
-/// Of a process of this host: `None` if it is in another container, or hidden.
-fn usage_of(pid: u32) -> Option<ProcessUsage> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything.
-    let mut fields = stat.rsplit_once(") ")?.1.split_whitespace().skip(11);
-    let mut number = || fields.next()?.parse::<u64>().ok();
-    let ticks = number()? + number()?;
-    let rss = fields.nth(8)?.parse::<u64>().ok()?;
-    Some(ProcessUsage {
-        cpu_ms: ticks * 1000 / clock_ticks_per_second().max(1),
-        rss_bytes: rss * page_size() as u64,
-    })
+fn cpu_ns_per_request(own: &OwnUsage, requests: u64) -> Option<u64> {
+    (own.cpu_ms * 1_000_000).checked_div(requests)
 }
 
 /// `None` if it cannot be read.

@@ -5,7 +5,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
 use serde::de::DeserializeOwned;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::Granularity;
@@ -196,12 +195,6 @@ impl Subscription {
             hello,
             input,
         })
-    }
-
-    /// The recorder's process, as this one sees it.
-    pub fn pid(&self) -> Option<u32> {
-        let peer = socket_peercred(&self.socket).ok()?;
-        u32::try_from(peer.pid.as_raw_pid()).ok()
     }
 
     /// Who records.
