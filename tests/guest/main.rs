@@ -17,6 +17,7 @@ mod latency;
 mod lifecycle;
 mod many;
 mod matrix;
+mod metrics;
 mod modules;
 mod mounts;
 mod mountstats;
