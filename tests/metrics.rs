@@ -364,8 +364,10 @@ fn a_scrape_with_100_000_active_files_is_small_and_quick() {
         }
         times.sort();
         println!("{accept}: {times:?}");
-        // The build of tests is not optimised, and other tests run at the same time: `make test-guests` measures the release.
-        assert!(times[5] < Duration::from_millis(500), "{accept}: {times:?}");
+        // The longest ones make the exposition, here without optimisation and beside other tests.
+        let fifty = Duration::from_millis(50);
+        assert!(times[5] < fifty, "{accept}: {times:?}");
+        assert!(times[8] < 4 * fifty, "{accept}: {times:?}");
     }
     assert!(
         series(&text).len() <= MOST_SERIES,
