@@ -9,7 +9,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_query::times::{Zone, rfc3339, show, show_length};
-use trackiops_query::{Outcome, Volume, ask_volume};
+use trackiops_query::{Outcome, ask_volume};
 use trackiops_render::units;
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::time::UtcMs;
@@ -311,29 +311,17 @@ fn cpu_ns_per_request(own: &OwnUsage, requests: u64) -> Option<u64> {
 
 /// `None` if it cannot be read.
 fn store_usage(recorder: &RecorderInfo) -> Option<StoreUsage> {
-    let rows = segments(recorder)?;
-    let room = recorder.store_size;
-    Some(StoreUsage {
-        bytes: bytes(&rows, recorder)?,
-        full_in_days: room.and_then(|room| days_until(&rows, false, room)),
-    })
-}
-
-/// What the store of a recorder takes: segments and journals. `None` if it cannot be read.
-pub fn store_bytes(recorder: &RecorderInfo) -> Option<u64> {
-    bytes(&segments(recorder)?, recorder)
-}
-
-fn segments(recorder: &RecorderInfo) -> Option<Vec<Volume>> {
     let retention = recorder.retention.parse().unwrap_or_default();
-    Some(match ask_volume(&recorder.store, &retention).ok()? {
+    let rows = match ask_volume(&recorder.store, &retention).ok()? {
         Outcome::Found(answer) => answer.rows,
         Outcome::Nothing { .. } => Vec::new(),
-    })
-}
-
-fn bytes(segments: &[Volume], recorder: &RecorderInfo) -> Option<u64> {
+    };
+    let room = recorder.store_size;
+    let segments: u64 = rows.iter().map(|row| row.bytes).sum();
     let journals = fs::read_dir(recorder.store.join("journal")).ok()?;
     let lengths = journals.filter_map(|journal| Some(journal.ok()?.metadata().ok()?.len()));
-    Some(segments.iter().map(|row| row.bytes).sum::<u64>() + lengths.sum::<u64>())
+    Some(StoreUsage {
+        bytes: segments + lengths.sum::<u64>(),
+        full_in_days: room.and_then(|room| days_until(&rows, false, room)),
+    })
 }

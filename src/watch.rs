@@ -40,7 +40,6 @@ use crate::outcome::say_notes;
 use crate::output::{Output, plural, say};
 use crate::query::{SubjectFlags, columns_of_files, style, with_parts};
 use crate::question_flags::{FileFlags, RowFlags, now, since_of};
-use crate::status::store_bytes;
 use crate::watch::commands::{Commands, OnEvent};
 use crate::watch::events::{Event, Events};
 
@@ -342,13 +341,11 @@ impl Watch {
             return Ok(true);
         };
         self.commands.reap();
-        let mut events = self.events.status(status);
-        if let Some(recorder) = &self.recorder {
-            events.extend(
-                self.events
-                    .look_at_store(recorder, || store_bytes(recorder)),
-            );
-        }
+        let room = self
+            .recorder
+            .as_ref()
+            .and_then(|recorder| recorder.store_size);
+        let events = self.events.status(status, room);
         self.tell(events)
     }
 

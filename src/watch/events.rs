@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use trackiops_query::coverage::stalls::stalled;
 use trackiops_render::units;
-use trackiops_store::live::{Hello, RecorderInfo, Stalled, Status};
+use trackiops_store::live::{Hello, Stalled, Status};
 
 use crate::output::plural;
 
@@ -29,8 +28,6 @@ pub const KINDS: [(&str, &str); 11] = [
     ("recorder-started", "another one has begun"),
 ];
 
-/// Interval of looks at the size of the store.
-const LOOK_AT_STORE_EVERY: Duration = Duration::from_secs(60);
 /// Shares of the room of a store, in percent, above which it is nearly used, and below which it is not any more.
 const NEARLY_USED: (u64, u64) = (90, 80);
 
@@ -73,7 +70,6 @@ pub struct Events {
     store_error: Option<String>,
     /// Rows that match, and in how many windows they have.
     matching: BTreeMap<String, u32>,
-    looked_at_store: Option<Instant>,
     is_nearly_used: bool,
 }
 
@@ -113,9 +109,12 @@ impl Events {
         )
     }
 
-    /// What the status of each second shows.
-    pub fn status(&mut self, status: &Status) -> Vec<Event> {
+    /// What the status of each second shows. `room` is what the store may take, bytes.
+    pub fn status(&mut self, status: &Status, room: Option<u64>) -> Vec<Event> {
         let mut events = self.stalls(&status.stalled);
+        if let (Some(bytes), Some(room)) = (status.store_bytes, room) {
+            events.extend(self.budget(bytes, room));
+        }
         let health = &status.total.health;
         let counts = (health.lost, health.audit_alarms);
         if let Some((lost, alarms)) = self.counts.replace(counts) {
@@ -209,21 +208,8 @@ impl Events {
         events
     }
 
-    /// Looks from time to time how much of its room the store takes, by `bytes`.
-    pub fn look_at_store(
-        &mut self,
-        recorder: &RecorderInfo,
-        bytes: impl FnOnce() -> Option<u64>,
-    ) -> Option<Event> {
-        let room = recorder.store_size?;
-        let was_now = self
-            .looked_at_store
-            .is_some_and(|at| at.elapsed() < LOOK_AT_STORE_EVERY);
-        if was_now {
-            return None;
-        }
-        self.looked_at_store = Some(Instant::now());
-        let bytes = bytes()?;
+    /// How much of its room the store takes.
+    fn budget(&mut self, bytes: u64, room: u64) -> Option<Event> {
         let percent = bytes.saturating_mul(100) / room.max(1);
         if percent < NEARLY_USED.1 {
             self.is_nearly_used = false;
@@ -255,20 +241,23 @@ mod tests {
     fn a_stall_is_told_when_it_begins_and_when_it_is_over() {
         let mut events = Events::new(1);
         let mut status = Status::default();
-        assert_eq!(events.status(&status), []);
+        assert_eq!(events.status(&status, Some(1000)), []);
         status.stalled.push(Stalled {
             server: Some("10.0.0.5".to_owned()),
             mounts: vec!["nas:/a".to_owned()],
             requests: 3,
             age_ms: 1400,
         });
-        let told = events.status(&status);
+        let told = events.status(&status, Some(1000));
         assert_eq!(kinds(&told), [("stall", "10.0.0.5")]);
         assert_eq!(told[0].text, "10.0.0.5 STALLED 1 s");
         assert_eq!(told[0].fields["requests"], 3);
-        assert_eq!(events.status(&status), [], "it goes on");
+        assert_eq!(events.status(&status, Some(1000)), [], "it goes on");
         status.stalled.clear();
-        assert_eq!(kinds(&events.status(&status)), [("stall-end", "10.0.0.5")]);
+        assert_eq!(
+            kinds(&events.status(&status, Some(1000))),
+            [("stall-end", "10.0.0.5")]
+        );
     }
 
     #[test]
@@ -276,18 +265,38 @@ mod tests {
         let mut events = Events::new(1);
         let mut status = Status::default();
         status.total.health.lost = 7;
-        assert_eq!(events.status(&status), [], "lost before");
+        assert_eq!(events.status(&status, Some(1000)), [], "lost before");
         status.total.health.lost = 9;
         status.total.health.audit_alarms = 1;
-        let told = events.status(&status);
+        let told = events.status(&status, Some(1000));
         assert_eq!(kinds(&told), [("lost", ""), ("audit", "")]);
         assert_eq!(told[0].fields["requests"], 2);
         status.store_error = Some("no space".to_owned());
-        assert_eq!(kinds(&events.status(&status)), [("store-failing", "")]);
+        assert_eq!(
+            kinds(&events.status(&status, Some(1000))),
+            [("store-failing", "")]
+        );
         status.store_error = None;
-        assert_eq!(kinds(&events.status(&status)), [("store-written", "")]);
+        assert_eq!(
+            kinds(&events.status(&status, Some(1000))),
+            [("store-written", "")]
+        );
         status.total.health.lost = 1;
-        assert_eq!(events.status(&status), []);
+        assert_eq!(events.status(&status, Some(1000)), []);
+    }
+
+    #[test]
+    fn a_store_that_fills_is_told_once() {
+        let mut events = Events::new(1);
+        let mut at = |bytes| {
+            let status = Status {
+                store_bytes: Some(bytes),
+                ..Status::default()
+            };
+            events.status(&status, Some(1000)).len()
+        };
+        let steps = [899, 900, 1000, 850, 950, 799, 950];
+        assert_eq!(steps.map(&mut at), [0, 1, 0, 0, 0, 0, 1]);
     }
 
     #[test]
