@@ -39,10 +39,12 @@ notices_of() {
 # Everything that is installed, as packages for systems have it.
 make_root() {
     mkdir "$work"
-    local page doc=usr/share/doc/trackiops
+    local page unit doc=usr/share/doc/trackiops
     put 755 "$binary" usr/bin/trackiops
-    sed 's|/usr/local/bin/|/usr/bin/|' contrib/trackiops.service >"$work/trackiops.service"
-    put 644 "$work/trackiops.service" usr/lib/systemd/system/trackiops.service
+    for unit in trackiops trackiops-metrics; do
+        sed 's|/usr/local/bin/|/usr/bin/|' "contrib/$unit.service" >"$work/$unit.service"
+        put 644 "$work/$unit.service" "usr/lib/systemd/system/$unit.service"
+    done
     put 644 contrib/trackiops.sysusers usr/lib/sysusers.d/trackiops.conf
     for page in "$scratch"/pages/*.1; do put 644 "$page" "usr/share/man/man1/${page##*/}"; done
     gzip -9 --no-name "$root"/usr/share/man/man1/*
@@ -51,6 +53,8 @@ make_root() {
     put 644 "$scratch/pages/trackiops.fish" usr/share/fish/vendor_completions.d/trackiops.fish
     for page in README.md CHANGELOG.md THIRD-PARTY.md LICENSE-APACHE LICENSE-MIT; do put 644 "$page" "$doc/$page"; done
     put 644 contrib/trackiops.sql "$doc/trackiops.sql"
+    put 644 contrib/grafana/trackiops.json "$doc/grafana/trackiops.json"
+    put 644 contrib/prometheus/trackiops.rules.yml "$doc/prometheus/trackiops.rules.yml"
     notices_of libc.a >"$root/$doc/COPYRIGHT-glibc"
     notices_of libgcc_eh.a >"$root/$doc/COPYRIGHT-libgcc"
     cp /usr/share/common-licenses/LGPL-2.1 /usr/share/common-licenses/GPL-3 "$root/$doc"
@@ -81,6 +85,7 @@ make_deb() {
     cp -a "$root" "$dir/root"
     # Debian has its own places for these.
     mv "$dir/root/usr/lib/systemd/system/trackiops.service" "$dir/debian"
+    mv "$dir/root/usr/lib/systemd/system/trackiops-metrics.service" "$dir/debian/trackiops.trackiops-metrics.service"
     mv "$dir/root/usr/lib/sysusers.d/trackiops.conf" "$dir/debian/trackiops.sysusers"
     rm -r "$dir/root/usr/lib"
     scripts/third-party.py copyright "$binary" >"$dir/debian/copyright"

@@ -221,6 +221,7 @@ fn lives_well(kernel: &str, suite: &str) {
         "/var/lib/trackiops",
         "/etc/trackiops",
         "/etc/systemd/system/multi-user.target.wants/trackiops.service",
+        "/etc/systemd/system/multi-user.target.wants/trackiops-metrics.service",
     ];
     let removed = is.left("removed");
     let other: Vec<_> = removed
@@ -239,7 +240,7 @@ fn lives_well(kernel: &str, suite: &str) {
         let left = is.left(when);
         assert!(left.is_empty(), "{when}: {left:?}");
     }
-    for name in ["rpm_active", "archive_active"] {
+    for name in ["metrics_active", "rpm_active", "archive_active"] {
         assert_ne!(is.status(name), 0, "{name}");
     }
 }

@@ -63,7 +63,7 @@ install_files() {
         mkdir -p "$prefix/${file%/*}"
         # A program that runs cannot be written to, but it can be replaced.
         cp "$file" "$prefix/$file.new"
-        case $file in */trackiops.service) sed "s|/usr/bin/|$prefix/bin/|" "$file" >"$prefix/$file.new" ;; esac
+        case $file in */system/*.service) sed "s|/usr/bin/|$prefix/bin/|" "$file" >"$prefix/$file.new" ;; esac
         mv -f "$prefix/$file.new" "$prefix/$file"
     done
     for file in $old; do
@@ -78,7 +78,7 @@ install_files() {
         mkdir -p "${config%/*}"
         [ -e "$config" ] || cp "$example" "$config"
         systemctl daemon-reload
-        systemctl try-restart trackiops
+        systemctl try-restart trackiops trackiops-metrics
         say "to record always: systemctl enable --now trackiops"
     else
         say "to record: $prefix/bin/trackiops record"
@@ -89,7 +89,7 @@ uninstall_files() {
     [ -f "$list" ] || die "install.sh has installed nothing below $prefix: which --prefix was it?"
     [ -w "$list" ] || die "cannot write below $prefix: run this as root"
     if has_systemd; then
-        systemctl disable --now trackiops
+        systemctl disable --now trackiops-metrics trackiops
         # One that was changed is the administrator's.
         if cmp -s "$example" "$config"; then
             rm "$config"

@@ -8,6 +8,10 @@ write_some() {
     dd if=/dev/zero of=/mnt/nfs/some.bin bs=64k count="$1" oflag=direct conv=notrunc 2>/dev/null
 }
 
+# Whether who has no privileges sees a recorder.
+is_measured() { measure | grep -q '^trackiops_recorder_up 1'; }
+measure() { python3 -c 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:9930/metrics").read().decode())' 2>/dev/null; }
+
 is_recording() { trackiops status >/dev/null 2>&1; }
 
 # list_system NAME: each file that is not of the kernel, of this test, or a log.
@@ -48,6 +52,9 @@ dpkg-deb -R /work/trackiops.deb /work/newer
 sed -i 's/^Version: .*/Version: 99-1/' /work/newer/DEBIAN/control
 dpkg-deb -Znone -b /work/newer /work/newer.deb
 before=$(systemctl show --property=MainPID --value trackiops)
+systemctl enable --now trackiops-metrics
+wait_for 120 is_measured
+systemctl show --property=User,DynamicUser,MainPID trackiops-metrics >"$OUT/metrics.unit"
 fio --name=steady --directory=/mnt/nfs --size=1m --bs=16k --rw=randrw --direct=1 --ioengine=psync --rate_iops=20 \
     --time_based --runtime=3600 >/dev/null &
 IO=$!
@@ -70,7 +77,9 @@ echo "750 0 $id" >"$OUT/store.expected"
 setpriv --reuid 65534 --regid "$id" --clear-groups trackiops query --step all >"$OUT/member.out"
 
 # --- removed, and purged --------------------------------------------------------------------------------------------
+wait_for 120 is_measured
 expect remove dpkg -r trackiops
+expect metrics_active systemctl is-active trackiops-metrics
 list_system removed
 expect check find "$STORE" -name catalog.db
 expect purge dpkg -P trackiops
