@@ -82,7 +82,19 @@ impl Mounts {
             // If the number is another file system's now, mounts of the previous one in other
             // namespaces are out of date.
             if points.is_empty() || share_a_mount(known, &points) {
-                points.extend(known.iter().filter(|point| point.is_foreign).cloned());
+                // Services with a namespace of their own have copies of the host's mounts, which are unmounted there, too.
+                let is_copy_of_left = |foreign: &MountedPoint| {
+                    let mut own = known.iter().filter(|point| !point.is_foreign);
+                    own.any(|own| {
+                        let is_there = now.iter().any(|now| now.is_same_mount(&own.mount));
+                        !is_there && own.is_at_the_place_of(foreign)
+                    })
+                };
+                let foreign = known
+                    .iter()
+                    .filter(|point| point.is_foreign && !is_copy_of_left(point));
+                let foreign: Vec<_> = foreign.cloned().collect();
+                points.extend(foreign);
             }
             self.set_mounts(dev, points);
         }
@@ -108,17 +120,26 @@ impl Mounts {
                 found.extend(mounts);
             }
         }
-        self.follow_foreign(&found);
+        // What has changed on the host meanwhile is still to be followed. Until then, a mount of a number's next file system that was
+        // found elsewhere must not be taken for one of the file system that had the number before.
+        let host = mounts_of(HOST).unwrap_or_default();
+        let devices = |there: &[NfsMount], here: &[NfsMount]| {
+            let is_here = |mount: &&NfsMount| here.iter().any(|here| here.is_same_mount(mount));
+            let new = there.iter().filter(|mount| !is_here(mount));
+            new.map(|mount| mount.dev).collect::<Vec<_>>()
+        };
+        let changed = [devices(&host, &self.own), devices(&self.own, &host)].concat();
+        self.follow_foreign(&found, &changed.into_iter().collect());
     }
 
-    /// Takes over the mounts that were found in other mount namespaces.
-    fn follow_foreign(&mut self, found: &[NfsMount]) {
+    /// Takes over the mounts that were found in other mount namespaces, but for those of devices that have `changed` on the host.
+    fn follow_foreign(&mut self, found: &[NfsMount], changed: &HashSet<Dev>) {
         let is_foreign = |known: &FileSystem| known.points.iter().any(|point| point.is_foreign);
         let known = self.devices.iter();
         let before = known.filter(|(_, known)| known.last().is_some_and(is_foreign));
         let before = before.map(|(dev, _)| *dev);
         let devices: HashSet<_> = before.chain(found.iter().map(|mount| mount.dev)).collect();
-        for dev in devices {
+        for dev in devices.into_iter().filter(|dev| !changed.contains(dev)) {
             let points = [
                 mounts_of_device(&self.own, dev, false),
                 mounts_of_device(found, dev, true),
@@ -293,6 +314,10 @@ impl MountedPoint {
         self.mount.source.trim_end_matches('/')
     }
 
+    fn is_at_the_place_of(&self, other: &Self) -> bool {
+        self.mount.source == other.mount.source && self.mount.mount_point == other.mount.mount_point
+    }
+
     /// The path of what is at a place, if this mount has it.
     fn path(&self, place: &[u8]) -> Option<Vec<u8>> {
         let below = place.strip_prefix(self.source().as_bytes())?;
@@ -363,7 +388,7 @@ mod tests {
         };
         let elsewhere =
             b"9 1 0:49 / /inside rw - nfs4 [::1]:/exp rw\n9 1 0:51 / / rw - nfs s:/ rw\n";
-        known.follow_foreign(&parse_mountinfo(elsewhere));
+        known.follow_foreign(&parse_mountinfo(elsewhere), &HashSet::new());
         assert_eq!(
             path(&known, 49, b"[::1]:/exp/f").as_deref(),
             Some("/inside/f")
@@ -455,13 +480,13 @@ mod tests {
         let source = |known: &Mounts, place: &[u8]| known.source_of(Dev(50), Some(place));
         let mut known = Mounts::default();
         assert!(known.cannot_hold(Dev(50), None));
-        known.follow_foreign(&mounts("s:/a"));
+        known.follow_foreign(&mounts("s:/a"), &HashSet::new());
         assert!(!known.cannot_hold(Dev(50), Some(b"s:/a/f")));
         assert!(
             known.cannot_hold(Dev(50), Some(b"s:/b/f")),
             "the number is used again"
         );
-        known.follow_foreign(&mounts("s:/b"));
+        known.follow_foreign(&mounts("s:/b"), &HashSet::new());
         assert_eq!(source(&known, b"s:/b/f").as_deref(), Some("s:/b"));
         assert_eq!(
             source(&known, b"s:/a/f").as_deref(),
@@ -472,9 +497,32 @@ mod tests {
         known.note_top(Dev(50), b"s:/c");
         assert_eq!(source(&known, b"s:/c/d/f").as_deref(), Some("s:/c"));
         assert_eq!(known.path(Dev(50), b"s:/c/d/f"), None);
-        known.follow_foreign(&[]);
+        known.follow_foreign(&[], &HashSet::new());
         assert!(known.cannot_hold(Dev(50), Some(b"s:/b/f")), "it has left");
         assert_eq!(source(&known, b"s:/b/f").as_deref(), Some("s:/b"));
+    }
+
+    #[test]
+    fn copies_in_namespaces_of_services_go_with_what_they_are_copies_of() {
+        let mounts = |id: u32, source: &str| {
+            let line = format!("{id} 1 0:50 / /mnt/x rw - nfs {source} rw\n");
+            parse_mountinfo(line.as_bytes())
+        };
+        let mut known = Mounts::default();
+        known.follow_own(&mounts(9, "s:/e"));
+        known.follow_foreign(&mounts(10, "s:/e"), &HashSet::new());
+        assert_eq!(known.take_news().unwrap().len(), 1, "told once");
+        known.follow_own(&[]);
+        assert!(known.cannot_hold(Dev(50), None), "the copy has left, too");
+        assert_eq!(known.take_news(), Some(vec![]));
+
+        // The number is used again, of which a look at all namespaces shows more than was followed.
+        known.follow_own(&mounts(9, "s:/e"));
+        let changed = HashSet::from([Dev(50)]);
+        known.follow_foreign(&mounts(12, "s:/f"), &changed);
+        known.note_top(Dev(50), b"s:/f");
+        let source = known.source_of(Dev(50), Some(b"s:/f/file"));
+        assert_eq!(source.as_deref(), Some("s:/f"));
     }
 
     #[test]
