@@ -165,7 +165,7 @@ families! {
     LOST: Counter, "trackiops_books_lost_requests", [],
         "Requests for which there was no room at all.";
     MISSED: Counter, "trackiops_books_missed_requests", [],
-        "Completions at which the kernel skipped the programs: at most so many requests were not seen.";
+        "Completions at which the kernel skipped the programs: at most this many requests were not seen.";
     OPERATIONS_SEEN: Counter, "trackiops_books_seen_operations", [],
         "RPCs that the probes of operations saw complete.";
     OPERATIONS_MISSED: Counter, "trackiops_books_missed_operations", [],

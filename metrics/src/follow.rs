@@ -49,7 +49,7 @@ struct Known {
 }
 
 impl Follower {
-    /// Of the recorder at `socket`, with so many files of their own.
+    /// Of the recorder at `socket`, with at most `top_files` files of their own.
     pub fn new(socket: &Path, top_files: usize) -> Self {
         let known = Known {
             files: (top_files > 0).then(|| TopFiles::new(top_files)),
@@ -61,7 +61,7 @@ impl Follower {
         }
     }
 
-    /// Follows one recorder after the other. Whenever there is none, `say` is told why, once for each reason.
+    /// Follows one recorder after the other. Whenever there is none, `say` gets the reason, once for each.
     pub fn run(&self, say: impl Fn(&str)) {
         let mut said = String::new();
         loop {

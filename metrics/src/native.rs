@@ -1,7 +1,7 @@
 //! Buckets of native and exponential histograms, in seconds.
 //!
 //! Buckets here are of microseconds. In seconds, their bounds are between those of the same schema, as 10^6 is no power of
-//! `2^(1/32)`: it is 637.81 of them. Bucket `i` becomes bucket `i - 638`, so counts stay exact, and its bounds are told 0.41 % too low.
+//! `2^(1/32)`: it is 637.81 of them. Bucket `i` becomes bucket `i - 638`, so counts stay exact, and its bounds are 0.41 % too low.
 
 use trackiops_schemas::histogram::{Histogram, OPENTELEMETRY_OFFSET, PROMETHEUS_OFFSET};
 

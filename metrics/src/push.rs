@@ -119,8 +119,8 @@ impl Pusher {
         }
     }
 
-    /// Pushes for ever. What is lost is made up for by the next push, because all sums are cumulative. `say` is told of the first
-    /// failure, and of the first success after one.
+    /// Pushes for ever. What is lost is made up for by the next push, because all sums are cumulative. `say` gets the first
+    /// failure, and the first success after one.
     pub async fn run(self, say: impl Fn(String)) {
         let mut ticks = interval_at(Instant::now() + self.every, self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

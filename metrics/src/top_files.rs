@@ -48,7 +48,7 @@ struct Candidate {
 }
 
 impl TopFiles {
-    /// With places for so many files.
+    /// With places for at most `most` files.
     pub fn new(most: usize) -> Self {
         Self {
             most: most.min(MOST_TOP_FILES),

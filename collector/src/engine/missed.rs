@@ -60,9 +60,7 @@ impl CountedPrograms {
             operations: sum(&self.of_operations)?,
         })
     }
-}
 
-impl CountedPrograms {
     /// Time for which they ran, ns. `None` if the kernel does not measure that.
     pub fn run_ns(&self) -> Option<u64> {
         let programs = self.of_requests.iter().chain(&self.of_operations);
