@@ -32,13 +32,13 @@ pub struct Group {
     pub file: Arc<File>,
     /// The tenant of the rows. A uid or cgroup is present only if all rows have the same one.
     /// A name belongs to the file, whichever row has it; a tenant answers only for its own requests.
-    /// The user's name is the latest one of that uid.
+    /// The names of the user and the container are the latest ones of that uid and that cgroup.
     pub tenant: Arc<Tenant>,
     /// The counters.
     pub sum: SparseRow,
     latest: Age,
-    /// Age of the row that supplied the user's name.
-    named: Age,
+    /// Ages of the rows that supplied the names of the user and the container.
+    named: [Age; 2],
 }
 
 /// Age of a row: the end of its window, then the position of its segment among those of one window.
@@ -70,14 +70,14 @@ impl Aggregator {
                     tenant: Arc::clone(tenant),
                     sum: row.into(),
                     latest: age,
-                    named: age,
+                    named: [age; 2],
                 });
             }
             Entry::Occupied(mut entry) => {
                 let group = entry.get_mut();
                 group.sum.merge(&row);
                 group.add_file(age, file);
-                group.add_tenant(age, tenant);
+                group.add_tenant([age; 2], tenant);
             }
         }
     }
@@ -120,25 +120,42 @@ impl Aggregator {
     }
 }
 
+/// The later name of those that are known; the first one's age becomes that of the result.
+fn latest(
+    (own, named): (&Option<Arc<str>>, &mut Age),
+    (other, age): (&Option<Arc<str>>, Age),
+) -> Option<Arc<str>> {
+    if (other.is_some(), age) < (own.is_some(), *named) {
+        return own.clone();
+    }
+    *named = age;
+    other.clone()
+}
+
 impl Group {
     /// Keeps the uid and the cgroup only if both tenants have the same.
-    fn add_tenant(&mut self, age: Age, tenant: &Arc<Tenant>) {
+    fn add_tenant(&mut self, ages: [Age; 2], tenant: &Arc<Tenant>) {
         if self.tenant == *tenant {
-            self.named = self.named.max(age);
+            for (named, age) in self.named.iter_mut().zip(ages) {
+                *named = age.max(*named);
+            }
             return;
         }
         let own = &self.tenant;
+        let [user_age, container_age] = &mut self.named;
+        let user = latest((&own.user, user_age), (&tenant.user, ages[0]));
+        let container = latest(
+            (&own.container, container_age),
+            (&tenant.container, ages[1]),
+        );
         let uid = own.uid.filter(|_| own.uid == tenant.uid);
-        let is_later = (tenant.user.is_some(), age) >= (own.user.is_some(), self.named);
-        let latest = if is_later { tenant } else { own };
+        let cgroup = own.cgroup.clone().filter(|_| own.cgroup == tenant.cgroup);
         let joined = Tenant {
             uid,
-            user: latest.user.clone().filter(|_| uid.is_some()),
-            cgroup: own.cgroup.clone().filter(|_| own.cgroup == tenant.cgroup),
+            user: user.filter(|_| uid.is_some()),
+            container: container.filter(|_| cgroup.is_some()),
+            cgroup,
         };
-        if is_later {
-            self.named = age;
-        }
         if joined != **own {
             self.tenant = Arc::new(joined);
         }
@@ -283,5 +300,29 @@ mod tests {
         for by in [GroupBy::FILE, GroupBy::FILE_TENANT] {
             check(by, &tenants, &[(tenants[2].clone(), 4)]);
         }
+    }
+
+    #[test]
+    fn names_of_a_user_and_of_a_container_are_the_latest_of_each() {
+        let named = |user: Option<&str>, container: Option<&str>| {
+            let tenant = Tenant {
+                container: container.map(Into::into),
+                ..(*tenant("1000:/a", user)).clone()
+            };
+            Arc::new(tenant)
+        };
+        let tenants = [
+            named(Some("alice"), None),
+            named(None, Some("shop/web")),
+            named(None, Some("shop/web/nginx")),
+            named(Some("bob"), None),
+        ];
+        let both = named(Some("bob"), Some("shop/web/nginx"));
+        for by in [GroupBy::FILE, GroupBy::FILE_TENANT] {
+            check(by, &tenants, &[(both.clone(), 4)]);
+        }
+        let elsewhere = tenant("1000:/b", None);
+        let tenants = [both, elsewhere.clone(), elsewhere];
+        check(GroupBy::FILE, &tenants, &[(tenant("1000", Some("bob")), 3)]);
     }
 }

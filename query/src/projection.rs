@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 use trackiops_schemas::columns::{
-    CGROUP, DIRECTIONS, ERRNOS, FILE_OPS, LATENCY_HIST, MOUNT, PATH, PATH_INFERRED, UID, UNSPLIT,
-    USER, rollup_schema,
+    CGROUP, CONTAINER, DIRECTIONS, ERRNOS, FILE_OPS, LATENCY_HIST, MOUNT, PATH, PATH_INFERRED, UID,
+    UNSPLIT, USER, rollup_schema,
 };
 
 /// A set of columns of the rollup dataset. Other columns read as zero.
@@ -91,8 +91,10 @@ impl Projection {
         };
         let is_shown = |column: &str| {
             let is_hidden = |plain| seldom.contains(&plain) || others.contains(&plain);
-            !matches!(column, FILE_OPS | PATH_INFERRED | UID | USER | CGROUP)
-                && !of_direction(column).is_some_and(is_hidden)
+            !matches!(
+                column,
+                FILE_OPS | PATH_INFERRED | UID | USER | CGROUP | CONTAINER
+            ) && !of_direction(column).is_some_and(is_hidden)
         };
         Self::filter(is_shown).only_transfers(true)
     }

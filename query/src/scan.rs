@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::{
-    CGROUP, DEV, FILE_KEY, FILEID, MOUNT, PATH, TIME, UID, USER, health_schema, ops_schema,
-    rollup_schema,
+    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, MOUNT, PATH, TIME, UID, USER, health_schema,
+    ops_schema, rollup_schema,
 };
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::row::{Health, Row};
@@ -36,7 +36,7 @@ impl ScanColumns {
     fn include(self, column: &str) -> bool {
         match column {
             TIME | FILE_KEY | DEV | FILEID => true,
-            UID | USER | CGROUP if self.by.tenants => true,
+            UID | USER | CGROUP | CONTAINER if self.by.tenants => true,
             MOUNT | PATH if self.by.needs_names() || self.by_name => true,
             _ => self.projection.includes(column),
         }

@@ -60,6 +60,8 @@ pub const UID: &str = "uid";
 pub const USER: &str = "user";
 /// The cgroup that used the file: [`crate::identity::Tenant::cgroup`]; null where not known.
 pub const CGROUP: &str = "cgroup";
+/// Names of that cgroup's container: [`crate::identity::Tenant::container`]; null where not known.
+pub const CONTAINER: &str = "container";
 
 /// The two directions, in column order.
 pub const DIRECTIONS: [&str; 2] = ["read", "write"];
@@ -247,7 +249,7 @@ pub fn mount_item() -> Field {
 }
 
 /// Columns that tell of which file a row is, and who used it.
-fn file_fields() -> [Field; 10] {
+fn file_fields() -> [Field; 11] {
     [
         text(HOST),
         optional_text(MOUNT),
@@ -259,6 +261,7 @@ fn file_fields() -> [Field; 10] {
         optional(UID, Unit::None),
         optional_text(USER),
         optional_text(CGROUP),
+        optional_text(CONTAINER),
     ]
 }
 

@@ -137,8 +137,8 @@ pub struct TenantId {
     pub cgroup: u64,
 }
 
-/// Who used a file: a user and a cgroup. [`Self::id`] tells tenants apart; the user's name is an attribute, as a path is one of a
-/// file.
+/// Who used a file: a user and a cgroup. [`Self::id`] tells tenants apart; names of the user and the container are attributes, as a
+/// path is one of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tenant {
     /// The user, where known.
@@ -148,6 +148,9 @@ pub struct Tenant {
     /// Path of the cgroup, such as `/system.slice/db.service`; `?id` for one that was gone before its path was looked up. `None`
     /// where the cgroup is not known.
     pub cgroup: Option<Arc<str>>,
+    /// Names of the cgroup's container when it was recorded, where known: `namespace/pod/container`, or `namespace/pod`. Never without
+    /// `cgroup`.
+    pub container: Option<Arc<str>>,
 }
 
 impl Tenant {
@@ -161,13 +164,26 @@ impl Tenant {
         self.id() != (None, None)
     }
 
-    /// As text, with the user's name in place of the uid where it is known. `None` where nothing is known.
+    /// Number of its attributes that are known.
+    pub fn names(&self) -> usize {
+        usize::from(self.user.is_some()) + usize::from(self.container.is_some())
+    }
+
+    /// As text, with the names of the user and the container in place of the uid and the cgroup where they are known. `None` where
+    /// nothing is known.
     pub fn named(&self) -> Option<String> {
-        match (&self.user, &self.cgroup) {
-            (None, _) => self.is_known().then(|| self.to_string()),
-            (Some(user), None) => Some(user.to_string()),
-            (Some(user), Some(cgroup)) => Some(format!("{user}:{cgroup}")),
-        }
+        self.is_known().then(|| {
+            let cgroup = self.container.as_ref().or(self.cgroup.as_ref());
+            let text = |user: &dyn fmt::Display| match cgroup {
+                Some(cgroup) => format!("{user}:{cgroup}"),
+                None => user.to_string(),
+            };
+            match (&self.user, self.uid) {
+                (Some(user), _) => text(user),
+                (None, Some(uid)) => text(&uid),
+                (None, None) => text(&'?'),
+            }
+        })
     }
 }
 
@@ -190,7 +206,7 @@ impl fmt::Display for Tenant {
 #[error("`{0}` is not a tenant: write uid:/cgroup/path or uid, such as 1000:/user.slice")]
 pub struct TenantError(String);
 
-/// What [`Tenant`] writes; the user's name is not in it.
+/// What [`Tenant`] writes; names of the user and the container are not in it.
 impl FromStr for Tenant {
     type Err = TenantError;
 
@@ -207,6 +223,7 @@ impl FromStr for Tenant {
             uid: uid.map_err(|_| TenantError(text.into()))?,
             user: None,
             cgroup: cgroup.map(Into::into),
+            container: None,
         })
     }
 }
@@ -229,7 +246,7 @@ pub struct FileAttributes {
 }
 
 impl FileAttributes {
-    /// Whether rows of both add up: they differ in the name of the user at most.
+    /// Whether rows of both add up: they differ in names of their tenant at most.
     pub fn adds_up_with(&self, other: &Self) -> bool {
         let Self {
             key,
@@ -310,6 +327,12 @@ mod tests {
         assert_ne!(named, plain);
         assert_eq!(named.to_string(), "1000:/user.slice");
         assert_eq!(named.named().as_deref(), Some("alice:/user.slice"));
+        let contained = Tenant {
+            container: Some("shop/web/nginx".into()),
+            ..plain.clone()
+        };
+        assert_eq!(contained.id(), plain.id());
+        assert_eq!(contained.named().as_deref(), Some("1000:shop/web/nginx"));
         let used_by = |tenant: &str, user: Option<&str>| FileAttributes {
             key: FileKey(7),
             id: file("0:49"),

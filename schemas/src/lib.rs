@@ -7,7 +7,7 @@
 //! * [`request`]: requests that are kept one by one;
 //! * [`pending`]: what has not completed, because a server does not answer;
 //! * [`kernel_usage`]: what the programs in the kernel take;
-//! * [`identity`]: what a file is, in memory and on disk; [`mount`]: where it can be found;
+//! * [`identity`]: what a file is, in memory and on disk; [`container`]: of which container a cgroup is; [`mount`]: where it can be found;
 //! * [`counter_macro`] and [`unit`]: how rows, columns and the journal are made of the tables of counters in [`row`], [`ops`] and
 //!   [`file_ops`], and what counters count;
 //! * [`columns`]: names and Arrow types of what is on disk.
@@ -17,6 +17,8 @@ pub mod ebpf;
 
 #[cfg(feature = "std")]
 pub mod columns;
+#[cfg(feature = "std")]
+pub mod container;
 #[cfg(feature = "std")]
 pub mod counter_macro;
 #[cfg(feature = "std")]

@@ -21,7 +21,7 @@ use crate::segment::metadata::{check_format, value};
 use crate::segment::verified::damaged;
 
 /// Columns that identify a file and its user.
-const IDENTITY: [&str; 10] = [
+const IDENTITY: [&str; 11] = [
     columns::HOST,
     columns::MOUNT,
     columns::PATH,
@@ -32,6 +32,7 @@ const IDENTITY: [&str; 10] = [
     columns::UID,
     columns::USER,
     columns::CGROUP,
+    columns::CONTAINER,
 ];
 /// Three months of seconds. Something is kept of each window, also of those without rows, and what
 /// range an export claims costs it nothing.

@@ -29,8 +29,8 @@ struct Recording {
     gaps: Vec<(i64, i64)>,
 }
 
-/// A file's name, its tenant and the tenant's user.
-type Used = (String, Option<String>, Option<String>);
+/// A file's name, its tenant, and the names of the tenant's user and container.
+type Used = (String, Option<String>, [Option<String>; 2]);
 
 #[derive(Default)]
 struct Window {
@@ -129,7 +129,7 @@ impl Recording {
                 let requests = Requests::parse(words)?;
                 let row = window
                     .rows
-                    .entry((path, requests.tenant.clone(), requests.user.clone()))
+                    .entry((path, requests.tenant.clone(), requests.names.clone()))
                     .or_default();
                 match what {
                     "read" => requests.add(&mut row.read),
@@ -204,9 +204,10 @@ impl Recording {
                 lost,
                 pending,
             } = windows.remove(&second).unwrap_or_default();
-            let row = |((path, tenant, user), row): (Used, Row)| {
+            let row = |((path, tenant, [user, container]), row): (Used, Row)| {
                 let tenant = tenant.map_or_else(Tenant::default, |packed| Tenant {
                     user: user.map(Into::into),
+                    container: container.map(Into::into),
                     ..packed.parse().expect("a tenant")
                 });
                 let fileid = paths.iter().position(|known| *known == path).unwrap_or(0) as u64 + 1;
@@ -274,7 +275,7 @@ fn operation(mut words: SplitWhitespace<'_>) -> Option<OperationRow> {
     Some(OperationRow { operation, sums })
 }
 
-/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [tenant=UID:CGROUP] [user=NAME]`
+/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [tenant=UID:CGROUP] [user=NAME] [container=NAMES]`
 #[derive(Default)]
 struct Requests {
     count: u64,
@@ -287,7 +288,8 @@ struct Requests {
     folded: u64,
     untimed: u64,
     tenant: Option<String>,
-    user: Option<String>,
+    /// Of the user and the container.
+    names: [Option<String>; 2],
 }
 
 impl Requests {
@@ -307,7 +309,8 @@ impl Requests {
                     "folded" => requests.folded = number(value)?,
                     "untimed" => requests.untimed = number(value)?,
                     "tenant" => requests.tenant = Some(value.to_owned()),
-                    "user" => requests.user = Some(value.to_owned()),
+                    "user" => requests.names[0] = Some(value.to_owned()),
+                    "container" => requests.names[1] = Some(value.to_owned()),
                     _ => return None,
                 }
             } else {

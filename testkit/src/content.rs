@@ -26,6 +26,7 @@ pub struct RowId {
     pub uid: Option<u32>,
     pub user: Option<String>,
     pub cgroup: Option<String>,
+    pub container: Option<String>,
 }
 
 /// Rows and health added up by window of one granularity.
@@ -60,6 +61,7 @@ impl Content {
                 uid: file.tenant.uid,
                 user: file.tenant.user.as_deref().map(str::to_owned),
                 cgroup: file.tenant.cgroup.as_deref().map(str::to_owned),
+                container: file.tenant.container.as_deref().map(str::to_owned),
             };
             self.rows.entry(id).or_default().merge(row);
         }
@@ -221,6 +223,7 @@ fn rows_in(file: File) -> Vec<(RowId, Row)> {
                 uid: stored.tenant.uid,
                 user: stored.tenant.user.map(str::to_owned),
                 cgroup: stored.tenant.cgroup.map(str::to_owned),
+                container: stored.tenant.container.map(str::to_owned),
             };
             rows.push((id, stored.row));
         })

@@ -116,7 +116,9 @@ pub fn straightforward(
                     known.user = tenant.user.clone();
                 }
                 if known.cgroup != tenant.cgroup {
-                    known.cgroup = None;
+                    (known.cgroup, known.container) = (None, None);
+                } else if tenant.container.is_some() {
+                    known.container = tenant.container.clone();
                 }
             }
         }

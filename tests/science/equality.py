@@ -200,7 +200,7 @@ DAY, COVERED = "2026-11-21", ("covered_ms", "ops_covered_ms")
 DEFAULT_RANGE = (f"{DAY}T03:00:00Z", f"{DAY}T03:02:30Z")
 HISTOGRAMS = ("read_latency_hist", "write_latency_hist", "execute_hist")
 MAXIMA = ("read_latency_us_max", "write_latency_us_max", "execute_us_max")
-IDENTITY = ["path", "mount", "dev", "fileid", "uid", "user", "cgroup", "transport"]
+IDENTITY = ["path", "mount", "dev", "fileid", "uid", "user", "cgroup", "container", "transport"]
 UNITS = {"us": 1, "ms": 1e3, "s": 1e6, "KiB": 2**10, "MiB": 2**20, "": 1}
 STEP_US = {"1s": 10**6, "10s": 10**7, "1m": 6 * 10**7}
 SIDE = ["requests", "bytes", "latency_us_sum", "latency_us_max", "queue_us_sum", "rtt_us_sum", "errors", "retrans", "short", "folded",
@@ -286,7 +286,7 @@ class Sql:
     def source(self, asked):
         if asked.source != "file_ops":
             return asked.source
-        of = f"host, mount, path, file_key, dev, fileid, uid, {self.quoted('user')}, cgroup, us"
+        of = f"host, mount, path, file_key, dev, fileid, uid, {self.quoted('user')}, cgroup, container, us"
         sides = []
         for side, sent, received in (("read", "0", "read_bytes"), ("write", "write_bytes", "0")):
             columns = [f"{side}_{mine} AS {name}" for name, mine in AS_OP.items()]
@@ -388,7 +388,7 @@ class Polars:
         if asked.source != "file_ops":
             return self.scan(asked.source)
         rollup, parts = self.scan("rollup"), []
-        of = ["host", "mount", "path", "file_key", "dev", "fileid", "uid", "user", "cgroup", "us"]
+        of = ["host", "mount", "path", "file_key", "dev", "fileid", "uid", "user", "cgroup", "container", "us"]
         none = pl.lit(0, pl.Int64)
         for side in ("read", "write"):
             moved = pl.col(f"{side}_bytes")

@@ -1,5 +1,6 @@
-//! Who used a file: users and cgroups, both by number and name.
+//! Who used a file: users and cgroups, both by number and name, and containers.
 
+mod containers;
 pub(crate) mod users;
 
 use std::collections::HashSet;
@@ -15,18 +16,29 @@ use trackiops_schemas::identity::{Tenant, TenantId};
 
 use crate::clock::{MonotonicNs, is_due};
 use crate::names::mountinfo::cgroup_root;
+use crate::tenants::containers::{Container, Containers};
 use crate::tenants::users::Users;
 
 /// Least time between searches of all cgroups for new ones.
 const WALK: Duration = Duration::from_millis(500);
 
+/// A cgroup that was seen to exist.
+struct Cgroup {
+    path: Arc<str>,
+    container: Option<Container>,
+}
+
+/// By id. `None` for one that was looked for and is gone.
+type Cgroups = AHashMap<u64, Option<Cgroup>>;
+
 /// Names of the users, and of the cgroups that were seen to exist.
 pub struct Tenants {
     users: Users,
+    containers: Containers,
     /// Where the hierarchy with the memory controller is mounted.
     root: Option<PathBuf>,
-    /// By id. `None` for one that was looked for and is gone.
-    names: AHashMap<u64, Option<Arc<str>>>,
+    cgroups: Cgroups,
+    has_containers: bool,
     /// Those to look for.
     unknown: HashSet<u64>,
     walked: Option<MonotonicNs>,
@@ -37,8 +49,10 @@ impl Tenants {
     pub fn new() -> Self {
         Self {
             users: Users::new(),
+            containers: Containers::new(),
             root: cgroup_root(),
-            names: AHashMap::new(),
+            cgroups: Cgroups::new(),
+            has_containers: false,
             unknown: HashSet::new(),
             walked: None,
         }
@@ -48,10 +62,17 @@ impl Tenants {
     /// because they exist only then.
     pub fn observe(&mut self, seen: impl Iterator<Item = TenantId>, now: MonotonicNs) {
         self.users.refresh(now);
-        let names = &self.names;
-        let cgroups = seen.map(|tenant| tenant.cgroup);
+        let cgroups = &self.cgroups;
+        let ids = seen.map(|tenant| tenant.cgroup);
         self.unknown
-            .extend(cgroups.filter(|id| *id != 0 && !names.contains_key(id)));
+            .extend(ids.filter(|id| *id != 0 && !cgroups.contains_key(id)));
+        self.look_for_cgroups(now);
+        if self.has_containers {
+            self.containers.refresh(now);
+        }
+    }
+
+    fn look_for_cgroups(&mut self, now: MonotonicNs) {
         let Some(root) = self.root.as_deref() else {
             return;
         };
@@ -59,45 +80,54 @@ impl Tenants {
             return;
         }
         // This forgets cgroups that are gone; an id is not used again.
-        self.names.clear();
-        collect_cgroups(root, root, &mut self.names);
+        self.cgroups.clear();
+        collect_cgroups(root, root, &mut self.cgroups);
         for id in self.unknown.drain() {
-            self.names.entry(id).or_insert(None);
+            self.cgroups.entry(id).or_insert(None);
         }
+        let mut found = self.cgroups.values().flatten();
+        self.has_containers = found.any(|cgroup| cgroup.container.is_some());
     }
 
     /// The tenant of a row.
     pub fn tenant(&self, id: TenantId) -> Tenant {
         let TenantId { uid, cgroup } = id;
         let uid = (uid != NO_USER).then_some(uid);
+        let known = self.cgroups.get(&cgroup).and_then(Option::as_ref);
         Tenant {
             uid,
             user: uid.and_then(|uid| self.users.name(uid)),
-            cgroup: match (cgroup, self.names.get(&cgroup)) {
+            cgroup: match (cgroup, known) {
                 (0, _) => None,
-                (_, Some(Some(path))) => Some(Arc::clone(path)),
-                (id, _) => Some(format!("?{id}").into()),
+                (_, Some(known)) => Some(Arc::clone(&known.path)),
+                (id, None) => Some(format!("?{id}").into()),
             },
+            container: known
+                .and_then(|known| known.container.as_ref())
+                .and_then(|container| self.containers.name(container)),
         }
     }
 }
 
 /// Adds `directory` and the cgroups below it by their id, which is their inode number.
-fn collect_cgroups(root: &Path, directory: &Path, names: &mut AHashMap<u64, Option<Arc<str>>>) {
+fn collect_cgroups(root: &Path, directory: &Path, cgroups: &mut Cgroups) {
     let Ok(metadata) = fs::symlink_metadata(directory) else {
         return;
     };
     let below = directory.strip_prefix(root).unwrap_or(directory);
-    names.insert(
-        metadata.ino(),
-        Some(format!("/{}", below.to_string_lossy()).into()),
-    );
+    let path = format!("/{}", below.to_string_lossy());
+    let container = Container::of(&path);
+    let cgroup = Cgroup {
+        path: path.into(),
+        container,
+    };
+    cgroups.insert(metadata.ino(), Some(cgroup));
     let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            collect_cgroups(root, &entry.path(), names);
+            collect_cgroups(root, &entry.path(), cgroups);
         }
     }
 }
@@ -114,10 +144,13 @@ mod tests {
         let cgroup = fs::metadata(&service).unwrap().ino();
         let passwd = directory.path().join("passwd");
         fs::write(&passwd, "alice:x:1000:1000::/home/alice:/bin/sh\n").unwrap();
+        let logs = directory.path().join("logs");
         let mut tenants = Tenants {
             users: Users::from_file(passwd),
+            containers: Containers::in_directories(logs.clone(), logs),
             root: Some(directory.path().to_owned()),
-            names: AHashMap::new(),
+            cgroups: Cgroups::new(),
+            has_containers: false,
             unknown: HashSet::new(),
             walked: None,
         };
@@ -140,5 +173,34 @@ mod tests {
             assert_eq!((tenant.to_string().as_str(), tenant.user), (text, None));
         }
         assert!(!tenant(NO_USER, 0).is_known());
+    }
+
+    #[test]
+    fn a_container_is_named_as_soon_as_the_kubelet_has_named_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let [root, containers, pods] =
+            ["cgroup", "containers", "pods"].map(|name| directory.path().join(name));
+        let container = "e".repeat(64);
+        let path = format!("kubepods/pod{}/{container}", "a".repeat(32));
+        fs::create_dir_all(root.join(&path)).unwrap();
+        fs::create_dir(&containers).unwrap();
+        let cgroup = fs::metadata(root.join(&path)).unwrap().ino();
+        let mut tenants = Tenants {
+            containers: Containers::in_directories(containers.clone(), pods),
+            root: Some(root),
+            ..Tenants::new()
+        };
+        let id = TenantId { uid: 7, cgroup };
+        let mut named = |seen: &[TenantId], seconds: u64| {
+            tenants.observe(
+                seen.iter().copied(),
+                MonotonicNs(seconds * 1_000_000_000 + 1),
+            );
+            tenants.tenant(id).container
+        };
+        assert_eq!(named(&[id], 0), None);
+        let log = containers.join(format!("web_shop_nginx-{container}.log"));
+        std::os::unix::fs::symlink("/nowhere", log).unwrap();
+        assert_eq!(named(&[], 2).as_deref(), Some("shop/web/nginx"));
     }
 }

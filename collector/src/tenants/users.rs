@@ -34,8 +34,8 @@ pub struct Users {
 }
 
 /// Differs between two contents of a file. It has the ctime because the mtime can be set back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct FileVersion {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileVersion {
     inode: (u64, u64),
     bytes: u64,
     mtime: (i64, i64),

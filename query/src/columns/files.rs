@@ -169,7 +169,7 @@ fn part(direction: &Direction, which: usize) -> Option<f64> {
 
 impl Record for AnswerRow {
     fn columns() -> Vec<Column<Self>> {
-        let (stored, packed) = tenants(|row: &Self| &row.tenant);
+        let (stored, derived_of_tenant) = tenants(|row: &Self| &row.tenant);
         let mut all = identity();
         all.extend(stored);
         for side in [Side::Read, Side::Write] {
@@ -190,7 +190,7 @@ impl Record for AnswerRow {
             is_usual: false,
             ..column
         }));
-        all.push(packed);
+        all.extend(derived_of_tenant);
         all
     }
 }

@@ -12,6 +12,7 @@ mod operations;
 mod tenants;
 mod value;
 
+pub use tenants::{CONTAINER_ID, NAMESPACE, POD};
 pub use trackiops_schemas::unit::Unit;
 pub use value::{Value, per_second};
 

@@ -118,9 +118,9 @@ impl Record for OperationAnswer {
             dev.map_or(Value::Null, Value::text)
         }));
         all.push(number(columns::FILEID, |file| file.fileid.cast_signed()));
-        let (stored, packed) = tenants(|row: &Self| &row.tenant);
+        let (stored, derived_of_tenant) = tenants(|row: &Self| &row.tenant);
         all.extend(stored);
-        all.push(packed);
+        all.extend(derived_of_tenant);
         let bytes = Column::count("bytes", Unit::Bytes, |row: &Self| {
             Value::some_count(row.all_bytes())
         });

@@ -3,13 +3,22 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use trackiops_schemas::columns::{CGROUP, UID, USER};
+use trackiops_schemas::columns::{CGROUP, CONTAINER, UID, USER};
+use trackiops_schemas::container::{ContainerOf, namespace_and_pod};
 use trackiops_schemas::identity::Tenant;
 
 use super::{Column, Unit, Value};
 
-/// Uid, user and cgroup as they are stored, then all of them as one text for `--columns`.
-pub(super) fn tenants<R: 'static>(of: fn(&R) -> &Arc<Tenant>) -> ([Column<R>; 3], Column<R>) {
+/// Id of the cgroup's container, from the cgroup's path.
+pub const CONTAINER_ID: &str = "container_id";
+/// Namespace of the pod that the container is in.
+pub const NAMESPACE: &str = "namespace";
+/// That pod.
+pub const POD: &str = "pod";
+
+/// Uid, user, cgroup and container as they are stored, then what follows from them, for `--columns`: parts of the container, and all
+/// as one text.
+pub(super) fn tenants<R: 'static>(of: fn(&R) -> &Arc<Tenant>) -> ([Column<R>; 4], [Column<R>; 4]) {
     let uid = Column::new(UID, DataType::Int64, Unit::None, move |row: &R| {
         of(row)
             .uid
@@ -25,6 +34,31 @@ pub(super) fn tenants<R: 'static>(of: fn(&R) -> &Arc<Tenant>) -> ([Column<R>; 3]
     let cgroup = Column::text(CGROUP, move |row: &R| {
         Value::some_text(of(row).cgroup.as_deref())
     });
+    let of_container = vec![CONTAINER.to_owned(), CGROUP.to_owned()];
+    let container = Column {
+        // As the user's name with a uid.
+        needs: of_container.clone(),
+        ..Column::text(CONTAINER, move |row: &R| {
+            Value::some_text(of(row).container.as_deref())
+        })
+    };
+    let id = Column {
+        is_usual: false,
+        needs: vec![CGROUP.to_owned()],
+        ..Column::text(CONTAINER_ID, move |row: &R| {
+            let cgroup = of(row).cgroup.as_deref().map(ContainerOf::cgroup);
+            Value::some_text(cgroup.and_then(|of| of.id))
+        })
+    };
+    let part = |name, part: fn(&str) -> Option<&str>| Column {
+        is_usual: false,
+        needs: of_container.clone(),
+        ..Column::text(name, move |row: &R| {
+            Value::some_text(of(row).container.as_deref().and_then(part))
+        })
+    };
+    let namespace = part(NAMESPACE, |names| namespace_and_pod(names).0);
+    let pod = part(POD, |names| namespace_and_pod(names).1);
     let packed = Column {
         is_usual: false,
         needs: vec![UID.to_owned(), CGROUP.to_owned()],
@@ -33,5 +67,5 @@ pub(super) fn tenants<R: 'static>(of: fn(&R) -> &Arc<Tenant>) -> ([Column<R>; 3]
             _ => Value::Null,
         })
     };
-    ([uid, user, cgroup], packed)
+    ([uid, user, cgroup, container], [namespace, pod, id, packed])
 }

@@ -17,8 +17,8 @@ use std::str::FromStr;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use trackiops_schemas::columns::{
-    CGROUP, DEV, FILE_KEY, FILEID, FORMAT_VERSION, META_DATASET, META_FORMAT, META_GRANULARITY,
-    META_RANGE, PATH, UID, USER, health_schema, request_schema,
+    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, FORMAT_VERSION, META_DATASET, META_FORMAT,
+    META_GRANULARITY, META_RANGE, PATH, UID, USER, health_schema, request_schema,
 };
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{Dataset, Snapshot};
@@ -91,7 +91,7 @@ impl ExportDataset {
 /// Drops the columns of files and tenants, because operations of mounts have neither.
 fn ops_columns() -> Columns<OperationAnswer> {
     Columns::usual()
-        .without(|name| [PATH, FILE_KEY, DEV, FILEID, UID, USER, CGROUP].contains(&name))
+        .without(|name| [PATH, FILE_KEY, DEV, FILEID, UID, USER, CGROUP, CONTAINER].contains(&name))
 }
 
 /// A request for an export.

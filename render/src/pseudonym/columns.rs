@@ -8,13 +8,13 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{
-    CGROUP, DEV, FILE_KEY, FILEID, FILTER, HOST, MOUNT, MOUNTS, OP, PATH, SERVER, TRANSPORT, UID,
-    USER, health_schema, request_schema,
+    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, FILTER, HOST, MOUNT, MOUNTS, OP, PATH, SERVER,
+    TRANSPORT, UID, USER, health_schema, request_schema,
 };
 
 use super::tokens::{Pseudonyms, Unknown};
 use trackiops_query::answer::AnswerRow;
-use trackiops_query::columns::Columns;
+use trackiops_query::columns::{CONTAINER_ID, Columns, NAMESPACE, POD};
 use trackiops_query::operations::OperationAnswer;
 
 /// Rule of a column.
@@ -41,8 +41,8 @@ enum Role {
 /// The rule of a column, or of a field within a list. `None` for text without a known rule.
 fn role(name: &str, data_type: &DataType) -> Option<Role> {
     Some(match name {
-        HOST | SERVER | FILTER | USER => Role::Word,
-        PATH => Role::Path,
+        HOST | SERVER | FILTER | USER | NAMESPACE | POD | CONTAINER_ID => Role::Word,
+        PATH | CONTAINER => Role::Path,
         MOUNT | MOUNTS => Role::Mount,
         CGROUP => Role::Cgroup,
         UID => Role::Uid,

@@ -83,11 +83,15 @@ pub struct StoredTenant<'a> {
     pub user: Option<&'a str>,
     /// As [`Tenant::cgroup`].
     pub cgroup: Option<&'a str>,
+    /// As [`Tenant::container`].
+    pub container: Option<&'a str>,
 }
 
 impl PartialEq<Tenant> for StoredTenant<'_> {
     fn eq(&self, other: &Tenant) -> bool {
-        (self.uid, self.cgroup) == other.id() && self.user == other.user.as_deref()
+        (self.uid, self.cgroup) == other.id()
+            && self.user == other.user.as_deref()
+            && self.container == other.container.as_deref()
     }
 }
 
@@ -97,6 +101,7 @@ impl From<StoredTenant<'_>> for Tenant {
             uid: stored.uid,
             user: stored.user.map(Into::into),
             cgroup: stored.cgroup.map(Into::into),
+            container: stored.container.map(Into::into),
         }
     }
 }
@@ -153,6 +158,7 @@ pub fn decode_rows<'a>(
     let uids: Option<&Int64Array> = column(batch, columns::UID)?;
     let users: Option<&StringArray> = column(batch, columns::USER)?;
     let cgroups: Option<&StringArray> = column(batch, columns::CGROUP)?;
+    let containers: Option<&StringArray> = column(batch, columns::CONTAINER)?;
     let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
     let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;
     let ops = FileOpColumns::new(batch)?;
@@ -176,6 +182,7 @@ pub fn decode_rows<'a>(
                 uid: uids.and_then(|uids| uid(uids, i)),
                 user: text(users, i),
                 cgroup: text(cgroups, i),
+                container: text(containers, i),
             },
             row: Row {
                 read: read.at(i),

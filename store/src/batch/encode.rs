@@ -70,10 +70,10 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
     RecordBatch::try_new(columns::rollup_schema(), arrays)
 }
 
-/// The columns from [`columns::MOUNT`] to [`columns::CGROUP`].
+/// The columns from [`columns::MOUNT`] to [`columns::CONTAINER`].
 pub(super) fn file_columns<'f>(
     files: impl Iterator<Item = &'f FileAttributes> + Clone,
-) -> [ArrayRef; 9] {
+) -> [ArrayRef; 10] {
     let text = |of: fn(&FileAttributes) -> Option<&str>| -> ArrayRef {
         Arc::new(files.clone().map(of).collect::<StringArray>())
     };
@@ -94,6 +94,7 @@ pub(super) fn file_columns<'f>(
         Arc::new(uids.collect::<Int64Array>()),
         text(|file| file.tenant.user.as_deref()),
         text(|file| file.tenant.cgroup.as_deref()),
+        text(|file| file.tenant.container.as_deref()),
     ]
 }
 

@@ -43,6 +43,7 @@ mod tests {
                     uid: mount.map(|_| 1000),
                     user: mount.map(|_| "alice".into()),
                     cgroup: mount.map(|_| "/user.slice".into()),
+                    container: mount.map(|_| "shop/web/nginx".into()),
                 }),
             })
         };

@@ -70,11 +70,17 @@ pub(crate) fn put_definition(out: &mut Vec<u8>, file: &FileAttributes) {
 }
 
 fn put_tenant(out: &mut Vec<u8>, tenant: &Tenant) {
-    let Tenant { uid, user, cgroup } = tenant;
+    let Tenant {
+        uid,
+        user,
+        cgroup,
+        container,
+    } = tenant;
     // Plus one, because 0 means unknown.
     put_u64(out, uid.map_or(0, |uid| u64::from(uid) + 1));
     put_optional_str(out, user.as_deref());
     put_optional_str(out, cgroup.as_deref());
+    put_optional_str(out, container.as_deref());
 }
 
 fn tenant(input: &mut Input<'_>) -> Result<Tenant, DecodeError> {
@@ -88,6 +94,7 @@ fn tenant(input: &mut Input<'_>) -> Result<Tenant, DecodeError> {
         uid,
         user: input.optional_str()?.map(Into::into),
         cgroup: input.optional_str()?.map(Into::into),
+        container: input.optional_str()?.map(Into::into),
     })
 }
 
@@ -444,11 +451,11 @@ mod tests {
     fn attributes() -> impl Strategy<Value = FileAttributes> {
         let ids = (any::<i64>(), any::<u32>(), any::<u64>(), any::<u32>());
         let names = any::<(Option<String>, Option<String>, bool)>();
-        let tenant = any::<(Option<u32>, Option<String>, Option<String>)>();
+        let tenant = any::<(Option<u32>, [Option<String>; 3])>();
         (ids, names, tenant).prop_map(|(ids, names, tenant)| {
             let (key, dev, fileid, handle_hash) = ids;
             let (mount, path, path_inferred) = names;
-            let (uid, user, cgroup) = tenant;
+            let (uid, [user, cgroup, container]) = tenant;
             FileAttributes {
                 key: FileKey(key),
                 id: FileId {
@@ -463,6 +470,7 @@ mod tests {
                     uid,
                     user: user.map(Into::into),
                     cgroup: cgroup.map(Into::into),
+                    container: container.map(Into::into),
                 }),
             }
         })

@@ -73,8 +73,8 @@ impl<'a, F: Clone + PartialEq> Coarsen<'a, F> {
                 return Ok(Some(row));
             }
             let known = attributes.of(file).zip(attributes.of(&merged.file));
-            if let Some((_, new)) = known.filter(|(old, new)| old.adds_up_with(new)) {
-                if new.tenant.user.is_some() {
+            if let Some((old, new)) = known.filter(|(old, new)| old.adds_up_with(new)) {
+                if new.tenant.names() >= old.tenant.names() {
                     *file = merged.file.clone();
                 }
                 return Ok(Some(row));
