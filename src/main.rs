@@ -24,6 +24,7 @@ mod query;
 mod question_flags;
 mod record;
 mod report;
+mod serve;
 mod signals;
 mod status;
 mod store;
@@ -70,6 +71,8 @@ enum Command {
     Status(status::Args),
     /// Serve what a running recorder counts to Prometheus, or push it to OpenTelemetry
     Metrics(metrics::Args),
+    /// Serve a read-only view of stores and the running recorder to a browser or a script
+    Serve(serve::Args),
     /// Ask a store what files did
     Query(query::Args),
     /// Show how latencies are distributed: a bar for each power of two, and percentiles
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(args),
         Command::Status(args) => status::run(args),
         Command::Metrics(args) => metrics::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Query(args) => query::run(args),
         Command::Histogram(args) => histogram::run(args),
         Command::Files(args) => files::run(args),

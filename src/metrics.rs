@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use rustix::process::geteuid;
 use tokio::signal::unix::{SignalKind, signal};
-use trackiops_http::{ListenAddress, ListenError, Listener, refuse_other_hosts, serve};
+use trackiops_http::{Hosts, ListenAddress, ListenError, Listener, refuse_other_hosts, serve};
 use trackiops_metrics::{Follower, MOST_TOP_FILES, OtlpUrl, Pusher, router};
 use trackiops_schemas::time::parse_duration_ms;
 use trackiops_store::live::{LiveError, Subscription};
@@ -38,7 +38,7 @@ pub struct Args {
     /// Answer scrapes at 127.0.0.1:PORT, [::1]:PORT or unix:/PATH
     ///
     /// Other hosts cannot connect; a proxy can, which then cares for TLS and authentication. A Unix socket has mode 0660.
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "otlp", help_heading = OUTPUT)]
+    #[arg(long, value_name = "ADDRESS", value_parser = ListenAddress::local, required_unless_present = "otlp", help_heading = OUTPUT)]
     listen: Option<ListenAddress>,
     /// Push to this collector on this host: http://127.0.0.1:4318
     ///
@@ -113,7 +113,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn app(address: &ListenAddress, follower: Follower) -> Router {
     let app = router(follower);
     match address {
-        ListenAddress::Tcp(_) => app.layer(from_fn(refuse_other_hosts)),
+        ListenAddress::Tcp(_) => {
+            app.layer(from_fn_with_state(Hosts::default(), refuse_other_hosts))
+        }
         ListenAddress::Unix(_) => app,
     }
 }

@@ -61,9 +61,9 @@ pub struct SubjectFlags {
 pub struct Args {
     #[command(flatten)]
     selection: SelectionFlags,
-    /// A row per window of this length (1s, 10s, 1m ...), or `all`
+    /// A row per window of this length (1s, 10s, 1m ...), `auto` or `all`
     ///
-    /// A multiple of a recorded length; `all` is one row for the whole range. Without it, a question with --file has windows that
+    /// A multiple of a recorded length; `auto` suits the range, `all` is one row for the whole range. Without it, a question with --file has windows that
     /// suit the range, and any other has one row for the whole range.
     #[arg(long, value_name = "LENGTH", help_heading = WHEN)]
     step: Option<String>,
@@ -306,6 +306,7 @@ fn columns_of_directions(
 fn question(args: Args, by: GroupBy) -> anyhow::Result<(Question, Format, Output)> {
     let (format, output) = args.form.choose()?;
     let step = match args.step.as_deref() {
+        Some("auto") => None,
         Some(step) => Some(step.parse().map_err(QueryError::from)?),
         None if args.selection.names_files() => None,
         None => Some(Step::All),

@@ -4,37 +4,84 @@
 //! requests have that name as their host.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use axum::extract::Request;
-use axum::http::StatusCode;
-use axum::http::header::HOST;
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, HeaderName, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-/// Answers requests to this host alone. For `axum::middleware::from_fn`, on loopback.
-pub async fn refuse_other_hosts(request: Request, next: Next) -> Response {
-    let host = request.headers().get(HOST);
-    let host = host.and_then(|host| host.to_str().ok());
-    match host.is_some_and(is_this_host) {
+/// Under which names requests reach this host, beside those of loopback.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts(Arc<[String]>);
+
+impl Hosts {
+    /// These names, without ports.
+    pub fn named(names: impl IntoIterator<Item = String>) -> Self {
+        Self(names.into_iter().collect())
+    }
+
+    fn include(&self, host: &str) -> bool {
+        let name = without_port(host);
+        is_loopback(name) || self.0.iter().any(|of| of.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Answers requests to these hosts alone. For `axum::middleware::from_fn_with_state`.
+pub async fn refuse_other_hosts(
+    State(hosts): State<Hosts>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match text(request.headers(), HOST).is_some_and(|host| hosts.include(host)) {
         true => next.run(request).await,
         false => (
             StatusCode::MISDIRECTED_REQUEST,
-            "the Host of a request must be localhost, 127.0.0.1 or [::1]\n",
+            "the Host of a request must be localhost, 127.0.0.1, [::1] or what --allow-host names\n",
         )
             .into_response(),
     }
 }
 
-/// Whether a name, with or without a port, can only mean this host.
-fn is_this_host(host: &str) -> bool {
-    let without_port = match host.strip_prefix('[') {
+/// Answers no request that a page of another origin has made. For `axum::middleware::from_fn`.
+pub async fn refuse_other_origins(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let is_own = |origin: &str| {
+        let host = text(headers, HOST);
+        let of = origin.split_once("://").map(|(_, host)| host);
+        of.is_some() && of == host
+    };
+    // A page sends none with what it asks of its own origin by GET.
+    let by_origin = headers.get(ORIGIN).is_none() || text(headers, ORIGIN).is_some_and(is_own);
+    // Whoever types an address in or opens a bookmark is at no site.
+    let by_site = text(headers, HeaderName::from_static("sec-fetch-site"));
+    let by_site = by_site.is_none_or(|site| ["same-origin", "none"].contains(&site));
+    match by_origin && by_site {
+        true => next.run(request).await,
+        false => (
+            StatusCode::FORBIDDEN,
+            "a page of another origin may not ask; open this address itself\n",
+        )
+            .into_response(),
+    }
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
         None => host.split_once(':').map_or(host, |(name, _)| name),
-    };
-    without_port.eq_ignore_ascii_case("localhost")
-        || without_port
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
+    }
+}
+
+/// Whether a name can only mean this host.
+fn is_loopback(name: &str) -> bool {
+    let address = name.parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -51,7 +98,7 @@ mod tests {
             "[::1]:80",
             "127.1.2.3",
         ] {
-            assert!(is_this_host(host), "{host}");
+            assert!(Hosts::default().include(host), "{host}");
         }
         for host in [
             "",
@@ -63,7 +110,10 @@ mod tests {
             "[",
             "::1",
         ] {
-            assert!(!is_this_host(host), "{host}");
+            assert!(!Hosts::default().include(host), "{host}");
         }
+        let hosts = Hosts::named(["nas.example".to_owned()]);
+        assert!(hosts.include("NAS.example:8080") && hosts.include("localhost"));
+        assert!(!hosts.include("evil.nas.example"));
     }
 }

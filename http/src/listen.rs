@@ -1,4 +1,4 @@
-//! Where HTTP is listened for: on this host alone.
+//! Where HTTP is listened for.
 
 use std::fmt;
 use std::fs;
@@ -14,12 +14,12 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 /// Others than the process's user and group may not connect.
 const SOCKET_MODE: u32 = 0o660;
 
-/// An address on this host.
+/// An address of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
     /// A socket with this path.
     Unix(PathBuf),
-    /// A port of a loopback address. Every user of the host may connect to it.
+    /// A port of an address. Every user of the host may connect to it and, unless the address is loopback's, other hosts.
     Tcp(SocketAddr),
 }
 
@@ -27,7 +27,7 @@ pub enum ListenAddress {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenAddressError {
     /// It is no address.
-    #[error("`{0}` is no address: write 127.0.0.1:PORT, [::1]:PORT or unix:/PATH")]
+    #[error("`{0}` is no address: write unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")]
     Malformed(String),
     /// Other hosts could connect to it.
     #[error(
@@ -52,9 +52,25 @@ impl FromStr for ListenAddress {
             None => text.parse(),
         }
         .map_err(|_| malformed())?;
-        match address.ip().is_loopback() {
-            true => Ok(Self::Tcp(address)),
+        Ok(Self::Tcp(address))
+    }
+}
+
+impl ListenAddress {
+    /// Parses an address to which other hosts cannot connect.
+    pub fn local(text: &str) -> Result<Self, ListenAddressError> {
+        let address: Self = text.parse()?;
+        match address.is_local() {
+            true => Ok(address),
             false => Err(ListenAddressError::NotLocal(text.to_owned())),
+        }
+    }
+
+    /// Whether other hosts cannot connect to it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp(address) => address.ip().is_loopback(),
         }
     }
 }
@@ -73,7 +89,7 @@ impl fmt::Display for ListenAddress {
 pub enum ListenError {
     /// The process is root.
     #[error(
-        "refusing to serve HTTP as root, which needs no privileges: run it as another user of the group that the store belongs to, for example by `systemctl start trackiops-metrics` or `setpriv --reuid=nobody --regid=trackiops --clear-groups`"
+        "refusing to serve HTTP as root, which needs no privileges: run it as another user of the group that the store belongs to, for example by `setpriv --reuid=nobody --regid=trackiops --clear-groups`, or as the service of the package"
     )]
     IsRoot,
     /// Something else is in the place of the socket.
@@ -187,9 +203,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_of_this_host_are_accepted() {
+    fn addresses_that_other_hosts_can_connect_to_are_known() {
         for text in ["127.0.0.1:9930", "[::1]:0", "127.8.9.1:80", "unix:/run/x"] {
-            let address: ListenAddress = text.parse().unwrap();
+            let address = ListenAddress::local(text).unwrap();
             assert_eq!(address.to_string(), text);
         }
         assert_eq!(
@@ -202,8 +218,9 @@ mod tests {
             "192.168.1.1:80",
             "[::ffff:127.0.0.1]:80",
         ] {
-            let error = text.parse::<ListenAddress>().unwrap_err();
+            let error = ListenAddress::local(text).unwrap_err();
             assert_eq!(error, ListenAddressError::NotLocal(text.to_owned()));
+            assert!(!text.parse::<ListenAddress>().unwrap().is_local());
         }
         for text in ["", "9930", ":9930", "unix:x", "host:80", "127.0.0.1"] {
             let error = text.parse::<ListenAddress>().unwrap_err();

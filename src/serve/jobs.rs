@@ -1,0 +1,142 @@
+//! Questions that are answered by processes of this program: a few at a time, each within limits, and none for nobody.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// Questions that are answered at once.
+const MOST_RUNNING: usize = 2;
+/// Those that wait for their turn.
+const MOST_WAITING: usize = 16;
+/// Recordings that are followed at once.
+const MOST_FOLLOWING: usize = 8;
+/// For waiting and being answered.
+const TIME: Duration = Duration::from_secs(30);
+/// Bytes of an answer.
+const MOST_BYTES: u64 = 64 << 20;
+/// Bytes of what is said about it.
+const MOST_SAID_BYTES: u64 = 64 << 10;
+
+/// Runs questions.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    admitted: Arc<Semaphore>,
+    running: Arc<Semaphore>,
+    following: Arc<Semaphore>,
+}
+
+/// What a process wrote.
+#[derive(Debug)]
+pub struct Answered {
+    pub status: ExitStatus,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+/// There is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    #[error("{MOST_RUNNING} questions are being answered and {MOST_WAITING} wait: ask again later")]
+    Busy,
+    #[error("{MOST_FOLLOWING} others follow the recording: ask again later")]
+    TooManyFollow,
+    #[error("no answer within {} s: ask for a shorter range, fewer files, or a longer step", TIME.as_secs())]
+    TooLong,
+    #[error("the answer has more than {} MiB: ask for a shorter range, fewer files or columns, or a longer step", MOST_BYTES >> 20)]
+    TooLarge,
+    #[error("cannot run the question: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            admitted: Arc::new(Semaphore::new(MOST_RUNNING + MOST_WAITING)),
+            running: Arc::new(Semaphore::new(MOST_RUNNING)),
+            following: Arc::new(Semaphore::new(MOST_FOLLOWING)),
+        }
+    }
+}
+
+impl Jobs {
+    /// Runs `trackiops` with these words to its end. It ends as well when this future is dropped.
+    pub async fn run(&self, words: &[OsString]) -> Result<Answered, JobError> {
+        let Ok(_admitted) = self.admitted.try_acquire() else {
+            return Err(JobError::Busy);
+        };
+        let answered = timeout(TIME, async {
+            // These semaphores are never closed.
+            let _turn = self.running.acquire().await;
+            run(words).await
+        });
+        answered.await.map_err(|_| JobError::TooLong)?
+    }
+
+    /// Begins `trackiops` with these words, which goes on until it is dropped. The permit is to live as long.
+    pub fn follow(&self, words: &[OsString]) -> Result<(Child, OwnedSemaphorePermit), JobError> {
+        let place = Arc::clone(&self.following).try_acquire_owned();
+        let place = place.map_err(|_| JobError::TooManyFollow)?;
+        Ok((command(words).spawn()?, place))
+    }
+}
+
+fn command(words: &[OsString]) -> Command {
+    // Of the same version, whatever has replaced its file since.
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("trackiops")
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+async fn run(words: &[OsString]) -> Result<Answered, JobError> {
+    let mut child = command(words).spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr) = tokio::try_join!(read(stdout, MOST_BYTES, JobError::TooLarge), async {
+        Ok(read_said(stderr).await?)
+    },)?;
+    Ok(Answered {
+        status: child.wait().await?,
+        stdout,
+        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+    })
+}
+
+async fn read(
+    from: Option<impl AsyncRead + Unpin>,
+    most: u64,
+    beyond: JobError,
+) -> Result<Vec<u8>, JobError> {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        from.take(most + 1).read_to_end(&mut bytes).await?;
+    }
+    match bytes.len() as u64 > most {
+        true => Err(beyond),
+        false => Ok(bytes),
+    }
+}
+
+/// Its beginning; the rest is read so that the process can go on.
+async fn read_said(from: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut from) = from {
+        (&mut from)
+            .take(MOST_SAID_BYTES)
+            .read_to_end(&mut bytes)
+            .await?;
+        tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
+    }
+    Ok(bytes)
+}
