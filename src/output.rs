@@ -138,6 +138,7 @@ impl Output {
         match self {
             Self::Stdout => {
                 let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout());
+                fail_point::hit("output: stdout");
                 match write(&mut out).and_then(|()| out.flush()) {
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
                     written => written.context("cannot write to stdout"),

@@ -5,18 +5,20 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+mod server;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
+use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, mpsc};
-use std::thread::{self, sleep};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use server::{LONG, Server, answer, trackiops};
 use trackiops_metrics::{MOST_SERIES, catalogue::FAMILIES};
 use trackiops_schemas::identity::{Dev, FileAttributes};
 use trackiops_schemas::mount::MountPoint;
@@ -27,15 +29,9 @@ use trackiops_testkit::recording::{Recording, recent};
 use trackiops_testkit::windows::{T0, file, reads, stalled, window};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// Whom the program runs as if the test is root.
-const NOBODY: u32 = 65_534;
-const LONG: Duration = Duration::from_secs(30);
 
 /// A running `trackiops metrics`.
-struct Metrics {
-    child: Child,
-    address: String,
-}
+struct Metrics(Server);
 
 impl Metrics {
     fn start(recording: &Recording, flags: &[&str]) -> Self {
@@ -44,35 +40,7 @@ impl Metrics {
             .args(["metrics", "--socket"])
             .arg(recording.socket());
         command.args(["--listen", "127.0.0.1:0"]).args(flags);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let (said, hear) = mpsc::channel();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                let _ = said.send(line);
-            }
-        });
-        let address = loop {
-            let line = hear.recv_timeout(LONG).expect("no address");
-            if let Some(address) = line.strip_prefix("metrics at ") {
-                break address.to_owned();
-            }
-        };
-        Self { child, address }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        stream
-    }
-
-    /// An answer's head and body.
-    fn get(&self, path: &str, headers: &str) -> (String, Vec<u8>) {
-        let mut stream = self.connect();
-        let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        answer(stream)
+        Self(Server::start(&mut command, "metrics at "))
     }
 
     fn scrape(&self, accept: &str) -> (String, Vec<u8>) {
@@ -98,45 +66,14 @@ impl Metrics {
             sleep(Duration::from_millis(100));
         }
     }
-
-    fn rss_bytes(&self) -> u64 {
-        let statm = fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
-        let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-        pages * rustix::param::page_size() as u64
-    }
 }
 
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+impl Deref for Metrics {
+    type Target = Server;
 
-fn answer(mut stream: TcpStream) -> (String, Vec<u8>) {
-    let mut answer = Vec::new();
-    // A reset after an early answer is an end as well.
-    let _ = stream.read_to_end(&mut answer);
-    let end = answer.windows(4).position(|at| at == b"\r\n\r\n");
-    let end = end.unwrap_or(answer.len());
-    let body = answer.get(end + 4..).unwrap_or_default().to_vec();
-    (String::from_utf8_lossy(&answer[..end]).into_owned(), body)
-}
-
-/// The program as somebody who is not root, of the group of the recorder's socket.
-fn trackiops(dir: &Path) -> Command {
-    let program = env!("CARGO_BIN_EXE_trackiops");
-    if !rustix::process::geteuid().is_root() {
-        return Command::new(program);
+    fn deref(&self) -> &Server {
+        &self.0
     }
-    let copy = dir.join("trackiops");
-    if !copy.exists() {
-        fs::copy(program, &copy).unwrap();
-        fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
-    }
-    let mut command = Command::new(copy);
-    command.uid(NOBODY).gid(rustix::process::getegid().as_raw());
-    command
 }
 
 /// Lines of samples, without their values.
@@ -467,7 +404,7 @@ fn as_root_it_refuses_and_names_the_next_step() {
         let stderr = String::from_utf8(stderr).unwrap();
         assert_eq!(status.code(), Some(2), "{stderr}");
         assert!(
-            stderr.contains("as root") && stderr.contains("systemctl start trackiops-metrics"),
+            stderr.contains("as root") && stderr.contains("setpriv --reuid=nobody"),
             "{stderr}"
         );
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -80,50 +81,79 @@ impl Jobs {
     }
 
     /// Begins `trackiops` with these words, which goes on until it is dropped. The permit is to live as long.
-    pub fn follow(&self, words: &[OsString]) -> Result<(Child, OwnedSemaphorePermit), JobError> {
+    pub fn follow(&self, words: &[OsString]) -> Result<(Process, OwnedSemaphorePermit), JobError> {
         let place = Arc::clone(&self.following).try_acquire_owned();
         let place = place.map_err(|_| JobError::TooManyFollow)?;
-        Ok((command(words).spawn()?, place))
+        Ok((Process::start(words)?, place))
     }
 }
 
-fn command(words: &[OsString]) -> Command {
-    // Of the same version, whatever has replaced its file since.
-    let mut command = Command::new("/proc/self/exe");
-    command
-        .arg0("trackiops")
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    command
+/// A process of this program, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    /// None once it is dropped.
+    child: Option<Child>,
+    pub stdout: Option<ChildStdout>,
+    pub stderr: Option<ChildStderr>,
+}
+
+impl Process {
+    fn start(words: &[OsString]) -> io::Result<Self> {
+        // Of the same version, whatever has replaced its file since.
+        let mut child = Command::new("/proc/self/exe")
+            .arg0("trackiops")
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(Self {
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            child: Some(child),
+        })
+    }
+
+    async fn wait(mut self) -> io::Result<ExitStatus> {
+        match &mut self.child {
+            Some(child) => child.wait().await,
+            None => Err(io::Error::other("it has been dropped")),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        let _ = child.start_kill();
+        // Reaped at once; otherwise that could be when the next one ends.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { child.wait().await });
+        }
+    }
 }
 
 async fn run(words: &[OsString]) -> Result<Answered, JobError> {
-    let mut child = command(words).spawn()?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let (stdout, stderr) = tokio::try_join!(read(stdout, MOST_BYTES, JobError::TooLarge), async {
-        Ok(read_said(stderr).await?)
-    },)?;
+    let mut process = Process::start(words)?;
+    let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+    let (stdout, stderr) = tokio::try_join!(read(stdout), async { Ok(read_said(stderr).await?) })?;
     Ok(Answered {
-        status: child.wait().await?,
+        status: process.wait().await?,
         stdout,
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
     })
 }
 
-async fn read(
-    from: Option<impl AsyncRead + Unpin>,
-    most: u64,
-    beyond: JobError,
-) -> Result<Vec<u8>, JobError> {
+async fn read(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, JobError> {
     let mut bytes = Vec::new();
     if let Some(from) = from {
-        from.take(most + 1).read_to_end(&mut bytes).await?;
+        from.take(MOST_BYTES + 1).read_to_end(&mut bytes).await?;
     }
-    match bytes.len() as u64 > most {
-        true => Err(beyond),
+    match bytes.len() as u64 > MOST_BYTES {
+        true => Err(JobError::TooLarge),
         false => Ok(bytes),
     }
 }

@@ -10,13 +10,13 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout};
+use tokio::process::ChildStdout;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use trackiops_query::times::{Zone, parse, rfc3339};
 
 use super::api::{refuse, refuse_job};
-use super::jobs::Jobs;
+use super::jobs::{Jobs, Process};
 use crate::question_flags::now;
 
 /// Rows of a window arrive at once; after this time no more of them come.
@@ -50,7 +50,7 @@ pub fn follow(
         words.push(format!("--since={}", rfc3339(last.at)).into());
     }
     let followed = match jobs.follow(&words) {
-        Ok((child, place)) => Followed::new(child, place),
+        Ok((process, place)) => Followed::new(process, place),
         Err(error) => return refuse_job(&error),
     };
     let events = stream::unfold(followed, |mut followed| async {
@@ -65,7 +65,7 @@ pub fn follow(
 }
 
 struct Followed {
-    child: Child,
+    process: Process,
     lines: Option<Lines<BufReader<ChildStdout>>>,
     /// The first row of the next window.
     row: Option<(String, String)>,
@@ -73,10 +73,10 @@ struct Followed {
 }
 
 impl Followed {
-    fn new(mut child: Child, place: OwnedSemaphorePermit) -> Self {
-        let lines = child.stdout.take().map(|out| BufReader::new(out).lines());
+    fn new(mut process: Process, place: OwnedSemaphorePermit) -> Self {
+        let lines = process.stdout.take().map(|out| BufReader::new(out).lines());
         Self {
-            child,
+            process,
             lines,
             row: None,
             _place: place,
@@ -119,7 +119,7 @@ impl Followed {
     async fn end(&mut self) -> Bytes {
         self.lines = None;
         let mut said = Vec::new();
-        if let Some(stderr) = &mut self.child.stderr {
+        if let Some(stderr) = &mut self.process.stderr {
             let _ = stderr.take(4096).read_to_end(&mut said).await;
         }
         let said = Value::from(String::from_utf8_lossy(&said));
