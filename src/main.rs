@@ -24,6 +24,7 @@ mod query;
 mod question_flags;
 mod record;
 mod report;
+mod requests;
 mod serve;
 mod signals;
 mod status;
@@ -79,6 +80,8 @@ enum Command {
     Histogram(histogram::Args),
     /// List the files of a store with activity: their names, when they were seen, what they moved
     Files(files::Args),
+    /// List the slowest requests one by one, where `record --requests` kept them
+    Requests(requests::Args),
     /// Draw the tree of directories, each as wide as what was done below it
     Flamegraph(flamegraph::Args),
     /// List what was mounted where, from when to when, with which options
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Query(args) => query::run(args),
         Command::Histogram(args) => histogram::run(args),
         Command::Files(args) => files::run(args),
+        Command::Requests(args) => requests::run(args),
         Command::Flamegraph(args) => flamegraph::run(args),
         Command::Mounts(args) => mounts::run(args),
         Command::Export(args) => export::run(args),
@@ -204,6 +208,7 @@ mod tests {
                 "query",
                 "histogram",
                 "files",
+                "requests",
                 "flamegraph",
                 "mounts",
                 "export",

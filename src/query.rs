@@ -114,17 +114,9 @@ impl SubjectFlags {
                 _ => bail!("--depth needs --by dir"),
             }
         }
-        let mut ops: Vec<_> = self.op.iter().map(|op| op_name(op)).collect();
-        if ops.iter().any(String::is_empty) {
-            bail!(
-                "--op: an operation has no name; write read, write, getattr ..., with commas between them"
-            );
-        }
-        ops.sort();
-        ops.dedup();
         Ok(Question {
             by,
-            ops,
+            ops: op_names(&self.op)?,
             ..question
         })
     }
@@ -251,6 +243,19 @@ pub fn style(question: &Question) -> Style {
         sorted_by: question.sort.as_ref().map(|sort| sort.column.clone()),
         ..question.zone.into()
     }
+}
+
+/// What `--op` names, each once.
+pub fn op_names(named: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut ops: Vec<_> = named.iter().map(|op| op_name(op)).collect();
+    if ops.iter().any(String::is_empty) {
+        bail!(
+            "--op: an operation has no name; write read, write, getattr ..., with commas between them"
+        );
+    }
+    ops.sort();
+    ops.dedup();
+    Ok(ops)
 }
 
 /// An operation as the protocol calls it.

@@ -39,6 +39,7 @@ pub mod plan;
 mod projection;
 pub mod question;
 mod ranking;
+pub mod requests;
 pub mod scan;
 pub mod sparse_row;
 mod stat_with_timeout;
@@ -63,5 +64,6 @@ pub use operations::{
 };
 pub use projection::{Figures, Projection};
 pub use question::{Question, Range, Sort};
+pub use requests::{KeptRequest, ask_requests};
 pub use step::Step;
 pub use volume::{Volume, ask_volume, plan_volume, sizes};

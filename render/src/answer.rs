@@ -10,12 +10,15 @@ use crate::formats::{Kind, Texts, Writer};
 use crate::table::{NONE, Table, right};
 use crate::terminal_style::{Look, Style};
 use crate::visible::visible;
-use crate::{file_rows, files, json, mounts, operations, selected_columns, units, volume};
+use crate::{
+    file_rows, files, json, mounts, operations, requests, selected_columns, units, volume,
+};
 use trackiops_query::answer::{Answer, AnswerRow};
 use trackiops_query::columns::{Column, Columns, Record};
 use trackiops_query::files::FileActivity;
 use trackiops_query::operations::OperationAnswer;
 use trackiops_query::question::{READ, WRITE};
+use trackiops_query::requests::KeptRequest;
 use trackiops_query::step::Step;
 use trackiops_query::times::Zone;
 use trackiops_query::volume::Volume;
@@ -281,6 +284,14 @@ impl Render for AnswerRow {
 impl Render for FileActivity {
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
         files::table(answer, zone)
+    }
+}
+
+impl Render for KeptRequest {
+    const ELSEWHERE: &'static str = CHOOSES_COLUMNS;
+
+    fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
+        requests::table(answer, zone)
     }
 }
 

@@ -16,6 +16,7 @@ mod mounts;
 mod operations;
 mod plot;
 pub mod pseudonym;
+mod requests;
 mod selected_columns;
 pub mod table;
 mod terminal_plot;

@@ -132,6 +132,16 @@ pub const ENDPOINTS: &[Endpoint] = &[
         answer: Kind::Rows,
     },
     Endpoint {
+        name: "requests",
+        about: "The slowest requests one by one, where they were kept",
+        command: &["requests"],
+        words: &[
+            "since", "until", "file", "dir", "mount", "op", "where", "sort", "top", "columns",
+        ],
+        usual: &[],
+        answer: Kind::Rows,
+    },
+    Endpoint {
         name: "mounts",
         about: "What was mounted where, from when to when",
         command: &["mounts"],

@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 mod files;
 mod inventory;
 mod operations;
+mod requests;
 mod tenants;
 mod value;
 

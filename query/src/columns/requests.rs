@@ -1,0 +1,32 @@
+//! Columns of single requests: those that are stored, and their times in us, to compare and to sort by.
+
+use trackiops_schemas::columns::request_schema;
+
+use super::{Column, Record, Unit, Value};
+use crate::requests::KeptRequest;
+
+use arrow::datatypes::DataType;
+
+impl Record for KeptRequest {
+    fn columns() -> Vec<Column<Self>> {
+        let schema = request_schema();
+        let stored = schema.fields().iter().map(|field| {
+            let name = field.name().clone();
+            Column::stored(field, move |row: &Self| row.value(&name))
+        });
+        let us = |name, get: fn(&Self) -> Option<f64>| Column {
+            is_usual: false,
+            ..Column::new(name, DataType::Float64, Unit::Microseconds, move |row| {
+                Value::some_figure(get(row), Unit::Microseconds)
+            })
+        };
+        stored
+            .chain([
+                us("latency", |row| row.latency_us().0),
+                us("queue", |row| row.latency_us().1[0]),
+                us("network", |row| row.latency_us().1[1]),
+                us("completion", |row| row.latency_us().1[2]),
+            ])
+            .collect()
+    }
+}

@@ -1,0 +1,320 @@
+//! Single requests, where they were kept: the first ones by an order.
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array};
+use arrow::compute::{filter_record_batch, take_record_batch};
+use arrow::datatypes::{DataType, Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow::error::ArrowError;
+use trackiops_schemas::columns::{
+    DEV, FILE_KEY, FILEID, LATENCY_NS, MOUNT, OP, PATH, QUEUE_NS, RTT_NS,
+};
+use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::time::UtcMs;
+use trackiops_store::{RequestsView, Snapshot, ends_ns};
+
+use crate::answer::{Answer, EmptyReason, Outcome};
+use crate::ask::{asked, recorded};
+use crate::columns::Value;
+use crate::coverage::Interval;
+use crate::coverage::damage::unread;
+use crate::coverage::note::Note;
+use crate::error::QueryError;
+use crate::file_rows::ask;
+use crate::file_selector::{FileMatch, FileSelection, resolve};
+use crate::filter_and_sort::{FilterAndSort, in_words};
+use crate::group::GroupBy;
+use crate::mount_filter::MountFilter;
+use crate::origin::File;
+use crate::projection::Projection;
+use crate::question::Question;
+use crate::step::Step;
+
+/// Rows without `--top`.
+const USUAL_TOP: usize = 20;
+/// Rows beyond the asked ones after which the last ones are dropped.
+const MOST_SPARE: usize = 1 << 14;
+
+/// A request that was kept.
+#[derive(Clone, Debug)]
+pub struct KeptRequest {
+    rows: Arc<RecordBatch>,
+    row: usize,
+}
+
+impl KeptRequest {
+    /// A column of [`trackiops_schemas::columns::request_schema`].
+    pub fn value(&self, column: &str) -> Value<'_> {
+        let array = self.rows.column_by_name(column);
+        let Some(array) = array.filter(|array| array.is_valid(self.row)) else {
+            return Value::Null;
+        };
+        match array.data_type() {
+            DataType::Utf8 => Value::text(array.as_string::<i32>().value(self.row)),
+            DataType::Boolean => Value::Flag(array.as_boolean().value(self.row)),
+            DataType::Int32 => Value::Int(array.as_primitive::<Int32Type>().value(self.row).into()),
+            DataType::Int64 => Value::Int(array.as_primitive::<Int64Type>().value(self.row)),
+            DataType::Timestamp(..) => Value::TimeUs(
+                array
+                    .as_primitive::<TimestampMicrosecondType>()
+                    .value(self.row),
+            ),
+            _ => Value::Null,
+        }
+    }
+
+    /// A text, where known.
+    pub fn text(&self, column: &str) -> Option<&str> {
+        let array = self.rows.column_by_name(column)?.as_string_opt::<i32>()?;
+        array.is_valid(self.row).then(|| array.value(self.row))
+    }
+
+    /// A number, where known.
+    pub fn number(&self, column: &str) -> Option<i64> {
+        match self.value(column) {
+            Value::Int(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Latency and its parts, us, where known: in the queue, in network and server, in the completion.
+    pub fn latency_us(&self) -> (Option<f64>, [Option<f64>; 3]) {
+        let ns = |column| self.number(column);
+        let us = |ns: i64| ns as f64 / 1000.0;
+        let [all, queue, rtt] = [LATENCY_NS, QUEUE_NS, RTT_NS].map(ns);
+        let rest = all
+            .zip(queue.zip(rtt))
+            .map(|(all, (queue, rtt))| all - queue - rtt);
+        (all.map(us), [queue, rtt, rest].map(|part| part.map(us)))
+    }
+}
+
+/// The slowest requests that were kept, or the first ones by `--sort`. Holds some more rows than are asked for in memory.
+pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryError> {
+    let terms = FilterAndSort::<KeptRequest>::new(question)?;
+    // For what was not recorded, and whether there is anything at all.
+    let about_all = Question {
+        step: Some(Step::All),
+        by: GroupBy::HOST,
+        projection: Projection::bytes(),
+        conditions: Vec::new(),
+        sort: None,
+        top: None,
+        ..question.clone()
+    };
+    let mut notes = match ask(&about_all)? {
+        Outcome::Found(Answer { notes, .. }) => notes,
+        // The last second may have requests, but no closed window yet.
+        Outcome::Nothing {
+            why: EmptyReason::Idle { .. } | EmptyReason::NotRecorded { .. },
+            notes,
+        } => notes,
+        Outcome::Nothing { why, notes } => return Ok(Outcome::Nothing { why, notes }),
+    };
+    let snapshot = Snapshot::open_all(question.stores.iter().map(|store| &**store))?;
+    let span = match recorded(&snapshot, question) {
+        Ok(span) => span,
+        Err(why) => return Ok(Outcome::Nothing { why, notes }),
+    };
+    let range = asked(span, question);
+    let chosen = Chosen::new(&snapshot, question, range)?;
+    let end = question
+        .range
+        .until
+        .unwrap_or(question.now)
+        .max(range.start);
+    let ns = |time: UtcMs| time.0.saturating_mul(1_000_000);
+    let mut first = First::new(question, &terms);
+    for mut view in open(question)? {
+        view.read(ns(range.start)..ns(end), &mut |batch| {
+            first.add(&chosen.of(&batch)?)?;
+            Ok(true)
+        })?;
+        notes.extend(view.damaged().iter().map(|(path, why)| Note::Damaged {
+            path: path.clone(),
+            why: why.clone(),
+            covers: None,
+        }));
+        let Question { range, .. } = question;
+        notes.extend(unread(view.unread(), range.since, range.until));
+    }
+    let (rows, any) = first.finish();
+    if rows.is_empty() {
+        let why = match any {
+            false => none_kept(range),
+            true => EmptyReason::NoRow {
+                conditions: in_words(question),
+                asked: range,
+            },
+        };
+        return Ok(Outcome::Nothing { why, notes });
+    }
+    Ok(Outcome::Found(Answer {
+        rows,
+        step: Step::All,
+        by: GroupBy::FILE,
+        range: Interval::new(range.start, end),
+        notes,
+        recorded: Default::default(),
+    }))
+}
+
+/// There are no single requests in a range.
+pub fn none_kept(asked: Interval) -> EmptyReason {
+    EmptyReason::NoneOf {
+        what: "single requests kept (`trackiops record --requests` keeps them)".into(),
+        asked,
+    }
+}
+
+/// The first requests by the order of a question.
+struct First<'q> {
+    terms: &'q FilterAndSort<KeptRequest>,
+    ops: &'q [String],
+    top: usize,
+    rows: Vec<KeptRequest>,
+    /// Whether there were requests of the selected files and operations.
+    any: bool,
+}
+
+impl<'q> First<'q> {
+    fn new(question: &'q Question, terms: &'q FilterAndSort<KeptRequest>) -> Self {
+        Self {
+            terms,
+            ops: &question.ops,
+            top: question.top.map_or(USUAL_TOP, NonZeroUsize::get),
+            rows: Vec::new(),
+            any: false,
+        }
+    }
+
+    fn add(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
+        let all = Arc::new(batch.clone());
+        let rows = (0..batch.num_rows()).map(|row| KeptRequest {
+            rows: Arc::clone(&all),
+            row,
+        });
+        let mut rows: Vec<_> = rows.filter(|row| self.is_of_op(row)).collect();
+        self.any |= !rows.is_empty();
+        rows.retain(|row| self.terms.hold(row));
+        self.keep_first(&mut rows);
+        // A copy, because a row holds its batch.
+        let places: UInt32Array = rows.iter().map(|row| row.row as u32).collect();
+        let copy = Arc::new(take_record_batch(batch, &places)?);
+        let copied = (0..copy.num_rows()).map(|row| KeptRequest {
+            rows: Arc::clone(&copy),
+            row,
+        });
+        self.rows.extend(copied);
+        if self.rows.len() > self.top.saturating_add(MOST_SPARE) {
+            let mut rows = std::mem::take(&mut self.rows);
+            self.keep_first(&mut rows);
+            self.rows = rows;
+        }
+        Ok(())
+    }
+
+    fn is_of_op(&self, row: &KeptRequest) -> bool {
+        self.ops.is_empty()
+            || row
+                .text(OP)
+                .is_some_and(|op| self.ops.iter().any(|of| of == op))
+    }
+
+    fn keep_first(&self, rows: &mut Vec<KeptRequest>) {
+        rows.sort_by(|a, b| self.place(a).total_cmp(&self.place(b)));
+        rows.truncate(self.top);
+    }
+
+    /// The slowest first unless the question says otherwise, and those of unknown latency last.
+    fn place(&self, row: &KeptRequest) -> f64 {
+        match self.terms.is_sorted() {
+            true => self.terms.place(row),
+            false => row.latency_us().0.map_or(f64::INFINITY, |us| -us),
+        }
+    }
+
+    fn finish(self) -> (Vec<KeptRequest>, bool) {
+        let mut rows = self.rows.clone();
+        self.keep_first(&mut rows);
+        (rows, self.any)
+    }
+}
+
+/// Opens the requests of each store once.
+pub fn open(question: &Question) -> Result<Vec<RequestsView>, QueryError> {
+    let mut known = HashSet::new();
+    let mut views = Vec::new();
+    for store in &question.stores {
+        let id = store.metadata().ok().map(|of| (of.dev(), of.ino()));
+        if known.insert(id) {
+            views.push(RequestsView::open(store)?);
+        }
+    }
+    Ok(views)
+}
+
+/// The requests of the files and mounts that a question selects.
+pub struct Chosen {
+    wanted: Option<FileSelection>,
+    mounts: Option<MountFilter>,
+}
+
+impl Chosen {
+    /// Looks up what the question names, in a range.
+    pub fn new(
+        snapshot: &Snapshot,
+        question: &Question,
+        range: Interval,
+    ) -> Result<Self, QueryError> {
+        Ok(Self {
+            wanted: resolve(snapshot, &question.files, range)?.wanted,
+            mounts: MountFilter::new(snapshot, &question.mounts)?,
+        })
+    }
+
+    /// Those of a batch.
+    pub fn of(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        if self.wanted.is_none() && self.mounts.is_none() {
+            return Ok(batch.clone());
+        }
+        let column = |name| batch.column_by_name(name).map(|array| array.as_ref());
+        let text = |name| column(name).and_then(|array: &dyn Array| array.as_string_opt::<i32>());
+        let number = |name| column(name).and_then(|array| array.as_primitive_opt::<Int64Type>());
+        let ends = ends_ns(batch);
+        let some = |array: Option<&StringArray>, row| {
+            let array = array.filter(|array| array.is_valid(row))?;
+            Some(array.value(row).to_owned())
+        };
+        let is_wanted = |row: usize| {
+            let file = File {
+                key: FileKey(number(FILE_KEY).map_or(0, |keys| keys.value(row))),
+                dev: some(text(DEV), row)
+                    .and_then(|dev| dev.parse().ok())
+                    .unwrap_or(Dev(0)),
+                fileid: number(FILEID).map_or(0, |ids| ids.value(row).cast_unsigned()),
+                mount: some(text(MOUNT), row),
+                path: some(text(PATH), row),
+                path_inferred: None,
+            };
+            let mounts = self.mounts.as_ref();
+            let on = mounts.is_none_or(|mounts| mounts.matches(file.mount.as_deref()));
+            let at = UtcMs(ends[row].div_euclid(1_000_000));
+            on && self
+                .wanted
+                .as_ref()
+                .is_none_or(|wanted| match wanted.match_of(&file) {
+                    FileMatch::All => true,
+                    FileMatch::None => false,
+                    FileMatch::Depends => wanted.holds(at, file.key),
+                })
+        };
+        let wanted: BooleanArray = (0..batch.num_rows())
+            .map(|row| Some(is_wanted(row)))
+            .collect();
+        filter_record_batch(batch, &wanted)
+    }
+}

@@ -1,0 +1,156 @@
+//! Table of single requests.
+
+use trackiops_schemas::columns::{
+    ASKED_BYTES, CGROUP, CONTAINER, DONE_BYTES, END_TIME_NS, ERRNO, HOST, MOUNT, OFFSET_BYTES, OP,
+    PATH, PID, RETRANS, UID, USER, XID,
+};
+use trackiops_schemas::identity::Tenant;
+use trackiops_schemas::time::UtcMs;
+
+use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
+use crate::units::{bytes, latency};
+use trackiops_query::answer::Answer;
+use trackiops_query::requests::KeptRequest;
+use trackiops_query::times::{Zone, show, show_offset};
+
+pub(super) fn table(answer: &Answer<KeptRequest>, zone: Zone) -> Table {
+    let shape = Shape::of(answer, zone);
+    let times = Times::of(answer, zone, |_| answer.range.start);
+    Table {
+        title: times.title(answer).into_iter().collect(),
+        header: shape.header(),
+        lines: answer.rows.iter().map(|row| shape.line(row)).collect(),
+        is_chosen: false,
+    }
+}
+
+/// The columns of a table.
+struct Shape {
+    zone: Zone,
+    host: bool,
+    mount: bool,
+    tenant: bool,
+    retrans: bool,
+    errors: bool,
+    offset: String,
+}
+
+impl Shape {
+    fn of(answer: &Answer<KeptRequest>, zone: Zone) -> Self {
+        let rows = &answer.rows;
+        let differ = |column| {
+            rows.windows(2)
+                .any(|pair| pair[0].text(column) != pair[1].text(column))
+        };
+        let is_any = |column| {
+            rows.iter()
+                .any(|row| row.number(column).is_some_and(|n| n != 0))
+        };
+        Self {
+            zone,
+            host: differ(HOST),
+            mount: differ(MOUNT),
+            tenant: rows.iter().any(|row| tenant(row).is_known()),
+            retrans: is_any(RETRANS),
+            errors: is_any(ERRNO),
+            offset: show_offset(answer.range.start, zone),
+        }
+    }
+
+    fn header(&self) -> Vec<Cell> {
+        let mut cells = vec![
+            whole(format!("completed ({})", self.offset)).weighs(ESSENTIAL + 7),
+            whole("op").weighs(KEY + 8),
+        ];
+        for (text, weight) in [
+            ("latency", ESSENTIAL + 9),
+            ("queue", 80),
+            ("network", 80),
+            ("completion", 79),
+            ("offset", ESSENTIAL + 6),
+            ("asked", 60),
+            ("done", 70),
+        ] {
+            cells.push(right(text).weighs(weight));
+        }
+        if self.retrans {
+            cells.push(right("retrans").weighs(90));
+        }
+        if self.errors {
+            cells.push(right("errno").weighs(95));
+        }
+        cells.push(right("xid").weighs(50));
+        cells.push(right("pid").weighs(40));
+        if self.host {
+            cells.push(left("host").weighs(KEY + 1));
+        }
+        if self.tenant {
+            cells.push(left("tenant").weighs(45));
+        }
+        if self.mount {
+            cells.push(left("mount").weighs(75));
+        }
+        cells.push(left("file").weighs(NAME));
+        cells
+    }
+
+    fn line(&self, row: &KeptRequest) -> Vec<Cell> {
+        let number = |column| match row.number(column) {
+            Some(number) => right(number.to_string()),
+            None => right(NONE),
+        };
+        let size = |column| match row.number(column).and_then(|n| u64::try_from(n).ok()) {
+            Some(number) => right(bytes(number)),
+            None => right(NONE),
+        };
+        let text = |column| left(row.text(column).unwrap_or(NONE));
+        let (all, [queue, network, completion]) = row.latency_us();
+        let mut cells = vec![
+            whole(self.time(row.number(END_TIME_NS).unwrap_or(0))),
+            whole(row.text(OP).unwrap_or(NONE)),
+        ];
+        for us in [all, queue, network, completion] {
+            cells.push(right(us.map_or_else(|| NONE.into(), latency)));
+        }
+        cells.push(number(OFFSET_BYTES));
+        cells.push(size(ASKED_BYTES));
+        cells.push(size(DONE_BYTES));
+        if self.retrans {
+            cells.push(number(RETRANS));
+        }
+        if self.errors {
+            cells.push(number(ERRNO));
+        }
+        cells.push(number(XID));
+        cells.push(number(PID));
+        if self.host {
+            cells.push(text(HOST));
+        }
+        if self.tenant {
+            let tenant = tenant(row).named();
+            cells.push(left(tenant.as_deref().unwrap_or(NONE)));
+        }
+        if self.mount {
+            cells.push(text(MOUNT));
+        }
+        cells.push(text(PATH));
+        cells
+    }
+
+    /// With microseconds.
+    fn time(&self, ns: i64) -> String {
+        let second = UtcMs(ns.div_euclid(1_000_000_000) * 1000);
+        let us = ns.rem_euclid(1_000_000_000) / 1000;
+        format!("{}.{us:06}", show(second, self.zone))
+    }
+}
+
+fn tenant(row: &KeptRequest) -> Tenant {
+    let text = |column| row.text(column).map(Into::into);
+    Tenant {
+        uid: row.number(UID).and_then(|uid| u32::try_from(uid).ok()),
+        user: text(USER),
+        cgroup: text(CGROUP),
+        container: text(CONTAINER),
+    }
+}
