@@ -27,6 +27,7 @@ mod report;
 mod requests;
 mod serve;
 mod signals;
+mod stalls;
 mod status;
 mod store;
 mod store_flag;
@@ -84,6 +85,8 @@ enum Command {
     Requests(requests::Args),
     /// Draw the tree of directories, each as wide as what was done below it
     Flamegraph(flamegraph::Args),
+    /// List when which server did not answer
+    Stalls(stalls::Args),
     /// List what was mounted where, from when to when, with which options
     Mounts(mounts::Args),
     /// Write a range of a store as a file that needs no store: Parquet, Arrow or CSV
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Command::Files(args) => files::run(args),
         Command::Requests(args) => requests::run(args),
         Command::Flamegraph(args) => flamegraph::run(args),
+        Command::Stalls(args) => stalls::run(args),
         Command::Mounts(args) => mounts::run(args),
         Command::Export(args) => export::run(args),
         Command::AnonymizeKey(args) => anonymize::make_key(args),
@@ -210,6 +214,7 @@ mod tests {
                 "files",
                 "requests",
                 "flamegraph",
+                "stalls",
                 "mounts",
                 "export",
                 "volume"

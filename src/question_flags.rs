@@ -22,7 +22,7 @@ use crate::store_flag::StoreFlags;
 use crate::suffix;
 
 /// Which files.
-#[derive(clap::Args, Clone)]
+#[derive(clap::Args, Clone, Default)]
 pub struct FileFlags {
     /// Only this file: a path, a pattern or MAJOR:MINOR:FILEID; repeatable
     ///
@@ -79,13 +79,9 @@ impl FileFlags {
     }
 }
 
-/// Which files, and when.
+/// When.
 #[derive(clap::Args)]
-pub struct SelectionFlags {
-    #[command(flatten, next_help_heading = WHAT)]
-    stores: StoreFlags,
-    #[command(flatten)]
-    files: FileFlags,
+pub struct WhenFlags {
     /// From this time on: 24h (ago), yesterday, 03:10 ... [default: all]
     ///
     /// Takes how long ago (90s, 24h, 1w, 2d12h, 1 hour ago), now, today and yesterday (their midnight), 03:10 (the last one that
@@ -98,15 +94,9 @@ pub struct SelectionFlags {
     until: Option<String>,
 }
 
-impl SelectionFlags {
-    /// Whether --file names any.
-    pub fn names_files(&self) -> bool {
-        self.files.names_files()
-    }
-
-    /// The question. It has one row per file for the whole range unless the caller changes that.
-    pub fn question(self) -> anyhow::Result<Question> {
-        let (zone, now) = (Zone::Local, now());
+impl WhenFlags {
+    /// The range.
+    pub fn range(&self, (zone, now): (Zone, UtcMs)) -> anyhow::Result<Range> {
         let since = self.since.as_deref();
         let since = since.map(|text| since_of(text, now, zone)).transpose()?;
         let until = match &self.until {
@@ -116,9 +106,32 @@ impl SelectionFlags {
                 Some(told("--until", moment, zone))
             }
         };
-        let range = Range { since, until };
-        self.files
-            .question(self.stores.existing()?, range, (zone, now))
+        Ok(Range { since, until })
+    }
+}
+
+/// Which files, and when.
+#[derive(clap::Args)]
+pub struct SelectionFlags {
+    #[command(flatten, next_help_heading = WHAT)]
+    stores: StoreFlags,
+    #[command(flatten)]
+    files: FileFlags,
+    #[command(flatten)]
+    when: WhenFlags,
+}
+
+impl SelectionFlags {
+    /// Whether --file names any.
+    pub fn names_files(&self) -> bool {
+        self.files.names_files()
+    }
+
+    /// The question. It has one row per file for the whole range unless the caller changes that.
+    pub fn question(self) -> anyhow::Result<Question> {
+        let time = (Zone::Local, now());
+        let range = self.when.range(time)?;
+        self.files.question(self.stores.existing()?, range, time)
     }
 }
 

@@ -268,6 +268,7 @@ fn commands_of_the_guide_run() {
                 "0:49:",
                 " --requests ",
                 "trackiops requests ",
+                "trackiops stalls ",
                 "trackiops status",
             ];
             let may_miss = unknown.iter().any(|word| line.contains(word));

@@ -37,6 +37,31 @@ pub fn ask(question: &Question) -> Result<Outcome, QueryError> {
     ask_with(question, ask_once)
 }
 
+/// What is to be said of the recorded time in the range of a question; or why there is none, and what is to be said of that.
+pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing>, QueryError> {
+    let about_all = Question {
+        step: Some(Step::All),
+        by: GroupBy::HOST,
+        projection: Projection::bytes(),
+        conditions: Vec::new(),
+        sort: None,
+        top: None,
+        ..question.clone()
+    };
+    Ok(match ask(&about_all)? {
+        Outcome::Found(Answer { notes, .. }) => Ok(notes),
+        // The last second may have requests, but no closed window yet.
+        Outcome::Nothing {
+            why: EmptyReason::Idle { .. } | EmptyReason::NotRecorded { .. },
+            notes,
+        } => Ok(notes),
+        Outcome::Nothing { why, notes } => Err((why, notes)),
+    })
+}
+
+/// Why there are no rows, and notes.
+pub(crate) type Nothing = (EmptyReason, Vec<Note>);
+
 /// Answers a question with one row per `by` for the whole range. `make` builds the final outcome from these rows.
 pub fn ask_whole<R>(
     question: &Question,

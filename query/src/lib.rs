@@ -42,6 +42,7 @@ mod ranking;
 pub mod requests;
 pub mod scan;
 pub mod sparse_row;
+pub mod stalls;
 mod stat_with_timeout;
 pub mod step;
 mod suggestions;
@@ -65,5 +66,6 @@ pub use operations::{
 pub use projection::{Figures, Projection};
 pub use question::{Question, Range, Sort};
 pub use requests::{KeptRequest, ask_requests};
+pub use stalls::{ServerStall, ask_stalls};
 pub use step::Step;
 pub use volume::{Volume, ask_volume, plan_volume, sizes};

@@ -23,13 +23,12 @@ use crate::coverage::Interval;
 use crate::coverage::damage::unread;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
-use crate::file_rows::ask;
+use crate::file_rows::ask_notes;
 use crate::file_selector::{FileMatch, FileSelection, resolve};
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::GroupBy;
 use crate::mount_filter::MountFilter;
 use crate::origin::File;
-use crate::projection::Projection;
 use crate::question::Question;
 use crate::step::Step;
 
@@ -95,24 +94,9 @@ impl KeptRequest {
 /// The slowest requests that were kept, or the first ones by `--sort`. Holds some more rows than are asked for in memory.
 pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryError> {
     let terms = FilterAndSort::<KeptRequest>::new(question)?;
-    // For what was not recorded, and whether there is anything at all.
-    let about_all = Question {
-        step: Some(Step::All),
-        by: GroupBy::HOST,
-        projection: Projection::bytes(),
-        conditions: Vec::new(),
-        sort: None,
-        top: None,
-        ..question.clone()
-    };
-    let mut notes = match ask(&about_all)? {
-        Outcome::Found(Answer { notes, .. }) => notes,
-        // The last second may have requests, but no closed window yet.
-        Outcome::Nothing {
-            why: EmptyReason::Idle { .. } | EmptyReason::NotRecorded { .. },
-            notes,
-        } => notes,
-        Outcome::Nothing { why, notes } => return Ok(Outcome::Nothing { why, notes }),
+    let mut notes = match ask_notes(question)? {
+        Ok(notes) => notes,
+        Err((why, notes)) => return Ok(Outcome::Nothing { why, notes }),
     };
     let snapshot = Snapshot::open_all(question.stores.iter().map(|store| &**store))?;
     let span = match recorded(&snapshot, question) {

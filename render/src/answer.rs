@@ -11,7 +11,7 @@ use crate::table::{NONE, Table, right};
 use crate::terminal_style::{Look, Style};
 use crate::visible::visible;
 use crate::{
-    file_rows, files, json, mounts, operations, requests, selected_columns, units, volume,
+    file_rows, files, json, mounts, operations, requests, selected_columns, stalls, units, volume,
 };
 use trackiops_query::answer::{Answer, AnswerRow};
 use trackiops_query::columns::{Column, Columns, Record};
@@ -19,6 +19,7 @@ use trackiops_query::files::FileActivity;
 use trackiops_query::operations::OperationAnswer;
 use trackiops_query::question::{READ, WRITE};
 use trackiops_query::requests::KeptRequest;
+use trackiops_query::stalls::ServerStall;
 use trackiops_query::step::Step;
 use trackiops_query::times::Zone;
 use trackiops_query::volume::Volume;
@@ -292,6 +293,12 @@ impl Render for KeptRequest {
 
     fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
         requests::table(answer, zone)
+    }
+}
+
+impl Render for ServerStall {
+    fn table(answer: &Answer<Self>, _: Figures, zone: Zone) -> Table {
+        stalls::table(answer, zone)
     }
 }
 

@@ -18,6 +18,7 @@ mod plot;
 pub mod pseudonym;
 mod requests;
 mod selected_columns;
+mod stalls;
 pub mod table;
 mod terminal_plot;
 pub mod terminal_style;

@@ -142,6 +142,14 @@ pub const ENDPOINTS: &[Endpoint] = &[
         answer: Kind::Rows,
     },
     Endpoint {
+        name: "stalls",
+        about: "When which server did not answer",
+        command: &["stalls"],
+        words: &["since", "until"],
+        usual: &[],
+        answer: Kind::Rows,
+    },
+    Endpoint {
         name: "mounts",
         about: "What was mounted where, from when to when",
         command: &["mounts"],

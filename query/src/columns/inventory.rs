@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields};
-use trackiops_schemas::columns::{DEV, DIRECTIONS, FILE_KEY, FILEID, HOST, MOUNT, PATH, time_type};
+use trackiops_schemas::columns::{
+    DEV, DIRECTIONS, FILE_KEY, FILEID, HOST, MOUNT, MOUNTS, PATH, SERVER, mount_item, time_type,
+};
 use trackiops_store::{MountSeen, Seen};
 
 use super::{Column, Record, Unit, Value};
 use crate::files::FileActivity;
+use crate::stalls::ServerStall;
 use crate::volume::Volume;
 
 /// For files: start of the first and end of the last window with requests of the file, or under a name. For mounts: when they
@@ -96,6 +99,34 @@ impl Record for MountSeen {
             ),
             Column::time(FIRST_SEEN, |row: &Self| Value::Time(row.seen.0)),
             Column::time(LAST_SEEN, |row: &Self| Value::Time(row.seen.1)),
+        ]
+    }
+}
+
+impl Record for ServerStall {
+    fn columns() -> Vec<Column<Self>> {
+        vec![
+            Column::time("since", |row: &Self| Value::Time(row.stall.range.start)),
+            Column::time("until", |row: &Self| Value::Time(row.stall.range.end)),
+            Column::text(HOST, |row: &Self| Value::text(&row.host)),
+            Column::text(SERVER, |row: &Self| {
+                Value::some_text(row.stall.server.address.as_deref())
+            }),
+            Column::new(
+                MOUNTS,
+                DataType::List(Arc::new(mount_item())),
+                Unit::None,
+                |row: &Self| {
+                    let mounts = row.stall.server.mounts.iter();
+                    Value::List(mounts.map(|mount| vec![Value::text(mount)]).collect())
+                },
+            ),
+            Column::count("age_ms", Unit::Milliseconds, |row: &Self| {
+                Value::Count(row.stall.server.age_ms_max)
+            }),
+            Column::count("requests", Unit::Count, |row: &Self| {
+                Value::Count(row.stall.server.requests_max)
+            }),
         ]
     }
 }
