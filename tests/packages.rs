@@ -104,7 +104,7 @@ fn package(ending: &str) -> PathBuf {
 fn live_on(kernel: &str, suite: &str) -> Brought {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let disk = scratch.path().join("disk");
-    system::disk(suite, &disk);
+    system::disk(suite, &[], &disk);
     let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("packages")
         .join(kernel);

@@ -87,13 +87,24 @@ impl Run {
 
     /// As [`Self::on`], where the recorder is a service of systemd.
     pub fn as_service(kernel: &str, name: &str, flags: &[&str], args: &[&str]) -> Self {
+        Self::on_system(kernel, &[], name, flags, args)
+    }
+
+    /// As [`Self::on`], on a Debian with systemd and further packages.
+    pub fn on_system(
+        kernel: &str,
+        packages: &[&str],
+        name: &str,
+        flags: &[&str],
+        args: &[&str],
+    ) -> Self {
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         let disk = scratch.path().join("disk");
         let suite = match kernel {
             "6.1" => "bookworm",
             _ => "trixie",
         };
-        system::disk(suite, &disk);
+        system::disk(suite, packages, &disk);
         let scripts = scripts();
         let beside = |name: &str| {
             scripts

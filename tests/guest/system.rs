@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Writes the system of a suite of Debian to `disk`, for one guest.
-pub fn disk(suite: &str, disk: &Path) {
+/// Writes the system of a suite of Debian, with further packages, to `disk`, for one guest.
+pub fn disk(suite: &str, packages: &[&str], disk: &Path) {
     let made = Command::new(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/vm/debian-root.sh"
     ))
     .arg(suite)
+    .args(packages)
     .output()
     .expect("debian-root.sh can be started");
     let said = String::from_utf8_lossy(&made.stderr);

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Prints the path of an ext4 image of a Debian with systemd, an NFS server and client, and rpm, made in the cache when it is not there yet.
-# The image is named by the content of this script; packages are those of the day it was made. Copy it before you write to it.
+# The image is named by the content of this script and the further packages; packages are those of the day it was made. Copy it before
+# you write to it.
 #
-#   debian-root.sh [SUITE]      bookworm unless told otherwise
+#   debian-root.sh [SUITE [PACKAGE...]]     bookworm unless told otherwise
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 
 suite=${1:-bookworm}
+further=${*:2}
 mirror=${TRACKIOPS_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-packages=systemd-sysv,dbus,udev,kmod,iproute2,procps,nfs-kernel-server,nfs-common,fio,rpm,python3,passwd,e2fsprogs
+packages=systemd-sysv,dbus,udev,kmod,iproute2,procps,nfs-kernel-server,nfs-common,fio,rpm,python3,passwd,e2fsprogs${further:+,${further// /,}}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trackiops/systems
-image=$cache/$suite-$(sha256sum "$0" | cut -c1-16).ext4
+image=$cache/$suite-$(cat "$0" - <<<"$further" | sha256sum | cut -c1-16).ext4
 if [ ! -e "$image" ]; then
     command -v mmdebstrap >/dev/null || "$(dirname "$0")/../../scripts/install.sh" mmdebstrap
     echo "vm: making a Debian $suite with systemd (some minutes)" >&2
