@@ -37,7 +37,7 @@ use crate::live_socket;
 use crate::output::{FilePermissions, PartialFile, say};
 use crate::question_flags::now;
 pub use crate::record::args::{
-    Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, host_name, parse_store_size,
+    Args, DEFAULT_GRANULARITIES, DEFAULT_RETENTION, default_settings, parse_store_size,
 };
 use crate::record::display::RecordingDisplay;
 use crate::record::log::Level;
@@ -251,7 +251,7 @@ fn serve(args: &Args, plan: &Plan, store: &Path, writer: &Writer) -> Result<Opti
     let recorder = RecorderInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: process::id(),
-        host: host_name(),
+        host: args.host(),
         kernel: uname().release().to_string_lossy().into_owned(),
         engine: plan.programs.engine().to_owned(),
         store: fs::canonicalize(store)?,

@@ -38,6 +38,11 @@ const FILTERS: &str =
 pub struct Args {
     #[command(flatten, next_help_heading = STORE)]
     pub store: StoreFlag,
+    /// Name of this host in the store [default: its host name]
+    ///
+    /// For containers, whose host name can be another one.
+    #[arg(long, value_name = "NAME", value_parser = parse_host, help_heading = STORE)]
+    host: Option<String>,
     /// Window lengths, all written at once
     ///
     /// Each is a multiple of the one before.
@@ -206,6 +211,16 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     })
 }
 
+/// As long as names of hosts may be.
+const HOST_BYTES: RangeInclusive<usize> = 1..=253;
+
+fn parse_host(text: &str) -> Result<String, String> {
+    match HOST_BYTES.contains(&text.len()) {
+        true => Ok(text.to_owned()),
+        false => Err("write a name of 1 to 253 bytes".to_owned()),
+    }
+}
+
 /// The least gives one CPU a ring of sixteen pages. The most is what the kernel's verifier lets
 /// programs address in one array (`BPF_MAX_VAR_OFF`).
 const RING_MEMORY: RangeInclusive<u64> = 64 << 10..=512 << 20;
@@ -266,10 +281,15 @@ impl Args {
         }
     }
 
+    /// What the store calls this host.
+    pub fn host(&self) -> String {
+        self.host.clone().unwrap_or_else(host_name)
+    }
+
     pub fn store_options(&self, filter: &Filter) -> Options {
         let finest = self.granularity.finest();
         Options {
-            host: host_name(),
+            host: self.host(),
             granularities: self.granularity.clone(),
             rotate: self.rotate.unwrap_or_else(|| default_rotation(finest)),
             filter: (!filter.is_empty()).then(|| filter.to_string()),
@@ -297,7 +317,7 @@ fn default_rotation(finest: Granularity) -> Granularity {
 }
 
 /// The name of this host.
-pub fn host_name() -> String {
+fn host_name() -> String {
     rustix::system::uname()
         .nodename()
         .to_string_lossy()
@@ -315,6 +335,14 @@ mod tests {
             ["100ms", "1s", "1m", "10m", "1h", "1d"].map(default),
             ["15m", "15m", "15m", "20m", "1h", "1d"]
         );
+    }
+
+    #[test]
+    fn a_host_has_a_name_of_some_length() {
+        assert_eq!(parse_host("node-7"), Ok("node-7".to_owned()));
+        for text in [String::new(), "n".repeat(254)] {
+            assert!(parse_host(&text).is_err(), "{text}");
+        }
     }
 
     #[test]
