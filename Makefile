@@ -93,7 +93,7 @@ matrix: setup
 release: setup
 	@scripts/release.sh $(TARGET)
 
-## make dist        archives, .deb, .rpm, lists of contents and SHA256SUMS for x86_64 and aarch64, into target/dist
+## make dist        archives, .deb, .rpm, container images, lists of contents and SHA256SUMS for x86_64 and aarch64, into target/dist
 dist: setup
 	@scripts/dist.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what is published of a release into target/dist: for each architecture an archive with install.sh, a .deb, a .rpm
-# and a list of what is inside (CycloneDX); and SHA256SUMS. Checks the packages. The same commit and tools give the same bytes.
+# Builds what is published of a release into target/dist: for each architecture an archive with install.sh, a .deb, a .rpm, a
+# container image and a list of what is inside (CycloneDX); and SHA256SUMS. Checks the packages. The same commit and tools give the same bytes.
 #
 #   dist.sh [x86_64|aarch64]...     both unless told otherwise
 #   dist.sh --check                 builds them again from a second checkout, at another path, and compares
@@ -106,13 +106,17 @@ EOF
 
 make_rpm() {
     local defines=("_topdir $work/rpm" "root $root" "version $version"
-        "licence $(scripts/third-party.py licence "$binary")"
+        "licence $licence"
         # Nothing of the time and the machine, and no changes to a binary that may be another machine's.
         "_buildhost localhost" "use_source_date_epoch_as_buildtime 1" "clamp_mtime_to_source_date_epoch 1"
         "_binary_payload w6.xzdio" "_build_id_links none" "debug_package %{nil}" "__strip /bin/true" "__os_install_post %{nil}")
     SOURCE_DATE_EPOCH=$epoch rpmbuild -bb --quiet --target "$arch-linux" "${defines[@]/#/--define=}" contrib/package/trackiops.spec \
         >"$work/rpm.log" 2>&1 || { cat "$work/rpm.log" >&2; die "no .rpm"; }
     mv "$work/rpm/RPMS/$arch/"*.rpm "$dist"
+}
+
+make_image() {
+    contrib/package/oci-image.py "$root" "$dist/trackiops-$version-linux-$arch.oci.tar" "$version" "$arch" "$epoch" "$licence"
 }
 
 # Fails when something is found. What may be is in contrib/package.
@@ -123,7 +127,7 @@ check_packages() {
 }
 
 build() {
-    local arch work root binary gcc
+    local arch work root binary gcc licence
     install_tools
     rm -rf "$dist"
     mkdir -p "$dist"
@@ -134,10 +138,12 @@ build() {
         binary=$(scripts/release.sh "$arch")
         gcc=cc
         [ "$arch" = "$(uname -m)" ] || gcc=$arch-linux-gnu-gcc
+        licence=$(scripts/third-party.py licence "$binary")
         make_root
         make_archive
         make_deb
         make_rpm
+        make_image
         cp "$root/usr/share/doc/trackiops/trackiops.cdx.json" "$dist/trackiops-$version-linux-$arch.cdx.json"
     done
     check_packages

@@ -1,0 +1,31 @@
+//! The container image, made as `make dist` makes it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Writes the image of a program to `file`.
+pub fn image(program: &Path, file: &Path) {
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path();
+    let doc = "usr/share/doc/trackiops";
+    for dir in ["usr/bin", "etc/trackiops", doc] {
+        fs::create_dir_all(root.join(dir)).unwrap();
+    }
+    let here = Path::new(ROOT);
+    fs::copy(program, root.join("usr/bin/trackiops")).unwrap();
+    let configuration = "etc/trackiops/trackiops.toml";
+    fs::copy(
+        here.join("contrib/trackiops.toml"),
+        root.join(configuration),
+    )
+    .unwrap();
+    fs::copy(here.join("LICENSE-MIT"), root.join(doc).join("LICENSE-MIT")).unwrap();
+    let mut pack = Command::new(here.join("contrib/package/oci-image.py"));
+    pack.arg(root).arg(file);
+    pack.args([VERSION, std::env::consts::ARCH, "1700000000"]);
+    assert!(pack.arg("MIT OR Apache-2.0").status().unwrap().success());
+}
