@@ -53,6 +53,7 @@ make_root() {
     put 644 "$scratch/pages/trackiops.fish" usr/share/fish/vendor_completions.d/trackiops.fish
     for page in README.md CHANGELOG.md THIRD-PARTY.md LICENSE-APACHE LICENSE-MIT; do put 644 "$page" "$doc/$page"; done
     put 644 contrib/trackiops.sql "$doc/trackiops.sql"
+    put 644 contrib/kubernetes/trackiops.yaml "$doc/kubernetes/trackiops.yaml"
     put 644 contrib/grafana/trackiops.json "$doc/grafana/trackiops.json"
     put 644 contrib/prometheus/trackiops.rules.yml "$doc/prometheus/trackiops.rules.yml"
     notices_of libc.a >"$root/$doc/COPYRIGHT-glibc"

@@ -1,4 +1,4 @@
-//! The container image.
+//! The container image, and that the ways to run it give it the same rights. `make guest-container` runs it.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // Helpers of tests, too.
 
 #[path = "guest/oci.rs"]
@@ -13,6 +13,33 @@ use serde_json::Value;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
+fn file(name: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(name)).unwrap()
+}
+
+fn words(text: &str) -> BTreeSet<&str> {
+    text.split([' ', ','])
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+/// The values of an option of the guide's command.
+fn option<'c>(command: &'c str, name: &str) -> BTreeSet<&'c str> {
+    let options = command.split_whitespace();
+    let values = options.filter_map(|option| option.strip_prefix(name)?.strip_prefix('='));
+    values.collect()
+}
+
+/// What follows the only `key` of a text in its line.
+fn value<'t>(text: &'t str, key: &str) -> &'t str {
+    let mut found = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix(key));
+    let value = found.next().unwrap_or_else(|| panic!("no {key}"));
+    assert_eq!(found.next(), None, "{key}");
+    value.trim()
+}
+
 fn run(program: &str, args: &[&str], dir: &Path) -> String {
     let mut ran = Command::new(program);
     let ran = ran
@@ -23,6 +50,49 @@ fn run(program: &str, args: &[&str], dir: &Path) -> String {
         .unwrap();
     assert!(ran.status.success(), "{program} {args:?}");
     String::from_utf8(ran.stdout).unwrap()
+}
+
+#[test]
+fn the_guide_the_daemon_set_and_the_unit_give_the_same_rights() {
+    let command = oci::commands("podman run");
+    let unit = file("contrib/trackiops.service");
+    let set = file("contrib/kubernetes/trackiops.yaml");
+
+    let of_unit = value(&unit, "CapabilityBoundingSet=").replace("CAP_", "");
+    let of_set = value(&set, "add:").replace(['[', ']'], "");
+    assert_eq!(option(&command, "--cap-add"), words(&of_unit));
+    assert_eq!(words(&of_set), words(&of_unit));
+    assert_eq!(value(&unit, "MemoryMax="), "512M");
+    assert_eq!(option(&command, "--memory"), words("512m"));
+    let limits = set.split("limits:").nth(1).unwrap();
+    assert_eq!(
+        limits.split_whitespace().take(2).collect::<Vec<_>>(),
+        ["memory:", "512Mi"]
+    );
+    let seconds = value(&unit, "TimeoutStopSec=");
+    assert_eq!(option(&command, "--stop-timeout"), words(seconds));
+    assert_eq!(value(&set, "terminationGracePeriodSeconds:"), seconds);
+    assert_eq!(value(&set, "hostPID:"), "true");
+
+    let image = format!("localhost/trackiops:{}", oci::VERSION);
+    assert!(command.trim_end().ends_with(&image), "{command}");
+    assert_eq!(value(&set, "image:"), image);
+
+    // But for what only nodes of Kubernetes have.
+    let mounts = set.split("volumeMounts:").nth(1).unwrap();
+    let (mounts, volumes) = mounts.split_once("volumes:").unwrap();
+    for volume in option(&command, "--volume") {
+        let (path, rest) = volume.split_once(':').unwrap();
+        let mut mount = mounts.split("- name:");
+        let at = format!("mountPath: {path}\n");
+        let mount = mount.find(|mount| mount.contains(&at)).unwrap();
+        assert!(volumes.contains(&format!("path: {path}\n")), "{path}");
+        assert_eq!(
+            mount.contains("readOnly: true"),
+            rest == format!("{path}:ro"),
+            "{path}"
+        );
+    }
 }
 
 #[test]

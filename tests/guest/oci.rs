@@ -1,4 +1,4 @@
-//! The container image, made as `make dist` makes it.
+//! The container image, made as `make dist` makes it, and what docs/guide/containers.md says about it.
 
 use std::fs;
 use std::path::Path;
@@ -28,4 +28,13 @@ pub fn image(program: &Path, file: &Path) {
     pack.arg(root).arg(file);
     pack.args([VERSION, std::env::consts::ARCH, "1700000000"]);
     assert!(pack.arg("MIT OR Apache-2.0").status().unwrap().success());
+}
+
+/// The block of commands on that page which has this command.
+pub fn commands(with: &str) -> String {
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/guide/containers.md")).unwrap();
+    let blocks = page.split("```sh\n").skip(1);
+    let mut blocks = blocks.map(|rest| rest.split("```").next().unwrap_or_default());
+    let found = blocks.find(|block| block.contains(with));
+    found.unwrap_or_else(|| panic!("no {with}")).to_owned()
 }
