@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels guest-service vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -45,7 +45,7 @@ GUEST = TRACKIOPS_BIN="$$($(FAST_RELEASE) scripts/release.sh)" TRACKIOPS_PYTHON=
 
 guest: setup python
 	@echo "==> tests in guests: real kernels, real NFS"
-	@$(GUEST)
+	@$(GUEST) --skip container::
 
 guest-workloads: setup python
 	@echo "==> a workload on real NFS in a guest"
@@ -66,6 +66,12 @@ guest-service: setup python
 	@TRACKIOPS_TEST_SERVICE=1 $(GUEST) names:: mounts:: workloads::
 
 test-long: guest-service
+
+guest-container: setup python
+	@echo "==> tests in a guest where the recorder is in a container"
+	@$(GUEST) container::
+
+test-long: guest-container
 
 vm-archive: setup
 	@echo "==> cargo vm where packages have left the archive, and without one"

@@ -7,6 +7,7 @@
 mod audit;
 mod compare;
 mod confined;
+mod container;
 mod crowd;
 mod errors;
 mod facts;
@@ -22,6 +23,7 @@ mod modules;
 mod mounts;
 mod mountstats;
 mod names;
+mod oci;
 mod ops;
 mod overload;
 #[cfg(feature = "fail-points")]
