@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use toml::Value;
 
 pub use command::{Args, run};
@@ -29,7 +29,7 @@ use crate::store_flag;
 use files::Choice;
 
 /// The commands whose flags can be configured.
-pub const TABLES: [&str; 1] = ["record"];
+pub const TABLES: [&str; 2] = ["record", "serve"];
 
 /// The variable that names the file if `--config` does not.
 const VARIABLE: &str = "TRACKIOPS_CONFIG";
@@ -158,6 +158,14 @@ impl Source {
             argv.extend(["--config".into(), path.into()]);
         }
         Self { program, argv }
+    }
+
+    /// The arguments of the command; its flags are complete.
+    pub fn args<A: FromArgMatches>(&self) -> anyhow::Result<A> {
+        match self.read() {
+            Ok(read) => Ok(A::from_arg_matches(&read.matches)?),
+            Err(problems) => problems.fail(),
+        }
     }
 
     /// Reads the environment and the files, and checks all that they say.

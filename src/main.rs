@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(args),
         Command::Status(args) => status::run(args),
         Command::Metrics(args) => metrics::run(args),
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(_) => serve::run(&config::Source::of_process(Cli::command)),
         Command::Query(args) => query::run(args),
         Command::Histogram(args) => histogram::run(args),
         Command::Files(args) => files::run(args),

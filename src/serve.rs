@@ -29,6 +29,7 @@ use trackiops_http::{
     Hosts, ListenAddress, ListenError, Listener, refuse_other_hosts, refuse_other_origins, serve,
 };
 
+use crate::config::{ConfigFlag, Source};
 use crate::help_headings::{OUTPUT, WHAT};
 use crate::live_socket::SocketFlag;
 use crate::output::say;
@@ -62,10 +63,13 @@ pub struct Args {
     /// There is no TLS: put a proxy that has it in front.
     #[arg(long, value_name = "NAME", help_heading = OUTPUT)]
     allow_host: Vec<String>,
+    #[command(flatten, next_help_heading = OUTPUT)]
+    config: ConfigFlag,
 }
 
 /// Runs the command until it is asked to stop.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(source: &Source) -> anyhow::Result<ExitCode> {
+    let args: Args = source.args()?;
     if geteuid().is_root() {
         return Err(ListenError::IsRoot.into());
     }

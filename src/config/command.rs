@@ -91,7 +91,12 @@ fn check(read: [Result<Settings, Problems>; TABLES.len()]) -> anyhow::Result<Exi
     for read in read {
         match read {
             Ok(settings) => files = settings.files,
-            Err(Problems(problems)) => wrong.extend(problems),
+            // What is wrong with a file itself is wrong for each command.
+            Err(Problems(problems)) => {
+                let new = |problem: &String| !wrong.contains(problem);
+                let problems: Vec<_> = problems.into_iter().filter(new).collect();
+                wrong.extend(problems);
+            }
         }
     }
     Output::Stdout.write(|out| {

@@ -7,8 +7,8 @@ use std::fs;
 use clap::{Arg, ArgAction, Args as _, Command};
 
 use super::command::default_in_help;
-use super::{ConfigFlag, Source, key_of, keys};
-use crate::record;
+use super::{ConfigFlag, Source, TABLES, key_of, keys};
+use crate::{record, serve};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/contrib/trackiops.toml");
 
@@ -20,34 +20,37 @@ const HEAD: &str = "\
 #     trackiops config show             shows each value, and where it comes from
 #     systemctl reload trackiops        applies what can change while recording: retain, retain-by-clock, store-size, requests-size
 #
-# Each key is a flag of `trackiops record`, with its default. `trackiops record --help` explains them.
-
-[record]
+# Each key is a flag of the command that its table names, with its default. `trackiops record --help` explains them.
 ";
 
 fn program() -> Command {
-    Command::new("trackiops").subcommand(record::Args::augment_args(Command::new("record")))
+    Command::new("trackiops")
+        .subcommand(record::Args::augment_args(Command::new("record")))
+        .subcommand(serve::Args::augment_args(Command::new("serve")))
 }
 
 fn example() -> String {
     let program = program();
-    let command = program.find_subcommand("record").unwrap();
     let mut text = HEAD.to_owned();
-    let mut heading = None;
-    for arg in keys(command) {
-        if arg.get_help_heading() != heading {
-            heading = arg.get_help_heading();
-            let heading = heading.unwrap_or_default();
-            write!(text, "\n## {heading}\n").unwrap();
+    for command in TABLES.map(|name| program.find_subcommand(name).unwrap()) {
+        write!(text, "\n[{}]\n", command.get_name()).unwrap();
+        let mut heading = None;
+        for arg in keys(command) {
+            if arg.get_help_heading() != heading {
+                heading = arg.get_help_heading();
+                let heading = heading.unwrap_or_default();
+                write!(text, "\n## {heading}\n").unwrap();
+            }
+            let help = arg.get_help().unwrap();
+            let value = value(command.get_name(), arg);
+            write!(text, "\n# {help}\n#{} = {value}\n", key_of(arg)).unwrap();
         }
-        let help = arg.get_help().unwrap();
-        write!(text, "\n# {help}\n#{} = {}\n", key_of(arg), value(arg)).unwrap();
     }
     text
 }
 
 /// Its default, or the name of what takes its place in help.
-fn value(arg: &Arg) -> String {
+fn value(command: &str, arg: &Arg) -> String {
     match arg.get_action() {
         ArgAction::SetTrue => return "false".to_owned(),
         ArgAction::Append => return "[]".to_owned(),
@@ -65,7 +68,7 @@ fn value(arg: &Arg) -> String {
     };
     let accepted = said().filter(|value| {
         let flag = format!("--{}={value}", key_of(arg));
-        let parsed = program().try_get_matches_from(["trackiops", "record", &flag]);
+        let parsed = program().try_get_matches_from(["trackiops", command, &flag]);
         parsed.is_ok()
     });
     let placeholder = || arg.get_value_names().unwrap()[0].to_string();
