@@ -3,10 +3,13 @@
 STORE=/var/lib/trackiops
 CONTAINER=trackiops
 sudo() { "$@"; }
+# One that hangs must not hold up the test.
+podman() { timeout --kill-after=5 120 podman "$@"; }
 
 said() { podman logs "$CONTAINER" 2>&1; }
-has_begun() { said | grep -q "^recording$\|recording needs root"; }
-needs_more() { said | grep -q "recording needs root"; }
+# Not by a pipe: what is not read to its end fails.
+has_begun() { grep -q "^recording$\|recording needs root" <<<"$(said)"; }
+needs_more() { grep -q "recording needs root" <<<"$(said)"; }
 
 # some_io NAME: of root on the host, of a user in a container, and of a user whose mount no other process has.
 some_io() {
@@ -51,6 +54,8 @@ record_some() {
     [ "$CONTAINER" != trackiops ] || podman rm --force trackiops
 }
 
+# Messages that are in the system's journal may be late, and more than one container has this name.
+printf '[containers]\nlog_driver = "k8s-file"\n' >/etc/containers/containers.conf
 useradd --uid 1000 user
 mkdir -p /exp2 /mnt/two /mnt/inside
 mount -t tmpfs exp2 /exp2
@@ -91,7 +96,7 @@ if [ "${1:-}" = kube ]; then
     CONTAINER=trackiops-pod-trackiops
     sed -i 's|^d /var/lib/trackiops .*|d /var/lib/trackiops 0750|' /etc/tmpfiles.d/trackiops.conf
     sed -e 's/^\( *\)valueFrom:/\1value: node-7/' -e '/fieldRef:/d' -e '/fieldPath:/d' /work/trackiops.yaml >/work/node.yaml
-    printf '[containers]\napparmor_profile = "unconfined"\n' >/etc/containers/containers.conf
+    printf 'apparmor_profile = "unconfined"\n' >>/etc/containers/containers.conf
     record_some node "podman kube play --network=none /work/node.yaml"
     podman kube down /work/node.yaml
 fi
