@@ -1,16 +1,19 @@
 //! `trackiops query`: asks a store what files did.
 
 use std::cmp::Reverse;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use serde_json::json;
 use trackiops_query::explain::Stage;
 use trackiops_query::question::{READ, WRITE};
-use trackiops_query::times::Zone;
+use trackiops_query::times::{Zone, rfc3339};
 use trackiops_query::{
-    AnswerRow, Columns, Condition, Connections, Explain, Figures, GroupBy, Level, OperationAnswer,
-    Outcome, QueryError, Question, Step, Subject, ask, ask_operations, ask_operations_by,
+    Answer, AnswerRow, Columns, Condition, Connections, Explain, Figures, GroupBy, Level,
+    OperationAnswer, Outcome, QueryError, Question, Step, Subject, ask, ask_operations,
+    ask_operations_by,
 };
 use trackiops_render::Format;
 use trackiops_render::terminal_style::Style;
@@ -92,6 +95,11 @@ pub struct Args {
     /// and the time of each stage.
     #[arg(long, help_heading = OUTPUT)]
     explain: bool,
+    /// Print which time was recorded, not rows: for `serve`
+    ///
+    /// A JSON object for each piece of time, with how much of it was recorded. Pieces of a host may overlap; they add up.
+    #[arg(long, hide = true)]
+    recorded: bool,
 }
 
 impl SubjectFlags {
@@ -143,6 +151,7 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::SUCCESS);
             };
             let (target, row_limit) = (target(&args)?, row_limit(&args));
+            let only_recorded = args.recorded;
             let (mut question, format, output) = question(args, by)?;
             question.explain = explain.clone();
             let columns = columns_of_files(columns, &mut question, format)?;
@@ -153,6 +162,10 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
                 question.projection = question.projection.with(drawn.needs());
             }
             let mut outcome = with_progress(explain, || ask(&question))?;
+            if only_recorded && let Outcome::Found(answer) = &outcome {
+                output.write(|out| write_recorded(answer, out))?;
+                return Ok(ExitCode::SUCCESS);
+            }
             if let (Some(most), Outcome::Found(answer)) = (row_limit, &mut outcome)
                 && format.is_table()
             {
@@ -170,6 +183,22 @@ fn answer(args: Args, explain: &Explain) -> anyhow::Result<ExitCode> {
             ask_operations_by(question, question.by)
         }),
     }
+}
+
+/// The recorded time of an answer, which its rows do not have: where nothing was done there is no row.
+fn write_recorded(answer: &Answer, out: &mut dyn Write) -> io::Result<()> {
+    let step = match answer.step {
+        Step::Windows(step) => step,
+        Step::All => return Ok(()),
+    };
+    let mut pieces: Vec<_> = answer.recorded.pieces(step).collect();
+    pieces.sort_unstable();
+    for (host, time, ms) in pieces {
+        let (since, until) = (rfc3339(time.start), rfc3339(time.end));
+        let piece = json!({"host": host, "since": since, "until": until, "recorded_ms": ms});
+        writeln!(out, "{piece}")?;
+    }
+    Ok(())
 }
 
 fn ask_about(

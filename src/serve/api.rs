@@ -95,6 +95,14 @@ pub const ENDPOINTS: &[Endpoint] = &[
         answer: Kind::Rows,
     },
     Endpoint {
+        name: "recorded",
+        about: "Which time was recorded, for each host: pieces of time, and how much of each; pieces that overlap add up",
+        command: &["query", "--recorded", "--columns=time"],
+        words: WINDOW_WORDS,
+        usual: &[("step", "auto"), ("by", "host")],
+        answer: Kind::Rows,
+    },
+    Endpoint {
         name: "parts",
         about: "The parts of the mean latency in each window: queue, network and server, completion",
         command: &[
