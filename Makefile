@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -176,6 +176,17 @@ deny: setup
 ## make third-party  renew THIRD-PARTY.md, which has the licences of what the release contains
 third-party: setup
 	@scripts/third-party.py
+
+## make web         build the page of `trackiops serve` from web/ into web/dist; needs Node
+web:
+	@scripts/web.sh
+
+## make web-check   build the page elsewhere and compare with web/dist
+web-check:
+	@echo "==> the committed page belongs to its sources"
+	@scripts/web.sh --check
+
+test-long: web-check
 
 setup:
 	@scripts/setup.sh

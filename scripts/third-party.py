@@ -22,6 +22,9 @@ PARTS = [
     ("trackiops-ebpf", "bpfel-unknown-none"),
 ]
 LICENCE_FILE = re.compile(r"(?i)(un)?licen[cs]e|copying|copyright|notice")
+# The page of `trackiops serve`: its lock file says what is inside web/dist/app.js, and `make web` writes the texts of their licences.
+PAGE = ROOT / "web"
+PAGE_SOURCES = {"preact": "https://github.com/preactjs/preact", "uplot": "https://github.com/leeoniya/uPlot"}
 # Libraries in C that crates bring with them, and where their licence is.
 BUNDLED = {"zstd-sys": ["zstd/LICENSE"]}
 
@@ -29,6 +32,8 @@ HEAD = """\
 # Third-party notices
 
 The release of TrackIOps contains these crates. Their licences follow in the words of their sources, each once.
+
+The page of `trackiops serve` contains the packages of npm that are listed below the crates.
 
 It also contains the standard library of Rust (MIT or Apache-2.0), SQLite (public domain, by way of libsqlite3-sys), Zstandard
 (BSD-3-Clause, by way of zstd-sys), and the glibc of the machine that built it (LGPL-2.1-or-later; `make release` links it anew with
@@ -85,6 +90,15 @@ def locked():
     return {f"{name} {version}": checksum for name, version, checksum in found}
 
 
+def packages_of_page():
+    """Name, version, licence and address of each package of npm that a browser gets."""
+    packages = json.loads((PAGE / "package-lock.json").read_text())["packages"]
+    for path, package in sorted(packages.items()):
+        if path and not package.get("dev"):
+            name = path.removeprefix("node_modules/")
+            yield name, package["version"], package["license"], PAGE_SOURCES[name]
+
+
 def write_notices():
     crates = {}
     for part, target in PARTS:
@@ -106,6 +120,11 @@ def write_notices():
         out.append(f"| {name} | {version} | {package['license'] or 'see its text'} | {home} |")
     if without:
         out += ["", "The packages of these have no text of their licence: " + ", ".join(without) + "."]
+    out += ["", "In the page of `trackiops serve`, from npm:", ""]
+    for name, version, licence, address in packages_of_page():
+        out.append(f"* {name} {version}, {licence}, {address}")
+        text = (PAGE / "licences" / f"{name}.txt").read_text().strip()
+        by_text.setdefault(" ".join(text.split()), (text, []))[1].append(f"{name} {version}")
     out += ["", "## Texts of licences", ""]
     for text, names in by_text.values():
         # Longer than any fence in a text.
@@ -151,6 +170,7 @@ def libraries_in(binary, crates):
         ("rust-std", rust, "MIT OR Apache-2.0", "https://www.rust-lang.org", None),
         ("glibc", glibc, "LGPL-2.1-or-later", "https://www.gnu.org/software/libc", None),
         ("libgcc", libgcc, "GPL-3.0-or-later WITH GCC-exception-3.1", "https://gcc.gnu.org", None),
+        *((*package, None) for package in packages_of_page()),
     ]
 
 
@@ -182,7 +202,8 @@ def print_sbom(binary):
             components.append(library("cargo", name, version, licence_of(package), link) | {"hashes": hashes})
     refs = {package["name"]: ref(package) for package, _ in crates}
     for name, version, licence, address, crate in libraries_in(binary, crates):
-        components.append(library("generic", name, version, licence, {"type": "website", "url": address}))
+        ecosystem = "npm" if name in PAGE_SOURCES else "generic"
+        components.append(library(ecosystem, name, version, licence, {"type": "website", "url": address}))
         user = refs[crate] if crate else "trackiops"
         depends[user].add(components[-1]["bom-ref"])
     program = next(package for package, _ in crates if package["name"] == "trackiops")
@@ -226,7 +247,7 @@ def print_copyright(binary):
     print("Upstream-Name: TrackIOps")
     print("Comment:\n The program contains the libraries below, each under its name and version.")
     print(f" The notices of their authors are in {docs}: those of crates")
-    print(" in THIRD-PARTY.md.gz, those of rust-std, glibc and libgcc in COPYRIGHT-*.")
+    print(" and of packages of npm in THIRD-PARTY.md.gz, those of rust-std, glibc and libgcc in COPYRIGHT-*.")
     print("\nFiles: *\nCopyright: the authors of TrackIOps\nLicense: MIT or Apache-2.0")
     names = {"MIT", "Apache-2.0"}
     for licence, files in files_by_licence(binary):

@@ -1,0 +1,60 @@
+import { useMemo } from 'preact/hooks';
+import { useAsk, type Answer, type Meta, type Parameters, type Stack } from '../api.ts';
+import { command } from '../command.ts';
+import { showBytes, showCount, showMicros } from '../format.ts';
+import { Breakdown } from '../parts/breakdown.tsx';
+import { Controls, type Moves } from '../parts/controls.tsx';
+import { Figure, Notes } from '../parts/figure.tsx';
+import { Flame, FlameTable, tree } from '../parts/flame.tsx';
+import { Series } from '../parts/series.tsx';
+import { rangeParameters, type Selection } from '../selection.ts';
+import type { Place } from '../url.ts';
+import { usePage } from './page.ts';
+
+const MEASURES = ['bytes', 'requests', 'time'] as const;
+type Measure = (typeof MEASURES)[number];
+const SHOW: Record<Measure, (value: number) => string> = { bytes: showBytes, requests: (value) => `${showCount(value)} requests`, time: showMicros };
+
+function FlameFigure({ place, selection, moves, again }: { place: Place; selection: Selection; moves: Moves; again: number }) {
+  const measure = MEASURES.find((one) => one === place.words.get('measure')) ?? 'bytes';
+  const parameters: Parameters = [...rangeParameters(selection.range), ...selection.files, ['by', measure], ['direction', selection.op]];
+  const answer = useAsk<Answer<Stack>>('flame', selection.error === null ? parameters : null, again);
+  const root = useMemo(() => tree(answer.data?.rows ?? []), [answer.data]);
+  const path = place.words.getAll('frame');
+  const shared = { root, path, showValue: SHOW[measure], onPath: (to: string[]) => moves.change({ frame: to }) };
+  return (
+    <Figure
+      title={`Flame graph of ${measure}`}
+      command={command('flamegraph', [...parameters, ['folded', '']])}
+      loading={answer.loading}
+      error={answer.error}
+      table={() => <FlameTable {...shared} />}
+      controls={
+        <div class="group" role="group" aria-label="Width of a tree">
+          {MEASURES.map((one) => (
+            <button type="button" key={one} aria-pressed={one === measure} onClick={() => moves.change({ measure: one === 'bytes' ? null : one })}>
+              {one}
+            </button>
+          ))}
+        </div>
+      }
+    >
+      <Flame {...shared} />
+    </Figure>
+  );
+}
+
+export function Home({ place, meta }: { place: Place; meta: Meta }) {
+  const { selection, recording, moves, again, refresh } = usePage(place, meta);
+  const shown = { ...selection, range: recording.isLive ? recording.range : selection.range };
+  return (
+    <>
+      <h1>Latency, IOPS and throughput</h1>
+      <Controls place={place} selection={shown} meta={meta} moves={moves} refresh={refresh} isLive={recording.isLive} />
+      <Notes notes={recording.notes} error={selection.error ?? recording.error} ended={recording.ended} none={recording.isWhole ? 'no gaps in this range, and nothing lost' : ''} />
+      <Series recording={recording} op={selection.op} moves={moves} />
+      <Breakdown place={place} selection={selection} moves={moves} hosts={meta.hosts.length} tabs={['file', 'dir', 'mount', 'tenant', 'op']} again={again} known={recording.notes} />
+      <FlameFigure place={place} selection={selection} moves={moves} again={again} />
+    </>
+  );
+}

@@ -1,0 +1,144 @@
+// Tables of a selection: files, trees, mounts, tenants, operations. The server ranks them.
+import { useAsk, type Answer, type Parameters } from '../api.ts';
+import { command } from '../command.ts';
+import { rangeParameters, type Selection } from '../selection.ts';
+import { address, withWords, type Place } from '../url.ts';
+import type { Op, Row } from '../windows.ts';
+import { Field, type Moves } from './controls.tsx';
+import { Figure, Notes } from './figure.tsx';
+import { Table, type Column } from './table.tsx';
+
+export type By = 'file' | 'dir' | 'mount' | 'tenant' | 'op';
+
+const LABELS: Record<By, string> = { file: 'files', dir: 'trees', mount: 'mounts', tenant: 'tenants', op: 'operations' };
+const TOP = '100';
+
+function numbers(op: Op): Column[] {
+  const sides: ('read' | 'write')[] = op === 'both' ? ['read', 'write'] : [op];
+  return sides.flatMap((side): Column[] => [
+    { name: `${side}_bytes`, label: `${side} bytes`, kind: 'bytes' },
+    { name: `${side}_requests`, label: `${side} requests`, kind: 'count' },
+    { name: `${side}_iops`, label: `${side} iops`, kind: 'rate' },
+    { name: `${side}_latency_us_p50`, label: `${side} p50`, kind: 'us' },
+    { name: `${side}_latency_us_p99`, label: `${side} p99`, kind: 'us' },
+    { name: `${side}_latency_us_max`, label: `${side} max`, kind: 'us' },
+    { name: `${side}_errors`, label: `${side} errors`, kind: 'count' },
+  ]);
+}
+
+const OPERATIONS: Column[] = [
+  { name: 'op', label: 'operation', kind: 'text' },
+  { name: 'mount', label: 'mount', kind: 'text' },
+  { name: 'requests', label: 'requests', kind: 'count' },
+  { name: 'requests_share', label: 'share', kind: 'share' },
+  { name: 'iops', label: 'iops', kind: 'rate' },
+  { name: 'execute_us_mean', label: 'mean', kind: 'us' },
+  { name: 'execute_us_p99', label: 'p99', kind: 'us' },
+  { name: 'execute_us_max', label: 'max', kind: 'us' },
+  { name: 'queue_us_mean', label: 'queue', kind: 'us' },
+  { name: 'rtt_us_mean', label: 'network', kind: 'us' },
+  { name: 'errors', label: 'errors', kind: 'count' },
+];
+
+/** What `file` takes for a row: its path, or its number where it has none. */
+export function fileWord(row: Row): string | null {
+  if (typeof row.path === 'string' && row.path !== '' && !row.path.startsWith('(')) {
+    // A name with signs of a pattern is found as it is written, too.
+    return row.path;
+  }
+  return typeof row.dev === 'string' && row.fileid !== null && row.fileid !== undefined ? `${row.dev}:${String(row.fileid)}` : null;
+}
+
+export function fileName(row: Row): string {
+  return typeof row.path === 'string' && row.path !== '' ? row.path : (fileWord(row) ?? '(no name)');
+}
+
+/** Some words of an address, for another page. */
+export function kept(words: URLSearchParams, names: string[]): URLSearchParams {
+  return new URLSearchParams(names.flatMap((name) => words.getAll(name).map((value) => [name, value])));
+}
+
+export function fileAddress(row: Row, words: URLSearchParams): string | null {
+  const file = fileWord(row);
+  if (file === null) {
+    return null;
+  }
+  // Not the directory, to which a file would be added.
+  return address('/file', withWords(kept(words, ['since', 'until', 'op', 'mount']), { file }));
+}
+
+function subject(by: By, place: Place, hasHosts: boolean): { columns: Column[]; asked: string[] } {
+  const filtered = (name: string) => (row: Row) => {
+    const value = row[name];
+    return typeof value === 'string' && value !== '' && !value.startsWith('(') ? address(place.path, withWords(place.words, { [name === 'path' ? 'dir' : name]: value, by: null, sort: null })) : null;
+  };
+  const host: Column[] = hasHosts ? [{ name: 'host', label: 'host', kind: 'text' }] : [];
+  switch (by) {
+    case 'dir':
+      return { columns: [{ name: 'path', label: 'tree', kind: 'text', text: fileName, href: filtered('path') }, ...host], asked: ['host', 'mount', 'path'] };
+    case 'mount':
+      return { columns: [{ name: 'mount', label: 'mount', kind: 'text', href: filtered('mount') }, ...host], asked: ['host', 'mount'] };
+    case 'tenant':
+      return {
+        columns: [{ name: 'user', label: 'user', kind: 'text' }, { name: 'container', label: 'container', kind: 'text' }, { name: 'cgroup', label: 'cgroup', kind: 'text' }, ...host],
+        asked: ['host', 'uid', 'user', 'container', 'cgroup'],
+      };
+    case 'op':
+      return { columns: [...OPERATIONS.slice(0, 2), ...host], asked: ['host'] };
+    default:
+      return { columns: [{ name: 'path', label: 'file', kind: 'text', text: fileName, href: (row) => fileAddress(row, place.words) }, ...host], asked: ['host', 'mount', 'path', 'dev', 'fileid'] };
+  }
+}
+
+interface BreakdownProps {
+  place: Place;
+  selection: Selection;
+  moves: Moves;
+  hosts: number;
+  tabs: By[];
+  again: number;
+  /** Notes that the page shows already. */
+  known: string[];
+}
+
+export function Breakdown({ place, selection, moves, hosts, tabs, again, known: shown }: BreakdownProps) {
+  const { words } = place;
+  const asked = words.get('by');
+  const by = tabs.find((tab) => tab === asked) ?? tabs[0] ?? 'file';
+  const where = words.get('where') ?? '';
+  const { columns: names, asked: more } = subject(by, place, hosts > 1);
+  const figures = by === 'op' ? OPERATIONS.slice(2) : numbers(selection.op);
+  const usual = by === 'op' ? 'requests' : selection.op === 'write' ? 'write_bytes' : 'read_bytes';
+  const known = (sort: string) => figures.some((column) => column.name === sort.replace(/:asc$/, ''));
+  const wanted = words.get('sort') ?? '';
+  const sort = known(wanted) ? wanted : usual;
+  const columns = [...names, ...figures];
+  const shared: Parameters = [...rangeParameters(selection.range), ...selection.files];
+  const conditions: Parameters = where === '' ? [] : [['where', where]];
+  const one: Parameters = [
+    ['by', by], ...conditions, ['sort', sort], ['top', TOP], ['columns', [...new Set([...more, ...columns.map((column) => column.name)])].join(',')],
+  ];
+  const name = by === 'op' ? 'operations' : 'top';
+  const parameters = selection.error === null ? [...shared, ...one] : null;
+  const answer = useAsk<Answer>(name, parameters, again);
+  const label = LABELS[by];
+  return (
+    <Figure
+      title={label.replace(/^./, (letter) => letter.toUpperCase())}
+      command={command('query', [...shared, ['step', 'all'], ...one])}
+      loading={answer.loading}
+      error={answer.error}
+      controls={<Field name="where" label="where" value={where} placeholder="read_p99 > 20ms" onSet={(text) => moves.change({ where: text || null })} />}
+    >
+      <div class="tabs" role="group" aria-label="Rows stand for">
+        {tabs.map((tab) => (
+          <button type="button" key={tab} aria-pressed={tab === by} onClick={() => moves.change({ by: tab === tabs[0] ? null : tab, sort: null })}>
+            {LABELS[tab]}
+          </button>
+        ))}
+      </div>
+      <Notes notes={answer.data?.notes ?? []} known={shown} />
+      <Table label={label} columns={columns} rows={answer.data?.rows ?? []} sort={sort} onSort={(to) => moves.change({ sort: to === usual ? null : to })} empty={answer.loading ? 'loading' : 'nothing matched'} />
+    </Figure>
+  );
+}

@@ -1,0 +1,151 @@
+// Windows of an answer with `by=host`: what can be added up is added up over hosts, and nothing else.
+import { add, merged, quantile, rows as heatRows, type Bucket, type Histogram } from './histogram.ts';
+
+export type Row = Record<string, unknown>;
+export type Op = 'read' | 'write' | 'both';
+
+const PER_DIRECTION = [
+  'requests', 'bytes', 'errors', 'untimed', 'unsplit', 'folded', 'latency_us_sum', 'latency_us_max', 'queue_us_sum', 'rtt_us_sum', 'iops', 'throughput', 'latency_hist',
+];
+export const WINDOW_COLUMNS = ['time', 'host', ...['read', 'write'].flatMap((of) => PER_DIRECTION.map((name) => `${of}_${name}`))].join(',');
+
+/** One direction of a window. */
+export interface Sums {
+  requests: number;
+  bytes: number;
+  errors: number;
+  untimed: number;
+  unsplit: number;
+  folded: number;
+  sum: number;
+  queue: number;
+  rtt: number;
+  max: number;
+  iops: number;
+  throughput: number;
+  histogram: Histogram;
+}
+
+export interface Window {
+  time: number;
+  read: Sums;
+  write: Sums;
+}
+
+function nothing(): Sums {
+  return { requests: 0, bytes: 0, errors: 0, untimed: 0, unsplit: 0, folded: 0, sum: 0, queue: 0, rtt: 0, max: 0, iops: 0, throughput: 0, histogram: new Map() };
+}
+
+const number = (value: unknown) => (typeof value === 'number' ? value : 0);
+
+function addRow(to: Sums, row: Row, direction: 'read' | 'write'): void {
+  const of = (name: string) => number(row[`${direction}_${name}`]);
+  to.requests += of('requests');
+  to.bytes += of('bytes');
+  to.errors += of('errors');
+  to.untimed += of('untimed');
+  to.unsplit += of('unsplit');
+  to.folded += of('folded');
+  to.sum += of('latency_us_sum');
+  to.queue += of('queue_us_sum');
+  to.rtt += of('rtt_us_sum');
+  to.max = Math.max(to.max, of('latency_us_max'));
+  to.iops += of('iops');
+  to.throughput += of('throughput');
+  add(to.histogram, (row[`${direction}_latency_hist`] as Bucket[] | undefined) ?? []);
+}
+
+/** Both directions, or several windows, as one. Rates of directions add up; those of windows have to be set. */
+export function addUp(all: Sums[]): Sums {
+  const to = nothing();
+  for (const of of all) {
+    to.requests += of.requests;
+    to.bytes += of.bytes;
+    to.errors += of.errors;
+    to.untimed += of.untimed;
+    to.unsplit += of.unsplit;
+    to.folded += of.folded;
+    to.sum += of.sum;
+    to.queue += of.queue;
+    to.rtt += of.rtt;
+    to.max = Math.max(to.max, of.max);
+    to.iops += of.iops;
+    to.throughput += of.throughput;
+  }
+  to.histogram = merged(all.map((of) => of.histogram));
+  return to;
+}
+
+export function windowsOf(rows: Row[]): Map<number, Window> {
+  const windows = new Map<number, Window>();
+  for (const row of rows) {
+    const time = Date.parse(String(row.time));
+    let window = windows.get(time);
+    if (window === undefined) {
+      window = { time, read: nothing(), write: nothing() };
+      windows.set(time, window);
+    }
+    addRow(window.read, row, 'read');
+    addRow(window.write, row, 'write');
+  }
+  return windows;
+}
+
+/** Short windows as one, which has lasted for some seconds so far. */
+export function joined(time: number, windows: Window[], seconds: number): Window {
+  const one = (direction: 'read' | 'write') => {
+    const sums = addUp(windows.map((window) => window[direction]));
+    sums.iops = sums.requests / seconds;
+    sums.throughput = sums.bytes / seconds;
+    return sums;
+  };
+  return { time, read: one('read'), write: one('write') };
+}
+
+export function of(window: Window, op: Op): Sums {
+  return op === 'both' ? addUp([window.read, window.write]) : window[op];
+}
+
+/** What a chart shows of a window. */
+export interface Point extends Sums {
+  time: number;
+  p50: number | null;
+  p99: number | null;
+  /** Means of the latency's parts, us: exact, because they are sums divided by counts. */
+  parts: { queue: number; network: number; completion: number } | null;
+  heat: Map<number, number>;
+}
+
+const known = new WeakMap<Window, Map<Op, Point>>();
+
+function pointOf(window: Window, op: Op): Point {
+  const before = known.get(window)?.get(op);
+  if (before !== undefined) {
+    return before;
+  }
+  const sums = of(window, op);
+  const point = {
+    ...sums,
+    time: window.time,
+    p50: quantile(sums.histogram, 0.5),
+    p99: quantile(sums.histogram, 0.99),
+    parts: parts(sums),
+    heat: heatRows(sums.histogram),
+  };
+  known.set(window, (known.get(window) ?? new Map()).set(op, point));
+  return point;
+}
+
+/** In order of time. */
+export function points(windows: Iterable<Window>, op: Op): Point[] {
+  return [...windows].sort((a, b) => a.time - b.time).map((window) => pointOf(window, op));
+}
+
+function parts(sums: Sums): Point['parts'] {
+  const timed = sums.requests - sums.untimed;
+  if (timed <= sums.unsplit) {
+    return null;
+  }
+  const completion = Math.max(0, sums.sum - sums.queue - sums.rtt);
+  return { queue: sums.queue / timed, network: sums.rtt / timed, completion: completion / timed };
+}
