@@ -7,6 +7,7 @@ mod access;
 mod api;
 mod jobs;
 mod live;
+mod pages;
 mod state;
 
 use std::env;
@@ -139,7 +140,8 @@ fn say_where(address: &ListenAddress, access: Option<&Access>) {
 
 /// The first layer that a request meets is the last one here.
 fn app(api: Api, access: Option<Arc<Access>>, hosts: Hosts) -> Router {
-    let app = api.router().layer(CompressionLayer::new());
+    let app = api.router().merge(pages::router());
+    let app = app.layer(CompressionLayer::new());
     let app = match access {
         None => app,
         Some(access) => app.layer(from_fn_with_state(access, access::ask_for_token)),
