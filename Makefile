@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -186,7 +186,13 @@ web-check:
 	@echo "==> the committed page belongs to its sources"
 	@scripts/web.sh --check
 
-test-long: web-check
+## make browser     the page of `trackiops serve` in Chromium, against the answers of `trackiops query`
+browser: setup
+	@scripts/browser.sh
+	@echo "==> the page in a browser"
+	@$(TEST) --test browser -- --ignored --nocapture
+
+test-long: web-check browser
 
 setup:
 	@scripts/setup.sh

@@ -1,0 +1,190 @@
+//! The page of `trackiops serve` in a browser: `make browser`. What a browser does is in `browser/check.mjs`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+use std::env;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use trackiops_query::times::rfc3339;
+use trackiops_schemas::ops::{Operation, OperationRow};
+use trackiops_schemas::row::{ClosedWindow, Direction, Row};
+use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::generated::{Numbers, operation_sums};
+use trackiops_testkit::recording::Recording;
+use trackiops_testkit::windows::{file, named, used_by, window};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// Whom the program runs as if the test is root.
+const NOBODY: u32 = 65_534;
+const SECOND: i64 = 1000;
+/// Windows of the recording so far, with a gap in their middle.
+const BEFORE: i64 = 420;
+const GAP: std::ops::Range<i64> = 200..230;
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Requests whose latencies are spread over two octaves, and a few slow ones.
+fn direction(numbers: &mut Numbers, requests: u64, usual_us: u64) -> Direction {
+    let mut direction = Direction::default();
+    for _ in 0..requests {
+        let slow = if numbers.below(60) == 0 { 20 } else { 1 };
+        let queue_ns = 1000 * (1 + numbers.below(40));
+        let rtt_ns = 1000 * slow * (usual_us + numbers.below(3 * usual_us));
+        let latency_ns = queue_ns + rtt_ns + 9000;
+        direction.requests += 1;
+        direction.bytes += 65_536;
+        direction.latency.record(latency_ns);
+        direction.latency_ns_sum += latency_ns;
+        direction.latency_ns_max = direction.latency_ns_max.max(latency_ns);
+        direction.queue_ns_sum += queue_ns;
+        direction.rtt_ns_sum += rtt_ns;
+    }
+    direction
+}
+
+/// A window of four files and two users. One file gets another name, one is idle at times, and one becomes slower.
+fn of_time(start_ms: i64, i: i64) -> ClosedWindow {
+    let mut numbers = Numbers(i.cast_unsigned());
+    let orders = if i < BEFORE / 2 {
+        "/mnt/nfs/db/orders.new"
+    } else {
+        "/mnt/nfs/db/orders.db"
+    };
+    let files = [
+        (file(2, 49, Some(orders)), "1000:/user.slice", 40, 300),
+        (
+            file(4, 49, Some("/mnt/nfs/logs/app log's.txt")),
+            "0:/system.slice",
+            12,
+            900,
+        ),
+        (
+            file(6, 49, Some("/mnt/nfs/scratch/<b>bold</b>.tmp")),
+            "1000:/user.slice",
+            6,
+            100,
+        ),
+        (
+            file(8, 49, None),
+            "0:/system.slice",
+            3,
+            200 + i.cast_unsigned() * 4,
+        ),
+    ];
+    let rows = files
+        .into_iter()
+        .enumerate()
+        .filter(|(n, _)| *n != 2 || i / 30 % 2 == 0);
+    let rows = rows.map(|(_, (file, tenant, requests, usual_us))| {
+        let row = Row {
+            read: direction(&mut numbers, requests, usual_us),
+            write: direction(&mut numbers, requests / 3, 2 * usual_us),
+            ..Row::default()
+        };
+        (named(&used_by(&file, tenant), "somebody"), row)
+    });
+    let mut window = window(start_ms, rows.collect());
+    for op in ["ACCESS", "COMMIT", "GETATTR", "READ"] {
+        let sums = operation_sums(&mut numbers, 5, 90_050);
+        if sums.requests > 0 {
+            window.health.ops_seen += sums.requests;
+            let operation = Operation {
+                mount: Some("srv:/export".into()),
+                op: op.into(),
+                transport: Some("tcp-1".into()),
+            };
+            window.ops.push(OperationRow { operation, sums });
+        }
+    }
+    window.health.ops_covered_ms = window.health.covered_ms;
+    window
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(now.as_millis()).unwrap()
+}
+
+/// `trackiops serve` as somebody who is not root, and the address that it prints.
+fn serve(recording: &Recording, program: &Path) -> (Running, String) {
+    let mut command = Command::new(program);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store"]);
+    command
+        .arg(recording.store())
+        .arg("--socket")
+        .arg(recording.socket());
+    command.env("TZ", "UTC0").stderr(Stdio::piped());
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(rustix::process::getegid().as_raw());
+    }
+    let mut child = command.spawn().unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap());
+    let running = Running(child);
+    let mut lines = said.lines().map_while(Result::ok);
+    let address = lines.find_map(|line| Some(line.strip_prefix("serving at ")?.to_owned()));
+    // Read on, so that what it says later finds a reader.
+    thread::spawn(move || lines.for_each(|line| eprintln!("serve: {line}")));
+    (running, address.unwrap())
+}
+
+#[test]
+#[ignore = "needs Node and Chromium: `make browser`"]
+fn a_browser_shows_what_the_command_answers() {
+    let recording = Recording::begin();
+    let begin = (now_ms() - BEFORE * SECOND) / SECOND * SECOND;
+    let past: Vec<_> = (0..BEFORE - 5)
+        .filter(|i| !GAP.contains(i))
+        .map(|i| of_time(begin + i * SECOND, i))
+        .collect();
+    recording.put(&past);
+    let dir = recording.dir();
+    fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
+    let program = dir.join("trackiops");
+    fs::copy(env!("CARGO_BIN_EXE_trackiops"), &program).unwrap();
+    let (_serve, address) = serve(&recording, &program);
+    let ended = AtomicBool::new(false);
+    let status = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut next = BEFORE - 5;
+            while !ended.load(Ordering::Relaxed) {
+                // As a recorder does: soon after the window's end.
+                while begin + (next + 1) * SECOND <= now_ms() {
+                    recording.close(&of_time(begin + next * SECOND, next));
+                    next += 1;
+                }
+                sleep(Duration::from_millis(50));
+            }
+        });
+        let status = Command::new("node")
+            .arg(Path::new(ROOT).join("tests/browser/check.mjs"))
+            .env("ADDRESS", &address)
+            .env("TRACKIOPS", &program)
+            .env("STORE", recording.store())
+            .env("SINCE", rfc3339(UtcMs(begin + 20 * SECOND)))
+            .env("UNTIL", rfc3339(UtcMs(begin + 320 * SECOND)))
+            .env("TZ", "UTC0")
+            .status();
+        ended.store(true, Ordering::Relaxed);
+        status
+    });
+    assert!(status.expect("cannot run node").success());
+}

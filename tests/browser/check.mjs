@@ -1,0 +1,393 @@
+// What a browser sees of `trackiops serve`, against what the command answers. tests/browser.rs starts it.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const require = createRequire(new URL('../../web/package.json', import.meta.url));
+const { chromium } = require('playwright-core');
+const axe = require('axe-core');
+
+const { ADDRESS, TRACKIOPS, STORE, SINCE, UNTIL } = process.env;
+const origin = new URL(ADDRESS).origin;
+const token = new URL(ADDRESS).searchParams.get('token');
+const RANGE = `since=${SINCE}&until=${UNTIL}`;
+const FILE = '/mnt/nfs/db/orders.db';
+const PAGES = [`/?${RANGE}`, `/file?${RANGE}&file=${FILE}`, `/files?${RANGE}`, `/compare?${RANGE}`];
+const FLAGS = [
+  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
+];
+
+const profile = mkdtempSync(join(tmpdir(), 'trackiops-browser-'));
+const browser = await chromium.launchPersistentContext(profile, {
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: FLAGS,
+  viewport: { width: 1280, height: 900 },
+  timeout: 120_000,
+});
+browser.setDefaultTimeout(60_000);
+
+/** What went wrong in any page, but for errors that a check expects. */
+const wrong = [];
+let expected = null;
+const complain = (what) => {
+  if (expected === null || !expected.test(what)) {
+    wrong.push(what);
+  }
+};
+const statuses = [];
+browser.on('request', (request) => {
+  if (new URL(request.url()).origin !== origin && !request.url().startsWith('data:')) {
+    complain(`a request to ${request.url()}`);
+  }
+});
+browser.on('response', (response) => statuses.push(response.status()));
+browser.on('console', (message) => {
+  if (['error', 'warning'].includes(message.type())) {
+    complain(`console: ${message.text()}`);
+  }
+});
+browser.on('weberror', (error) => complain(`error: ${error.error().stack}`));
+await browser.addInitScript(() => {
+  window.shift = 0;
+  window.shifted = [];
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) {
+      window.shift += entry.hadRecentInput ? 0 : entry.value;
+      window.shifted.push(...entry.sources.map((source) => source.node?.className || source.node?.nodeName));
+    }
+  }).observe({ type: 'layout-shift', buffered: true });
+  document.addEventListener('securitypolicyviolation', (event) => console.error(`CSP: ${event.violatedDirective} ${event.blockedURI}`));
+});
+
+let page = await browser.newPage();
+
+/** Waits until nothing is loading. */
+const settled = async () => {
+  await page.waitForFunction(() => document.querySelector('section.figure') !== null && document.querySelector('[aria-busy="true"]') === null);
+  await page.waitForTimeout(150);
+};
+const open = async (path) => {
+  await page.goto(origin + path);
+  await settled();
+};
+const figure = (title) => page.locator('section.figure').filter({ has: page.getByRole('heading', { name: title, exact: true }) });
+const words = () => new URL(page.url()).searchParams;
+const span = () => Date.parse(words().get('until')) - Date.parse(words().get('since'));
+
+/** Rows of a table, as raw values. */
+const tableOf = (section) =>
+  section.locator('tbody tr').evaluateAll((rows) => rows.map((row) => Object.fromEntries([...row.querySelectorAll('td[data-column]')].map((cell) => [cell.dataset.column, cell.dataset.value]))));
+
+/** What the command answers that a picture or table offers to copy. */
+const answerOf = async (section) => {
+  const command = await section.locator('button.copy').getAttribute('title');
+  assert.match(command, /^trackiops query /);
+  // As a shell reads it, with the program, the store and a format added.
+  const line = `${command.replace(/^trackiops/, '"$TRACKIOPS"')} --json --store "$STORE"`;
+  const lines = execFileSync('/bin/sh', ['-c', line], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 64 << 20 });
+  return lines.split('\n').filter((one) => one !== '').map((one) => JSON.parse(one));
+};
+
+const text = (value) => (value === null || value === undefined ? '' : String(value));
+
+const checks = {
+  async 'the printed address opens the page, and the token leaves the address'() {
+    await page.goto(ADDRESS);
+    await settled();
+    assert.equal(new URL(page.url()).searchParams.has('token'), false);
+    assert.equal(await page.title(), 'TrackIOps');
+  },
+
+  async 'every page loads without a shift, fits 360 px, and axe finds nothing, in both themes'() {
+    for (const theme of ['light', 'dark']) {
+      await page.emulateMedia({ colorScheme: theme });
+      for (const width of [1280, 360]) {
+        await page.setViewportSize({ width, height: 900 });
+        for (const path of PAGES) {
+          await open(path);
+          const where = `${path}, ${theme}, ${width} px`;
+          const { shift, shifted } = await page.evaluate(() => ({ shift: window.shift, shifted: window.shifted }));
+          assert.ok(shift < 0.05, `${where}: ${shifted.join(', ')} shifted by ${shift}`);
+          assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${where}: wider than the window`);
+          for (const toggled of [false, true]) {
+            if (toggled) {
+              for (const button of await page.getByRole('button', { name: 'table', exact: true }).all()) {
+                await button.click();
+              }
+            }
+            await page.evaluate(axe.source);
+            const { violations } = await page.evaluate(() => window.axe.run());
+            const found = violations.map((of) => `${of.id}: ${of.help}: ${of.nodes.map((node) => node.html.slice(0, 200)).join(' | ')}`);
+            assert.deepEqual(found, [], where);
+          }
+        }
+      }
+    }
+    await page.emulateMedia({ colorScheme: 'light' });
+    await page.setViewportSize({ width: 1280, height: 900 });
+  },
+
+  async 'what a table shows is what the command answers'() {
+    for (const [by, title] of [['', 'Files'], ['dir', 'Trees'], ['mount', 'Mounts'], ['tenant', 'Tenants'], ['op', 'Operations']]) {
+      for (const more of ['', by === 'op' ? '&sort=execute_us_max:asc' : '&op=read&sort=read_latency_us_p99&where=read_requests%20%3E%201']) {
+        await open(`/?${RANGE}${by === '' ? '' : `&by=${by}`}${more}`);
+        const section = figure(title);
+        const shown = await tableOf(section);
+        const answer = await answerOf(section);
+        assert.ok(shown.length > 0, title);
+        const columns = Object.keys(shown[0]);
+        assert.deepEqual(shown, answer.map((row) => Object.fromEntries(columns.map((name) => [name, text(row[name])]))), `${title}${more}`);
+      }
+    }
+  },
+
+  async 'windows of a picture are those of the command, and its percentiles come from merged histograms'() {
+    for (const path of PAGES.slice(0, 2)) {
+      for (const op of ['', 'read', 'write']) {
+        await open(`${path}&step=10s${op === '' ? '' : `&op=${op}`}`);
+        const title = `Latency of ${{ '': 'reads and writes', read: 'reads', write: 'writes' }[op]}`;
+        const section = figure(title);
+        await section.getByRole('button', { name: 'table', exact: true }).click();
+        const shown = await tableOf(section);
+        const prefix = op === '' ? '' : `${op}_`;
+        const columns = ['requests', 'latency_us_p50', 'latency_us_p99', 'latency_us_max'].map((name) => prefix + name);
+        const answer = await answerOf(section);
+        assert.equal(shown.length, answer.length);
+        assert.ok(answer.length > 5);
+        answer.forEach((row, i) => {
+          assert.equal(`${shown[i].time.replace(' ', 'T')}.000Z`, row.time);
+          ['requests', 'p50', 'p99', 'max'].forEach((name, n) => {
+            assert.ok(Math.abs(Number(shown[i][name]) - row[columns[n]]) < 0.002, `${row.time} ${name}: ${shown[i][name]} and ${row[columns[n]]}`);
+          });
+        });
+      }
+    }
+  },
+
+  async 'time that was not recorded is shown, in words too'() {
+    await open(`/?${RANGE}`);
+    await page.getByText('hatched: not recorded').first().waitFor();
+    assert.match(await page.locator('.note').first().innerText(), /not recorded/);
+  },
+
+  async 'an address restores what was seen'() {
+    await open(`/?${RANGE}`);
+    await page.getByRole('button', { name: 'trees' }).click();
+    await page.getByRole('combobox', { name: /^op/ }).selectOption('write');
+    await settled();
+    await page.getByRole('button', { name: 'write max' }).click();
+    await page.getByRole('button', { name: 'time', exact: true }).click();
+    await settled();
+    const before = await tableOf(figure('Trees'));
+    const address = page.url();
+    for (const word of ['by=dir', 'op=write', 'sort=write_latency_us_max', 'measure=time', `since=${SINCE}`]) {
+      assert.ok(address.includes(word), `${address} lacks ${word}`);
+    }
+    page = await browser.newPage();
+    await page.goto(address);
+    await settled();
+    assert.deepEqual(await tableOf(figure('Trees')), before);
+    assert.equal(await page.getByRole('button', { name: 'time', exact: true }).getAttribute('aria-pressed'), 'true');
+    assert.equal(await page.getByRole('combobox', { name: /^op/ }).inputValue(), 'write');
+  },
+
+  async 'keys alone zoom, move, and go back, and open a file'() {
+    await open(`/?${RANGE}`);
+    const whole = page.url();
+    const length = span();
+    await page.keyboard.press('+');
+    await page.waitForURL((url) => url.href !== whole);
+    assert.equal(span(), length / 2);
+    const zoomed = page.url();
+    await page.keyboard.press('ArrowLeft');
+    await page.waitForURL((url) => url.href !== zoomed);
+    assert.equal(span(), length / 2);
+    await page.keyboard.press('-');
+    assert.equal(span(), length);
+    await settled();
+    for (let i = 0; i < 3; i += 1) {
+      const here = page.url();
+      await page.keyboard.press('Escape');
+      await page.waitForURL((url) => url.href !== here);
+    }
+    assert.equal(page.url(), whole);
+    await settled();
+    const isFile = () => page.evaluate(() => document.activeElement?.closest('td[data-column="path"]') !== null && document.activeElement?.tagName === 'A');
+    for (let i = 0; i < 120 && !(await isFile()); i += 1) {
+      await page.keyboard.press('Tab');
+    }
+    assert.ok(await isFile(), 'no link to a file can be reached');
+    const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+    assert.notEqual(outline, 'none', 'the focus is not visible');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/\/file\?/);
+    await settled();
+    await page.goBack();
+    assert.equal(page.url(), whole);
+  },
+
+  async 'dragging zooms, a double click goes back, and so does the browser'() {
+    await open(`/?${RANGE}`);
+    const whole = page.url();
+    const drag = async () => {
+      // The browser keeps how far a page was scrolled.
+      await page.evaluate(() => scrollTo(0, 0));
+      const chart = await page.locator('.u-over').first().boundingBox();
+      await page.mouse.move(chart.x + chart.width * 0.25, chart.y + 60);
+      await page.mouse.down();
+      await page.mouse.move(chart.x + chart.width * 0.5, chart.y + 60, { steps: 5 });
+      await page.mouse.up();
+      await page.waitForURL((url) => url.href !== whole);
+    };
+    await drag();
+    assert.ok(Math.abs(span() - (Date.parse(UNTIL) - Date.parse(SINCE)) / 4) < 5000);
+    await settled();
+    await page.locator('.u-over').first().dblclick();
+    await page.waitForURL(whole);
+    await settled();
+    await drag();
+    await page.goBack();
+    await page.waitForURL(whole);
+    await page.goForward();
+    await page.waitForURL((url) => url.href !== whole);
+  },
+
+  async 'the flame graph zooms, also by its table'() {
+    await open(`/?${RANGE}`);
+    const section = figure('Flame graph of bytes');
+    await section.locator('canvas').click({ position: { x: 40, y: 50 } });
+    await page.waitForURL(/frame=/);
+    await section.getByRole('button', { name: 'table', exact: true }).click();
+    await section.locator('.crumbs button').first().click();
+    await page.waitForURL((url) => !url.href.includes('frame='));
+    await section.locator('tbody button').first().click();
+    await page.waitForURL(/frame=/);
+  },
+
+  async 'a cell of the files leads to the file at that time'() {
+    await open(`/files?${RANGE}`);
+    const canvas = page.locator('.files-map canvas');
+    const box = await canvas.boundingBox();
+    await canvas.click({ position: { x: box.width * 0.2, y: 9 } });
+    await page.waitForURL(/\/file\?/);
+    assert.ok(span() < Date.parse(UNTIL) - Date.parse(SINCE));
+    await settled();
+  },
+
+  async 'a file is shown with the names that it had'() {
+    await open(`/file?${RANGE}&file=0:49:2`);
+    const shown = (await tableOf(figure('Names over time'))).map((row) => row.name);
+    assert.deepEqual(shown.sort(), ['/mnt/nfs/db/orders.db', '/mnt/nfs/db/orders.new']);
+  },
+
+  async 'what changed is ranked by added time, which its parts add up to'() {
+    await open(`/compare?${RANGE}`);
+    await page.getByRole('button', { name: 'table', exact: true }).click();
+    const shown = await tableOf(figure('Added time: what took longer, or more often'));
+    const added = shown.map((row) => Number(row.added));
+    assert.ok(added.length > 0);
+    assert.deepEqual(added, [...added].sort((a, b) => b - a));
+    for (const row of shown) {
+      const parts = ['queue', 'network', 'completion'].reduce((sum, part) => sum + Number(row[`added_${part}`]), 0);
+      assert.ok(Math.abs(parts - Number(row.added)) < 1, JSON.stringify(row));
+    }
+  },
+
+  async 'names are text, whatever is in them'() {
+    await open(`/?${RANGE}`);
+    await page.getByText('/mnt/nfs/scratch/<b>bold</b>.tmp').first().waitFor();
+    assert.equal(await page.locator('td b').count(), 0);
+  },
+
+  async 'windows of a running recorder come within two seconds'() {
+    await page.goto(`${origin}/`);
+    await page.waitForURL(/since=10m/);
+    await page.locator('.live').waitFor();
+    const section = figure('IOPS');
+    await section.getByRole('button', { name: 'table', exact: true }).click();
+    const last = async () => Date.parse(`${(await tableOf(section)).at(-1).time.replace(' ', 'T')}Z`);
+    // A window of a second is closed soon after its end.
+    let late = [];
+    let before = await last();
+    for (const begun = Date.now(); late.length < 5; await page.waitForTimeout(50)) {
+      const time = await last();
+      if (time > before) {
+        late.push(Date.now() - (time + 1000));
+        before = time;
+      }
+      assert.ok(Date.now() - begun < 60_000, 'no windows come');
+    }
+    late = late.sort((a, b) => a - b);
+    console.log(`  windows were shown ${late.join(', ')} ms after their end`);
+    assert.ok(late[2] < 2000, `${late}`);
+    await page.getByRole('button', { name: 'pause' }).click();
+    await page.waitForURL(/until=/);
+    assert.match(words().get('since'), /Z$/);
+    await settled();
+  },
+
+  async 'an error is shown in the words of the server'() {
+    expected = /status of 400/;
+    await page.goto(`${origin}/?${RANGE}&where=nonsense%20%3E`);
+    const shown = await page.getByRole('alert').first().innerText();
+    const answer = await page.request.get(`${origin}/api/v1/top?where=nonsense%20%3E`);
+    assert.equal(shown, (await answer.json()).error);
+    await settled();
+    expected = null;
+  },
+
+  async 'a server that is busy is asked again'() {
+    await open(`/?${RANGE}`);
+    expected = /status of 503/;
+    statuses.length = 0;
+    const headers = { authorization: `Bearer ${token}` };
+    // As many as are answered and wait at once; of more connections the oldest ones would end.
+    const many = Array.from({ length: 20 }, (_, i) => fetch(`${origin}/api/v1/series?by=file&step=1s&${RANGE}&top=${100 + i}`, { headers }).then((response) => response.text()));
+    await page.waitForTimeout(100);
+    await page.getByRole('button', { name: 'mounts' }).click();
+    await page.getByText('srv:/export').first().waitFor();
+    await settled();
+    await Promise.all(many);
+    assert.ok(statuses.includes(503), 'the server was not busy');
+    assert.equal((await tableOf(figure('Mounts'))).length, 1);
+    expected = null;
+  },
+
+  async 'without access the page says what to open'() {
+    await open(`/?${RANGE}`);
+    expected = /status of 401/;
+    await browser.clearCookies();
+    await page.getByRole('button', { name: 'trees' }).click();
+    const alert = page.getByRole('alert').first();
+    await alert.waitFor();
+    assert.match(await alert.innerText(), /open the address that `trackiops serve` has printed/);
+    expected = null;
+  },
+};
+
+let failed = 0;
+const only = process.env.ONLY;
+for (const [name, check] of Object.entries(checks)) {
+  if (only !== undefined && !name.includes(only) && name !== Object.keys(checks)[0]) {
+    continue;
+  }
+  try {
+    await check();
+    assert.deepEqual(wrong, []);
+    console.log(`ok: ${name}`);
+  } catch (error) {
+    failed += 1;
+    console.error(`FAILED: ${name}\n${error.stack}`);
+    if (process.env.KEEP !== undefined) {
+      await page.screenshot({ path: join(process.env.KEEP, `failed-${failed}.png`) });
+    }
+  }
+  wrong.length = 0;
+  expected = null;
+}
+await browser.close();
+rmSync(profile, { recursive: true, force: true });
+process.exit(failed === 0 ? 0 : 1);
