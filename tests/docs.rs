@@ -246,9 +246,10 @@ fn commands_of_the_guide_run() {
             .filter(|(language, _)| language.starts_with("sh"))
         {
             let line = line.strip_prefix("sudo ").unwrap_or(line);
-            // These need a kernel, or must not be root; `make test-guests` runs them in guests, and tests/metrics.rs.
+            // These need a kernel, or must not be root; `make test-guests` runs them in guests, and tests/metrics.rs and browser.rs.
             let elsewhere = [
                 "trackiops metrics",
+                "trackiops serve",
                 "trackiops record",
                 "trackiops doctor",
                 "trackiops query --store store ",
