@@ -179,7 +179,7 @@ mod tests {
         for command in cli.get_subcommands_mut() {
             let named = command
                 .get_arguments()
-                .filter(|arg| arg.get_long().is_some());
+                .filter(|arg| arg.get_long().is_some() && !arg.is_hide_set());
             let asked: Vec<_> = named
                 .filter(|arg| arg.get_long() != Some("help"))
                 .cloned()
