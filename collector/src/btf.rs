@@ -97,15 +97,19 @@ pub fn read_kernel(
     let mut members = find_members(&vmlinux, names);
     let mut events = EVENTS.map(|name| tracepoint_type(&vmlinux, name, None));
     for name in MODULES {
+        // A module adds to its kernel's types, so only what these lack is looked for.
+        let names = names.iter().filter(|name| !members.contains_key(*name));
+        let names: Vec<_> = names.copied().collect();
+        if names.is_empty() && events.iter().all(Option::is_some) {
+            break;
+        }
         let path = directory.join(name);
         let file = match read_bytes(&path) {
             Err(BtfError::Absent(_)) => continue,
             read => read?,
         };
         let module = Btf::parse_module(&file, &vmlinux).map_err(unreadable(&path))?;
-        for (name, member) in find_members(&module, names) {
-            members.entry(name).or_insert(member);
-        }
+        members.extend(find_members(&module, &names));
         for (found, of) in events.iter_mut().zip(EVENTS) {
             *found = found.or_else(|| tracepoint_type(&module, of, Some(name)));
         }
@@ -114,7 +118,7 @@ pub fn read_kernel(
 }
 
 fn tracepoint_type(btf: &Btf, name: &str, module: Option<&'static str>) -> Option<TracepointType> {
-    let (number, _) = btf.find(Kind::Typedef, name)?;
+    let (number, _) = btf.find_own(Kind::Typedef, name)?;
     Some(TracepointType { number, module })
 }
 
@@ -156,13 +160,13 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, BtfError> {
     })
 }
 
-/// Looks for members. Those that do not exist are left out.
+/// Looks for members, of a module's own structures only. Those that do not exist are left out.
 pub fn find_members(btf: &Btf, names: &[MemberName]) -> Members {
     let mut structures = HashMap::new();
     let found = names.iter().filter_map(|name| {
         let structure = *structures
             .entry(name.0)
-            .or_insert_with(|| btf.find(Kind::Struct, name.0));
+            .or_insert_with(|| btf.find_own(Kind::Struct, name.0));
         Some((*name, find_member(btf, structure?.1, name.1)?))
     });
     found.collect()

@@ -149,20 +149,26 @@ impl<'b> Btf<'b> {
     }
 
     /// Whether the name at that offset is `name`.
+    #[inline]
     pub fn is_named(&self, place: u32, name: &str) -> bool {
-        let rest = self.names_from(place);
-        let after = rest.and_then(|rest| rest.strip_prefix(name.as_bytes()));
-        after.is_some_and(|after| after.starts_with(&[0]))
+        let rest = self.names_from(place).unwrap_or_default();
+        // Few names have the same length, so most comparisons end here.
+        rest.get(name.len()) == Some(&0) && rest.starts_with(name.as_bytes())
     }
 
     /// The first type of that kind and name, of a module's own types or else of its kernel's.
     pub fn find(&self, kind: Kind, name: &str) -> Option<(u32, Type<'b>)> {
-        let own = self.of_kind[kind as usize].iter().find_map(|number| {
+        let own = self.find_own(kind, name);
+        own.or_else(|| self.base?.find(kind, name))
+    }
+
+    /// The first type of that kind and name, without those of a module's kernel.
+    pub fn find_own(&self, kind: Kind, name: &str) -> Option<(u32, Type<'b>)> {
+        self.of_kind[kind as usize].iter().find_map(|number| {
             let place = *self.places.get((number - self.first) as usize)? as usize;
             let is_it = self.is_named(word(self.types, place)?, name);
-            Some((*number, Type::at(self.types, place).filter(|_| is_it)?))
-        });
-        own.or_else(|| self.base?.find(kind, name))
+            is_it.then_some((*number, Type::at(self.types, place)?))
+        })
     }
 
     /// The type behind typedefs and qualifiers.

@@ -125,11 +125,12 @@ pub fn load_by_cast(
     let completions = &cast.events[..completions(operations)];
     let releases = cast.releases.iter().flatten().filter(|_| *recovers);
     let events: Vec<_> = completions.iter().chain(releases).copied().collect();
+    let used = used_programs(*recovers, operations);
+    let names: Vec<_> = used.iter().map(|used| used.by_cast).collect();
     let mut load = || {
         let memory = RecordMemory::create(sizes).map_err(io::Error::other)?;
-        let linked = CastPrograms::link(&object, programs, &memory, &events)?;
+        let linked = CastPrograms::link(&object, &names, programs, &memory, &events)?;
         timing.ended("link the programs that read by loads");
-        let used = used_programs(*recovers, operations);
         let loaded = used.iter().zip(&events).map(|(used, event)| {
             let program = linked.load(used.by_cast, *event);
             timing.ended(format!("load {}", used.by_cast));

@@ -28,15 +28,17 @@ pub struct CastPrograms {
 }
 
 impl CastPrograms {
-    /// Links the programs of the object with the maps that the loader has made for it, and with the
-    /// rings in `memory`. `events` are the tracepoints that they are for.
+    /// Links these programs of the object with the maps that the loader has made for it, and with
+    /// the rings in `memory`. `events` are the tracepoints that they are for.
     pub fn link(
         object: &[u8],
+        used: &[&str],
         loaded: &Ebpf,
         memory: &RecordMemory,
         events: &[TracepointType],
     ) -> io::Result<Self> {
         let mut object = Object::parse(object).map_err(io::Error::other)?;
+        object.programs.retain(|name, _| used.contains(&&**name));
         let maps = mem::take(&mut object.maps);
         let sections: HashSet<usize> = object
             .functions

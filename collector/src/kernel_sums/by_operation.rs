@@ -209,8 +209,9 @@ pub fn bucket_cells() -> [u64; OP_CELLS] {
     let mut cells = [0; OP_CELLS];
     let known = histogram::cells(OP_FIRST_OCTAVE, OP_END_OCTAVE);
     let places = cells.iter_mut().skip(1 << OP_CELL_BITS);
+    let first = first_bucket();
     for (cell, (bucket, last_ns)) in places.zip(known) {
-        let index = u64::from((bucket - first_bucket()).unsigned_abs());
+        let index = u64::from((bucket - first).unsigned_abs());
         // Adding a time beyond `last_ns` carries over into the number of the bucket.
         let to_carry = (1 << OP_BUCKET_SHIFT) - 1 - last_ns.min((1 << OP_BUCKET_SHIFT) - 1);
         *cell = (index << OP_BUCKET_SHIFT) + to_carry;
