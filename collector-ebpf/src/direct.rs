@@ -90,7 +90,10 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
         };
         let end_ns = now_ns();
         if !M::SINCE_6_2 {
-            completion.record(self.record(end_ns, direction));
+            completion.record(match self.subject(end_ns) {
+                Some(subject) => self.record(&subject, end_ns, direction),
+                None => None,
+            });
             return;
         }
         let Some(subject) = self.subject(end_ns) else {
@@ -101,27 +104,31 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
             let is_made = self.describe(slot, &subject, end_ns, direction).is_some();
             completion.in_slot(slot, end_ns, is_made);
         } else {
-            self.fold(completion, end_ns, direction);
+            let hash_and_direction = u64::from(subject.crc) << 32 | u64::from(direction);
+            self.fold(completion, end_ns, hash_and_direction);
         }
     }
 
     /// In a function of its own, like the others that are seldom called. It has no more arguments than can be passed.
     #[inline(never)]
-    fn fold(self, completion: Completion, end_ns: u64, direction: u32) {
-        // Its path was told already. Nor by `A`: for each load of a pointer by it, the verifier of 6.12 searches all types of the kernel
-        // four times (`btf_nested_type_is_trusted`, kernel/bpf/btf.c), on each of the many ways on which it comes here.
+    fn fold(self, completion: Completion, end_ns: u64, hash_and_direction: u64) {
+        // Not by `A`: for each load of a pointer by it, the verifier of 6.12 searches all types of the kernel four times
+        // (`btf_nested_type_is_trusted`, kernel/bpf/btf.c), on each of the many ways on which it comes here.
         let request = Request::<M, M, false>::new(self.task.0, self.header.0);
-        match request.record(end_ns, direction) {
+        let subject = Subject {
+            crc: (hash_and_direction >> 32) as u32,
+            range: None,
+        };
+        match request.record(&subject, end_ns, hash_and_direction as u32) {
             Some(mut record) => completion.fold(&mut record),
             None => completion.lost(),
         }
     }
 
     #[inline(always)]
-    fn record(self, end_ns: u64, direction: u32) -> Option<RequestRecord> {
-        let subject = self.subject(end_ns)?;
+    fn record(self, subject: &Subject, end_ns: u64, direction: u32) -> Option<RequestRecord> {
         let mut record = MaybeUninit::uninit();
-        self.describe(record.as_mut_ptr(), &subject, end_ns, direction)?;
+        self.describe(record.as_mut_ptr(), subject, end_ns, direction)?;
         // SAFETY: it is a number.
         unsafe { (&raw mut (*record.as_mut_ptr()).end_ns).write(end_ns) };
         // SAFETY: all of it is written.

@@ -1,18 +1,18 @@
 //! The hash of a file handle, as the kernel's own tracepoints compute it.
 
-use core::{arch::asm, array};
+use core::ptr;
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 
-use crate::kernel_memory::{Address, Memory, View, Window, untraced};
+use crate::kernel_memory::{Address, Memory, View, Window, opaque};
 
 /// Words of `struct nfs_fh` that are remembered: its size, and handles of up to 46 bytes. That is
 /// most servers' all.
 const SHORT: usize = 6;
-/// Words of the whole `struct nfs_fh`: a size of 2 bytes and up to 128 bytes of handle.
-const LONG: usize = 17;
+/// Words of the longest handle: 128 bytes.
+const LONG: u64 = 16;
 /// Bytes of a handle's size, which stands before its bytes.
-const SIZE_BYTES: u32 = 2;
+const SIZE_BYTES: u64 = 2;
 const _: () = assert!(SHORT == 6, "`remembered` compares as many");
 /// Handles remembered per CPU; a power of two.
 const SLOTS: usize = 128;
@@ -67,13 +67,9 @@ pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
     let index = handle.hash::<{ SLOTS.ilog2() }>() as usize & (SLOTS - 1);
     // SAFETY: an element of this CPU's slots, which exist for as long as the program runs.
     let slot = unsafe { &raw mut (*slots)[index] };
-    let crc = if usize::from(size) > SHORT * 8 - 2 {
-        long(handle, size)?
-    } else {
-        match remembered(slot, first, &view) {
-            Some(crc) => crc,
-            None => remember(slot, handle)?,
-        }
+    let crc = match remembered(slot, first, &view) {
+        Some(crc) => crc,
+        None => u32::try_from(computed(slot, handle, size)).ok()?,
     };
     Some(Handle { crc, slot })
 }
@@ -115,124 +111,117 @@ fn remembered<M: Memory>(slot: *mut Slot, first: u64, view: &View<'_, M, SHORT>)
     }
 }
 
-/// The hash of this handle, which goes into the slot unless that is being written.
+/// The hash of this handle, which goes into the slot unless that is being written, or the handle is too long for it. More than 32 bits if the
+/// handle cannot be read: an `Option` would be returned through memory.
 ///
-/// In a function of its own, like the others that are seldom called.
+/// In a function of its own, like the others that are seldom called, and small: Linux 7.2 looks at each instruction of a program before the
+/// verifier's first step (`bpf_compute_subprog_arg_access`), which takes it longer than several steps.
 #[inline(never)]
-fn remember<M: Memory>(slot: *mut Slot, handle: Address<M>) -> Option<u32> {
+fn computed<M: Memory>(slot: *mut Slot, handle: Address<M>, size: u16) -> u64 {
+    compute(slot, handle, u64::from(size)).map_or(u64::MAX, u64::from)
+}
+
+#[inline(always)]
+fn compute<M: Memory>(slot: *mut Slot, handle: Address<M>, size: u64) -> Option<u32> {
+    let mut crc = u32::MAX;
+    for at in 0..LONG {
+        if at * 8 >= size {
+            break;
+        }
+        crc = update(crc, word(handle, SIZE_BYTES + at * 8)?, size - at * 8);
+    }
+    let crc = !crc;
+    if size <= SHORT as u64 * 8 - SIZE_BYTES {
+        remember(slot, handle, crc)?;
+    }
+    Some(crc)
+}
+
+/// A word of the `struct nfs_fh`.
+#[inline(always)]
+fn word<M: Memory>(handle: Address<M>, at: u64) -> Option<u64> {
+    let mut window = Window::<1>::EMPTY;
+    let view = window.fill(Address::<M>::new(handle.0 + at), None)?;
+    Some(view.word(0))
+}
+
+/// Reads the handle once more. It does not change: whoever has it holds the inode that it is in.
+#[inline(always)]
+fn remember<M: Memory>(slot: *mut Slot, handle: Address<M>, crc: u32) -> Option<()> {
     let mut window = Window::<SHORT>::EMPTY;
     let view = window.fill(handle, None)?;
-    let words: [u64; SHORT] = array::from_fn(|i| view.word(i));
-    let crc = crc32(&words);
     // SAFETY: by `hash`, and as above.
     unsafe {
         let version = (&raw const (*slot).version).read_volatile();
         if version & 1 == 0 {
             (&raw mut (*slot).version).write_volatile(version.wrapping_add(1));
-            for (i, word) in words.iter().enumerate() {
-                (&raw mut (*slot).words[i]).write_volatile(*word);
+            for i in 0..SHORT {
+                (&raw mut (*slot).words[i]).write_volatile(view.word(i));
             }
             (&raw mut (*slot).crc).write_volatile(crc);
             (&raw mut (*slot).token).write_volatile(0);
             (&raw mut (*slot).version).write_volatile(version.wrapping_add(2));
         }
     }
-    Some(crc)
+    Some(())
 }
 
-/// Of a handle that is longer than what is remembered: word by word, in a function of its own, for its stack.
-#[inline(never)]
-fn long<M: Memory>(handle: Address<M>, size: u16) -> Option<u32> {
-    let mut crc = u32::MAX;
-    for at in 0..LONG as u64 {
-        if at * 8 >= u64::from(size) + 2 {
-            break;
-        }
-        let mut window = Window::<1>::EMPTY;
-        let word = window
-            .fill(Address::<M>::new(handle.0 + at * 8), None)?
-            .word(0);
-        crc = if at == 0 {
-            first_word(crc, word, size)
-        } else {
-            next_word(crc, word, at, size)
-        };
-    }
-    Some(!crc)
-}
+/// Bytes that a step of the CRC takes in.
+const STEP: usize = 8;
 
-/// By a byte.
-static CRC32: [u32; 256] = {
-    let mut table = [0; 256];
+/// By a byte, and by how many bytes of its step come behind it.
+static CRC32: [[u32; 256]; STEP] = {
+    let mut tables = [[0; 256]; STEP];
     let mut byte = 0;
-    while byte < table.len() {
+    while byte < 256 {
         let mut crc = byte as u32;
         let mut bit = 0;
-        while bit < 8 {
+        while bit < 8 * STEP {
             crc = crc >> 1 ^ (crc & 1) * 0xedb8_8320;
             bit += 1;
+            if bit % 8 == 0 {
+                tables[bit / 8 - 1][byte] = crc;
+            }
         }
-        table[byte] = crc;
         byte += 1;
     }
-    table
+    tables
 };
 
-#[inline(always)]
-fn crc32(words: &[u64; SHORT]) -> u32 {
-    let size = words[0] as u16;
-    let mut crc = first_word(u32::MAX, words[0], size);
-    for (at, word) in words.iter().enumerate().skip(1) {
-        crc = next_word(crc, *word, at as u64, size);
-    }
-    !crc
-}
-
-/// Takes in what is in the first word of a `struct nfs_fh`, behind the handle's size.
-#[inline(always)]
-fn first_word(crc: u32, word: u64, size: u16) -> u32 {
-    update::<{ 8 - SIZE_BYTES }>(crc, word >> (SIZE_BYTES * 8), 0, size)
-}
-
-/// Takes in a word behind that.
-#[inline(always)]
-fn next_word(crc: u32, word: u64, at: u64, size: u16) -> u32 {
-    update::<8>(crc, word, at * 8 - u64::from(SIZE_BYTES), size)
-}
-
-/// Takes in `BYTES` of a word, from the lowest on, as far as they are of a handle of `size` bytes: they begin at byte `at` of it.
+/// Takes in the lowest bytes of a word, as many of its 8 as there are up to `left`, which is not 0.
 ///
-/// Without a branch or a loop: the verifier would follow both ways from each branch.
+/// Without a branch or a loop: the verifier would follow both ways from each branch. So it always takes in 8 bytes: zeros before the others, which
+/// change nothing, because what was taken in so far comes with the others.
 #[inline(always)]
-fn update<const BYTES: u32>(mut crc: u32, word: u64, at: u64, size: u16) -> u32 {
+fn update(crc: u32, word: u64, left: u64) -> u32 {
+    let beyond = left.wrapping_sub(STEP as u64).cast_signed();
+    // All bits if it is negative; without a comparison.
+    let is_less = opaque((beyond >> 63).cast_unsigned());
+    let bits = (is_less & beyond.cast_unsigned())
+        .wrapping_mul(8)
+        .wrapping_add(64);
+    let mut bytes = 0;
+    // SAFETY: a word on the stack, in one piece.
+    unsafe { (&raw mut bytes).write_volatile((word ^ u64::from(crc)) << (64 - bits)) };
+    // In two halves, because it may be all 64 bits.
+    let rest = u64::from(crc) >> (bits / 2) >> (bits / 2);
+    let mut next = rest as u32;
     macro_rules! each_byte {
         ($($n:literal)*) => {
             $(
-                if $n < BYTES {
-                    let index = untraced(crc ^ (word >> ($n * 8)) as u32) & 0xff;
-                    let next = crc >> 8 ^ CRC32[index as usize];
-                    crc = if_negative((at + $n).wrapping_sub(u64::from(size)), next, crc);
-                }
+                // SAFETY: an element of the tables.
+                next ^= unsafe { CRC32.as_ptr().cast::<u32>().add(byte_of(&bytes, $n)).add((STEP - 1 - $n) * 256).read() };
             )*
         };
     }
     each_byte!(0 1 2 3 4 5 6 7);
-    crc
+    next
 }
 
-/// One of two values by the highest bit of `sign`, without a branch, which the compiler would make of a comparison.
+/// A byte of a word on the stack. The verifier does not follow where it comes from, as it does for each index into a table otherwise, and need not
+/// follow what comes of it for each value.
 #[inline(always)]
-fn if_negative(sign: u64, yes: u32, no: u32) -> u32 {
-    let mut chosen = u64::from(yes ^ no);
-    // SAFETY: changes the two registers alone.
-    unsafe {
-        asm!(
-            "{sign} s>>= 63",
-            "{chosen} &= {sign}",
-            sign = inout(reg) sign => _,
-            chosen = inout(reg) chosen,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    chosen as u32 ^ no
+fn byte_of(word: &u64, n: usize) -> usize {
+    // SAFETY: one of its bytes.
+    usize::from(unsafe { ptr::from_ref(word).cast::<u8>().add(n).read_volatile() })
 }

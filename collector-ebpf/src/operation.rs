@@ -119,7 +119,7 @@ fn add_up<M: Memory, const TELLS_PATHS: bool>(argument: impl Fn(usize) -> u64) -
             // From here, and not from in there: the stack of all functions on the way is bounded.
             let directory = file_operation::count::<M, TELLS_PATHS>(argument, sum);
             if directory != 0 {
-                paths::name_directory(directory);
+                paths::name_directory::<M>(directory);
             }
         }
     }

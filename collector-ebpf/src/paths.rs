@@ -18,7 +18,7 @@ use crate::{
     file_operation,
     globals::DIRECT,
     handle::{self, Slot},
-    kernel_memory::{Address, Probe, Window, global, now_ns},
+    kernel_memory::{Address, Memory, Probe, Window, global, now_ns},
 };
 
 /// For 2^32 ns, about four seconds, nobody looks whether a file that is in use has another path: so long it takes to see
@@ -116,10 +116,10 @@ pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: 
 /// Tells the path of a directory (`struct inode`) that an operation is about, if it is not known. A directory has one name only, which nobody
 /// hands over: it is the first, and the only one, in the inode's list.
 #[inline(never)]
-pub fn name_directory(inode: u64) {
+pub fn name_directory<M: Memory>(inode: u64) {
     let own = &DIRECT.file_operation;
     let handle = file_operation::handle_in(inode);
-    let Some(handle_hash) = handle.and_then(|at| handle::hash(Address::<Probe>::new(at))) else {
+    let Some(handle_hash) = handle.and_then(|at| handle::hash(Address::<M>::new(at))) else {
         return;
     };
     let first = Address::<Probe>::new(inode).field::<u64>(&own.inode_entries);
