@@ -95,20 +95,20 @@ pub fn handle_of(program: u32, version: u32, index: u32, begin: u64) -> u32 {
 ///
 /// In a function of its own, for its stack, and because nobody waits for metadata as he waits for data.
 #[inline(never)]
-pub fn count<M: Memory, const TELLS_PATHS: bool>(
+pub fn count<M: Memory, A: Memory, const TELLS_PATHS: bool>(
     argument: impl Fn(usize) -> u64,
     sum: *mut OpValue,
 ) -> u64 {
-    add_up::<M, TELLS_PATHS>(argument, sum).unwrap_or(0)
+    add_up::<M, A, TELLS_PATHS>(argument, sum).unwrap_or(0)
 }
 
 /// `None` if it is not known about which file it is.
 #[inline(always)]
-fn add_up<M: Memory, const TELLS_PATHS: bool>(
+fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
     argument: impl Fn(usize) -> u64,
     sum: *mut OpValue,
 ) -> Option<u64> {
-    let task = Address::<M::Argument>::new(argument(TASK));
+    let task = Address::<A>::new(argument(TASK));
     // For pointers: see `direct::Request::fold`.
     let of_task = Address::<M>::new(argument(TASK));
     let execute_ns = argument(EXECUTE);

@@ -161,26 +161,15 @@ mod programs {
         0
     }
 
+    // On `xprt_release_cong` as well. By its type it could be on one of them only, and had to be loaded for each.
     #[raw_tracepoint(tracepoint = "xprt_release_xprt")]
     pub fn released_by_probe(ctx: RawTracePointContext) {
         release::released::<Probe>(ctx.arg(1));
     }
 
-    #[raw_tracepoint(tracepoint = "xprt_release_cong")]
-    pub fn released_cong_by_probe(ctx: RawTracePointContext) {
-        release::released::<Probe>(ctx.arg(1));
-    }
-
-    #[btf_tracepoint(function = "xprt_release_xprt")]
-    pub fn released_by_cast(ctx: BtfTracePointContext) -> i32 {
+    #[raw_tracepoint(tracepoint = "xprt_release_xprt")]
+    pub fn released_by_cast(ctx: RawTracePointContext) {
         release::released::<Cast>(ctx.arg(1));
-        0
-    }
-
-    #[btf_tracepoint(function = "xprt_release_cong")]
-    pub fn released_cong_by_cast(ctx: BtfTracePointContext) -> i32 {
-        release::released::<Cast>(ctx.arg(1));
-        0
     }
 }
 

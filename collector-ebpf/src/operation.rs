@@ -31,7 +31,7 @@ use crate::{
 /// times are in ns.
 #[inline(always)]
 pub fn alone<M: Memory>(argument: impl Fn(usize) -> u64) {
-    account::<M, true>(argument);
+    account::<M, M::Argument, true>(argument);
 }
 
 /// The same where the kernel may skip it, so that the RPC is looked at once more when it is released. See [`crate::release`].
@@ -42,7 +42,7 @@ pub fn marked<M: Memory>(argument: impl Fn(usize) -> u64) {
         return;
     }
     if marks::leave(task, marks::OPERATION) {
-        account::<M, true>(argument);
+        account::<M, M::Argument, true>(argument);
     } else {
         left::<M>();
     }
@@ -51,7 +51,7 @@ pub fn marked<M: Memory>(argument: impl Fn(usize) -> u64) {
 /// The program was skipped, or has left the RPC to the release.
 #[inline(always)]
 pub fn recovered<M: Memory>(argument: impl Fn(usize) -> u64) {
-    account::<M, false>(argument);
+    account::<M, M, false>(argument);
 }
 
 /// In a function of its own, like the others that are seldom called.
@@ -64,8 +64,8 @@ fn left<M: Memory>() {
 }
 
 #[inline(always)]
-fn account<M: Memory, const TELLS_PATHS: bool>(argument: impl Fn(usize) -> u64) {
-    if add_up::<M, TELLS_PATHS>(argument).is_none() {
+fn account<M: Memory, A: Memory, const TELLS_PATHS: bool>(argument: impl Fn(usize) -> u64) {
+    if add_up::<M, A, TELLS_PATHS>(argument).is_none() {
         lost();
     }
 }
@@ -78,14 +78,13 @@ pub fn lost() {
 
 /// `None` if there is no room for it, or the kernel refuses to show its memory.
 #[inline(always)]
-fn add_up<M: Memory, const TELLS_PATHS: bool>(argument: impl Fn(usize) -> u64) -> Option<()> {
+fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
+    argument: impl Fn(usize) -> u64,
+) -> Option<()> {
     let offsets: &'static DirectOffsets = &DIRECT;
     let own = &offsets.operation;
     let mut room = Window::<12>::EMPTY;
-    let task = room.fill(
-        Address::<M::Argument>::new(argument(TASK)),
-        Some(&own.task_window),
-    )?;
+    let task = room.fill(Address::<A>::new(argument(TASK)), Some(&own.task_window))?;
     let start_ns: u64 = task.field(&offsets.task_start)?;
     let execute_ns = argument(EXECUTE);
     let end_ns = start_ns.wrapping_add(execute_ns);
@@ -98,7 +97,7 @@ fn add_up<M: Memory, const TELLS_PATHS: bool>(argument: impl Fn(usize) -> u64) -
     };
     let sum = sum.as_ptr();
     let status: i32 = task.field(&own.task_status)?;
-    let transmission = Address::<M::Argument>::new(task.field(&offsets.task_transmission)?);
+    let transmission = Address::<A>::new(task.field(&offsets.task_transmission)?);
     let (sent_bytes, received_bytes) = bytes(transmission, own)?;
     // SAFETY: a map value, which stays where it is while the program runs; every CPU adds atomically. Userspace takes
     // it away before it reads it.
@@ -117,8 +116,8 @@ fn add_up<M: Memory, const TELLS_PATHS: bool>(argument: impl Fn(usize) -> u64) -
         // That of READ and WRITE is 0.
         if (&raw const (*sum).handle).read_volatile() != 0 {
             // From here, and not from in there: the stack of all functions on the way is bounded.
-            let directory = file_operation::count::<M, TELLS_PATHS>(argument, sum);
-            if directory != 0 {
+            let directory = file_operation::count::<M, A, TELLS_PATHS>(argument, sum);
+            if TELLS_PATHS && directory != 0 {
                 paths::name_directory::<M>(directory);
             }
         }

@@ -27,19 +27,15 @@ const REDONE: u64 = 1 << 2;
 /// `xprt_release_xprt(xprt, task)` and `xprt_release_cong(xprt, task)`.
 #[inline(always)]
 pub fn released<M: Memory>(task: u64) {
-    let task = Address::<M::Argument>::new(task);
+    let task = Address::<M>::new(task);
     if task.0 != 0 {
         let _ = look_once_more::<M>(task);
     }
 }
 
 #[inline(always)]
-fn look_once_more<M: Memory>(task: Address<M::Argument>) -> Option<()> {
+fn look_once_more<M: Memory>(task: Address<M>) -> Option<()> {
     let (offsets, own) = (&DIRECT, &DIRECT.release);
-    // Of what has no slot nothing is counted, and nothing was marked.
-    if task.field::<u64>(&offsets.task_transmission)? == 0 {
-        return None;
-    }
     let all = if has_operations(offsets) {
         marks::BOTH
     } else {
@@ -49,6 +45,10 @@ fn look_once_more<M: Memory>(task: Address<M::Argument>) -> Option<()> {
     let mut seen = marks::take_first(task);
     // It goes on: it has only been sent, or is repeated. Repeating has cleared what an attempt was that is missing.
     if seen == all || task.field::<u64>(&own.task_action)? != 0 {
+        return None;
+    }
+    // Of what has no slot nothing is counted, and nothing was marked.
+    if task.field::<u64>(&offsets.task_transmission)? == 0 {
         return None;
     }
     seen |= marks::take_others(task);
@@ -76,7 +76,7 @@ fn operation<M: Memory>(task: u64) {
 }
 
 #[inline(always)]
-fn add_up<M: Memory>(task: Address<M::Argument>) -> Option<()> {
+fn add_up<M: Memory>(task: Address<M>) -> Option<()> {
     let offsets = &DIRECT;
     let start_ns = start_if_recovered::<M>(task)?;
     if task.field::<u64>(&offsets.operation.task_client)? == 0 {
@@ -106,7 +106,7 @@ fn request<M: Memory>(task: u64, header: u64) {
 }
 
 #[inline(always)]
-fn account<M: Memory>(task: Address<M::Argument>, header: u64) -> Option<()> {
+fn account<M: Memory>(task: Address<M>, header: u64) -> Option<()> {
     let own = &DIRECT.release;
     start_if_recovered::<M>(task)?;
     let arguments: u64 = task.field(&own.task_arguments)?;
@@ -131,7 +131,7 @@ fn account<M: Memory>(task: Address<M::Argument>, header: u64) -> Option<()> {
 
 /// When it started, if all programs were attached by then.
 #[inline(always)]
-fn start_if_recovered<M: Memory>(task: Address<M::Argument>) -> Option<u64> {
+fn start_if_recovered<M: Memory>(task: Address<M>) -> Option<u64> {
     let start_ns: u64 = task.field(&DIRECT.task_start)?;
     // SAFETY: a word of the map, which userspace writes in one piece.
     let since_ns = unsafe { (&raw const (*maps::recovery::<M>()?).since_ns).read_volatile() };

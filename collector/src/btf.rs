@@ -43,8 +43,8 @@ pub struct CastBtfIds {
     pub words: u32,
     /// The first of the types [`EVENTS`] of the tracepoints: of those on completion.
     pub events: [TracepointType; 3],
-    /// The others: of those on the release of an RPC.
-    pub releases: Option<[TracepointType; 2]>,
+    /// Whether there are the others: those on the release of an RPC.
+    pub has_releases: bool,
 }
 
 /// A type by which the verifier knows the arguments of a tracepoint.
@@ -128,7 +128,7 @@ fn cast_btf_ids(vmlinux: &Btf, events: [Option<TracepointType>; 5]) -> Option<Ca
         function: vmlinux.find(Kind::Function, "bpf_rdonly_cast")?.0,
         words: vmlinux.find(Kind::Struct, "linux_mib")?.0,
         events: [read?, write?, operation?],
-        releases: release.zip(release_cong).map(<[_; 2]>::from),
+        has_releases: release.is_some() && release_cong.is_some(),
     })
 }
 

@@ -122,7 +122,7 @@ pub fn plan(facts: &KernelFacts, choice: EngineChoice) -> Result<Plan, Unsupport
 fn direct_programs(facts: &KernelFacts) -> Result<Programs, Unsupported> {
     let offsets = direct_offsets(facts)?;
     // Where the kernel's BTF describes its tracepoints, it describes those that it has.
-    let has_releases = facts.cast.is_none_or(|cast| cast.releases.is_some());
+    let has_releases = facts.cast.is_none_or(|cast| cast.has_releases);
     Ok(Programs::Direct {
         recovers: tracepoints_may_be_preempted(&facts.release)
             && offsets.release != ReleaseOffsets::default()

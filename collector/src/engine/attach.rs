@@ -67,19 +67,11 @@ const MARKED: [DirectProgram; 3] = [
     },
 ];
 
-/// The programs that handle completions for which the kernel skipped those, where it skips any.
-const RELEASED: [DirectProgram; 2] = [
-    DirectProgram {
-        event: "xprt_release_xprt",
-        by_probe: "released_by_probe",
-        by_cast: "released_by_cast",
-    },
-    DirectProgram {
-        event: "xprt_release_cong",
-        by_probe: "released_cong_by_probe",
-        by_cast: "released_cong_by_cast",
-    },
-];
+/// The program that handles completions for which the kernel skipped those, where it skips any.
+const RELEASED_BY_PROBE: &str = "released_by_probe";
+const RELEASED_BY_CAST: &str = "released_by_cast";
+/// Its tracepoints. Loaded once for both, because it is the largest program, and most of a start is loading.
+const RELEASE_EVENTS: [&str; 2] = ["xprt_release_xprt", "xprt_release_cong"];
 
 /// The tracepoint on which renames are seen, and the program for it. If the kernel skips it, the
 /// new path is noticed when the file is used again.
@@ -101,6 +93,8 @@ pub struct LoadedByCast {
     pub memory: RecordMemory,
     /// In the order of [`used_programs`].
     programs: Vec<OwnedFd>,
+    /// That on releases.
+    released: Option<OwnedFd>,
 }
 
 /// Loads the programs that read kernel memory by plain loads, if the plan has them. A kernel that
@@ -122,22 +116,27 @@ pub fn load_by_cast(
     let cast = (*cast)?;
     let object = relocations::complete(OBJECT, cast, &offsets.words())?;
     let operations = plan.has_operations();
-    let completions = &cast.events[..completions(operations)];
-    let releases = cast.releases.iter().flatten().filter(|_| *recovers);
-    let events: Vec<_> = completions.iter().chain(releases).copied().collect();
+    let events = &cast.events[..completions(operations)];
     let used = used_programs(*recovers, operations);
-    let names: Vec<_> = used.iter().map(|used| used.by_cast).collect();
+    let mut names: Vec<_> = used.iter().map(|used| used.by_cast).collect();
+    names.extend(recovers.then_some(RELEASED_BY_CAST));
     let mut load = || {
         let memory = RecordMemory::create(sizes).map_err(io::Error::other)?;
-        let linked = CastPrograms::link(&object, &names, programs, &memory, &events)?;
+        let linked = CastPrograms::link(&object, &names, programs, &memory, events)?;
         timing.ended("link the programs that read by loads");
-        let loaded = used.iter().zip(&events).map(|(used, event)| {
-            let program = linked.load(used.by_cast, *event);
-            timing.ended(format!("load {}", used.by_cast));
+        let mut load = |name: &str, event| {
+            let program = linked.load(name, event);
+            timing.ended(format!("load {name}"));
             program
-        });
+        };
+        let loaded = used.iter().zip(events);
+        let loaded = loaded.map(|(used, event)| load(used.by_cast, Some(*event)));
         Ok(LoadedByCast {
             programs: loaded.collect::<io::Result<_>>()?,
+            released: match recovers {
+                true => Some(load(RELEASED_BY_CAST, None)?),
+                false => None,
+            },
             memory,
         })
     };
@@ -150,13 +149,10 @@ fn completions(operations: bool) -> usize {
     ALONE.len() - usize::from(!operations)
 }
 
-/// The direct engine's programs that are used: on completions, and then those on releases.
-fn used_programs(recovers: bool, operations: bool) -> Vec<DirectProgram> {
-    let completions = completions(operations);
-    match recovers {
-        true => [&MARKED[..completions], &RELEASED[..]].concat(),
-        false => ALONE[..completions].to_vec(),
-    }
+/// The direct engine's programs on completions that are used.
+fn used_programs(recovers: bool, operations: bool) -> &'static [DirectProgram] {
+    let programs = if recovers { &MARKED } else { &ALONE };
+    &programs[..completions(operations)]
 }
 
 /// Attaches the programs of a plan; `by_cast` are those that are loaded already.
@@ -171,7 +167,7 @@ pub fn attach(
             let operations = plan.has_operations();
             let mut attached = attach_direct(programs, *recovers, operations, by_cast, timing)?;
             if plan.has_paths() {
-                let renamed = attach_raw(programs, RENAME, RENAME_EVENT)?;
+                let renamed = attach_raw(programs, RENAME, &[RENAME_EVENT])?;
                 attached.links.push(renamed);
                 timing.ended(format!("load and attach {RENAME}"));
             }
@@ -216,23 +212,33 @@ fn attach_direct(
     let used = used_programs(recovers, operations);
     let (mut attached, mut links) = (Vec::new(), Vec::new());
     if let Some(by_cast) = by_cast {
+        let mut attach = |program: &OwnedFd, event, name| {
+            let link = btf_tracepoints::attach(program.as_fd(), name);
+            links.push(link.map_err(|source| EngineError::AttachTyped { event, source })?);
+            Ok::<_, EngineError>(())
+        };
         for (used, program) in used.iter().zip(&by_cast.programs) {
-            let link = btf_tracepoints::attach(program.as_fd());
-            links.push(link.map_err(|source| EngineError::AttachTyped {
-                event: used.event,
-                source,
-            })?);
+            attach(program, used.event, None)?;
+        }
+        if let Some(released) = by_cast.released {
+            for event in RELEASE_EVENTS {
+                attach(&released, event, Some(event))?;
+            }
+            // Kept open, because benchmarks find the programs by this process's descriptors.
+            links.push(released);
         }
         timing.ended("attach");
         attached = by_cast.programs;
     } else {
-        for used in &used {
-            attached.push(attach_raw(programs, used.by_probe, used.event)?);
+        for used in used {
+            attached.push(attach_raw(programs, used.by_probe, &[used.event])?);
             timing.ended(format!("load and attach {}", used.by_probe));
         }
+        if recovers {
+            links.push(attach_raw(programs, RELEASED_BY_PROBE, &RELEASE_EVENTS)?);
+            timing.ended(format!("load and attach {RELEASED_BY_PROBE}"));
+        }
     }
-    // Kept open, because benchmarks find the programs by this process's descriptors.
-    links.extend(attached.split_off(completions(operations)));
     let of_operations = attached.split_off(attached.len() - usize::from(operations));
     Ok(AttachedPrograms {
         counted: CountedPrograms {
@@ -246,15 +252,19 @@ fn attach_direct(
 fn attach_raw(
     programs: &mut Ebpf,
     name: &'static str,
-    event: &'static str,
+    events: &[&'static str],
 ) -> Result<OwnedFd, EngineError> {
+    let event = events.first().copied().unwrap_or(name);
     let attach_error = |source| EngineError::Attach { event, source };
     let program = programs
         .program_mut(name)
         .ok_or(EngineError::Object(name))?;
     let program: &mut RawTracePoint = program.try_into().map_err(attach_error)?;
     program.load().map_err(attach_error)?;
-    program.attach(event).map_err(attach_error)?;
+    for event in events {
+        let attach_error = |source| EngineError::Attach { event, source };
+        program.attach(event).map_err(attach_error)?;
+    }
     let fd = program.fd().map_err(attach_error)?.as_fd();
     fd.try_clone_to_owned().map_err(EngineError::Missed)
 }

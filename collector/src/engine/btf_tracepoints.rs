@@ -2,7 +2,7 @@
 //! so for tracepoints of the kernel proper only, and the NFS client is a module.
 
 use std::collections::HashSet;
-use std::ffi::c_char;
+use std::ffi::{CString, c_char};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -70,8 +70,8 @@ impl CastPrograms {
         })
     }
 
-    /// Loads a program for a tracepoint.
-    pub fn load(&self, name: &str, event: TracepointType) -> io::Result<OwnedFd> {
+    /// Loads a program for a tracepoint; without one, for any that it is attached to by name.
+    pub fn load(&self, name: &str, event: Option<TracepointType>) -> io::Result<OwnedFd> {
         let program = self.object.programs.get(name);
         let program = program.ok_or(io::ErrorKind::NotFound)?;
         let function = self.object.functions.get(&program.function_key());
@@ -79,13 +79,16 @@ impl CastPrograms {
         let mut attributes = empty();
         // SAFETY: all fields are integers, which may be zero.
         let mut load = unsafe { attributes.__bindgen_anon_3 };
-        load.prog_type = bpf_prog_type::BPF_PROG_TYPE_TRACING as u32;
-        load.expected_attach_type = bpf_attach_type::BPF_TRACE_RAW_TP as u32;
+        load.prog_type = bpf_prog_type::BPF_PROG_TYPE_RAW_TRACEPOINT as u32;
         load.insns = instructions.as_ptr().expose_provenance() as u64;
         load.insn_cnt = u32::try_from(instructions.len()).map_err(io::Error::other)?;
         load.license = program.license.as_ptr().expose_provenance() as u64;
-        load.attach_btf_id = event.number;
-        if let Some(module) = event.module {
+        if let Some(event) = event {
+            load.prog_type = bpf_prog_type::BPF_PROG_TYPE_TRACING as u32;
+            load.expected_attach_type = bpf_attach_type::BPF_TRACE_RAW_TP as u32;
+            load.attach_btf_id = event.number;
+        }
+        if let Some(module) = event.and_then(|event| event.module) {
             let own = self.modules.iter().find(|(name, _)| *name == module);
             let (_, btf) = own.ok_or(io::ErrorKind::NotFound)?;
             load.__bindgen_anon_1.attach_btf_obj_fd = btf.as_raw_fd().cast_unsigned();
@@ -101,11 +104,16 @@ impl CastPrograms {
     }
 }
 
-/// Attaches a program to its tracepoint, until the returned descriptor is closed.
-pub fn attach(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// Attaches a program to its tracepoint, until the returned descriptor is closed. The tracepoint is
+/// `named` if the program was loaded for any.
+pub fn attach(program: BorrowedFd<'_>, named: Option<&str>) -> io::Result<OwnedFd> {
+    let name = named.map(CString::new).transpose()?;
     let mut attributes = empty();
     attributes.raw_tracepoint.prog_fd = program.as_raw_fd().cast_unsigned();
-    // SAFETY: no memory is passed: the program's type says which tracepoint it is.
+    if let Some(name) = &name {
+        attributes.raw_tracepoint.name = name.as_ptr().expose_provenance() as u64;
+    }
+    // SAFETY: the name outlives the call, and ends with a zero.
     unsafe { create(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attributes) }
 }
 

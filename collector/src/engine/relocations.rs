@@ -73,7 +73,7 @@ mod tests {
             number: 1,
             module: None,
         }; 3],
-        releases: None,
+        has_releases: false,
     };
 
     /// How often these bytes are in the object.
