@@ -392,6 +392,31 @@ fn requests_under_other_names_and_from_other_pages_are_refused() {
 }
 
 #[test]
+fn a_link_elsewhere_leads_to_a_page() {
+    let recording = minute();
+    let serve = Serve::start(&recording);
+    let host = format!("Host: {}\r\n", serve.address);
+    let link =
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
+    // Without the cookie, which browsers leave out here, the page asks again.
+    let (head, body) = serve.get("/", &format!("{host}{link}"));
+    assert_eq!(status(&head), 200, "{head}");
+    assert!(String::from_utf8_lossy(&body).contains("http-equiv=\"refresh\""));
+    let again = link.replace("cross-site", "same-origin");
+    assert_eq!(status(&serve.get("/", &format!("{host}{again}")).0), 401);
+    assert_eq!(status(&serve.get("/", &serve.headers(&again)).0), 200);
+    // Not as a frame, a picture or by a script.
+    for (from, to) in [("document", "iframe"), ("navigate", "no-cors")] {
+        let other = link.replace(from, to);
+        assert_eq!(
+            status(&serve.get("/", &serve.headers(&other)).0),
+            403,
+            "{to}"
+        );
+    }
+}
+
+#[test]
 fn a_unix_socket_is_for_its_owner_and_group() {
     let recording = minute();
     let dir = recording.dir().join("serve");

@@ -54,9 +54,10 @@ pub async fn refuse_other_origins(request: Request, next: Next) -> Response {
     };
     // A page sends none with what it asks of its own origin by GET.
     let by_origin = headers.get(ORIGIN).is_none() || text(headers, ORIGIN).is_some_and(is_own);
-    // Whoever types an address in or opens a bookmark is at no site.
-    let by_site = text(headers, HeaderName::from_static("sec-fetch-site"));
+    // Whoever types an address in or opens a bookmark is at no site. A link elsewhere may lead here.
+    let by_site = text(headers, SEC_FETCH_SITE);
     let by_site = by_site.is_none_or(|site| ["same-origin", "none"].contains(&site));
+    let by_site = by_site || is_followed_link(headers);
     match by_origin && by_site {
         true => next.run(request).await,
         false => (
@@ -65,6 +66,17 @@ pub async fn refuse_other_origins(request: Request, next: Next) -> Response {
         )
             .into_response(),
     }
+}
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Whether a browser opens a page by a link of another site. That site sees nothing of the answer.
+pub fn is_followed_link(headers: &HeaderMap) -> bool {
+    let is = |name, value| text(headers, HeaderName::from_static(name)) == Some(value);
+    headers.contains_key(SEC_FETCH_SITE)
+        && !is("sec-fetch-site", "same-origin")
+        && is("sec-fetch-mode", "navigate")
+        && is("sec-fetch-dest", "document")
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {

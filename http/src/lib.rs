@@ -5,6 +5,6 @@ mod host;
 mod listen;
 mod serve;
 
-pub use host::{Hosts, refuse_other_hosts, refuse_other_origins};
+pub use host::{Hosts, is_followed_link, refuse_other_hosts, refuse_other_origins};
 pub use listen::{ListenAddress, ListenAddressError, ListenError, Listener};
 pub use serve::serve;

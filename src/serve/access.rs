@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, HOST, LOCATION, SET_COOKIE};
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, HOST, LOCATION, SET_COOKIE,
+};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use rustix::rand::{GetRandomFlags, getrandom};
+use trackiops_http::is_followed_link;
 
 const PARAMETER: &str = "token";
+/// A page that opens its own address.
+const ASK_AGAIN: &str =
+    "<!doctype html><meta http-equiv=\"refresh\" content=\"0\"><title>TrackIOps</title>";
 
 /// What opens the door. A process has its own, which nobody else can know or guess.
 #[derive(Debug)]
@@ -92,6 +98,11 @@ pub async fn ask_for_token(
                 (CACHE_CONTROL, "no-store".to_owned()),
             ];
             (StatusCode::SEE_OTHER, headers).into_response()
+        }
+        // The browser does not send its cookie with a request that another site has caused. It does when this page asks again.
+        _ if is_followed_link(request.headers()) => {
+            let headers = [(CONTENT_TYPE, "text/html"), (CACHE_CONTROL, "no-store")];
+            (headers, ASK_AGAIN).into_response()
         }
         _ => (
             StatusCode::UNAUTHORIZED,
