@@ -8,7 +8,6 @@ use anyhow::{Context, bail};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use rustix::process::geteuid;
-use tokio::signal::unix::{SignalKind, signal};
 use trackiops_http::{Hosts, ListenAddress, ListenError, Listener, refuse_other_hosts, serve};
 use trackiops_metrics::{Follower, MOST_TOP_FILES, OtlpUrl, Pusher, router};
 use trackiops_schemas::time::parse_duration_ms;
@@ -17,6 +16,7 @@ use trackiops_store::live::{LiveError, Subscription};
 use crate::help_headings::{OUTPUT, WHAT};
 use crate::live_socket::SocketFlag;
 use crate::output::say;
+use crate::signals::asked_to_stop;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,18 +85,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let stop = asked_to_stop()?;
         if let Some(url) = args.otlp {
             let pusher = Pusher::new(follower.clone(), url, args.otlp_interval);
             tokio::spawn(pusher.run(say));
         }
-        let stop = async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
         match args.listen {
             None => stop.await,
             Some(address) => {

@@ -24,7 +24,6 @@ use axum::http::header::{
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::Response;
 use rustix::process::geteuid;
-use tokio::signal::unix::{SignalKind, signal};
 use tower_http::compression::CompressionLayer;
 use trackiops_http::{
     Hosts, ListenAddress, ListenError, Listener, refuse_other_hosts, refuse_other_origins, serve,
@@ -34,6 +33,7 @@ use crate::config::{ConfigFlag, Source};
 use crate::help_headings::{OUTPUT, WHAT};
 use crate::live_socket::SocketFlag;
 use crate::output::say;
+use crate::signals::asked_to_stop;
 use crate::store_flag::StoreFlags;
 use access::Access;
 use api::Api;
@@ -94,14 +94,7 @@ pub fn run(source: &Source) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let stop = async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
+        let stop = asked_to_stop()?;
         let listener = Listener::bind(&address).await?;
         say_where(listener.address(), access.as_deref());
         serve(listener, app(api, access, hosts), stop).await;

@@ -1,10 +1,14 @@
 //! Signals that would end the process in the middle of a file.
 
 use std::ffi::{CString, c_char, c_int};
+use std::future::Future;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Signals by which a person or a supervisor ends a command.
 const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -23,6 +27,18 @@ pub fn is_ignored(signal: c_int) -> bool {
         libc::sigaction(signal, ptr::null(), &raw mut action) == 0
             && action.sa_sigaction == libc::SIG_IGN
     }
+}
+
+/// From now on, signals by which a service is ended only make the result ready. To be called in a runtime.
+pub fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }
 
 /// From now on, signals that would end the process only have the result say so.
