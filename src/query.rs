@@ -66,8 +66,8 @@ pub struct Args {
     selection: SelectionFlags,
     /// A row per window of this length (1s, 10s, 1m ...), `auto` or `all`
     ///
-    /// A multiple of a recorded length; `auto` suits the range, `all` is one row for the whole range. Without it, a question with --file has windows that
-    /// suit the range, and any other has one row for the whole range.
+    /// A multiple of a recorded length; `auto` suits the range, `all` is one row for the whole range. Without it, a question with
+    /// --file has windows that suit the range, and any other has one row for the whole range.
     #[arg(long, value_name = "LENGTH", help_heading = WHEN)]
     step: Option<String>,
     #[command(flatten)]

@@ -36,11 +36,15 @@ pub async fn refuse_other_hosts(
 ) -> Response {
     match text(request.headers(), HOST).is_some_and(|host| hosts.include(host)) {
         true => next.run(request).await,
-        false => (
-            StatusCode::MISDIRECTED_REQUEST,
-            "the Host of a request must be localhost, 127.0.0.1, [::1] or what --allow-host names\n",
-        )
-            .into_response(),
+        false => {
+            let names = ["localhost", "127.0.0.1", "[::1]"].into_iter();
+            let names: Vec<_> = names.chain(hosts.0.iter().map(String::as_str)).collect();
+            let why = format!(
+                "the Host of a request must be one of {}\n",
+                names.join(", ")
+            );
+            (StatusCode::MISDIRECTED_REQUEST, why).into_response()
+        }
     }
 }
 
@@ -73,8 +77,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Whether a browser opens a page by a link of another site. That site sees nothing of the answer.
 pub fn is_followed_link(headers: &HeaderMap) -> bool {
     let is = |name, value| text(headers, HeaderName::from_static(name)) == Some(value);
-    headers.contains_key(SEC_FETCH_SITE)
-        && !is("sec-fetch-site", "same-origin")
+    text(headers, SEC_FETCH_SITE).is_some_and(|site| site != "same-origin")
         && is("sec-fetch-mode", "navigate")
         && is("sec-fetch-dest", "document")
 }

@@ -49,8 +49,10 @@ fn show(
             Ok(settings) => settings,
             Err(problems) => return problems.fail(),
         };
-        for file in &settings.files {
-            lines.push(format!("# {}", file.display()));
+        // The files are those of every table.
+        if lines.is_empty() {
+            let files = settings.files.iter();
+            lines.extend(files.map(|file| format!("# {}", file.display())));
         }
         lines.push(format!("[{name}]"));
         let command = program.find_subcommand(name);
