@@ -60,7 +60,7 @@ pub(crate) fn ask_notes(question: &Question) -> Result<Result<Vec<Note>, Nothing
 }
 
 /// Why there are no rows, and notes.
-pub(crate) type Nothing = (EmptyReason, Vec<Note>);
+pub type Nothing = (EmptyReason, Vec<Note>);
 
 /// Answers a question with one row per `by` for the whole range. `make` builds the final outcome from these rows.
 pub fn ask_whole<R>(

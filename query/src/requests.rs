@@ -23,13 +23,13 @@ use crate::coverage::Interval;
 use crate::coverage::damage::unread;
 use crate::coverage::note::Note;
 use crate::error::QueryError;
-use crate::file_rows::ask_notes;
+use crate::file_rows::{Nothing, ask_notes};
 use crate::file_selector::{FileMatch, FileSelection, resolve};
 use crate::filter_and_sort::{FilterAndSort, in_words};
 use crate::group::GroupBy;
 use crate::mount_filter::MountFilter;
 use crate::origin::File;
-use crate::question::Question;
+use crate::question::{Question, Range};
 use crate::step::Step;
 
 /// Rows without `--top`.
@@ -94,41 +94,20 @@ impl KeptRequest {
 /// The slowest requests that were kept, or the first ones by `--sort`. Holds some more rows than are asked for in memory.
 pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryError> {
     let terms = FilterAndSort::<KeptRequest>::new(question)?;
-    let mut notes = match ask_notes(question)? {
-        Ok(notes) => notes,
+    let mut kept = match KeptRequests::open(question)? {
+        Ok(kept) => kept,
         Err((why, notes)) => return Ok(Outcome::Nothing { why, notes }),
     };
-    let snapshot = Snapshot::open_all(question.stores.iter().map(|store| &**store))?;
-    let span = match recorded(&snapshot, question) {
-        Ok(span) => span,
-        Err(why) => return Ok(Outcome::Nothing { why, notes }),
-    };
-    let range = asked(span, question);
-    let chosen = Chosen::new(&snapshot, question, range)?;
-    let end = question
-        .range
-        .until
-        .unwrap_or(question.now)
-        .max(range.start);
-    let ns = |time: UtcMs| time.0.saturating_mul(1_000_000);
     let mut first = First::new(question, &terms);
-    for mut view in open(question)? {
-        view.read(ns(range.start)..ns(end), &mut |batch| {
-            first.add(&chosen.of(&batch)?)?;
-            Ok(true)
-        })?;
-        notes.extend(view.damaged().iter().map(|(path, why)| Note::Damaged {
-            path: path.clone(),
-            why: why.clone(),
-            covers: None,
-        }));
-        let Question { range, .. } = question;
-        notes.extend(unread(view.unread(), range.since, range.until));
-    }
+    kept.read(kept.range, &mut |batch| {
+        first.add(&batch)?;
+        Ok(true)
+    })?;
     let (rows, any) = first.finish();
+    let (range, none, notes) = kept.finish(question);
     if rows.is_empty() {
         let why = match any {
-            false => none_kept(range),
+            false => none,
             true => EmptyReason::NoRow {
                 conditions: in_words(question),
                 asked: range,
@@ -140,17 +119,84 @@ pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryEr
         rows,
         step: Step::All,
         by: GroupBy::FILE,
-        range: Interval::new(range.start, end),
+        range,
         notes,
         recorded: Default::default(),
     }))
 }
 
-/// There are no single requests in a range.
-pub fn none_kept(asked: Interval) -> EmptyReason {
-    EmptyReason::NoneOf {
-        what: "single requests kept (`trackiops record --requests` keeps them)".into(),
-        asked,
+/// The single requests that a question selects.
+pub struct KeptRequests {
+    views: Vec<RequestsView>,
+    chosen: Chosen,
+    /// In which they completed.
+    pub range: Interval,
+    asked: Interval,
+    notes: Vec<Note>,
+}
+
+impl KeptRequests {
+    /// Opens them; or says why there are none.
+    pub fn open(question: &Question) -> Result<Result<Self, Nothing>, QueryError> {
+        let notes = match ask_notes(question)? {
+            Ok(notes) => notes,
+            Err(nothing) => return Ok(Err(nothing)),
+        };
+        let snapshot = Snapshot::open_all(question.stores.iter().map(|store| &**store))?;
+        let span = match recorded(&snapshot, question) {
+            Ok(span) => span,
+            Err(why) => return Ok(Err((why, notes))),
+        };
+        let asked = asked(span, question);
+        let chosen = Chosen::new(&snapshot, question, asked)?;
+        let views = open(question)?;
+        // They may be kept for longer than windows.
+        let begin = views.iter().filter_map(RequestsView::start).min();
+        let start = question.range.since.max(begin).unwrap_or(span.start);
+        let end = question.range.until.unwrap_or(question.now).max(start);
+        Ok(Ok(Self {
+            views,
+            chosen,
+            range: Interval::new(start, end),
+            asked,
+            notes,
+        }))
+    }
+
+    /// Passes on those that completed in a range, store by store and file by file. Of a store there are no more once `each` wants none.
+    pub fn read(
+        &mut self,
+        range: Interval,
+        each: &mut dyn FnMut(RecordBatch) -> Result<bool, ArrowError>,
+    ) -> Result<(), QueryError> {
+        let ns = |time: UtcMs| time.0.saturating_mul(1_000_000);
+        let Self { views, chosen, .. } = self;
+        for view in views {
+            view.read(ns(range.start)..ns(range.end), &mut |batch| {
+                each(chosen.of(&batch)?)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Their range, why there are none if there are none, and what is to be said of them and of the recording.
+    pub fn finish(self, question: &Question) -> (Interval, EmptyReason, Vec<Note>) {
+        let mut notes = self.notes;
+        let damaged = self.views.iter().flat_map(RequestsView::damaged);
+        notes.extend(damaged.map(|(path, why)| Note::Damaged {
+            path: path.clone(),
+            why: why.clone(),
+            covers: None,
+        }));
+        let Range { since, until } = question.range;
+        for view in &self.views {
+            notes.extend(unread(view.unread(), since, until));
+        }
+        let none = EmptyReason::NoneOf {
+            what: "single requests kept (`trackiops record --requests` keeps them)".into(),
+            asked: self.asked,
+        };
+        (self.range, none, notes)
     }
 }
 
@@ -159,7 +205,8 @@ struct First<'q> {
     terms: &'q FilterAndSort<KeptRequest>,
     ops: &'q [String],
     top: usize,
-    rows: Vec<KeptRequest>,
+    /// With their places in the order.
+    rows: Vec<(f64, KeptRequest)>,
     /// Whether there were requests of the selected files and operations.
     any: bool,
 }
@@ -181,22 +228,21 @@ impl<'q> First<'q> {
             rows: Arc::clone(&all),
             row,
         });
-        let mut rows: Vec<_> = rows.filter(|row| self.is_of_op(row)).collect();
+        let rows: Vec<_> = rows.filter(|row| self.is_of_op(row)).collect();
         self.any |= !rows.is_empty();
-        rows.retain(|row| self.terms.hold(row));
-        self.keep_first(&mut rows);
+        let rows = rows.into_iter().filter(|row| self.terms.hold(row));
+        let mut rows: Vec<_> = rows.map(|row| (self.place(&row), row)).collect();
+        keep_first(&mut rows, self.top);
         // A copy, because a row holds its batch.
-        let places: UInt32Array = rows.iter().map(|row| row.row as u32).collect();
+        let places: UInt32Array = rows.iter().map(|(_, row)| row.row as u32).collect();
         let copy = Arc::new(take_record_batch(batch, &places)?);
-        let copied = (0..copy.num_rows()).map(|row| KeptRequest {
-            rows: Arc::clone(&copy),
-            row,
+        let copied = rows.iter().enumerate().map(|(row, (place, _))| {
+            let rows = Arc::clone(&copy);
+            (*place, KeptRequest { rows, row })
         });
         self.rows.extend(copied);
         if self.rows.len() > self.top.saturating_add(MOST_SPARE) {
-            let mut rows = std::mem::take(&mut self.rows);
-            self.keep_first(&mut rows);
-            self.rows = rows;
+            keep_first(&mut self.rows, self.top);
         }
         Ok(())
     }
@@ -208,11 +254,6 @@ impl<'q> First<'q> {
                 .is_some_and(|op| self.ops.iter().any(|of| of == op))
     }
 
-    fn keep_first(&self, rows: &mut Vec<KeptRequest>) {
-        rows.sort_by(|a, b| self.place(a).total_cmp(&self.place(b)));
-        rows.truncate(self.top);
-    }
-
     /// The slowest first unless the question says otherwise, and those of unknown latency last.
     fn place(&self, row: &KeptRequest) -> f64 {
         match self.terms.is_sorted() {
@@ -221,15 +262,21 @@ impl<'q> First<'q> {
         }
     }
 
-    fn finish(self) -> (Vec<KeptRequest>, bool) {
-        let mut rows = self.rows.clone();
-        self.keep_first(&mut rows);
-        (rows, self.any)
+    fn finish(mut self) -> (Vec<KeptRequest>, bool) {
+        keep_first(&mut self.rows, self.top);
+        let rows = self.rows.into_iter().map(|(_, row)| row);
+        (rows.collect(), self.any)
     }
 }
 
+/// Equal ones keep their order.
+fn keep_first(rows: &mut Vec<(f64, KeptRequest)>, top: usize) {
+    rows.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    rows.truncate(top);
+}
+
 /// Opens the requests of each store once.
-pub fn open(question: &Question) -> Result<Vec<RequestsView>, QueryError> {
+fn open(question: &Question) -> Result<Vec<RequestsView>, QueryError> {
     let mut known = HashSet::new();
     let mut views = Vec::new();
     for store in &question.stores {
@@ -241,27 +288,23 @@ pub fn open(question: &Question) -> Result<Vec<RequestsView>, QueryError> {
     Ok(views)
 }
 
-/// The requests of the files and mounts that a question selects.
-pub struct Chosen {
+/// The files and mounts that a question selects.
+struct Chosen {
     wanted: Option<FileSelection>,
     mounts: Option<MountFilter>,
 }
 
 impl Chosen {
     /// Looks up what the question names, in a range.
-    pub fn new(
-        snapshot: &Snapshot,
-        question: &Question,
-        range: Interval,
-    ) -> Result<Self, QueryError> {
+    fn new(snapshot: &Snapshot, question: &Question, range: Interval) -> Result<Self, QueryError> {
         Ok(Self {
             wanted: resolve(snapshot, &question.files, range)?.wanted,
             mounts: MountFilter::new(snapshot, &question.mounts)?,
         })
     }
 
-    /// Those of a batch.
-    pub fn of(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    /// Their requests.
+    fn of(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         if self.wanted.is_none() && self.mounts.is_none() {
             return Ok(batch.clone());
         }
