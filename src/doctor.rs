@@ -17,7 +17,7 @@ use trackiops_schemas::ebpf::ring::CgroupOffsets;
 
 use crate::output::{Output, print, print_json};
 use crate::record::{default_settings, facts};
-use crate::report::ReportFlags;
+use crate::report_flags::ReportFlags;
 use crate::store_flag::StoreFlag;
 
 /// Arguments of `trackiops doctor`.

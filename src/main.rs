@@ -24,6 +24,7 @@ mod query;
 mod question_flags;
 mod record;
 mod report;
+mod report_flags;
 mod requests;
 mod serve;
 mod signals;
@@ -92,7 +93,9 @@ enum Command {
     /// Write a range of a store as a file that needs no store: Parquet, Arrow or CSV
     #[command(long_about = export::ABOUT)]
     Export(export::Args),
-    /// Make a key for `export --anonymize`
+    /// Write a report of a range for others to read
+    Report(report::Args),
+    /// Make a key for `--anonymize` of `export` and `report incident`
     AnonymizeKey(anonymize::KeyArgs),
     /// Put the names back into what `export --anonymize` wrote, with its key
     Deanonymize(anonymize::Args),
@@ -122,6 +125,7 @@ fn main() -> ExitCode {
         Command::Stalls(args) => stalls::run(args),
         Command::Mounts(args) => mounts::run(args),
         Command::Export(args) => export::run(args),
+        Command::Report(args) => report::run(args),
         Command::AnonymizeKey(args) => anonymize::make_key(args),
         Command::Deanonymize(args) => anonymize::run(args),
         Command::Store(args) => store::run(args),

@@ -1,29 +1,29 @@
-//! The format of reports that are no tables: text, or objects for other programs.
+//! `trackiops report`: reports of a range, each a file for others to read.
 
-use clap::ValueEnum;
+mod document;
+mod incident;
 
-/// How a report is written.
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+/// What `trackiops report` takes.
 #[derive(clap::Args)]
-pub struct ReportFlags {
-    /// How the report is written
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: ReportFormat,
-    /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ReportFormat {
-    /// For people
-    Text,
-    /// One object per line, times in UTC
-    Json,
+#[derive(Subcommand)]
+enum Command {
+    /// Write the page of `serve` with the data of a range: one file that opens without a network
+    #[command(long_about = incident::ABOUT)]
+    Incident(incident::Args),
 }
 
-impl ReportFlags {
-    /// Whether it is for other programs.
-    pub fn is_json(&self) -> bool {
-        self.json || self.format == ReportFormat::Json
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::Incident(args) => incident::run(args),
     }
 }

@@ -7,7 +7,7 @@ mod access;
 mod api;
 mod jobs;
 mod live;
-mod pages;
+pub mod pages;
 mod state;
 
 use std::env;

@@ -18,7 +18,7 @@ use trackiops_store::live::{Activity, Message, OwnUsage, RecorderInfo, Status, S
 use crate::live_socket::SocketFlag;
 use crate::output::{Output, plural, print, print_json};
 use crate::question_flags::now;
-use crate::report::ReportFlags;
+use crate::report_flags::ReportFlags;
 use crate::volume::days_until;
 
 /// Exit status of a recorder that does not do well.

@@ -10,7 +10,7 @@ use trackiops_render::units;
 use trackiops_store::{Covers, Finding, Repaired, Report};
 
 use crate::output::{Output, plural, print, print_json};
-use crate::report::ReportFlags;
+use crate::report_flags::ReportFlags;
 use crate::store_flag::StoreFlag;
 
 /// Exit status where something is damaged.

@@ -38,6 +38,8 @@ pub const DISTRIBUTIONS: &FormatsBySuffix<DistributionFormat> = &[
     (DistributionFormat::Json, JSON),
     (DistributionFormat::Table, TABLE),
 ];
+/// That of reports.
+pub const PAGES: &FormatsBySuffix<()> = &[((), &["html", "htm"])];
 /// That of plots.
 pub const PLOTS: &FormatsBySuffix<()> = &[((), &["svg"])];
 

@@ -1,7 +1,8 @@
 // Builds the page into dist/, here or in the directory that is given, and copies the licences of what is inside it beside it.
 // The same sources give the same bytes.
 import { build } from 'esbuild';
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -39,6 +40,10 @@ mkdirSync(join(base, 'licences'), { recursive: true });
 for (const name of INSIDE) {
   copyFileSync(join(here, 'node_modules', name, 'LICENSE'), join(base, 'licences', `${name}.txt`));
 }
+// A report has the program and the style inside, and a policy that knows them by their hashes: `src/report/document.rs`.
+const hash = (name) => `'sha256-${createHash('sha256').update(readFileSync(join(out, name))).digest('base64')}'`;
+const policy = `default-src 'none'; script-src ${hash('app.js')}; style-src ${hash('app.css')}; img-src data:; base-uri 'none'; form-action 'none'`;
+writeFileSync(join(out, 'report-policy.txt'), `${policy}\n`);
 const total = readdirSync(out).reduce((sum, name) => sum + statSync(join(out, name)).size, 0);
 console.log(`${out}: ${total} bytes`);
 if (total > MOST) {

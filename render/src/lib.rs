@@ -11,6 +11,7 @@ mod file_rows;
 mod files;
 pub mod flame;
 pub mod formats;
+pub mod incident;
 mod json;
 mod mounts;
 mod operations;

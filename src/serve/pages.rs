@@ -7,6 +7,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use xxhash_rust::xxh3::xxh3_128;
 
+/// The program of the page.
+pub const JS: &str = include_str!("../../web/dist/app.js");
+/// Its style.
+pub const CSS: &str = include_str!("../../web/dist/app.css");
+/// Its picture.
+pub const FAVICON: &str = include_str!("../../web/dist/favicon.svg");
+/// What a document that has all of these inside may do, with their hashes.
+pub const REPORT_POLICY: &str = include_str!("../../web/dist/report-policy.txt");
+
 #[derive(Clone, Copy)]
 struct File {
     content_type: &'static str,
@@ -28,21 +37,21 @@ const FILES: &[(&str, File)] = &[
         "/app.js",
         File {
             content_type: "text/javascript; charset=utf-8",
-            bytes: include_bytes!("../../web/dist/app.js"),
+            bytes: JS.as_bytes(),
         },
     ),
     (
         "/app.css",
         File {
             content_type: "text/css; charset=utf-8",
-            bytes: include_bytes!("../../web/dist/app.css"),
+            bytes: CSS.as_bytes(),
         },
     ),
     (
         "/favicon.svg",
         File {
             content_type: "image/svg+xml",
-            bytes: include_bytes!("../../web/dist/favicon.svg"),
+            bytes: FAVICON.as_bytes(),
         },
     ),
 ];

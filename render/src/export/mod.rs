@@ -5,7 +5,7 @@
 //! The export reads the range in pieces, so that its memory does not grow with the range.
 
 mod health;
-mod pieces;
+pub(crate) mod pieces;
 mod requests;
 mod rows;
 #[cfg(test)]

@@ -5,10 +5,10 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_query::coverage::Interval;
 
 /// Approximate limit of rows in memory.
-pub(super) const MOST_ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
+pub(crate) const MOST_ROWS: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
 
 /// Result of a piece.
-pub(super) enum Took {
+pub(crate) enum Took {
     /// Number of rows.
     Rows(usize),
     /// The piece has too many rows.
@@ -18,7 +18,7 @@ pub(super) enum Took {
 /// Splits a range into pieces of whole windows of `step`. The number of rows of a piece is unknown beforehand.
 /// So a piece with too many rows is repeated at half its length, and after a piece with few rows the next one is longer.
 /// The second argument of `each` allows [`Took::TooMany`]; it is false for a single window, which cannot be split.
-pub(super) fn take<E>(
+pub(crate) fn take<E>(
     range: Interval,
     step: Granularity,
     mut each: impl FnMut(Interval, bool) -> Result<Took, E>,

@@ -1,0 +1,408 @@
+//! The data of `trackiops report incident`: what the page needs of a range, in one text of bounded size.
+//!
+//! The page answers its own questions from it, so the data are rows that can still be added up: what each tenant did with each place in
+//! each window. A place is one of the files with the most time and bytes, or all other files of a tree. The fewer files have places of
+//! their own and the longer the windows are, the smaller is the text; no request is left out of the sums.
+
+mod names;
+mod notes;
+mod rows;
+mod text;
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use trackiops_query::answer::{Answer, EmptyReason, Outcome};
+use trackiops_query::ask::{asked, recorded, within};
+use trackiops_query::coverage::Interval;
+use trackiops_query::coverage::note::Note;
+use trackiops_query::error::QueryError;
+use trackiops_query::files::ask_files;
+use trackiops_query::group::{GroupBy, Grouping};
+use trackiops_query::operations::{Connections, OperationAnswer, ask_operations};
+use trackiops_query::question::{Question, Range};
+use trackiops_query::step::Step;
+use trackiops_query::times::Zone;
+use trackiops_query::{Projection, ask};
+use trackiops_schemas::columns::{
+    CGROUP, CONTAINER, DIRECTIONS, LATENCY_HIST, MOUNT, PATH, UID, UNSPLIT, USER,
+};
+use trackiops_schemas::identity::FileKey;
+use trackiops_schemas::time::Granularity;
+use trackiops_store::{Seen, Snapshot};
+
+use crate::export::pieces::{self, MOST_ROWS, Took};
+use crate::pseudonym::{Key, Unknown};
+use crate::pseudonym::check::CheckError;
+use crate::pseudonym::columns::TranslateError;
+use rows::{Limits, Ranked, Rows};
+
+/// Lengths of windows that people read easily, ms.
+const STEPS: [i64; 19] = [
+    1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000,
+    1_800_000, 3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000, 86_400_000, 604_800_000,
+];
+/// Windows of a report, at most: about as many as a picture can show.
+const MOST_WINDOWS: u64 = 400;
+/// What rows have, beside their windows and files.
+const IDENTITY: [&str; 6] = [MOUNT, PATH, UID, USER, CGROUP, CONTAINER];
+/// What they have of reads and of writes: what the page computes its columns from.
+const COUNTERS: [&str; 11] = [
+    "requests",
+    "bytes",
+    "errors",
+    "untimed",
+    UNSPLIT,
+    "folded",
+    "latency_us_sum",
+    "latency_us_max",
+    "queue_us_sum",
+    "rtt_us_sum",
+    LATENCY_HIST,
+];
+
+/// A report to make.
+pub struct Incident {
+    /// Stores, range and current time. The report sets all else.
+    pub question: Question,
+    /// Replaces names by pseudonyms.
+    pub key: Option<Key>,
+    /// Length of the text, at most.
+    pub most_bytes: usize,
+    /// The version of the program, which the page shows.
+    pub version: &'static str,
+}
+
+/// The text of a report, and what it has.
+pub struct Report {
+    /// JSON, compressed with gzip, in base64.
+    pub text: String,
+    /// The range.
+    pub range: Interval,
+    /// Length of the windows.
+    pub step: Granularity,
+    /// Files with places of their own.
+    pub files: usize,
+    /// All files that were read or written.
+    pub all_files: usize,
+    /// Notes about the range.
+    pub notes: Vec<Note>,
+}
+
+/// A report, or why there is none.
+pub enum Made {
+    /// There is one.
+    Report(Report),
+    /// Nothing matched.
+    Nothing {
+        /// Why.
+        why: EmptyReason,
+        /// Notes about the range.
+        notes: Vec<Note>,
+    },
+}
+
+/// Why a report cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum IncidentError {
+    /// A question has no answer.
+    #[error(transparent)]
+    Query(#[from] QueryError),
+    /// Names cannot be replaced.
+    #[error(transparent)]
+    Translate(#[from] TranslateError),
+    /// A name has no pseudonym.
+    #[error("a name cannot be replaced: {0}")]
+    Unknown(#[from] Unknown),
+    /// A name would be told.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// The text cannot be made.
+    #[error("cannot make the text of the report: {0}")]
+    Text(#[from] std::io::Error),
+    /// Even the shortest text is too long.
+    #[error(
+        "the sums of {hosts} hosts alone take {bytes} bytes, and a report has at most {most}; name fewer stores"
+    )]
+    TooManyHosts {
+        /// Number of hosts.
+        hosts: usize,
+        /// Length of the shortest text.
+        bytes: usize,
+        /// The bound.
+        most: usize,
+    },
+}
+
+/// All that was found out for a report, before names are replaced.
+struct Found {
+    range: Interval,
+    rows: Rows,
+    ranked: Ranked,
+    operations: Vec<OperationAnswer>,
+    /// Why there are no operations.
+    no_operations: Option<String>,
+    recorded: Vec<Recorded>,
+    operations_recorded: Vec<Recorded>,
+    names: Vec<Name>,
+    notes: Vec<Note>,
+}
+
+/// A time of which a part was recorded.
+struct Recorded {
+    host: String,
+    time: Interval,
+    ms: u64,
+}
+
+/// A name that a file had.
+struct Name {
+    host: String,
+    key: FileKey,
+    path: String,
+    seen: Seen,
+}
+
+impl Incident {
+    /// Makes the report.
+    pub fn make(&self) -> Result<Made, IncidentError> {
+        let found = match self.find()? {
+            Ok(found) => found,
+            Err((why, notes)) => return Ok(Made::Nothing { why, notes }),
+        };
+        let mut limits = Limits::first(&found.ranked, found.rows.step());
+        loop {
+            let rows = found.rows.within(&found.ranked, limits);
+            let text = text::written(self, &found, &rows, limits)?;
+            if text.len() <= self.most_bytes {
+                return Ok(Made::Report(Report {
+                    text,
+                    range: found.range,
+                    step: limits.step,
+                    files: limits.files,
+                    all_files: found.ranked.files.len(),
+                    notes: found.notes,
+                }));
+            }
+            let share = self.most_bytes as f64 / text.len() as f64;
+            let whole = found.range.ms();
+            limits = limits
+                .tighter(share, whole)
+                .ok_or(IncidentError::TooManyHosts {
+                    hosts: rows.hosts().len(),
+                    bytes: text.len(),
+                    most: self.most_bytes,
+                })?;
+        }
+    }
+
+    /// Asks all questions. Each one opens the stores, which a recorder may be writing, and all are about the same range.
+    fn find(&self) -> Result<Result<Found, (EmptyReason, Vec<Note>)>, IncidentError> {
+        let about_all = Question {
+            by: GroupBy::HOST,
+            step: Some(Step::All),
+            projection: Projection::bytes(),
+            ..self.question.clone()
+        };
+        let notes = match ask(&about_all)? {
+            Outcome::Found(Answer { notes, .. }) => notes,
+            Outcome::Nothing { why, notes } => return Ok(Err((why, notes))),
+        };
+        let stores = self.question.stores.iter().map(PathBuf::as_path);
+        let snapshot = Snapshot::open_all(stores).map_err(QueryError::from)?;
+        let span = recorded(&snapshot, &self.question);
+        let range = span.and_then(|span| {
+            within(span, &self.question)?;
+            Ok(asked(span, &self.question).intersect(span))
+        });
+        let range = match range {
+            Ok(range) => range,
+            Err(why) => return Ok(Err((why, notes))),
+        };
+        let question = Question {
+            range: Range {
+                since: Some(range.start),
+                until: Some(range.end),
+            },
+            ..self.question.clone()
+        };
+        let (step, recorded) = recorded_times(&question, range)?;
+        let grouping = Grouping::new(&snapshot, GroupBy::dir(1), &[], None)?;
+        let ranked = ranked(&question, &grouping)?;
+        let limits = Limits::first(&ranked, step);
+        let rows = rows(&question, range, &snapshot, &grouping, &ranked, limits)?;
+        let (operations, operations_recorded, no_operations) = operations(&question, range, step)?;
+        let names = names(&question, &ranked.kept(limits).files)?;
+        Ok(Ok(Found {
+            range,
+            rows,
+            ranked,
+            operations,
+            no_operations,
+            recorded,
+            operations_recorded,
+            names,
+            notes,
+        }))
+    }
+}
+
+/// The shortest windows that the whole range has and that are not too many, and what of the range was recorded.
+fn recorded_times(
+    question: &Question,
+    range: Interval,
+) -> Result<(Granularity, Vec<Recorded>), QueryError> {
+    let is_long = |ms: &i64| range.ms().div_ceil(ms.unsigned_abs()) <= MOST_WINDOWS;
+    // A range of years has more windows.
+    let first = STEPS.iter().position(is_long);
+    let mut refused = None;
+    for ms in &STEPS[first.unwrap_or(STEPS.len() - 1)..] {
+        let step = Granularity::from_ms(*ms).map_err(QueryError::from)?;
+        let by_window = Question {
+            by: GroupBy::HOST,
+            step: Some(Step::Windows(step)),
+            projection: Projection::bytes(),
+            ..question.clone()
+        };
+        match ask(&by_window) {
+            Ok(Outcome::Found(answer)) => return Ok((step, times_of(&answer, step, range))),
+            Ok(Outcome::Nothing { .. }) => return Ok((step, Vec::new())),
+            Err(
+                error @ (QueryError::StepNotStored { .. } | QueryError::StepNotRecorded { .. }),
+            ) => refused = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refused.unwrap_or(QueryError::NoCommonStep { stored: Vec::new() }))
+}
+
+/// The recorded times of an answer within the range.
+fn times_of<R>(answer: &Answer<R>, step: Granularity, range: Interval) -> Vec<Recorded> {
+    let pieces = answer.recorded.pieces(step);
+    let mut times: Vec<_> = pieces
+        .map(|(host, time, ms)| (host, time.intersect(range), time, ms))
+        .filter(|(_, within, _, _)| !within.is_empty())
+        // What was recorded in part of a window counts whatever of the window is in the range.
+        .map(|(host, within, time, ms)| Recorded {
+            host: host.to_owned(),
+            ms: match ms == time.ms() {
+                true => within.ms(),
+                false => ms.min(within.ms()),
+            },
+            time: within,
+        })
+        .collect();
+    times.sort_by(|a, b| (&a.host, a.time).cmp(&(&b.host, b.time)));
+    times
+}
+
+/// All files, trees and tenants, those with the most time and bytes first.
+fn ranked(question: &Question, grouping: &Grouping) -> Result<Ranked, QueryError> {
+    let whole = Question {
+        by: GroupBy::FILE_TENANT,
+        step: Some(Step::All),
+        projection: Projection::totals().with(Projection::new(["uid", "user", "cgroup"])),
+        ..question.clone()
+    };
+    Ok(match ask(&whole)? {
+        Outcome::Found(answer) => Ranked::new(&answer.rows, grouping),
+        Outcome::Nothing { .. } => Ranked::default(),
+    })
+}
+
+/// What each tenant did with each place in each window. Reads the range in pieces, so that only the sums are in memory.
+fn rows(
+    question: &Question,
+    range: Interval,
+    snapshot: &Snapshot,
+    grouping: &Grouping,
+    ranked: &Ranked,
+    limits: Limits,
+) -> Result<Rows, IncidentError> {
+    let roots = snapshot.mount_roots().map_err(QueryError::from)?;
+    let kept = ranked.kept(limits);
+    let mut rows = Rows::new(limits.step);
+    let of = |direction: &&str| COUNTERS.map(|counter| format!("{direction}_{counter}"));
+    let counters: Vec<_> = DIRECTIONS.iter().flat_map(of).collect();
+    let columns = IDENTITY.into_iter().chain(counters.iter().map(String::as_str));
+    let projection = Projection::new(columns).only_transfers(true);
+    pieces::take(range, limits.step, |piece, may_refuse| {
+        let question = Question {
+            range: Range {
+                since: Some(piece.start),
+                until: Some(piece.end),
+            },
+            by: GroupBy::FILE_TENANT,
+            step: Some(Step::Windows(limits.step)),
+            projection,
+            row_limit: may_refuse.then_some(MOST_ROWS),
+            ..question.clone()
+        };
+        match ask(&question) {
+            Err(QueryError::TooManyRows) => Ok(Took::TooMany),
+            Err(error) => Err(IncidentError::from(error)),
+            Ok(Outcome::Nothing { .. }) => Ok(Took::Rows(0)),
+            Ok(Outcome::Found(answer)) => {
+                let count = answer.rows.len();
+                for row in answer.rows {
+                    rows.add_answer(row, grouping, &roots, &kept);
+                }
+                Ok(Took::Rows(count))
+            }
+        }
+    })?;
+    Ok(rows)
+}
+
+type Operations = (Vec<OperationAnswer>, Vec<Recorded>, Option<String>);
+
+fn operations(
+    question: &Question,
+    range: Interval,
+    step: Granularity,
+) -> Result<Operations, QueryError> {
+    let by_window = Question {
+        by: GroupBy::MOUNT,
+        step: Some(Step::Windows(step)),
+        ..question.clone()
+    };
+    match ask_operations(&by_window, Connections::Together) {
+        Ok(Outcome::Found(answer)) => {
+            let times = times_of(&answer, step, range);
+            Ok((answer.rows, times, None))
+        }
+        Ok(Outcome::Nothing { why, .. }) => {
+            let why = match why {
+                EmptyReason::LeftOut { .. } | EmptyReason::NoOperation { .. } => why.show(Zone::utc()),
+                _ => "no operations were recorded in this range".to_owned(),
+            };
+            Ok((Vec::new(), Vec::new(), Some(why)))
+        }
+        // They may be stored in other windows than rows of files.
+        Err(QueryError::StepNotStored { .. } | QueryError::StepNotRecorded { .. }) => {
+            let why = "operations of this range are stored in other windows than the report has";
+            Ok((Vec::new(), Vec::new(), Some(why.to_owned())))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The names that these files had.
+fn names(question: &Question, files: &HashSet<FileKey>) -> Result<Vec<Name>, QueryError> {
+    let answer = match ask_files(question)? {
+        Outcome::Found(answer) => answer,
+        Outcome::Nothing { .. } => return Ok(Vec::new()),
+    };
+    let mut names = Vec::new();
+    let there = answer.rows.into_iter();
+    for row in there.filter(|row| files.contains(&row.file.key)) {
+        let (host, key) = (row.host.to_string(), row.file.key);
+        names.extend(row.history.names.into_iter().map(|(path, seen)| Name {
+            host: host.clone(),
+            key,
+            path,
+            seen,
+        }));
+    }
+    Ok(names)
+}

@@ -1,0 +1,334 @@
+//! Rows of a report, and how many of them there are: the less a place or a tenant did, the sooner it is added to others.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use trackiops_query::AnswerRow;
+use trackiops_query::group::{Entity, Grouping, TenantKey};
+use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::row::Row;
+use trackiops_schemas::time::{Granularity, UtcMs};
+use trackiops_store::MountRoots;
+
+use super::STEPS;
+
+/// Files, trees and tenants that have places of their own, at first.
+const FIRST: (usize, usize, usize) = (400, 200, 50);
+/// Fewer files are not worth finer windows.
+const FEW_FILES: usize = 40;
+/// Fewer windows are not worth more tenants.
+const FEW_WINDOWS: u64 = 50;
+const FEW_OTHERS: usize = 10;
+/// What is aimed at, as a share of what would fit: text does not shrink in proportion.
+const AIM: f64 = 0.9;
+
+/// What a row is about: a file, or all other files of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub host: Arc<str>,
+    pub mount: Option<Arc<str>>,
+    /// Where the mount begins on the host.
+    pub root: Arc<str>,
+    pub tree: Tree,
+    pub file: Option<Named>,
+}
+
+/// A directory, as with `--by dir`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tree {
+    Dir(Arc<str>),
+    /// Of files without a name.
+    NoName,
+    /// All that have no place of their own.
+    Others,
+}
+
+/// A file under one of its names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Named {
+    pub key: FileKey,
+    pub path: Option<Arc<str>>,
+    pub dev: Dev,
+    pub fileid: u64,
+}
+
+/// How much detail a report has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub step: Granularity,
+    pub files: usize,
+    pub trees: usize,
+    pub tenants: usize,
+}
+
+impl Limits {
+    /// The most detail.
+    pub fn first(ranked: &Ranked, step: Granularity) -> Self {
+        let (files, trees, tenants) = FIRST;
+        Self {
+            step,
+            files: files.min(ranked.files.len()),
+            trees: trees.min(ranked.trees.len()),
+            tenants: tenants.min(ranked.tenants.len()),
+        }
+    }
+
+    /// Less detail, for text of which only this share fits. `None` if there is no less.
+    pub fn tighter(self, share: f64, range_ms: u64) -> Option<Self> {
+        let windows = range_ms.div_ceil(self.step.ms().unsigned_abs());
+        let longer = longer(self.step);
+        let mut less = self;
+        match longer {
+            _ if self.files > FEW_FILES => {
+                let fitting = (self.files as f64 * share * AIM) as usize;
+                less.files = fitting.clamp(FEW_FILES, self.files - 1);
+            }
+            Some(longer) if windows > FEW_WINDOWS => less.step = longer,
+            _ if self.tenants > FEW_OTHERS || self.trees > FEW_OTHERS => {
+                let fewer = |count: usize| count.min(FEW_OTHERS.max(count / 2));
+                (less.tenants, less.trees) = (fewer(self.tenants), fewer(self.trees));
+            }
+            _ if self.files + self.tenants + self.trees > 0 => {
+                less.files /= 2;
+                less.tenants /= 2;
+                less.trees /= 2;
+            }
+            Some(longer) if windows > 1 => less.step = longer,
+            _ => return None,
+        }
+        Some(less)
+    }
+}
+
+/// The next longer windows that these add up to.
+fn longer(step: Granularity) -> Option<Granularity> {
+    let mut nice = STEPS.iter().map(|ms| Granularity::from_ms(*ms));
+    let nice = nice.find_map(|nice| {
+        let nice = nice.ok()?;
+        (nice > step && nice.is_multiple_of(step)).then_some(nice)
+    });
+    nice.or_else(|| Granularity::from_ms(step.ms() * 2).ok())
+}
+
+type TreeKey = (Option<Arc<str>>, Tree);
+
+/// Files, trees and tenants, those with the most time and bytes first.
+#[derive(Debug, Default)]
+pub struct Ranked {
+    pub files: Vec<FileKey>,
+    pub trees: Vec<TreeKey>,
+    pub tenants: Vec<TenantKey>,
+}
+
+/// Those that have places of their own.
+pub struct Kept {
+    pub files: HashSet<FileKey>,
+    trees: HashSet<TreeKey>,
+    tenants: HashSet<TenantKey>,
+}
+
+impl Ranked {
+    /// Of rows for the whole range, by file and tenant.
+    pub fn new(rows: &[AnswerRow], grouping: &Grouping) -> Self {
+        let (mut files, mut trees, mut tenants) = <(Sums<_>, Sums<_>, Sums<_>)>::default();
+        for row in rows {
+            let Some(file) = &row.file else {
+                continue;
+            };
+            let (read, write) = (row.sum.read(), row.sum.write());
+            let ns = read.latency_ns_sum.saturating_add(write.latency_ns_sum);
+            let sums = (ns, row.sum.bytes());
+            add(&mut files, file.key, sums);
+            add(&mut trees, tree_of(grouping.of(0, file)), sums);
+            add(&mut tenants, TenantKey(Arc::clone(&row.tenant)), sums);
+        }
+        Self {
+            files: in_order(files),
+            trees: in_order(trees),
+            tenants: in_order(tenants),
+        }
+    }
+
+    /// The first of each.
+    pub fn kept(&self, limits: Limits) -> Kept {
+        Kept {
+            files: self.files.iter().take(limits.files).copied().collect(),
+            trees: self.trees.iter().take(limits.trees).cloned().collect(),
+            tenants: self.tenants.iter().take(limits.tenants).cloned().collect(),
+        }
+    }
+}
+
+type Sums<K> = HashMap<K, (u64, u64)>;
+
+fn add<K: Eq + Hash>(to: &mut Sums<K>, key: K, (ns, bytes): (u64, u64)) {
+    let sums = to.entry(key).or_default();
+    *sums = (sums.0.saturating_add(ns), sums.1.saturating_add(bytes));
+}
+
+/// In turns the next by time, and the next by bytes.
+fn in_order<K: Clone + Eq + Hash + Ord>(sums: Sums<K>) -> Vec<K> {
+    let mut by_time: Vec<_> = sums.into_iter().collect();
+    by_time.sort_by(|(a, x), (b, y)| y.0.cmp(&x.0).then_with(|| a.cmp(b)));
+    let mut by_bytes: Vec<_> = by_time.clone();
+    by_bytes.sort_by(|(a, x), (b, y)| y.1.cmp(&x.1).then_with(|| a.cmp(b)));
+    let (mut seen, mut order) = (HashSet::new(), Vec::new());
+    for (time, bytes) in by_time.into_iter().zip(by_bytes) {
+        for (key, _) in [time, bytes] {
+            if seen.insert(key.clone()) {
+                order.push(key);
+            }
+        }
+    }
+    order
+}
+
+fn tree_of(entity: Entity) -> TreeKey {
+    match entity {
+        Entity::Dir(mount, Some(dir)) => (mount, Tree::Dir(dir)),
+        Entity::Dir(mount, None) => (mount, Tree::NoName),
+        _ => (None, Tree::Others),
+    }
+}
+
+/// Window, place and tenant; no tenant stands for all that have no place of their own.
+type RowKey = (UtcMs, Place, Option<TenantKey>);
+
+/// The rows.
+pub struct Rows {
+    step: Granularity,
+    sums: HashMap<RowKey, Row>,
+}
+
+impl Rows {
+    pub fn new(step: Granularity) -> Self {
+        Self {
+            step,
+            sums: HashMap::new(),
+        }
+    }
+
+    pub fn step(&self) -> Granularity {
+        self.step
+    }
+
+    /// Adds a row of a query by file and tenant.
+    pub fn add_answer(
+        &mut self,
+        row: AnswerRow,
+        grouping: &Grouping,
+        roots: &MountRoots,
+        kept: &Kept,
+    ) {
+        let Some(file) = &row.file else {
+            return;
+        };
+        let (mount, tree) = tree_of(grouping.of(0, file));
+        let path = file.path.as_deref();
+        let place = Place {
+            host: Arc::clone(&row.host),
+            mount,
+            root: roots
+                .of(file.mount.as_deref(), path.unwrap_or_default())
+                .into(),
+            tree,
+            file: Some(Named {
+                key: file.key,
+                path: path.map(Into::into),
+                dev: file.dev,
+                fileid: file.fileid,
+            }),
+        };
+        let tenant = Some(TenantKey(Arc::clone(&row.tenant)));
+        self.add(row.time, place, tenant, &row.sum.row(), kept);
+    }
+
+    fn add(
+        &mut self,
+        time: UtcMs,
+        mut place: Place,
+        tenant: Option<TenantKey>,
+        row: &Row,
+        kept: &Kept,
+    ) {
+        place.file = place.file.filter(|file| kept.files.contains(&file.key));
+        if place.file.is_none() {
+            let tree = (place.mount, place.tree);
+            let is_kept = kept.trees.contains(&tree);
+            (place.mount, place.tree) = tree;
+            if !is_kept {
+                place.tree = Tree::Others;
+            }
+        }
+        let tenant = tenant.filter(|tenant| kept.tenants.contains(tenant));
+        let key = (time.align(self.step), place, tenant);
+        self.sums.entry(key).or_default().merge(row);
+    }
+
+    /// The same sums in as many rows as the limits allow.
+    pub fn within(&self, ranked: &Ranked, limits: Limits) -> Self {
+        let kept = ranked.kept(limits);
+        let mut rows = Self::new(limits.step);
+        for ((time, place, tenant), row) in &self.sums {
+            rows.add(*time, place.clone(), tenant.clone(), row, &kept);
+        }
+        rows
+    }
+
+    /// The hosts that they are of.
+    pub fn hosts(&self) -> BTreeSet<Arc<str>> {
+        let hosts = self.sums.keys().map(|(_, place, _)| Arc::clone(&place.host));
+        hosts.collect()
+    }
+
+    /// In order of places, which is one of hashes: an order by name would tell something about names that pseudonyms replace.
+    pub fn in_order(&self) -> Vec<(&RowKey, &Row)> {
+        let mut rows: Vec<_> = self.sums.iter().collect();
+        let order = |place: &Place| {
+            let file = place.file.as_ref();
+            (
+                file.map(|file| (file.key, file.path.clone())),
+                place.host.clone(),
+                place.mount.clone(),
+                place.tree.clone(),
+            )
+        };
+        rows.sort_by_cached_key(|((time, place, tenant), _)| (order(place), tenant.clone(), *time));
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn detail_goes_until_there_is_none() {
+        let mut limits = Limits {
+            step: Granularity::from_ms(10_000).unwrap(),
+            files: 400,
+            trees: 200,
+            tenants: 50,
+        };
+        let range_ms = 3_600_000;
+        let mut seen = vec![limits];
+        while let Some(less) = limits.tighter(0.8, range_ms) {
+            assert!(!seen.contains(&less), "{less:?}");
+            assert!(less.step >= limits.step && less.step.is_multiple_of(limits.step));
+            assert!(less.files <= limits.files && less.trees <= limits.trees);
+            assert!(less.tenants <= limits.tenants);
+            limits = less;
+            seen.push(limits);
+        }
+        assert!(seen.len() < 40, "{}", seen.len());
+        assert_eq!((limits.files, limits.trees, limits.tenants), (0, 0, 0));
+        assert!(limits.step.ms() >= range_ms as i64);
+    }
+
+    #[test]
+    fn the_first_are_those_with_the_most_time_or_the_most_bytes() {
+        let sums = [("slow", (9, 1)), ("big", (1, 9)), ("small", (2, 2)), ("idle", (0, 0))];
+        assert_eq!(in_order(sums.into()), ["slow", "big", "small", "idle"]);
+    }
+}
