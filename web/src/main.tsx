@@ -5,6 +5,8 @@ import { ComparePage } from './pages/compare.tsx';
 import { FilePage } from './pages/file.tsx';
 import { FilesPage } from './pages/files.tsx';
 import { Home } from './pages/home.tsx';
+import { AboutReport } from './report/about.tsx';
+import { load } from './report/data.ts';
 import { SettingsContext, useNewSettings, useSettings, type Theme } from './settings.ts';
 import './style.css';
 import { address, followLinks, usePlace, type Place } from './url.ts';
@@ -57,6 +59,7 @@ function App() {
     <SettingsContext.Provider value={settings}>
       <Header place={place} meta={meta.data} />
       <main id="main" tabIndex={-1}>
+        <AboutReport />
         {meta.error !== null && (
           <p class="error" role="alert">
             {meta.error}
@@ -72,5 +75,10 @@ function App() {
 followLinks();
 const root = document.getElementById('app');
 if (root !== null) {
-  render(<App />, root);
+  load().then(
+    () => render(<App />, root),
+    (error: unknown) => {
+      root.textContent = `This report cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+    },
+  );
 }

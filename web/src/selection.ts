@@ -1,6 +1,8 @@
 // The range and the files that a page is about, as its address says them.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { now, type Meta, type Parameters } from './api.ts';
+import { report } from './report/data.ts';
+import { wholeWindows } from './report/select.ts';
 import { isRelative, parseLength, parseTime, rfc3339, type Zone } from './time.ts';
 import { go, withWords, type Place } from './url.ts';
 import type { Op } from './windows.ts';
@@ -38,6 +40,11 @@ function rangeOf(since: string | null, until: string | null, meta: Meta, zone: Z
   if (start >= end) {
     return `the range ends at ${rfc3339(end)}, before it begins at ${rfc3339(start)}`;
   }
+  const data = report();
+  if (data !== null) {
+    const [first, last] = wholeWindows(data, start, end);
+    return first < last ? { since: first, until: last, moves: false } : `this report is from ${rfc3339(data.since)} to ${rfc3339(data.until)}`;
+  }
   return { since: start, until: end, moves: until === null || until === '' || until === 'now' };
 }
 
@@ -50,8 +57,11 @@ export function opOf(words: URLSearchParams): Op {
   return op === 'read' || op === 'write' ? op : 'both';
 }
 
-/** The range of an address without one: the last minutes of a recording that goes on, else the last hour that was recorded. */
+/** The range of an address without one: all of a report, the last minutes of a recording that goes on, else the last hour that was recorded. */
 function usualRange(meta: Meta): { since: string; until: string | null } {
+  if (report() !== null) {
+    return { since: meta.since ?? '', until: meta.until };
+  }
   const until = Date.parse(meta.until ?? '');
   if (meta.recorder !== null || Number.isNaN(until) || now() - until < HOUR) {
     return { since: USUAL, until: null };

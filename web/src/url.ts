@@ -9,8 +9,18 @@ export interface Place {
 const ORDER = ['since', 'until', 'before-since', 'before-until', 'file', 'dir', 'mount', 'op', 'step', 'by', 'where', 'sort', 'measure', 'frame'];
 const MOVED = 'trackiops-moved';
 
+/** A report is a file, so its pages have addresses behind `#`. */
+const PREFIX = document.getElementById('report') === null ? '' : '#';
+
+/** The place of an address. */
+export function placeOf(href: string): Place {
+  const url = new URL(href, location.href);
+  const inside = PREFIX === '' ? url : new URL(url.hash.slice(1) || '/', 'http://report');
+  return { path: inside.pathname, words: inside.searchParams };
+}
+
 export function place(): Place {
-  return { path: location.pathname, words: new URLSearchParams(location.search) };
+  return placeOf(location.href);
 }
 
 /** An address with these words, in an order that does not depend on how the user came there. */
@@ -25,7 +35,7 @@ export function address(path: string, words: URLSearchParams): string {
   }
   // These need no escape in a query (RFC 3986), and people read them.
   const query = sorted.toString().replace(/%3A/g, ':').replace(/%2F/g, '/').replace(/%2C/g, ',');
-  return query === '' ? path : `${path}?${query}`;
+  return PREFIX + (query === '' ? path : `${path}?${query}`);
 }
 
 /** Words with some of them changed; null removes one. */
@@ -50,7 +60,7 @@ export function go(path: string, words: URLSearchParams, how: 'push' | 'replace'
   const to = address(path, words);
   if (how === 'replace') {
     history.replaceState({ depth: depth() }, '', to);
-  } else if (to !== location.pathname + location.search) {
+  } else if (to !== (PREFIX === '' ? location.pathname + location.search : location.hash)) {
     history.pushState({ depth: depth() + 1 }, '', to);
   }
   dispatchEvent(new Event(MOVED));
@@ -88,8 +98,13 @@ export function followLinks(): void {
       return;
     }
     event.preventDefault();
-    const url = new URL(target.href);
-    go(url.pathname, url.searchParams);
+    const within = target.getAttribute('href');
+    if (within === '#main') {
+      document.getElementById('main')?.focus();
+      return;
+    }
+    const to = placeOf(target.href);
+    go(to.path, to.words);
     scrollTo(0, 0);
   });
 }

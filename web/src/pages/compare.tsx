@@ -1,3 +1,4 @@
+import { useEffect } from 'preact/hooks';
 import { useAsk, now, type Answer, type Meta, type Parameters } from '../api.ts';
 import { command } from '../command.ts';
 import { show } from '../format.ts';
@@ -5,10 +6,12 @@ import { fileAddress, fileName } from '../parts/breakdown.tsx';
 import { Controls, Field, moves as movesOf, useKeys } from '../parts/controls.tsx';
 import { Figure, Notes } from '../parts/figure.tsx';
 import { Table, type Column } from '../parts/table.tsx';
+import { report } from '../report/data.ts';
+import { wholeWindows } from '../report/select.ts';
 import { rangeParameters, typedTime, useSelection, type Range } from '../selection.ts';
 import { useSettings } from '../settings.ts';
 import { parseTime, rfc3339, showTime } from '../time.ts';
-import type { Place } from '../url.ts';
+import { go, withWords, type Place } from '../url.ts';
 import type { Row } from '../windows.ts';
 
 const SUBJECTS = ['file', 'dir', 'mount', 'tenant'] as const;
@@ -93,6 +96,11 @@ function rangeBefore(place: Place, after: Range, zone: 'utc' | 'local'): Range |
   const until = place.words.get('before-until');
   const end = until === null ? after.since : parseTime(until, now(), zone);
   const start = since === null ? (end ?? 0) - (after.until - after.since) : parseTime(since, now(), zone);
+  const data = report();
+  if (data !== null && start !== null && end !== null && start < end) {
+    const [first, last] = wholeWindows(data, start, end);
+    return first < last ? { since: first, until: last, moves: false } : `before: this report begins at ${rfc3339(data.since)}; choose a later range, or another one to compare it with`;
+  }
   if (start === null || end === null || start >= end) {
     return 'before: this is no range; both ends take the times that since and until take';
   }
@@ -104,6 +112,15 @@ export function ComparePage({ place, meta }: { place: Place; meta: Meta }) {
   const { refresh, ...selection } = useSelection(place, meta, zone);
   const moves = movesOf(selection);
   useKeys(moves);
+  const { range } = selection;
+  useEffect(() => {
+    // Nothing is before a whole report: its halves are compared.
+    const data = report();
+    if (data !== null && range.since === data.since && range.until === data.until && !place.words.has('before-since')) {
+      const middle = rfc3339(wholeWindows(data, data.since, (data.since + data.until) / 2)[1]);
+      go(place.path, withWords(place.words, { since: middle, 'before-since': rfc3339(data.since), 'before-until': middle }), 'replace');
+    }
+  }, [range.since, range.until]);
   const by = SUBJECTS.find((one) => one === place.words.get('by')) ?? 'file';
   const prefix = selection.op === 'both' ? '' : `${selection.op}_`;
   const found = rangeBefore(place, selection.range, zone);

@@ -12,7 +12,7 @@ import { gapsOf, granularities, type Gap } from '../recording.ts';
 import { fixedWords, rangeParameters, useSelection, type Range } from '../selection.ts';
 import { useSettings } from '../settings.ts';
 import { niceStep, parseLength, showLength, showTime } from '../time.ts';
-import { go, withWords, type Place } from '../url.ts';
+import { go, placeOf, withWords, type Place } from '../url.ts';
 import type { Row } from '../windows.ts';
 
 const MEASURES = ['p99', 'time', 'bytes'] as const;
@@ -136,8 +136,8 @@ function FilesMap({ lines, range, step, gaps, low, high, showValue, addressOf }:
               const clicked = at === null ? undefined : lines[at.line];
               const to = at === null || clicked === undefined ? null : addressOf(clicked, at.time);
               if (to !== null) {
-                const url = new URL(to, location.href);
-                go(url.pathname, url.searchParams);
+                const { path, words } = placeOf(to);
+                go(path, words);
                 scrollTo(0, 0);
               }
             }}

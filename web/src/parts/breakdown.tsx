@@ -1,6 +1,7 @@
 // Tables of a selection: files, trees, mounts, tenants, operations. The server ranks them.
 import { useAsk, type Answer, type Parameters } from '../api.ts';
 import { command } from '../command.ts';
+import { report } from '../report/data.ts';
 import { rangeParameters, type Selection } from '../selection.ts';
 import { address, withWords, type Place } from '../url.ts';
 import type { Op, Row } from '../windows.ts';
@@ -128,7 +129,7 @@ export function Breakdown({ place, selection, moves, hosts, tabs, again, known: 
       command={command('query', [...shared, ['step', 'all'], ...one])}
       loading={answer.loading}
       error={answer.error}
-      controls={<Field name="where" label="where" value={where} placeholder="read_p99 > 20ms" onSet={(text) => moves.change({ where: text || null })} />}
+      controls={report() === null && <Field name="where" label="where" value={where} placeholder="read_p99 > 20ms" onSet={(text) => moves.change({ where: text || null })} />}
     >
       <div class="tabs" role="group" aria-label="Rows stand for">
         {tabs.map((tab) => (

@@ -2,6 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { now, type Meta } from '../api.ts';
 import { granularities } from '../recording.ts';
+import { report } from '../report/data.ts';
 import { fixedWords, typedTime, type Selection } from '../selection.ts';
 import { useSettings } from '../settings.ts';
 import { parseLength, showLength, showTime, stepsFor, zoneName } from '../time.ts';
@@ -133,7 +134,10 @@ interface ControlsProps {
 export function Controls({ place: { words }, selection, meta, moves: to, refresh, isLive, without = [] }: ControlsProps) {
   const { zone } = useSettings();
   const { range } = selection;
-  const shown = (name: string) => {
+  const shown = (name: 'since' | 'until') => {
+    if (report() !== null) {
+      return showTime(range[name], zone);
+    }
     const word = words.get(name) ?? '';
     const time = Date.parse(word);
     return word.endsWith('Z') && !Number.isNaN(time) ? showTime(time, zone) : word;
@@ -157,7 +161,12 @@ export function Controls({ place: { words }, selection, meta, moves: to, refresh
           {showLength(Math.round(length / 1000) * 1000)}, {zoneName(range.since, zone)}
         </span>
         <div class="group" role="group" aria-label="Change the range">
-          {LENGTHS.map((of) => (
+          {report() !== null && (
+            <button type="button" onClick={() => to.change({ since: null, until: null, step: null })}>
+              all of it
+            </button>
+          )}
+          {(report() === null ? LENGTHS : []).map((of) => (
             <button type="button" key={of} aria-pressed={words.get('since') === of && !words.has('until')} onClick={() => to.change({ since: of, until: null, step: null })}>
               {of}
             </button>

@@ -1,6 +1,7 @@
 // A picture with its heading, its table, its command and its error: each picture has all of them.
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
+import { report } from '../report/data.ts';
 
 export interface FigureProps {
   title: string;
@@ -84,7 +85,7 @@ interface NotesProps {
 /** What was not recorded, lost or damaged. Room for a line is kept, so that nothing moves when it comes. */
 export function Notes({ notes, known = [], error, ended, none }: NotesProps) {
   const isShown = (note: string) => !note.startsWith('rows of ') && !/^--(since|until) /.test(note) && !known.includes(note);
-  const zone = notes.map((note) => /^times are local, (UTC.*)$/.exec(note)?.[1]).find((of) => of !== undefined);
+  const zone = notes.map((note) => /^times are local, (UTC.*)$/.exec(note)?.[1]).find((of) => of !== undefined) ?? (report() === null ? undefined : 'UTC');
   const shown = [...new Set(notes)].filter((note) => isShown(note) && !note.startsWith('times are local'));
   const isError = error !== null && error !== undefined;
   const isEnded = ended !== null && ended !== undefined;
