@@ -1,6 +1,8 @@
 //! Exports, and what stands in them for names.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
 
+mod report_data;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -562,6 +564,69 @@ fn what_is_anonymized_tells_no_name_and_comes_back_as_it_was() {
         assert!(
             format == "parquet" || bytes(&plain) == bytes(&back),
             "{dataset}.{format}"
+        );
+    }
+}
+
+#[test]
+fn a_report_tells_no_name_either() {
+    let store = Store::new();
+    store.key("key");
+    let report = |flags: &[&str]| {
+        let words = [
+            "report",
+            "incident",
+            "--store",
+            "store",
+            "-o",
+            "report.html",
+        ];
+        store.ok(&[&words, flags].concat());
+        let page = fs::read_to_string(store.path("report.html")).unwrap();
+        report_data::parts(&page)
+    };
+    let (page, data) = report(&["--anonymize", "key"]);
+    for name in NAMES {
+        // The program has words such as `--dir`; the page around it has nothing of the store.
+        assert!(!data.contains(name), "the data tell {name}");
+        assert!(
+            !page.contains(name) || name.starts_with('-'),
+            "the page tells {name}"
+        );
+    }
+    // Else this could not fail. A line end is written as `\n` in JSON.
+    let (_, data) = report(&[]);
+    for name in NAMES {
+        let name = name.replace('\n', "\\n").replace("\\xff", "\\\\xff");
+        assert!(data.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn a_token_of_a_report_is_that_of_an_export() {
+    let store = Store::new();
+    store.key("key");
+    let words = [
+        "report",
+        "incident",
+        "--store",
+        "store",
+        "-o",
+        "report.html",
+        "--anonymize",
+        "key",
+    ];
+    store.ok(&words);
+    let page = fs::read_to_string(store.path("report.html")).unwrap();
+    let data: serde_json::Value = serde_json::from_str(&report_data::parts(&page).1).unwrap();
+    let exported = store.export("rollup", "hidden.parquet", &["--anonymize", "key"]);
+    for (list, column) in [("hosts", "host"), ("mounts", "mount")] {
+        let told = data["names"][list].as_array().unwrap().iter();
+        let told: BTreeSet<_> = told.map(|name| name.as_str().unwrap()).collect();
+        assert_eq!(
+            told,
+            texts(&exported, column).into_iter().flatten().collect(),
+            "{list}"
         );
     }
 }

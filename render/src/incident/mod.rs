@@ -32,15 +32,32 @@ use trackiops_schemas::time::Granularity;
 use trackiops_store::{Seen, Snapshot};
 
 use crate::export::pieces::{self, MOST_ROWS, Took};
-use crate::pseudonym::{Key, Unknown};
 use crate::pseudonym::check::CheckError;
 use crate::pseudonym::columns::TranslateError;
+use crate::pseudonym::{Key, Unknown};
 use rows::{Limits, Ranked, Rows};
 
 /// Lengths of windows that people read easily, ms.
 const STEPS: [i64; 19] = [
-    1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000,
-    1_800_000, 3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000, 86_400_000, 604_800_000,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    15_000,
+    30_000,
+    60_000,
+    120_000,
+    300_000,
+    600_000,
+    900_000,
+    1_800_000,
+    3_600_000,
+    7_200_000,
+    10_800_000,
+    21_600_000,
+    43_200_000,
+    86_400_000,
+    604_800_000,
 ];
 /// Windows of a report, at most: about as many as a picture can show.
 const MOST_WINDOWS: u64 = 400;
@@ -324,7 +341,9 @@ fn rows(
     let mut rows = Rows::new(limits.step);
     let of = |direction: &&str| COUNTERS.map(|counter| format!("{direction}_{counter}"));
     let counters: Vec<_> = DIRECTIONS.iter().flat_map(of).collect();
-    let columns = IDENTITY.into_iter().chain(counters.iter().map(String::as_str));
+    let columns = IDENTITY
+        .into_iter()
+        .chain(counters.iter().map(String::as_str));
     let projection = Projection::new(columns).only_transfers(true);
     pieces::take(range, limits.step, |piece, may_refuse| {
         let question = Question {
@@ -373,7 +392,9 @@ fn operations(
         }
         Ok(Outcome::Nothing { why, .. }) => {
             let why = match why {
-                EmptyReason::LeftOut { .. } | EmptyReason::NoOperation { .. } => why.show(Zone::utc()),
+                EmptyReason::LeftOut { .. } | EmptyReason::NoOperation { .. } => {
+                    why.show(Zone::utc())
+                }
                 _ => "no operations were recorded in this range".to_owned(),
             };
             Ok((Vec::new(), Vec::new(), Some(why)))

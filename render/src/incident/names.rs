@@ -45,7 +45,11 @@ struct Known {
 }
 
 fn as_text<S: serde::Serializer>(numbers: &[i64], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_seq(numbers.iter().map(|number| number.cast_unsigned().to_string()))
+    to.collect_seq(
+        numbers
+            .iter()
+            .map(|number| number.cast_unsigned().to_string()),
+    )
 }
 
 impl Names {
@@ -154,7 +158,8 @@ impl Names {
         let numbers = |batch: &RecordBatch, name: &str| -> Vec<Option<i64>> {
             batch[name].as_primitive::<Int64Type>().iter().collect()
         };
-        let texts = |batch: &RecordBatch, name| optional(batch, name).into_iter().flatten().collect();
+        let texts =
+            |batch: &RecordBatch, name| optional(batch, name).into_iter().flatten().collect();
         let [hosts, mounts, paths, operations, fileids, tenants] = batches else {
             return;
         };

@@ -278,7 +278,10 @@ impl Rows {
 
     /// The hosts that they are of.
     pub fn hosts(&self) -> BTreeSet<Arc<str>> {
-        let hosts = self.sums.keys().map(|(_, place, _)| Arc::clone(&place.host));
+        let hosts = self
+            .sums
+            .keys()
+            .map(|(_, place, _)| Arc::clone(&place.host));
         hosts.collect()
     }
 
@@ -328,7 +331,12 @@ mod tests {
 
     #[test]
     fn the_first_are_those_with_the_most_time_or_the_most_bytes() {
-        let sums = [("slow", (9, 1)), ("big", (1, 9)), ("small", (2, 2)), ("idle", (0, 0))];
+        let sums = [
+            ("slow", (9, 1)),
+            ("big", (1, 9)),
+            ("small", (2, 2)),
+            ("idle", (0, 0)),
+        ];
         assert_eq!(in_order(sums.into()), ["slow", "big", "small", "idle"]);
     }
 }

@@ -163,7 +163,9 @@ pub fn written(
         let mut with = pseudonyms(key);
         names.hide(key, &mut with)?;
         let hidden = told.iter().map(|note| notes::hidden(note, &mut with));
-        told = hidden.filter_map(Result::transpose).collect::<Result<_, Unknown>>()?;
+        told = hidden
+            .filter_map(Result::transpose)
+            .collect::<Result<_, Unknown>>()?;
     }
     let count = |kept: usize, all: usize| Count { kept, all };
     let ranked = &found.ranked;
@@ -259,7 +261,9 @@ impl Columns {
         places.dev.push(file.map(|file| file.dev.to_string()));
         let fileid = file.map(|file| self.names.fileid(file.fileid));
         places.fileid.push(fileid.map_or(NONE, signed));
-        places.file.push(file.map_or(NONE, |file| self.file(file.key)));
+        places
+            .file
+            .push(file.map_or(NONE, |file| self.file(file.key)));
     }
 
     fn operations(&mut self, rows: &[OperationAnswer]) -> OperationColumns {
