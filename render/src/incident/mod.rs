@@ -4,6 +4,7 @@
 //! each window. A place is one of the files with the most time and bytes, or all other files of a tree. The fewer files have places of
 //! their own and the longer the windows are, the smaller is the text; no request is left out of the sums.
 
+mod limits;
 mod names;
 mod notes;
 mod rows;
@@ -35,30 +36,9 @@ use crate::export::pieces::{self, MOST_ROWS, Took};
 use crate::pseudonym::check::CheckError;
 use crate::pseudonym::columns::TranslateError;
 use crate::pseudonym::{Key, Unknown};
-use rows::{Limits, Ranked, Rows};
+use limits::{Limits, STEPS, Tried};
+use rows::{Ranked, Rows};
 
-/// Lengths of windows that people read easily, ms.
-const STEPS: [i64; 19] = [
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    15_000,
-    30_000,
-    60_000,
-    120_000,
-    300_000,
-    600_000,
-    900_000,
-    1_800_000,
-    3_600_000,
-    7_200_000,
-    10_800_000,
-    21_600_000,
-    43_200_000,
-    86_400_000,
-    604_800_000,
-];
 /// Windows of a report, at most: about as many as a picture can show.
 const MOST_WINDOWS: u64 = 400;
 /// What rows have, beside their windows and files.
@@ -188,10 +168,12 @@ impl Incident {
             Err((why, notes)) => return Ok(Made::Nothing { why, notes }),
         };
         let mut limits = Limits::first(&found.ranked, found.rows.step());
+        let mut before: Option<Tried> = None;
         loop {
             let rows = found.rows.within(&found.ranked, limits);
             let text = text::written(self, &found, &rows, limits)?;
-            if text.len() <= self.most_bytes {
+            let bytes = text.len();
+            if bytes <= self.most_bytes {
                 return Ok(Made::Report(Report {
                     text,
                     range: found.range,
@@ -201,15 +183,14 @@ impl Incident {
                     notes: found.notes,
                 }));
             }
-            let share = self.most_bytes as f64 / text.len() as f64;
-            let whole = found.range.ms();
-            limits = limits
-                .tighter(share, whole)
-                .ok_or(IncidentError::TooManyHosts {
-                    hosts: rows.hosts().len(),
-                    bytes: text.len(),
-                    most: self.most_bytes,
-                })?;
+            let tried = Tried { limits, bytes };
+            let less = tried.less(before.as_ref(), self.most_bytes, found.range.ms());
+            limits = less.ok_or(IncidentError::TooManyHosts {
+                hosts: rows.hosts().len(),
+                bytes,
+                most: self.most_bytes,
+            })?;
+            before = Some(tried);
         }
     }
 
@@ -426,4 +407,96 @@ fn names(question: &Question, files: &HashSet<FileKey>) -> Result<Vec<Name>, Que
         }));
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::io::Read;
+
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde_json::Value;
+    use trackiops_query::explain::Explain;
+    use trackiops_schemas::time::UtcMs;
+    use trackiops_testkit::generated::{THREE, windows};
+    use trackiops_testkit::stores::{options, record};
+
+    fn incident(store: PathBuf, most_bytes: usize) -> Incident {
+        let question = Question {
+            stores: vec![store],
+            view: None,
+            files: Vec::new(),
+            range: Range::default(),
+            step: None,
+            mounts: Vec::new(),
+            ops: Vec::new(),
+            conditions: Vec::new(),
+            sort: None,
+            top: None,
+            by: GroupBy::FILE,
+            projection: Projection::totals(),
+            now: UtcMs(THREE + 3_600_000),
+            zone: Zone::utc(),
+            explain: Explain::default(),
+            row_limit: None,
+        };
+        Incident {
+            question,
+            key: None,
+            most_bytes,
+            version: "1",
+        }
+    }
+
+    fn data(text: &str) -> Value {
+        let packed = STANDARD.decode(text).unwrap();
+        let mut json = String::new();
+        let mut reader = flate2::read::GzDecoder::new(&*packed);
+        reader.read_to_string(&mut json).unwrap();
+        serde_json::from_str(&json).unwrap()
+    }
+
+    #[test]
+    fn a_shorter_text_has_less_detail_and_the_same_sums() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        record(&store, options("h"), &windows(1, THREE, 1000, 200, 150));
+        let mut sums = Vec::new();
+        let mut detail = Vec::new();
+        for most_bytes in [1_000_000, 200_000, 60_000, 20_000, 6_000] {
+            let Made::Report(report) = incident(store.clone(), most_bytes).make().unwrap() else {
+                panic!("no report");
+            };
+            assert!(report.text.len() <= most_bytes);
+            let data = data(&report.text);
+            let column = |name: &str| -> u64 {
+                let of = |direction| data["rows"][direction][name].as_array().unwrap().iter();
+                of("read")
+                    .chain(of("write"))
+                    .map(|n| n.as_u64().unwrap())
+                    .sum()
+            };
+            sums.push(["requests", "bytes", "errors", "latency_us_sum"].map(column));
+            detail.push((report.step, std::cmp::Reverse(report.files)));
+        }
+        assert!(sums[0][0] > 10_000);
+        assert!(sums.iter().all(|of| *of == sums[0]), "{sums:?}");
+        assert_eq!(detail[0].0.ms(), 1000);
+        assert!(detail.is_sorted(), "{detail:?}");
+        assert!(detail[1] != detail[4], "{detail:?}");
+    }
+
+    #[test]
+    fn sums_that_fit_nowhere_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        record(&store, options("h"), &windows(1, THREE, 1000, 20, 5));
+        let refused = incident(store, 100).make().err().unwrap().to_string();
+        assert!(
+            refused.starts_with("the sums of 1 hosts alone take"),
+            "{refused}"
+        );
+    }
 }

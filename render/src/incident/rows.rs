@@ -1,4 +1,4 @@
-//! Rows of a report, and how many of them there are: the less a place or a tenant did, the sooner it is added to others.
+//! Rows of a report: what has no place of its own within the limits is added to others.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -11,17 +11,7 @@ use trackiops_schemas::row::Row;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_store::MountRoots;
 
-use super::STEPS;
-
-/// Files, trees and tenants that have places of their own, at first.
-const FIRST: (usize, usize, usize) = (400, 200, 50);
-/// Fewer files are not worth finer windows.
-const FEW_FILES: usize = 40;
-/// Fewer windows are not worth more tenants.
-const FEW_WINDOWS: u64 = 50;
-const FEW_OTHERS: usize = 10;
-/// What is aimed at, as a share of what would fit: text does not shrink in proportion.
-const AIM: f64 = 0.9;
+use super::limits::Limits;
 
 /// What a row is about: a file, or all other files of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,64 +41,6 @@ pub struct Named {
     pub path: Option<Arc<str>>,
     pub dev: Dev,
     pub fileid: u64,
-}
-
-/// How much detail a report has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    pub step: Granularity,
-    pub files: usize,
-    pub trees: usize,
-    pub tenants: usize,
-}
-
-impl Limits {
-    /// The most detail.
-    pub fn first(ranked: &Ranked, step: Granularity) -> Self {
-        let (files, trees, tenants) = FIRST;
-        Self {
-            step,
-            files: files.min(ranked.files.len()),
-            trees: trees.min(ranked.trees.len()),
-            tenants: tenants.min(ranked.tenants.len()),
-        }
-    }
-
-    /// Less detail, for text of which only this share fits. `None` if there is no less.
-    pub fn tighter(self, share: f64, range_ms: u64) -> Option<Self> {
-        let windows = range_ms.div_ceil(self.step.ms().unsigned_abs());
-        let longer = longer(self.step);
-        let mut less = self;
-        match longer {
-            _ if self.files > FEW_FILES => {
-                let fitting = (self.files as f64 * share * AIM) as usize;
-                less.files = fitting.clamp(FEW_FILES, self.files - 1);
-            }
-            Some(longer) if windows > FEW_WINDOWS => less.step = longer,
-            _ if self.tenants > FEW_OTHERS || self.trees > FEW_OTHERS => {
-                let fewer = |count: usize| count.min(FEW_OTHERS.max(count / 2));
-                (less.tenants, less.trees) = (fewer(self.tenants), fewer(self.trees));
-            }
-            _ if self.files + self.tenants + self.trees > 0 => {
-                less.files /= 2;
-                less.tenants /= 2;
-                less.trees /= 2;
-            }
-            Some(longer) if windows > 1 => less.step = longer,
-            _ => return None,
-        }
-        Some(less)
-    }
-}
-
-/// The next longer windows that these add up to.
-fn longer(step: Granularity) -> Option<Granularity> {
-    let mut nice = STEPS.iter().map(|ms| Granularity::from_ms(*ms));
-    let nice = nice.find_map(|nice| {
-        let nice = nice.ok()?;
-        (nice > step && nice.is_multiple_of(step)).then_some(nice)
-    });
-    nice.or_else(|| Granularity::from_ms(step.ms() * 2).ok())
 }
 
 type TreeKey = (Option<Arc<str>>, Tree);
@@ -305,29 +237,6 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn detail_goes_until_there_is_none() {
-        let mut limits = Limits {
-            step: Granularity::from_ms(10_000).unwrap(),
-            files: 400,
-            trees: 200,
-            tenants: 50,
-        };
-        let range_ms = 3_600_000;
-        let mut seen = vec![limits];
-        while let Some(less) = limits.tighter(0.8, range_ms) {
-            assert!(!seen.contains(&less), "{less:?}");
-            assert!(less.step >= limits.step && less.step.is_multiple_of(limits.step));
-            assert!(less.files <= limits.files && less.trees <= limits.trees);
-            assert!(less.tenants <= limits.tenants);
-            limits = less;
-            seen.push(limits);
-        }
-        assert!(seen.len() < 40, "{}", seen.len());
-        assert_eq!((limits.files, limits.trees, limits.tenants), (0, 0, 0));
-        assert!(limits.step.ms() >= range_ms as i64);
-    }
 
     #[test]
     fn the_first_are_those_with_the_most_time_or_the_most_bytes() {

@@ -17,8 +17,9 @@ use trackiops_schemas::row::Direction;
 use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_schemas::unit::us_from_ns;
 
+use super::limits::Limits;
 use super::names::{Names, pseudonyms};
-use super::rows::{Limits, Place, Rows, Tree};
+use super::rows::{Place, Rows, Tree};
 use super::{Found, Incident, IncidentError, Recorded, notes};
 use crate::pseudonym::Unknown;
 
@@ -195,7 +196,7 @@ pub fn written(
 }
 
 fn packed(document: &Document<'_>) -> io::Result<String> {
-    let mut out = GzEncoder::new(Vec::new(), Compression::best());
+    let mut out = GzEncoder::new(Vec::new(), Compression::default());
     {
         let mut buffered = io::BufWriter::with_capacity(1 << 16, &mut out);
         serde_json::to_writer(&mut buffered, document)?;
