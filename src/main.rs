@@ -175,12 +175,19 @@ mod tests {
         lines.map(str::to_owned).collect()
     }
 
+    /// All commands, those of commands as well.
+    fn below(command: &clap::Command) -> Vec<clap::Command> {
+        let all = command.get_subcommands();
+        all.flat_map(|command| [vec![command.clone()], below(command)].concat())
+            .collect()
+    }
+
     #[test]
     fn commands_with_many_flags_group_them_and_give_examples() {
         let mut cli = Cli::command().term_width(100);
         cli.build();
         let mut seen = Vec::new();
-        for command in cli.get_subcommands_mut() {
+        for mut command in below(&cli) {
             let named = command
                 .get_arguments()
                 .filter(|arg| arg.get_long().is_some() && !arg.is_hide_set());
@@ -221,6 +228,7 @@ mod tests {
                 "stalls",
                 "mounts",
                 "export",
+                "incident",
                 "volume"
             ]
         );

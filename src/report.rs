@@ -16,7 +16,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the page of `serve` with the data of a range: one file that opens without a network
+    /// Write the page of `serve` with its data: one file that opens without a network
     #[command(long_about = incident::ABOUT)]
     Incident(incident::Args),
 }

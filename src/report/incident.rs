@@ -30,16 +30,15 @@ Examples:
 
 /// What --help has beside the flags. One paragraph a line: they are fitted to the terminal.
 pub const ABOUT: &str = "\
-Write the page of `serve` with the data of a range: one file that opens without a network
+Write the page of `serve` with its data: one file that opens without a network
 
 The file is HTML of at most 5 MB. It has the program of the page, and what each tenant did with each file in each window of the range. \
-Ranges, files, trees, mounts and tenants can be chosen in it as with `trackiops serve`. It loads nothing, and its policy lets it send nothing.
+In it you can choose ranges, files, trees, mounts and operations as with `trackiops serve`. It loads nothing, and its policy lets it send nothing.
 
-The report has windows of a length that gives up to 400 of them, and the 400 files with the most time and bytes. All other files are \
-in it as the sum of their tree, so that totals are exact. Where that does not fit into 5 MB, it has fewer files, and then longer windows. The page \
-says what it has.
+A report has at most 400 windows, and the 400 files, 200 trees and 50 tenants with the most time and bytes. All others are in it as sums, so \
+totals are exact. If that does not fit into 5 MB, the report has fewer files, and then longer windows. The page says what it has.
 
---anonymize replaces the same names as that of `trackiops export`, and by the same tokens.";
+--anonymize replaces the same names as `trackiops export --anonymize`, and by the same tokens.";
 
 /// What `trackiops report incident` takes.
 #[derive(clap::Args)]

@@ -29,6 +29,10 @@ const browser = await chromium.launchPersistentContext(profile, {
 });
 browser.setDefaultTimeout(60_000);
 
+/** Where a report is, which is a page without a server. */
+const report = `file://${join(profile, 'incident.html')}`;
+const makeReport = (...flags) => execFileSync(TRACKIOPS, ['report', 'incident', '--store', STORE, '--since', SINCE, '--until', UNTIL, '-o', join(profile, 'incident.html'), ...flags]);
+
 /** What went wrong in any page, but for errors that a check expects. */
 const wrong = [];
 let expected = null;
@@ -39,7 +43,7 @@ const complain = (what) => {
 };
 const statuses = [];
 browser.on('request', (request) => {
-  if (new URL(request.url()).origin !== origin && !request.url().startsWith('data:')) {
+  if (new URL(request.url()).origin !== origin && !request.url().startsWith('data:') && request.url().split('#')[0] !== report) {
     complain(`a request to ${request.url()}`);
   }
 });
@@ -73,6 +77,14 @@ const open = async (path) => {
   await page.goto(origin + path);
   await settled();
 };
+/** Opens a page of the report anew. */
+const openReport = async (path) => {
+  await page.goto('about:blank');
+  await page.goto(`${report}#${path}`);
+  await settled();
+};
+/** The words of the address of a report. */
+const wordsOfReport = () => new URL(new URL(page.url()).hash.slice(1), origin).searchParams;
 const figure = (title) => page.locator('section.figure').filter({ has: page.getByRole('heading', { name: title, exact: true }) });
 const words = () => new URL(page.url()).searchParams;
 const span = () => Date.parse(words().get('until')) - Date.parse(words().get('since'));
@@ -80,6 +92,18 @@ const span = () => Date.parse(words().get('until')) - Date.parse(words().get('si
 /** Rows of a table, as raw values. */
 const tableOf = (section) =>
   section.locator('tbody tr').evaluateAll((rows) => rows.map((row) => Object.fromEntries([...row.querySelectorAll('td[data-column]')].map((cell) => [cell.dataset.column, cell.dataset.value]))));
+
+/** What axe finds in the page as it is. */
+const violations = async () => {
+  await page.evaluate(axe.source);
+  const { violations: all } = await page.evaluate(() => window.axe.run());
+  return all.map((of) => `${of.id}: ${of.help}: ${of.nodes.map((node) => node.html.slice(0, 200)).join(' | ')}`);
+};
+const showTables = async () => {
+  for (const button of await page.getByRole('button', { name: 'table', exact: true }).all()) {
+    await button.click();
+  }
+};
 
 /** What the command answers that a picture or table offers to copy. */
 const answerOf = async (section) => {
@@ -114,14 +138,9 @@ const checks = {
           assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${where}: wider than the window`);
           for (const toggled of [false, true]) {
             if (toggled) {
-              for (const button of await page.getByRole('button', { name: 'table', exact: true }).all()) {
-                await button.click();
-              }
+              await showTables();
             }
-            await page.evaluate(axe.source);
-            const { violations } = await page.evaluate(() => window.axe.run());
-            const found = violations.map((of) => `${of.id}: ${of.help}: ${of.nodes.map((node) => node.html.slice(0, 200)).join(' | ')}`);
-            assert.deepEqual(found, [], where);
+            assert.deepEqual(await violations(), [], where);
           }
         }
       }
@@ -354,6 +373,125 @@ const checks = {
     assert.ok(statuses.includes(503), 'the server was not busy');
     assert.equal((await tableOf(figure('Mounts'))).length, 1);
     expected = null;
+  },
+
+  async 'a report opens from a file without a network, and its tables are what the command answers'() {
+    makeReport();
+    await browser.setOffline(true);
+    const [since, until] = [Date.parse(SINCE) + 40_000, Date.parse(UNTIL) - 70_000].map((time) => new Date(time).toISOString());
+    const part = `since=${since}&until=${until}`;
+    for (const range of [RANGE, part]) {
+      for (const [by, title] of [['', 'Files'], ['dir', 'Trees'], ['mount', 'Mounts'], ['tenant', 'Tenants'], ['op', 'Operations']]) {
+        for (const more of by === 'op' ? ['', '&sort=execute_us_max:asc'] : ['', '&op=read&sort=read_latency_us_p99', '&op=write&sort=write_requests:asc', '&dir=/mnt/nfs/db']) {
+          await openReport(`/?${range}${by === '' ? '' : `&by=${by}`}${more}`);
+          const section = figure(title);
+          const shown = await tableOf(section);
+          const answer = await answerOf(section);
+          assert.ok(shown.length > 0, title);
+          const columns = Object.keys(shown[0]);
+          assert.deepEqual(shown, answer.map((row) => Object.fromEntries(columns.map((name) => [name, text(row[name])]))), `${title}${more}`);
+        }
+      }
+    }
+    for (const path of [`/?${RANGE}&step=10s`, `/file?${RANGE}&step=10s&file=0:49:2`, `/file?${part}&file=${FILE}`]) {
+      await openReport(path);
+      const section = figure('Latency of reads and writes');
+      await section.getByRole('button', { name: 'table', exact: true }).click();
+      const shown = await tableOf(section);
+      const answer = await answerOf(section);
+      assert.ok(shown.length === answer.length && shown.length > 5, `${path}: ${shown.length} and ${answer.length} windows`);
+      answer.forEach((row, i) => {
+        assert.equal(`${shown[i].time.replace(' ', 'T')}.000Z`, row.time);
+        for (const [name, column] of [['requests', 'requests'], ['p50', 'latency_us_p50'], ['p99', 'latency_us_p99'], ['max', 'latency_us_max']]) {
+          assert.ok(Math.abs(Number(shown[i][name]) - row[column]) < 0.002, `${row.time} ${name}: ${shown[i][name]} and ${row[column]}`);
+        }
+      });
+    }
+  },
+
+  async 'gaps, files over time, what changed, names and the flame graph of a report are those of the server'() {
+    const views = [
+      [`/?${RANGE}`, 'IOPS'], [`/?${RANGE}`, 'Flame graph of bytes'], [`/?${RANGE}&measure=requests&op=read`, 'Flame graph of requests'], [`/files?${RANGE}`, null], [`/files?${RANGE}&measure=bytes&op=write`, null],
+      [`/compare?since=${SINCE}&until=${UNTIL}&before-since=${SINCE}&before-until=${UNTIL}&by=tenant`, null], [`/file?${RANGE}&file=0:49:2`, 'Names over time'],
+    ];
+    const see = async (title) => {
+      await showTables();
+      const sections = page.locator('section.figure');
+      const section = title === null ? sections.first() : figure(title);
+      const rows = (await section.locator('tbody tr').allInnerTexts()).sort();
+      // When a name was last seen: the recording goes on.
+      return title === 'Names over time' ? rows.map((row) => row.split('\t').toSpliced(2, 1)) : rows;
+    };
+    for (const [path, title] of views) {
+      await browser.setOffline(false);
+      await open(path);
+      const hatched = await page.getByText('hatched: not recorded').count();
+      const expected = await see(title);
+      assert.ok(expected.length > 0, path);
+      await browser.setOffline(true);
+      await openReport(path);
+      assert.equal(await page.getByText('hatched: not recorded').count(), hatched, path);
+      assert.deepEqual(await see(title), expected, path);
+    }
+  },
+
+  async 'every page of a report fits 360 px, and axe finds nothing, in both themes'() {
+    for (const theme of ['light', 'dark']) {
+      await page.emulateMedia({ colorScheme: theme });
+      for (const width of [1280, 360]) {
+        await page.setViewportSize({ width, height: 900 });
+        for (const path of PAGES) {
+          await openReport(path);
+          const where = `${path}, ${theme}, ${width} px`;
+          assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${where}: wider than the window`);
+          assert.deepEqual(await violations(), [], where);
+          await showTables();
+          assert.deepEqual(await violations(), [], where);
+        }
+      }
+    }
+    await page.emulateMedia({ colorScheme: 'light' });
+    await page.setViewportSize({ width: 1280, height: 900 });
+  },
+
+  async 'ranges, links and addresses work in a report'() {
+    await page.goto('about:blank');
+    await page.goto(report);
+    await settled();
+    assert.equal(Date.parse(wordsOfReport().get('since')), Date.parse(SINCE));
+    assert.equal(Date.parse(wordsOfReport().get('until')), Date.parse(UNTIL));
+    assert.match(await page.locator('p.report').innerText(), /windows of 1s, all 4 files one by one/);
+    const whole = page.url();
+    await page.keyboard.press('+');
+    await page.waitForURL((url) => url.href !== whole);
+    await settled();
+    await page.getByRole('link', { name: FILE, exact: true }).first().click();
+    await page.waitForURL(/#\/file\?/);
+    await settled();
+    await page.goBack();
+    await page.goBack();
+    assert.equal(page.url(), whole);
+    await page.getByRole('link', { name: 'What changed' }).click();
+    await page.waitForURL(/before-since=/);
+    await settled();
+    assert.ok((await page.locator('ol.changes li').count()) > 0, 'halves are not compared');
+    await openReport(`/file?${RANGE}&file=/mnt/nfs/nowhere`);
+    assert.ok((await page.getByText('nothing matched').count()) > 0);
+    await openReport('/?since=2020-01-01&until=2020-01-02');
+    assert.match(await page.getByRole('alert').first().innerText(), /this report is from/);
+  },
+
+  async 'an anonymized report shows no name'() {
+    execFileSync(TRACKIOPS, ['anonymize-key', join(profile, 'key')]);
+    makeReport('--anonymize', join(profile, 'key'));
+    for (const path of [...PAGES.filter((of) => !of.includes('file=')), `/?${RANGE}&by=tenant`, `/?${RANGE}&by=op`]) {
+      await openReport(path);
+      const shown = await page.locator('main').innerText();
+      for (const name of ['orders', 'nfs', 'srv', 'export', 'somebody', 'slice']) {
+        assert.ok(!shown.replaceAll(/trackiops \w+/g, '').includes(name), `${path} shows ${name}`);
+      }
+    }
+    await browser.setOffline(false);
   },
 
   async 'without access the page says what to open'() {

@@ -18,6 +18,8 @@ interface Group {
   order: number;
   host: string;
   time: number;
+  /** It is a sum of files, and comes after those that are one by one. */
+  isOther: boolean;
   /** The latest window of which it has something. */
   last: number;
   names: Row;
@@ -122,7 +124,7 @@ function groups(data: Data, by: string, windows: Windows, selected: Selected): G
     const key = [time, host, entity].join('\n');
     let group = found.get(key);
     if (group === undefined) {
-      group = { entity, order: by === 'tenant' ? tenant : place, host, time, last: window, names: of, read: nothing(), write: nothing() };
+      group = { entity, order: by === 'tenant' ? tenant : place, host, time, isOther: by === 'file' && places.kind[place] !== 'file', last: window, names: of, read: nothing(), write: nothing() };
       found.set(key, group);
     } else if (window > group.last) {
       // A file has its last name.
@@ -178,7 +180,7 @@ function ranks(all: Group[], sort: string, top: number, recorded: (group: Group)
   }
   const order = bySort(sort);
   const places = [...whole.values()].map(({ group, hosts }) => ({ group, value: valueOf(group, sort.replace(/:asc$/, ''), Math.max(...hosts.values())) }));
-  places.sort((a, b) => order(a.value, b.value) || compare(a.group.order, b.group.order));
+  places.sort((a, b) => Number(a.group.isOther) - Number(b.group.isOther) || order(a.value, b.value) || compare(a.group.order, b.group.order));
   return new Map(places.slice(0, top).map(({ group }, i) => [group.entity, i]));
 }
 
@@ -210,7 +212,7 @@ function rowsOf(data: Data, asked: Asked, usualBy: string): Answer {
   const bySize = bySort(sort);
   places.sort(
     ({ group: a, value: x }, { group: b, value: y }) =>
-      order(a, b) || (isWhole ? bySize(x, y) : 0) || compare(a.time, b.time) || Number(a.names.path === null) - Number(b.names.path === null) || compare(text(a.names.path), text(b.names.path)) || compare(a.order, b.order) || compare(a.host, b.host),
+      Number(a.isOther) - Number(b.isOther) || order(a, b) || (isWhole ? bySize(x, y) : 0) || compare(a.time, b.time) || Number(a.names.path === null) - Number(b.names.path === null) || compare(text(a.names.path), text(b.names.path)) || compare(a.order, b.order) || compare(a.host, b.host),
   );
   const rows = places.map(({ group }) => Object.fromEntries(columns.map((name) => [name, valueOf(group, name, recorded(group))])));
   return { rows, notes: [...data.notes, ...selected.notes] };
