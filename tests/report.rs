@@ -250,22 +250,21 @@ fn busy(numbers: &mut Numbers) -> Direction {
 fn day() -> Vec<ClosedWindow> {
     let mut numbers = Numbers(7);
     let one = |i: i64| {
-        let rows = (0..450_u64).filter_map(|n| {
-            (numbers.below(3) > 0).then(|| {
-                let path = format!("/mnt/nfs/project-{}/run/output-{n}.dat", n % 15);
-                let file = used_by(
-                    &file(n + 2, 49, Some(&path)),
-                    &format!("{}:/job-{}", n % 15, n % 15),
-                );
-                let row = Row {
-                    read: busy(&mut numbers),
-                    write: busy(&mut numbers),
-                    ..Row::default()
-                };
-                (file, row)
-            })
-        });
-        let mut window = window(THREE + i * 300 * SECOND, rows.collect());
+        let mut rows = Vec::new();
+        for n in 0..450_u64 {
+            if numbers.below(3) == 0 {
+                continue;
+            }
+            let path = format!("/mnt/nfs/project-{}/run/output-{n}.dat", n % 15);
+            let tenant = format!("{}:/job-{}", n % 15, n % 15);
+            let row = Row {
+                read: busy(&mut numbers),
+                write: busy(&mut numbers),
+                ..Row::default()
+            };
+            rows.push((used_by(&file(n + 2, 49, Some(&path)), &tenant), row));
+        }
+        let mut window = window(THREE + i * 300 * SECOND, rows);
         window.health.covered_ms = 300_000;
         window
     };
