@@ -311,6 +311,44 @@ fn a_large_store_makes_a_report_of_5_mb_with_all_sums() {
 }
 
 #[test]
+fn several_hosts_are_in_one_report() {
+    let here = Here::new();
+    let other = here.dir.path().join("other");
+    record(
+        &here.store(),
+        options("web-1"),
+        &folded_windows(1, THREE, SECOND, 120, 6),
+    );
+    record(
+        &other,
+        options("web-2"),
+        &folded_windows(2, THREE + 20 * SECOND, SECOND, 120, 6),
+    );
+    let (page, _) = here.report(&["--store", "other"]);
+    let data = data(&page);
+    let mut hosts: Vec<_> = data["names"]["hosts"].as_array().unwrap().iter().collect();
+    hosts.sort_by_key(|host| host.as_str());
+    assert_eq!(hosts, ["web-1", "web-2"]);
+    assert_eq!(data["until"].as_i64().unwrap() - THREE, 140 * SECOND);
+    let rows = query(
+        &here,
+        &[
+            "--by=host",
+            "--step=all",
+            "--columns=requests",
+            "--store=other",
+        ],
+    );
+    let expected: i64 = rows
+        .iter()
+        .map(|row| row["requests"].as_i64().unwrap())
+        .sum();
+    let rows_of = |direction: &str| sum(&data["rows"][direction]["requests"]);
+    assert_eq!(rows_of("read") + rows_of("write"), expected);
+    assert_eq!(sum(&data["recorded"]["recorded_ms"]), 240 * SECOND);
+}
+
+#[test]
 fn a_report_loads_and_sends_nothing() {
     let here = Here::new();
     record(&here.store(), options("h"), &of_two_files(T0, 20));

@@ -12,6 +12,7 @@ mod text;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use trackiops_query::answer::{Answer, EmptyReason, Outcome};
 use trackiops_query::ask::{asked, recorded, within};
@@ -19,7 +20,7 @@ use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::error::QueryError;
 use trackiops_query::files::ask_files;
-use trackiops_query::group::{GroupBy, Grouping};
+use trackiops_query::group::{GroupBy, Grouping, TenantKey};
 use trackiops_query::operations::{Connections, OperationAnswer, ask_operations};
 use trackiops_query::question::{Question, Range};
 use trackiops_query::step::Step;
@@ -37,6 +38,7 @@ use crate::pseudonym::check::CheckError;
 use crate::pseudonym::columns::TranslateError;
 use crate::pseudonym::{Key, Unknown};
 use limits::{Limits, STEPS, Tried};
+use names::TenantNames;
 use rows::{Ranked, Rows};
 
 /// Windows of a report, at most: about as many as a picture can show.
@@ -142,6 +144,7 @@ struct Found {
     recorded: Vec<Recorded>,
     operations_recorded: Vec<Recorded>,
     names: Vec<Name>,
+    tenants: TenantNames,
     notes: Vec<Note>,
 }
 
@@ -231,7 +234,9 @@ impl Incident {
         let rows = rows(&question, range, &snapshot, &grouping, &ranked, limits)?;
         let (operations, operations_recorded, no_operations) = operations(&question, range, step)?;
         let names = names(&question, &ranked.kept(limits).files)?;
+        let tenants = tenants(&question)?;
         Ok(Ok(Found {
+            tenants,
             range,
             rows,
             ranked,
@@ -306,6 +311,29 @@ fn ranked(question: &Question, grouping: &Grouping) -> Result<Ranked, QueryError
         Outcome::Found(answer) => Ranked::new(&answer.rows, grouping),
         Outcome::Nothing { .. } => Ranked::default(),
     })
+}
+
+/// The names of users and containers.
+fn tenants(question: &Question) -> Result<TenantNames, QueryError> {
+    let columns = [UID, USER, CGROUP, CONTAINER];
+    let whole = Question {
+        by: GroupBy {
+            tenants: true,
+            ..GroupBy::HOST
+        },
+        step: Some(Step::All),
+        projection: Projection::bytes().with(Projection::new(columns)),
+        ..question.clone()
+    };
+    let rows = match ask(&whole)? {
+        Outcome::Found(answer) => answer.rows,
+        Outcome::Nothing { .. } => Vec::new(),
+    };
+    let named = rows.into_iter().map(|row| {
+        let key = TenantKey(Arc::clone(&row.tenant));
+        ((row.host, key), row.tenant)
+    });
+    Ok(named.collect())
 }
 
 /// What each tenant did with each place in each window. Reads the range in pieces, so that only the sums are in memory.

@@ -8,10 +8,14 @@ use arrow::datatypes::Int64Type;
 use serde::Serialize;
 use trackiops_query::group::TenantKey;
 use trackiops_schemas::columns::{CGROUP, CONTAINER, FILEID, HOST, MOUNT, OP, PATH, UID, USER};
+use trackiops_schemas::identity::Tenant;
 
 use super::IncidentError;
 use crate::pseudonym::columns::TranslateError;
 use crate::pseudonym::{self, Check, Key, Pseudonyms, Way};
+
+/// The tenants of each host, with the names that they have in an answer about the whole range.
+pub type TenantNames = HashMap<(Arc<str>, TenantKey), Arc<Tenant>>;
 
 /// What rows refer to by place in these lists.
 #[derive(Debug, Default, Serialize)]
@@ -41,7 +45,7 @@ struct Tenants {
 struct Known {
     texts: HashMap<(&'static str, String), usize>,
     fileids: HashMap<i64, usize>,
-    tenants: HashMap<TenantKey, usize>,
+    tenants: HashMap<(Arc<str>, TenantKey), usize>,
 }
 
 fn as_text<S: serde::Serializer>(numbers: &[i64], to: S) -> Result<S::Ok, S::Error> {
@@ -77,26 +81,24 @@ impl Names {
         })
     }
 
-    /// Names of users and containers may be known in some rows only.
-    pub fn tenant(&mut self, key: &TenantKey) -> usize {
+    /// Each host has its own names of users and containers.
+    pub fn tenant(&mut self, host: &Arc<str>, key: &TenantKey, named: &TenantNames) -> usize {
         let Tenants {
             uid,
             user,
             cgroup,
             container,
         } = &mut self.tenants;
-        let tenant = &key.0;
+        let key = (Arc::clone(host), key.clone());
+        let tenant = named.get(&key).unwrap_or(&key.1.0);
         let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
-        let at = *self.known.tenants.entry(key.clone()).or_insert(uid.len());
-        if at == uid.len() {
+        *self.known.tenants.entry(key.clone()).or_insert_with(|| {
             uid.push(tenant.uid.map(i64::from));
+            user.push(text(&tenant.user));
             cgroup.push(text(&tenant.cgroup));
-            user.push(None);
-            container.push(None);
-        }
-        user[at] = user[at].take().or_else(|| text(&tenant.user));
-        container[at] = container[at].take().or_else(|| text(&tenant.container));
-        at
+            container.push(text(&tenant.container));
+            uid.len() - 1
+        })
     }
 
     /// Replaces all names. Fails if one of them would still be there, or if the way back led elsewhere.

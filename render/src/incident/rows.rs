@@ -217,6 +217,12 @@ impl Rows {
         hosts.collect()
     }
 
+    /// The tenants of each host that have rows of their own, in order.
+    pub fn tenants(&self) -> BTreeSet<(Arc<str>, TenantKey)> {
+        let of = |(_, place, tenant): &RowKey| Some((Arc::clone(&place.host), tenant.clone()?));
+        self.sums.keys().filter_map(of).collect()
+    }
+
     /// In order of places, which is one of hashes: an order by name would tell something about names that pseudonyms replace.
     pub fn in_order(&self) -> Vec<(&RowKey, &Row)> {
         let mut rows: Vec<_> = self.sums.iter().collect();

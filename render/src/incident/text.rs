@@ -18,7 +18,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use trackiops_schemas::unit::us_from_ns;
 
 use super::limits::Limits;
-use super::names::{Names, pseudonyms};
+use super::names::{Names, TenantNames, pseudonyms};
 use super::rows::{Place, Rows, Tree};
 use super::{Found, Incident, IncidentError, Recorded, notes};
 use crate::pseudonym::Unknown;
@@ -146,6 +146,7 @@ pub fn written(
     limits: Limits,
 ) -> Result<String, IncidentError> {
     let mut writer = Columns {
+        tenants: &found.tenants,
         names: Names::default(),
         files: HashMap::new(),
         first: found.range.start.align(limits.step),
@@ -205,7 +206,8 @@ fn packed(document: &Document<'_>) -> io::Result<String> {
     Ok(STANDARD.encode(out.finish()?))
 }
 
-struct Columns {
+struct Columns<'f> {
+    tenants: &'f TenantNames,
     names: Names,
     files: HashMap<FileKey, usize>,
     first: UtcMs,
@@ -216,7 +218,7 @@ fn signed(place: usize) -> i64 {
     i64::try_from(place).unwrap_or(NONE)
 }
 
-impl Columns {
+impl Columns<'_> {
     fn window(&self, time: UtcMs) -> i64 {
         (time.align(self.step).0 - self.first.0) / self.step.ms()
     }
@@ -229,12 +231,17 @@ impl Columns {
     fn rows(&mut self, rows: &Rows) -> (Places, RowColumns) {
         let (mut places, mut columns) = (Places::default(), RowColumns::default());
         let mut known: HashMap<&Place, usize> = HashMap::new();
+        // Equal rows of tenants are in order of hosts and tenants: the page has their places alone.
+        for (host, tenant) in rows.tenants() {
+            self.names.tenant(&host, &tenant, self.tenants);
+        }
         for ((time, place, tenant), row) in rows.in_order() {
             let at = *known.entry(place).or_insert_with(|| {
                 self.place(&mut places, place);
                 places.host.len() - 1
             });
-            let tenant = tenant.as_ref().map(|tenant| self.names.tenant(tenant));
+            let tenant = tenant.as_ref();
+            let tenant = tenant.map(|tenant| self.names.tenant(&place.host, tenant, self.tenants));
             columns.window.push(self.window(*time));
             columns.place.push(at);
             columns.tenant.push(tenant.map_or(NONE, signed));

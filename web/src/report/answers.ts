@@ -29,16 +29,27 @@ interface Group {
 
 const at = <T>(list: T[], i: number | undefined): T | null => list[i ?? -1] ?? null;
 
+const timesOfHosts = new WeakMap<Times, Map<string, number[]>>();
+
+/** Places of a host's times. */
+function timesOf({ names }: Data, times: Times, host: string): number[] {
+  let known = timesOfHosts.get(times);
+  if (known === undefined) {
+    known = new Map(names.hosts.map((name) => [name, []]));
+    times.host.forEach((of, i) => known?.get(names.hosts[of] ?? '')?.push(i));
+    timesOfHosts.set(times, known);
+  }
+  return known.get(host) ?? [];
+}
+
 /** Recorded time of a host, ms. */
-function recordedMs({ names }: Data, times: Times, host: string, since: number, until: number): number {
+function recordedMs(data: Data, times: Times, host: string, since: number, until: number): number {
   let sum = 0;
-  times.host.forEach((of, i) => {
+  for (const i of timesOf(data, times, host)) {
     const [start, end] = [times.since[i] ?? 0, times.until[i] ?? 0];
     const inside = Math.min(end, until) - Math.max(start, since);
-    if (inside > 0 && names.hosts[of] === host) {
-      sum += ((times.recorded_ms[i] ?? 0) * inside) / (end - start);
-    }
-  });
+    sum += inside > 0 ? ((times.recorded_ms[i] ?? 0) * inside) / (end - start) : 0;
+  }
   return Math.round(sum);
 }
 
@@ -72,7 +83,7 @@ class Windows {
   }
 }
 
-/** The name of a place, and what it stands for. */
+/** What a row of a place and a tenant stands for, and its names. As on the command line, a tenant of another host is another one. */
 function placeNames(data: Data, by: string, place: number, tenant: number, { dirs }: Selected): [entity: string, names: Row] {
   const { places, names } = data;
   const kind = places.kind[place];
@@ -80,14 +91,14 @@ function placeNames(data: Data, by: string, place: number, tenant: number, { dir
   const path = at(names.paths, places.path[place]);
   switch (by) {
     case 'host':
-      return ['', {}];
+      return [String(places.host[place]), {}];
     case 'mount':
       return [mount ?? '', { mount }];
     case 'tenant': {
       const { uid, user, cgroup, container } = names.tenants;
       const one = { uid: at(uid, tenant), user: tenant < 0 ? OTHER_TENANTS : at(user, tenant), cgroup: at(cgroup, tenant), container: at(container, tenant) };
       const known = one.uid !== null || one.cgroup !== null;
-      return [String(tenant), { ...one, tenant: tenant < 0 ? OTHER_TENANTS : known ? `${one.uid ?? '?'}${one.cgroup === null ? '' : `:${one.cgroup}`}` : null }];
+      return [`${places.host[place]}\n${tenant}`, { ...one, tenant: tenant < 0 ? OTHER_TENANTS : known ? `${one.uid ?? '?'}${one.cgroup === null ? '' : `:${one.cgroup}`}` : null }];
     }
     case 'dir': {
       const base = dirs.find((dir) => path === dir || path?.startsWith(`${dir}/`)) ?? at(names.paths, places.root[place]) ?? '';
