@@ -1,0 +1,191 @@
+//! What can be asked: each question is a command, with the flags that a client may choose.
+
+/// A question: a command, and what of it can be chosen.
+pub struct Endpoint {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// The command, and flags that it always has.
+    pub command: &'static [&'static str],
+    /// Flags that can be given.
+    pub words: &'static [&'static str],
+    /// What a flag is unless it is given.
+    pub usual: &'static [(&'static str, &'static str)],
+    pub answer: Kind,
+}
+
+/// What comes as an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// JSON, a line for each row, or Arrow.
+    Rows,
+    /// Stacks and their values.
+    Stacks,
+    /// Windows as they close.
+    Live,
+}
+
+const ROW_WORDS: &[&str] = &[
+    "since", "until", "file", "dir", "mount", "step", "by", "depth", "op", "where", "sort", "top",
+    "columns",
+];
+const WINDOW_WORDS: &[&str] = &[
+    "since", "until", "file", "dir", "mount", "step", "by", "depth", "op",
+];
+
+/// All of them.
+pub const ENDPOINTS: &[Endpoint] = &[
+    Endpoint {
+        name: "series",
+        about: "What files, or what else rows stand for, did in each window",
+        command: &["query"],
+        words: ROW_WORDS,
+        usual: &[("step", "auto")],
+        answer: Kind::Rows,
+    },
+    Endpoint {
+        name: "top",
+        about: "The files, or what else rows stand for, with the most bytes, or the first by another order",
+        command: &["query", "--step=all"],
+        words: &[
+            "since", "until", "file", "dir", "mount", "by", "depth", "op", "where", "sort", "top",
+            "columns",
+        ],
+        usual: &[("top", "100")],
+        answer: Kind::Rows,
+    },
+    Endpoint {
+        name: "heat",
+        about: "Latency histograms of each window, for a heat map",
+        command: &[
+            "query",
+            "--columns=time,host,mount,path,read_latency_hist,write_latency_hist",
+        ],
+        words: WINDOW_WORDS,
+        usual: &[("step", "auto"), ("by", "host")],
+        answer: Kind::Rows,
+    },
+    Endpoint {
+        name: "recorded",
+        about: "Which time was recorded, for each host: pieces of time, and how much of each; pieces that overlap add up",
+        command: &["query", "--recorded", "--columns=time"],
+        words: WINDOW_WORDS,
+        usual: &[("step", "auto"), ("by", "host")],
+        answer: Kind::Rows,
+    },
+    Endpoint {
+        name: "parts",
+        about: "The parts of the mean latency in each window: queue, network and server, completion",
+        command: &[
+            "query",
+            "--columns=time,host,mount,path,read_requests,read_latency_us_mean,read_queue_us_mean,read_rtt_us_mean,read_completion_us_mean,write_requests,write_latency_us_mean,write_queue_us_mean,write_rtt_us_mean,write_completion_us_mean",
+        ],
+        words: WINDOW_WORDS,
+        usual: &[("step", "auto"), ("by", "host")],
+        answer: Kind::Rows,
+    },
+    Endpoint {
+        name: "operations",
+        about: "Operations of the NFS protocol, for each mount or as `by` says",
+        command: &["query"],
+        words: ROW_WORDS,
+        usual: &[("step", "all"), ("by", "op")],
+        answer: Kind::Rows,
+    },
+    Endpoint {
+        name: "flame",
+        about: "The tree of directories, with what was done below each",
+        command: &["flamegraph", "--folded"],
+        words: &["since", "until", "file", "dir", "mount", "by", "direction"],
+        usual: &[],
+        answer: Kind::Stacks,
+    },
+    Endpoint {
+        name: "files",
+        about: "Files: their names, when they were seen, what they moved",
+        command: &["files"],
+        words: &[
+            "since", "until", "file", "dir", "mount", "where", "sort", "top", "columns",
+        ],
+        usual: &[("top", "100")],
+        answer: Kind::Rows,
+    },
+    Endpoint {
+        name: "requests",
+        about: "The slowest requests one by one, where they were kept",
+        command: &["requests"],
+        words: &[
+            "since", "until", "file", "dir", "mount", "op", "where", "sort", "top", "columns",
+        ],
+        usual: &[],
+        answer: Kind::Rows,
+    },
+    Endpoint {
+        name: "stalls",
+        about: "When which server did not answer",
+        command: &["stalls"],
+        words: &["since", "until"],
+        usual: &[],
+        answer: Kind::Rows,
+    },
+    Endpoint {
+        name: "mounts",
+        about: "What was mounted where, from when to when",
+        command: &["mounts"],
+        words: &[],
+        usual: &[],
+        answer: Kind::Rows,
+    },
+    Endpoint {
+        name: "live",
+        about: "Each window as it closes, as server-sent events of its rows; the id of an event is the window's start",
+        command: &["watch", "--json", "--wait"],
+        words: &[
+            "since", "file", "dir", "mount", "step", "by", "depth", "op", "where", "sort", "top",
+            "columns",
+        ],
+        usual: &[],
+        answer: Kind::Live,
+    },
+];
+
+impl Endpoint {
+    /// Whether a client may give this parameter.
+    pub fn takes(&self, name: &str) -> bool {
+        self.parameters().contains(&name)
+    }
+
+    /// What a client may give.
+    pub fn parameters(&self) -> Vec<&'static str> {
+        let mut names = self.words.to_vec();
+        if self.answer == Kind::Rows {
+            names.push("format");
+        }
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::Cli;
+
+    #[test]
+    fn every_parameter_is_a_flag_of_its_command() {
+        let cli = Cli::command();
+        for endpoint in ENDPOINTS {
+            let command = cli.find_subcommand(endpoint.command[0]).unwrap();
+            let is_flag = |name: &str| {
+                let mut arguments = command.get_arguments();
+                arguments.any(|argument| argument.get_long() == Some(name))
+            };
+            let usual = endpoint.usual.iter().map(|(name, _)| *name);
+            for name in endpoint.words.iter().copied().chain(usual) {
+                assert!(is_flag(name), "{}: {name}", endpoint.name);
+                // What is written to, and what is read, is not the client's.
+                assert!(!["output", "store", "plot", "socket"].contains(&name));
+            }
+        }
+    }
+}
