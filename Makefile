@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser
+.PHONY: help demo test test-long lint unit notebooks science guest guest-kernels guest-service guest-container vm-archive matrix ebpf ebpf-check kernel-facts bench-overhead bench-contention bench-store bench-query bench-page faults faults-short compare fuzz test-guests guest-workloads release dist dist-check packages aarch64 deny third-party setup python web web-check browser
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -145,6 +145,11 @@ bench-store: setup
 ## make bench-query  questions to a synthetic day, beside DuckDB and Polars: 100 files, or FILES=400, a tenth, or 4000
 bench-query: setup
 	@bench/query.sh
+
+## make bench-page  what the page of `trackiops serve` takes in a browser, over a synthetic day of 200 files, or FILES=
+bench-page: setup
+	@scripts/browser.sh
+	@bench/page.sh
 
 ## make compare     compare the answers with those of another build of the program, BEFORE=
 compare: setup

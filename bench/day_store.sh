@@ -1,0 +1,18 @@
+# To be sourced by what measures questions to a synthetic day.
+
+# store FILES HOURS: prints the path of the store of that day, made in the cache when it is not there yet. It is named by
+# the content of all that it is made by.
+store() {
+    local key dir
+    key=$(git ls-files -- bench/day collector/src schemas/src store/src threads/src Cargo.lock | xargs sha256sum | sha256sum | cut -c1-16)
+    dir=${XDG_CACHE_HOME:-$HOME/.cache}/trackiops/day-$key/$1-files-$2-hours
+    if [ ! -d "$dir" ]; then
+        echo "bench: making a day of $1 files and $2 hours in the cache" >&2
+        mkdir -p "$(dirname "$dir")"
+        rm -rf "$dir.new"
+        cargo run --release --locked --quiet --package trackiops-bench-day -- \
+            --store "$dir.new" --files "$1" --hours "$2" --compact >&2
+        mv "$dir.new" "$dir"
+    fi
+    echo "$dir"
+}
