@@ -277,7 +277,8 @@ impl<'p> Run<'p> {
             }
         };
         let ranges = job.ranges.as_deref();
-        scan::rollup(job.segment, ranges, columns, self.explain, each)?;
+        let bounds = journal.bounds;
+        scan::rollup(job.segment, ranges, bounds, columns, self.explain, each)?;
         self.check_rows(&share.aggregator)
     }
 

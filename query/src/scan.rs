@@ -13,12 +13,16 @@ use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::row::{Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Segment;
-use trackiops_store::batch::{StoredOps, StoredRow, decode_health, decode_ops, decode_rows};
+use trackiops_store::batch::{
+    StoredOps, StoredRow, decode_health, decode_ops, decode_rows, decode_times,
+};
 
+use crate::coverage::Interval;
 use crate::error::QueryError;
-use crate::explain::Explain;
+use crate::explain::{Explain, Read};
 use crate::group::GroupBy;
 use crate::origin::File;
+use crate::plan::Bounds;
 use crate::projection::Projection;
 
 /// Decides which columns a scan reads.
@@ -46,16 +50,19 @@ impl ScanColumns {
 /// Receives the start of a row's window, its file, its tenant as far as needed and known, and its counters.
 pub type EachRow<'a> = &'a mut dyn FnMut(UtcMs, &Arc<File>, &Arc<Tenant>, Row);
 
-/// Reads the rows of a rollup segment, those in `ranges` or all.
+/// Reads the rows of a rollup segment whose windows are within `bounds`, and perhaps others: those in `ranges` or all.
 ///
 /// Errors: [`QueryError::Damaged`], [`QueryError::Vanished`] and [`QueryError::Open`].
 pub fn rollup(
     segment: &Segment,
     ranges: Option<&[Range<u64>]>,
+    bounds: Bounds,
     columns: ScanColumns,
     explain: &Explain,
     each: EachRow<'_>,
 ) -> Result<(), QueryError> {
+    let within = rows_within(segment, ranges, bounds)?;
+    let ranges = within.as_ref().map_or(ranges, |(rows, _)| Some(rows));
     let needs = |column: &str| columns.include(column);
     let mut last: Option<Arc<File>> = None;
     let mut tenant: Arc<Tenant> = Arc::default();
@@ -73,8 +80,53 @@ pub fn rollup(
         decoded.map_err(|error| damaged(segment, error))?;
         explain.advance(batch.num_rows());
     }
-    explain.rows(|| batches.read());
+    explain.rows(|| {
+        let mut read = batches.read();
+        if let Some((_, times)) = &within {
+            read.bytes += times.bytes;
+            read.pages += times.pages;
+        }
+        read
+    });
     Ok(())
+}
+
+/// Rows from which on it takes less to look at their times first: of a merged segment and a short range, few rows are read then.
+const ROWS_TO_LOOK_AT: u64 = 16 << 10;
+
+/// The rows of a segment whose windows are within `bounds`, as ascending ranges, and what it took to find them. `None` if it is
+/// not worth it.
+///
+/// Rows are sorted by file and then by time, so pages that have one hour of a file among many are not found by the time alone.
+fn rows_within(
+    segment: &Segment,
+    ranges: Option<&[Range<u64>]>,
+    bounds: Bounds,
+) -> Result<Option<(Vec<Range<u64>>, Read)>, QueryError> {
+    let whole = [0..segment.rows];
+    let ranges = ranges.unwrap_or(&whole);
+    let rows: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+    let stored = Interval::new(segment.start, segment.end);
+    let is_most = bounds.range().intersect(stored).ms() > stored.ms() / 4 * 3;
+    if rows < ROWS_TO_LOOK_AT || is_most {
+        return Ok(None);
+    }
+    let mut found: Vec<Range<u64>> = Vec::new();
+    let mut rows = ranges.iter().cloned().flatten();
+    let is_time = |column: &str| column == TIME;
+    let mut batches = pages::open(segment, &rollup_schema(), is_time, Some(ranges))?;
+    for batch in &mut batches {
+        let batch = batch?;
+        let times = decode_times(&batch).map_err(|error| damaged(segment, error))?;
+        for (time, row) in times.zip(rows.by_ref()) {
+            match found.last_mut() {
+                _ if !bounds.contains(time) => {}
+                Some(last) if last.end == row => last.end += 1,
+                _ => found.push(row..row + 1),
+            }
+        }
+    }
+    Ok(Some((found, batches.read())))
 }
 
 /// Rows are sorted by file, so the last file is nearly always the next one too.

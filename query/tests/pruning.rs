@@ -7,11 +7,13 @@ use std::os::unix::fs::FileExt;
 
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
 use trackiops_query::coverage::note::Note;
-use trackiops_query::{FileSelector, Outcome, ask};
+use trackiops_query::{Explain, FileSelector, Outcome, ask};
+use trackiops_schemas::row::{ClosedWindow, Direction, Row};
 use trackiops_store::{Dataset, NameSeen, Names, Snapshot};
 use trackiops_testkit::generated::{THREE, windows};
-use trackiops_testkit::questions::{found, question, rows, select};
+use trackiops_testkit::questions::{found, question, range, rows, select};
 use trackiops_testkit::stores::{options_of, record};
+use trackiops_testkit::windows::{file, window};
 
 /// What has a checksum of its own.
 const BLOCK_BYTES: u64 = 8 << 10;
@@ -108,4 +110,64 @@ fn a_name_decodes_only_the_pages_of_its_file() {
 #[test]
 fn a_pattern_decodes_only_the_pages_of_its_files() {
     pages_of_other_files_are_not_read(select("/m*/f19[78]"), &["/mnt/f197", "/mnt/f198"]);
+}
+
+/// 40 files in each second, with latencies in many buckets.
+fn of_long_histograms(second: i64) -> ClosedWindow {
+    let mut direction = Direction::default();
+    for bucket in 0..32_u64 {
+        let latency_ns = (50_000 + second.unsigned_abs()) << (bucket / 4);
+        let latency_ns = latency_ns + (latency_ns >> 2) * (bucket % 4);
+        direction.requests += 1;
+        direction.bytes += 4096;
+        direction.latency.record(latency_ns);
+        direction.latency_ns_sum += latency_ns;
+        direction.latency_ns_max = direction.latency_ns_max.max(latency_ns);
+    }
+    let row = Row {
+        read: direction.clone(),
+        write: direction,
+        ..Row::default()
+    };
+    let rows = (1..=40).map(|fileid| {
+        (
+            file(fileid, 49, Some(&format!("/mnt/{fileid}"))),
+            row.clone(),
+        )
+    });
+    window(THREE + second * 1000, rows.collect())
+}
+
+#[test]
+fn of_a_long_segment_a_short_time_of_all_files_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorded: Vec<_> = (0..900).map(of_long_histograms).collect();
+    record(dir.path(), options_of("a", "1s", "2h"), &recorded);
+    let mut asked = question(dir.path());
+    asked.step = Some("1s".parse().unwrap());
+    for (since, until) in [(0, 1), (451, 453), (700, 760), (0, 900)] {
+        let times = THREE + since * 1000..THREE + until * 1000;
+        asked.range = range(times.start, times.end);
+        asked.explain = Explain::on();
+        let answer = found(&asked);
+        assert_eq!(answer.notes, [], "{since} to {until}");
+        let expected = recorded
+            .iter()
+            .filter(|window| times.contains(&window.start.0));
+        let expected: Vec<_> = expected.flat_map(|window| &window.rows).collect();
+        assert_eq!(answer.rows.len(), expected.len());
+        for row in &answer.rows {
+            let sum = row.sum.row();
+            let key = (row.time.0 - THREE) / 1000;
+            assert_eq!(
+                sum.read.latency,
+                of_long_histograms(key).rows[0].row.read.latency
+            );
+        }
+        let read = asked.explain.explained().unwrap().rows_read();
+        assert_eq!(
+            (read.rows, read.rows_stored),
+            (expected.len() as u64, 36_000)
+        );
+    }
 }

@@ -194,6 +194,13 @@ pub fn decode_rows<'a>(
     Ok(())
 }
 
+/// The starts of the windows of a batch's rows, in order.
+pub fn decode_times(batch: &RecordBatch) -> Result<impl Iterator<Item = UtcMs>, BatchError> {
+    let times: Option<&TimestampMicrosecondArray> = column(batch, columns::TIME)?;
+    let times = times.into_iter().flat_map(|times| times.values());
+    Ok(times.map(|time| time_of(*time)))
+}
+
 /// Decodes the rows of a batch of a health segment, in order.
 pub fn decode_health<'a>(
     batch: &'a RecordBatch,

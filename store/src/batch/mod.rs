@@ -6,7 +6,7 @@ mod requests;
 
 pub use decode::{
     BatchError, StoredHealth, StoredOps, StoredRow, StoredTenant, decode_health, decode_ops,
-    decode_rows,
+    decode_rows, decode_times,
 };
 pub use encode::{HealthRow, OpsRow, RollupRow, health_batch, ops_batch, rollup_batch};
 pub use requests::{RequestRow, request_batch};

@@ -26,6 +26,7 @@ use parquet::file::statistics::Statistics;
 use super::metadata::check_format;
 use super::pages::{Indexes, MemoryBudget, Pages, Places, TOO_MUCH};
 use super::verified::{Trace, Verified, damaged};
+use super::writer::ROLLUP_PAGE_ROWS;
 use crate::decode_panic::caught;
 use crate::error::StoreError;
 
@@ -41,6 +42,8 @@ const MOST_ROWS: usize = 1024;
 /// least [`FEWEST_AT_ONCE`].
 const FEWER: usize = 4;
 const FEWEST_AT_ONCE: usize = 32;
+/// The same of a selection, of which each row may be in pages of its own.
+const FEWEST_SELECTED: usize = 1;
 
 /// An open segment.
 #[derive(Debug)]
@@ -278,6 +281,10 @@ impl SegmentReader {
             (Some(groups), None) => groups.iter().map(of_group).sum(),
             (None, None) => self.rows,
         };
+        let (at_once, fewest) = match &selection {
+            Some(selection) => (rows_at_once(selection, rows), FEWEST_SELECTED),
+            None => (rows, FEWEST_AT_ONCE),
+        };
         let (file, places, metadata) = self.located()?;
         let mut batches = Batches {
             file,
@@ -287,8 +294,9 @@ impl SegmentReader {
             groups,
             selection,
             reader: None,
-            budget: Arc::new(MemoryBudget::new(rows)),
-            at_once: rows,
+            budget: Arc::new(MemoryBudget::new(at_once)),
+            at_once,
+            fewest,
             expected,
             rows: 0,
         };
@@ -344,8 +352,9 @@ pub struct Batches {
     /// `None` after a failure.
     reader: Option<ParquetRecordBatchReader>,
     budget: Arc<MemoryBudget>,
-    /// Rows of a batch, at most.
+    /// Rows of a batch, at most, and how far this may fall.
     at_once: usize,
+    fewest: usize,
     /// Number of rows that there must be.
     expected: u64,
     rows: u64,
@@ -412,16 +421,32 @@ impl Batches {
             if !self.budget.is_exceeded() {
                 return batch;
             }
-            self.at_once =
-                fewer(self.at_once).ok_or_else(|| damaged(self.file.path(), TOO_MUCH))?;
+            self.at_once = fewer(self.at_once, self.fewest)
+                .ok_or_else(|| damaged(self.file.path(), TOO_MUCH))?;
             self.begin()?;
         }
     }
 }
 
 /// The next lower number of rows per batch. `None` if there is none.
-fn fewer(rows: usize) -> Option<usize> {
-    (rows > FEWEST_AT_ONCE).then(|| (rows / FEWER).max(FEWEST_AT_ONCE))
+fn fewer(rows: usize, fewest: usize) -> Option<usize> {
+    (rows > fewest).then(|| (rows / FEWER).max(fewest))
+}
+
+/// Of a selection, as many rows as have about the pages that `rows` rows in sequence have: up to a
+/// page is read, and takes memory, for what is left out between two of them.
+fn rows_at_once(selection: &RowSelection, rows: usize) -> usize {
+    let (mut selected, mut read) = (0_usize, 0_usize);
+    for run in selection.iter() {
+        if run.skip {
+            read += run.row_count.min(ROLLUP_PAGE_ROWS);
+        } else {
+            selected += run.row_count;
+            read += run.row_count;
+        }
+    }
+    let share = rows.saturating_mul(selected) / read.max(1);
+    share.clamp(1, rows)
 }
 
 impl Iterator for Batches {
@@ -479,7 +504,8 @@ impl Pieces {
             if batch.is_ok() || !budget.is_exceeded() {
                 return batch;
             }
-            self.rows = fewer(self.rows).ok_or_else(|| damaged(self.file.path(), TOO_MUCH))?;
+            self.rows = fewer(self.rows, FEWEST_AT_ONCE)
+                .ok_or_else(|| damaged(self.file.path(), TOO_MUCH))?;
         }
     }
 }

@@ -33,6 +33,9 @@ pub(crate) struct Shape {
     row_group_rows: usize,
 }
 
+/// Rows of a page of a rollup, at most.
+pub(super) const ROLLUP_PAGE_ROWS: usize = 2048;
+
 impl Shape {
     /// Parquet's writer unfolds the histograms of a batch into some 12 bytes per bucket, and coarse
     /// rows have a hundred buckets and more. A query of one file reads whole pages: 15 minutes of
@@ -40,7 +43,7 @@ impl Shape {
     /// enough to compress well.
     const ROLLUP: Self = Self {
         batch_rows: 256,
-        page_rows: 2048,
+        page_rows: ROLLUP_PAGE_ROWS,
         row_group_rows: 32 << 10,
     };
     /// Rows are narrow and many. A query reads a time range.
