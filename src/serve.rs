@@ -24,6 +24,7 @@ use axum::http::header::{
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::Response;
 use rustix::process::geteuid;
+use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use trackiops_http::{
     Hosts, ListenAddress, ListenError, Listener, refuse_other_hosts, refuse_other_origins, serve,
@@ -134,7 +135,7 @@ fn say_where(address: &ListenAddress, access: Option<&Access>) {
 /// The first layer that a request meets is the last one here.
 fn app(api: Api, access: Option<Arc<Access>>, hosts: Hosts) -> Router {
     let app = api.router().merge(pages::router());
-    let app = app.layer(CompressionLayer::new());
+    let app = app.layer(CompressionLayer::new().quality(CompressionLevel::Fastest));
     let app = match access {
         None => app,
         Some(access) => app.layer(from_fn_with_state(access, access::ask_for_token)),

@@ -158,12 +158,11 @@ impl PartialEq for Histogram {
 impl Eq for Histogram {}
 
 impl Histogram {
-    /// Empty, with room for so many buckets.
-    pub fn with_capacity(buckets: usize) -> Self {
-        Self {
-            buckets: Vec::with_capacity(buckets),
-            ..Self::default()
-        }
+    /// Of buckets in ascending order, with their counts.
+    pub fn of_ascending(buckets: impl IntoIterator<Item = (i32, u64)>) -> Self {
+        let buckets: Vec<_> = buckets.into_iter().collect();
+        debug_assert!(buckets.is_sorted_by(|(one, _), (next, _)| one < next));
+        Self { buckets, shift: 0 }
     }
 
     /// Counts one request.
@@ -208,28 +207,39 @@ impl Histogram {
 
     /// Adds another histogram to this one.
     pub fn merge(&mut self, other: &Self) {
-        // Each is in order. Room for buckets that only the other has is made at the end, and then filled from there.
-        let mut own = self.buckets.iter().map(|(bucket, _)| *bucket).peekable();
+        // Each is in order. A sum of many has nearly all buckets of the next one.
+        let mut own = self.buckets.iter_mut();
+        let mut next = own.next();
         let mut only_other = 0;
-        for (bucket, _) in &other.buckets {
-            while own.next_if(|own| own < bucket).is_some() {}
-            only_other += usize::from(own.next_if_eq(bucket).is_none());
+        for (bucket, count) in &other.buckets {
+            while next.as_ref().is_some_and(|(own, _)| own < bucket) {
+                next = own.next();
+            }
+            match &mut next {
+                Some((own, total)) if own == bucket => *total = total.saturating_add(*count),
+                _ => only_other += 1,
+            }
         }
+        if only_other > 0 {
+            self.insert_missing(&other.buckets, only_other);
+        }
+    }
+
+    /// Inserts those of the ascending `buckets` that this one does not have: `missing` of them. Room is made at the end, and then
+    /// filled from there.
+    fn insert_missing(&mut self, buckets: &[(i32, u64)], missing: usize) {
         let mut left = self.buckets.len();
-        self.buckets.resize(left + only_other, (0, 0));
+        self.buckets.resize(left + missing, (0, 0));
         let mut place = self.buckets.len();
-        for (bucket, count) in other.buckets.iter().rev() {
+        for (bucket, count) in buckets.iter().rev() {
             while left > 0 && self.buckets[left - 1].0 > *bucket {
                 (left, place) = (left - 1, place - 1);
                 self.buckets[place] = self.buckets[left];
             }
-            place -= 1;
-            let mut total = *count;
-            if left > 0 && self.buckets[left - 1].0 == *bucket {
-                left -= 1;
-                total = self.buckets[left].1.saturating_add(total);
+            if left == 0 || self.buckets[left - 1].0 < *bucket {
+                place -= 1;
+                self.buckets[place] = (*bucket, *count);
             }
-            self.buckets[place] = (*bucket, total);
         }
     }
 

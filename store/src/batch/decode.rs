@@ -453,11 +453,7 @@ impl<'a> DirectionColumns<'a> {
             direction.errnos.add(errno, count);
         }
         if let Some(latencies) = &self.latencies {
-            let buckets = latencies.at(i);
-            direction.latency = Histogram::with_capacity(buckets.len());
-            for (bucket, count) in buckets {
-                direction.latency.add(bucket, count);
-            }
+            direction.latency = Histogram::of_ascending(latencies.at(i));
         }
         direction
     }

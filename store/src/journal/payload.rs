@@ -378,23 +378,23 @@ fn counters<const COUNT: usize>(input: &mut Input<'_>) -> Result<[u64; COUNT], D
 }
 
 pub(super) fn histogram(input: &mut Input<'_>) -> Result<Histogram, DecodeError> {
-    let buckets = input.u64()?;
+    let count = input.u64()?;
     // Each bucket takes at least two bytes.
-    let room = buckets.min(input.remaining() as u64 / 2) as usize;
-    let mut histogram = Histogram::with_capacity(room);
+    let room = count.min(input.remaining() as u64 / 2) as usize;
+    let mut buckets = Vec::with_capacity(room);
     let mut before = 0_i64;
-    for i in 0..buckets {
+    for i in 0..count {
         let bucket = before.saturating_add(input.i64()?);
         let ascends = i == 0 || bucket > before;
         match i32::try_from(bucket) {
             Ok(number) if ascends && BUCKETS.contains(&number) => {
-                histogram.add(number, counter(input)?);
+                buckets.push((number, counter(input)?));
             }
             _ => return Err(DecodeError::Malformed("a histogram bucket is out of place")),
         }
         before = bucket;
     }
-    Ok(histogram)
+    Ok(Histogram::of_ascending(buckets))
 }
 
 /// Caps a count at the limit that readers enforce.
