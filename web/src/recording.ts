@@ -1,5 +1,5 @@
 // Windows of a range: asked for once, then followed while the recording goes on.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { apiAddress, ApiError, ask, now, type Answer, type Meta, type Parameters } from './api.ts';
 import { rangeParameters, type Range, type Selection } from './selection.ts';
 import { autoStep, niceStep, parseLength, showLength } from './time.ts';
@@ -122,7 +122,8 @@ export function useRecording(selection: Selection, meta: Meta, asked: string | n
   const [loading, setLoading] = useState(true);
   const steps = stepsOf(selection.range, meta, asked);
 
-  useEffect(() => {
+  // Before what is below the first picture asks: the server answers two at a time.
+  useLayoutEffect(() => {
     const abort = new AbortController();
     const { signal } = abort;
     const guess = autoStep(selection.range.until - selection.range.since, granularities(meta));
