@@ -3,6 +3,7 @@
 mod pages;
 
 use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::{
@@ -62,7 +63,7 @@ pub fn rollup(
     each: EachRow<'_>,
 ) -> Result<(), QueryError> {
     let within = rows_within(segment, ranges, bounds)?;
-    let ranges = within.as_ref().map_or(ranges, |(rows, _)| Some(rows));
+    let ranges = within.as_ref().map_or(ranges, |within| Some(&within.rows));
     let needs = |column: &str| columns.include(column);
     let mut last: Option<Arc<File>> = None;
     let mut tenant: Arc<Tenant> = Arc::default();
@@ -82,9 +83,9 @@ pub fn rollup(
     }
     explain.rows(|| {
         let mut read = batches.read();
-        if let Some((_, times)) = &within {
-            read.bytes += times.bytes;
-            read.pages += times.pages;
+        if let Some(RowsWithin { looked_at, .. }) = &within {
+            read.bytes += looked_at.bytes;
+            read.pages += looked_at.pages;
         }
         read
     });
@@ -94,17 +95,24 @@ pub fn rollup(
 /// Rows from which on it takes less to look at their times first: of a merged segment and a short range, few rows are read then.
 const ROWS_TO_LOOK_AT: u64 = 16 << 10;
 
-/// The rows of a segment whose windows are within `bounds`, as ascending ranges, and what it took to find them. `None` if it is
-/// not worth it.
+/// Rows of a segment whose windows are within some bounds.
+struct RowsWithin {
+    /// Ascending.
+    rows: Vec<Range<u64>>,
+    /// What was read to find them.
+    looked_at: Read,
+}
+
+/// The rows of a segment whose windows are within `bounds`. `None` if it is not worth to look for them.
 ///
 /// Rows are sorted by file and then by time, so pages that have one hour of a file among many are not found by the time alone.
 fn rows_within(
     segment: &Segment,
     ranges: Option<&[Range<u64>]>,
     bounds: Bounds,
-) -> Result<Option<(Vec<Range<u64>>, Read)>, QueryError> {
-    let whole = [0..segment.rows];
-    let ranges = ranges.unwrap_or(&whole);
+) -> Result<Option<RowsWithin>, QueryError> {
+    let whole = 0..segment.rows;
+    let ranges = ranges.unwrap_or(slice::from_ref(&whole));
     let rows: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     let stored = Interval::new(segment.start, segment.end);
     let is_most = bounds.range().intersect(stored).ms() > stored.ms() / 4 * 3;
@@ -126,7 +134,10 @@ fn rows_within(
             }
         }
     }
-    Ok(Some((found, batches.read())))
+    Ok(Some(RowsWithin {
+        rows: found,
+        looked_at: batches.read(),
+    }))
 }
 
 /// Rows are sorted by file, so the last file is nearly always the next one too.
