@@ -41,33 +41,34 @@ const drawn = (begin) =>
       }
       if (picture !== null && figures.length > 0 && !figures.some(isBusy)) {
         await frame();
-        return { picture: begin === undefined ? picture : null, all: performance.now() - since };
+        return { picture, all: performance.now() - since };
       }
     }
   }, begin);
 
 /** Presses a key that changes the range. */
 const press = async (key) => {
-  const begin = await page.evaluate(async (key) => {
+  const { begin, picture } = await page.evaluate(async (key) => {
+    const canvases = () => [...document.querySelectorAll('section.figure:first-of-type canvas')].map((canvas) => canvas.toDataURL()).join();
+    const before = canvases();
     const begin = performance.now();
-    const before = location.href;
     document.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+    let picture = null;
     // The page says that it is busy once it has rendered.
-    for (let i = 0; i < 2 || location.href === before; i += 1) {
+    for (let i = 0; i < 2 || picture === null; i += 1) {
       await new Promise((next) => requestAnimationFrame(next));
+      picture ??= canvases() === before ? null : performance.now() - begin;
     }
-    return begin;
+    return { begin, picture };
   }, key);
-  return drawn(begin);
+  return { ...(await drawn(begin)), picture };
 };
 
 const length = (ms) => (ms >= 3_600_000 ? `${ms / 3_600_000} h` : `${Math.round(ms / 6000) / 10} min`);
 const taken = new Map();
 const note = (name, { picture, all }) => {
   const of = taken.get(name) ?? taken.set(name, { picture: [], all: [] }).get(name);
-  if (picture !== null) {
-    of.picture.push(picture);
-  }
+  of.picture.push(picture);
   of.all.push(all);
 };
 
@@ -90,9 +91,6 @@ await browser.close();
 rmSync(profile, { recursive: true, force: true });
 
 const spread = (times) => {
-  if (times.length === 0) {
-    return '-';
-  }
   const sorted = [...times].sort((a, b) => a - b);
   return `${Math.round(sorted[Math.floor(sorted.length / 2)])} (${Math.round(sorted.at(-1))})`;
 };
