@@ -195,9 +195,10 @@ web-check:
 browser: setup
 	@scripts/browser.sh
 	@echo "==> the page in a browser"
-	@$(TEST) --test browser -- --ignored --nocapture
+	@$(TEST) --test browser -- --ignored --nocapture --test-threads=1
 
-test-long: web-check browser
+# The demo comes first: what it records is shown, too.
+test-long: web-check demo browser
 
 setup:
 	@scripts/setup.sh

@@ -10,7 +10,7 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
@@ -20,8 +20,9 @@ use trackiops_query::times::rfc3339;
 use trackiops_schemas::ops::{Operation, OperationRow};
 use trackiops_schemas::row::{ClosedWindow, Direction, Row};
 use trackiops_schemas::time::UtcMs;
-use trackiops_testkit::generated::{Numbers, operation_sums};
+use trackiops_testkit::generated::{Numbers, THREE, operation_sums, windows};
 use trackiops_testkit::recording::Recording;
+use trackiops_testkit::stores::{copy, options_of, record};
 use trackiops_testkit::windows::{file, named, used_by, window};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -124,14 +125,19 @@ fn now_ms() -> i64 {
     i64::try_from(now.as_millis()).unwrap()
 }
 
+/// The program, in a directory that anybody may enter.
+fn program_in(dir: &Path) -> PathBuf {
+    fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
+    let program = dir.join("trackiops");
+    fs::copy(env!("CARGO_BIN_EXE_trackiops"), &program).unwrap();
+    program
+}
+
 /// `trackiops serve` as somebody who is not root, and the address that it prints.
-fn serve(recording: &Recording, program: &Path) -> (Running, String) {
+fn serve(store: &Path, socket: &Path, program: &Path) -> (Running, String) {
     let mut command = Command::new(program);
     command.args(["serve", "--listen", "127.0.0.1:0", "--store"]);
-    command
-        .arg(recording.store())
-        .arg("--socket")
-        .arg(recording.socket());
+    command.arg(store).arg("--socket").arg(socket);
     command.env("TZ", "UTC0").stderr(Stdio::piped());
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(rustix::process::getegid().as_raw());
@@ -146,6 +152,18 @@ fn serve(recording: &Recording, program: &Path) -> (Running, String) {
     (running, address.unwrap())
 }
 
+/// What a browser does, with this address and store.
+fn checks(address: &str, program: &Path, store: &Path) -> Command {
+    let mut command = Command::new("node");
+    command
+        .arg(Path::new(ROOT).join("tests/browser/check.mjs"))
+        .env("ADDRESS", address)
+        .env("TRACKIOPS", program)
+        .env("STORE", store)
+        .env("TZ", "UTC0");
+    command
+}
+
 #[test]
 #[ignore = "needs Node and Chromium: `make browser`"]
 fn a_browser_shows_what_the_command_answers() {
@@ -156,11 +174,8 @@ fn a_browser_shows_what_the_command_answers() {
         .map(|i| of_time(begin + i * SECOND, i))
         .collect();
     recording.put(&past);
-    let dir = recording.dir();
-    fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
-    let program = dir.join("trackiops");
-    fs::copy(env!("CARGO_BIN_EXE_trackiops"), &program).unwrap();
-    let (_serve, address) = serve(&recording, &program);
+    let program = program_in(recording.dir());
+    let (_serve, address) = serve(&recording.store(), &recording.socket(), &program);
     let ended = AtomicBool::new(false);
     let status = thread::scope(|scope| {
         scope.spawn(|| {
@@ -174,17 +189,49 @@ fn a_browser_shows_what_the_command_answers() {
                 sleep(Duration::from_millis(50));
             }
         });
-        let status = Command::new("node")
-            .arg(Path::new(ROOT).join("tests/browser/check.mjs"))
-            .env("ADDRESS", &address)
-            .env("TRACKIOPS", &program)
-            .env("STORE", recording.store())
+        let status = checks(&address, &program, &recording.store())
             .env("SINCE", rfc3339(UtcMs(begin + 20 * SECOND)))
             .env("UNTIL", rfc3339(UtcMs(begin + 320 * SECOND)))
-            .env("TZ", "UTC0")
             .status();
         ended.store(true, Ordering::Relaxed);
         status
     });
     assert!(status.expect("cannot run node").success());
+}
+
+/// The page over a store whose content the checks do not know.
+fn is_shown(store: &Path, dir: &Path) {
+    let program = program_in(dir);
+    let (_serve, address) = serve(store, &dir.join("no-recorder"), &program);
+    let status = checks(&address, &program, store).status();
+    assert!(
+        status.expect("cannot run node").success(),
+        "{}",
+        store.display()
+    );
+}
+
+#[test]
+#[ignore = "needs Node and Chromium: `make browser`"]
+fn a_browser_shows_a_day_of_100_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    let day = windows(1, THREE, 60_000, 24 * 60, 100);
+    record(&store, options_of("a", "1m,1h", "24h"), &day);
+    is_shown(&store, dir.path());
+}
+
+/// What `make demo` has recorded in a guest, if it was run.
+#[test]
+#[ignore = "needs Node and Chromium: `make browser`"]
+fn a_browser_shows_what_the_demo_recorded() {
+    let recorded = Path::new(ROOT).join("demo/out/store");
+    if !recorded.exists() {
+        eprintln!("skipped: there is no demo/out/store; `make demo` records one");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    copy(&recorded, &store);
+    is_shown(&store, dir.path());
 }

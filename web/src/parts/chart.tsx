@@ -158,7 +158,8 @@ function options(latest: { current: ChartProps }, drag: { begin: () => void }, w
   return {
     width,
     height,
-    padding: [8, 18, 0, 0],
+    // Half of a time that stands at the end of its axis.
+    padding: [8, 28, 0, 0],
     legend: { show: false },
     tzDate: (seconds) => (zone === 'utc' ? uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC') : new Date(seconds * 1000)),
     cursor: {
