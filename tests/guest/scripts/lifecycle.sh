@@ -19,8 +19,11 @@ kill -KILL "$RECORDER"
 wait "$RECORDER" || true
 sleep 3
 start_recorder
+is_heard() { [[ $(readlink "/proc/$WATCH/fd/"*) == *socket:* ]]; }
+wait_for 60 is_heard
 write_some 16
 stop_recorder TERM
+wait_for 60 grep -q 'has ended; waiting' "$OUT/watch.err"
 kill "$WATCH"
 wait "$WATCH" || true
 ls "$STORE/journal" >"$OUT/journals"
