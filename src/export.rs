@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, anyhow, bail};
 use arrow::array::RecordBatch;
-use trackiops_query::QueryError;
 use trackiops_query::times::file_name;
+use trackiops_query::{QueryError, Question};
 use trackiops_render::formats::{Kind, Reader, Texts, Writer};
 use trackiops_render::pseudonym::{self, Check, Key, Pseudonyms, Way};
 use trackiops_render::{Export, ExportDataset, Exported};
@@ -200,15 +200,24 @@ fn in_words_of_exports(error: anyhow::Error) -> anyhow::Error {
 
 /// Refuses flags that do not go together.
 fn refuse_contradictions(export: &Export) -> anyhow::Result<()> {
-    let (files, mounts) = (&export.question.files, &export.question.mounts);
+    let Question {
+        files,
+        mounts,
+        tenants,
+        tenant_rules,
+        ..
+    } = &export.question;
+    let are_tenants_asked = !tenants.is_empty() || tenant_rules.is_some();
     match export.table {
-        ExportDataset::Ops if !files.is_empty() => bail!(
-            "--dataset ops has operations of mounts, not of files; leave out --file and --dir, or take rollup, whose \
+        ExportDataset::Ops if !files.is_empty() || are_tenants_asked => bail!(
+            "--dataset ops has operations of mounts, not of files; leave out --file, --dir and --tenant, or take rollup, whose \
              column `ops` has those of files"
         ),
-        ExportDataset::Health if !files.is_empty() || !mounts.is_empty() => bail!(
-            "--dataset health is the recorder's account of all files and mounts; leave out --file, --dir and --mount"
-        ),
+        ExportDataset::Health if !files.is_empty() || !mounts.is_empty() || are_tenants_asked => {
+            bail!(
+                "--dataset health is the recorder's account of all files and mounts; leave out --file, --dir, --mount and --tenant"
+            )
+        }
         ExportDataset::Requests if export.granularity.is_some() => {
             bail!("--dataset requests has no windows; leave out --granularity")
         }

@@ -33,6 +33,8 @@ mod status;
 mod store;
 mod store_flag;
 mod suffix;
+mod tenant_rules;
+mod tenants;
 mod terminal;
 mod top;
 mod volume;
@@ -90,6 +92,8 @@ enum Command {
     Stalls(stalls::Args),
     /// List what was mounted where, from when to when, with which options
     Mounts(mounts::Args),
+    /// Try rules that name tenants
+    Tenants(tenants::Args),
     /// Write a range of a store as a file that needs no store: Parquet, Arrow or CSV
     #[command(long_about = export::ABOUT)]
     Export(export::Args),
@@ -124,6 +128,7 @@ fn main() -> ExitCode {
         Command::Flamegraph(args) => flamegraph::run(args),
         Command::Stalls(args) => stalls::run(args),
         Command::Mounts(args) => mounts::run(args),
+        Command::Tenants(args) => tenants::run(args),
         Command::Export(args) => export::run(args),
         Command::Report(args) => report::run(args),
         Command::AnonymizeKey(args) => anonymize::make_key(args),
@@ -208,7 +213,8 @@ mod tests {
                 .partition(|line| !line.starts_with("  trackiops"));
             assert_eq!(examples.len(), 3, "{name}: {examples:#?}");
             // Each flag has one line, and so has -h.
-            assert_eq!(flags.len(), asked.len() + 1, "{name}: {flags:#?}");
+            let lines = asked.len() + command.get_positionals().count() + 1;
+            assert_eq!(flags.len(), lines, "{name}: {flags:#?}");
             for line in flags.iter().chain(&examples) {
                 assert!(line.chars().count() <= 100, "{name}: {line}");
             }
@@ -227,6 +233,7 @@ mod tests {
                 "flamegraph",
                 "stalls",
                 "mounts",
+                "test",
                 "export",
                 "incident",
                 "volume"

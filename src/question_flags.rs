@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
@@ -20,6 +21,7 @@ use crate::help_headings::{OUTPUT, ROWS, WHAT, WHEN};
 use crate::output::{FilePermissions, Output, say};
 use crate::store_flag::StoreFlags;
 use crate::suffix;
+use crate::tenant_rules;
 
 /// Which files.
 #[derive(clap::Args, Clone, Default)]
@@ -35,11 +37,22 @@ pub struct FileFlags {
     /// Includes operations about the directory itself. The directory is looked for in the names that files had at the time.
     #[arg(long, value_name = "DIR", help_heading = WHAT)]
     dir: Vec<PathBuf>,
-    /// Only files of this mount: server:/export or where it was mounted; repeatable
+    /// Only files of this mount: server:/export or a mount point; repeatable
     ///
     /// Takes patterns of either, such as 'nas:*'. `trackiops mounts` lists the mounts.
     #[arg(long, value_name = "MOUNT", help_heading = WHAT, value_parser = NonEmptyStringValueParser::new())]
     mount: Vec<String>,
+    /// Only rows of this tenant: its name, or else user or cgroup; repeatable
+    ///
+    /// A tenant has the name that rules gave it. Where they gave none it is meant by its user's name or number, its cgroup or its
+    /// container, or by USER:CGROUP. Takes patterns, such as 'team-*' or '*/db.service'.
+    #[arg(long, value_name = "TENANT", help_heading = WHAT, value_parser = NonEmptyStringValueParser::new())]
+    tenant: Vec<String>,
+    /// Name tenants by these rules, in place of the recorded names
+    ///
+    /// The file is one of `trackiops record --tenants`. Rules decide by what was recorded; the groups of users are those of this host.
+    #[arg(long, value_name = "RULES", help_heading = WHAT)]
+    tenants: Option<PathBuf>,
 }
 
 impl FileFlags {
@@ -65,6 +78,13 @@ impl FileFlags {
             range,
             step: Some(Step::All),
             mounts: self.mount,
+            tenants: self.tenant,
+            tenant_rules: self
+                .tenants
+                .as_deref()
+                .map(tenant_rules::read)
+                .transpose()?
+                .map(Arc::new),
             ops: Vec::new(),
             conditions: Vec::new(),
             sort: None,

@@ -41,9 +41,10 @@ pub use crate::record::args::{
 };
 use crate::record::display::RecordingDisplay;
 use crate::record::log::Level;
-use crate::record::reload::Reload;
+use crate::record::reload::{Changes, Reload};
 use crate::record::service_manager::ServiceManager;
 use crate::record::stop::{Asked, StopRequest};
+use crate::tenant_rules::TenantRules;
 
 /// Exit status when a thread has died: everything that was recorded is in the store, and a
 /// supervisor should start another recorder.
@@ -95,7 +96,7 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     if let Some(file) = &args.ready_file {
         clear_ready_file(file)?;
     }
-    let settings = args.settings();
+    let settings = args.settings(reload.tenants.rules.clone());
     let mut writer = Writer::open_after(
         &store,
         args.store_options(&settings.filter),
@@ -124,7 +125,7 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
                                 return Ok(ExitCode::SUCCESS);
                             }
                             Asked::Reload => manager.reloading(|| {
-                                if let Some(limits) = reload.again() {
+                                if let Some(limits) = reload.again().limits {
                                     writer.set_retention(limits.keep.clone());
                                 }
                             }),
@@ -189,6 +190,7 @@ async fn record_with_plan(
     let publisher = live.as_ref().map(LiveServer::publisher);
     let waiting = WindowQueue::start(writer, store, publisher.clone(), messages::report_warning)?;
     let usage = recorder.usage();
+    let new_rules = recorder.new_rules();
     announce(&settings.filter, args.ready_file.as_deref())?;
     privileges::keep_those_of_readers_of_maps().context("cannot give up capabilities")?;
     manager.records();
@@ -214,11 +216,15 @@ async fn record_with_plan(
     let stalled = messages::report_stall;
     let reload = || {
         manager.reloading(|| {
-            if let Some(limits) = reload.again() {
+            let Changes { limits, tenants } = reload.again();
+            if let Some(limits) = limits {
                 waiting.set_retention(limits.keep.clone());
                 if let Some(budget) = &budget {
                     budget.set(limits.requests_bytes);
                 }
+            }
+            if let Some(TenantRules { rules, .. }) = tenants {
+                new_rules.put(rules.clone());
             }
         })
     };

@@ -235,6 +235,8 @@ fn commands_of_the_guide_run() {
             .success()
         );
     }
+    let rules = "[[rule]]\npath = '/mnt/{top}/**'\ntenant = '{top}'\n";
+    fs::write(dir.join("tenants.toml"), rules).unwrap();
     let recording = Recording::begin();
     recording.put(&recent(20));
     let mut ran = 0;
@@ -271,6 +273,7 @@ fn commands_of_the_guide_run() {
                 "trackiops requests ",
                 "trackiops stalls ",
                 "trackiops status",
+                " --tenant ",
             ];
             let may_miss = unknown.iter().any(|word| line.contains(word));
             let is_well = output.status.success() || may_miss && output.status.code() == Some(1);

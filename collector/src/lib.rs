@@ -41,4 +41,5 @@ pub use replay::Replay;
 pub use settings::Settings;
 pub use stalls::rpc_tasks::RpcTasks;
 pub use stalls::{Stall, StallChange};
+pub use tenants::naming::NewRules;
 pub use timing::{StartStep, StartTiming};

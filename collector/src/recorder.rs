@@ -36,6 +36,7 @@ use crate::rollup::{OpenWindow, Rollup};
 use crate::settings::Settings;
 use crate::stalls::lookout::Lookout;
 use crate::stalls::{Stall, Stalls};
+use crate::tenants::naming::NewRules;
 use crate::timing::StartTiming;
 
 /// How long a record may wait in a ring that is too empty to wake the recorder.
@@ -141,7 +142,8 @@ impl Recorder {
         settings: &Settings,
         timing: &mut StartTiming,
     ) -> Result<Self, RecordError> {
-        let names = Names::new(plan.has_paths()).map_err(RecordError::Thread)?;
+        let names = Names::new(plan.has_paths(), settings.tenant_rules.clone())
+            .map_err(RecordError::Thread)?;
         let lookout = Lookout::start().map_err(RecordError::Thread)?;
         timing.ended("start threads for names and stalls");
         let engine = Engine::start(plan, settings, ClockSample::take(), timing)?;
@@ -174,6 +176,11 @@ impl Recorder {
             audit,
             usage: SharedKernelUsage::default(),
         })
+    }
+
+    /// Where to put other rules that name tenants, while it records.
+    pub fn new_rules(&mut self) -> NewRules {
+        self.names.naming().new_rules()
     }
 
     /// What the kernel side takes, while it records.
@@ -396,6 +403,7 @@ impl Recorder {
             ..
         } = window;
         self.complete_health(&mut health, &ops, covered_ns, now);
+        health.tenant_changes += self.names.naming().take_changes();
         let rows = rows.into_iter().filter(|(_, row)| *row != Row::default());
         let rows = rows.map(|(key, row)| FileRow {
             file: self.names.attributes(key, now),

@@ -1,5 +1,7 @@
 //! What a recording was asked to do.
 
+use trackiops_tenants::Rules;
+
 use crate::filter::Filter;
 use trackiops_schemas::time::Granularity;
 
@@ -14,6 +16,8 @@ pub struct Settings {
     pub latency_parts: bool,
     /// Which requests to record.
     pub filter: Filter,
+    /// Rules that name tenants.
+    pub tenant_rules: Option<Rules>,
     /// Whether requests are also kept one by one. Ids of their RPCs need `latency_parts`.
     pub requests: bool,
 }

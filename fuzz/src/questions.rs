@@ -46,6 +46,8 @@ pub fn ask_everything(store: &Path) {
         range: Range::default(),
         step: None,
         mounts: Vec::new(),
+        tenants: Vec::new(),
+        tenant_rules: None,
         ops: Vec::new(),
         conditions: Vec::new(),
         sort: None,

@@ -30,15 +30,15 @@ pub struct GroupKey {
 pub struct Group {
     /// The file, as the latest row with a name describes it. A group of several files has any of them.
     pub file: Arc<File>,
-    /// The tenant of the rows. A uid or cgroup is present only if all rows have the same one.
+    /// The tenant of the rows. A name, uid or cgroup is present only if all rows have the same one.
     /// A name belongs to the file, whichever row has it; a tenant answers only for its own requests.
-    /// The names of the user and the container are the latest ones of that uid and that cgroup.
+    /// The names of the user and the container are the latest ones of that uid and that cgroup, labels those of that name.
     pub tenant: Arc<Tenant>,
     /// The counters.
     pub sum: SparseRow,
     latest: Age,
-    /// Ages of the rows that supplied the names of the user and the container.
-    named: [Age; 2],
+    /// Ages of the rows that supplied the names of the user and the container, and the labels.
+    named: [Age; 3],
 }
 
 /// Age of a row: the end of its window, then the position of its segment among those of one window.
@@ -70,14 +70,14 @@ impl Aggregator {
                     tenant: Arc::clone(tenant),
                     sum: row.into(),
                     latest: age,
-                    named: [age; 2],
+                    named: [age; 3],
                 });
             }
             Entry::Occupied(mut entry) => {
                 let group = entry.get_mut();
                 group.sum.merge(&row);
                 group.add_file(age, file);
-                group.add_tenant([age; 2], tenant);
+                group.add_tenant([age; 3], tenant);
             }
         }
     }
@@ -133,8 +133,8 @@ fn latest(
 }
 
 impl Group {
-    /// Keeps the uid and the cgroup only if both tenants have the same.
-    fn add_tenant(&mut self, ages: [Age; 2], tenant: &Arc<Tenant>) {
+    /// Keeps the name, the uid and the cgroup only if both tenants have the same.
+    fn add_tenant(&mut self, ages: [Age; 3], tenant: &Arc<Tenant>) {
         if self.tenant == *tenant {
             for (named, age) in self.named.iter_mut().zip(ages) {
                 *named = age.max(*named);
@@ -142,19 +142,23 @@ impl Group {
             return;
         }
         let own = &self.tenant;
-        let [user_age, container_age] = &mut self.named;
+        let [user_age, container_age, labels_age] = &mut self.named;
         let user = latest((&own.user, user_age), (&tenant.user, ages[0]));
         let container = latest(
             (&own.container, container_age),
             (&tenant.container, ages[1]),
         );
+        let labels = latest((&own.labels, labels_age), (&tenant.labels, ages[2]));
         let uid = own.uid.filter(|_| own.uid == tenant.uid);
         let cgroup = own.cgroup.clone().filter(|_| own.cgroup == tenant.cgroup);
+        let name = own.name.clone().filter(|_| own.name == tenant.name);
         let joined = Tenant {
             uid,
             user: user.filter(|_| uid.is_some()),
             container: container.filter(|_| cgroup.is_some()),
             cgroup,
+            labels: labels.filter(|_| name.is_some()),
+            name,
         };
         if joined != **own {
             self.tenant = Arc::new(joined);

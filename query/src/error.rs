@@ -95,7 +95,7 @@ pub enum QueryError {
     Rows(io::Error),
     /// A question about connections selects files. The store does not record the connection of a file's requests.
     #[error(
-        "--by transport is about all files; drop --file, and what else --by has beside op, mount and host"
+        "--by transport is about all files; drop --file and --tenant, and what else --by has beside op, mount and host"
     )]
     ConnectionsOfFile,
     /// `--sort` names an unknown column, or one without numbers.
@@ -107,6 +107,16 @@ pub enum QueryError {
     /// The pattern of `--mount` is invalid.
     #[error("--mount {pattern} is no pattern: {why}; name it as `trackiops mounts` does")]
     MountPattern {
+        /// The pattern.
+        pattern: String,
+        /// The reason.
+        why: &'static str,
+    },
+    /// The pattern of `--tenant` is invalid.
+    #[error(
+        "--tenant {pattern} is no pattern: {why}; where a character of a name is meant, put it into brackets: [[] [*] [?]"
+    )]
+    TenantPattern {
         /// The pattern.
         pattern: String,
         /// The reason.

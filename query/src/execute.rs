@@ -244,8 +244,10 @@ impl<'p> Run<'p> {
         let columns = ScanColumns {
             projection,
             by: grouping.by,
-            by_name: wanted.is_some_and(FileSelection::by_name) || grouping.needs_mounts(),
+            by_name: wanted.is_some_and(FileSelection::by_name) || grouping.needs_names(),
+            by_tenant: grouping.tenants.needs_tenants(),
         };
+        let mut tenants = grouping.tenants.chooser();
         let journal = job.journal;
         // Consecutive rows of a segment share one `Arc` of their file.
         let mut last: Option<Placed> = None;
@@ -263,7 +265,9 @@ impl<'p> Run<'p> {
                 if is_unclear {
                     share.unclear.entry(job.place).or_default().insert(file.key);
                 }
-            } else if placed.is_wanted(wanted, time.max(journal.extent.start)) {
+            } else if placed.is_wanted(wanted, time.max(journal.extent.start))
+                && let Some(tenant) = tenants.choose(file, tenant)
+            {
                 let key = GroupKey {
                     window: plan.window(time),
                     host: journal.host,
@@ -288,6 +292,7 @@ impl<'p> Run<'p> {
         // reuse the address.
         let mut files: HashMap<_, (Arc<FileAttributes>, Placed)> = HashMap::new();
         let host = tail.host;
+        let mut tenants = self.grouping.tenants.chooser();
         let mut each = |window: ClosedWindow| {
             let closed = window.start.plus(granularity);
             let Some(answer_window) = account.window(tail, window.start, window.health) else {
@@ -297,7 +302,6 @@ impl<'p> Run<'p> {
                 if self.aggregator.len() > self.row_limit {
                     return;
                 }
-                let tenant = &row.file.tenant;
                 let (_, placed) = files.entry(Arc::as_ptr(&row.file)).or_insert_with(|| {
                     let mut file = File::from(&*row.file);
                     // As in a segment whose column is not read.
@@ -308,7 +312,9 @@ impl<'p> Run<'p> {
                     let placed = Placed::new(&file, host, self.grouping, self.wanted);
                     (Arc::clone(&row.file), placed)
                 });
-                if placed.is_wanted(self.wanted, window.start) {
+                if placed.is_wanted(self.wanted, window.start)
+                    && let Some(tenant) = tenants.choose(&placed.file, &row.file.tenant)
+                {
                     let key = GroupKey {
                         window: answer_window,
                         host,

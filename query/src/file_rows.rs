@@ -95,10 +95,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome, QueryEr
         Err(why) => return Ok(nothing(why)),
     };
     let plan = plan(snapshot, Dataset::Rollup, span, question, question.step)?;
-    let grouping = explain.time(Stage::Find, || {
-        let mounts = MountFilter::new(snapshot, &question.mounts)?;
-        Grouping::new(snapshot, question.by, &question.files, mounts)
-    })?;
+    let grouping = explain.time(Stage::Find, || Grouping::new(snapshot, question))?;
     let mut wanted = selection.wanted;
     let (ranks, mut only_metadata) = match question.top {
         None => (None, 0),
@@ -321,6 +318,10 @@ fn outcome(
         let files = Which::of(&question.files);
         let why = match recorded {
             _ if chosen => {
+                let conditions = in_words(question);
+                EmptyReason::NoRow { conditions, asked }
+            }
+            true if !question.tenants.is_empty() => {
                 let conditions = in_words(question);
                 EmptyReason::NoRow { conditions, asked }
             }

@@ -84,8 +84,14 @@ impl<R: Record> FilterAndSort<R> {
     }
 }
 
-/// The conditions as text.
+/// The conditions and the tenants as text.
 pub(crate) fn in_words(question: &Question) -> String {
+    let tenants = question.tenants.join(" or ");
+    let tenants = (!tenants.is_empty()).then(|| format!("tenant {tenants}"));
     let conditions = question.conditions.iter().map(ToString::to_string);
-    conditions.collect::<Vec<_>>().join(" and ")
+    tenants
+        .into_iter()
+        .chain(conditions)
+        .collect::<Vec<_>>()
+        .join(" and ")
 }

@@ -5,13 +5,15 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use trackiops_schemas::identity::{FileKey, Tenant};
+use trackiops_schemas::identity::{FileKey, Tenant, TenantParts};
 use trackiops_store::{MountRoots, Snapshot, is_below, is_in};
 
 use crate::error::QueryError;
 use crate::file_selector::FileSelector;
 use crate::mount_filter::MountFilter;
 use crate::origin::{File, HostIndex};
+use crate::question::Question;
+use crate::tenant_filter::TenantFilter;
 
 /// How a query groups rows within a window and host. It never adds up rows of several hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub struct GroupBy {
     pub level: Level,
     /// Whether each tenant has a row of its own.
     pub tenants: bool,
+    /// Whether each user and cgroup of a tenant has one.
+    pub users: bool,
 }
 
 /// The entity of a group, finest first: each one lies in one of the next level.
@@ -71,8 +75,10 @@ impl FromStr for GroupBy {
             };
             level = Some(level.map_or(this, |level: Level| level.min(this)));
         }
-        let level = level.unwrap_or(Level::Host);
-        Ok(Self { level, tenants })
+        Ok(Self {
+            tenants,
+            ..Self::level(level.unwrap_or(Level::Host))
+        })
     }
 }
 
@@ -84,6 +90,11 @@ impl GroupBy {
         tenants: true,
         ..Self::FILE
     };
+    /// A file and a tenant, whose users and cgroups are apart.
+    pub const FILE_USER: Self = Self {
+        users: true,
+        ..Self::FILE_TENANT
+    };
     /// A name on a mount.
     pub const NAME: Self = Self::level(Level::Name);
     /// All files of a mount.
@@ -92,8 +103,11 @@ impl GroupBy {
     pub const HOST: Self = Self::level(Level::Host);
 
     const fn level(level: Level) -> Self {
-        let tenants = false;
-        Self { level, tenants }
+        Self {
+            level,
+            tenants: false,
+            users: false,
+        }
     }
 
     /// All files below a directory, `depth` components below its base.
@@ -103,7 +117,10 @@ impl GroupBy {
 
     /// The tenant as a part of the group's key; `None` if rows are summed over tenants.
     pub fn tenant(self, tenant: &Arc<Tenant>) -> Option<TenantKey> {
-        self.tenants.then(|| TenantKey(Arc::clone(tenant)))
+        self.tenants.then(|| TenantKey {
+            tenant: Arc::clone(tenant),
+            users: self.users,
+        })
     }
 
     /// Whether the group depends on names or mounts.
@@ -132,13 +149,35 @@ pub enum Entity {
     Host(HostIndex),
 }
 
-/// A tenant as a part of a key. It compares uid and cgroup, but not the user's name.
+/// A tenant as a part of a key.
 #[derive(Clone, Debug)]
-pub struct TenantKey(pub Arc<Tenant>);
+pub struct TenantKey {
+    /// The tenant.
+    pub tenant: Arc<Tenant>,
+    /// Whether its users and cgroups are apart: whether [`Tenant::id`] or [`Tenant::group`] tells it from others.
+    users: bool,
+}
+
+impl TenantKey {
+    /// A tenant with all of its users and cgroups.
+    pub fn of(tenant: &Arc<Tenant>) -> Self {
+        Self {
+            tenant: Arc::clone(tenant),
+            users: false,
+        }
+    }
+
+    fn key(&self) -> TenantParts<'_> {
+        match self.users {
+            true => self.tenant.id(),
+            false => self.tenant.group(),
+        }
+    }
+}
 
 impl PartialEq for TenantKey {
     fn eq(&self, other: &Self) -> bool {
-        self.0.id() == other.0.id()
+        self.key() == other.key()
     }
 }
 
@@ -152,13 +191,13 @@ impl PartialOrd for TenantKey {
 
 impl Ord for TenantKey {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.id().cmp(&other.0.id())
+        self.key().cmp(&other.key())
     }
 }
 
 impl Hash for TenantKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.id().hash(state);
+        self.key().hash(state);
     }
 }
 
@@ -172,23 +211,31 @@ pub struct Grouping {
     mount_roots: MountRoots,
     /// The query keeps only files of these mounts.
     mounts: Option<MountFilter>,
+    /// The query keeps only rows of these tenants.
+    pub(crate) tenants: TenantFilter,
 }
 
 impl Grouping {
-    /// Groups rows `by`, for the selected files and mounts. Fails if the catalog cannot be read.
-    pub fn new(
-        snapshot: &Snapshot,
-        by: GroupBy,
-        files: &[FileSelector],
-        mounts: Option<MountFilter>,
-    ) -> Result<Self, QueryError> {
+    /// Groups all rows `by`, which is no directory.
+    pub(crate) fn all(by: GroupBy) -> Self {
+        Self {
+            by,
+            ..Self::default()
+        }
+    }
+
+    /// Groups rows as a question asks, for the files, mounts and tenants that it selects. Fails if the catalog cannot be read, or a
+    /// pattern is wrong.
+    pub fn new(snapshot: &Snapshot, question: &Question) -> Result<Self, QueryError> {
+        let by = question.by;
         let mut grouping = Self {
             by,
-            mounts,
+            mounts: MountFilter::new(snapshot, &question.mounts)?,
+            tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?,
             ..Self::default()
         };
         if let Level::Dir { .. } = by.level {
-            let dirs = files.iter().filter_map(|selector| match selector {
+            let dirs = question.files.iter().filter_map(|selector| match selector {
                 FileSelector::Below(dir) => Some(dir.clone()),
                 _ => None,
             });
@@ -201,9 +248,9 @@ impl Grouping {
         Ok(grouping)
     }
 
-    /// Whether the query needs each file's mount to filter rows.
-    pub(crate) fn needs_mounts(&self) -> bool {
-        self.mounts.is_some()
+    /// Whether the query needs each file's mount or name to filter rows, or to name their tenants.
+    pub(crate) fn needs_names(&self) -> bool {
+        self.mounts.is_some() || self.tenants.needs_names()
     }
 
     /// Whether a file is on a selected mount.

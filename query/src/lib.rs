@@ -46,6 +46,7 @@ pub mod stalls;
 mod stat_with_timeout;
 pub mod step;
 mod suggestions;
+pub mod tenant_filter;
 pub mod times;
 pub mod volume;
 

@@ -4,9 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::Snapshot;
+use trackiops_tenants::Rules;
 
 use crate::condition::Condition;
 use crate::explain::Explain;
@@ -36,6 +38,10 @@ pub struct Question {
     pub step: Option<Step>,
     /// Only files of these mounts: `server:/export`, the mount point, or a pattern of either. All if empty.
     pub mounts: Vec<String>,
+    /// Only rows of these tenants: names, or patterns of names. All if empty.
+    pub tenants: Vec<String>,
+    /// Name tenants by these rules, in place of the names that they were recorded with.
+    pub tenant_rules: Option<Arc<Rules>>,
     /// Only these operations, by the protocol's names. All if empty.
     pub ops: Vec<String>,
     /// Only rows that meet all of these conditions.

@@ -5,14 +5,15 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::{filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Int32Type, Int64Type, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{
-    DEV, FILE_KEY, FILEID, LATENCY_NS, MOUNT, OP, PATH, QUEUE_NS, RTT_NS,
+    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, LABELS, LATENCY_NS, MOUNT, OP, PATH, QUEUE_NS,
+    RTT_NS, TENANT, UID, USER,
 };
-use trackiops_schemas::identity::{Dev, FileKey};
+use trackiops_schemas::identity::{Dev, FileKey, Tenant};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{RequestsView, Snapshot, ends_ns};
 
@@ -31,6 +32,7 @@ use crate::mount_filter::MountFilter;
 use crate::origin::File;
 use crate::question::{Question, Range};
 use crate::step::Step;
+use crate::tenant_filter::TenantFilter;
 
 /// Rows without `--top`.
 const USUAL_TOP: usize = 20;
@@ -292,6 +294,7 @@ fn open(question: &Question) -> Result<Vec<RequestsView>, QueryError> {
 struct Chosen {
     wanted: Option<FileSelection>,
     mounts: Option<MountFilter>,
+    tenants: TenantFilter,
 }
 
 impl Chosen {
@@ -300,12 +303,13 @@ impl Chosen {
         Ok(Self {
             wanted: resolve(snapshot, &question.files, range)?.wanted,
             mounts: MountFilter::new(snapshot, &question.mounts)?,
+            tenants: TenantFilter::new(&question.tenants, question.tenant_rules.clone())?,
         })
     }
 
     /// Their requests.
     fn of(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-        if self.wanted.is_none() && self.mounts.is_none() {
+        if self.wanted.is_none() && self.mounts.is_none() && !self.tenants.needs_tenants() {
             return Ok(batch.clone());
         }
         let column = |name| batch.column_by_name(name).map(|array| array.as_ref());
@@ -316,7 +320,22 @@ impl Chosen {
             let array = array.filter(|array| array.is_valid(row))?;
             Some(array.value(row).to_owned())
         };
-        let is_wanted = |row: usize| {
+        let tenant_of = |row: usize| {
+            let text = |name| some(text(name), row).map(Into::into);
+            let uids = number(UID).filter(|uids| uids.is_valid(row));
+            Tenant {
+                uid: uids.and_then(|uids| uids.value(row).try_into().ok()),
+                user: text(USER),
+                cgroup: text(CGROUP),
+                container: text(CONTAINER),
+                name: text(TENANT),
+                labels: text(LABELS),
+            }
+        };
+        let mut tenants = self.tenants.chooser();
+        // Of each row; `None` if it is not wanted.
+        let mut chosen: Vec<Option<Arc<Tenant>>> = vec![None; batch.num_rows()];
+        let mut is_wanted = |row: usize| {
             let file = File {
                 key: FileKey(number(FILE_KEY).map_or(0, |keys| keys.value(row))),
                 dev: some(text(DEV), row)
@@ -330,18 +349,48 @@ impl Chosen {
             let mounts = self.mounts.as_ref();
             let on = mounts.is_none_or(|mounts| mounts.matches(file.mount.as_deref()));
             let at = UtcMs(ends[row].div_euclid(1_000_000));
-            on && self
-                .wanted
-                .as_ref()
-                .is_none_or(|wanted| match wanted.match_of(&file) {
-                    FileMatch::All => true,
-                    FileMatch::None => false,
-                    FileMatch::Depends => wanted.holds(at, file.key),
-                })
+            let is_chosen = on
+                && self
+                    .wanted
+                    .as_ref()
+                    .is_none_or(|wanted| match wanted.match_of(&file) {
+                        FileMatch::All => true,
+                        FileMatch::None => false,
+                        FileMatch::Depends => wanted.holds(at, file.key),
+                    });
+            if !self.tenants.needs_tenants() || !is_chosen {
+                return is_chosen;
+            }
+            let (file, tenant) = (Arc::new(file), Arc::new(tenant_of(row)));
+            chosen[row] = tenants.choose(&file, &tenant).cloned();
+            chosen[row].is_some()
         };
         let wanted: BooleanArray = (0..batch.num_rows())
             .map(|row| Some(is_wanted(row)))
             .collect();
-        filter_record_batch(batch, &wanted)
+        let batch = match self.tenants.needs_names() {
+            true => with_tenants(batch, &chosen)?,
+            false => batch.clone(),
+        };
+        filter_record_batch(&batch, &wanted)
     }
+}
+
+/// The rows with these names and labels of tenants, in place of their own.
+fn with_tenants(
+    batch: &RecordBatch,
+    tenants: &[Option<Arc<Tenant>>],
+) -> Result<RecordBatch, ArrowError> {
+    let texts = |of: fn(&Tenant) -> Option<&str>| -> ArrayRef {
+        let texts = tenants.iter().map(|tenant| tenant.as_deref().and_then(of));
+        Arc::new(texts.collect::<StringArray>())
+    };
+    let schema = batch.schema();
+    let columns = schema.fields().iter().zip(batch.columns());
+    let columns = columns.map(|(field, column)| match field.name().as_str() {
+        TENANT => texts(|tenant| tenant.name.as_deref()),
+        LABELS => texts(|tenant| tenant.labels.as_deref()),
+        _ => Arc::clone(column),
+    });
+    RecordBatch::try_new(Arc::clone(&schema), columns.collect())
 }

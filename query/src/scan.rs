@@ -7,8 +7,8 @@ use std::slice;
 use std::sync::Arc;
 
 use trackiops_schemas::columns::{
-    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, MOUNT, PATH, TIME, UID, USER, health_schema,
-    ops_schema, rollup_schema,
+    DEV, FILE_KEY, FILEID, MOUNT, PATH, TENANT_COLUMNS, TIME, health_schema, ops_schema,
+    rollup_schema,
 };
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::row::{Health, Row};
@@ -35,13 +35,15 @@ pub struct ScanColumns {
     pub by: GroupBy,
     /// Whether a filter needs the names of rows.
     pub by_name: bool,
+    /// Whether a filter needs the tenants of rows.
+    pub by_tenant: bool,
 }
 
 impl ScanColumns {
     fn include(self, column: &str) -> bool {
         match column {
             TIME | FILE_KEY | DEV | FILEID => true,
-            UID | USER | CGROUP | CONTAINER if self.by.tenants => true,
+            of if TENANT_COLUMNS.contains(&of) && (self.by.tenants || self.by_tenant) => true,
             MOUNT | PATH if self.by.needs_names() || self.by_name => true,
             _ => self.projection.includes(column),
         }

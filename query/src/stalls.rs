@@ -38,7 +38,7 @@ fn ask_once(snapshot: &Snapshot, question: &Question) -> Result<Outcome<ServerSt
         return Ok(nothing(why));
     }
     let plan = plan(snapshot, Dataset::Rollup, span, question, Some(Step::All))?;
-    let grouping = Grouping::new(snapshot, GroupBy::HOST, &[], None)?;
+    let grouping = Grouping::all(GroupBy::HOST);
     // The recorder's account of each window has them; rows of files are not needed.
     let no_file = FileSelection::default();
     let found = execute(

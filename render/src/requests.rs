@@ -1,8 +1,8 @@
 //! Table of single requests.
 
 use trackiops_schemas::columns::{
-    ASKED_BYTES, CGROUP, CONTAINER, DONE_BYTES, END_TIME_NS, ERRNO, HOST, MOUNT, OFFSET_BYTES, OP,
-    PATH, PID, RETRANS, UID, USER, XID,
+    ASKED_BYTES, CGROUP, CONTAINER, DONE_BYTES, END_TIME_NS, ERRNO, HOST, LABELS, MOUNT,
+    OFFSET_BYTES, OP, PATH, PID, RETRANS, TENANT, UID, USER, XID,
 };
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::time::UtcMs;
@@ -152,5 +152,7 @@ fn tenant(row: &KeptRequest) -> Tenant {
         user: text(USER),
         cgroup: text(CGROUP),
         container: text(CONTAINER),
+        name: text(TENANT),
+        labels: text(LABELS),
     }
 }

@@ -62,6 +62,13 @@ pub const USER: &str = "user";
 pub const CGROUP: &str = "cgroup";
 /// Names of that cgroup's container: [`crate::identity::Tenant::container`]; null where not known.
 pub const CONTAINER: &str = "container";
+/// The name that rules gave the tenant: [`crate::identity::Tenant::name`]; null where they gave none.
+pub const TENANT: &str = "tenant";
+/// The labels that rules gave it: [`crate::identity::Tenant::labels`]; null where they gave none.
+pub const LABELS: &str = "labels";
+
+/// The columns of the tenant.
+pub const TENANT_COLUMNS: [&str; 6] = [UID, USER, CGROUP, CONTAINER, TENANT, LABELS];
 
 /// The two directions, in column order.
 pub const DIRECTIONS: [&str; 2] = ["read", "write"];
@@ -249,7 +256,7 @@ pub fn mount_item() -> Field {
 }
 
 /// Columns that tell of which file a row is, and who used it.
-fn file_fields() -> [Field; 11] {
+fn file_fields() -> [Field; 13] {
     [
         text(HOST),
         optional_text(MOUNT),
@@ -262,6 +269,8 @@ fn file_fields() -> [Field; 11] {
         optional_text(USER),
         optional_text(CGROUP),
         optional_text(CONTAINER),
+        optional_text(TENANT),
+        optional_text(LABELS),
     ]
 }
 

@@ -137,8 +137,8 @@ pub struct TenantId {
     pub cgroup: u64,
 }
 
-/// Who used a file: a user and a cgroup. [`Self::id`] tells tenants apart; names of the user and the container are attributes, as a
-/// path is one of a file.
+/// Who used a file: a user and a cgroup, and who that is by the rules of the recording. [`Self::id`] tells tenants apart; labels and
+/// names of the user and the container are attributes, as a path is one of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tenant {
     /// The user, where known.
@@ -151,27 +151,46 @@ pub struct Tenant {
     /// Names of the cgroup's container when it was recorded, where known: `namespace/pod/container`, or `namespace/pod`. Never without
     /// `cgroup`.
     pub container: Option<Arc<str>>,
+    /// The name that rules gave it; `None` without rules, and where no rule applied.
+    pub name: Option<Arc<str>>,
+    /// The labels that rules gave it, as a JSON object. Never without `name`.
+    pub labels: Option<Arc<str>>,
 }
 
+/// Name, uid and cgroup: see [`Tenant::id`].
+pub type TenantParts<'t> = (Option<&'t str>, Option<u32>, Option<&'t str>);
+
 impl Tenant {
-    /// What tells it from other tenants of its host.
-    pub fn id(&self) -> (Option<u32>, Option<&str>) {
-        (self.uid, self.cgroup.as_deref())
+    /// What tells its rows from those of other tenants of its host: name, uid and cgroup.
+    pub fn id(&self) -> TenantParts<'_> {
+        (self.name.as_deref(), self.uid, self.cgroup.as_deref())
+    }
+
+    /// What tells it from other tenants of its host in an answer: the name, or where it has none the uid and the cgroup.
+    pub fn group(&self) -> TenantParts<'_> {
+        match self.id() {
+            (Some(name), ..) => (Some(name), None, None),
+            unnamed => unnamed,
+        }
     }
 
     /// Whether anything is known about it.
     pub fn is_known(&self) -> bool {
-        self.id() != (None, None)
+        self.id() != (None, None, None)
     }
 
     /// Number of its attributes that are known.
     pub fn names(&self) -> usize {
-        usize::from(self.user.is_some()) + usize::from(self.container.is_some())
+        let attributes = [&self.user, &self.container, &self.labels];
+        attributes.into_iter().flatten().count()
     }
 
-    /// As text, with the names of the user and the container in place of the uid and the cgroup where they are known. `None` where
-    /// nothing is known.
+    /// As text: its name, or else the user and the cgroup, with the names of the user and the container in place of the uid and the
+    /// cgroup where they are known. `None` where nothing is known.
     pub fn named(&self) -> Option<String> {
+        if let Some(name) = &self.name {
+            return Some(name.to_string());
+        }
         self.is_known().then(|| {
             let cgroup = self.container.as_ref().or(self.cgroup.as_ref());
             let text = |user: &dyn fmt::Display| match cgroup {
@@ -206,7 +225,7 @@ impl fmt::Display for Tenant {
 #[error("`{0}` is not a tenant: write uid:/cgroup/path or uid, such as 1000:/user.slice")]
 pub struct TenantError(String);
 
-/// What [`Tenant`] writes; names of the user and the container are not in it.
+/// What [`Tenant`] writes; no name is in it.
 impl FromStr for Tenant {
     type Err = TenantError;
 
@@ -223,7 +242,7 @@ impl FromStr for Tenant {
             uid: uid.map_err(|_| TenantError(text.into()))?,
             user: None,
             cgroup: cgroup.map(Into::into),
-            container: None,
+            ..Self::default()
         })
     }
 }
@@ -333,6 +352,18 @@ mod tests {
         };
         assert_eq!(contained.id(), plain.id());
         assert_eq!(contained.named().as_deref(), Some("1000:shop/web/nginx"));
+        let ruled = Tenant {
+            name: Some("acme".into()),
+            ..contained.clone()
+        };
+        assert_ne!(ruled.id(), plain.id());
+        assert_eq!(ruled.named().as_deref(), Some("acme"));
+        let other = Tenant {
+            uid: Some(7),
+            ..ruled.clone()
+        };
+        assert!(other.group() == ruled.group() && other.id() != ruled.id());
+        assert!(ruled.group() != plain.group() && plain.group() == plain.id());
         let used_by = |tenant: &str, user: Option<&str>| FileAttributes {
             key: FileKey(7),
             id: file("0:49"),

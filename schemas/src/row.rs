@@ -138,6 +138,8 @@ counters! {
         missed: "missed", Count, sum;
         /// Steps of the wall clock.
         clock_steps: "clock_steps", Count, sum;
+        /// How often the rules that name tenants were replaced.
+        tenant_changes: "tenant_changes", Count, sum;
         /// Milliseconds of the window in which operations were recorded, too; 0 where they were left out.
         ops_covered_ms: "ops_covered_ms", Milliseconds, sum;
         /// RPCs that the probes of operations saw complete.

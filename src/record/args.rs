@@ -9,6 +9,7 @@ use trackiops_collector::{EngineChoice, Filter, Procedure, Settings};
 use trackiops_query::parse_size;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
+use trackiops_tenants::Rules;
 
 use crate::config::ConfigFlag;
 use crate::store_flag::StoreFlag;
@@ -82,6 +83,11 @@ pub struct Args {
     /// At least 64MiB. When it is used up, the oldest requests are deleted.
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = parse_requests_size, help_heading = STORE)]
     pub requests_size: u64,
+    /// Name tenants by the rules in this file
+    ///
+    /// Each row gets the tenant of the first rule that applies, such as a pattern of paths or a namespace. SIGHUP reads them again.
+    #[arg(long, value_name = "RULES", help_heading = STORE)]
+    pub tenants: Option<PathBuf>,
     /// Allow a store on NFS
     ///
     /// Its own traffic is recorded then, and a hung server holds up the recorder.
@@ -267,16 +273,17 @@ pub fn default_settings() -> Settings {
         #[command(flatten)]
         args: Args,
     }
-    Defaults::parse_from(["record"]).args.settings()
+    Defaults::parse_from(["record"]).args.settings(None)
 }
 
 impl Args {
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self, tenant_rules: Option<Rules>) -> Settings {
         Settings {
             granularity: self.granularity.finest(),
             ring_memory: self.ring_memory,
             latency_parts: !self.no_latency_parts,
             filter: self.filter.clone().into(),
+            tenant_rules,
             requests: self.requests,
         }
     }

@@ -4,15 +4,23 @@
 use clap::FromArgMatches;
 use toml::Value;
 use trackiops_store::RetentionPolicy;
+use trackiops_tenants::Rules;
 
 use crate::config::{Problems, Setting, Source};
 use crate::output::say;
 use crate::record::args::Args;
+use crate::tenant_rules::TenantRules;
 
 /// Keys that may change while recording. The others decide which probes run and what a row means,
 /// or are used only once. So do the filters: a window, its health row and the journal's header have
 /// one filter, and the audit only runs without one.
-const CHANGEABLE: [&str; 4] = ["retain", "retain-by-clock", "store-size", "requests-size"];
+const CHANGEABLE: [&str; 5] = [
+    "retain",
+    "retain-by-clock",
+    "store-size",
+    "requests-size",
+    "tenants",
+];
 
 /// What these keys say.
 #[derive(Clone, Debug)]
@@ -35,6 +43,14 @@ pub struct Reload {
     source: Source,
     settings: Vec<Setting>,
     pub limits: Limits,
+    pub tenants: TenantRules,
+}
+
+/// What is to change.
+#[derive(Default)]
+pub struct Changes<'r> {
+    pub limits: Option<&'r Limits>,
+    pub tenants: Option<&'r TenantRules>,
 }
 
 impl Reload {
@@ -49,12 +65,17 @@ impl Reload {
             source,
             settings: read.settings,
             limits: Limits::of(&args),
+            tenants: TenantRules::of(args.tenants.as_deref())?,
         };
         Ok((args, reload))
     }
 
-    /// Reads the configuration again, and says what has changed. Returns the limits if they have.
-    pub fn again(&mut self) -> Option<&Limits> {
+    /// Reads the configuration and the rules of tenants again, and says what has changed.
+    pub fn again(&mut self) -> Changes<'_> {
+        self.read_again().unwrap_or_default()
+    }
+
+    fn read_again(&mut self) -> Option<Changes<'_>> {
         let refused = |Problems(problems)| {
             problems.iter().for_each(say);
             say(
@@ -66,6 +87,10 @@ impl Reload {
         let args = args
             .map_err(|error| refused(Problems(vec![error.to_string()])))
             .ok()?;
+        let tenants = TenantRules::of(args.tenants.as_deref())
+            .map_err(|error| refused(Problems(vec![format!("{error:#}")])))
+            .ok()?;
+        let are_tenants_new = !tenants.are(&self.tenants);
         let (mut has_changed, mut has_said) = (false, false);
         for (now, new) in self.settings.iter_mut().zip(read.settings) {
             if now.value == new.value {
@@ -86,14 +111,26 @@ impl Reload {
                 ));
             }
         }
+        if are_tenants_new {
+            has_said = true;
+            let count = tenants.rules.as_ref().map_or(0, Rules::count);
+            say(match count {
+                0 => "reloaded: tenants have no rules any more".to_owned(),
+                1 => "reloaded: tenants are named by one rule from now on".to_owned(),
+                count => format!("reloaded: tenants are named by {count} rules from now on"),
+            });
+            self.tenants = tenants;
+        }
         if !has_said {
             say("reloaded: nothing has changed");
         }
-        if !has_changed {
-            return None;
+        if has_changed {
+            self.limits = Limits::of(&args);
         }
-        self.limits = Limits::of(&args);
-        Some(&self.limits)
+        Some(Changes {
+            limits: has_changed.then_some(&self.limits),
+            tenants: are_tenants_new.then_some(&self.tenants),
+        })
     }
 }
 

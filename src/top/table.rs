@@ -177,7 +177,7 @@ impl Table {
                 question.by = match tab {
                     Tab::Tree => GroupBy {
                         level: Level::Dir { depth: 1 },
-                        tenants: false,
+                        ..GroupBy::FILE
                     },
                     // Stalls are in its notes.
                     Tab::Mounts | Tab::Stalls => GroupBy::MOUNT,

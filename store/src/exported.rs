@@ -21,7 +21,7 @@ use crate::segment::metadata::{check_format, value};
 use crate::segment::verified::damaged;
 
 /// Columns that identify a file and its user.
-const IDENTITY: [&str; 11] = [
+const IDENTITY: [&str; 13] = [
     columns::HOST,
     columns::MOUNT,
     columns::PATH,
@@ -33,6 +33,8 @@ const IDENTITY: [&str; 11] = [
     columns::USER,
     columns::CGROUP,
     columns::CONTAINER,
+    columns::TENANT,
+    columns::LABELS,
 ];
 /// Three months of seconds. Something is kept of each window, also of those without rows, and what
 /// range an export claims costs it nothing.

@@ -164,6 +164,7 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 lost: clock_steps / 2,
                 missed: clock_steps,
                 clock_steps,
+                tenant_changes: clock_steps / 3,
                 ops_covered_ms: covered_ms / 2,
                 ops_seen: seen * 3,
                 ops_missed: clock_steps,

@@ -29,8 +29,10 @@ struct Recording {
     gaps: Vec<(i64, i64)>,
 }
 
-/// A file's name, its tenant, and the names of the tenant's user and container.
-type Used = (String, Option<String>, [Option<String>; 2]);
+/// Names of a tenant's user, of its container and of itself, and its labels.
+type Names = [Option<String>; 4];
+/// A file's name, its tenant, and the tenant's names.
+type Used = (String, Option<String>, Names);
 
 #[derive(Default)]
 struct Window {
@@ -204,10 +206,12 @@ impl Recording {
                 lost,
                 pending,
             } = windows.remove(&second).unwrap_or_default();
-            let row = |((path, tenant, [user, container]), row): (Used, Row)| {
+            let row = |((path, tenant, [user, container, name, labels]), row): (Used, Row)| {
                 let tenant = tenant.map_or_else(Tenant::default, |packed| Tenant {
                     user: user.map(Into::into),
                     container: container.map(Into::into),
+                    name: name.map(Into::into),
+                    labels: labels.map(Into::into),
                     ..packed.parse().expect("a tenant")
                 });
                 let fileid = paths.iter().position(|known| *known == path).unwrap_or(0) as u64 + 1;
@@ -275,7 +279,8 @@ fn operation(mut words: SplitWhitespace<'_>) -> Option<OperationRow> {
     Some(OperationRow { operation, sums })
 }
 
-/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [tenant=UID:CGROUP] [user=NAME] [container=NAMES]`
+/// `COUNT [xBYTES] LATENCY[..LATENCY] [queue=T] [rtt=T] [errors=N] [retrans=N] [folded=N] [untimed=N] [tenant=UID:CGROUP] [user=NAME] [container=NAMES]
+/// [name=NAME] [labels=JSON]`
 #[derive(Default)]
 struct Requests {
     count: u64,
@@ -288,8 +293,8 @@ struct Requests {
     folded: u64,
     untimed: u64,
     tenant: Option<String>,
-    /// Of the user and the container.
-    names: [Option<String>; 2],
+    /// Of the user, the container and the tenant, and its labels.
+    names: Names,
 }
 
 impl Requests {
@@ -311,6 +316,8 @@ impl Requests {
                     "tenant" => requests.tenant = Some(value.to_owned()),
                     "user" => requests.names[0] = Some(value.to_owned()),
                     "container" => requests.names[1] = Some(value.to_owned()),
+                    "name" => requests.names[2] = Some(value.to_owned()),
+                    "labels" => requests.names[3] = Some(value.to_owned()),
                     _ => return None,
                 }
             } else {

@@ -27,6 +27,10 @@ pub struct RowId {
     pub user: Option<String>,
     pub cgroup: Option<String>,
     pub container: Option<String>,
+    /// As the tenant's.
+    pub name: Option<String>,
+    /// As the tenant's.
+    pub labels: Option<String>,
 }
 
 /// Rows and health added up by window of one granularity.
@@ -62,6 +66,8 @@ impl Content {
                 user: file.tenant.user.as_deref().map(str::to_owned),
                 cgroup: file.tenant.cgroup.as_deref().map(str::to_owned),
                 container: file.tenant.container.as_deref().map(str::to_owned),
+                name: file.tenant.name.as_deref().map(str::to_owned),
+                labels: file.tenant.labels.as_deref().map(str::to_owned),
             };
             self.rows.entry(id).or_default().merge(row);
         }
@@ -224,6 +230,8 @@ fn rows_in(file: File) -> Vec<(RowId, Row)> {
                 user: stored.tenant.user.map(str::to_owned),
                 cgroup: stored.tenant.cgroup.map(str::to_owned),
                 container: stored.tenant.container.map(str::to_owned),
+                name: stored.tenant.name.map(str::to_owned),
+                labels: stored.tenant.labels.map(str::to_owned),
             };
             rows.push((id, stored.row));
         })

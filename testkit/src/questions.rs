@@ -22,6 +22,8 @@ pub fn question(store: &Path) -> Question {
         range: Range::default(),
         step: None,
         mounts: Vec::new(),
+        tenants: Vec::new(),
+        tenant_rules: None,
         ops: Vec::new(),
         conditions: Vec::new(),
         sort: None,
@@ -103,7 +105,10 @@ pub fn straightforward(
                     continue;
                 }
                 let tenant = &*row.file.tenant;
-                let apart = (by == GroupBy::FILE_TENANT).then(|| tenant.to_string());
+                let apart = (by == GroupBy::FILE_TENANT).then(|| match &tenant.name {
+                    Some(name) => format!("named {name}"),
+                    None => tenant.to_string(),
+                });
                 let sum = sums
                     .entry((time, host.to_string(), row.file.key, apart))
                     .or_insert_with(|| (Row::default(), 0, None, tenant.clone()));
@@ -119,6 +124,11 @@ pub fn straightforward(
                     (known.cgroup, known.container) = (None, None);
                 } else if tenant.container.is_some() {
                     known.container = tenant.container.clone();
+                }
+                if known.name != tenant.name {
+                    (known.name, known.labels) = (None, None);
+                } else if tenant.labels.is_some() {
+                    known.labels = tenant.labels.clone();
                 }
             }
         }

@@ -1,8 +1,10 @@
 //! Stopping, being killed, starting again, being asked while at work.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::sync::LazyLock;
 
-use crate::run::{Run, answers, by_window, sum};
+use crate::run::{Answer, Run, answers, by_window, sum};
 
 /// Also what [`crate::errors`] looks at: one guest serves both.
 pub static RUN: LazyLock<Run> = LazyLock::new(|| Run::script("lifecycle", &[]));
@@ -48,6 +50,36 @@ fn guest_who_listens_goes_on_with_the_next_recorder() {
     assert_eq!(by_window(&heard), by_window(&RUN.query(&["--step", "1s"])));
     let said = RUN.text("watch.err");
     assert!(said.starts_with("the recorder has ended"), "{said}");
+}
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_rules_name_tenants_and_new_ones_hold_from_when_they_were_read() {
+    let by_tenant = |flags: &[&str]| -> BTreeMap<String, u64> {
+        let answers = RUN.query(&[&["--step", "all", "--by", "tenant"], flags].concat());
+        let of = |answer: &Answer| {
+            let tenant = [&answer["tenant"], &answer["labels"]];
+            let tenant = tenant.map(|of| of.as_str().unwrap_or("-").to_owned());
+            (tenant.join(" "), answer["write_bytes"].as_u64().unwrap())
+        };
+        answers.iter().map(of).collect()
+    };
+    let sums = |of: &[(&str, u64)]| -> BTreeMap<String, u64> {
+        let of = of.iter();
+        of.map(|(tenant, writes)| ((*tenant).to_owned(), writes * WRITE_BYTES))
+            .collect()
+    };
+    let second = r#"second {"tier":"gold"}"#;
+    // The first recording had no rules.
+    assert_eq!(
+        by_tenant(&[]),
+        sums(&[("- -", 32), ("first-nfs -", 8), (second, 8)])
+    );
+    assert_eq!(by_tenant(&["--tenant", "sec*"]), sums(&[(second, 8)]));
+    let rules = RUN.out.join("tenants.toml");
+    fs::write(&rules, "[[rule]]\npath = '/mnt/**'\ntenant = 'all'\n").unwrap();
+    let rules = rules.to_str().unwrap();
+    assert_eq!(by_tenant(&["--tenants", rules]), sums(&[("all -", 48)]));
 }
 
 #[test]

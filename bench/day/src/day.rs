@@ -183,7 +183,7 @@ fn attributes(index: usize, record: &RequestRecord) -> Arc<FileAttributes> {
             uid: Some(record.uid),
             user: Some(format!("user-{}", record.uid).into()),
             cgroup: Some(format!("/batch/job-{}", record.cgroup).into()),
-            container: None,
+            ..Tenant::default()
         }),
     })
 }

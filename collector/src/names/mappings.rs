@@ -109,6 +109,8 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NONE: [u64; 0] = [];
     use std::time::Instant;
     use trackiops_schemas::identity::Dev;
 
@@ -139,10 +141,10 @@ mod tests {
         let mut mappings = mappings();
         mappings.want(0);
         let began = Instant::now();
-        assert_eq!(fileids(mappings.look()), []);
+        assert_eq!(fileids(mappings.look()), NONE);
         for pid in [7, 8] {
             mappings.want(pid);
-            assert_eq!(fileids(mappings.look()), []);
+            assert_eq!(fileids(mappings.look()), NONE);
         }
         assert!(began.elapsed() < Duration::from_millis(400));
         let mut found = Vec::new();
@@ -164,7 +166,7 @@ mod tests {
         mappings.look();
         assert_eq!(crate::panic_tests::died(), "trackiops-maps");
         mappings.want(8);
-        assert_eq!(fileids(mappings.look()), [], "nobody waits for it");
+        assert_eq!(fileids(mappings.look()), NONE, "nobody waits for it");
     }
 
     #[cfg(feature = "fail-points")]

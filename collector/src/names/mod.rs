@@ -22,6 +22,8 @@ use trackiops_schemas::identity::{
 };
 use trackiops_schemas::mount::MountPoint;
 
+use trackiops_tenants::Rules;
+
 use crate::clock::{MonotonicNs, is_due};
 use crate::generations::Generations;
 use crate::names::mappings::Mappings;
@@ -32,6 +34,7 @@ use crate::names::path_ring::{PathChange, PathEvent};
 use crate::names::paths::{ExportPath, KnownPaths};
 use crate::rollup::row_key::RowKey;
 use crate::tenants::Tenants;
+use crate::tenants::naming::{Named, Naming};
 
 /// A name found is looked at again after this time: files are renamed while they are open.
 const RECHECK: Duration = Duration::from_secs(30);
@@ -51,6 +54,8 @@ struct KnownFile {
     place: Option<ExportPath>,
     checked: MonotonicNs,
     tries_left: u8,
+    /// What rules have made of the attributes.
+    named: Option<Named>,
 }
 
 /// Names and mounts of the files that were active lately.
@@ -60,6 +65,7 @@ pub struct Names {
     mountinfo: Option<OwnedFd>,
     known: Generations<RowKey, KnownFile>,
     tenants: Tenants,
+    naming: Naming,
     nameless: HashSet<RowKey>,
     mappings: Mappings,
     scanned: Option<MonotonicNs>,
@@ -72,8 +78,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Knows the mounts of now, and no file. `are_told` says whether the kernel side reports paths.
-    pub fn new(are_told: bool) -> io::Result<Self> {
+    /// Knows the mounts of now, and no file. `are_told` says whether the kernel side reports paths, and `rules` name tenants.
+    pub fn new(are_told: bool, rules: Option<Rules>) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         // Opened before mounts are read, so that no change is missed.
         let mountinfo =
@@ -86,6 +92,7 @@ impl Names {
             mountinfo,
             known: Generations::new(),
             tenants: Tenants::new(),
+            naming: Naming::new(rules),
             nameless: HashSet::new(),
             mappings: if are_told {
                 Mappings::none()
@@ -196,6 +203,7 @@ impl Names {
         }
         self.tenants
             .observe(seen.iter().map(|(row, _)| row.tenant), now);
+        self.naming.follow(now);
         if self.paths.is_some() {
             return;
         }
@@ -308,7 +316,13 @@ impl Names {
             place: None,
             checked: now,
             tries_left: FULL_SCAN_TRIES,
+            named: None,
         })
+    }
+
+    /// What names tenants.
+    pub fn naming(&mut self) -> &mut Naming {
+        &mut self.naming
     }
 
     /// The attributes of a row, by what is known now.
@@ -345,7 +359,11 @@ impl Names {
             });
             known.tries_left = FULL_SCAN_TRIES;
         }
-        Arc::clone(&known.attributes)
+        let attributes = Arc::clone(&known.attributes);
+        match self.known.get(row) {
+            Some(known) => self.naming.named(&attributes, &mut known.named),
+            None => attributes,
+        }
     }
 
     /// Forgets the files that were idle since the previous call.
@@ -411,7 +429,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_the_path_once_its_mount_is_known_and_never_inferred() {
-        let mut names = Names::new(true).unwrap();
+        let mut names = Names::new(true, None).unwrap();
         let now = MonotonicNs(0);
         let path = |names: &mut Names, fileid| {
             let attributes = names.attributes(row(fileid), now);

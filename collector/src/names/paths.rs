@@ -205,6 +205,8 @@ fn is_unlinked(place: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    const NONE: [u64; 0] = [];
+
     fn file(fileid: u64) -> FileId {
         FileId {
             dev: Dev(49),
@@ -258,10 +260,10 @@ mod tests {
             (4, "s:/e/d-1/c"),
             (5, "s:/e/da"),
         ] {
-            assert_eq!(see(&mut paths, 0, fileid, path), [], "{path} is new");
+            assert_eq!(see(&mut paths, 0, fileid, path), NONE, "{path} is new");
         }
         let elsewhere = PathChange::Renamed(Dev(50), "s:/e/d".into(), "s:/e/z".into());
-        assert_eq!(learn(&mut paths, 1, elsewhere), []);
+        assert_eq!(learn(&mut paths, 1, elsewhere), NONE);
         assert_eq!(rename(&mut paths, 1, "s:/e/d", "s:/e/q/d2"), [1, 2, 3]);
         let now: Vec<_> = (1..6).filter_map(|id| place(&mut paths, id)).collect();
         assert_eq!(
@@ -276,7 +278,7 @@ mod tests {
         );
         assert_eq!(
             rename(&mut paths, 2, "s:/e/d", "s:/e/z"),
-            [],
+            NONE,
             "it is not there any more"
         );
         assert_eq!(rename(&mut paths, 3, "s:/e/q", "s:/e/p"), [1, 2, 3]);
@@ -299,7 +301,7 @@ mod tests {
         let mut paths = KnownPaths::new();
         see(&mut paths, 0, 1, "s:/e/a/f");
         rename(&mut paths, 100, "s:/e/a", "s:/e/b");
-        assert_eq!(see(&mut paths, 101, 1, "s:/e/a/f"), []);
+        assert_eq!(see(&mut paths, 101, 1, "s:/e/a/f"), NONE);
         assert_eq!(place(&mut paths, 1).as_deref(), Some("s:/e/b/f"));
         assert_eq!(
             see(&mut paths, 700, 1, "s:/e/a/f"),
@@ -316,7 +318,7 @@ mod tests {
         see(&mut paths, 0, 1, "s:/e/a");
         assert_eq!(
             see(&mut paths, 1, 1, "s:/e/.nfs000000000000002a00000001"),
-            []
+            NONE
         );
         assert_eq!(place(&mut paths, 1).as_deref(), Some("s:/e/a"));
         assert_eq!(see(&mut paths, 2, 1, "s:/e/.nfs-notes"), [1]);

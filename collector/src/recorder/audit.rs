@@ -105,7 +105,10 @@ impl Recorder {
             audit.book(missed, now);
             if !missed.is_none() {
                 window.settled.push(FileRow {
-                    file: Arc::new(missed_on(dev, mount)),
+                    file: self
+                        .names
+                        .naming()
+                        .named(&Arc::new(missed_on(dev, mount)), &mut None),
                     row: missed.row(),
                 });
             }

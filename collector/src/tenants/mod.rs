@@ -1,6 +1,7 @@
 //! Who used a file: users and cgroups, both by number and name, and containers.
 
 mod containers;
+pub(crate) mod naming;
 pub(crate) mod users;
 
 use std::collections::HashSet;
@@ -105,6 +106,9 @@ impl Tenants {
             container: known
                 .and_then(|known| known.container.as_ref())
                 .and_then(|container| self.containers.name(container)),
+            // Rules name it once the file is known: see `naming`.
+            name: None,
+            labels: None,
         }
     }
 }

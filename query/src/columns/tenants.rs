@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use trackiops_schemas::columns::{CGROUP, CONTAINER, UID, USER};
+use trackiops_schemas::columns::{CGROUP, CONTAINER, LABELS, TENANT, UID, USER};
 use trackiops_schemas::container::{ContainerOf, namespace_and_pod};
 use trackiops_schemas::identity::Tenant;
 
@@ -16,9 +16,8 @@ pub const NAMESPACE: &str = "namespace";
 /// That pod.
 pub const POD: &str = "pod";
 
-/// Uid, user, cgroup and container as they are stored, then what follows from them, for `--columns`: parts of the container, and all
-/// as one text.
-pub(super) fn tenants<R: 'static>(of: fn(&R) -> &Arc<Tenant>) -> ([Column<R>; 4], [Column<R>; 4]) {
+/// The tenant's columns as they are stored, then what follows from them, for `--columns`: parts of the container.
+pub(super) fn tenants<R: 'static>(of: fn(&R) -> &Arc<Tenant>) -> ([Column<R>; 6], [Column<R>; 3]) {
     let uid = Column::new(UID, DataType::Int64, Unit::None, move |row: &R| {
         of(row)
             .uid
@@ -59,13 +58,16 @@ pub(super) fn tenants<R: 'static>(of: fn(&R) -> &Arc<Tenant>) -> ([Column<R>; 4]
     };
     let namespace = part(NAMESPACE, |names| namespace_and_pod(names).0);
     let pod = part(POD, |names| namespace_and_pod(names).1);
-    let packed = Column {
-        is_usual: false,
-        needs: vec![UID.to_owned(), CGROUP.to_owned()],
-        ..Column::text("tenant", move |row: &R| match of(row) {
-            tenant if tenant.is_known() => Value::text(tenant.to_string()),
-            _ => Value::Null,
+    let name = Column::text(TENANT, move |row: &R| {
+        Value::some_text(of(row).name.as_deref())
+    });
+    let labels = Column {
+        // As the user's name with a uid.
+        needs: vec![LABELS.to_owned(), TENANT.to_owned()],
+        ..Column::text(LABELS, move |row: &R| {
+            Value::some_text(of(row).labels.as_deref())
         })
     };
-    ([uid, user, cgroup, container], [namespace, pod, id, packed])
+    let stored = [uid, user, cgroup, container, name, labels];
+    (stored, [namespace, pod, id])
 }

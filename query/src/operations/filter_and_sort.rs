@@ -96,7 +96,7 @@ fn which(row: &OperationAnswer, connections: Connections) -> Which {
         Arc::clone(&row.op),
         transport,
         row.about.as_ref().map(About::identity),
-        TenantKey(Arc::clone(&row.tenant)),
+        TenantKey::of(&row.tenant),
     )
 }
 

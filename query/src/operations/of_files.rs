@@ -87,7 +87,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
         for (op, sums, bytes, [untimed, unsplit]) in of_row(&row.sum.row()) {
             let requests = mounts.entry(window.clone()).or_default();
             *requests = requests.saturating_add(sums.requests);
-            let by_tenant = TenantKey(Arc::clone(tenant));
+            let by_tenant = TenantKey::of(tenant);
             let key = (window.clone(), about.clone(), by_tenant, op);
             let place = places.entry(key).or_insert(rows.len());
             if *place == rows.len() {
@@ -123,7 +123,7 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
     };
     let key = |row: &OperationAnswer| {
         let host_and_mount = (Arc::clone(&row.host), row.mount.clone());
-        let about = (row.about.clone(), TenantKey(Arc::clone(&row.tenant)));
+        let about = (row.about.clone(), TenantKey::of(&row.tenant));
         (
             row.time,
             host_and_mount,

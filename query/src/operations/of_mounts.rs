@@ -44,14 +44,16 @@ struct Group {
     sums: OperationSums,
 }
 
-/// Answers a question about operations of mounts. If it selects files, the answer is from the rows of these files, by mount.
+/// Answers a question about operations of mounts. If it selects files or tenants, the answer is from the rows of these
+/// files, by mount.
 ///
 /// Fails with [`QueryError::ConnectionsOfFile`] for connections of selected files.
 pub fn ask_operations(
     question: &Question,
     connections: Connections,
 ) -> Result<Outcome<OperationAnswer>, QueryError> {
-    match (question.files.is_empty(), connections) {
+    let is_of_all = question.files.is_empty() && question.tenants.is_empty();
+    match (is_of_all, connections) {
         (false, Connections::Apart) => return Err(QueryError::ConnectionsOfFile),
         (false, Connections::Together) => return ask_operations_by(question, GroupBy::MOUNT),
         (true, _) => {}

@@ -17,8 +17,8 @@ use std::str::FromStr;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use trackiops_schemas::columns::{
-    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, FORMAT_VERSION, META_DATASET, META_FORMAT,
-    META_GRANULARITY, META_RANGE, PATH, UID, USER, health_schema, request_schema,
+    DEV, FILE_KEY, FILEID, FORMAT_VERSION, META_DATASET, META_FORMAT, META_GRANULARITY, META_RANGE,
+    PATH, TENANT_COLUMNS, health_schema, request_schema,
 };
 use trackiops_schemas::time::Granularity;
 use trackiops_store::{Dataset, Snapshot};
@@ -90,8 +90,9 @@ impl ExportDataset {
 
 /// Drops the columns of files and tenants, because operations of mounts have neither.
 fn ops_columns() -> Columns<OperationAnswer> {
-    Columns::usual()
-        .without(|name| [PATH, FILE_KEY, DEV, FILEID, UID, USER, CGROUP, CONTAINER].contains(&name))
+    Columns::usual().without(|name| {
+        [PATH, FILE_KEY, DEV, FILEID].contains(&name) || TENANT_COLUMNS.contains(&name)
+    })
 }
 
 /// A request for an export.

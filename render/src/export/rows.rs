@@ -1,7 +1,5 @@
 //! Exports rows of files and of operations, piece by piece.
 
-use std::sync::Arc;
-
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
 use trackiops_schemas::identity::FileKey;
@@ -18,7 +16,7 @@ use trackiops_query::columns::{Columns, Record};
 use trackiops_query::coverage::Interval;
 use trackiops_query::coverage::note::Note;
 use trackiops_query::error::QueryError;
-use trackiops_query::group::{GroupBy, TenantKey};
+use trackiops_query::group::GroupBy;
 use trackiops_query::operations::{Connections, OperationAnswer, ask_operations};
 use trackiops_query::question::{Question, Range};
 use trackiops_query::step::Step;
@@ -35,7 +33,7 @@ pub(super) fn files<E: From<QueryError>>(
             row.time,
             key,
             row.host.clone(),
-            TenantKey(Arc::clone(&row.tenant)),
+            GroupBy::FILE_USER.tenant(&row.tenant),
         )
     };
     let sorted = |question: &Question| {
@@ -137,7 +135,7 @@ fn piece_of(export: &Export, piece: Interval, step: Granularity, may_refuse: boo
             until: Some(piece.end),
         },
         step: Some(Step::Windows(step)),
-        by: GroupBy::FILE_TENANT,
+        by: GroupBy::FILE_USER,
         projection: Projection::all(),
         row_limit: may_refuse.then_some(MOST_ROWS),
         ..export.question.clone()

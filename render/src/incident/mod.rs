@@ -12,7 +12,6 @@ mod text;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use trackiops_query::answer::{Answer, EmptyReason, Outcome};
 use trackiops_query::ask::{asked, recorded, within};
@@ -228,7 +227,13 @@ impl Incident {
             ..self.question.clone()
         };
         let (step, recorded) = recorded_times(&question, range)?;
-        let grouping = Grouping::new(&snapshot, GroupBy::dir(1), &[], None)?;
+        let all = Question {
+            by: GroupBy::dir(1),
+            files: Vec::new(),
+            mounts: Vec::new(),
+            ..question.clone()
+        };
+        let grouping = Grouping::new(&snapshot, &all)?;
         let ranked = ranked(&question, &grouping)?;
         let limits = Limits::first(&ranked, step);
         let rows = rows(&question, range, &snapshot, &grouping, &ranked, limits)?;
@@ -330,7 +335,7 @@ fn tenants(question: &Question) -> Result<TenantNames, QueryError> {
         Outcome::Nothing { .. } => Vec::new(),
     };
     let named = rows.into_iter().map(|row| {
-        let key = TenantKey(Arc::clone(&row.tenant));
+        let key = TenantKey::of(&row.tenant);
         ((row.host, key), row.tenant)
     });
     Ok(named.collect())
@@ -459,6 +464,8 @@ mod tests {
             range: Range::default(),
             step: None,
             mounts: Vec::new(),
+            tenants: Vec::new(),
+            tenant_rules: None,
             ops: Vec::new(),
             conditions: Vec::new(),
             sort: None,

@@ -7,7 +7,9 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use serde::Serialize;
 use trackiops_query::group::TenantKey;
-use trackiops_schemas::columns::{CGROUP, CONTAINER, FILEID, HOST, MOUNT, OP, PATH, UID, USER};
+use trackiops_schemas::columns::{
+    CGROUP, CONTAINER, FILEID, HOST, MOUNT, OP, PATH, TENANT, UID, USER,
+};
 use trackiops_schemas::identity::Tenant;
 
 use super::IncidentError;
@@ -38,6 +40,7 @@ struct Tenants {
     user: Vec<Option<String>>,
     cgroup: Vec<Option<String>>,
     container: Vec<Option<String>>,
+    tenant: Vec<Option<String>>,
 }
 
 /// Places in the lists.
@@ -81,22 +84,24 @@ impl Names {
         })
     }
 
-    /// Each host has its own names of users and containers.
+    /// Each host has its own names of users, containers and tenants.
     pub fn tenant(&mut self, host: &Arc<str>, key: &TenantKey, named: &TenantNames) -> usize {
         let Tenants {
             uid,
             user,
             cgroup,
             container,
+            tenant: name,
         } = &mut self.tenants;
         let key = (Arc::clone(host), key.clone());
-        let tenant = named.get(&key).unwrap_or(&key.1.0);
+        let tenant = named.get(&key).unwrap_or(&key.1.tenant);
         let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
         *self.known.tenants.entry(key.clone()).or_insert_with(|| {
             uid.push(tenant.uid.map(i64::from));
             user.push(text(&tenant.user));
             cgroup.push(text(&tenant.cgroup));
             container.push(text(&tenant.container));
+            name.push(text(&tenant.name));
             uid.len() - 1
         })
     }
@@ -131,6 +136,7 @@ impl Names {
             user,
             cgroup,
             container,
+            tenant: name,
         } = &self.tenants;
         let fileids: ArrayRef = Arc::new(Int64Array::from(self.fileids.clone()));
         let uid: ArrayRef = Arc::new(Int64Array::from(uid.clone()));
@@ -145,6 +151,7 @@ impl Names {
                 (USER, optional(user)),
                 (CGROUP, optional(cgroup)),
                 (CONTAINER, optional(container)),
+                (TENANT, optional(name)),
             ],
         ];
         let batch = |list| RecordBatch::try_from_iter(list);
@@ -175,6 +182,7 @@ impl Names {
             user: optional(tenants, USER),
             cgroup: optional(tenants, CGROUP),
             container: optional(tenants, CONTAINER),
+            tenant: optional(tenants, TENANT),
         };
     }
 }

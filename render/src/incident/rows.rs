@@ -73,7 +73,7 @@ impl Ranked {
             let sums = (ns, row.sum.bytes());
             add(&mut files, file.key, sums);
             add(&mut trees, tree_of(grouping.of(0, file)), sums);
-            add(&mut tenants, TenantKey(Arc::clone(&row.tenant)), sums);
+            add(&mut tenants, TenantKey::of(&row.tenant), sums);
         }
         Self {
             files: in_order(files),
@@ -172,7 +172,7 @@ impl Rows {
                 fileid: file.fileid,
             }),
         };
-        let tenant = Some(TenantKey(Arc::clone(&row.tenant)));
+        let tenant = Some(TenantKey::of(&row.tenant));
         self.add(row.time, place, tenant, &row.sum.row(), kept);
     }
 

@@ -8,8 +8,8 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{
-    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, FILTER, HOST, MOUNT, MOUNTS, OP, PATH, SERVER,
-    TRANSPORT, UID, USER, health_schema, request_schema,
+    CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, FILTER, HOST, LABELS, MOUNT, MOUNTS, OP, PATH,
+    SERVER, TENANT, TRANSPORT, UID, USER, health_schema, request_schema,
 };
 
 use super::tokens::{Pseudonyms, Unknown};
@@ -41,7 +41,9 @@ enum Role {
 /// The rule of a column, or of a field within a list. `None` for text without a known rule.
 fn role(name: &str, data_type: &DataType) -> Option<Role> {
     Some(match name {
-        HOST | SERVER | FILTER | USER | NAMESPACE | POD | CONTAINER_ID => Role::Word,
+        HOST | SERVER | FILTER | USER | TENANT | LABELS | NAMESPACE | POD | CONTAINER_ID => {
+            Role::Word
+        }
         PATH | CONTAINER => Role::Path,
         MOUNT | MOUNTS => Role::Mount,
         CGROUP => Role::Cgroup,

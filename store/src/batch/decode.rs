@@ -85,13 +85,18 @@ pub struct StoredTenant<'a> {
     pub cgroup: Option<&'a str>,
     /// As [`Tenant::container`].
     pub container: Option<&'a str>,
+    /// As [`Tenant::name`].
+    pub name: Option<&'a str>,
+    /// As [`Tenant::labels`].
+    pub labels: Option<&'a str>,
 }
 
 impl PartialEq<Tenant> for StoredTenant<'_> {
     fn eq(&self, other: &Tenant) -> bool {
-        (self.uid, self.cgroup) == other.id()
+        (self.name, self.uid, self.cgroup) == other.id()
             && self.user == other.user.as_deref()
             && self.container == other.container.as_deref()
+            && self.labels == other.labels.as_deref()
     }
 }
 
@@ -102,6 +107,8 @@ impl From<StoredTenant<'_>> for Tenant {
             user: stored.user.map(Into::into),
             cgroup: stored.cgroup.map(Into::into),
             container: stored.container.map(Into::into),
+            name: stored.name.map(Into::into),
+            labels: stored.labels.map(Into::into),
         }
     }
 }
@@ -159,6 +166,8 @@ pub fn decode_rows<'a>(
     let users: Option<&StringArray> = column(batch, columns::USER)?;
     let cgroups: Option<&StringArray> = column(batch, columns::CGROUP)?;
     let containers: Option<&StringArray> = column(batch, columns::CONTAINER)?;
+    let names: Option<&StringArray> = column(batch, columns::TENANT)?;
+    let labels: Option<&StringArray> = column(batch, columns::LABELS)?;
     let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
     let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;
     let ops = FileOpColumns::new(batch)?;
@@ -183,6 +192,8 @@ pub fn decode_rows<'a>(
                 user: text(users, i),
                 cgroup: text(cgroups, i),
                 container: text(containers, i),
+                name: text(names, i),
+                labels: text(labels, i),
             },
             row: Row {
                 read: read.at(i),

@@ -70,10 +70,10 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
     RecordBatch::try_new(columns::rollup_schema(), arrays)
 }
 
-/// The columns from [`columns::MOUNT`] to [`columns::CONTAINER`].
+/// The columns from [`columns::MOUNT`] to [`columns::LABELS`].
 pub(super) fn file_columns<'f>(
     files: impl Iterator<Item = &'f FileAttributes> + Clone,
-) -> [ArrayRef; 10] {
+) -> [ArrayRef; 12] {
     let text = |of: fn(&FileAttributes) -> Option<&str>| -> ArrayRef {
         Arc::new(files.clone().map(of).collect::<StringArray>())
     };
@@ -95,6 +95,8 @@ pub(super) fn file_columns<'f>(
         text(|file| file.tenant.user.as_deref()),
         text(|file| file.tenant.cgroup.as_deref()),
         text(|file| file.tenant.container.as_deref()),
+        text(|file| file.tenant.name.as_deref()),
+        text(|file| file.tenant.labels.as_deref()),
     ]
 }
 

@@ -44,6 +44,8 @@ mod tests {
                     user: mount.map(|_| "alice".into()),
                     cgroup: mount.map(|_| "/user.slice".into()),
                     container: mount.map(|_| "shop/web/nginx".into()),
+                    name: mount.map(|_| "acme".into()),
+                    labels: mount.map(|_| r#"{"tier":"gold"}"#.into()),
                 }),
             })
         };
@@ -145,6 +147,7 @@ mod tests {
                 lost: 1,
                 missed: 3,
                 clock_steps: 2,
+                tenant_changes: 1,
                 ops_covered_ms: 900,
                 ops_seen: 70,
                 ops_missed: 5,

@@ -75,12 +75,16 @@ fn put_tenant(out: &mut Vec<u8>, tenant: &Tenant) {
         user,
         cgroup,
         container,
+        name,
+        labels,
     } = tenant;
     // Plus one, because 0 means unknown.
     put_u64(out, uid.map_or(0, |uid| u64::from(uid) + 1));
     put_optional_str(out, user.as_deref());
     put_optional_str(out, cgroup.as_deref());
     put_optional_str(out, container.as_deref());
+    put_optional_str(out, name.as_deref());
+    put_optional_str(out, labels.as_deref());
 }
 
 fn tenant(input: &mut Input<'_>) -> Result<Tenant, DecodeError> {
@@ -95,6 +99,8 @@ fn tenant(input: &mut Input<'_>) -> Result<Tenant, DecodeError> {
         user: input.optional_str()?.map(Into::into),
         cgroup: input.optional_str()?.map(Into::into),
         container: input.optional_str()?.map(Into::into),
+        name: input.optional_str()?.map(Into::into),
+        labels: input.optional_str()?.map(Into::into),
     })
 }
 
@@ -451,11 +457,11 @@ mod tests {
     fn attributes() -> impl Strategy<Value = FileAttributes> {
         let ids = (any::<i64>(), any::<u32>(), any::<u64>(), any::<u32>());
         let names = any::<(Option<String>, Option<String>, bool)>();
-        let tenant = any::<(Option<u32>, [Option<String>; 3])>();
+        let tenant = any::<(Option<u32>, [Option<String>; 5])>();
         (ids, names, tenant).prop_map(|(ids, names, tenant)| {
             let (key, dev, fileid, handle_hash) = ids;
             let (mount, path, path_inferred) = names;
-            let (uid, [user, cgroup, container]) = tenant;
+            let (uid, [user, cgroup, container, name, labels]) = tenant;
             FileAttributes {
                 key: FileKey(key),
                 id: FileId {
@@ -471,6 +477,8 @@ mod tests {
                     user: user.map(Into::into),
                     cgroup: cgroup.map(Into::into),
                     container: container.map(Into::into),
+                    name: name.map(Into::into),
+                    labels: labels.map(Into::into),
                 }),
             }
         })

@@ -319,12 +319,7 @@ fn properties<R: SegmentRow>(
         .set_key_value_metadata(Some(target.description.metadata(schema, &target.path)))
         .set_created_by(format!("trackiops {WRITER}"));
     // No query selects pages by these columns.
-    for name in [
-        columns::UID,
-        columns::USER,
-        columns::CGROUP,
-        columns::CONTAINER,
-    ] {
+    for name in columns::TENANT_COLUMNS {
         let column = ColumnPath::from(name);
         builder = builder.set_column_statistics_enabled(column, EnabledStatistics::Chunk);
     }

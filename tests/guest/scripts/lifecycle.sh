@@ -18,10 +18,16 @@ expect second trackiops record --store "$STORE" --duration 1s
 kill -KILL "$RECORDER"
 wait "$RECORDER" || true
 sleep 3
-start_recorder
+printf '[[rule]]\nuser = "root"\npath = "/mnt/{name}/*.bin"\ntenant = "first-{name}"\n' >/run/tenants.toml
+start_recorder --tenants /run/tenants.toml
 is_heard() { [[ $(readlink "/proc/$WATCH/fd/"*) == *socket:* ]]; }
 wait_for 60 is_heard
-write_some 16
+write_some 8
+sleep 3 # the window has closed
+printf '[[rule]]\ngroup = "root"\ntenant = "second"\nlabels = { tier = "gold" }\n' >/run/tenants.toml
+kill -HUP "$RECORDER"
+wait_for 60 grep -q 'tenants are named by one rule' "$OUT/record.err"
+write_some 8
 stop_recorder TERM
 wait_for 60 grep -q 'has ended; waiting' "$OUT/watch.err"
 kill "$WATCH"

@@ -95,8 +95,8 @@ function placeNames(data: Data, by: string, place: number, tenant: number, { dir
     case 'mount':
       return [mount ?? '', { mount }];
     case 'tenant': {
-      const { uid, user, cgroup, container } = names.tenants;
-      const one = { uid: at(uid, tenant), user: tenant < 0 ? OTHER_TENANTS : at(user, tenant), cgroup: at(cgroup, tenant), container: at(container, tenant) };
+      const { uid, user, cgroup, container, tenant: name } = names.tenants;
+      const one = { uid: at(uid, tenant), user: tenant < 0 ? OTHER_TENANTS : at(user, tenant), cgroup: at(cgroup, tenant), container: at(container, tenant), tenant: at(name, tenant) };
       const known = one.uid !== null || one.cgroup !== null;
       return [`${places.host[place]}\n${tenant}`, { ...one, tenant: tenant < 0 ? OTHER_TENANTS : known ? `${one.uid ?? '?'}${one.cgroup === null ? '' : `:${one.cgroup}`}` : null }];
     }

@@ -1,0 +1,161 @@
+//! Names tenants by rules, which may be replaced while recording.
+
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_tenants::Rules;
+
+use crate::clock::{MonotonicNs, is_due};
+
+/// Least time between checks of `/etc/passwd` and `/etc/group` for changes.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Where a recorder finds the rules that it is to use from now on; `None` names no tenants.
+#[derive(Clone, Debug, Default)]
+pub struct NewRules(Arc<Mutex<Option<Option<Rules>>>>);
+
+impl NewRules {
+    /// Replaces the rules.
+    pub fn put(&self, rules: Option<Rules>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
+    }
+
+    fn take(&self) -> Option<Option<Rules>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The rules, as they are now.
+pub(crate) struct Naming {
+    rules: Option<Rules>,
+    new: NewRules,
+    /// How often rows may have come to belong to other tenants.
+    version: u64,
+    changes: u64,
+    looked: Option<MonotonicNs>,
+}
+
+/// What rules have made of a file's attributes.
+pub(crate) struct Named {
+    version: u64,
+    of: Arc<FileAttributes>,
+    named: Arc<FileAttributes>,
+}
+
+impl Naming {
+    pub(crate) fn new(rules: Option<Rules>) -> Self {
+        Self {
+            rules,
+            new: NewRules::default(),
+            version: 0,
+            changes: 0,
+            looked: None,
+        }
+    }
+
+    /// Where to put other rules.
+    pub(crate) fn new_rules(&self) -> NewRules {
+        self.new.clone()
+    }
+
+    /// Takes new rules, if there are any. To be called regularly.
+    pub(crate) fn follow(&mut self, now: MonotonicNs) {
+        if let Some(rules) = self.new.take() {
+            self.rules = rules;
+            self.version += 1;
+            self.changes += 1;
+        }
+        if let Some(rules) = &mut self.rules
+            && is_due(&mut self.looked, now, LOOK)
+        {
+            self.version += u64::from(rules.refresh());
+        }
+    }
+
+    /// How often the rules were replaced since the last call.
+    pub(crate) fn take_changes(&mut self) -> u64 {
+        mem::take(&mut self.changes)
+    }
+
+    /// The attributes with the name of their tenant. `known` is what an earlier call has made of them.
+    pub(crate) fn named(
+        &self,
+        of: &Arc<FileAttributes>,
+        known: &mut Option<Named>,
+    ) -> Arc<FileAttributes> {
+        let Some(rules) = &self.rules else {
+            return Arc::clone(of);
+        };
+        // The attributes are held, so that others cannot come to be at their address.
+        let is_of = |known: &Named| known.version == self.version && Arc::ptr_eq(&known.of, of);
+        let known = match known.take().filter(is_of) {
+            Some(same) => known.insert(same),
+            None => known.insert(Named {
+                version: self.version,
+                of: Arc::clone(of),
+                named: Arc::new(by_rules(rules, of)),
+            }),
+        };
+        Arc::clone(&known.named)
+    }
+}
+
+fn by_rules(rules: &Rules, of: &FileAttributes) -> FileAttributes {
+    let tenant = rules.named(of.mount.as_deref(), of.path.as_deref(), &of.tenant);
+    FileAttributes {
+        tenant: tenant.into(),
+        ..of.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trackiops_schemas::identity::{Dev, FileId, FileKey, Tenant};
+
+    use super::*;
+
+    #[test]
+    fn new_rules_hold_from_the_next_look_on() {
+        let rules = |name: &str| {
+            let text = format!("[[rule]]\npath = '/a/**'\ntenant = '{name}'\n");
+            Some(Rules::parse(&text).unwrap())
+        };
+        let mut naming = Naming::new(rules("one"));
+        let tenant: Tenant = "7:/user.slice".parse().unwrap();
+        let file = Arc::new(FileAttributes {
+            key: FileKey(7),
+            id: FileId::others(Dev(49)),
+            mount: None,
+            path: Some("/a/b".into()),
+            path_inferred: false,
+            tenant: tenant.into(),
+        });
+        let mut known = None;
+        let name = |named: &FileAttributes| named.tenant.name.as_deref().map(str::to_owned);
+        let first = naming.named(&file, &mut known);
+        assert_eq!(name(&first).as_deref(), Some("one"));
+        assert!(Arc::ptr_eq(&first, &naming.named(&file, &mut known)));
+        let new = naming.new_rules();
+        new.put(rules("two"));
+        assert_eq!(
+            name(&naming.named(&file, &mut known)).as_deref(),
+            Some("one")
+        );
+        naming.follow(MonotonicNs(1));
+        assert_eq!(
+            name(&naming.named(&file, &mut known)).as_deref(),
+            Some("two")
+        );
+        assert_eq!((naming.take_changes(), naming.take_changes()), (1, 0));
+        let moved = Arc::new(FileAttributes {
+            path: Some("/b".into()),
+            ..(*file).clone()
+        });
+        assert_eq!(name(&naming.named(&moved, &mut known)), None);
+        new.put(None);
+        naming.follow(MonotonicNs(2));
+        assert!(Arc::ptr_eq(&file, &naming.named(&file, &mut known)));
+    }
+}

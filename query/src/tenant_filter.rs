@@ -1,0 +1,152 @@
+//! Which tenants a question is about, and by which rules it names them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use glob::Pattern;
+use trackiops_schemas::identity::Tenant;
+use trackiops_tenants::Rules;
+
+use crate::error::QueryError;
+use crate::origin::File;
+
+/// The tenants that a question selects, and the rules that it names them by.
+#[derive(Clone, Debug, Default)]
+pub struct TenantFilter {
+    /// The values of `--tenant`, with the patterns that they are; all tenants if empty.
+    only: Vec<(String, Pattern)>,
+    /// In place of the names that tenants were recorded with.
+    rules: Option<Arc<Rules>>,
+}
+
+impl TenantFilter {
+    /// Parses the values of `--tenant`. Fails with [`QueryError::TenantPattern`].
+    pub fn new(asked: &[String], rules: Option<Arc<Rules>>) -> Result<Self, QueryError> {
+        let pattern = |text: &String| match Pattern::new(text) {
+            Ok(pattern) => Ok((text.clone(), pattern)),
+            Err(error) => Err(QueryError::TenantPattern {
+                pattern: text.clone(),
+                why: error.msg,
+            }),
+        };
+        let only = asked.iter().map(pattern).collect::<Result<_, _>>()?;
+        Ok(Self { only, rules })
+    }
+
+    /// Whether the tenants of rows are needed.
+    pub(crate) fn needs_tenants(&self) -> bool {
+        !self.only.is_empty() || self.rules.is_some()
+    }
+
+    /// Whether the names and mounts of rows are needed.
+    pub(crate) fn needs_names(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// Whether the filter selects a tenant: by its name, or where it has none by its user or cgroup.
+    pub fn matches(&self, tenant: &Tenant) -> bool {
+        if self.only.is_empty() {
+            return true;
+        }
+        let is_one = |text: &str| {
+            let mut only = self.only.iter();
+            only.any(|(asked, pattern)| asked == text || pattern.matches(text))
+        };
+        if let Some(name) = &tenant.name {
+            return is_one(name);
+        }
+        let texts = [&tenant.user, &tenant.cgroup, &tenant.container];
+        let mut texts = texts.into_iter().flatten();
+        texts.any(|text| is_one(text))
+            || tenant.uid.is_some_and(|uid| is_one(&uid.to_string()))
+            || tenant.is_known() && is_one(&tenant.to_string())
+            || tenant.named().is_some_and(|named| is_one(&named))
+    }
+
+    /// Chooses among the rows of one thread.
+    pub(crate) fn chooser(&self) -> Chooser<'_> {
+        Chooser {
+            filter: self,
+            last: None,
+            known: HashMap::new(),
+        }
+    }
+}
+
+/// Names the tenants of rows, and chooses those that are asked for.
+pub(crate) struct Chooser<'f> {
+    filter: &'f TenantFilter,
+    /// Of the last row. It holds the `Arc`s, so other ones are not at their addresses.
+    last: Option<(Arc<File>, Arc<Tenant>, Option<Arc<Tenant>>)>,
+    known: HashMap<Tenant, Arc<Tenant>>,
+}
+
+impl Chooser<'_> {
+    /// The tenant of a row; `None` if it is not asked for.
+    pub(crate) fn choose<'t>(
+        &'t mut self,
+        file: &Arc<File>,
+        tenant: &'t Arc<Tenant>,
+    ) -> Option<&'t Arc<Tenant>> {
+        if !self.filter.needs_tenants() {
+            return Some(tenant);
+        }
+        let is_last = |(of, last, _): &(Arc<File>, Arc<Tenant>, Option<Arc<Tenant>>)| {
+            Arc::ptr_eq(of, file) && Arc::ptr_eq(last, tenant)
+        };
+        if !self.last.as_ref().is_some_and(is_last) {
+            let chosen = self.named(file, tenant);
+            let chosen = self.filter.matches(&chosen).then_some(chosen);
+            self.last = Some((Arc::clone(file), Arc::clone(tenant), chosen));
+        }
+        let (.., chosen) = self.last.as_ref()?;
+        chosen.as_ref()
+    }
+
+    fn named(&mut self, file: &File, tenant: &Arc<Tenant>) -> Arc<Tenant> {
+        let Some(rules) = &self.filter.rules else {
+            return Arc::clone(tenant);
+        };
+        let named = rules.named(file.mount.as_deref(), file.path.as_deref(), tenant);
+        let shared = self.known.entry(named);
+        Arc::clone(shared.or_insert_with_key(|named| Arc::new(named.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_is_selected_by_its_name_or_where_it_has_none_by_user_or_cgroup() {
+        let is_selected = |asked: &str, tenant: &Tenant| {
+            TenantFilter::new(&[asked.into()], None)
+                .unwrap()
+                .matches(tenant)
+        };
+        let unnamed = Tenant {
+            user: Some("ann".into()),
+            .."1000:/system.slice/db.service".parse().unwrap()
+        };
+        for asked in [
+            "ann",
+            "1000",
+            "/system.slice/db.service",
+            "*/db.service",
+            "1000:/system.slice/db.service",
+            "ann:*",
+            "*",
+        ] {
+            assert!(is_selected(asked, &unnamed), "{asked}");
+        }
+        assert!(!is_selected("bob", &unnamed) && !is_selected("100", &unnamed));
+        let named = Tenant {
+            name: Some("acme".into()),
+            ..unnamed.clone()
+        };
+        assert!(is_selected("ac*", &named) && !is_selected("ann", &named));
+        assert!(!is_selected("*", &Tenant::default()));
+        assert!(TenantFilter::default().matches(&Tenant::default()));
+        assert!(TenantFilter::new(&["[".into()], None).is_err());
+    }
+}

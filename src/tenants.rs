@@ -1,0 +1,130 @@
+//! `trackiops tenants`: what rules would have done with what was recorded.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Subcommand;
+use trackiops_query::times::Zone;
+use trackiops_query::{GroupBy, Outcome, Projection, Question, ask};
+use trackiops_tenants::{Known, Rules};
+
+use crate::help_headings::WHAT;
+use crate::outcome;
+use crate::output::say;
+use crate::progress::with_progress;
+use crate::question_flags::{FileFlags, FormatFlags, WhenFlags, now};
+use crate::store_flag::StoreFlags;
+use crate::tenant_rules;
+
+const EXAMPLES: &str = "\
+Examples:
+  trackiops tenants test tenants.toml                  what all that was recorded would belong to
+  trackiops tenants test tenants.toml --since 24h      of the last day
+  trackiops tenants test tenants.toml --format csv     as CSV";
+
+/// What `trackiops tenants` takes.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show what rules would have done with what was recorded
+    ///
+    /// The answer is that of `query --tenants RULES --by tenant`. What each rule matched is written to standard error.
+    Test(TestArgs),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+struct TestArgs {
+    /// The rules, as for `record --tenants`
+    #[arg(value_name = "RULES")]
+    rules: PathBuf,
+    #[command(flatten, next_help_heading = WHAT)]
+    stores: StoreFlags,
+    #[command(flatten)]
+    when: WhenFlags,
+    #[command(flatten)]
+    form: FormatFlags,
+}
+
+/// Runs the command. Status 0: something was recorded; 1: nothing was.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let Command::Test(args) = args.command;
+    let rules = Arc::new(tenant_rules::read(&args.rules)?);
+    let (format, output) = args.form.choose()?;
+    let time = (Zone::Local, now());
+    let range = args.when.range(time)?;
+    let question = Question {
+        projection: Projection::all(),
+        by: "tenant".parse()?,
+        tenant_rules: Some(Arc::clone(&rules)),
+        ..FileFlags::default().question(args.stores.existing()?, range, time)?
+    };
+    let matched = with_progress(&question.explain, || matched(&question, &rules))?;
+    say_matched(&args.rules, &rules, &matched);
+    let outcome = ask(&question)?;
+    outcome::write_outcome(outcome, None, format, &output, question.zone)
+}
+
+/// What a rule matched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Matched {
+    names: u64,
+    requests: u64,
+    bytes: u64,
+}
+
+/// What each rule matched, and last what belongs to no tenant.
+fn matched(question: &Question, rules: &Rules) -> anyhow::Result<Vec<Matched>> {
+    let question = Question {
+        by: GroupBy {
+            tenants: true,
+            users: true,
+            ..GroupBy::NAME
+        },
+        projection: Projection::totals(),
+        tenant_rules: None,
+        ..question.clone()
+    };
+    let mut matched = vec![Matched::default(); rules.count() + 1];
+    if let Outcome::Found(answer) = ask(&question)? {
+        for row in answer.rows {
+            let known = Known {
+                mount: row.mount(),
+                path: row.path(),
+                tenant: &row.tenant,
+            };
+            let place = rules.of(&known).map_or(rules.count(), |found| found.rule);
+            let sum = &mut matched[place];
+            sum.names += 1;
+            sum.requests += row.sum.read().requests + row.sum.write().requests;
+            sum.bytes += row.sum.bytes();
+        }
+    }
+    Ok(matched)
+}
+
+fn say_matched(path: &Path, rules: &Rules, matched: &[Matched]) {
+    for (i, sum) in matched.iter().enumerate() {
+        let what = match rules.line(i) {
+            Some(line) => format!("{}:{line}: rule {}", path.display(), i + 1),
+            None => "no tenant".to_owned(),
+        };
+        let Matched {
+            names,
+            requests,
+            bytes,
+        } = sum;
+        match names {
+            0 => say(format_args!("{what}: nothing")),
+            _ => say(format_args!(
+                "{what}: {names} names of files, {requests} requests, {bytes} bytes"
+            )),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Groups of users, as `/etc/passwd` and `/etc/group` have them. Databases of the C library (NSS) are not asked: they may wait for
+//! a server.
+
+use std::collections::HashMap;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Most bytes that are read of a file.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Groups of users by the user's number.
+#[derive(Clone, Debug)]
+pub(crate) struct Groups {
+    /// `/etc/passwd` and `/etc/group`.
+    files: [PathBuf; 2],
+    read: [Option<Version>; 2],
+    of_users: HashMap<u32, Vec<Group>>,
+}
+
+/// A group by number and, where known, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) gid: String,
+    pub(crate) name: Option<String>,
+}
+
+/// Differs between two contents of a file.
+type Version = (u64, u64, u64, Option<SystemTime>, i64, i64);
+
+fn version(of: &Metadata) -> Version {
+    let changed = (of.ctime(), of.ctime_nsec());
+    (
+        of.dev(),
+        of.ino(),
+        of.len(),
+        of.modified().ok(),
+        changed.0,
+        changed.1,
+    )
+}
+
+impl Groups {
+    /// Those of this host. None is known until they are read.
+    pub(crate) fn of_this_host() -> Self {
+        Self::of_files([PathBuf::from("/etc/passwd"), PathBuf::from("/etc/group")])
+    }
+
+    pub(crate) fn of_files(files: [PathBuf; 2]) -> Self {
+        Self {
+            files,
+            read: [None; 2],
+            of_users: HashMap::new(),
+        }
+    }
+
+    /// Reads the files, if they may have changed. Returns whether they were read. If they cannot be read, known groups stay.
+    pub(crate) fn refresh(&mut self) -> bool {
+        let now = [&self.files[0], &self.files[1]]
+            .map(|path| fs::metadata(path).as_ref().map(version).ok());
+        if now == self.read {
+            return false;
+        }
+        let [Ok(passwd), Ok(group)] = [&self.files[0], &self.files[1]].map(|path| read(path))
+        else {
+            return false;
+        };
+        self.of_users = groups(&passwd, &group);
+        self.read = now;
+        true
+    }
+
+    /// The groups of a user, the primary one first.
+    pub(crate) fn of(&self, uid: u32) -> &[Group] {
+        self.of_users.get(&uid).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    // Opening a FIFO would wait for a writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// `passwd` and `group` as passwd(5) and group(5) have them.
+fn groups(passwd: &str, group: &str) -> HashMap<u32, Vec<Group>> {
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let mut members: HashMap<&str, Vec<&str>> = HashMap::new();
+    for line in group.lines() {
+        let mut fields = line.split(':');
+        if let (Some(name), Some(_), Some(gid), users) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        {
+            names.entry(gid).or_insert(name);
+            for user in users
+                .unwrap_or_default()
+                .split(',')
+                .filter(|user| !user.is_empty())
+            {
+                members.entry(user).or_default().push(gid);
+            }
+        }
+    }
+    let mut of_users = HashMap::new();
+    for line in passwd.lines() {
+        let mut fields = line.split(':');
+        let (Some(user), Some(_), Some(uid), Some(gid)) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let Ok(uid) = uid.parse() else { continue };
+        of_users.entry(uid).or_insert_with(|| {
+            let others = members.get(user).into_iter().flatten().copied();
+            let mut gids = vec![gid];
+            for other in others {
+                if !gids.contains(&other) {
+                    gids.push(other);
+                }
+            }
+            let group = |gid: &str| Group {
+                gid: gid.to_owned(),
+                name: names.get(gid).map(|name| (*name).to_owned()),
+            };
+            gids.into_iter().map(group).collect()
+        });
+    }
+    of_users
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nbob:x:1001:100::/:/bin/sh\n+::::\nann2:x:1000:5::/:\n";
+    const GROUP: &str = "root:x:0:\nann:x:1000:\nusers:x:100:ann,bob\ndba:x:200:bob,ann\nbroken\n";
+
+    #[test]
+    fn a_user_is_in_the_primary_group_and_where_it_is_a_member() {
+        let of_users = groups(PASSWD, GROUP);
+        let names = |uid| -> Vec<&str> {
+            let groups = of_users.get(&uid).into_iter().flatten();
+            groups.filter_map(|group| group.name.as_deref()).collect()
+        };
+        assert_eq!(names(0), ["root"]);
+        assert_eq!(names(1000), ["ann", "users", "dba"]);
+        assert_eq!(names(1001), ["users", "dba"]);
+        assert_eq!(of_users.get(&7), None);
+    }
+
+    #[test]
+    fn changed_files_are_read_again_and_missing_ones_change_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = ["passwd", "group"].map(|name| directory.path().join(name));
+        let mut known = Groups::of_files(files.clone());
+        assert!(!known.refresh() && known.of(1000).is_empty());
+        fs::write(&files[0], PASSWD).unwrap();
+        fs::write(&files[1], GROUP).unwrap();
+        assert!(known.refresh() && !known.refresh());
+        assert_eq!(known.of(1000).len(), 3);
+        fs::write(&files[1], "users:x:100:\n").unwrap();
+        assert!(known.refresh());
+        assert_eq!(
+            known.of(1000),
+            [Group {
+                gid: "1000".into(),
+                name: None
+            }]
+        );
+        fs::remove_file(&files[1]).unwrap();
+        assert!(!known.refresh());
+        assert_eq!(known.of(1000).len(), 1);
+    }
+}
