@@ -143,18 +143,35 @@ pub fn write_columns<R: Render>(
             let table = selected_columns::table(answer, columns, style.zone);
             draw(table, answer, &style).write(style.look, R::ELSEWHERE, out)
         }
+        _ => write_for_programs(answer, columns, format, style.look, out),
+    }
+}
+
+/// Writes columns in any format but a table, which is written as CSV. Errors are those of `out`.
+pub(crate) fn write_for_programs<R: Sync + 'static>(
+    answer: &Answer<R>,
+    columns: &Columns<R>,
+    format: Format,
+    look: Look,
+    out: &mut (dyn Write + Send),
+) -> io::Result<()> {
+    let texts = match format {
+        Format::Csv(texts) => texts,
+        _ => Texts::AsTheyAre,
+    };
+    match format {
         Format::Json => json::write(answer, columns, out),
-        Format::Csv(texts) if style.look.is_terminal => {
+        Format::Table(_) | Format::Csv(_) if look.is_terminal => {
             let columns = columns.map_texts(|text| visible(text).into_owned());
             file(answer, &columns, Kind::Csv(texts), out)
         }
-        Format::Csv(texts) => file(answer, columns, Kind::Csv(texts), out),
+        Format::Table(_) | Format::Csv(_) => file(answer, columns, Kind::Csv(texts), out),
         Format::Parquet => file(answer, columns, Kind::Parquet, out),
         Format::Arrow => file(answer, columns, Kind::Arrow, out),
     }
 }
 
-fn file<R: Record>(
+fn file<R: Sync + 'static>(
     answer: &Answer<R>,
     columns: &Columns<R>,
     kind: Kind,

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use crate::formats::text;
 use trackiops_query::answer::Answer;
-use trackiops_query::columns::{Columns, Record};
+use trackiops_query::columns::Columns;
 
-pub(super) fn write<R: Record>(
+pub(super) fn write<R: Sync + 'static>(
     answer: &Answer<R>,
     columns: &Columns<R>,
     out: &mut dyn Write,

@@ -9,7 +9,7 @@ use trackiops_query::answer::Answer;
 use trackiops_query::columns::{Column, Columns, PERCENTILE_ERROR, Record, Value};
 use trackiops_query::times::{Zone, show, show_offset};
 
-pub(super) fn table<R: Record>(answer: &Answer<R>, columns: &Columns<R>, zone: Zone) -> Table {
+pub(super) fn table<R: 'static>(answer: &Answer<R>, columns: &Columns<R>, zone: Zone) -> Table {
     let times = Times::of(answer, zone, |_| answer.range.start);
     let header = |column: &Column<R>| {
         let name = column.shown_name();

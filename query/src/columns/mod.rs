@@ -13,7 +13,7 @@ mod requests;
 mod tenants;
 mod value;
 
-pub use tenants::{CONTAINER_ID, NAMESPACE, POD};
+pub use tenants::{CONTAINER_ID, NAMESPACE, POD, tenants};
 pub use trackiops_schemas::unit::Unit;
 pub use value::{Value, per_second};
 
@@ -71,7 +71,7 @@ impl<R> std::fmt::Debug for Column<R> {
 
 impl<R> Column<R> {
     /// A default column. It is not an estimate, and needs the stored column of the same name.
-    fn new(
+    pub fn new(
         name: impl Into<String>,
         data_type: DataType,
         unit: Unit,
@@ -102,11 +102,16 @@ impl<R> Column<R> {
         }
     }
 
-    fn text(name: &str, get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static) -> Self {
+    /// A column of texts.
+    pub fn text(
+        name: &str,
+        get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static,
+    ) -> Self {
         Self::new(name, DataType::Utf8, Unit::None, get)
     }
 
-    fn count(
+    /// A column of whole numbers.
+    pub fn count(
         name: &str,
         unit: Unit,
         get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static,
@@ -114,13 +119,25 @@ impl<R> Column<R> {
         Self::new(name, DataType::Int64, unit, get)
     }
 
-    fn time(name: &str, get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static) -> Self {
+    /// A column of points in time.
+    pub fn time(
+        name: &str,
+        get: impl for<'r> Fn(&'r R) -> Value<'r> + Send + Sync + 'static,
+    ) -> Self {
         Self::new(
             name,
             trackiops_schemas::columns::time_type(),
             Unit::None,
             get,
         )
+    }
+
+    /// As it is, but answers have it only if it is asked for.
+    pub fn only_if_asked(self) -> Self {
+        Self {
+            is_usual: false,
+            ..self
+        }
     }
 
     /// The value in a row.
@@ -253,6 +270,13 @@ impl<R: Record> Columns<R> {
             true => Ok(column.clone()),
             false => Err(ColumnError::NoNumber(column.name.clone())),
         }
+    }
+}
+
+impl<R: 'static> Columns<R> {
+    /// These columns.
+    pub fn new(columns: Vec<Column<R>>) -> Self {
+        Self(columns)
     }
 
     /// Drops columns by name.

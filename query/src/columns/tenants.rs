@@ -17,7 +17,9 @@ pub const NAMESPACE: &str = "namespace";
 pub const POD: &str = "pod";
 
 /// The tenant's columns as they are stored, then what follows from them, for `--columns`: parts of the container.
-pub(super) fn tenants<R: 'static>(of: fn(&R) -> &Arc<Tenant>) -> ([Column<R>; 6], [Column<R>; 3]) {
+pub fn tenants<R: 'static>(
+    of: impl Fn(&R) -> &Arc<Tenant> + Copy + Send + Sync + 'static,
+) -> ([Column<R>; 6], [Column<R>; 3]) {
     let uid = Column::new(UID, DataType::Int64, Unit::None, move |row: &R| {
         of(row)
             .uid

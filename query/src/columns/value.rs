@@ -35,17 +35,17 @@ impl<'r> Value<'r> {
     }
 
     /// A text, or `Null`.
-    pub(super) fn some_text(text: Option<&'r str>) -> Self {
+    pub fn some_text(text: Option<&'r str>) -> Self {
         text.map_or(Self::Null, Self::text)
     }
 
     /// A count, or `Null`.
-    pub(super) fn some_count(count: Option<u64>) -> Self {
+    pub fn some_count(count: Option<u64>) -> Self {
         count.map_or(Self::Null, Self::Count)
     }
 
     /// A figure rounded to three decimals, or a share to six; or `Null`.
-    pub(super) fn some_figure(figure: Option<f64>, unit: Unit) -> Self {
+    pub fn some_figure(figure: Option<f64>, unit: Unit) -> Self {
         let scale = match unit {
             Unit::Share => 1e6,
             _ => 1e3,

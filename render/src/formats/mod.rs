@@ -14,7 +14,7 @@ use parquet::errors::ParquetError;
 pub use read::{ReadError, Reader};
 pub use write::Writer;
 
-use trackiops_query::columns::{Columns, Record};
+use trackiops_query::columns::Columns;
 
 /// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Kind {
 }
 
 /// Converts rows to a batch with these columns.
-pub(crate) fn batch<R: Record>(
+pub(crate) fn batch<R: 'static>(
     columns: &Columns<R>,
     rows: &[R],
 ) -> Result<RecordBatch, ArrowError> {

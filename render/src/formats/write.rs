@@ -13,7 +13,7 @@ use trackiops_schemas::columns::{END_TIME, META_WRITER, histogram_metadata};
 use trackiops_schemas::time::UtcMs;
 
 use super::{Kind, Texts, arrays, batch, of_arrow, of_parquet, text};
-use trackiops_query::columns::{Columns, Record, Value};
+use trackiops_query::columns::{Columns, Value};
 
 /// Rows per row group of Parquet. A row group stays in memory until it is complete.
 const ROW_GROUP_ROWS: usize = 1 << 16;
@@ -88,7 +88,11 @@ impl<W: Write + Send> Writer<W> {
     }
 
     /// Writes columns of some rows.
-    pub fn write_rows<R: Record>(&mut self, columns: &Columns<R>, rows: &[R]) -> io::Result<()> {
+    pub fn write_rows<R: Sync + 'static>(
+        &mut self,
+        columns: &Columns<R>,
+        rows: &[R],
+    ) -> io::Result<()> {
         let Self::Csv(out, texts) = self else {
             return self.write(&batch(columns, rows).map_err(of_arrow)?);
         };

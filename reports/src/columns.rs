@@ -1,0 +1,25 @@
+//! Columns of reports.
+
+use arrow::datatypes::DataType;
+use trackiops_query::columns::{Column, Unit, Value};
+
+/// A column of numbers that need not be whole; `None` is unknown. Texts have as many decimals as it takes to read the same number.
+pub fn figure<R: 'static>(
+    name: &str,
+    unit: Unit,
+    get: impl Fn(&R) -> Option<f64> + Send + Sync + 'static,
+) -> Column<R> {
+    Column::new(name, DataType::Float64, unit, move |row: &R| {
+        let number = get(row).filter(|number| number.is_finite());
+        number.map_or(Value::Null, Value::Figure)
+    })
+}
+
+/// A column of whole numbers; `None` is unknown.
+pub fn count<R: 'static>(
+    name: &str,
+    unit: Unit,
+    get: impl Fn(&R) -> Option<u64> + Send + Sync + 'static,
+) -> Column<R> {
+    Column::count(name, unit, move |row: &R| Value::some_count(get(row)))
+}

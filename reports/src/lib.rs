@@ -1,0 +1,13 @@
+//! Reports: what is computed from answers of the query engine for a purpose, such as a bill.
+//!
+//! A report asks the engine for rows by window ([`mod@series`]), computes rows of its own from them, and returns these as tables
+//! ([`report::Table`]) with what is to be said of them ([`report::About`]). `trackiops-render` writes any such table.
+//!
+//! Time that was not recorded is never counted as idle: [`series`] tells both apart.
+
+pub mod by;
+pub mod columns;
+pub mod percentile;
+pub mod report;
+pub mod series;
+pub mod subject;
