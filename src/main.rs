@@ -236,6 +236,7 @@ mod tests {
                 "test",
                 "export",
                 "incident",
+                "billing",
                 "volume"
             ]
         );

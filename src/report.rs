@@ -1,6 +1,9 @@
 //! `trackiops report`: reports of a range, each a file for others to read.
 
+mod billing;
+mod by_flags;
 mod document;
+pub mod form;
 mod incident;
 
 use std::process::ExitCode;
@@ -19,11 +22,15 @@ enum Command {
     /// Write the page of `serve` with its data: one file that opens without a network
     #[command(long_about = incident::ABOUT)]
     Incident(incident::Args),
+    /// Sum up what each tenant used in each period, at which percentile, and what it costs
+    #[command(long_about = billing::ABOUT)]
+    Billing(billing::Args),
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Incident(args) => incident::run(args),
+        Command::Billing(args) => billing::run(args),
     }
 }

@@ -7,6 +7,8 @@ use trackiops_query::Figures;
 use trackiops_render::formats::{Kind, Texts};
 use trackiops_render::{DistributionFormat, Format};
 
+use crate::report::form::ReportFormat;
+
 /// A format, and the endings of names that choose it.
 pub type FormatsBySuffix<F> = [(F, &'static [&'static str])];
 
@@ -15,6 +17,7 @@ const CSV: &[&str] = &["csv"];
 const JSON: &[&str] = &["json", "jsonl", "ndjson"];
 const ARROW: &[&str] = &["arrow", "feather", "ipc"];
 const TABLE: &[&str] = &["txt"];
+const HTML: &[&str] = &["html", "htm"];
 
 /// Those of answers.
 pub const ANSWERS: &FormatsBySuffix<Format> = &[
@@ -23,6 +26,15 @@ pub const ANSWERS: &FormatsBySuffix<Format> = &[
     (Format::Json, JSON),
     (Format::Arrow, ARROW),
     (Format::Table(Figures::Rates), TABLE),
+];
+/// Those of reports.
+pub const REPORTS: &FormatsBySuffix<ReportFormat> = &[
+    (ReportFormat::Rows(Format::Parquet), PARQUET),
+    (ReportFormat::Rows(Format::Csv(Texts::AsTheyAre)), CSV),
+    (ReportFormat::Rows(Format::Json), JSON),
+    (ReportFormat::Rows(Format::Arrow), ARROW),
+    (ReportFormat::Rows(Format::Table(Figures::Rates)), TABLE),
+    (ReportFormat::Html, HTML),
 ];
 /// Those of exports.
 pub const EXPORTS: &FormatsBySuffix<Kind> = &[
@@ -38,8 +50,8 @@ pub const DISTRIBUTIONS: &FormatsBySuffix<DistributionFormat> = &[
     (DistributionFormat::Json, JSON),
     (DistributionFormat::Table, TABLE),
 ];
-/// That of reports.
-pub const PAGES: &FormatsBySuffix<()> = &[((), &["html", "htm"])];
+/// That of pages.
+pub const PAGES: &FormatsBySuffix<()> = &[((), HTML)];
 /// That of plots.
 pub const PLOTS: &FormatsBySuffix<()> = &[((), &["svg"])];
 

@@ -17,6 +17,7 @@ mod mounts;
 mod operations;
 mod plot;
 pub mod pseudonym;
+pub mod report;
 mod requests;
 mod selected_columns;
 mod stalls;

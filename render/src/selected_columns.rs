@@ -6,7 +6,7 @@ use crate::formats::text;
 use crate::table::{Cell, ESSENTIAL, KEY, NAME, NONE, Table, Times, left, right, whole};
 use crate::units;
 use trackiops_query::answer::Answer;
-use trackiops_query::columns::{Column, Columns, PERCENTILE_ERROR, Record, Value};
+use trackiops_query::columns::{Column, Columns, PERCENTILE_ERROR, Record, Value, decimal_text};
 use trackiops_query::times::{Zone, show, show_offset};
 
 pub(super) fn table<R: 'static>(answer: &Answer<R>, columns: &Columns<R>, zone: Zone) -> Table {
@@ -14,7 +14,7 @@ pub(super) fn table<R: 'static>(answer: &Answer<R>, columns: &Columns<R>, zone: 
     let header = |column: &Column<R>| {
         let name = column.shown_name();
         match (column.is_number(), &column.data_type) {
-            (true, _) => right(name),
+            (true, _) | (_, DataType::Decimal128(..)) => right(name),
             (false, DataType::Timestamp(..)) => whole(name),
             _ => left(name),
         }
@@ -68,6 +68,7 @@ fn cell<R>(column: &Column<R>, value: &Value<'_>, zone: Zone) -> Cell {
         return right(units::show(column.unit, number));
     }
     match value {
+        Value::Decimal(units, decimals) => right(decimal_text(*units, *decimals)),
         Value::Null if column.is_number() => right(NONE),
         Value::Null => left(NONE),
         Value::Time(time) => whole(format!("{}{}", show(*time, zone), show_offset(*time, zone))),

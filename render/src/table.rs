@@ -91,6 +91,10 @@ fn cell(text: Cow<'_, str>, kind: Kind) -> Cell {
 }
 
 impl Cell {
+    fn parts(&self) -> (bool, &str) {
+        (self.kind == Kind::Figure, &self.text)
+    }
+
     /// Sets the column's weight; only for headers.
     pub(super) fn weighs(self, weight: Weight) -> Self {
         Self { weight, ..self }
@@ -136,6 +140,16 @@ impl Table {
     pub(super) fn figures(&self) -> impl Iterator<Item = &str> {
         let figures = self.header.iter().filter(|cell| cell.kind == Kind::Figure);
         figures.map(|cell| cell.text.as_str())
+    }
+
+    /// The header: whether a column is of figures, and its name.
+    pub(super) fn header_cells(&self) -> impl Iterator<Item = (bool, &str)> {
+        self.header.iter().map(Cell::parts)
+    }
+
+    /// Each line, as the header.
+    pub(super) fn line_cells(&self) -> impl Iterator<Item = impl Iterator<Item = (bool, &str)>> {
+        self.lines.iter().map(|line| line.iter().map(Cell::parts))
     }
 
     /// Index after the last column of figures, where the final texts begin.

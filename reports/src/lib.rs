@@ -5,9 +5,13 @@
 //!
 //! Time that was not recorded is never counted as idle: [`series`] tells both apart.
 
+pub mod billing;
 pub mod by;
 pub mod columns;
 pub mod percentile;
+pub mod period;
 pub mod report;
 pub mod series;
+pub mod settings;
 pub mod subject;
+pub mod usage;

@@ -15,7 +15,7 @@ mod value;
 
 pub use tenants::{CONTAINER_ID, NAMESPACE, POD, tenants};
 pub use trackiops_schemas::unit::Unit;
-pub use value::{Value, per_second};
+pub use value::{Value, decimal_text, per_second};
 
 /// Largest relative error of percentiles: 2^(1/64) - 1 (schema 5). A percentile is the geometric middle of a histogram's bucket.
 pub const PERCENTILE_ERROR: f64 = 0.011;
@@ -233,8 +233,14 @@ pub trait Record: Sized + Sync + 'static {
 }
 
 /// Columns of an answer, in order.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Columns<R>(Vec<Column<R>>);
+
+impl<R> Clone for Columns<R> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
 
 impl<R: Record> Columns<R> {
     /// The default columns.

@@ -20,6 +20,8 @@ pub enum Value<'r> {
     Flag(bool),
     /// A number in the column's unit.
     Figure(f64),
+    /// An exact decimal number: this many units of the last of so many decimals.
+    Decimal(i128, u8),
     /// A point in time, ms.
     Time(UtcMs),
     /// A point in time, us since the epoch; the start of a window is [`Self::Time`].
@@ -75,8 +77,21 @@ impl<'r> Value<'r> {
             Self::Count(count) => Some(*count as f64),
             Self::Int(int) => Some(*int as f64),
             Self::Figure(figure) => Some(*figure),
+            Self::Decimal(units, decimals) => Some(*units as f64 / 10_f64.powi((*decimals).into())),
             _ => None,
         }
+    }
+}
+
+/// Text of an exact decimal number: `-1.50`.
+pub fn decimal_text(units: i128, decimals: u8) -> String {
+    let width = usize::from(decimals) + 1;
+    let digits = format!("{:0>width$}", units.unsigned_abs());
+    let (whole, part) = digits.split_at(digits.len() - usize::from(decimals));
+    let sign = if units < 0 { "-" } else { "" };
+    match part {
+        "" => format!("{sign}{whole}"),
+        part => format!("{sign}{whole}.{part}"),
     }
 }
 
@@ -93,6 +108,19 @@ pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decimals_are_written_exactly() {
+        for (units, decimals, text) in [
+            (0, 2, "0.00"),
+            (5, 2, "0.05"),
+            (-150, 2, "-1.50"),
+            (1234, 0, "1234"),
+            (123_456_789_012_345_678_901, 3, "123456789012345678.901"),
+        ] {
+            assert_eq!(decimal_text(units, decimals), text);
+        }
+    }
 
     #[test]
     fn nothing_is_divided_by_time_that_was_not_recorded() {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Float64Array, ListArray,
-    PrimitiveArray, StringArray, StructArray, TimestampMicrosecondArray,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, Float64Array,
+    ListArray, PrimitiveArray, StringArray, StructArray, TimestampMicrosecondArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{
@@ -45,6 +45,16 @@ pub(super) fn array(data_type: &DataType, values: Vec<Value<'_>>) -> Result<Arra
             });
             let times: TimestampMicrosecondArray = times.collect();
             Arc::new(times.with_timezone_opt(zone.clone()))
+        }
+        DataType::Decimal128(precision, scale) => {
+            let units = values.map(|value| match value {
+                Value::Decimal(units, decimals) if i16::from(*decimals) == i16::from(*scale) => {
+                    Some(*units)
+                }
+                _ => None,
+            });
+            let units: Decimal128Array = units.collect();
+            Arc::new(units.with_precision_and_scale(*precision, *scale)?)
         }
         DataType::List(item) => lists(item, values)?,
         other => {

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::Texts;
 use crate::visible::{self, is_hidden};
-use trackiops_query::columns::Value;
+use trackiops_query::columns::{Value, decimal_text};
 use trackiops_query::parallel::in_order;
 use trackiops_query::times::put_rfc3339;
 
@@ -27,6 +27,7 @@ pub(crate) fn json(data_type: &DataType, value: &Value<'_>) -> serde_json::Resul
         Value::Count(count) => count.to_string(),
         Value::Int(int) => int.to_string(),
         Value::Figure(figure) => serde_json::to_string(figure)?,
+        Value::Decimal(units, decimals) => decimal_text(*units, *decimals),
         Value::Time(_) | Value::TimeUs(_) => format!("\"{}\"", plain(data_type, value)?),
         Value::List(elements) => list_json(data_type, elements)?,
     })
@@ -158,6 +159,7 @@ fn put(data_type: &DataType, value: &Value<'_>, to: &mut String) -> serde_json::
         Value::Count(count) => to.push_str(itoa::Buffer::new().format(*count)),
         Value::Int(int) => to.push_str(itoa::Buffer::new().format(*int)),
         Value::Figure(figure) => *to += &figure.to_string(),
+        Value::Decimal(units, decimals) => *to += &decimal_text(*units, *decimals),
         Value::Time(time) => put_rfc3339(*time, to),
         Value::TimeUs(us) => {
             let time = DateTime::from_timestamp_micros(*us).unwrap_or_default();

@@ -1,0 +1,102 @@
+//! Reports in all formats: tables of any rows, and a page for a browser.
+
+mod page;
+
+use std::io::{self, Write};
+
+use trackiops_query::times::Zone;
+use trackiops_reports::report::{About, Table};
+
+use crate::answer::{Format, write_for_programs};
+use crate::selected_columns;
+use crate::table;
+use crate::terminal_style::Style;
+
+/// How to see the columns that did not fit.
+const ELSEWHERE: &str = "use a wider terminal, --format html or --format csv to see them";
+
+/// A table of a report, whatever its rows are.
+pub trait ReportTable {
+    /// The word that chooses it.
+    fn name(&self) -> &'static str;
+
+    /// What a row is.
+    fn caption(&self) -> &str;
+
+    /// Whether it has rows.
+    fn is_empty(&self) -> bool;
+
+    /// Writes it for programs. Errors are those of `out`.
+    fn write(&self, format: Format, style: &Style, out: &mut (dyn Write + Send)) -> io::Result<()>;
+
+    /// As people see it.
+    fn for_people(&self, zone: Zone) -> table::Table;
+}
+
+impl<R: Sync + 'static> ReportTable for Table<R> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn caption(&self) -> &str {
+        &self.caption
+    }
+
+    fn is_empty(&self) -> bool {
+        self.answer.rows.is_empty()
+    }
+
+    fn write(&self, format: Format, style: &Style, out: &mut (dyn Write + Send)) -> io::Result<()> {
+        let columns = match format {
+            Format::Csv(_) => self.columns.clone().scalars(),
+            _ => self.columns.clone(),
+        };
+        write_for_programs(&self.answer, &columns, format, style.look, out)
+    }
+
+    fn for_people(&self, zone: Zone) -> table::Table {
+        selected_columns::table(&self.answer, &self.shown, zone)
+    }
+}
+
+/// Writes all tables of a report for a terminal, or one for programs.
+///
+/// Errors are those of `out`.
+pub fn write_report(
+    tables: &[&dyn ReportTable],
+    format: Format,
+    style: &Style,
+    out: &mut (dyn Write + Send),
+) -> io::Result<()> {
+    if !format.is_table() {
+        let mut tables = tables.iter().take(1);
+        return tables.try_for_each(|table| table.write(format, style, out));
+    }
+    for (place, table) in tables.iter().filter(|table| !table.is_empty()).enumerate() {
+        if place > 0 {
+            writeln!(out)?;
+        }
+        if tables.len() > 1 {
+            writeln!(out, "{}: {}", table.name(), table.caption())?;
+        }
+        let mut drawn = table.for_people(style.zone);
+        if place > 0 {
+            drawn.title.clear();
+        }
+        drawn.write(style.look, ELSEWHERE, out)?;
+    }
+    Ok(())
+}
+
+/// Writes a report as a page: all tables, its notes and its method. The page is one file, runs no script and loads nothing.
+///
+/// Errors are those of `out`.
+pub fn write_page(
+    about: &About,
+    tables: &[&dyn ReportTable],
+    zone: Zone,
+    version: &str,
+    out: &mut (dyn Write + Send),
+) -> io::Result<()> {
+    page::write(about, tables, zone, version, out)
+}

@@ -1,0 +1,163 @@
+//! How a report is written, and where to: tables for people and programs, or a page.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::bail;
+use trackiops_query::Figures;
+use trackiops_query::file_rows::Nothing;
+use trackiops_query::times::Zone;
+use trackiops_render::Format;
+use trackiops_render::formats::Texts;
+use trackiops_render::report::{ReportTable, write_page, write_report};
+use trackiops_render::terminal_style::Style;
+use trackiops_reports::report::About;
+
+use crate::help_headings::OUTPUT;
+use crate::outcome;
+use crate::output::{FilePermissions, Output, say};
+use crate::suffix;
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportFormat {
+    /// As an answer of `query` is.
+    Rows(Format),
+    /// A page for a browser.
+    Html,
+}
+
+impl FromStr for ReportFormat {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            _ if text == "html" => Ok(Self::Html),
+            Ok(format) => Ok(Self::Rows(format)),
+            Err(_) => {
+                bail!("`{text}` is not a format: write table, csv, json, parquet, arrow or html")
+            }
+        }
+    }
+}
+
+impl ReportFormat {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rows(format) => format.name(),
+            Self::Html => "html",
+        }
+    }
+}
+
+/// How the report is written, and where to.
+#[derive(clap::Args)]
+pub struct FormFlags {
+    /// table, csv, json, parquet, arrow, html [default: by --output, or table]
+    ///
+    /// JSON is one object per line. html is a page with all tables, notes and the method; it runs no script and loads nothing. All but
+    /// tables and pages have raw units and UTC.
+    #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
+    format: Option<ReportFormat>,
+    /// CSV for a spreadsheet: no name in it is run as a formula
+    #[arg(long, help_heading = OUTPUT)]
+    csv_safe: bool,
+    /// Which table of the report to write [default: all, or the first]
+    ///
+    /// Formats for programs hold one table: without --table that is the first.
+    #[arg(long, value_name = "NAME", help_heading = OUTPUT)]
+    table: Option<String>,
+    /// Write into this file, which is replaced atomically; - is stdout
+    ///
+    /// Its ending chooses the format: .parquet, .csv, .json (.jsonl, .ndjson), .arrow (.feather, .ipc), .txt for a table, .html (.htm).
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    access: FilePermissions,
+}
+
+/// The chosen form.
+pub struct Form {
+    format: ReportFormat,
+    table: Option<String>,
+    output: Output,
+}
+
+impl FormFlags {
+    /// Checks that the flags go together, and with a report that has these tables.
+    pub fn choose(self, tables: &[&str]) -> anyhow::Result<Form> {
+        let output = Output::new(self.output.clone(), self.access)?;
+        let csv = ReportFormat::Rows(Format::Csv(Texts::AsTheyAre));
+        let option = match self.format {
+            None if self.csv_safe => Some((csv, "--csv-safe".to_owned())),
+            format => format.map(|format| (format, format!("--format {}", format.name()))),
+        };
+        let mut format = suffix::format_of(
+            self.output.as_deref(),
+            suffix::REPORTS,
+            option.as_ref().map(|(format, option)| (*format, &**option)),
+            ReportFormat::Rows(Format::Table(Figures::Rates)),
+        )?;
+        if self.csv_safe {
+            if format != csv {
+                let name = format.name();
+                bail!("--csv-safe is for CSV; leave out --format {name}");
+            }
+            format = ReportFormat::Rows(Format::Csv(Texts::ForSpreadsheets));
+        }
+        let for_a_file = match format {
+            ReportFormat::Rows(format) => format.is_binary(),
+            ReportFormat::Html => true,
+        };
+        if for_a_file && output.is_terminal() {
+            bail!(
+                "refusing to write {} to a terminal; use --output FILE",
+                format.name()
+            );
+        }
+        if let Some(table) = self.table.as_deref().filter(|name| !tables.contains(name)) {
+            let known = suffix::list_with_or(tables.iter().map(|name| (*name).to_owned()));
+            bail!("--table: this report has no table `{table}`; write {known}");
+        }
+        Ok(Form {
+            format,
+            table: self.table,
+            output,
+        })
+    }
+}
+
+impl Form {
+    /// Writes a report. Returns the exit status.
+    pub fn write(
+        &self,
+        about: &About,
+        tables: &[&dyn ReportTable],
+        zone: Zone,
+    ) -> anyhow::Result<ExitCode> {
+        about.remarks.iter().for_each(say);
+        outcome::say_notes(&about.notes, zone);
+        let is_asked = |table: &&&dyn ReportTable| {
+            let asked = self.table.as_deref();
+            asked.is_none_or(|name| name == table.name())
+        };
+        let tables: Vec<_> = tables.iter().filter(is_asked).copied().collect();
+        let style = Style {
+            look: self.output.look(),
+            ..zone.into()
+        };
+        self.output.write(|out| match self.format {
+            ReportFormat::Rows(format) => write_report(&tables, format, &style, out),
+            ReportFormat::Html => write_page(about, &tables, zone, env!("CARGO_PKG_VERSION"), out),
+        })?;
+        Ok(outcome::exit_status(&about.notes))
+    }
+
+    /// Says why there is no report. Returns the exit status.
+    pub fn write_nothing(&self, (why, notes): &Nothing, zone: Zone) -> ExitCode {
+        let status = outcome::say_nothing_found(why, notes, zone);
+        self.output.unwritten_note().iter().for_each(say);
+        status
+    }
+}
