@@ -4,6 +4,7 @@
 //! * [`stores`]: stores made of them; [`case`]: stores made of plain text; [`lake`]: two hosts' stores below one directory;
 //! * [`recording`]: a recorder without a kernel, to which others listen;
 //! * [`merging`]: a store that is asked while its recorder merges;
+//! * [`usage`]: two hosts with single requests, for reports;
 //! * [`content`]: all that a store holds; [`forge`]: segments that were changed, with checksums to match;
 //! * [`questions`]: questions and their straightforward answers;
 //! * [`program`]: how tests start a program.
@@ -28,4 +29,5 @@ pub mod program;
 pub mod questions;
 pub mod recording;
 pub mod stores;
+pub mod usage;
 pub mod windows;

@@ -1,0 +1,33 @@
+//! `trackiops report billing`, `placement` and `carbon` against what DuckDB computes from the single requests of the same stores. It needs
+//! a Python with DuckDB, which `make` brings (`make notebooks`): TRACKIOPS_PYTHON is its path.
+#![allow(clippy::expect_used, clippy::unwrap_used)] // helpers of tests are tests
+
+use std::path::Path;
+
+use trackiops_testkit::{program, usage};
+
+fn check(report: &str) {
+    let python = std::env::var("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/science/reports.py");
+    for seed in [3, 8] {
+        let dir = tempfile::tempdir().unwrap();
+        usage::record(dir.path(), seed);
+        let output = program::command(Path::new(&python))
+            .arg(&script)
+            .args([env!("CARGO_BIN_EXE_trackiops"), report])
+            .current_dir(dir.path())
+            .env("TZ", "UTC")
+            .output()
+            .expect("Python can be started");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "seed {seed}: {said}{errors}");
+        print!("seed {seed}: {said}");
+    }
+}
+
+#[test]
+#[ignore = "make notebooks: needs a Python with DuckDB"]
+fn report_numbers_of_billing_are_what_duckdb_computes() {
+    check("billing");
+}

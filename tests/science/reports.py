@@ -1,0 +1,210 @@
+"""Compares `trackiops report NAME` with what DuckDB computes from single requests.
+
+    reports.py TRACKIOPS NAME
+
+in a directory that has the stores `h` and `i` of testkit's `usage`. Requests and bytes come from the single requests, recorded time from
+the finest rows of health, metadata operations from the finest rows of files: single ones are kept of READ and WRITE alone.
+"""
+
+import csv
+import io
+import math
+import pathlib
+import subprocess
+import sys
+from decimal import ROUND_HALF_UP, Decimal
+
+import duckdb
+
+# 2026-11-21T03:00:00Z, and three hours.
+START_MS, END_MS = 1795230000_000, 1795240800_000
+MINUTES_5 = 300_000
+HOUR = 3_600_000
+
+VIEWS = """
+CREATE VIEW requests AS
+    SELECT host, uid, cgroup, mount, path, file_key, op, offset_bytes, done_bytes, end_time_ns // 1000000 AS ms
+    FROM read_parquet('*/requests/**/*.parquet', hive_partitioning = false);
+CREATE VIEW health AS
+    SELECT host, epoch_ms(time) AS ms, covered_ms
+    FROM read_parquet('*/health/granularity=10s/**/*.parquet', hive_partitioning = false);
+CREATE VIEW operations AS
+    SELECT host, uid, cgroup, mount, path, file_key, epoch_ms(time) AS ms,
+           list_sum(list_transform(ops, lambda op: op.requests)) AS requests
+    FROM read_parquet('*/rollup/granularity=10s/**/*.parquet', hive_partitioning = false);
+"""
+
+
+class Checks:
+    def __init__(self):
+        self.count = 0
+
+    def equal(self, name, got, expected):
+        self.count += 1
+        if got != expected:
+            sys.exit(f"{name}: {got}, and DuckDB has {expected}")
+
+    def close(self, name, got, expected):
+        self.count += 1
+        got = None if got == "" else float(got)
+        if (got is None) != (expected is None) or (got is not None and not math.isclose(got, expected, rel_tol=1e-9, abs_tol=1e-9)):
+            sys.exit(f"{name}: {got}, and DuckDB has {expected}")
+
+
+def report(trackiops, name, *words):
+    stores = ["--store", "h", "--store", "i"]
+    command = [trackiops, "report", name, *stores, "--format", "csv", *map(str, words)]
+    output = subprocess.run(command, capture_output=True, text=True)
+    if output.returncode != 0:
+        sys.exit(f"{command}: {output.returncode}: {output.stderr}")
+    return list(csv.DictReader(io.StringIO(output.stdout)))
+
+
+def rows(db, sql):
+    cursor = db.execute(sql)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row)) for row in cursor.fetchall()]
+
+
+def text(value):
+    return "" if value is None else str(value)
+
+
+# For each tenant and host on which it did something, each interval in which that host recorded: what was done there, and its rate.
+SERIES = """
+WITH used AS (
+    SELECT host, {key}, ms // {interval} AS place,
+           count(*) FILTER (op = 'READ') AS reads, count(*) FILTER (op = 'WRITE') AS writes, 0 AS metadata,
+           sum(done_bytes) FILTER (op = 'READ') AS read_bytes, sum(done_bytes) FILTER (op = 'WRITE') AS write_bytes
+    FROM requests WHERE ms >= {since} AND ms < {until} GROUP BY ALL
+    UNION ALL
+    SELECT host, {key}, ms // {interval} AS place, 0, 0, sum(requests), 0, 0
+    FROM operations WHERE ms >= {since} AND ms < {until} AND requests > 0 GROUP BY ALL
+), recorded AS (
+    SELECT host, ms // {interval} AS place, sum(covered_ms) AS covered_ms
+    FROM health WHERE ms >= {since} AND ms < {until} GROUP BY ALL
+), subjects AS (SELECT DISTINCT host, {key} FROM used)
+SELECT {keys}, place, max(covered_ms) AS covered_ms,
+       sum(reads) AS reads, sum(writes) AS writes, sum(metadata) AS metadata,
+       sum(read_bytes) AS read_bytes, sum(write_bytes) AS write_bytes,
+       sum((reads + writes) * 1000.0 / covered_ms) AS iops, sum((read_bytes + write_bytes) * 1000.0 / covered_ms) AS throughput
+FROM (
+    SELECT {subject_keys}, subjects.host, recorded.place, any_value(covered_ms) AS covered_ms,
+           coalesce(sum(reads), 0)::BIGINT AS reads, coalesce(sum(writes), 0)::BIGINT AS writes,
+           coalesce(sum(metadata), 0)::BIGINT AS metadata,
+           coalesce(sum(read_bytes), 0)::BIGINT AS read_bytes, coalesce(sum(write_bytes), 0)::BIGINT AS write_bytes
+    FROM subjects JOIN recorded USING (host)
+    LEFT JOIN used ON used.host = subjects.host AND used.place = recorded.place AND {joined}
+    WHERE covered_ms > 0
+    GROUP BY ALL
+)
+GROUP BY ALL
+"""
+
+
+def series(keys, interval, since=START_MS, until=END_MS):
+    return SERIES.format(
+        key=", ".join(keys),
+        keys=", ".join(keys),
+        subject_keys=", ".join(f"subjects.{key}" for key in keys),
+        joined=" AND ".join(f"used.{key} IS NOT DISTINCT FROM subjects.{key}" for key in keys),
+        interval=interval,
+        since=since,
+        until=until,
+    )
+
+
+PRICES = """
+currency = "EUR"
+decimals = 4
+[per_million]
+reads = 41.5
+writes = 123.456789
+metadata = 7
+[per_gib]
+read = 0.11
+written = 3.3
+[per_month]
+iops = 12.5
+mib_per_second = 1000
+[free]
+reads = 100
+gib_read = 0.01
+iops = 0.05
+"""
+
+
+def amount(units, price, per, free=0):
+    charged = max(Decimal(units) - Decimal(str(free)), Decimal(0))
+    exact = charged * Decimal(str(price)) / Decimal(per)
+    return exact.quantize(Decimal("0.0001"), ROUND_HALF_UP)
+
+
+def billing(trackiops, db, checks):
+    pathlib.Path("prices.toml").write_text(PRICES)
+    month = 30 * 86_400_000
+    for period, words in [(HOUR, ["1h"]), (30 * 60_000, ["30m"]), (None, ["all"])]:
+        got = report(
+            trackiops, "billing", "--period", *words, "--percentile", 95, "--percentile", "50", "--percentile", "99.9", "--prices", "prices.toml"
+        )
+        bucket = f"place * {MINUTES_5} // {period}" if period else "0"
+        expected = rows(
+            db,
+            f"""
+            SELECT uid, cgroup, {bucket} AS period, sum(covered_ms) AS recorded_ms, sum(reads) AS reads, sum(writes) AS writes,
+                   sum(metadata) AS metadata, sum(read_bytes) AS read_bytes, sum(write_bytes) AS write_bytes,
+                   {', '.join(
+                       f"list_sort(list({of}))[ceil({p} * count(*) / 1000)::BIGINT] AS {of}_p{name}"
+                       for of in ('iops', 'throughput')
+                       for name, p in (('95', 950), ('50', 500), ('99_9', 999))
+                   )}
+            FROM ({series(['uid', 'cgroup'], MINUTES_5)}) GROUP BY ALL
+            """,
+        )
+        checks.equal("number of rows", len(got), len(expected))
+        key = lambda row: (row["uid"], row["cgroup"], row["since"])
+        got = {key(row): row for row in got}
+        for row in expected:
+            since = START_MS if not period else row["period"] * period
+            since = db.execute(f"SELECT strftime(make_timestamp({since} * 1000), '%Y-%m-%dT%H:%M:%SZ')").fetchone()[0]
+            which = (text(row["uid"]), text(row["cgroup"]), since)
+            found = got.get(which) or got.get((which[0], which[1], since.replace("Z", ".000Z")))
+            if found is None:
+                sys.exit(f"no row {which} among {list(got)}")
+            for column, name in [
+                ("recorded_ms", "recorded_ms"), ("read_requests", "reads"), ("write_requests", "writes"),
+                ("metadata_operations", "metadata"), ("read_bytes", "read_bytes"), ("write_bytes", "write_bytes"),
+            ]:
+                checks.equal(f"{which} {column}", int(found[column]), int(row[name]))
+            for of in ("iops", "throughput"):
+                for p in ("95", "50", "99_9"):
+                    checks.close(f"{which} {of}_p{p}", found[f"{of}_p{p}"], row[f"{of}_p{p}"])
+            iops = max(Decimal(row["iops_p95"]).quantize(Decimal("0.001"), ROUND_HALF_UP) - Decimal("0.05"), Decimal(0))
+            throughput = Decimal(row["throughput_p95"]).quantize(Decimal(1), ROUND_HALF_UP)
+            recorded_ms = int(row["recorded_ms"])
+            amounts = [
+                amount(row["reads"], 41.5, 10**6, 100),
+                amount(row["writes"], 123.456789, 10**6),
+                amount(row["metadata"], 7, 10**6),
+                # The free part is whole bytes.
+                amount(row["read_bytes"], 0.11, 2**30, int(0.01 * 2**30)),
+                amount(row["write_bytes"], 3.3, 2**30),
+                amount(iops * recorded_ms, 12.5, month),
+                amount(throughput * recorded_ms, 1000, 2**20 * month),
+            ]
+            names = ["read_requests", "write_requests", "metadata_operations", "read_bytes", "write_bytes", "iops", "throughput"]
+            for name, expected_amount in zip(names, amounts):
+                checks.equal(f"{which} {name}_amount", Decimal(found[f"{name}_amount"]), expected_amount)
+            checks.equal(f"{which} total", Decimal(found["total_amount"]), sum(amounts))
+
+
+def main():
+    trackiops, name = sys.argv[1:]
+    db = duckdb.connect()
+    db.execute(VIEWS)
+    checks = Checks()
+    {"billing": billing}[name](trackiops, db, checks)
+    print(f"{name}: {checks.count} values equal what DuckDB computes")
+
+
+main()
