@@ -8,6 +8,7 @@
 pub mod billing;
 pub mod by;
 pub mod columns;
+pub mod noisy;
 pub mod percentile;
 pub mod period;
 pub mod report;

@@ -7,6 +7,7 @@
 //! * [`usage`]: two hosts with single requests, for reports;
 //! * [`content`]: all that a store holds; [`forge`]: segments that were changed, with checksums to match;
 //! * [`questions`]: questions and their straightforward answers;
+//! * [`queueing`]: a day of several tenants at one server, as a simulation of a queue;
 //! * [`program`]: how tests start a program.
 //!
 //! Everything panics where it fails: that is a test's failure. Unit tests of the store see its types as another crate's here, and so use only
@@ -27,6 +28,7 @@ pub mod lake;
 pub mod merging;
 pub mod program;
 pub mod questions;
+pub mod queueing;
 pub mod recording;
 pub mod stores;
 pub mod usage;

@@ -1,0 +1,187 @@
+//! `noisy`: whose load rose when the others' latency rose.
+//!
+//! A place is a server or a mount, its entities are those who use it, for example tenants. Each entity is a candidate. [`examine`]
+//! asks of each: do the others wait longer when it does more? The answer has evidence, and a verdict:
+//!
+//! 1. [`latency`]: the latency of the others in each interval, relative to what is usual for each of them.
+//! 2. [`correlation`]: lagged partial rank correlation of the candidate's load with it. The others' own load and the slow course
+//!    of the day are taken out of both. Circular shifts say how large it gets by chance, over all candidates at once.
+//! 3. [`effect`]: how much longer the others wait while the candidate's load is high, against intervals near in time in which
+//!    the others do as much.
+//! 4. [`verdict`]: names the candidate if both are clear; else it says why not, or why the data does not tell.
+//!
+//! Nothing is random: equal data has equal answers.
+
+mod correlation;
+mod effect;
+mod latency;
+mod least_squares;
+mod series;
+mod verdict;
+
+pub use verdict::{Reason, Verdict};
+
+use correlation::Tested;
+use effect::Effect;
+
+/// Requests of one entity in one interval and one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Completed requests.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those whose latency is known.
+    pub timed: u64,
+    /// The sum of these latencies, ns.
+    pub latency_ns: u64,
+    /// Those whose time at network and server is known, too.
+    pub split: u64,
+    /// The sum of these times, ns.
+    pub server_ns: u64,
+}
+
+/// What an entity did in each interval: reads and writes.
+pub type Activity = Vec<[Flow; 2]>;
+
+/// A server or a mount, over a range of intervals of equal length.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// Length of an interval, ms.
+    pub interval_ms: u64,
+    /// Which intervals were recorded as a whole.
+    pub recorded: Vec<bool>,
+    /// Its entities. Each has all intervals, with zeros where it was idle.
+    pub entities: Vec<Activity>,
+}
+
+/// A measure of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Requests/s.
+    Requests,
+    /// Bytes/s.
+    Bytes,
+}
+
+impl Measure {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Requests, Self::Bytes];
+
+    fn of(self, flows: &[Flow; 2]) -> u64 {
+        let of = |flow: &Flow| match self {
+            Self::Requests => flow.requests,
+            Self::Bytes => flow.bytes,
+        };
+        flows.iter().map(of).sum()
+    }
+}
+
+/// The time that is the others' latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Network and server.
+    Server,
+    /// The whole latency: the part at network and server is not known of most requests.
+    Whole,
+}
+
+impl Part {
+    /// How many requests have it, and its sum, ns.
+    fn of(self, flow: &Flow) -> (u64, u64) {
+        match self {
+            Self::Server => (flow.split, flow.server_ns),
+            Self::Whole => (flow.timed, flow.latency_ns),
+        }
+    }
+}
+
+/// What was found about one candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evidence {
+    /// Its number in the place.
+    pub entity: usize,
+    /// Whether it is named, and why not.
+    pub verdict: Verdict,
+    /// Intervals in which the others' latency and the load before are known.
+    pub intervals: usize,
+    /// The correlation, if there were enough intervals to compute it.
+    pub tested: Option<Tested>,
+    /// What happened while its load was high, if it ever was.
+    pub effect: Option<Effect>,
+    /// Its share of all time that requests spent in the system: by Little's law its share of the requests there. 0 to 1.
+    pub queue_share: f64,
+}
+
+/// What was found about a place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Findings {
+    /// What the others' latency is.
+    pub part: Part,
+    /// One for each entity: named ones first, then by correlation, then by queueing share.
+    pub evidence: Vec<Evidence>,
+}
+
+/// Examines each entity of a place.
+pub fn examine(place: &Place) -> Findings {
+    let part = part(place);
+    let ranks = series::Loads::new(place);
+    let mut evidence: Vec<_> = correlation::test(place, part, &ranks)
+        .into_iter()
+        .enumerate()
+        .map(|(entity, candidate)| {
+            let effect = candidate
+                .as_ref()
+                .and_then(|candidate| effect::measure(place, part, entity, candidate));
+            let intervals = candidate.as_ref().map_or(0, |of| of.intervals.len());
+            let tested = candidate.map(|candidate| candidate.tested);
+            let verdict = verdict::of(place, entity, tested.as_ref(), effect.as_ref());
+            Evidence {
+                entity,
+                verdict,
+                intervals,
+                tested,
+                effect,
+                queue_share: queue_share(place, entity, 0..place.recorded.len()),
+            }
+        })
+        .collect();
+    let correlation = |of: &Evidence| of.tested.as_ref().map_or(f64::MIN, |t| t.correlation);
+    evidence.sort_by(|a, b| {
+        (b.verdict == Verdict::Named)
+            .cmp(&(a.verdict == Verdict::Named))
+            .then_with(|| correlation(b).total_cmp(&correlation(a)))
+            .then_with(|| b.queue_share.total_cmp(&a.queue_share))
+            .then_with(|| a.entity.cmp(&b.entity))
+    });
+    Findings { part, evidence }
+}
+
+/// The time at network and server, if it is known of most requests. A client's own queue is not the neighbour's work.
+fn part(place: &Place) -> Part {
+    let flows = place.entities.iter().flatten().flatten();
+    let (split, timed) = flows.fold((0, 0), |(split, timed), flow| {
+        (split + flow.split, timed + flow.timed)
+    });
+    match 2 * split >= timed {
+        true => Part::Server,
+        false => Part::Whole,
+    }
+}
+
+/// An entity's share of the time that requests spent in the system in these intervals.
+fn queue_share(
+    place: &Place,
+    entity: usize,
+    intervals: impl Iterator<Item = usize> + Clone,
+) -> f64 {
+    let time = |activity: &Activity| -> f64 {
+        let of = intervals.clone().flat_map(|t| activity[t]);
+        of.map(|flow| flow.latency_ns as f64).sum()
+    };
+    let all: f64 = place.entities.iter().map(time).sum();
+    match all > 0.0 {
+        true => time(&place.entities[entity]) / all,
+        false => 0.0,
+    }
+}

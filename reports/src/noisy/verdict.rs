@@ -1,0 +1,121 @@
+//! From evidence to a verdict.
+
+use super::Place;
+use super::correlation::Tested;
+use super::effect::Effect;
+
+/// By chance, a place has a correlation as clear as a named one's at most this often.
+pub const CHANCE: f64 = 0.01;
+/// A named one raises the others' latency at least so much.
+pub const MIN_RATIO: f64 = 1.2;
+/// Fewer episodes may be coincidence, however clear each of them is.
+pub const MIN_EPISODES: usize = 5;
+/// Share of its episodes in which the others wait longer, at least.
+const EPISODES_LONGER: f64 = 0.7;
+/// Share of the high intervals that can be compared, at least.
+const COMPARED: f64 = 0.5;
+/// A load of which the others' explains more moves with theirs.
+const SHARED: f64 = 0.9;
+
+/// Whether a candidate is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The others wait longer when it does more.
+    Named,
+    /// The others do not wait noticeably longer when it does more.
+    Cleared,
+    /// The data does not tell.
+    Unknown(Reason),
+}
+
+/// Why the data does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nobody else was there.
+    Alone,
+    /// There are too few intervals with a known latency of others.
+    FewIntervals,
+    /// Its load never varied.
+    Steady,
+    /// All rise together.
+    Together,
+    /// Its load was high too few times.
+    FewEpisodes,
+    /// The others waited longer, but that may be chance.
+    Chance,
+}
+
+impl Verdict {
+    /// As a column has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Named => "noisy",
+            Self::Cleared => "not noisy",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+
+    /// The reason, for people.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Named => {
+                "the others wait longer when its load is high, at equal load of their own"
+            }
+            Self::Cleared => {
+                "the others do not wait much longer when its load is high, at equal load of their own"
+            }
+            Self::Unknown(reason) => match reason {
+                Reason::Alone => "nobody else used it",
+                Reason::FewIntervals => {
+                    "there are too few intervals in which others have a latency"
+                }
+                Reason::Steady => "its load never varied",
+                Reason::Together => {
+                    "its load rises and falls with the others', so that their effects cannot be told apart"
+                }
+                Reason::FewEpisodes => "its load was high too few times: it may be coincidence",
+                Reason::Chance => {
+                    "the others waited longer when its load was high, but no more often than by chance"
+                }
+            },
+        }
+    }
+}
+
+/// The verdict on an entity.
+pub fn of(
+    place: &Place,
+    entity: usize,
+    tested: Option<&Tested>,
+    effect: Option<&Effect>,
+) -> Verdict {
+    let is_idle =
+        |activity: &super::Activity| activity.iter().flatten().all(|flow| flow.requests == 0);
+    let mut others = place
+        .entities
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != entity);
+    if others.all(|(_, activity)| is_idle(activity)) {
+        return Verdict::Unknown(Reason::Alone);
+    }
+    let (tested, effect) = match (tested, effect) {
+        (None, _) => return Verdict::Unknown(Reason::FewIntervals),
+        (_, None) => return Verdict::Unknown(Reason::Steady),
+        (Some(tested), Some(effect)) => (tested, effect),
+    };
+    if effect.compared < COMPARED || tested.shared > SHARED {
+        return Verdict::Unknown(Reason::Together);
+    }
+    if effect.ratio < MIN_RATIO {
+        return Verdict::Cleared;
+    }
+    if effect.episodes < MIN_EPISODES {
+        return Verdict::Unknown(Reason::FewEpisodes);
+    }
+    let longer = effect.episodes_longer as f64 / effect.episodes as f64;
+    match tested.chance <= CHANCE && longer >= EPISODES_LONGER {
+        true => Verdict::Named,
+        false => Verdict::Unknown(Reason::Chance),
+    }
+}

@@ -1,0 +1,390 @@
+//! A day of several tenants at one server, as a simulation of a queue: latency emerges from waiting, nothing is drawn from a distribution
+//! of latencies.
+//!
+//! The server is a first-come-first-served queue with several workers (G/G/k). Tenants are open (arrivals do not wait for replies) or closed
+//! (workers that wait for the reply, then think). Their load has a time of day, bursts of their own, and peaks that all have together.
+//! Every day also has what must not be mistaken for a noisy neighbour: a tenant with a resource of its own that its own load fills, and
+//! times in which the server is slow or stops for no tenant's sake. A planted neighbour is one tenant more, with bursts that take a large part of
+//! the server.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::generated::Numbers;
+
+const SECOND_NS: u64 = 1_000_000_000;
+const DAY_S: f64 = 86_400.0;
+/// Workers of the server.
+const WORKERS: usize = 4;
+/// Mean service time, ns: of a small request, and more with its size.
+const SERVICE_NS: f64 = 60e6;
+/// How often rates change, s.
+const RATE_STEP_S: usize = 5;
+
+/// A simulated day.
+#[derive(Clone, Copy, Debug)]
+pub struct Day {
+    pub seed: u64,
+    /// Whether a noisy neighbour is planted.
+    pub neighbour: bool,
+    pub seconds: u64,
+}
+
+/// A request that completed.
+#[derive(Clone, Copy, Debug)]
+pub struct Completed {
+    pub tenant: usize,
+    pub end_ns: u64,
+    pub latency_ns: u64,
+    /// Part of the latency in the client, before it is sent.
+    pub queue_ns: u64,
+    /// Part at the server.
+    pub rtt_ns: u64,
+    pub bytes: u64,
+    pub write: bool,
+}
+
+/// What the day was made of.
+#[derive(Clone, Debug)]
+pub struct Truth {
+    pub tenants: usize,
+    /// The planted neighbour.
+    pub neighbour: Option<usize>,
+    /// The tenant whose own load causes its latency.
+    pub victim_of_itself: usize,
+}
+
+impl Numbers {
+    /// Uniform in (0, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.below(1 << 30) as f64 + 0.5) / (1_u64 << 30) as f64
+    }
+
+    /// Uniform in a range.
+    pub fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.unit()
+    }
+
+    /// Exponential.
+    pub fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * self.unit().ln()
+    }
+
+    /// Normal, by twelve uniforms.
+    pub fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    }
+}
+
+struct Tenant {
+    /// Multiplies the rate, every [`RATE_STEP_S`].
+    course: Vec<f64>,
+    /// Arrivals/s of an open tenant at course 1.
+    rate: f64,
+    /// Workers of a closed tenant, and their think time at course 1, s.
+    closed: Option<(usize, f64)>,
+    bytes: f64,
+    write_share: f64,
+    /// RPC slots of its client. Requests wait in the client for one.
+    slots: usize,
+    in_flight: usize,
+    /// When those that wait for a slot arrived.
+    waiting: VecDeque<u64>,
+    /// A resource of its own behind the server: mean service time, ns.
+    own_ns: Option<f64>,
+    own_free_ns: u64,
+}
+
+/// Times in which all have more: (start s, length s, factor).
+fn common_peaks(numbers: &mut Numbers) -> Vec<(f64, f64, f64)> {
+    let mut peaks = vec![
+        (
+            9.0 * 3600.0,
+            numbers.between(1200.0, 2700.0),
+            numbers.between(1.3, 1.6),
+        ),
+        (
+            13.5 * 3600.0,
+            numbers.between(600.0, 1800.0),
+            numbers.between(1.2, 1.5),
+        ),
+    ];
+    for _ in 0..numbers.below(12) {
+        peaks.push((
+            numbers.between(0.0, DAY_S),
+            numbers.between(60.0, 600.0),
+            numbers.between(1.2, 1.5),
+        ));
+    }
+    peaks
+}
+
+/// Random times: (start s, length s, factor).
+fn bursts(
+    numbers: &mut Numbers,
+    count: u64,
+    lengths: (f64, f64),
+    factors: (f64, f64),
+) -> Vec<(f64, f64, f64)> {
+    (0..count)
+        .map(|_| {
+            (
+                numbers.between(0.0, DAY_S),
+                numbers.between(lengths.0, lengths.1),
+                numbers.between(factors.0, factors.1),
+            )
+        })
+        .collect()
+}
+
+fn raise(course: &mut [f64], peaks: &[(f64, f64, f64)]) {
+    for (start, length, factor) in peaks {
+        let first = (*start as usize / RATE_STEP_S).min(course.len());
+        let end = ((start + length) as usize / RATE_STEP_S).min(course.len());
+        course[first..end].iter_mut().for_each(|of| *of *= factor);
+    }
+}
+
+fn diurnal(numbers: &mut Numbers, steps: usize) -> Vec<f64> {
+    let amplitude = numbers.between(0.1, 0.5);
+    let peak_s = numbers.between(10.0, 17.0) * 3600.0;
+    // A slow wander beside it.
+    let mut wander = 0.0;
+    (0..steps)
+        .map(|step| {
+            wander += -0.01 * wander + 0.015 * numbers.normal();
+            let phase = ((step * RATE_STEP_S) as f64 - peak_s) / DAY_S;
+            (1.0 + amplitude * (std::f64::consts::TAU * phase).cos()) * f64::exp(wander)
+        })
+        .collect()
+}
+
+/// The tenants of a day, and what is true of it.
+fn tenants(day: &Day, numbers: &mut Numbers) -> (Vec<Tenant>, Truth) {
+    let steps = (day.seconds as usize).div_ceil(RATE_STEP_S);
+    let capacity = WORKERS as f64 / (SERVICE_NS / 1e9);
+    let count = 5 + numbers.below(5) as usize;
+    let utilisation = numbers.between(0.2, 0.35);
+    let weights: Vec<f64> = (0..count)
+        .map(|_| f64::exp(0.6 * numbers.normal()))
+        .collect();
+    let total: f64 = weights.iter().sum();
+    let peaks = common_peaks(numbers);
+    let victim_of_itself = numbers.below(count as u64) as usize;
+    let mut tenants = Vec::new();
+    for (place, weight) in weights.iter().enumerate() {
+        // None has more than a fifth of the load.
+        let share = (weight / total).min(0.2);
+        let bytes = 4096.0 * f64::exp(numbers.between(0.0, 3.0));
+        let rate = capacity * utilisation * share / size_factor(bytes);
+        let mut course = diurnal(numbers, steps);
+        raise(&mut course, &peaks);
+        let count = 5 + numbers.below(25);
+        raise(
+            &mut course,
+            &bursts(numbers, count, (30.0, 900.0), (1.3, 1.8)),
+        );
+        let own_ns = (place == victim_of_itself).then(|| 0.35e9 / rate);
+        // A worker's cycle is its thinking and a latency.
+        let closed = (own_ns.is_none() && numbers.below(3) == 0).then(|| {
+            let workers = 2 + numbers.below(6) as usize;
+            let think = workers as f64 / rate - SERVICE_NS / 1e9;
+            (workers, think.max(0.02))
+        });
+        tenants.push(Tenant {
+            course,
+            rate,
+            closed,
+            bytes,
+            write_share: numbers.between(0.1, 0.6),
+            slots: 8 + numbers.below(24) as usize,
+            in_flight: 0,
+            waiting: VecDeque::new(),
+            own_ns,
+            own_free_ns: 0,
+        });
+    }
+    let neighbour = day.neighbour.then(|| {
+        // In its bursts the server has about as much to do as it can. Some do much that is small, some little that is large.
+        let taken = numbers.between(0.75, 1.05) - utilisation;
+        let large = numbers.below(2) == 0;
+        let mut course = vec![0.03; steps];
+        let count = 8 + numbers.below(20);
+        let on = bursts(numbers, count, (60.0, 900.0), (1.0, 1.0));
+        for (start, length, _) in on {
+            let first = (start as usize / RATE_STEP_S).min(steps);
+            let end = ((start + length) as usize / RATE_STEP_S).min(steps);
+            let height = numbers.between(0.8, 1.2);
+            course[first..end].iter_mut().for_each(|of| *of = height);
+        }
+        let bytes = if large { 256.0 * 1024.0 } else { 8192.0 };
+        tenants.push(Tenant {
+            course,
+            rate: capacity * taken / size_factor(bytes),
+            closed: None,
+            bytes,
+            write_share: numbers.between(0.0, 1.0),
+            slots: 64,
+            in_flight: 0,
+            waiting: VecDeque::new(),
+            own_ns: None,
+            own_free_ns: 0,
+        });
+        tenants.len() - 1
+    });
+    let truth = Truth {
+        tenants: tenants.len(),
+        neighbour,
+        victim_of_itself,
+    };
+    (tenants, truth)
+}
+
+/// How much more a request of this size takes.
+fn size_factor(bytes: f64) -> f64 {
+    1.0 + bytes / 131_072.0
+}
+
+/// When the server is slow for nobody's sake: (start ns, end ns, factor of service times). A factor of 0 is a stop.
+fn hiccups(numbers: &mut Numbers) -> Vec<(u64, u64, f64)> {
+    let slow = 1 + numbers.below(4);
+    let stops = numbers.below(4);
+    let time = |numbers: &mut Numbers, length: f64, factor| {
+        let start = numbers.between(0.0, DAY_S) * 1e9;
+        (start as u64, (start + length * 1e9) as u64, factor)
+    };
+    let mut all = Vec::new();
+    for _ in 0..slow {
+        let (length, factor) = (numbers.between(30.0, 900.0), numbers.between(1.5, 3.0));
+        all.push(time(numbers, length, factor));
+    }
+    for _ in 0..stops {
+        let length = numbers.between(5.0, 45.0);
+        all.push(time(numbers, length, 0.0));
+    }
+    all
+}
+
+/// What happens next, in the order in which it happens at one time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A request of a tenant gets its reply.
+    Reply,
+    /// A request of a tenant arrives at its client.
+    Arrival,
+    /// A tenant's rate is looked up again: exponential times have no memory.
+    Draw,
+}
+
+/// The server, and what has happened so far.
+struct Simulation<'d> {
+    numbers: Numbers,
+    tenants: Vec<Tenant>,
+    hiccups: Vec<(u64, u64, f64)>,
+    free_ns: [u64; WORKERS],
+    events: BinaryHeap<Reverse<(u64, Event, usize)>>,
+    done: &'d mut dyn FnMut(Completed),
+}
+
+/// Simulates a day. `done` gets each request, in the order in which the server began with them.
+pub fn simulate(day: Day, mut done: impl FnMut(Completed)) -> Truth {
+    let mut numbers = Numbers(day.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D);
+    // The first numbers of near seeds are alike.
+    for _ in 0..16 {
+        numbers.below(2);
+    }
+    let (tenants, truth) = tenants(&day, &mut numbers);
+    let hiccups = hiccups(&mut numbers);
+    let mut events = BinaryHeap::new();
+    for (place, tenant) in tenants.iter().enumerate() {
+        let (event, count) = match tenant.closed {
+            Some((workers, _)) => (Event::Arrival, workers),
+            None => (Event::Draw, 1),
+        };
+        (0..count).for_each(|_| events.push(Reverse((numbers.below(SECOND_NS), event, place))));
+    }
+    let mut simulation = Simulation {
+        numbers,
+        tenants,
+        hiccups,
+        free_ns: [0; WORKERS],
+        events,
+        done: &mut done,
+    };
+    let end_ns = day.seconds * SECOND_NS;
+    while let Some(Reverse((now, event, place))) = simulation.events.pop() {
+        if now < end_ns {
+            simulation.happens(now, event, place);
+        }
+    }
+    truth
+}
+
+impl Simulation<'_> {
+    fn happens(&mut self, now: u64, event: Event, place: usize) {
+        let tenant = &mut self.tenants[place];
+        if event == Event::Reply {
+            tenant.in_flight -= 1;
+        }
+        if event == Event::Arrival {
+            tenant.waiting.push_back(now);
+        }
+        if event != Event::Reply && tenant.closed.is_none() {
+            let course = tenant.course[(now / SECOND_NS) as usize / RATE_STEP_S];
+            let gap_s = self.numbers.exponential(1.0 / (tenant.rate * course));
+            let next = match gap_s < RATE_STEP_S as f64 {
+                true => (now + (gap_s * 1e9) as u64, Event::Arrival, place),
+                false => (now + RATE_STEP_S as u64 * SECOND_NS, Event::Draw, place),
+            };
+            self.events.push(Reverse(next));
+        }
+        while tenant.in_flight < tenant.slots
+            && let Some(arrived) = tenant.waiting.pop_front()
+        {
+            tenant.in_flight += 1;
+            let bytes = tenant.bytes * f64::exp(0.5 * self.numbers.normal());
+            let bytes = bytes.clamp(512.0, 1_048_576.0);
+            // First come, first served.
+            let worker = least(&self.free_ns);
+            let mut start = now.max(self.free_ns[worker]);
+            let mut mean = SERVICE_NS * size_factor(bytes);
+            for (from, to, slower) in &self.hiccups {
+                if (*from..*to).contains(&start) {
+                    match *slower == 0.0 {
+                        true => start = *to,
+                        false => mean *= slower,
+                    }
+                }
+            }
+            // Half of it is fixed.
+            let service = 0.5 * mean + self.numbers.exponential(0.5 * mean);
+            let mut end = start + service as u64;
+            self.free_ns[worker] = end;
+            if let Some(own) = tenant.own_ns {
+                end = end.max(tenant.own_free_ns) + self.numbers.exponential(own) as u64;
+                tenant.own_free_ns = end;
+            }
+            self.events.push(Reverse((end, Event::Reply, place)));
+            if let Some((_, think)) = tenant.closed {
+                let course = tenant.course[(now / SECOND_NS) as usize / RATE_STEP_S];
+                let think_ns = self.numbers.exponential(think / course.max(0.05)) * 1e9;
+                self.events
+                    .push(Reverse((end + think_ns as u64, Event::Arrival, place)));
+            }
+            (self.done)(Completed {
+                tenant: place,
+                end_ns: end,
+                latency_ns: end - arrived,
+                queue_ns: now - arrived,
+                rtt_ns: end - now,
+                bytes: bytes as u64,
+                write: self.numbers.unit() < tenant.write_share,
+            });
+        }
+    }
+}
+
+fn least(free_ns: &[u64]) -> usize {
+    let earliest = free_ns.iter().enumerate().min_by_key(|(_, free)| **free);
+    earliest.map_or(0, |(place, _)| place)
+}
