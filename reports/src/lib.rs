@@ -8,11 +8,13 @@
 pub mod billing;
 pub mod by;
 pub mod columns;
+pub mod median;
 pub mod noisy;
 pub mod percentile;
 pub mod period;
 pub mod report;
 pub mod series;
 pub mod settings;
+pub mod slow;
 pub mod subject;
 pub mod usage;

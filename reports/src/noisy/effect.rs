@@ -1,7 +1,8 @@
 //! How much longer the others wait while a candidate's load is high.
 
+use crate::median::median;
+
 use super::correlation::Candidate;
-use super::series::median;
 use super::{Part, Place, queue_share};
 
 /// A load is high above the middle between its median and this quantile.

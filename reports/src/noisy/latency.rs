@@ -4,7 +4,8 @@
 //! and writes apart. The others' latency is the median of these ratios over the others. One of them that waits for its own sake
 //! does not move it, nor does the mix of who does how much.
 
-use super::series::median;
+use crate::median::median;
+
 use super::{Activity, Part, Place};
 
 /// An entity counts in intervals in which it has at least this many requests with a known latency.

@@ -51,18 +51,6 @@ pub fn without_course(values: &[f64], half: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The middle value; of an even number the mean of both. 0 of none.
-pub fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    match values {
-        [] => 0.0,
-        _ => {
-            let last = values.len() - 1;
-            0.5 * (values[last / 2] + values[last.div_ceil(2)])
-        }
-    }
-}
-
 /// The load of each entity by each measure: ranks without their slow course, of the recorded intervals.
 pub struct Loads {
     /// Where an interval is in the series.
@@ -130,12 +118,5 @@ mod tests {
         let left = without_course(&line, 5);
         assert!(left[5..95].iter().all(|value| value.abs() < 1e-9));
         assert_eq!(left[0], -2.5);
-    }
-
-    #[test]
-    fn a_median_is_in_the_middle() {
-        assert_eq!(median(&mut [5.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&mut [5.0, 1.0, 2.0, 4.0]), 3.0);
-        assert_eq!(median(&mut []), 0.0);
     }
 }

@@ -1,0 +1,25 @@
+//! The median.
+
+/// The middle value; of an even number the mean of both. 0 of none. Sorts them.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    match values {
+        [] => 0.0,
+        _ => {
+            let last = values.len() - 1;
+            0.5 * (values[last / 2] + values[last.div_ceil(2)])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_in_the_middle() {
+        assert_eq!(median(&mut [5.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&mut [5.0, 1.0, 2.0, 4.0]), 3.0);
+        assert_eq!(median(&mut []), 0.0);
+    }
+}
