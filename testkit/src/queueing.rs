@@ -9,8 +9,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use trackiops_schemas::identity::FileAttributes;
+use trackiops_schemas::row::{ClosedWindow, Row};
 
 use crate::generated::Numbers;
+use crate::windows::{file, used_by, window};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const DAY_S: f64 = 86_400.0;
@@ -387,4 +392,49 @@ impl Simulation<'_> {
 fn least(free_ns: &[u64]) -> usize {
     let earliest = free_ns.iter().enumerate().min_by_key(|(_, free)| **free);
     earliest.map_or(0, |(place, _)| place)
+}
+
+/// The windows of a recorder during a day that begins at `start_ms`: of `length_ms` each, and each tenant with a file of its own.
+pub fn windows(day: Day, start_ms: i64, length_ms: u64) -> (Vec<ClosedWindow>, Truth) {
+    let count = (day.seconds * 1000 / length_ms) as usize;
+    let mut rows: Vec<Vec<Row>> = vec![Vec::new(); count];
+    let truth = simulate(day, |done| {
+        let window = (done.end_ns / 1_000_000 / length_ms) as usize;
+        // What ends after the day is not in it.
+        let Some(of_window) = rows.get_mut(window) else {
+            return;
+        };
+        if of_window.len() <= done.tenant {
+            of_window.resize(done.tenant + 1, Row::default());
+        }
+        let row = &mut of_window[done.tenant];
+        let direction = match done.write {
+            true => &mut row.write,
+            false => &mut row.read,
+        };
+        direction.requests += 1;
+        direction.bytes += done.bytes;
+        direction.latency_ns_sum += done.latency_ns;
+        direction.latency_ns_max = direction.latency_ns_max.max(done.latency_ns);
+        direction.queue_ns_sum += done.queue_ns;
+        direction.rtt_ns_sum += done.rtt_ns;
+        direction.latency.record(done.latency_ns);
+    });
+    let files: Vec<_> = (0..truth.tenants).map(file_of).collect();
+    let window = |(place, rows): (usize, Vec<Row>)| {
+        let rows = rows.into_iter().enumerate();
+        let rows = rows.filter(|(_, row)| row.is_transfer());
+        let rows = rows.map(|(tenant, row)| (Arc::clone(&files[tenant]), row));
+        let start = start_ms + (place as u64 * length_ms).cast_signed();
+        let mut window = window(start, rows.collect());
+        window.health.covered_ms = length_ms;
+        window
+    };
+    (rows.into_iter().enumerate().map(window).collect(), truth)
+}
+
+/// The file of a tenant, as it uses it: its uid is 1000 and its number.
+pub fn file_of(tenant: usize) -> Arc<FileAttributes> {
+    let file = file(tenant as u64 + 1, 49, Some(&format!("/mnt/t{tenant}/data")));
+    used_by(&file, &format!("{}:/t{tenant}.slice", 1000 + tenant))
 }

@@ -16,6 +16,7 @@ mod correlation;
 mod effect;
 mod latency;
 mod least_squares;
+pub mod report;
 mod series;
 mod verdict;
 

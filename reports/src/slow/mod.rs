@@ -7,7 +7,9 @@
 //! The baseline is a time before, or any other one that the question names.
 
 pub mod change_point;
+mod columns;
 pub mod comparison;
+pub mod report;
 pub mod suffering;
 
 use std::ops::Range;

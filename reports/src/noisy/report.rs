@@ -1,0 +1,362 @@
+//! The report: asks for the series of each server and mount, and makes rows of what is found.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trackiops_query::columns::{Column, Unit, Value};
+use trackiops_query::{Level, Projection, Question};
+use trackiops_schemas::columns::{DIRECTIONS, UNSPLIT};
+use trackiops_schemas::row::Direction;
+use trackiops_schemas::time::Granularity;
+
+use super::{Evidence, Flow, Measure, Part, Place, Verdict, examine};
+use crate::by::ReportBy;
+use crate::columns::{count, figure};
+use crate::report::{About, Made, Table};
+use crate::series::{Series, SeriesSet, Sums, ask_series};
+use crate::subject::{self, Subject};
+
+/// How the numbers are computed.
+const METHOD: &[&str] = &[
+    "The others' latency of an interval is the median, over all others with at least 5 requests in it, of their mean latency relative to the median of \
+     their own means. It is the part at network and server; the whole latency where that part is not known of most requests.",
+    "Load is requests/s and bytes/s. The correlation is the largest of both and of lags of 0 to 2 intervals: a partial correlation of ranks, without the \
+     mean of the hour around each interval, and without what the loads of the others explain. Loads that lower latency are no controls. The chance is how often circular \
+     shifts of the series, over all candidates of a place, have a correlation as clear.",
+    "A load is high above the middle between its median and its 99.5th percentile. The ratio is the median, over intervals with a high load, of the others' latency \
+     relative to the median of intervals of the hour before and after in which it is not high and the others have as much load of their own.",
+    "A candidate is named if chance is at most 1 %, the ratio at least 1.2, and the others waited longer in 70 % of at least 5 episodes. The queueing share is its share of the \
+     sum of all latencies: by Little's law, of the requests in the system.",
+];
+
+/// Columns for people, in order.
+const SHOWN: &[&str] = &[
+    "place",
+    "name",
+    "verdict",
+    "ratio",
+    "correlation",
+    "chance",
+    "queue_share_high",
+    "others_us_high",
+    "others_us_otherwise",
+    "episodes",
+    "reason",
+];
+
+/// A candidate on a server or a mount.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The server.
+    pub server: Arc<str>,
+    /// `server:/export`; `None` for all mounts of a server together.
+    pub mount: Option<Arc<str>>,
+    /// The candidate.
+    pub subject: Subject,
+    /// Length of an interval, ms.
+    pub interval_ms: u64,
+    /// The time that is the others' latency.
+    pub part: Part,
+    /// What was found.
+    pub evidence: Evidence,
+}
+
+/// The report.
+#[derive(Clone, Debug)]
+pub struct Noisy {
+    /// What is said of it.
+    pub about: About,
+    /// All candidates, by place.
+    pub candidates: Table<Row>,
+}
+
+/// Names of the report's tables.
+pub const TABLES: &[&str] = &["candidates"];
+
+/// What series add up.
+#[derive(Clone, Debug, Default)]
+struct Flows([Flow; 2]);
+
+impl Sums for Flows {
+    fn add(&mut self, other: &Self) {
+        for (own, other) in self.0.iter_mut().zip(&other.0) {
+            own.requests += other.requests;
+            own.bytes += other.bytes;
+            own.timed += other.timed;
+            own.latency_ns += other.latency_ns;
+            own.split += other.split;
+            own.server_ns += other.server_ns;
+        }
+    }
+}
+
+fn flow(of: &Direction) -> Flow {
+    let timed = of.requests.saturating_sub(of.untimed);
+    Flow {
+        requests: of.requests,
+        bytes: of.bytes,
+        timed,
+        latency_ns: of.latency_ns_sum,
+        split: timed.saturating_sub(of.unsplit),
+        server_ns: of.rtt_ns_sum,
+    }
+}
+
+/// Makes the report: candidates are what `by` says, in intervals of `length`. Only the first `question.top` are candidates, if it is given.
+pub fn make(question: &Question, by: ReportBy, length: Granularity) -> Made<Noisy> {
+    let by = ReportBy {
+        by: trackiops_query::GroupBy {
+            // Whatever a candidate is, it is one on a mount.
+            level: by.by.level.min(Level::Mount),
+            ..by.by
+        },
+        ..by
+    };
+    let needed = [
+        "requests",
+        "bytes",
+        "untimed",
+        "latency_us_sum",
+        "rtt_us_sum",
+        UNSPLIT,
+    ];
+    let needed = DIRECTIONS
+        .iter()
+        .flat_map(|of| needed.map(|name| format!("{of}_{name}")));
+    let needed: Vec<_> = needed.collect();
+    let needs = Projection::new(needed.iter().map(String::as_str)).only_transfers(true);
+    let value =
+        |row: &trackiops_query::AnswerRow| Flows([flow(&row.sum.read()), flow(&row.sum.write())]);
+    let set = match ask_series(question, by, length, needs, value)? {
+        Ok(set) => set,
+        Err(nothing) => return Ok(Err(nothing)),
+    };
+    let mut rows = Vec::new();
+    let mut remarks = vec![set.recorded_in_words()];
+    for (server, mount, candidates) in places(&set) {
+        let (subjects, place) = place(&set, &candidates);
+        let findings = examine(&place);
+        let label = mount.as_deref().unwrap_or(&server);
+        remarks.push(format!(
+            "{label}: {}",
+            in_words(&findings.evidence, &subjects)
+        ));
+        rows.extend(findings.evidence.into_iter().map(|evidence| Row {
+            server: Arc::clone(&server),
+            mount: mount.clone(),
+            subject: subjects[evidence.entity].clone(),
+            interval_ms: place.interval_ms,
+            part: findings.part,
+            evidence,
+        }));
+    }
+    let about = About {
+        name: "noisy",
+        title: "Noisy neighbours",
+        method: METHOD,
+        range: set.range,
+        notes: set.notes.clone(),
+        remarks,
+    };
+    let caption = "A row is a candidate on a server or mount: named ones first, then by correlation and by queueing share.";
+    let candidates = Table::new("candidates", caption, columns(), SHOWN, rows, &about);
+    Ok(Ok(Noisy { about, candidates }))
+}
+
+/// What tells candidates apart that are on several mounts of a server.
+type CandidateKey<'s> = (
+    &'s Option<Arc<str>>,
+    Option<trackiops_schemas::identity::FileKey>,
+    &'s Option<Arc<str>>,
+    String,
+);
+
+/// Series of one candidate.
+type Candidates<'s> = Vec<Vec<&'s Series<Flows>>>;
+
+/// Servers and mounts with their candidates. A server is a place of its own if it has several mounts.
+fn places(set: &SeriesSet<Flows>) -> Vec<(Arc<str>, Option<Arc<str>>, Candidates<'_>)> {
+    type Mounts<'s> = BTreeMap<Arc<str>, Vec<&'s Series<Flows>>>;
+    let mut servers: BTreeMap<Arc<str>, Mounts<'_>> = BTreeMap::new();
+    for series in &set.series {
+        let mount = series
+            .subject
+            .mount
+            .clone()
+            .unwrap_or_else(|| "(unknown)".into());
+        let server = mount.split_once(":/").map_or(&*mount, |(server, _)| server);
+        let mounts = servers.entry(server.into()).or_default();
+        mounts.entry(mount).or_default().push(series);
+    }
+    let mut places = Vec::new();
+    for (server, mounts) in servers {
+        if mounts.len() > 1 {
+            let mut candidates: BTreeMap<CandidateKey<'_>, Vec<_>> = BTreeMap::new();
+            for series in mounts.values().flatten() {
+                let of = &series.subject;
+                let is_mount =
+                    of.path.is_none() && of.tenant.named().is_none() && of.host.is_none();
+                let name = match is_mount {
+                    true => of.name.to_string(),
+                    false => of.tenant.to_string(),
+                };
+                let key = (&of.host, of.file, &of.path, name);
+                candidates.entry(key).or_default().push(*series);
+            }
+            places.push((
+                Arc::clone(&server),
+                None,
+                candidates.into_values().collect(),
+            ));
+        }
+        for (mount, series) in mounts {
+            let candidates = series.into_iter().map(|of| vec![of]).collect();
+            places.push((Arc::clone(&server), Some(mount), candidates));
+        }
+    }
+    places
+}
+
+/// The activity of candidates. An interval is recorded if all hosts of the place recorded all of it.
+fn place(set: &SeriesSet<Flows>, candidates: &Candidates<'_>) -> (Vec<Subject>, Place) {
+    let interval_ms = set.intervals.length.ms().unsigned_abs();
+    let hosts: std::collections::BTreeSet<_> = candidates
+        .iter()
+        .flatten()
+        .flat_map(|of| of.host_places())
+        .collect();
+    let is_recorded = |at: usize| {
+        hosts
+            .iter()
+            .all(|host| set.hosts[*host].ms[at] >= interval_ms)
+    };
+    let activity = |of: &Vec<&Series<Flows>>| {
+        let at = |at: usize| {
+            let mut sum = Flows::default();
+            of.iter()
+                .for_each(|series| sum.add(&series.sum(at..at + 1)));
+            sum.0
+        };
+        (0..set.intervals.count).map(at).collect()
+    };
+    let subject = |of: &Vec<&Series<Flows>>| match &of[..] {
+        [one] => one.subject.clone(),
+        several => Subject {
+            mount: None,
+            ..several[0].subject.clone()
+        },
+    };
+    let place = Place {
+        interval_ms,
+        recorded: (0..set.intervals.count).map(is_recorded).collect(),
+        entities: candidates.iter().map(activity).collect(),
+    };
+    (candidates.iter().map(subject).collect(), place)
+}
+
+/// What was found about a place, in one sentence.
+fn in_words(evidence: &[Evidence], subjects: &[Subject]) -> String {
+    let named = evidence.iter().filter(|of| of.verdict == Verdict::Named);
+    let named: Vec<_> = named.map(|of| &*subjects[of.entity].name).collect();
+    let unknown: Vec<_> = evidence
+        .iter()
+        .filter(|of| matches!(of.verdict, Verdict::Unknown(_)))
+        .collect();
+    if !named.is_empty() {
+        return format!(
+            "the others wait longer when the load of {} is high",
+            named.join(" and of ")
+        );
+    }
+    match unknown.first() {
+        None => "nobody is named: no load goes with a longer latency of the others".to_owned(),
+        Some(first) => {
+            let mut reasons: Vec<_> = unknown.iter().map(|of| of.verdict.reason()).collect();
+            reasons.dedup();
+            let reason = match reasons.len() {
+                1 => first.verdict.reason().to_owned(),
+                _ => "the column reason says why".to_owned(),
+            };
+            format!(
+                "nobody is named, and of {} of {} the data does not tell: {reason}",
+                unknown.len(),
+                evidence.len()
+            )
+        }
+    }
+}
+
+fn columns() -> Vec<Column<Row>> {
+    let text = |name, get: fn(&Row) -> Option<&str>| {
+        Column::text(name, move |row: &Row| Value::some_text(get(row)))
+    };
+    let mut columns = vec![
+        text("server", |row| Some(&row.server)),
+        text("place", |row| {
+            Some(row.mount.as_deref().unwrap_or(&row.server))
+        }),
+    ];
+    columns.extend(subject::columns(|row: &Row| &row.subject));
+    columns.extend([
+        text("verdict", |row| Some(row.evidence.verdict.name())),
+        text("reason", |row| Some(row.evidence.verdict.reason())),
+        count("intervals", Unit::Count, |row: &Row| {
+            Some(row.evidence.intervals as u64)
+        }),
+        text("measure", |row| {
+            Some(match row.evidence.tested?.measure {
+                Measure::Requests => "requests",
+                Measure::Bytes => "bytes",
+            })
+        }),
+        count("lag_ms", Unit::Milliseconds, |row: &Row| {
+            Some(row.evidence.tested?.lag as u64 * row.interval_ms)
+        }),
+        figure("correlation", Unit::None, |row: &Row| {
+            Some(row.evidence.tested?.correlation)
+        }),
+        figure("chance", Unit::Share, |row: &Row| {
+            Some(row.evidence.tested?.chance)
+        }),
+        figure("shared", Unit::Share, |row: &Row| {
+            Some(row.evidence.tested?.shared)
+        }),
+        count("high_above", Unit::Count, |row: &Row| {
+            Some(row.evidence.effect?.high_above)
+        }),
+        count("high_intervals", Unit::Count, |row: &Row| {
+            Some(row.evidence.effect?.high as u64)
+        }),
+        count("episodes", Unit::Count, |row: &Row| {
+            Some(row.evidence.effect?.episodes as u64)
+        }),
+        count("episodes_longer", Unit::Count, |row: &Row| {
+            Some(row.evidence.effect?.episodes_longer as u64)
+        }),
+        figure("compared", Unit::Share, |row: &Row| {
+            Some(row.evidence.effect?.compared)
+        }),
+        figure("ratio", Unit::None, |row: &Row| {
+            Some(row.evidence.effect?.ratio)
+        }),
+        text("others_latency", |row| {
+            Some(match row.part {
+                Part::Server => "network and server",
+                Part::Whole => "whole",
+            })
+        }),
+        figure("others_us_high", Unit::Microseconds, |row: &Row| {
+            Some(row.evidence.effect?.others_us_high)
+        }),
+        figure("others_us_otherwise", Unit::Microseconds, |row: &Row| {
+            Some(row.evidence.effect?.others_us_otherwise)
+        }),
+        figure("queue_share_high", Unit::Share, |row: &Row| {
+            Some(row.evidence.effect?.queue_share_high)
+        }),
+        figure("queue_share", Unit::Share, |row: &Row| {
+            Some(row.evidence.queue_share)
+        }),
+    ]);
+    columns
+}

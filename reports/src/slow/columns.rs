@@ -1,0 +1,127 @@
+//! Columns of the report's tables.
+
+use arrow::datatypes::DataType;
+use trackiops_query::columns::{Column, Unit, Value};
+
+use super::comparison::Parts;
+use super::report::{Changed, SlowTime, Sufferer};
+use crate::columns::{count, figure};
+use crate::subject;
+
+/// Reads one of the parts.
+type PartOf = fn(&Parts) -> f64;
+
+/// Columns for people, in order.
+pub const SHOWN_TIMES: &[&str] = &[
+    "number",
+    "mount",
+    "since",
+    "until",
+    "latency",
+    "ratio",
+    "mean_us_before",
+    "mean_us",
+    "p99_us_before",
+    "p99_us",
+    "queue_us_added",
+    "rtt_us_added",
+    "completion_us_added",
+    "added_s",
+];
+
+/// All columns of the table.
+pub fn of_times() -> Vec<Column<SlowTime>> {
+    let us = |name, get: fn(&SlowTime) -> Option<f64>| figure(name, Unit::Microseconds, get);
+    let mut columns = vec![
+        count("number", Unit::Count, |row: &SlowTime| Some(row.number)),
+        Column::text("mount", |row: &SlowTime| Value::text(&*row.mount)),
+        Column::time("since", |row: &SlowTime| Value::Time(row.time.start)),
+        Column::time("until", |row: &SlowTime| Value::Time(row.time.end)),
+        Column::new("lasts", DataType::Boolean, Unit::None, |row: &SlowTime| {
+            Value::Flag(row.lasts)
+        }),
+        Column::text("latency", |row: &SlowTime| {
+            Value::text(row.slow.latency.name())
+        }),
+        figure("ratio", Unit::None, |row: &SlowTime| Some(row.slow.ratio)),
+        count("requests", Unit::Count, |row: &SlowTime| Some(row.requests)),
+        figure("added_s", Unit::None, |row: &SlowTime| Some(row.added_s)),
+        us("mean_us_before", |row| row.before.mean_us),
+        us("mean_us", |row| row.now.mean_us),
+        us("p99_us_before", |row| row.before.p99_us),
+        us("p99_us", |row| row.now.p99_us),
+        us("mix_us_added", |row| row.mix_us),
+    ];
+    let parts: [(&str, PartOf); 3] = [
+        ("queue_us", |of| of.queue_us),
+        ("rtt_us", |of| of.rtt_us),
+        ("completion_us", |of| of.completion_us),
+    ];
+    for (name, part) in parts {
+        let before = move |row: &SlowTime| row.before.parts.as_ref().map(part);
+        let now = move |row: &SlowTime| row.now.parts.as_ref().map(part);
+        columns.push(figure(
+            &format!("{name}_before"),
+            Unit::Microseconds,
+            before,
+        ));
+        columns.push(figure(name, Unit::Microseconds, now));
+        columns.push(figure(
+            &format!("{name}_added"),
+            Unit::Microseconds,
+            move |row| Some(now(row)? - before(row)?),
+        ));
+    }
+    columns
+}
+
+/// Columns for people, in order.
+pub const SHOWN_SUFFERERS: &[&str] = &[
+    "number",
+    "kind",
+    "name",
+    "requests",
+    "mean_us_before",
+    "mean_us",
+    "added_s",
+];
+
+/// All columns of the table.
+pub fn of_sufferers() -> Vec<Column<Sufferer>> {
+    let mut columns = vec![
+        count("number", Unit::Count, |row: &Sufferer| Some(row.number)),
+        Column::text("kind", |row: &Sufferer| Value::text(row.kind)),
+    ];
+    columns.extend(subject::columns(|row: &Sufferer| &row.subject));
+    columns.extend([
+        count("requests", Unit::Count, |row: &Sufferer| {
+            Some(row.suffering.requests)
+        }),
+        figure("mean_us_before", Unit::Microseconds, |row: &Sufferer| {
+            row.suffering.before_us
+        }),
+        figure("mean_us", Unit::Microseconds, |row: &Sufferer| {
+            row.suffering.now_us
+        }),
+        figure("added_s", Unit::None, |row: &Sufferer| {
+            Some(row.suffering.added_s)
+        }),
+    ]);
+    columns
+}
+
+/// Columns for people, in order.
+pub const SHOWN_CHANGES: &[&str] = &["number", "what", "before", "now", "notable"];
+
+/// All columns of the table.
+pub fn of_changes() -> Vec<Column<Changed>> {
+    vec![
+        count("number", Unit::Count, |row: &Changed| Some(row.number)),
+        Column::text("what", |row: &Changed| Value::text(row.change.what)),
+        figure("before", Unit::None, |row: &Changed| row.change.before),
+        figure("now", Unit::None, |row: &Changed| row.change.now),
+        Column::new("notable", DataType::Boolean, Unit::None, |row: &Changed| {
+            Value::Flag(row.change.is_notable)
+        }),
+    ]
+}

@@ -1,0 +1,151 @@
+//! `noisy` and `slow` through a store: the way of recorded rows.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use trackiops_query::{Question, Range};
+use trackiops_reports::noisy::{self, Verdict};
+use trackiops_reports::slow;
+use trackiops_schemas::row::ClosedWindow;
+use trackiops_schemas::time::UtcMs;
+use trackiops_testkit::questions::question;
+use trackiops_testkit::queueing::{Day, windows};
+use trackiops_testkit::stores::{options_of, record};
+use trackiops_testkit::windows::{granularity, used_by};
+
+/// Midnight, 2026-11-21.
+const T0: i64 = 1_795_219_200_000;
+
+fn stored(windows: &[ClosedWindow]) -> (tempfile::TempDir, Question) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    record(&store, options_of("h", "10s,1m", "2h"), windows);
+    let question = Question {
+        now: UtcMs(T0 + 2 * 86_400_000),
+        ..question(&store)
+    };
+    (dir, question)
+}
+
+#[test]
+fn a_neighbour_is_found_in_what_was_recorded() {
+    let all = &["tenant", "file", "dir"][..];
+    for (neighbour, seed, kinds) in [(true, 131, all), (false, 132, &["tenant"])] {
+        let day = Day {
+            seed,
+            neighbour,
+            seconds: 86_400,
+        };
+        let (windows, truth) = windows(day, T0, 10_000);
+        let (_dir, question) = stored(&windows);
+        for by in kinds.iter().copied() {
+            let made = noisy::report::make(&question, by.parse().unwrap(), granularity("10s"));
+            let report = made.unwrap().unwrap();
+            let rows = &report.candidates.answer.rows;
+            assert_eq!(rows.len(), truth.tenants);
+            let named = rows
+                .iter()
+                .filter(|row| row.evidence.verdict == Verdict::Named);
+            let names: Vec<_> = named.map(|row| row.subject.name.to_string()).collect();
+            let planted = truth.neighbour.map(|of| match by {
+                "tenant" => format!("{}:/t{of}.slice srv:/export", 1000 + of),
+                "file" => format!("/mnt/t{of}/data"),
+                _ => format!("/mnt/t{of}"),
+            });
+            assert_eq!(names, Vec::from_iter(planted), "{by}");
+        }
+    }
+}
+
+#[test]
+fn a_slow_time_is_described() {
+    let day = Day {
+        seed: 133,
+        neighbour: false,
+        seconds: 7200,
+    };
+    let (mut windows, _) = windows(day, T0, 10_000);
+    // From 01:30:00 to 01:40:00 every read of one tenant waits a second longer for the server.
+    const LONGER_NS: u64 = 1_000_000_000;
+    let sufferer = |of: &trackiops_schemas::row::FileRow| of.file.tenant.uid == Some(1001);
+    let mut added_requests = 0;
+    for window in &mut windows[540..600] {
+        for row in window.rows.iter_mut().filter(|row| sufferer(row)) {
+            let read = &mut row.row.read;
+            added_requests += read.requests;
+            read.latency_ns_sum += LONGER_NS * read.requests;
+            read.rtt_ns_sum += LONGER_NS * read.requests;
+            read.retrans += read.requests;
+        }
+        // A tenant that was not there before.
+        let mut new = window.rows[0].clone();
+        new.file = used_by(&new.file, "4711:/new.slice");
+        new.row.read.latency.record(1);
+        window.rows.insert(1, new);
+    }
+    let (_dir, mut question) = stored(&windows);
+    question.range = Range {
+        since: Some(UtcMs(T0 + 3_600_000)),
+        until: Some(UtcMs(T0 + 7_200_000)),
+    };
+    let made = slow::report::make(&question, None, granularity("10s"));
+    let report = made.unwrap().unwrap();
+    let times = &report.times.answer.rows;
+    // The simulated server has slow times of its own; this one adds most time.
+    let shown: Vec<_> = times
+        .iter()
+        .map(|of| (of.time.start.0 - T0, of.time.end.0 - T0))
+        .collect();
+    assert_eq!(
+        shown[0],
+        (5_400_000, 6_000_000),
+        "{:?}",
+        report.about.remarks
+    );
+    let (before, now) = (times[0].before.parts.unwrap(), times[0].now.parts.unwrap());
+    assert!(now.rtt_us > before.rtt_us + 100_000.0, "{before:?} {now:?}");
+    assert!((now.queue_us - before.queue_us).abs() < 50_000.0);
+    let tenants: Vec<_> = report
+        .sufferers
+        .answer
+        .rows
+        .iter()
+        .filter(|of| of.kind == "tenant")
+        .collect();
+    assert_eq!(tenants[0].subject.tenant.uid, Some(1001));
+    let added_s = tenants[0].suffering.added_s;
+    assert!(
+        (added_s / added_requests as f64 - 1.0).abs() < 0.2,
+        "{added_s} of {added_requests}"
+    );
+    let notable = report
+        .changes
+        .answer
+        .rows
+        .iter()
+        .filter(|of| of.change.is_notable);
+    let notable: Vec<_> = notable.map(|of| of.change.what).collect();
+    assert!(
+        notable.contains(&"retransmissions per request"),
+        "{notable:?}"
+    );
+    let new = report
+        .changes
+        .answer
+        .rows
+        .iter()
+        .find(|of| of.change.what == "new tenants");
+    assert_eq!(new.unwrap().change.now, Some(1.0));
+    // The time after it is as the time before.
+    question.range.since = Some(UtcMs(T0 + 6_100_000));
+    question.range.until = Some(UtcMs(T0 + 7_100_000));
+    let baseline = trackiops_query::coverage::Interval::new(UtcMs(T0), UtcMs(T0 + 3_600_000));
+    let made = slow::report::make(&question, Some(baseline), granularity("10s"));
+    let report = made.unwrap().unwrap();
+    assert!(report.times.answer.rows.is_empty());
+    assert!(
+        report
+            .about
+            .remarks
+            .iter()
+            .any(|of| of == "srv:/export: nothing was slow")
+    );
+}
