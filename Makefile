@@ -84,7 +84,7 @@ test-long: science
 notebooks: setup python
 	@echo "==> the recipes of docs/guide/notebooks.md: DuckDB, Polars, pandas; contrib/trackiops.sql and contrib/python; queries against what DuckDB computes from single requests"
 	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test notebooks --test equality --test doors -- --ignored --nocapture recipes_of every_answer_is every_answer_of_duckdb duckdb_polars trackiops_sql
-	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) -p trackiops-reports --features trackiops-store/fail-points --test single_requests -- --ignored --nocapture
+	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked -p trackiops-reports --features trackiops-store/fail-points --test single_requests -- --ignored --nocapture
 
 ## make science     the recipes of docs/guide/notebooks.md with PySpark as well, which needs Java
 science: setup

@@ -15,6 +15,17 @@ pub fn figure<R: 'static>(
     })
 }
 
+/// As [`figure`], rounded to three decimals, or a share to six.
+pub fn rounded<R: 'static>(
+    name: &str,
+    unit: Unit,
+    get: impl Fn(&R) -> Option<f64> + Send + Sync + 'static,
+) -> Column<R> {
+    Column::new(name, DataType::Float64, unit, move |row: &R| {
+        Value::some_figure(get(row).filter(|number| number.is_finite()), unit)
+    })
+}
+
 /// A column of whole numbers; `None` is unknown.
 pub fn count<R: 'static>(
     name: &str,

@@ -71,6 +71,19 @@ impl Subject {
         subject.name = parts.join(" ").into();
         (key, subject)
     }
+
+    /// For a list of a mount's tenants: a tenant by its own name.
+    pub fn without_mount(self) -> Self {
+        match (&self.path, self.tenant.named()) {
+            (None, Some(tenant)) => {
+                let names = [Some(tenant.as_str()), self.host.as_deref()];
+                let name: Vec<_> = names.into_iter().flatten().collect();
+                let name = name.join(" ").into();
+                Self { name, ..self }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// Its columns; people see `name` alone.

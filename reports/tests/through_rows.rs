@@ -46,7 +46,7 @@ fn a_neighbour_is_found_in_what_was_recorded() {
                 .filter(|row| row.evidence.verdict == Verdict::Named);
             let names: Vec<_> = named.map(|row| row.subject.name.to_string()).collect();
             let planted = truth.neighbour.map(|of| match by {
-                "tenant" => format!("{}:/t{of}.slice srv:/export", 1000 + of),
+                "tenant" => format!("{}:/t{of}.slice", 1000 + of),
                 "file" => format!("/mnt/t{of}/data"),
                 _ => format!("/mnt/t{of}"),
             });

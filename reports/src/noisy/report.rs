@@ -11,7 +11,7 @@ use trackiops_schemas::time::Granularity;
 
 use super::{Evidence, Flow, Measure, Part, Place, Verdict, examine};
 use crate::by::ReportBy;
-use crate::columns::{count, figure};
+use crate::columns::{count, rounded};
 use crate::report::{About, Made, Table};
 use crate::series::{Series, SeriesSet, Sums, ask_series};
 use crate::subject::{self, Subject};
@@ -240,10 +240,10 @@ fn place(set: &SeriesSet<Flows>, candidates: &Candidates<'_>) -> (Vec<Subject>, 
         (0..set.intervals.count).map(at).collect()
     };
     let subject = |of: &Vec<&Series<Flows>>| match &of[..] {
-        [one] => one.subject.clone(),
+        [one] => one.subject.clone().without_mount(),
         several => Subject {
             mount: None,
-            ..several[0].subject.clone()
+            ..several[0].subject.clone().without_mount()
         },
     };
     let place = Place {
@@ -269,18 +269,18 @@ fn in_words(evidence: &[Evidence], subjects: &[Subject]) -> String {
         );
     }
     match unknown.first() {
-        None => "nobody is named: no load goes with a longer latency of the others".to_owned(),
+        None => "nobody is named: the others do not wait longer when a load is high".to_owned(),
         Some(first) => {
-            let mut reasons: Vec<_> = unknown.iter().map(|of| of.verdict.reason()).collect();
-            reasons.dedup();
-            let reason = match reasons.len() {
-                1 => first.verdict.reason().to_owned(),
-                _ => "the column reason says why".to_owned(),
-            };
+            let reasons = unknown.iter().map(|of| of.verdict.reason());
+            let is_one = reasons
+                .clone()
+                .all(|reason| reason == first.verdict.reason());
+            let reason = first.verdict.reason().filter(|_| is_one);
             format!(
-                "nobody is named, and of {} of {} the data does not tell: {reason}",
+                "nobody is named; the data does not tell of {} of {}: {}",
                 unknown.len(),
-                evidence.len()
+                evidence.len(),
+                reason.unwrap_or("see the column reason"),
             )
         }
     }
@@ -299,7 +299,7 @@ fn columns() -> Vec<Column<Row>> {
     columns.extend(subject::columns(|row: &Row| &row.subject));
     columns.extend([
         text("verdict", |row| Some(row.evidence.verdict.name())),
-        text("reason", |row| Some(row.evidence.verdict.reason())),
+        text("reason", |row| row.evidence.verdict.reason()),
         count("intervals", Unit::Count, |row: &Row| {
             Some(row.evidence.intervals as u64)
         }),
@@ -312,13 +312,13 @@ fn columns() -> Vec<Column<Row>> {
         count("lag_ms", Unit::Milliseconds, |row: &Row| {
             Some(row.evidence.tested?.lag as u64 * row.interval_ms)
         }),
-        figure("correlation", Unit::None, |row: &Row| {
+        rounded("correlation", Unit::None, |row: &Row| {
             Some(row.evidence.tested?.correlation)
         }),
-        figure("chance", Unit::Share, |row: &Row| {
+        rounded("chance", Unit::Share, |row: &Row| {
             Some(row.evidence.tested?.chance)
         }),
-        figure("shared", Unit::Share, |row: &Row| {
+        rounded("shared", Unit::Share, |row: &Row| {
             Some(row.evidence.tested?.shared)
         }),
         count("high_above", Unit::Count, |row: &Row| {
@@ -333,10 +333,10 @@ fn columns() -> Vec<Column<Row>> {
         count("episodes_longer", Unit::Count, |row: &Row| {
             Some(row.evidence.effect?.episodes_longer as u64)
         }),
-        figure("compared", Unit::Share, |row: &Row| {
+        rounded("compared", Unit::Share, |row: &Row| {
             Some(row.evidence.effect?.compared)
         }),
-        figure("ratio", Unit::None, |row: &Row| {
+        rounded("ratio", Unit::None, |row: &Row| {
             Some(row.evidence.effect?.ratio)
         }),
         text("others_latency", |row| {
@@ -345,16 +345,16 @@ fn columns() -> Vec<Column<Row>> {
                 Part::Whole => "whole",
             })
         }),
-        figure("others_us_high", Unit::Microseconds, |row: &Row| {
+        rounded("others_us_high", Unit::Microseconds, |row: &Row| {
             Some(row.evidence.effect?.others_us_high)
         }),
-        figure("others_us_otherwise", Unit::Microseconds, |row: &Row| {
+        rounded("others_us_otherwise", Unit::Microseconds, |row: &Row| {
             Some(row.evidence.effect?.others_us_otherwise)
         }),
-        figure("queue_share_high", Unit::Share, |row: &Row| {
+        rounded("queue_share_high", Unit::Share, |row: &Row| {
             Some(row.evidence.effect?.queue_share_high)
         }),
-        figure("queue_share", Unit::Share, |row: &Row| {
+        rounded("queue_share", Unit::Share, |row: &Row| {
             Some(row.evidence.queue_share)
         }),
     ]);

@@ -55,30 +55,19 @@ impl Verdict {
         }
     }
 
-    /// The reason, for people.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Named => {
-                "the others wait longer when its load is high, at equal load of their own"
-            }
-            Self::Cleared => {
-                "the others do not wait much longer when its load is high, at equal load of their own"
-            }
-            Self::Unknown(reason) => match reason {
-                Reason::Alone => "nobody else used it",
-                Reason::FewIntervals => {
-                    "there are too few intervals in which others have a latency"
-                }
-                Reason::Steady => "its load never varied",
-                Reason::Together => {
-                    "its load rises and falls with the others', so that their effects cannot be told apart"
-                }
-                Reason::FewEpisodes => "its load was high too few times: it may be coincidence",
-                Reason::Chance => {
-                    "the others waited longer when its load was high, but no more often than by chance"
-                }
-            },
-        }
+    /// Why the data does not tell, for people; `None` if it tells.
+    pub fn reason(self) -> Option<&'static str> {
+        let Self::Unknown(reason) = self else {
+            return None;
+        };
+        Some(match reason {
+            Reason::Alone => "nobody else was there",
+            Reason::FewIntervals => "too few intervals",
+            Reason::Steady => "its load never varied",
+            Reason::Together => "its load moves with the others'",
+            Reason::FewEpisodes => "its load was high too few times",
+            Reason::Chance => "chance is as clear",
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use trackiops_query::columns::{Column, Unit, Value};
 
 use super::comparison::Parts;
 use super::report::{Changed, SlowTime, Sufferer};
-use crate::columns::{count, figure};
+use crate::columns::{count, rounded};
 use crate::subject;
 
 /// Reads one of the parts.
@@ -17,21 +17,21 @@ pub const SHOWN_TIMES: &[&str] = &[
     "mount",
     "since",
     "until",
-    "latency",
-    "ratio",
     "mean_us_before",
     "mean_us",
-    "p99_us_before",
-    "p99_us",
     "queue_us_added",
     "rtt_us_added",
     "completion_us_added",
     "added_s",
+    "ratio",
+    "latency",
+    "p99_us_before",
+    "p99_us",
 ];
 
 /// All columns of the table.
 pub fn of_times() -> Vec<Column<SlowTime>> {
-    let us = |name, get: fn(&SlowTime) -> Option<f64>| figure(name, Unit::Microseconds, get);
+    let us = |name, get: fn(&SlowTime) -> Option<f64>| rounded(name, Unit::Microseconds, get);
     let mut columns = vec![
         count("number", Unit::Count, |row: &SlowTime| Some(row.number)),
         Column::text("mount", |row: &SlowTime| Value::text(&*row.mount)),
@@ -43,9 +43,9 @@ pub fn of_times() -> Vec<Column<SlowTime>> {
         Column::text("latency", |row: &SlowTime| {
             Value::text(row.slow.latency.name())
         }),
-        figure("ratio", Unit::None, |row: &SlowTime| Some(row.slow.ratio)),
+        rounded("ratio", Unit::None, |row: &SlowTime| Some(row.slow.ratio)),
         count("requests", Unit::Count, |row: &SlowTime| Some(row.requests)),
-        figure("added_s", Unit::None, |row: &SlowTime| Some(row.added_s)),
+        rounded("added_s", Unit::None, |row: &SlowTime| Some(row.added_s)),
         us("mean_us_before", |row| row.before.mean_us),
         us("mean_us", |row| row.now.mean_us),
         us("p99_us_before", |row| row.before.p99_us),
@@ -60,13 +60,13 @@ pub fn of_times() -> Vec<Column<SlowTime>> {
     for (name, part) in parts {
         let before = move |row: &SlowTime| row.before.parts.as_ref().map(part);
         let now = move |row: &SlowTime| row.now.parts.as_ref().map(part);
-        columns.push(figure(
+        columns.push(rounded(
             &format!("{name}_before"),
             Unit::Microseconds,
             before,
         ));
-        columns.push(figure(name, Unit::Microseconds, now));
-        columns.push(figure(
+        columns.push(rounded(name, Unit::Microseconds, now));
+        columns.push(rounded(
             &format!("{name}_added"),
             Unit::Microseconds,
             move |row| Some(now(row)? - before(row)?),
@@ -97,13 +97,13 @@ pub fn of_sufferers() -> Vec<Column<Sufferer>> {
         count("requests", Unit::Count, |row: &Sufferer| {
             Some(row.suffering.requests)
         }),
-        figure("mean_us_before", Unit::Microseconds, |row: &Sufferer| {
+        rounded("mean_us_before", Unit::Microseconds, |row: &Sufferer| {
             row.suffering.before_us
         }),
-        figure("mean_us", Unit::Microseconds, |row: &Sufferer| {
+        rounded("mean_us", Unit::Microseconds, |row: &Sufferer| {
             row.suffering.now_us
         }),
-        figure("added_s", Unit::None, |row: &Sufferer| {
+        rounded("added_s", Unit::None, |row: &Sufferer| {
             Some(row.suffering.added_s)
         }),
     ]);
@@ -118,8 +118,8 @@ pub fn of_changes() -> Vec<Column<Changed>> {
     vec![
         count("number", Unit::Count, |row: &Changed| Some(row.number)),
         Column::text("what", |row: &Changed| Value::text(row.change.what)),
-        figure("before", Unit::None, |row: &Changed| row.change.before),
-        figure("now", Unit::None, |row: &Changed| row.change.now),
+        rounded("before", Unit::None, |row: &Changed| row.change.before),
+        rounded("now", Unit::None, |row: &Changed| row.change.now),
         Column::new("notable", DataType::Boolean, Unit::None, |row: &Changed| {
             Value::Flag(row.change.is_notable)
         }),

@@ -1,11 +1,14 @@
 //! The report: asks for the latencies of each mount, finds slow times, and asks who suffered in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use trackiops_query::coverage::Interval;
+use trackiops_query::group::TenantKey;
 use trackiops_query::{
-    AnswerRow, GroupBy, Outcome, Projection, QueryError, Question, Range, Step, ask, ask_stalls,
+    AnswerRow, GroupBy, Outcome, Projection, QueryError, Question, Range as TimeRange, Step, ask,
+    ask_stalls,
 };
 use trackiops_schemas::columns::{DIRECTIONS, LATENCY_HIST, UNSPLIT};
 use trackiops_schemas::row::{Direction, Row as Counters};
@@ -25,13 +28,17 @@ const METHOD: &[&str] = &[
      sum of the logarithms of the ratios, less half of that of 1.5, finds when they rose: a slow time begins after the sum was last 0, and ends where it is largest. It is \
      reported if the sum exceeds 3 times the logarithm of 1.5, and 8 standard deviations of the baseline, and the geometric mean of the ratios is at least 1.5.",
     "Queue, network and server, and completion are the parts of the mean latency; they add up to it. The mix is the part of its change that comes from another share of reads and writes.",
-    "Added time is requests x (mean now - mean before), reads and writes apart, for each tenant, directory and file.",
+    "Added time is requests x (mean now - mean before), reads and writes apart, for each tenant, directory and file. That of a slow time is the sum of the tenants that lost \
+     time. A slow time in which that is less than a tenth of the time of all requests is not reported: it only has more requests of those that always take long.",
 ];
 
+/// Part of all time of requests that is added time of tenants who waited longer, at least. Of a time with less, its tenants do not wait longer
+/// than before: those that always do have a larger part of the requests.
+const MIN_ADDED: f64 = 0.1;
 /// Slow times of which it is asked who suffered: those that added most time.
 const MOST_ASKED: usize = 10;
 /// Tenants, directories and files of a slow time, each.
-const MOST_SUFFERERS: usize = 10;
+const MOST_SUFFERERS: usize = 5;
 
 /// A slow time of a mount.
 #[derive(Clone, Debug)]
@@ -54,7 +61,7 @@ pub struct SlowTime {
     pub mix_us: Option<f64>,
     /// Requests of the slow time.
     pub requests: u64,
-    /// The time that they took more than before, s.
+    /// The time that they took more than before, s: of the tenants that lost time.
     pub added_s: f64,
 }
 
@@ -134,7 +141,7 @@ fn sum(row: &AnswerRow) -> Sum {
 /// A question about a range.
 fn within(question: &Question, range: Interval) -> Question {
     Question {
-        range: Range {
+        range: TimeRange {
             since: Some(range.start),
             until: Some(range.end),
         },
@@ -149,7 +156,7 @@ pub fn make(
     length: Granularity,
 ) -> Made<SlowReport> {
     let by = ReportBy {
-        by: GroupBy::MOUNT,
+        by: TENANTS,
         hosts: false,
     };
     let now = match ask_series(question, by, length, needs(), sum)? {
@@ -171,11 +178,28 @@ pub fn make(
     let before = ask_series(&within(question, baseline), by, length, needs(), sum)?.ok();
     let mut remarks = vec![now.recorded_in_words()];
     let mut times = Vec::new();
-    for series in &now.series {
-        let found = of_mount(&now, before.as_ref(), series);
-        let mount = &series.subject.name;
+    let mounts_before = before.as_ref().map(mounts).unwrap_or_default();
+    for (mount, series) in mounts(&now) {
+        let earlier = mounts_before.get(mount);
+        let earlier = before.as_ref().zip(earlier);
+        let found = earlier.and_then(|(before, earlier)| {
+            let earlier = Tenants {
+                set: before,
+                series: earlier,
+            };
+            of_mount(
+                mount,
+                &earlier,
+                &Tenants {
+                    set: &now,
+                    series: &series,
+                },
+            )
+        });
         match found {
-            None => remarks.push(format!("{mount}: the baseline has too few intervals with requests; name another time with --baseline")),
+            None => remarks.push(format!(
+                "{mount}: the baseline has too few intervals with requests; name another time with --baseline"
+            )),
             Some(found) if found.is_empty() => remarks.push(format!("{mount}: nothing was slow")),
             Some(found) => times.extend(found),
         }
@@ -236,63 +260,110 @@ pub fn make(
     }))
 }
 
-/// Reads and writes of each interval; `None` where it was not recorded.
-fn directions(set: &SeriesSet<Sum>, series: &Series<Sum>) -> Vec<Option<Direction>> {
-    let at = |at: usize| {
-        set.is_recorded(series, at)
-            .then(|| both(&series.sum(at..at + 1).0))
-    };
-    (0..set.intervals.count).map(at).collect()
+/// Each tenant of each mount.
+const TENANTS: GroupBy = GroupBy {
+    tenants: true,
+    ..GroupBy::MOUNT
+};
+
+/// A mount's name, or what stands for an unknown one.
+fn named(mount: Option<&str>) -> &str {
+    mount.unwrap_or("(unknown)")
+}
+
+/// The series of the tenants of each mount.
+fn mounts(set: &SeriesSet<Sum>) -> BTreeMap<&str, Vec<&Series<Sum>>> {
+    let mut mounts: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for series in &set.series {
+        let mount = named(series.subject.mount.as_deref());
+        mounts.entry(mount).or_default().push(series);
+    }
+    mounts
+}
+
+/// The tenants of a mount in a range.
+struct Tenants<'s> {
+    set: &'s SeriesSet<Sum>,
+    series: &'s [&'s Series<Sum>],
+}
+
+impl Tenants<'_> {
+    /// What all did in some intervals.
+    fn sum(&self, places: Range<usize>) -> Counters {
+        let mut sum = Sum::default();
+        let sums = self.series.iter().map(|of| of.sum(places.clone()));
+        sums.for_each(|of| sum.add(&of));
+        sum.0
+    }
+
+    /// The longest recorded time of a host in an interval, ms.
+    fn recorded_ms(&self, places: Range<usize>) -> u64 {
+        let hosts = self.series.iter().flat_map(|of| of.host_places());
+        let hosts: BTreeSet<_> = hosts.collect();
+        let longest = |at: usize| hosts.iter().map(|host| self.set.hosts[*host].ms[at]).max();
+        places.filter_map(longest).sum()
+    }
+
+    /// Reads and writes of each interval; `None` where it was not recorded.
+    fn directions(&self) -> Vec<Option<Direction>> {
+        let at = |at: usize| {
+            let is_recorded = self.recorded_ms(at..at + 1) > 0;
+            is_recorded.then(|| both(&self.sum(at..at + 1)))
+        };
+        (0..self.set.intervals.count).map(at).collect()
+    }
+
+    /// By tenant.
+    fn by_tenant(&self, places: Range<usize>) -> BTreeMap<TenantKey, Counters> {
+        let of = |of: &&Series<Sum>| {
+            let tenant = TenantKey(Arc::clone(&of.subject.tenant));
+            (tenant, of.sum(places.clone()).0)
+        };
+        self.series.iter().map(of).collect()
+    }
 }
 
 /// The slow times of a mount; `None` without a baseline.
-fn of_mount(
-    now: &SeriesSet<Sum>,
-    before: Option<&SeriesSet<Sum>>,
-    series: &Series<Sum>,
-) -> Option<Vec<SlowTime>> {
-    let before = before?;
-    let earlier = before
-        .series
-        .iter()
-        .find(|of| of.subject.mount == series.subject.mount)?;
-    let mut requests = directions(before, earlier);
+fn of_mount(mount: &str, before: &Tenants<'_>, now: &Tenants<'_>) -> Option<Vec<SlowTime>> {
+    let mut requests = before.directions();
     let first = requests.len();
-    requests.extend(directions(now, series));
-    let all_before = earlier.sum(0..first).0;
-    let before_figures = Figures::new(&all_before, before.recorded_ms(earlier, 0..first));
+    requests.extend(now.directions());
     let count = requests.len();
     let Found::Compared(found) = find(&requests, 0..first, first..count) else {
         return None;
     };
+    let all_before = before.sum(0..first);
+    let before_figures = Figures::new(&all_before, before.recorded_ms(0..first));
+    let tenants_before = before.by_tenant(0..first);
     let time = |slow: Slow| {
         let places = slow.intervals.start - first..slow.intervals.end - first;
+        let intervals = now.set.intervals;
         let (start, end) = (
-            now.intervals.at(places.start).start,
-            now.intervals.at(places.end - 1).end,
+            intervals.at(places.start).start,
+            intervals.at(places.end - 1).end,
         );
-        let sum = series.sum(places.clone()).0;
-        let added = ranked([(&all_before, &sum)]);
-        SlowTime {
+        let sum = now.sum(places.clone());
+        let tenants = now.by_tenant(places.clone());
+        let none = Counters::default();
+        let pairs = tenants.iter();
+        let pairs = pairs.map(|(tenant, now)| (tenants_before.get(tenant).unwrap_or(&none), now));
+        let added_s = ranked(pairs).iter().map(|of| of.added_s.max(0.0)).sum();
+        let all_s = both(&sum).latency_ns_sum as f64 / 1e9;
+        let time = SlowTime {
             number: 0,
-            mount: Arc::clone(
-                series
-                    .subject
-                    .mount
-                    .as_ref()
-                    .unwrap_or(&series.subject.name),
-            ),
-            time: Interval::new(start, end).intersect(now.range),
+            mount: mount.into(),
+            time: Interval::new(start, end).intersect(now.set.range),
             lasts: slow.intervals.end == count,
             slow,
             before: before_figures,
-            now: Figures::new(&sum, now.recorded_ms(series, places)),
+            now: Figures::new(&sum, now.recorded_ms(places)),
             mix_us: mix_us(&all_before, &sum),
             requests: sum.read.requests + sum.write.requests,
-            added_s: added.first().map_or(0.0, |of| of.added_s),
-        }
+            added_s,
+        };
+        (added_s >= MIN_ADDED * all_s).then_some(time)
     };
-    Some(found.into_iter().map(time).collect())
+    Some(found.into_iter().filter_map(time).collect())
 }
 
 /// What each subject of a mount did in a range.
@@ -311,11 +382,7 @@ fn sums(
     };
     let mut sums: BTreeMap<SubjectKey, (Subject, Counters)> = BTreeMap::new();
     if let Outcome::Found(answer) = ask(&question)? {
-        for row in answer
-            .rows
-            .iter()
-            .filter(|row| row.mount().unwrap_or_default() == mount)
-        {
+        for row in answer.rows.iter().filter(|row| named(row.mount()) == mount) {
             let (key, subject) = Subject::of(row, by);
             let entry = sums
                 .entry(key)
@@ -333,12 +400,8 @@ fn in_detail(
     time: &SlowTime,
 ) -> Result<(Vec<Sufferer>, Vec<Changed>), ReportError> {
     let (mut sufferers, mut new) = (Vec::new(), Vec::new());
-    let tenants = GroupBy {
-        tenants: true,
-        ..GroupBy::MOUNT
-    };
     for (kind, by) in [
-        ("tenant", tenants),
+        ("tenant", TENANTS),
         ("dir", GroupBy::dir(1)),
         ("file", GroupBy::FILE),
     ] {
@@ -360,7 +423,7 @@ fn in_detail(
         sufferers.extend(all.iter().take(MOST_SUFFERERS).map(|of| Sufferer {
             number: time.number,
             kind,
-            subject: subjects[of.place].clone(),
+            subject: subjects[of.place].clone().without_mount(),
             suffering: *of,
         }));
     }
@@ -393,6 +456,13 @@ fn in_detail(
         before: None,
         now: Some(stalls as f64),
         is_notable: stalls > 0,
+    });
+    // What neither happened before nor now is not worth a row.
+    what.retain(|change| {
+        [change.before, change.now]
+            .iter()
+            .flatten()
+            .any(|number| *number > 0.0)
     });
     what.sort_by_key(|change| !change.is_notable);
     let number = time.number;
