@@ -237,6 +237,8 @@ mod tests {
                 "export",
                 "incident",
                 "billing",
+                "noisy",
+                "slow",
                 "volume"
             ]
         );

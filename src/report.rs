@@ -5,6 +5,8 @@ mod by_flags;
 mod document;
 pub mod form;
 mod incident;
+mod noisy;
+mod slow;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,12 @@ enum Command {
     /// Sum up what each tenant used in each period, at which percentile, and what it costs
     #[command(long_about = billing::ABOUT)]
     Billing(billing::Args),
+    /// Name whose load rose when the others' latency rose, on each server and mount
+    #[command(long_about = noisy::ABOUT)]
+    Noisy(noisy::Args),
+    /// Find what was slow, since when, where the time went, who suffered, and what changed
+    #[command(long_about = slow::ABOUT)]
+    Slow(slow::Args),
 }
 
 /// Runs the command.
@@ -32,5 +40,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Incident(args) => incident::run(args),
         Command::Billing(args) => billing::run(args),
+        Command::Noisy(args) => noisy::run(args),
+        Command::Slow(args) => slow::run(args),
     }
 }

@@ -316,7 +316,7 @@ impl Tenants<'_> {
     /// By tenant.
     fn by_tenant(&self, places: Range<usize>) -> BTreeMap<TenantKey, Counters> {
         let of = |of: &&Series<Sum>| {
-            let tenant = TenantKey(Arc::clone(&of.subject.tenant));
+            let tenant = TenantKey::of(&of.subject.tenant);
             (tenant, of.sum(places.clone()).0)
         };
         self.series.iter().map(of).collect()
