@@ -239,6 +239,7 @@ mod tests {
                 "billing",
                 "noisy",
                 "slow",
+                "carbon",
                 "volume"
             ]
         );

@@ -2,6 +2,7 @@
 
 mod billing;
 mod by_flags;
+mod carbon;
 mod document;
 pub mod form;
 mod incident;
@@ -33,6 +34,9 @@ enum Command {
     /// Find what was slow, since when, where the time went, who suffered, and what changed
     #[command(long_about = slow::ABOUT)]
     Slow(slow::Args),
+    /// Estimate energy and emission by your coefficients and the grid's intensity over time
+    #[command(long_about = carbon::ABOUT)]
+    Carbon(carbon::Args),
 }
 
 /// Runs the command.
@@ -42,5 +46,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Billing(args) => billing::run(args),
         Command::Noisy(args) => noisy::run(args),
         Command::Slow(args) => slow::run(args),
+        Command::Carbon(args) => carbon::run(args),
     }
 }

@@ -31,3 +31,9 @@ fn check(report: &str) {
 fn report_numbers_of_billing_are_what_duckdb_computes() {
     check("billing");
 }
+
+#[test]
+#[ignore = "make notebooks: needs a Python with DuckDB"]
+fn report_numbers_of_carbon_are_what_duckdb_computes() {
+    check("carbon");
+}

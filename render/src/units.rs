@@ -13,6 +13,16 @@ pub fn show(unit: Unit, number: f64) -> String {
         Unit::Microseconds => latency(number),
         Unit::Nanoseconds => latency(number / 1e3),
         Unit::Share => share(number),
+        Unit::Joules => scaled(
+            number,
+            &[(1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")],
+        ),
+        Unit::KilowattHours => scaled(
+            number,
+            &[(1e3, "MWh"), (1.0, "kWh"), (1e-3, "Wh"), (1e-6, "mWh")],
+        ),
+        Unit::Grams => scaled(number, &[(1e6, "t"), (1e3, "kg"), (1.0, "g"), (1e-3, "mg")]),
+        Unit::GramsPerKilowattHour => scaled(number, &[(1.0, "g/kWh")]),
     }
 }
 

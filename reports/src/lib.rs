@@ -7,6 +7,7 @@
 
 pub mod billing;
 pub mod by;
+pub mod carbon;
 pub mod columns;
 pub mod median;
 pub mod noisy;

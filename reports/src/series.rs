@@ -201,6 +201,15 @@ impl<V: Sums> SeriesSet<V> {
         })
     }
 
+    /// The places of the intervals of a period of the range. Those at the start of the range may begin before it.
+    pub fn places_of(&self, period: Interval) -> Range<usize> {
+        let start = match period.start == self.range.start {
+            true => self.intervals.start,
+            false => period.start,
+        };
+        self.intervals.within(Interval::new(start, period.end))
+    }
+
     /// Whether anything was recorded on any host of a series in an interval.
     pub fn is_recorded(&self, series: &Series<V>, at: usize) -> bool {
         series

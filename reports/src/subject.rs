@@ -86,6 +86,21 @@ impl Subject {
     }
 }
 
+impl Subject {
+    /// All texts that a user may name it by: what people see, and what programs do.
+    pub fn names(&self) -> Vec<String> {
+        let tenant = self.tenant.is_known().then(|| self.tenant.to_string());
+        let parts = [&self.path, &self.mount, &self.host];
+        let parts = parts.into_iter().flatten().map(|text| text.to_string());
+        [self.name.to_string()]
+            .into_iter()
+            .chain(tenant)
+            // Of several parts none alone is its name.
+            .chain(parts.take(usize::from(!self.tenant.is_known())))
+            .collect()
+    }
+}
+
 /// Its columns; people see `name` alone.
 pub fn columns<R: 'static>(of: fn(&R) -> &Subject) -> Vec<Column<R>> {
     fn some(text: &Option<Arc<str>>) -> Value<'_> {

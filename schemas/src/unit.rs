@@ -26,11 +26,19 @@ pub enum Unit {
     Nanoseconds,
     /// A part of a whole, from 0 to 1.
     Share,
+    /// Joules.
+    Joules,
+    /// Kilowatt hours.
+    KilowattHours,
+    /// Grams of CO2 equivalents.
+    Grams,
+    /// Grams of CO2 equivalents per kilowatt hour.
+    GramsPerKilowattHour,
 }
 
 impl Unit {
     /// All that have a name.
-    const NAMED: [Self; 8] = [
+    const NAMED: [Self; 12] = [
         Self::Count,
         Self::Bytes,
         Self::BytesPerSecond,
@@ -39,6 +47,10 @@ impl Unit {
         Self::Microseconds,
         Self::Nanoseconds,
         Self::Share,
+        Self::Joules,
+        Self::KilowattHours,
+        Self::Grams,
+        Self::GramsPerKilowattHour,
     ];
 
     /// As files name it.
@@ -53,6 +65,10 @@ impl Unit {
             Self::Microseconds => Some("us"),
             Self::Nanoseconds => Some("ns"),
             Self::Share => Some("share (0 to 1)"),
+            Self::Joules => Some("J"),
+            Self::KilowattHours => Some("kWh"),
+            Self::Grams => Some("gCO2e"),
+            Self::GramsPerKilowattHour => Some("gCO2e/kWh"),
         }
     }
 

@@ -198,12 +198,110 @@ def billing(trackiops, db, checks):
             checks.equal(f"{which} total", Decimal(found["total_amount"]), sum(amounts))
 
 
+COEFFICIENTS = """
+pue = 1.4
+[joule_per_request]
+read = 0.002
+write = 0.005
+metadata = 0.0007
+[joule_per_byte]
+read = 1.1e-7
+written = 2.3e-7
+[storage]
+watt_per_tib = 6.5
+[embodied]
+g_per_million_requests = 900
+g_per_tib_year = 12000
+[stored]
+"alice:/batch.slice" = "3TiB"
+"2000" = 1000000000000
+"archive" = "1.5TiB"
+"""
+STORED = {(1000, "/batch.slice"): 3 * 2**40, (2000, None): 10**12, "archive": 3 * 2**39}
+# A step within an interval, and one within a window.
+GRID = [(START_MS - 7_200_000, 300), (START_MS + 600_000, 120.5), (START_MS + 4_000_123, 480), (START_MS + 7_400_000, 60)]
+
+
+def carbon(trackiops, db, checks):
+    pathlib.Path("c.toml").write_text(COEFFICIENTS)
+    stamp = lambda ms: db.execute(f"SELECT strftime(make_timestamp({ms} * 1000), '%Y-%m-%dT%H:%M:%S.%gZ')").fetchone()[0]
+    lines = ["time,g_per_kwh"] + [f"{stamp(ms)},{g}" for ms, g in GRID]
+    pathlib.Path("grid.csv").write_text("\n".join(lines) + "\n")
+    db.execute("CREATE OR REPLACE TABLE grid (since BIGINT, until BIGINT, g DOUBLE)")
+    ends = [ms for ms, _ in GRID[1:]] + [END_MS]
+    db.executemany("INSERT INTO grid VALUES (?, ?, ?)", [(ms, end, g) for (ms, g), end in zip(GRID, ends)])
+    # The range begins and ends within an interval.
+    since, until = START_MS + 130_000, END_MS - 50_000
+    db.execute(
+        f"""
+        CREATE OR REPLACE TABLE means AS
+        SELECT place, sum(g * (least(grid.until, place_end) - greatest(grid.since, place_start))) / any_value(place_end - place_start) AS g
+        FROM (
+            SELECT place, greatest(place * {MINUTES_5}, {since}) AS place_start, least((place + 1) * {MINUTES_5}, {until}) AS place_end
+            FROM (SELECT unnest(range({since} // {MINUTES_5}, ({until} - 1) // {MINUTES_5} + 1)) AS place)
+        ) JOIN grid ON grid.until > place_start AND grid.since < place_end
+        GROUP BY place
+        """
+    )
+    for period, words in [(HOUR, ["1h"]), (None, ["all"])]:
+        got = report(
+            trackiops, "carbon", "--coefficients", "c.toml", "--intensity", "grid.csv", "--period", *words,
+            "--since", stamp(since), "--until", stamp(until),
+        )
+        bucket = f"place * {MINUTES_5} // {period}" if period else "0"
+        used = rows(
+            db,
+            f"""
+            SELECT uid, cgroup, period, sum(reads) AS reads, sum(writes) AS writes, sum(joules) AS joules,
+                   sum(joules * 1.4 / 3.6e6 * g) AS operational_g
+            FROM (
+                SELECT uid, cgroup, {bucket} AS period, reads, writes, g,
+                       reads * 0.002 + writes * 0.005 + metadata * 0.0007 + read_bytes * 1.1e-7 + write_bytes * 2.3e-7 AS joules
+                FROM ({series(['uid', 'cgroup'], MINUTES_5, since, until)}) JOIN means USING (place)
+            )
+            GROUP BY ALL
+            """,
+        )
+        expected = {(row["uid"], row["cgroup"], row["period"]): row for row in used}
+        first, last = (since // period, (until - 1) // period) if period else (0, 0)
+        nothing = {"reads": 0, "writes": 0, "joules": 0, "operational_g": 0}
+        for which in STORED:
+            for n in range(first, last + 1):
+                key = (*which, n) if isinstance(which, tuple) else (which, n)
+                expected.setdefault(key, nothing)
+        checks.equal("number of rows", len(got), len(expected))
+        found = {}
+        for row in got:
+            is_named = row["uid"] or row["mount"] or float(row["requests_j"]) > 0 or row["stored_bytes"] != str(STORED["archive"])
+            at = db.execute(f"SELECT epoch_ms(TIMESTAMPTZ '{row['since']}')").fetchone()[0]
+            n = at // period if period else 0
+            uid = int(row["uid"]) if row["uid"] else None
+            found[(uid, row["cgroup"] or None, n) if is_named else ("archive", n)] = row
+        for key, row in expected.items():
+            n = key[-1]
+            start = max(n * period, since) if period else since
+            end = min((n + 1) * period, until) if period else until
+            stored = STORED.get(key[:-1] if len(key) == 3 else key[0], 0)
+            watts = 6.5 * stored / 2**40
+            grid = db.execute(
+                f"SELECT sum(g * (least(until, {end}) - greatest(since, {start}))) FROM grid WHERE until > {start} AND since < {end}"
+            ).fetchone()[0]
+            energy = 1.4 * (float(row["joules"]) + watts * (end - start) / 1000)
+            operational = float(row["operational_g"]) + 1.4 * watts * grid / 1000 / 3.6e6
+            embodied = (int(row["reads"]) + int(row["writes"])) * 900 / 1e6 + 12000 * stored / 2**40 * (end - start) / 1000 / 86400 / 365
+            checks.close(f"{key} energy_j", found[key]["energy_j"], energy)
+            checks.close(f"{key} energy_kwh", found[key]["energy_kwh"], energy / 3.6e6)
+            checks.close(f"{key} operational_g", found[key]["operational_g"], operational)
+            checks.close(f"{key} embodied_g", found[key]["embodied_g"], embodied)
+            checks.close(f"{key} emission_g", found[key]["emission_g"], operational + embodied)
+
+
 def main():
     trackiops, name = sys.argv[1:]
     db = duckdb.connect()
     db.execute(VIEWS)
     checks = Checks()
-    {"billing": billing}[name](trackiops, db, checks)
+    {"billing": billing, "carbon": carbon}[name](trackiops, db, checks)
     print(f"{name}: {checks.count} values equal what DuckDB computes")
 
 

@@ -107,14 +107,9 @@ impl Billing {
 /// A row for each subject and period in which something was recorded on a host of the subject.
 fn charges(set: &SeriesSet<Usage>, terms: &Terms) -> Result<Vec<Charge>, ReportError> {
     let periods = terms.period.of(set.range, terms.interval)?;
-    // The first interval may begin before the range.
-    let whole = |period: Interval| match period.start == set.range.start {
-        true => Interval::new(set.intervals.start, period.end),
-        false => period,
-    };
     let places: Vec<_> = periods
         .iter()
-        .map(|period| set.intervals.within(whole(*period)))
+        .map(|period| set.places_of(*period))
         .collect();
     let mut rows = Vec::new();
     for series in &set.series {
