@@ -8,7 +8,7 @@ use trackiops_tenants::Rules;
 
 /// Reads rules.
 pub fn read(path: &Path) -> anyhow::Result<Rules> {
-    Ok(parse(path, &text(path)?)?)
+    parse(path, &text(path)?)
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {

@@ -73,11 +73,19 @@ impl TenantFilter {
     }
 }
 
+/// What was chosen for a file and a tenant. It holds the `Arc`s, so other ones are not at their addresses.
+struct Chosen {
+    file: Arc<File>,
+    tenant: Arc<Tenant>,
+    /// `None` if it is not asked for.
+    named: Option<Arc<Tenant>>,
+}
+
 /// Names the tenants of rows, and chooses those that are asked for.
 pub(crate) struct Chooser<'f> {
     filter: &'f TenantFilter,
-    /// Of the last row. It holds the `Arc`s, so other ones are not at their addresses.
-    last: Option<(Arc<File>, Arc<Tenant>, Option<Arc<Tenant>>)>,
+    /// Of the last row.
+    last: Option<Chosen>,
     known: HashMap<Tenant, Arc<Tenant>>,
 }
 
@@ -91,16 +99,17 @@ impl Chooser<'_> {
         if !self.filter.needs_tenants() {
             return Some(tenant);
         }
-        let is_last = |(of, last, _): &(Arc<File>, Arc<Tenant>, Option<Arc<Tenant>>)| {
-            Arc::ptr_eq(of, file) && Arc::ptr_eq(last, tenant)
-        };
+        let is_last =
+            |last: &Chosen| Arc::ptr_eq(&last.file, file) && Arc::ptr_eq(&last.tenant, tenant);
         if !self.last.as_ref().is_some_and(is_last) {
-            let chosen = self.named(file, tenant);
-            let chosen = self.filter.matches(&chosen).then_some(chosen);
-            self.last = Some((Arc::clone(file), Arc::clone(tenant), chosen));
+            let named = self.named(file, tenant);
+            self.last = Some(Chosen {
+                file: Arc::clone(file),
+                tenant: Arc::clone(tenant),
+                named: self.filter.matches(&named).then_some(named),
+            });
         }
-        let (.., chosen) = self.last.as_ref()?;
-        chosen.as_ref()
+        self.last.as_ref()?.named.as_ref()
     }
 
     fn named(&mut self, file: &File, tenant: &Arc<Tenant>) -> Arc<Tenant> {
