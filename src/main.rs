@@ -239,6 +239,7 @@ mod tests {
                 "billing",
                 "noisy",
                 "slow",
+                "placement",
                 "carbon",
                 "volume"
             ]

@@ -7,6 +7,7 @@ mod document;
 pub mod form;
 mod incident;
 mod noisy;
+mod placement;
 mod slow;
 
 use std::process::ExitCode;
@@ -34,6 +35,9 @@ enum Command {
     /// Find what was slow, since when, where the time went, who suffered, and what changed
     #[command(long_about = slow::ABOUT)]
     Slow(slow::Args),
+    /// Propose which files, trees or mounts fit together on a target, and check it against history
+    #[command(long_about = placement::ABOUT)]
+    Placement(placement::Args),
     /// Estimate energy and emission by your coefficients and the grid's intensity over time
     #[command(long_about = carbon::ABOUT)]
     Carbon(carbon::Args),
@@ -46,6 +50,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Billing(args) => billing::run(args),
         Command::Noisy(args) => noisy::run(args),
         Command::Slow(args) => slow::run(args),
+        Command::Placement(args) => placement::run(args),
         Command::Carbon(args) => carbon::run(args),
     }
 }

@@ -37,3 +37,9 @@ fn report_numbers_of_billing_are_what_duckdb_computes() {
 fn report_numbers_of_carbon_are_what_duckdb_computes() {
     check("carbon");
 }
+
+#[test]
+#[ignore = "make notebooks: needs a Python with DuckDB"]
+fn report_numbers_of_placement_are_what_duckdb_computes() {
+    check("placement");
+}

@@ -66,7 +66,11 @@ impl Measures {
             Unit::PerSecond => self == Self::PerSecond,
             Unit::Share => self == Self::Share,
             // Only reports have these, and their rows are not compared.
-            Unit::Joules | Unit::KilowattHours | Unit::Grams | Unit::GramsPerKilowattHour => false,
+            Unit::Ratio
+            | Unit::Joules
+            | Unit::KilowattHours
+            | Unit::Grams
+            | Unit::GramsPerKilowattHour => false,
             Unit::Count | Unit::Milliseconds | Unit::Nanoseconds | Unit::None => false,
         }
     }

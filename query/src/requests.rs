@@ -1,11 +1,14 @@
 //! Single requests, where they were kept: the first ones by an order.
 
 use std::collections::HashSet;
+use std::mem;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, StringArray, UInt32Array,
+};
 use arrow::compute::{filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Int32Type, Int64Type, TimestampMicrosecondType};
 use arrow::error::ArrowError;
@@ -27,7 +30,7 @@ use crate::error::QueryError;
 use crate::file_rows::{Nothing, ask_notes};
 use crate::file_selector::{FileMatch, FileSelection, resolve};
 use crate::filter_and_sort::{FilterAndSort, in_words};
-use crate::group::GroupBy;
+use crate::group::{Entity, GroupBy, Grouping};
 use crate::mount_filter::MountFilter;
 use crate::origin::File;
 use crate::question::{Question, Range};
@@ -131,6 +134,7 @@ pub fn ask_requests(question: &Question) -> Result<Outcome<KeptRequest>, QueryEr
 pub struct KeptRequests {
     views: Vec<RequestsView>,
     chosen: Chosen,
+    grouping: Grouping,
     /// In which they completed.
     pub range: Interval,
     asked: Interval,
@@ -151,6 +155,7 @@ impl KeptRequests {
         };
         let asked = asked(span, question);
         let chosen = Chosen::new(&snapshot, question, asked)?;
+        let grouping = Grouping::new(&snapshot, question)?;
         let views = open(question)?;
         // They may be kept for longer than windows.
         let begin = views.iter().filter_map(RequestsView::start).min();
@@ -159,6 +164,7 @@ impl KeptRequests {
         Ok(Ok(Self {
             views,
             chosen,
+            grouping,
             range: Interval::new(start, end),
             asked,
             notes,
@@ -179,6 +185,22 @@ impl KeptRequests {
             })?;
         }
         Ok(())
+    }
+
+    /// As [`Self::read`], with the entity that each request belongs to in rows of the question. Its files, names, directories and mounts
+    /// have entities of their own here, hosts do not.
+    pub fn read_by_entity(
+        &mut self,
+        range: Interval,
+        mut each: impl FnMut(&RecordBatch, &[Entity]) -> Result<(), ArrowError>,
+    ) -> Result<(), QueryError> {
+        let grouping = mem::take(&mut self.grouping);
+        self.read(range, &mut |batch| {
+            let file = file_in(&batch);
+            let entities = (0..batch.num_rows()).map(|row| grouping.of(0, &file(row)));
+            each(&batch, &entities.collect::<Vec<_>>())?;
+            Ok(true)
+        })
     }
 
     /// Their range, why there are none if there are none, and what is to be said of them and of the recording.
@@ -290,7 +312,58 @@ fn open(question: &Question) -> Result<Vec<RequestsView>, QueryError> {
     Ok(views)
 }
 
-/// The files and mounts that a question selects.
+/// A column of numbers of a batch.
+fn numbers<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b Int64Array> {
+    batch.column_by_name(name)?.as_primitive_opt::<Int64Type>()
+}
+
+/// A column of texts of a batch.
+fn texts<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b StringArray> {
+    batch.column_by_name(name)?.as_string_opt::<i32>()
+}
+
+/// A text in a column, where known.
+fn text_in(texts: Option<&StringArray>, row: usize) -> Option<&str> {
+    let texts = texts.filter(|texts| texts.is_valid(row))?;
+    Some(texts.value(row))
+}
+
+/// The file of each row of a batch.
+fn file_in(batch: &RecordBatch) -> impl Fn(usize) -> File {
+    let [keys, fileids] = [FILE_KEY, FILEID].map(|name| numbers(batch, name));
+    let [dev, mount, path] = [DEV, MOUNT, PATH].map(|name| texts(batch, name));
+    let some = |texts, row| text_in(texts, row).map(str::to_owned);
+    move |row| File {
+        key: FileKey(keys.map_or(0, |keys| keys.value(row))),
+        dev: text_in(dev, row)
+            .and_then(|dev| dev.parse().ok())
+            .unwrap_or(Dev(0)),
+        fileid: fileids.map_or(0, |ids| ids.value(row).cast_unsigned()),
+        mount: some(mount, row),
+        path: some(path, row),
+        path_inferred: None,
+    }
+}
+
+/// The tenant of each row of a batch.
+fn tenant_in(batch: &RecordBatch) -> impl Fn(usize) -> Tenant {
+    let uids = numbers(batch, UID);
+    let [user, cgroup, container, name, labels] =
+        [USER, CGROUP, CONTAINER, TENANT, LABELS].map(|name| texts(batch, name));
+    let some = |texts, row| text_in(texts, row).map(Into::into);
+    move |row| Tenant {
+        uid: uids
+            .filter(|uids| uids.is_valid(row))
+            .and_then(|uids| uids.value(row).try_into().ok()),
+        user: some(user, row),
+        cgroup: some(cgroup, row),
+        container: some(container, row),
+        name: some(name, row),
+        labels: some(labels, row),
+    }
+}
+
+/// The files, mounts and tenants that a question selects.
 struct Chosen {
     wanted: Option<FileSelection>,
     mounts: Option<MountFilter>,
@@ -312,40 +385,14 @@ impl Chosen {
         if self.wanted.is_none() && self.mounts.is_none() && !self.tenants.needs_tenants() {
             return Ok(batch.clone());
         }
-        let column = |name| batch.column_by_name(name).map(|array| array.as_ref());
-        let text = |name| column(name).and_then(|array: &dyn Array| array.as_string_opt::<i32>());
-        let number = |name| column(name).and_then(|array| array.as_primitive_opt::<Int64Type>());
+        let file = file_in(batch);
         let ends = ends_ns(batch);
-        let some = |array: Option<&StringArray>, row| {
-            let array = array.filter(|array| array.is_valid(row))?;
-            Some(array.value(row).to_owned())
-        };
-        let tenant_of = |row: usize| {
-            let text = |name| some(text(name), row).map(Into::into);
-            let uids = number(UID).filter(|uids| uids.is_valid(row));
-            Tenant {
-                uid: uids.and_then(|uids| uids.value(row).try_into().ok()),
-                user: text(USER),
-                cgroup: text(CGROUP),
-                container: text(CONTAINER),
-                name: text(TENANT),
-                labels: text(LABELS),
-            }
-        };
+        let tenant = tenant_in(batch);
         let mut tenants = self.tenants.chooser();
         // Of each row; `None` if it is not wanted.
         let mut chosen: Vec<Option<Arc<Tenant>>> = vec![None; batch.num_rows()];
         let mut is_wanted = |row: usize| {
-            let file = File {
-                key: FileKey(number(FILE_KEY).map_or(0, |keys| keys.value(row))),
-                dev: some(text(DEV), row)
-                    .and_then(|dev| dev.parse().ok())
-                    .unwrap_or(Dev(0)),
-                fileid: number(FILEID).map_or(0, |ids| ids.value(row).cast_unsigned()),
-                mount: some(text(MOUNT), row),
-                path: some(text(PATH), row),
-                path_inferred: None,
-            };
+            let file = file(row);
             let mounts = self.mounts.as_ref();
             let on = mounts.is_none_or(|mounts| mounts.matches(file.mount.as_deref()));
             let at = UtcMs(ends[row].div_euclid(1_000_000));
@@ -361,7 +408,7 @@ impl Chosen {
             if !self.tenants.needs_tenants() || !is_chosen {
                 return is_chosen;
             }
-            let (file, tenant) = (Arc::new(file), Arc::new(tenant_of(row)));
+            let (file, tenant) = (Arc::new(file), Arc::new(tenant(row)));
             chosen[row] = tenants.choose(&file, &tenant).cloned();
             chosen[row].is_some()
         };

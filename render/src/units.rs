@@ -13,6 +13,7 @@ pub fn show(unit: Unit, number: f64) -> String {
         Unit::Microseconds => latency(number),
         Unit::Nanoseconds => latency(number / 1e3),
         Unit::Share => share(number),
+        Unit::Ratio => format!("{number:.2}"),
         Unit::Joules => scaled(
             number,
             &[(1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")],

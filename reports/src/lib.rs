@@ -13,6 +13,7 @@ pub mod median;
 pub mod noisy;
 pub mod percentile;
 pub mod period;
+pub mod placement;
 pub mod report;
 pub mod series;
 pub mod settings;

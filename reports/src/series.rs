@@ -102,6 +102,8 @@ pub struct RecordedHost {
 pub struct Series<V> {
     /// The subject.
     pub subject: Subject,
+    /// What tells it from others.
+    pub key: SubjectKey,
     /// Places of the hosts on which it did something, and what it did in which interval, in order.
     hosts: Vec<(usize, Vec<(usize, V)>)>,
 }
@@ -173,8 +175,14 @@ impl<V: Sums> SeriesSet<V> {
             let (key, subject) = Subject::of(row, by);
             match found.entry(key) {
                 Entry::Vacant(entry) => {
+                    let key = entry.key().clone();
                     let hosts = vec![(host, vec![(at, value(row))])];
-                    entry.insert((row.time, Series { subject, hosts }));
+                    let series = Series {
+                        subject,
+                        key,
+                        hosts,
+                    };
+                    entry.insert((row.time, series));
                 }
                 Entry::Occupied(mut entry) => {
                     let (named, series) = entry.get_mut();

@@ -15,11 +15,11 @@ use crate::by::ReportBy;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubjectKey {
     /// `None` if all files of a host are added up, and those of all hosts.
-    of: Option<Entity>,
+    pub of: Option<Entity>,
     /// The host, if hosts are apart.
-    host: Option<Arc<str>>,
+    pub host: Option<Arc<str>>,
     /// The tenant, if tenants are apart.
-    tenant: Option<TenantKey>,
+    pub tenant: Option<TenantKey>,
 }
 
 /// A file, directory, mount, host or tenant, with the names that it had last.

@@ -26,6 +26,8 @@ pub enum Unit {
     Nanoseconds,
     /// A part of a whole, from 0 to 1.
     Share,
+    /// A number without a dimension that may be negative or above 1, such as a correlation.
+    Ratio,
     /// Joules.
     Joules,
     /// Kilowatt hours.
@@ -38,7 +40,7 @@ pub enum Unit {
 
 impl Unit {
     /// All that have a name.
-    const NAMED: [Self; 12] = [
+    const NAMED: [Self; 13] = [
         Self::Count,
         Self::Bytes,
         Self::BytesPerSecond,
@@ -47,6 +49,7 @@ impl Unit {
         Self::Microseconds,
         Self::Nanoseconds,
         Self::Share,
+        Self::Ratio,
         Self::Joules,
         Self::KilowattHours,
         Self::Grams,
@@ -65,6 +68,7 @@ impl Unit {
             Self::Microseconds => Some("us"),
             Self::Nanoseconds => Some("ns"),
             Self::Share => Some("share (0 to 1)"),
+            Self::Ratio => Some("ratio"),
             Self::Joules => Some("J"),
             Self::KilowattHours => Some("kWh"),
             Self::Grams => Some("gCO2e"),

@@ -85,6 +85,11 @@ pub struct Form {
 }
 
 impl FormFlags {
+    /// The table that is asked for.
+    pub fn table(&self) -> Option<&str> {
+        self.table.as_deref()
+    }
+
     /// Checks that the flags go together, and with a report that has these tables.
     pub fn choose(self, tables: &[&str]) -> anyhow::Result<Form> {
         let output = Output::new(self.output.clone(), self.access)?;

@@ -296,12 +296,122 @@ def carbon(trackiops, db, checks):
             checks.close(f"{key} emission_g", found[key]["emission_g"], operational + embodied)
 
 
+def percentile(values, p):
+    return sorted(values)[math.ceil(p * len(values) / 100) - 1]
+
+
+def first_fit(demands, fitted, capacity, p):
+    """Places of the subjects on each target."""
+    share = lambda demand: max(percentile(of[:fitted], p) / cap for of, cap in zip(demand, capacity) if cap)
+    targets = []
+    for place in sorted(range(len(demands)), key=lambda place: (-share(demands[place]), place)):
+        for target in targets:
+            joint = [[sum(values) for values in zip(*(demands[other][which] for other in [*target, place]))] for which in (0, 1)]
+            if all(percentile(of[:fitted], p) <= cap for of, cap in zip(joint, capacity) if cap):
+                target.append(place)
+                break
+        else:
+            targets.append([place])
+    return targets
+
+
+def placement(trackiops, db, checks):
+    for by, keys, name in [
+        ("file", ["file_key"], "file_key"),
+        ("dir", ["mount", "regexp_replace(path, '/[^/]*$', '')"], "path"),
+        ("mount", ["mount"], "mount"),
+    ]:
+        db.execute(f"CREATE OR REPLACE VIEW placed AS SELECT *, {', '.join(f'{key} AS key{n}' for n, key in enumerate(keys))} FROM requests")
+        names = [f"key{n}" for n in range(len(keys))]
+        listed = ", ".join(names)
+        hosts = rows(
+            db,
+            f"""
+            SELECT place FROM (SELECT host, ms // {MINUTES_5} AS place, sum(covered_ms) AS ms FROM health GROUP BY ALL) WHERE ms > 0
+            GROUP BY place HAVING count(*) = 2 ORDER BY place
+            """,
+        )
+        frame = [row["place"] for row in hosts]
+        used = rows(
+            db,
+            f"""
+            WITH recorded AS (SELECT host, ms // {MINUTES_5} AS place, sum(covered_ms) AS covered_ms FROM health GROUP BY ALL)
+            SELECT {listed}, place, sum(iops) AS iops, sum(throughput) AS throughput
+            FROM (
+                SELECT {listed}, host, place, count(*) * 1000.0 / any_value(covered_ms) AS iops,
+                       sum(done_bytes) * 1000.0 / any_value(covered_ms) AS throughput
+                FROM (SELECT *, ms // {MINUTES_5} AS place FROM placed) JOIN recorded USING (host, place) GROUP BY ALL
+            ) GROUP BY ALL
+            """,
+        )
+        series = {}
+        for row in used:
+            series.setdefault(tuple(row[key] for key in names), {})[row["place"]] = (float(row["iops"]), float(row["throughput"]))
+        demand = {key: [[of.get(place, (0, 0))[which] for place in frame] for which in (0, 1)] for key, of in series.items()}
+        # Offsets and lengths are whole blocks.
+        touched = {
+            tuple(row[key] for key in names): row
+            for row in rows(
+                db,
+                f"""
+                SELECT {listed}, count(DISTINCT (file_key, block)) * 4096 AS bytes FROM (
+                    SELECT {listed}, file_key, unnest(range(offset_bytes // 4096, (offset_bytes + done_bytes) // 4096)) AS block FROM placed
+                ) GROUP BY ALL
+                """,
+            )
+        }
+        column = {"file_key": "file_key", "path": "path", "mount": "mount"}[name]
+        for words, p, check in [(["--capacity-iops", 1.2], 95, 0.5), (["--capacity-iops", 0.9, "--capacity-bytes", "40KiB"], 80, 0.25)]:
+            words = ["--by", by, *words, "--percentile", p, "--check-share", check]
+            got = report(trackiops, "placement", *words)
+            checks.equal("number of subjects", len(got), len(demand))
+            of_row = lambda row: next(key for key in demand if str(key[-1]) == row[column] and (len(key) == 1 or key[0] == row["mount"]))
+            found = {of_row(row): row for row in got}
+            order = sorted(demand, key=lambda key: found[key]["path"] if by == "file" else str(key[-1]))
+            for key, (iops, throughput) in demand.items():
+                for of, values in (("iops", iops), ("throughput", throughput)):
+                    checks.close(f"{key} {of}_mean", found[key][f"{of}_mean"], sum(values) / len(values))
+                    checks.close(f"{key} {of}_p{p}", found[key][f"{of}_p{p}"], percentile(values, p))
+                    checks.close(f"{key} {of}_peak", found[key][f"{of}_peak"], max(values))
+                checks.equal(f"{key} working set", int(found[key]["working_set_bytes"]), touched[key]["bytes"])
+                checks.close(f"{key} share", found[key]["single_requests_share"], 1.0)
+                correlations = {}
+                for other, of in demand.items():
+                    if other != key:
+                        db.execute("CREATE OR REPLACE TABLE pair (a DOUBLE, b DOUBLE)")
+                        db.executemany("INSERT INTO pair VALUES (?, ?)", list(zip(iops, of[0])))
+                        correlations[other] = db.execute("SELECT corr(a, b) FROM pair").fetchone()[0]
+                if correlations:
+                    checks.close(f"{key} most", found[key]["most_correlated_by"], max(correlations.values()))
+                    checks.close(f"{key} least", found[key]["least_correlated_by"], min(correlations.values()))
+            fitted = len(frame) - math.floor(len(frame) * check + 0.5)
+            capacity = [float(words[words.index("--capacity-iops") + 1]), 40960.0 if "--capacity-bytes" in words else None]
+            packed = first_fit([demand[key] for key in order], fitted, capacity, p)
+            checks.equal(
+                f"{by} packing", [sorted(order.index(key) for key in order if found[key]["target"] == str(n + 1)) for n in range(len(packed))],
+                [sorted(target) for target in packed],
+            )
+            targets = report(trackiops, "placement", *words, "--table", "targets")
+            checks.equal("number of targets", len(targets), len(packed))
+            for row, target in zip(targets, packed):
+                sums = [[sum(values) for values in zip(*(demand[order[place]][which] for place in target))] for which in (0, 1)]
+                over = [any(cap and of[at] > cap * (1 + 1e-12) for of, cap in zip(sums, capacity)) for at in range(len(frame))]
+                checks.equal("fitted_exceeded", int(row["fitted_exceeded"]), sum(over[:fitted]))
+                checks.equal("checked_exceeded", int(row["checked_exceeded"]), sum(over[fitted:]))
+                checks.equal("checked_intervals", int(row["checked_intervals"]), len(frame) - fitted)
+                for which, of in enumerate(("iops", "throughput")):
+                    checks.close(f"{of}_fitted", row[f"{of}_fitted"], percentile(sums[which][:fitted], p))
+                    checks.close(f"{of}_checked", row[f"{of}_checked"], percentile(sums[which][fitted:], p))
+                    peaks = sum(max(demand[order[place]][which]) for place in target)
+                    checks.close(f"{of}_over_commitment", row[f"{of}_over_commitment"], capacity[which] and peaks / capacity[which])
+
+
 def main():
     trackiops, name = sys.argv[1:]
     db = duckdb.connect()
     db.execute(VIEWS)
     checks = Checks()
-    {"billing": billing, "carbon": carbon}[name](trackiops, db, checks)
+    {"billing": billing, "carbon": carbon, "placement": placement}[name](trackiops, db, checks)
     print(f"{name}: {checks.count} values equal what DuckDB computes")
 
 

@@ -226,9 +226,11 @@ fn takes(unit: Unit) -> &'static str {
         Unit::BytesPerSecond => "is bytes per second: write 10MiB/s or 1e6",
         Unit::PerSecond => "is a rate per second: write 100 or 100/s",
         Unit::Share => "is a share: write 25% or 0.25",
-        Unit::Joules | Unit::KilowattHours | Unit::Grams | Unit::GramsPerKilowattHour => {
-            "has no units here: write a plain number"
-        }
+        Unit::Ratio
+        | Unit::Joules
+        | Unit::KilowattHours
+        | Unit::Grams
+        | Unit::GramsPerKilowattHour => "has no units here: write a plain number",
         Unit::Count | Unit::Milliseconds | Unit::Nanoseconds | Unit::None => {
             "is a count: write a number alone"
         }
