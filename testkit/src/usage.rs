@@ -1,4 +1,4 @@
-//! Stores of two hosts with single requests, for reports: three hours of windows of 10 s.
+//! Stores of two hosts with single requests, for reports: three hours of windows of 30 s.
 //!
 //! Host `h` has a gap that begins and ends within an interval of 5 minutes, and a window that is partly covered; host `i` was up for a
 //! part of the time. One tenant comes late, and uses both hosts. Demand differs from hour to hour and from file to file.
@@ -19,20 +19,20 @@ use crate::generated::{Numbers, THREE, file};
 use crate::stores::options_of;
 use crate::windows::{named, used_by};
 
-const STEP_MS: i64 = 10_000;
-const WINDOWS: i64 = 1080;
+const STEP_MS: i64 = 30_000;
+const WINDOWS: i64 = 360;
 const FILES: u64 = 6;
 
 /// Records both below a directory.
 pub fn record(dir: &Path, seed: u64) {
-    let gap = |n: i64| (542..646).contains(&n);
+    let gap = |n: i64| (181..215).contains(&n);
     record_host(&dir.join("h"), "h", seed, |n| match n {
         n if gap(n) => None,
-        300 => Some(4000),
-        _ => Some(10_000),
+        100 => Some(4000),
+        _ => Some(30_000),
     });
     record_host(&dir.join("i"), "i", seed + 1, |n| {
-        (240..905).contains(&n).then_some(10_000)
+        (80..302).contains(&n).then_some(30_000)
     });
 }
 
@@ -44,7 +44,7 @@ fn users(host: &str) -> Vec<(i64, Arc<FileAttributes>)> {
         let file = file(n + 1, Some(&path(n)));
         match n % 3 {
             0 => users.push((0, used_by(&file, "0:/db.service"))),
-            1 => users.push((480, named(&used_by(&file, "1000:/batch.slice"), "alice"))),
+            1 => users.push((160, named(&used_by(&file, "1000:/batch.slice"), "alice"))),
             _ if host == "h" => users.push((0, used_by(&file, "2000"))),
             // Nobody knows who.
             _ => users.push((0, file)),
@@ -56,7 +56,7 @@ fn users(host: &str) -> Vec<(i64, Arc<FileAttributes>)> {
 fn record_host(store: &Path, host: &str, seed: u64, covered_ms: impl Fn(i64) -> Option<u64>) {
     let users = users(host);
     let mut numbers = Numbers(seed);
-    let mut writer = Writer::open(store, options_of(host, "10s,1m,1h", "15m")).unwrap();
+    let mut writer = Writer::open(store, options_of(host, "30s,1m,1h", "15m")).unwrap();
     let mut kept = writer.requests(64 << 20, |_| {}).unwrap();
     for n in 0..WINDOWS {
         let Some(covered_ms) = covered_ms(n) else {
@@ -67,7 +67,7 @@ fn record_host(store: &Path, host: &str, seed: u64, covered_ms: impl Fn(i64) -> 
         let mut requests = Vec::new();
         for (user, (since, _)) in users.iter().enumerate() {
             // Each has busy times of its own.
-            let phase = (n / 37 + user as i64 * 5) % 9;
+            let phase = (n / 12 + user as i64 * 5) % 9;
             if n < *since || phase > 3 {
                 continue;
             }
@@ -133,7 +133,7 @@ fn request(numbers: &mut Numbers, start: i64, user: u32) -> Request {
     let bytes = 4096 << numbers.below(6);
     let is_write = numbers.below(3) == 0;
     Request {
-        end_ns: (start + numbers.below(10_000) as i64) * 1_000_000,
+        end_ns: (start + numbers.below(30_000) as i64) * 1_000_000,
         file: user,
         flags: if is_write { flags::WRITE } else { 0 },
         offset: 4096 * numbers.below(2000),

@@ -27,11 +27,11 @@ CREATE VIEW requests AS
     FROM read_parquet('*/requests/**/*.parquet', hive_partitioning = false);
 CREATE VIEW health AS
     SELECT host, epoch_ms(time) AS ms, covered_ms
-    FROM read_parquet('*/health/granularity=10s/**/*.parquet', hive_partitioning = false);
+    FROM read_parquet('*/health/granularity=30s/**/*.parquet', hive_partitioning = false);
 CREATE VIEW operations AS
     SELECT host, uid, cgroup, mount, path, file_key, epoch_ms(time) AS ms,
            list_sum(list_transform(ops, lambda op: op.requests)) AS requests
-    FROM read_parquet('*/rollup/granularity=10s/**/*.parquet', hive_partitioning = false);
+    FROM read_parquet('*/rollup/granularity=30s/**/*.parquet', hive_partitioning = false);
 """
 
 
