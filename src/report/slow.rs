@@ -33,7 +33,9 @@ retransmissions, new tenants and files, stalls. Where nothing was slow, the repo
 pub struct Args {
     #[command(flatten)]
     selection: SelectionFlags,
-    /// Compare with this time: FROM..TO, each as --since [default: as long before]
+    /// Compare with FROM..TO [default: as long a time before the range]
+    ///
+    /// Each of both is written as for --since.
     #[arg(long, value_name = "FROM..TO", help_heading = WHEN)]
     baseline: Option<String>,
     /// Length of the intervals that are compared
