@@ -22,7 +22,12 @@ pub fn rounded<R: 'static>(
     get: impl Fn(&R) -> Option<f64> + Send + Sync + 'static,
 ) -> Column<R> {
     Column::new(name, DataType::Float64, unit, move |row: &R| {
-        Value::some_figure(get(row).filter(|number| number.is_finite()), unit)
+        let number = get(row).filter(|number| number.is_finite());
+        match Value::some_figure(number, unit) {
+            // Nor is a zero negative.
+            Value::Figure(rounded) => Value::Figure(rounded + 0.0),
+            other => other,
+        }
     })
 }
 

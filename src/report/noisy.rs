@@ -39,7 +39,7 @@ pub struct Args {
     /// Length of the intervals that are compared
     #[arg(long, value_name = "LENGTH", default_value = "10s", help_heading = WHEN)]
     interval: Granularity,
-    /// Only the first N by bytes are candidates, and others to each other
+    /// Only the first N by bytes are compared
     #[arg(long, value_name = "N", default_value = "50", help_heading = ROWS)]
     top: NonZeroUsize,
     #[command(flatten)]
