@@ -82,8 +82,8 @@ test: notebooks
 test-long: science
 
 notebooks: setup python
-	@echo "==> the recipes of docs/guide/notebooks.md: DuckDB, Polars, pandas; contrib/trackiops.sql and contrib/python; queries against what DuckDB computes from single requests"
-	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test notebooks --test equality --test doors -- --ignored --nocapture recipes_of every_answer_is every_answer_of_duckdb duckdb_polars trackiops_sql
+	@echo "==> the recipes of docs/guide/notebooks.md: DuckDB, Polars, pandas; contrib/trackiops.sql and contrib/python; queries and reports against what DuckDB computes from single requests"
+	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(TEST) --test notebooks --test equality --test doors --test report_numbers -- --ignored --nocapture report_numbers_of recipes_of every_answer_is every_answer_of_duckdb duckdb_polars trackiops_sql
 	TRACKIOPS_PYTHON="$$(scripts/python.sh)" $(CARGO) test --locked -p trackiops-reports --features trackiops-store/fail-points --test single_requests -- --ignored --nocapture
 
 ## make science     the recipes of docs/guide/notebooks.md with PySpark as well, which needs Java

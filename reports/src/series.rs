@@ -141,6 +141,8 @@ pub fn ask_series<V: Sums>(
             "user",
             "cgroup",
             "container",
+            "tenant",
+            "labels",
         ])),
         ..question.clone()
     };

@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import pathlib
+import re
 import subprocess
 import sys
 from decimal import ROUND_HALF_UP, Decimal
@@ -231,7 +232,7 @@ def carbon(trackiops, db, checks):
     ends = [ms for ms, _ in GRID[1:]] + [END_MS]
     db.executemany("INSERT INTO grid VALUES (?, ?, ?)", [(ms, end, g) for (ms, g), end in zip(GRID, ends)])
     # The range begins and ends within an interval.
-    since, until = START_MS + 130_000, END_MS - 50_000
+    since, until = START_MS + 150_000, END_MS - 60_000
     db.execute(
         f"""
         CREATE OR REPLACE TABLE means AS
@@ -406,12 +407,54 @@ def placement(trackiops, db, checks):
                     checks.close(f"{of}_over_commitment", row[f"{of}_over_commitment"], capacity[which] and peaks / capacity[which])
 
 
+def of_the_page(trackiops, db, checks, name):
+    """The files and the query of docs/reference/reports.md, as they are there."""
+    page = (pathlib.Path(__file__).parents[2] / "docs/reference/reports.md").read_text()
+    sections = re.split(r"^## ", page, flags=re.M)
+    section = next(section for section in sections if section.startswith(f"`{name}`"))
+    block = lambda kind, text: re.search(rf"^```{kind}\n(.*?)^```$", text, flags=re.M | re.S).group(1)
+    sql = lambda text: block("sql", text).replace("'store/", "'*/").replace("granularity=1s", "granularity=30s")
+    shared = duckdb.connect()
+    shared.execute(sql(next(section for section in sections if section.startswith("What all reports share"))))
+    words = []
+    if name != "placement":
+        pathlib.Path("page.toml").write_text(block("toml", section))
+        words = [{"billing": "--prices", "carbon": "--coefficients"}[name], "page.toml"]
+    if name == "carbon":
+        pathlib.Path("grid.csv").write_text(block("csv", section))
+        words += ["--intensity", "grid.csv"]
+    found = report(trackiops, name, *words)
+    expected = rows(shared, sql(section))
+    if name == "placement":
+        found = {row["file_key"]: row for row in found}
+        checks.equal("files of the page", len(found) * (len(found) - 1), len(expected))
+        for row in expected:
+            of = found[str(row["file_key"])]
+            for column in ("iops_mean", "iops_p95", "iops_peak"):
+                checks.close(f"page {column}", of[column], row[column])
+        for key, of in found.items():
+            correlations = [row["correlation"] for row in expected if str(row["file_key"]) == key]
+            checks.close("page most", of["most_correlated_by"], max(correlations))
+            checks.close("page least", of["least_correlated_by"], min(correlations))
+        return
+    found = {(row["uid"], row["cgroup"]): row for row in found}
+    checks.equal("tenants of the page", len(found), len(expected))
+    for row in expected:
+        of = found[(text(row["uid"]), text(row["cgroup"]))]
+        if name == "billing":
+            checks.equal("page requests", int(of["read_requests"]) + int(of["write_requests"]), int(row["requests"]))
+            checks.equal("page bytes", int(of["read_bytes"]) + int(of["write_bytes"]), int(row["bytes"]))
+        for column in {"billing": ["iops_p95", "throughput_p95"], "carbon": ["energy_j", "operational_g"]}[name]:
+            checks.close(f"page {column}", of[column], float(row[column]))
+
+
 def main():
     trackiops, name = sys.argv[1:]
     db = duckdb.connect()
     db.execute(VIEWS)
     checks = Checks()
     {"billing": billing, "carbon": carbon, "placement": placement}[name](trackiops, db, checks)
+    of_the_page(trackiops, db, checks, name)
     print(f"{name}: {checks.count} values equal what DuckDB computes")
 
 
