@@ -48,7 +48,7 @@ pub struct Args {
     /// Percentiles are of the means of intervals this long
     #[arg(long, value_name = "LENGTH", default_value = "5m", help_heading = WHEN)]
     interval: Granularity,
-    /// Percentile of IOPS and bytes/s; repeatable; the first is priced
+    /// Percentile of IOPS and bytes/s; repeatable
     #[arg(long, value_name = "P", default_value = "95", help_heading = ROWS)]
     percentile: Vec<Percentile>,
     /// Add amounts by the prices in this TOML file

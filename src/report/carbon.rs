@@ -43,7 +43,7 @@ pub struct Args {
     /// Periods begin at UTC midnight, and those of less than a day also at each of their lengths after it.
     #[arg(long, value_name = "LENGTH", default_value = "all", help_heading = WHEN)]
     period: Period,
-    /// Energy of intervals this long is multiplied by the intensity of their time
+    /// Energy of intervals this long has their time's intensity
     #[arg(long, value_name = "LENGTH", default_value = "5m", help_heading = WHEN)]
     interval: Granularity,
     /// What requests, bytes and stored bytes take: a TOML file

@@ -49,7 +49,7 @@ pub struct Args {
     /// Percentile of demand that must fit a target
     #[arg(long, value_name = "P", default_value = "95", help_heading = ROWS)]
     percentile: Percentile,
-    /// Pack on this many targets, of the smallest capacity at which they suffice
+    /// Pack on this many targets, of the smallest capacity that suffices
     #[arg(long, value_name = "N", conflicts_with_all = ["capacity_iops", "capacity_bytes"], help_heading = ROWS)]
     targets: Option<std::num::NonZeroUsize>,
     /// Pack on targets that can do this many requests per second
@@ -58,7 +58,7 @@ pub struct Args {
     /// Pack on targets that can move this many bytes per second: 500MiB
     #[arg(long, value_name = "SIZE", value_parser = capacity_bytes, help_heading = ROWS)]
     capacity_bytes: Option<f64>,
-    /// Check the packing against this share of the history, from its end
+    /// Check the packing against this last share of history
     #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = share, help_heading = ROWS)]
     check_share: f64,
     #[command(flatten)]

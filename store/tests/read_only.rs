@@ -107,9 +107,16 @@ fn a_store_that_is_recorded_into_is_read_where_it_is_mounted_read_only() {
     for window in windows(WINDOWS) {
         writer.append(&window).unwrap();
     }
-    let before = files(dir.path());
+    // The writer publishes catalogs meanwhile, each first under a name of its own.
+    let there = || -> Vec<PathBuf> {
+        let there = files(dir.path()).into_iter();
+        there
+            .filter(|path| !path.ends_with(".catalog.db.tmp"))
+            .collect()
+    };
+    let before = there();
     read_as_read_only(dir.path());
-    assert_eq!(files(dir.path()), before);
+    assert_eq!(there(), before);
     writer.finish().unwrap();
 }
 
