@@ -17,7 +17,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::by::ReportBy;
 use crate::report::{Made, ReportError};
-use crate::subject::{Subject, SubjectKey};
+use crate::subject::{self, Subject, SubjectKey};
 
 /// Most intervals of a range: a year of minutes.
 const MOST_INTERVALS: usize = 600_000;
@@ -134,16 +134,7 @@ pub fn ask_series<V: Sums>(
     let question = Question {
         step: Some(Step::Windows(length)),
         by: by.by,
-        projection: needs.with(Projection::new([
-            "mount",
-            "path",
-            "uid",
-            "user",
-            "cgroup",
-            "container",
-            "tenant",
-            "labels",
-        ])),
+        projection: needs.with(subject::needs()),
         ..question.clone()
     };
     match ask(&question)? {

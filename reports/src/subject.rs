@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use trackiops_query::AnswerRow;
 use trackiops_query::columns::{Column, Unit, Value, tenants};
 use trackiops_query::group::{Entity, TenantKey};
+use trackiops_query::{AnswerRow, Projection};
 use trackiops_schemas::columns::{FILE_KEY, HOST, MOUNT, PATH};
 use trackiops_schemas::identity::{FileKey, Tenant};
 
@@ -37,6 +37,20 @@ pub struct Subject {
     pub tenant: Arc<Tenant>,
     /// As people call it.
     pub name: Arc<str>,
+}
+
+/// The stored columns that a subject is made of.
+pub fn needs() -> Projection {
+    Projection::new([
+        "mount",
+        "path",
+        "uid",
+        "user",
+        "cgroup",
+        "container",
+        "tenant",
+        "labels",
+    ])
 }
 
 impl Subject {

@@ -4,6 +4,7 @@
 use trackiops_query::{Question, Range};
 use trackiops_reports::noisy::{self, Verdict};
 use trackiops_reports::slow;
+use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::questions::question;
@@ -148,4 +149,46 @@ fn a_slow_time_is_described() {
             .iter()
             .any(|of| of == "srv:/export: nothing was slow")
     );
+}
+
+/// A neighbour's load on one export slows those on another: the server is a place of its own.
+#[test]
+fn a_server_is_a_place_if_it_has_several_mounts() {
+    let day = Day {
+        seed: 131,
+        neighbour: true,
+        seconds: 86_400,
+    };
+    let (mut windows, truth) = windows(day, T0, 10_000);
+    let planted = truth.neighbour.unwrap();
+    let other =
+        |of: &trackiops_schemas::row::FileRow| of.file.tenant.uid == Some(1000 + planted as u32);
+    for row in windows.iter_mut().flat_map(|window| &mut window.rows) {
+        if other(row) {
+            let mut file = (*row.file).clone();
+            let mount = Some("srv:/other");
+            file.key = FileKey::new(mount, file.id);
+            file.mount = mount.map(Into::into);
+            row.file = file.into();
+        }
+    }
+    windows
+        .iter_mut()
+        .for_each(|window| window.rows.sort_by_key(|row| row.file.key));
+    let (_dir, question) = stored(&windows);
+    for by in ["tenant", "mount"] {
+        let made = noisy::report::make(&question, by.parse().unwrap(), granularity("10s"));
+        let report = made.unwrap().unwrap();
+        let rows = report.candidates.answer.rows.iter();
+        let named: Vec<_> = rows
+            .filter(|row| row.evidence.verdict == Verdict::Named)
+            .collect();
+        assert_eq!(named.len(), 1, "{by}: {:?}", report.about.remarks);
+        assert_eq!((&*named[0].server, &named[0].mount), ("srv", &None));
+        let name = match by {
+            "tenant" => format!("{}:/t{planted}.slice", 1000 + planted),
+            _ => "srv:/other".to_owned(),
+        };
+        assert_eq!(*named[0].subject.name, *name);
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trackiops_query::columns::{Column, Unit, Value};
+use trackiops_query::group::TenantKey;
 use trackiops_query::{Level, Projection, Question};
 use trackiops_schemas::columns::{DIRECTIONS, UNSPLIT};
 use trackiops_schemas::row::Direction;
@@ -133,7 +134,7 @@ pub fn make(question: &Question, by: ReportBy, length: Granularity) -> Made<Nois
     };
     let mut rows = Vec::new();
     let mut remarks = vec![set.recorded_in_words()];
-    for (server, mount, candidates) in places(&set) {
+    for (server, mount, candidates) in places(&set, by) {
         let (subjects, place) = place(&set, &candidates);
         let findings = examine(&place);
         let label = mount.as_deref().unwrap_or(&server);
@@ -168,14 +169,18 @@ type CandidateKey<'s> = (
     &'s Option<Arc<str>>,
     Option<trackiops_schemas::identity::FileKey>,
     &'s Option<Arc<str>>,
-    String,
+    TenantKey,
+    Option<&'s Arc<str>>,
 );
 
 /// Series of one candidate.
 type Candidates<'s> = Vec<Vec<&'s Series<Flows>>>;
 
 /// Servers and mounts with their candidates. A server is a place of its own if it has several mounts.
-fn places(set: &SeriesSet<Flows>) -> Vec<(Arc<str>, Option<Arc<str>>, Candidates<'_>)> {
+fn places(
+    set: &SeriesSet<Flows>,
+    by: ReportBy,
+) -> Vec<(Arc<str>, Option<Arc<str>>, Candidates<'_>)> {
     type Mounts<'s> = BTreeMap<Arc<str>, Vec<&'s Series<Flows>>>;
     let mut servers: BTreeMap<Arc<str>, Mounts<'_>> = BTreeMap::new();
     for series in &set.series {
@@ -188,19 +193,17 @@ fn places(set: &SeriesSet<Flows>) -> Vec<(Arc<str>, Option<Arc<str>>, Candidates
         let mounts = servers.entry(server.into()).or_default();
         mounts.entry(mount).or_default().push(series);
     }
+    let by_mount = by.by.level == Level::Mount && !by.by.tenants && !by.hosts;
     let mut places = Vec::new();
     for (server, mounts) in servers {
         if mounts.len() > 1 {
             let mut candidates: BTreeMap<CandidateKey<'_>, Vec<_>> = BTreeMap::new();
             for series in mounts.values().flatten() {
                 let of = &series.subject;
-                let is_mount =
-                    of.path.is_none() && of.tenant.named().is_none() && of.host.is_none();
-                let name = match is_mount {
-                    true => of.name.to_string(),
-                    false => of.tenant.to_string(),
-                };
-                let key = (&of.host, of.file, &of.path, name);
+                // Where mounts themselves are the candidates, they are not added up.
+                let mount = of.mount.as_ref().filter(|_| by_mount);
+                let tenant = TenantKey::of(&of.tenant);
+                let key = (&of.host, of.file, &of.path, tenant, mount);
                 candidates.entry(key).or_default().push(*series);
             }
             places.push((

@@ -20,7 +20,7 @@ use super::{Found, Slow, columns, find};
 use crate::by::ReportBy;
 use crate::report::{About, Made, ReportError, Table};
 use crate::series::{Series, SeriesSet, Sums, ask_series};
-use crate::subject::{Subject, SubjectKey};
+use crate::subject::{self, Subject, SubjectKey};
 
 /// How the numbers are computed.
 const METHOD: &[&str] = &[
@@ -373,11 +373,10 @@ fn sums(
     by: ReportBy,
     mount: &str,
 ) -> Result<BTreeMap<SubjectKey, (Subject, Counters)>, QueryError> {
-    let names = Projection::new(["mount", "path", "uid", "user", "cgroup", "container"]);
     let question = Question {
         by: by.by,
         step: Some(Step::All),
-        projection: needs().with(names),
+        projection: needs().with(subject::needs()),
         ..within(question, range)
     };
     let mut sums: BTreeMap<SubjectKey, (Subject, Counters)> = BTreeMap::new();
