@@ -54,7 +54,7 @@ fn writes(dir: &Path, args: &[&str]) -> BTreeMap<String, u64> {
     let mut writes = BTreeMap::new();
     for line in text(&output.stdout).lines() {
         let row: Value = serde_json::from_str(line).unwrap();
-        let of = ["tenant", "user", "labels"].map(|name| row[name].as_str().unwrap_or("-"));
+        let of = ["tenant_name", "user", "labels"].map(|name| row[name].as_str().unwrap_or("-"));
         *writes.entry(of.join(" ")).or_default() += row["write_requests"].as_u64().unwrap();
     }
     writes
@@ -80,6 +80,20 @@ fn a_row_of_a_tenant_is_the_sum_of_its_users_and_the_others_are_by_user() {
     let all = [("- ann -", 12), ("- bob -", 2), ("- root -", 0)];
     let acme = ("acme - {\"tier\":\"iron\"}", 96);
     assert_eq!(writes(dir.path(), &by), sums(&[&all[..], &[acme]].concat()));
+    let columns = ["--columns", "tenant", "--format", "csv"];
+    let shown = run(
+        dir.path(),
+        &[
+            &by[..],
+            &["--store", "store", "--sort", "write_requests"],
+            &columns,
+        ]
+        .concat(),
+    );
+    assert_eq!(
+        text(&shown.stdout),
+        "tenant\nacme\n1000:/a.slice\n1001:/b.slice\n0:/system.slice\n"
+    );
     let only = |tenant| writes(dir.path(), &[&by[..], &["--tenant", tenant]].concat());
     assert_eq!(only("ac*"), sums(&[acme]));
     assert_eq!(only("ann"), sums(&[("- ann -", 12)]));

@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, Int32Type, Int64Type, TimestampMicrosecondType}
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{
     CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, LABELS, LATENCY_NS, MOUNT, OP, PATH, QUEUE_NS,
-    RTT_NS, TENANT, UID, USER,
+    RTT_NS, TENANT_NAME, UID, USER,
 };
 use trackiops_schemas::identity::{Dev, FileKey, Tenant};
 use trackiops_schemas::time::UtcMs;
@@ -349,7 +349,7 @@ fn file_in(batch: &RecordBatch) -> impl Fn(usize) -> File {
 fn tenant_in(batch: &RecordBatch) -> impl Fn(usize) -> Tenant {
     let uids = numbers(batch, UID);
     let [user, cgroup, container, name, labels] =
-        [USER, CGROUP, CONTAINER, TENANT, LABELS].map(|name| texts(batch, name));
+        [USER, CGROUP, CONTAINER, TENANT_NAME, LABELS].map(|name| texts(batch, name));
     let some = |texts, row| text_in(texts, row).map(Into::into);
     move |row| Tenant {
         uid: uids
@@ -435,7 +435,7 @@ fn with_tenants(
     let schema = batch.schema();
     let columns = schema.fields().iter().zip(batch.columns());
     let columns = columns.map(|(field, column)| match field.name().as_str() {
-        TENANT => texts(|tenant| tenant.name.as_deref()),
+        TENANT_NAME => texts(|tenant| tenant.name.as_deref()),
         LABELS => texts(|tenant| tenant.labels.as_deref()),
         _ => Arc::clone(column),
     });

@@ -2,7 +2,7 @@
 
 use trackiops_schemas::columns::{
     ASKED_BYTES, CGROUP, CONTAINER, DONE_BYTES, END_TIME_NS, ERRNO, HOST, LABELS, MOUNT,
-    OFFSET_BYTES, OP, PATH, PID, RETRANS, TENANT, UID, USER, XID,
+    OFFSET_BYTES, OP, PATH, PID, RETRANS, TENANT_NAME, UID, USER, XID,
 };
 use trackiops_schemas::identity::Tenant;
 use trackiops_schemas::time::UtcMs;
@@ -152,7 +152,7 @@ fn tenant(row: &KeptRequest) -> Tenant {
         user: text(USER),
         cgroup: text(CGROUP),
         container: text(CONTAINER),
-        name: text(TENANT),
+        name: text(TENANT_NAME),
         labels: text(LABELS),
     }
 }

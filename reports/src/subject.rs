@@ -48,7 +48,7 @@ pub fn needs() -> Projection {
         "user",
         "cgroup",
         "container",
-        "tenant",
+        "tenant_name",
         "labels",
     ])
 }

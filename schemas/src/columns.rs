@@ -63,12 +63,12 @@ pub const CGROUP: &str = "cgroup";
 /// Names of that cgroup's container: [`crate::identity::Tenant::container`]; null where not known.
 pub const CONTAINER: &str = "container";
 /// The name that rules gave the tenant: [`crate::identity::Tenant::name`]; null where they gave none.
-pub const TENANT: &str = "tenant";
+pub const TENANT_NAME: &str = "tenant_name";
 /// The labels that rules gave it: [`crate::identity::Tenant::labels`]; null where they gave none.
 pub const LABELS: &str = "labels";
 
 /// The columns of the tenant.
-pub const TENANT_COLUMNS: [&str; 6] = [UID, USER, CGROUP, CONTAINER, TENANT, LABELS];
+pub const TENANT_COLUMNS: [&str; 6] = [UID, USER, CGROUP, CONTAINER, TENANT_NAME, LABELS];
 
 /// The two directions, in column order.
 pub const DIRECTIONS: [&str; 2] = ["read", "write"];
@@ -269,7 +269,7 @@ fn file_fields() -> [Field; 13] {
         optional_text(USER),
         optional_text(CGROUP),
         optional_text(CONTAINER),
-        optional_text(TENANT),
+        optional_text(TENANT_NAME),
         optional_text(LABELS),
     ]
 }

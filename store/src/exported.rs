@@ -33,7 +33,7 @@ const IDENTITY: [&str; 13] = [
     columns::USER,
     columns::CGROUP,
     columns::CONTAINER,
-    columns::TENANT,
+    columns::TENANT_NAME,
     columns::LABELS,
 ];
 /// Three months of seconds. Something is kept of each window, also of those without rows, and what

@@ -67,10 +67,18 @@ pub type Key = (i64, String, FileKey, Option<String>);
 /// The row without what it is about: its counters, covered time, name and tenant.
 pub type Sum = (Row, u64, Option<String>, Tenant);
 
+/// What tells a tenant from others.
+fn apart_by(tenant: &Tenant) -> String {
+    match &tenant.name {
+        Some(name) => format!("named {name}"),
+        None => tenant.to_string(),
+    }
+}
+
 pub fn rows(answer: &Answer) -> BTreeMap<Key, Sum> {
     let row = |row: &trackiops_query::AnswerRow| {
         let tenant = Tenant::clone(&row.tenant);
-        let apart = (answer.by == GroupBy::FILE_TENANT).then(|| tenant.to_string());
+        let apart = (answer.by == GroupBy::FILE_TENANT).then(|| apart_by(&tenant));
         let path = row.path().map(str::to_owned);
         (
             (row.time.0, row.host.to_string(), key_of(row), apart),
@@ -105,10 +113,7 @@ pub fn straightforward(
                     continue;
                 }
                 let tenant = &*row.file.tenant;
-                let apart = (by == GroupBy::FILE_TENANT).then(|| match &tenant.name {
-                    Some(name) => format!("named {name}"),
-                    None => tenant.to_string(),
-                });
+                let apart = (by == GroupBy::FILE_TENANT).then(|| apart_by(tenant));
                 let sum = sums
                     .entry((time, host.to_string(), row.file.key, apart))
                     .or_insert_with(|| (Row::default(), 0, None, tenant.clone()));

@@ -58,7 +58,7 @@ fn guest_rules_name_tenants_and_new_ones_hold_from_when_they_were_read() {
     let by_tenant = |flags: &[&str]| -> BTreeMap<String, u64> {
         let answers = RUN.query(&[&["--step", "all", "--by", "tenant"], flags].concat());
         let of = |answer: &Answer| {
-            let tenant = [&answer["tenant"], &answer["labels"]];
+            let tenant = [&answer["tenant_name"], &answer["labels"]];
             let tenant = tenant.map(|of| of.as_str().unwrap_or("-").to_owned());
             (tenant.join(" "), answer["write_bytes"].as_u64().unwrap())
         };

@@ -56,8 +56,8 @@ PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 # What rows stand for: the columns that tell them apart.
 BY = {
     "file": ["file_key"],
-    "file,tenant": ["file_key", "tenant", "uid", "cgroup"],
-    "tenant": ["host", "tenant", "uid", "cgroup"],
+    "file,tenant": ["file_key", "tenant_name", "uid", "cgroup"],
+    "tenant": ["host", "tenant_name", "uid", "cgroup"],
     "mount": ["mount"],
     "host": ["host"],
 }
@@ -200,7 +200,7 @@ DAY, COVERED = "2026-11-21", ("covered_ms", "ops_covered_ms")
 DEFAULT_RANGE = (f"{DAY}T03:00:00Z", f"{DAY}T03:02:30Z")
 HISTOGRAMS = ("read_latency_hist", "write_latency_hist", "execute_hist")
 MAXIMA = ("read_latency_us_max", "write_latency_us_max", "execute_us_max")
-IDENTITY = ["path", "mount", "dev", "fileid", "uid", "user", "cgroup", "container", "tenant", "labels", "transport"]
+IDENTITY = ["path", "mount", "dev", "fileid", "uid", "user", "cgroup", "container", "tenant_name", "labels", "transport"]
 UNITS = {"us": 1, "ms": 1e3, "s": 1e6, "KiB": 2**10, "MiB": 2**20, "": 1}
 STEP_US = {"1s": 10**6, "10s": 10**7, "1m": 6 * 10**7}
 SIDE = ["requests", "bytes", "latency_us_sum", "latency_us_max", "queue_us_sum", "rtt_us_sum", "errors", "retrans", "short", "folded",
@@ -246,7 +246,7 @@ class Asked:
         if of_operations:
             self.source = "file_ops" if {"file", "dir", "tenant"} & set(by) or flags.file or flags.dir else "ops"
         self.keys = ["host", *{"file": ["file_key"], "dir": ["mount", "dir"], "mount": ["mount"], "host": []}[self.by]]
-        self.keys += ["tenant", "uid", "cgroup"] if "tenant" in by else []
+        self.keys += ["tenant_name", "uid", "cgroup"] if "tenant" in by else []
         self.keys += ["op"] if of_operations else []
         self.keys += ["transport"] if "transport" in by else []
         self.sums = OF_OPS + ["untimed", "unsplit"] if of_operations else [f"{d}_{name}" for d in ("read", "write") for name in SIDE]
@@ -286,7 +286,7 @@ class Sql:
     def source(self, asked):
         if asked.source != "file_ops":
             return asked.source
-        of = f"host, mount, path, file_key, dev, fileid, uid, {self.quoted('user')}, cgroup, container, tenant, labels, us"
+        of = f"host, mount, path, file_key, dev, fileid, uid, {self.quoted('user')}, cgroup, container, tenant_name, labels, us"
         sides = []
         for side, sent, received in (("read", "0", "read_bytes"), ("write", "write_bytes", "0")):
             columns = [f"{side}_{mine} AS {name}" for name, mine in AS_OP.items()]
@@ -388,7 +388,7 @@ class Polars:
         if asked.source != "file_ops":
             return self.scan(asked.source)
         rollup, parts = self.scan("rollup"), []
-        of = ["host", "mount", "path", "file_key", "dev", "fileid", "uid", "user", "cgroup", "container", "tenant", "labels", "us"]
+        of = ["host", "mount", "path", "file_key", "dev", "fileid", "uid", "user", "cgroup", "container", "tenant_name", "labels", "us"]
         none = pl.lit(0, pl.Int64)
         for side in ("read", "write"):
             moved = pl.col(f"{side}_bytes")
@@ -467,6 +467,10 @@ class Row:
 
     def text(self, name):
         asked = self.asked
+        if name == "tenant":
+            named, uid, cgroup = self.text("tenant_name"), self.text("uid"), self.text("cgroup")
+            known = uid is not None or cgroup is not None
+            return named or (f"{'?' if uid is None else uid}{':' + cgroup if cgroup else ''}" if known else None)
         if name in asked.keys:
             return self.of[name]
         if name == "path" and asked.by == "dir":

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use trackiops_schemas::columns::{CGROUP, CONTAINER, LABELS, TENANT, UID, USER};
+use trackiops_schemas::columns::{CGROUP, CONTAINER, LABELS, TENANT_NAME, UID, USER};
 use trackiops_schemas::container::{ContainerOf, namespace_and_pod};
 use trackiops_schemas::identity::Tenant;
 
@@ -16,10 +16,11 @@ pub const NAMESPACE: &str = "namespace";
 /// That pod.
 pub const POD: &str = "pod";
 
-/// The tenant's columns as they are stored, then what follows from them, for `--columns`: parts of the container.
+/// The tenant's columns as they are stored, then what follows from them, for `--columns`: parts of the container, and the tenant as
+/// rows are grouped by it.
 pub fn tenants<R: 'static>(
     of: impl Fn(&R) -> &Arc<Tenant> + Copy + Send + Sync + 'static,
-) -> ([Column<R>; 6], [Column<R>; 3]) {
+) -> ([Column<R>; 6], [Column<R>; 4]) {
     let uid = Column::new(UID, DataType::Int64, Unit::None, move |row: &R| {
         of(row)
             .uid
@@ -60,16 +61,28 @@ pub fn tenants<R: 'static>(
     };
     let namespace = part(NAMESPACE, |names| namespace_and_pod(names).0);
     let pod = part(POD, |names| namespace_and_pod(names).1);
-    let name = Column::text(TENANT, move |row: &R| {
+    let name = Column::text(TENANT_NAME, move |row: &R| {
         Value::some_text(of(row).name.as_deref())
     });
     let labels = Column {
         // As the user's name with a uid.
-        needs: vec![LABELS.to_owned(), TENANT.to_owned()],
+        needs: vec![LABELS.to_owned(), TENANT_NAME.to_owned()],
         ..Column::text(LABELS, move |row: &R| {
             Value::some_text(of(row).labels.as_deref())
         })
     };
+    let group = Column {
+        is_usual: false,
+        needs: [TENANT_NAME, UID, CGROUP].map(str::to_owned).into(),
+        ..Column::text("tenant", move |row: &R| {
+            let tenant = of(row);
+            match &tenant.name {
+                Some(name) => Value::text(&**name),
+                None if tenant.is_known() => Value::text(tenant.to_string()),
+                None => Value::Null,
+            }
+        })
+    };
     let stored = [uid, user, cgroup, container, name, labels];
-    (stored, [namespace, pod, id])
+    (stored, [namespace, pod, id, group])
 }

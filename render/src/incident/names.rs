@@ -8,7 +8,7 @@ use arrow::datatypes::Int64Type;
 use serde::Serialize;
 use trackiops_query::group::TenantKey;
 use trackiops_schemas::columns::{
-    CGROUP, CONTAINER, FILEID, HOST, MOUNT, OP, PATH, TENANT, UID, USER,
+    CGROUP, CONTAINER, FILEID, HOST, MOUNT, OP, PATH, TENANT_NAME, UID, USER,
 };
 use trackiops_schemas::identity::Tenant;
 
@@ -40,7 +40,7 @@ struct Tenants {
     user: Vec<Option<String>>,
     cgroup: Vec<Option<String>>,
     container: Vec<Option<String>>,
-    tenant: Vec<Option<String>>,
+    tenant_name: Vec<Option<String>>,
 }
 
 /// Places in the lists.
@@ -91,7 +91,7 @@ impl Names {
             user,
             cgroup,
             container,
-            tenant: name,
+            tenant_name: name,
         } = &mut self.tenants;
         let key = (Arc::clone(host), key.clone());
         let tenant = named.get(&key).unwrap_or(&key.1.tenant);
@@ -136,7 +136,7 @@ impl Names {
             user,
             cgroup,
             container,
-            tenant: name,
+            tenant_name: name,
         } = &self.tenants;
         let fileids: ArrayRef = Arc::new(Int64Array::from(self.fileids.clone()));
         let uid: ArrayRef = Arc::new(Int64Array::from(uid.clone()));
@@ -151,7 +151,7 @@ impl Names {
                 (USER, optional(user)),
                 (CGROUP, optional(cgroup)),
                 (CONTAINER, optional(container)),
-                (TENANT, optional(name)),
+                (TENANT_NAME, optional(name)),
             ],
         ];
         let batch = |list| RecordBatch::try_from_iter(list);
@@ -182,7 +182,7 @@ impl Names {
             user: optional(tenants, USER),
             cgroup: optional(tenants, CGROUP),
             container: optional(tenants, CONTAINER),
-            tenant: optional(tenants, TENANT),
+            tenant_name: optional(tenants, TENANT_NAME),
         };
     }
 }

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use arrow::error::ArrowError;
 use trackiops_schemas::columns::{
     CGROUP, CONTAINER, DEV, FILE_KEY, FILEID, FILTER, HOST, LABELS, MOUNT, MOUNTS, OP, PATH,
-    SERVER, TENANT, TRANSPORT, UID, USER, health_schema, request_schema,
+    SERVER, TENANT_NAME, TRANSPORT, UID, USER, health_schema, request_schema,
 };
 
 use super::tokens::{Pseudonyms, Unknown};
@@ -41,7 +41,7 @@ enum Role {
 /// The rule of a column, or of a field within a list. `None` for text without a known rule.
 fn role(name: &str, data_type: &DataType) -> Option<Role> {
     Some(match name {
-        HOST | SERVER | FILTER | USER | TENANT | LABELS | NAMESPACE | POD | CONTAINER_ID => {
+        HOST | SERVER | FILTER | USER | TENANT_NAME | LABELS | NAMESPACE | POD | CONTAINER_ID => {
             Role::Word
         }
         PATH | CONTAINER => Role::Path,

@@ -166,7 +166,7 @@ pub fn decode_rows<'a>(
     let users: Option<&StringArray> = column(batch, columns::USER)?;
     let cgroups: Option<&StringArray> = column(batch, columns::CGROUP)?;
     let containers: Option<&StringArray> = column(batch, columns::CONTAINER)?;
-    let names: Option<&StringArray> = column(batch, columns::TENANT)?;
+    let names: Option<&StringArray> = column(batch, columns::TENANT_NAME)?;
     let labels: Option<&StringArray> = column(batch, columns::LABELS)?;
     let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
     let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;

@@ -81,8 +81,8 @@ function subject(by: By, place: Place, hasHosts: boolean): { columns: Column[]; 
       return { columns: [{ name: 'mount', label: 'mount', kind: 'text', href: filtered('mount') }, ...host], asked: ['host', 'mount'] };
     case 'tenant':
       return {
-        columns: [{ name: 'user', label: 'user', kind: 'text' }, { name: 'container', label: 'container', kind: 'text' }, { name: 'cgroup', label: 'cgroup', kind: 'text' }, { name: 'tenant', label: 'tenant', kind: 'text' }, ...host],
-        asked: ['host', 'tenant', 'uid', 'user', 'container', 'cgroup'],
+        columns: [{ name: 'user', label: 'user', kind: 'text' }, { name: 'container', label: 'container', kind: 'text' }, { name: 'cgroup', label: 'cgroup', kind: 'text' }, { name: 'tenant_name', label: 'tenant', kind: 'text' }, ...host],
+        asked: ['host', 'tenant_name', 'uid', 'user', 'container', 'cgroup'],
       };
     case 'op':
       return { columns: [...OPERATIONS.slice(0, 2), ...host], asked: ['host'] };

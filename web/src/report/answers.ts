@@ -95,10 +95,11 @@ function placeNames(data: Data, by: string, place: number, tenant: number, { dir
     case 'mount':
       return [mount ?? '', { mount }];
     case 'tenant': {
-      const { uid, user, cgroup, container, tenant: name } = names.tenants;
-      const one = { uid: at(uid, tenant), user: tenant < 0 ? OTHER_TENANTS : at(user, tenant), cgroup: at(cgroup, tenant), container: at(container, tenant), tenant: at(name, tenant) };
+      const { uid, user, cgroup, container, tenant_name } = names.tenants;
+      const one = { uid: at(uid, tenant), user: tenant < 0 ? OTHER_TENANTS : at(user, tenant), cgroup: at(cgroup, tenant), container: at(container, tenant), tenant_name: at(tenant_name, tenant) };
       const known = one.uid !== null || one.cgroup !== null;
-      return [`${places.host[place]}\n${tenant}`, { ...one, tenant: tenant < 0 ? OTHER_TENANTS : known ? `${one.uid ?? '?'}${one.cgroup === null ? '' : `:${one.cgroup}`}` : null }];
+      const group = one.tenant_name ?? (known ? `${one.uid ?? '?'}${one.cgroup === null ? '' : `:${one.cgroup}`}` : null);
+      return [`${places.host[place]}\n${tenant}`, { ...one, tenant: tenant < 0 ? OTHER_TENANTS : group }];
     }
     case 'dir': {
       const base = dirs.find((dir) => path === dir || path?.startsWith(`${dir}/`)) ?? at(names.paths, places.root[place]) ?? '';

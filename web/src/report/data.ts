@@ -45,7 +45,7 @@ export interface Data {
     paths: string[];
     operations: string[];
     fileids: string[];
-    tenants: { uid: (number | null)[]; user: (string | null)[]; cgroup: (string | null)[]; container: (string | null)[]; tenant: (string | null)[] };
+    tenants: { uid: (number | null)[]; user: (string | null)[]; cgroup: (string | null)[]; container: (string | null)[]; tenant_name: (string | null)[] };
   };
   places: {
     host: number[];
