@@ -96,7 +96,7 @@ fn record(args: Args, mut reload: Reload, ending: Arc<Notify>) -> Result<ExitCod
     if let Some(file) = &args.ready_file {
         clear_ready_file(file)?;
     }
-    let settings = args.settings(reload.tenants.rules.clone());
+    let settings = args.settings();
     let mut writer = Writer::open_after(
         &store,
         args.store_options(&settings.filter),
@@ -161,6 +161,11 @@ async fn record_with_plan(
     let finest = args.granularity.finest().ms().cast_unsigned();
     manager.begins(Duration::from_millis(finest));
     let plan = with_wanted_operations(plan, args, &settings.filter);
+    let settings = Settings {
+        // Those of now: SIGHUP may have changed them while it waited for the NFS client.
+        tenant_rules: reload.tenants.rules.clone(),
+        ..settings
+    };
     let mut recorder = Recorder::start(&plan, &settings, &mut StartTiming::begin())?;
     if let Some(why) = recorder.refused() {
         say(format_args!(

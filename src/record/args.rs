@@ -9,7 +9,6 @@ use trackiops_collector::{EngineChoice, Filter, Procedure, Settings};
 use trackiops_query::parse_size;
 use trackiops_schemas::time::{Granularity, parse_duration_ms};
 use trackiops_store::{GranularitySet, Options, Retention, RetentionPolicy};
-use trackiops_tenants::Rules;
 
 use crate::config::ConfigFlag;
 use crate::store_flag::StoreFlag;
@@ -273,17 +272,17 @@ pub fn default_settings() -> Settings {
         #[command(flatten)]
         args: Args,
     }
-    Defaults::parse_from(["record"]).args.settings(None)
+    Defaults::parse_from(["record"]).args.settings()
 }
 
 impl Args {
-    pub fn settings(&self, tenant_rules: Option<Rules>) -> Settings {
+    pub fn settings(&self) -> Settings {
         Settings {
             granularity: self.granularity.finest(),
             ring_memory: self.ring_memory,
             latency_parts: !self.no_latency_parts,
             filter: self.filter.clone().into(),
-            tenant_rules,
+            tenant_rules: None,
             requests: self.requests,
         }
     }
