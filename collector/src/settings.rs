@@ -1,9 +1,9 @@
 //! What a recording was asked to do.
 
+use trackiops_schemas::time::Granularity;
 use trackiops_tenants::Rules;
 
 use crate::filter::Filter;
-use trackiops_schemas::time::Granularity;
 
 /// What to record, and how much memory that may take.
 #[derive(Clone, Debug)]

@@ -109,10 +109,10 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NONE: [u64; 0] = [];
     use std::time::Instant;
     use trackiops_schemas::identity::Dev;
+
+    const NONE: [u64; 0] = [];
 
     fn file(pid: u32) -> Vec<OpenFile> {
         if pid == 0 {

@@ -21,7 +21,6 @@ use trackiops_schemas::identity::{
     Dev, FileAttributes, FileId, FileKey, OTHERS, Tenant, path_text,
 };
 use trackiops_schemas::mount::MountPoint;
-
 use trackiops_tenants::Rules;
 
 use crate::clock::{MonotonicNs, is_due};
@@ -303,21 +302,7 @@ impl Names {
     }
 
     fn known(&mut self, row: RowKey, now: MonotonicNs) -> &mut KnownFile {
-        let file = row.file;
-        let mounts = &self.mounts;
-        let path = is_others(file).then(|| OTHERS.to_owned());
-        self.known.entry(row, || KnownFile {
-            attributes: Arc::new(attributes(
-                file,
-                mounts.source(file.dev),
-                path,
-                Tenant::default(),
-            )),
-            place: None,
-            checked: now,
-            tries_left: FULL_SCAN_TRIES,
-            named: None,
-        })
+        known_file(&mut self.known, &self.mounts, row, now)
     }
 
     /// What names tenants.
@@ -334,16 +319,14 @@ impl Names {
         let source = self.mounts.source_of(file.dev, place.as_deref());
         // Compared by address, because each path is kept only once.
         let at = |place: &Option<ExportPath>| place.as_ref().map(Arc::as_ptr);
-        let known = self.known(row, now);
+        let known = known_file(&mut self.known, &self.mounts, row, now);
         let is_mount_new = place.is_some() && known.attributes.mount != source;
         if is_mount_new || at(&known.place) != at(&place) {
             let path = place.as_ref();
             let path = path.and_then(|place| self.mounts.path(file.dev, place));
-            let known = self.known(row, now);
             Arc::make_mut(&mut known.attributes).path = path.map(|path| path_text(&path));
             known.place = place;
         }
-        let known = self.known(row, now);
         if known.attributes.mount != source || *known.attributes.tenant != tenant {
             // Another mount behind the same device number means another file: its name is not
             // known.
@@ -359,11 +342,7 @@ impl Names {
             });
             known.tries_left = FULL_SCAN_TRIES;
         }
-        let attributes = Arc::clone(&known.attributes);
-        match self.known.get(row) {
-            Some(known) => self.naming.named(&attributes, &mut known.named),
-            None => attributes,
-        }
+        self.naming.named(&known.attributes, &mut known.named)
     }
 
     /// Forgets the files that were idle since the previous call.
@@ -380,6 +359,29 @@ impl Names {
             }
         }
     }
+}
+
+/// What is known of a row; of a new one, its mount.
+fn known_file<'k>(
+    known: &'k mut Generations<RowKey, KnownFile>,
+    mounts: &Mounts,
+    row: RowKey,
+    now: MonotonicNs,
+) -> &'k mut KnownFile {
+    let file = row.file;
+    let path = is_others(file).then(|| OTHERS.to_owned());
+    known.entry(row, || KnownFile {
+        attributes: Arc::new(attributes(
+            file,
+            mounts.source(file.dev),
+            path,
+            Tenant::default(),
+        )),
+        place: None,
+        checked: now,
+        tries_left: FULL_SCAN_TRIES,
+        named: None,
+    })
 }
 
 fn is_others(file: FileId) -> bool {
