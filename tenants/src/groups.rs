@@ -2,11 +2,9 @@
 //! a server.
 
 use std::collections::HashMap;
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::path::PathBuf;
+
+use crate::account_file::{FileVersion, read_if_changed};
 
 /// Most bytes that are read of a file.
 const MOST_BYTES: u64 = 4 << 20;
@@ -15,9 +13,28 @@ const MOST_BYTES: u64 = 4 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     /// `/etc/passwd` and `/etc/group`.
-    files: [PathBuf; 2],
-    read: [Option<Version>; 2],
+    files: [AccountFile; 2],
     of_users: HashMap<u32, Vec<Group>>,
+}
+
+#[derive(Clone, Debug)]
+struct AccountFile {
+    path: PathBuf,
+    text: String,
+    /// The version of the text; `None` before the first.
+    read: Option<FileVersion>,
+}
+
+impl AccountFile {
+    /// Reads it if it may have changed. Returns whether it was read.
+    fn refresh(&mut self) -> bool {
+        let Ok(Some((lines, version))) = read_if_changed(&self.path, MOST_BYTES, self.read) else {
+            return false;
+        };
+        self.text = String::from_utf8_lossy(&lines).into_owned();
+        self.read = Some(version);
+        true
+    }
 }
 
 /// A group by number and, where known, by name.
@@ -25,21 +42,6 @@ pub(crate) struct Groups {
 pub(crate) struct Group {
     pub(crate) gid: String,
     pub(crate) name: Option<String>,
-}
-
-/// Differs between two contents of a file.
-type Version = (u64, u64, u64, Option<SystemTime>, i64, i64);
-
-fn version(of: &Metadata) -> Version {
-    let changed = (of.ctime(), of.ctime_nsec());
-    (
-        of.dev(),
-        of.ino(),
-        of.len(),
-        of.modified().ok(),
-        changed.0,
-        changed.1,
-    )
 }
 
 impl Groups {
@@ -50,25 +52,27 @@ impl Groups {
 
     pub(crate) fn of_files(files: [PathBuf; 2]) -> Self {
         Self {
-            files,
-            read: [None; 2],
+            files: files.map(|path| AccountFile {
+                path,
+                text: String::new(),
+                read: None,
+            }),
             of_users: HashMap::new(),
         }
     }
 
-    /// Reads the files, if they may have changed. Returns whether they were read. If they cannot be read, known groups stay.
+    /// Reads the files that may have changed. Returns whether groups may have. If a file cannot be read, its known content stays.
     pub(crate) fn refresh(&mut self) -> bool {
-        let now = [&self.files[0], &self.files[1]]
-            .map(|path| fs::metadata(path).as_ref().map(version).ok());
-        if now == self.read {
+        let have_changed = self
+            .files
+            .each_mut()
+            .map(AccountFile::refresh)
+            .contains(&true);
+        let [passwd, group] = &self.files;
+        if !have_changed || passwd.read.is_none() || group.read.is_none() {
             return false;
         }
-        let [Ok(passwd), Ok(group)] = [&self.files[0], &self.files[1]].map(|path| read(path))
-        else {
-            return false;
-        };
-        self.of_users = groups(&passwd, &group);
-        self.read = now;
+        self.of_users = groups(&passwd.text, &group.text);
         true
     }
 
@@ -76,16 +80,6 @@ impl Groups {
     pub(crate) fn of(&self, uid: u32) -> &[Group] {
         self.of_users.get(&uid).map_or(&[], Vec::as_slice)
     }
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    // Opening a FIFO would wait for a writer.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// `passwd` and `group` as passwd(5) and group(5) have them.
@@ -136,6 +130,8 @@ fn groups(passwd: &str, group: &str) -> HashMap<u32, Vec<Group>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\nbob:x:1001:100::/:/bin/sh\n+::::\nann2:x:1000:5::/:\n";

@@ -9,6 +9,7 @@
 //!
 //! What is not known is not guessed: where a rule asks for a path that is not known, neither it nor a later rule names a tenant.
 
+pub mod account_file;
 mod groups;
 mod pattern;
 mod rule;

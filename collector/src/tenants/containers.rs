@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use ahash::AHashMap;
 use trackiops_schemas::container::{ContainerOf, is_container_id, pod_uid};
+use trackiops_tenants::account_file::FileVersion;
 
-use super::users::FileVersion;
 use crate::clock::{MonotonicNs, is_due};
 
 /// A symbolic link for each container: `<pod>_<namespace>_<container>-<id>.log`.

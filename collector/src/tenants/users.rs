@@ -5,14 +5,13 @@
 //! also does not support programs that are linked statically, as the recorder is. Users that only a
 //! server knows have a number and no name.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::AHashMap;
+use trackiops_tenants::account_file::{FileVersion, read_if_changed};
 
 use crate::clock::{MonotonicNs, is_due};
 
@@ -31,26 +30,6 @@ pub struct Users {
     looked: Option<MonotonicNs>,
     /// The file that was read.
     read: Option<FileVersion>,
-}
-
-/// Differs between two contents of a file. It has the ctime because the mtime can be set back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileVersion {
-    inode: (u64, u64),
-    bytes: u64,
-    mtime: (i64, i64),
-    ctime: (i64, i64),
-}
-
-impl From<&Metadata> for FileVersion {
-    fn from(of: &Metadata) -> Self {
-        Self {
-            inode: (of.dev(), of.ino()),
-            bytes: of.len(),
-            mtime: (of.mtime(), of.mtime_nsec()),
-            ctime: (of.ctime(), of.ctime_nsec()),
-        }
-    }
 }
 
 impl Users {
@@ -77,23 +56,9 @@ impl Users {
     }
 
     fn read(&mut self) -> io::Result<()> {
-        // Opening a FIFO would wait for a writer.
-        if !fs::metadata(&self.path)?.is_file() {
+        let Some((passwd, version)) = read_if_changed(&self.path, MOST_BYTES, self.read)? else {
             return Ok(());
-        }
-        let file = File::open(&self.path)?;
-        // Taken before its content, so that a change in between is read at the next look.
-        let version = FileVersion::from(&file.metadata()?);
-        if self.read == Some(version) {
-            return Ok(());
-        }
-        let mut passwd = Vec::new();
-        file.take(MOST_BYTES).read_to_end(&mut passwd)?;
-        if passwd.len() as u64 == MOST_BYTES {
-            // The last line may be cut off.
-            let end = passwd.iter().rposition(|byte| *byte == b'\n');
-            passwd.truncate(end.unwrap_or(0));
-        }
+        };
         self.names = parse_passwd(&passwd);
         self.read = Some(version);
         Ok(())
@@ -134,6 +99,8 @@ fn parse_user(line: &str) -> Option<(u32, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Long enough for another look.
