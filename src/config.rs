@@ -21,6 +21,7 @@ use anyhow::bail;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use toml::Value;
+use trackiops_query::near;
 
 pub use command::{Args, run};
 
@@ -375,15 +376,4 @@ fn message_of(error: &clap::Error) -> String {
         .filter(|line| !line.is_empty())
         .collect();
     lines.join("; ").trim_start_matches("error: ").to_owned()
-}
-
-/// `; did you mean a?`, or nothing.
-fn near(wanted: &str, known: &[&str]) -> String {
-    let allowed = (wanted.chars().count() / 3).clamp(1, 4);
-    let distance = |name: &str| strsim::damerau_levenshtein(name, wanted);
-    let nearest = known.iter().map(|name| (distance(name), name)).min();
-    match nearest {
-        Some((distance, name)) if distance <= allowed => format!("; did you mean {name}?"),
-        _ => String::new(),
-    }
 }

@@ -69,4 +69,5 @@ pub use question::{Question, Range, Sort};
 pub use requests::{KeptRequest, ask_requests};
 pub use stalls::{ServerStall, ask_stalls};
 pub use step::Step;
+pub use suggestions::near;
 pub use volume::{Volume, ask_volume, plan_volume, sizes};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use trackiops_query::parse_size;
+use trackiops_query::{near, parse_size};
 
 /// Decimals of [`Settings::nanos`].
 pub const NANO_DECIMALS: u8 = 9;
@@ -195,17 +195,6 @@ fn nanos(text: &str) -> Option<i128> {
     let is_exact = part.len() <= decimals && digits.bytes().all(|b| b.is_ascii_digit());
     let nanos = digits.parse().ok().filter(|_| is_exact)?;
     (nanos <= MOST).then_some(nanos)
-}
-
-/// `; did you mean a?`, or nothing.
-pub fn near(wanted: &str, known: &[&str]) -> String {
-    let allowed = (wanted.chars().count() / 3).clamp(1, 4);
-    let distance = |name: &str| strsim::damerau_levenshtein(name, wanted);
-    let nearest = known.iter().map(|name| (distance(name), name)).min();
-    match nearest {
-        Some((distance, name)) if distance <= allowed => format!("; did you mean {name}?"),
-        _ => String::new(),
-    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use clap::{Arg, ArgAction, Command};
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
+use trackiops_query::near;
 
-use super::{Given, Origin, TABLES, files::ConfigFile, keys, near};
+use super::{Given, Origin, TABLES, files::ConfigFile, keys};
 
 /// What a file gives to the flags of one command. Tables of others are checked by name only.
 pub fn read(file: &ConfigFile, command: &Command, problems: &mut Vec<String>) -> Vec<Given> {

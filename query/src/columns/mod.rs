@@ -13,6 +13,7 @@ mod requests;
 mod tenants;
 mod value;
 
+use crate::suggestions::slips;
 pub use tenants::{CONTAINER_ID, NAMESPACE, POD, tenants};
 pub use trackiops_schemas::unit::Unit;
 pub use value::{Value, decimal_text, per_second};
@@ -345,16 +346,15 @@ fn find<'c, R>(all: &'c [Column<R>], name: &str) -> Result<&'c Column<R>, Column
 
 /// `: did you mean a or b?`, or nothing.
 fn near<R>(all: &[Column<R>], wanted: &str) -> String {
-    let allowed = (wanted.chars().count() / 3).clamp(1, 4);
-    let distance = |name: &String| strsim::damerau_levenshtein(name, wanted);
     let mut near: Vec<_> = all
         .iter()
         .filter_map(|column| {
             let names = [&[column.name.clone()][..], &column.short_names()].concat();
-            let nearest = names.into_iter().min_by_key(distance)?;
-            Some((distance(&nearest), nearest))
+            let slips = names
+                .into_iter()
+                .filter_map(|name| Some((slips(wanted, &name)?, name)));
+            slips.min_by_key(|(distance, _)| *distance)
         })
-        .filter(|(distance, _)| *distance <= allowed)
         .collect();
     near.sort();
     near.truncate(MAX_NEAR);
