@@ -166,27 +166,17 @@ fn record(store: &Path, seed: u64) {
 #[test]
 #[ignore = "make notebooks: needs a Python with DuckDB"]
 fn every_answer_is_what_is_computed_from_single_requests() {
-    let python = std::env::var("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
     let streams = if std::env::var_os("TRACKIOPS_TEST_LONG").is_some() {
         40
     } else {
         4
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/science/equality.py");
     for seed in 1..=streams {
         let dir = tempfile::tempdir().unwrap();
         record(&dir.path().join("store"), seed);
-        let output = program::command(Path::new(&python))
-            .arg(root.join("tests/science/equality.py"))
-            .arg(env!("CARGO_BIN_EXE_trackiops"))
-            .arg(seed.to_string())
-            .current_dir(dir.path())
-            .env("TZ", "UTC")
-            .output()
-            .expect("Python can be started");
-        let said = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "seed {seed}: {said}{errors}");
-        print!("seed {seed}: {said}");
+        print!("seed {seed}: ");
+        let args = [env!("CARGO_BIN_EXE_trackiops"), &seed.to_string()];
+        program::python(&script, args, dir.path());
     }
 }

@@ -74,23 +74,9 @@ fn run(dir: &Path, engines: &[&str]) {
 
 /// Runs a script of `tests/science` in a directory.
 fn python(dir: &Path, script: &str, args: &[&str], engines: &[&str]) {
-    let python = std::env::var("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/science");
-    let output = program::command(Path::new(&python))
-        .arg(scripts.join(script))
-        .arg(env!("CARGO_BIN_EXE_trackiops"))
-        .args(args)
-        .args(engines)
-        .current_dir(dir)
-        .env("TZ", "UTC")
-        .output()
-        .expect("Python can be started");
-    let (said, errors) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(output.status.success(), "{said}{errors}");
-    print!("{said}");
+    let args = [&[env!("CARGO_BIN_EXE_trackiops")], args, engines].concat();
+    program::python(&scripts.join(script), args, dir);
 }
 
 /// Numbers of more than 63 bits and of 32, and times that are no whole milliseconds, as they are recorded; and what columns have of them.

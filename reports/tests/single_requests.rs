@@ -94,7 +94,6 @@ fn rows<R: 'static>(columns: &Columns<R>, rows: &[R]) -> Vec<Json> {
 #[test]
 #[ignore = "make notebooks: needs a Python with DuckDB"]
 fn evidence_is_what_is_computed_from_single_requests() {
-    let python = std::env::var("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
     record(&store);
@@ -124,13 +123,5 @@ fn evidence_is_what_is_computed_from_single_requests() {
     let file = dir.path().join("answers.json");
     std::fs::write(&file, answers.to_string()).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/single_requests.py");
-    let output = program::command(Path::new(&python))
-        .arg(script)
-        .args([&store, &file])
-        .output()
-        .expect("Python can be started");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{errors}");
-    print!("{said}");
+    program::python(&script, [&store, &file], dir.path());
 }

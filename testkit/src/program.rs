@@ -1,8 +1,22 @@
 //! What tests that start the program have in common.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
+
+/// Runs a script in a directory with the Python that `make` names by TRACKIOPS_PYTHON, and prints what it says. A failure is a panic.
+pub fn python<A: AsRef<OsStr>>(script: &Path, args: impl IntoIterator<Item = A>, dir: &Path) {
+    let python = env::var_os("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
+    let mut command = command(Path::new(&python));
+    command.arg(script).args(args).current_dir(dir);
+    let output = command.env("TZ", "UTC").output();
+    let output = output.expect("Python can be started");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{errors}");
+    print!("{said}");
+}
 
 /// A command that runs the program. Where another architecture is emulated, what the tests start has to be, too.
 pub fn command(program: &Path) -> Command {

@@ -158,22 +158,12 @@ fn every_format_every_state_and_an_export_give_the_same_answers() {
 
 /// Has engines answer from the Parquet files, which say nothing of what is in a journal.
 fn compare_engines(dir: &Path, granularity: &str, engines: &[&str]) {
-    let python = std::env::var("TRACKIOPS_PYTHON").expect("make sets TRACKIOPS_PYTHON");
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let output = program::command(Path::new(&python))
-        .arg(tests.join("science/equality.py"))
-        .arg(env!("CARGO_BIN_EXE_trackiops"))
-        .arg(tests.join("doors/questions.txt"))
-        .arg(granularity)
-        .args(engines)
-        .current_dir(dir)
-        .env("TZ", "UTC")
-        .output()
-        .expect("Python can be started");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{errors}");
-    print!("{said}");
+    let questions = tests.join("doors/questions.txt");
+    let questions = questions.to_str().unwrap();
+    let args = [env!("CARGO_BIN_EXE_trackiops"), questions, granularity];
+    let script = tests.join("science/equality.py");
+    program::python(&script, args.iter().chain(engines), dir);
 }
 
 #[test]
