@@ -20,7 +20,7 @@ pub enum Value<'r> {
     Flag(bool),
     /// A number in the column's unit.
     Figure(f64),
-    /// An exact decimal number: this many units of the last of so many decimals.
+    /// An exact decimal number: units of its last decimal, and its number of decimals.
     Decimal(i128, u8),
     /// A point in time, ms.
     Time(UtcMs),

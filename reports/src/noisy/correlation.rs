@@ -15,7 +15,7 @@ pub const MAX_LAG: usize = 2;
 pub const MIN_INTERVALS: usize = 180;
 /// Number of circular shifts.
 const SHIFTS: usize = 249;
-/// The loads of so many others are controls, those with the most requests first; the rest of them together are another one.
+/// Number of others whose loads are controls, those with the most requests first; the rest of them together are another one.
 const MAX_CONTROLS: usize = 8;
 /// Intervals for each control, at least.
 const INTERVALS_PER_CONTROL: usize = 30;

@@ -13,7 +13,7 @@ const EPISODE_GAP: usize = 3;
 const NEAR_MS: u64 = 3_600_000;
 /// The others' own load is alike if what it makes of latency differs by no more, in standard deviations.
 const ALIKE: f64 = 0.5;
-/// An interval is compared with at least so many.
+/// Least number of intervals that one is compared with.
 const MIN_MATCHES: usize = 5;
 
 /// What happened while a candidate's load was high.

@@ -12,7 +12,7 @@ pub const MIN_RATIO: f64 = 1.5;
 const HEIGHT: f64 = 3.0;
 /// `h`, in standard deviations of the baseline, at least.
 const HEIGHT_DEVIATIONS: f64 = 8.0;
-/// The baseline has at least so many values.
+/// Least number of values of the baseline.
 pub const MIN_BASELINE: usize = 12;
 /// From the median of absolute deviations to a standard deviation of a normal distribution.
 const MAD: f64 = 1.4826;

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use trackiops_testkit::generated::Numbers;
 
-    /// `count` requests of about so many us.
+    /// `count` requests of about `us` each.
     fn requests(numbers: &mut Numbers, count: u64, us: u64) -> Option<Direction> {
         let mut of = Direction::default();
         for _ in 0..count {
