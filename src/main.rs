@@ -12,6 +12,7 @@ mod files;
 mod flamegraph;
 mod help_headings;
 mod histogram;
+mod input_file;
 mod live_socket;
 mod metrics;
 mod mounts;

@@ -1,10 +1,11 @@
 //! The file with the rules that name tenants.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
 use trackiops_tenants::Rules;
+
+use crate::input_file::read_file;
 
 /// Reads rules.
 pub fn read(path: &Path) -> anyhow::Result<Rules> {
@@ -12,8 +13,7 @@ pub fn read(path: &Path) -> anyhow::Result<Rules> {
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
-    fs::read_to_string(path)
-        .with_context(|| format!("the rules of tenants cannot be read: {}", path.display()))
+    read_file("the rules of tenants", path)
 }
 
 fn parse(path: &Path, text: &str) -> anyhow::Result<Rules> {

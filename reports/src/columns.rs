@@ -9,10 +9,7 @@ pub fn figure<R: 'static>(
     unit: Unit,
     get: impl Fn(&R) -> Option<f64> + Send + Sync + 'static,
 ) -> Column<R> {
-    Column::new(name, DataType::Float64, unit, move |row: &R| {
-        let number = get(row).filter(|number| number.is_finite());
-        number.map_or(Value::Null, Value::Figure)
-    })
+    numbers(name, unit, get, Value::Figure)
 }
 
 /// As [`figure`], rounded to three decimals, or a share to six.
@@ -21,13 +18,24 @@ pub fn rounded<R: 'static>(
     unit: Unit,
     get: impl Fn(&R) -> Option<f64> + Send + Sync + 'static,
 ) -> Column<R> {
-    Column::new(name, DataType::Float64, unit, move |row: &R| {
-        let number = get(row).filter(|number| number.is_finite());
-        match Value::some_figure(number, unit) {
+    numbers(name, unit, get, move |number| {
+        match Value::some_figure(Some(number), unit) {
             // Nor is a zero negative.
             Value::Figure(rounded) => Value::Figure(rounded + 0.0),
             other => other,
         }
+    })
+}
+
+fn numbers<R: 'static>(
+    name: &str,
+    unit: Unit,
+    get: impl Fn(&R) -> Option<f64> + Send + Sync + 'static,
+    show: impl Fn(f64) -> Value<'static> + Send + Sync + 'static,
+) -> Column<R> {
+    Column::new(name, DataType::Float64, unit, move |row: &R| {
+        let number = get(row).filter(|number| number.is_finite());
+        number.map_or(Value::Null, &show)
     })
 }
 

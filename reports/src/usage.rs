@@ -1,11 +1,14 @@
 //! What is counted of a subject: requests, operations, bytes.
 
 use trackiops_query::columns::{Column, Unit};
-use trackiops_query::{AnswerRow, Projection};
+use trackiops_query::{AnswerRow, Projection, Question};
 use trackiops_schemas::columns::FILE_OPS;
+use trackiops_schemas::time::Granularity;
 
+use crate::by::ReportBy;
 use crate::columns::count;
-use crate::series::Sums;
+use crate::report::Made;
+use crate::series::{SeriesSet, Sums, ask_series};
 
 /// Counts of some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +36,11 @@ impl Sums for Usage {
 }
 
 impl Usage {
+    /// Series of it, of what a question selects.
+    pub fn ask(question: &Question, by: ReportBy, interval: Granularity) -> Made<SeriesSet<Self>> {
+        ask_series(question, by, interval, Self::needs(), Self::of)
+    }
+
     /// That of a row.
     pub fn of(row: &AnswerRow) -> Self {
         let (read, write) = (row.sum.read(), row.sum.write());

@@ -1,15 +1,10 @@
-//! What the rows of a report stand for, and files that say what a user wants.
+//! What the rows of a report stand for, and which time.
 
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context, bail};
+use anyhow::Context;
 use trackiops_reports::by::ReportBy;
+use trackiops_reports::period::Period;
 
-use crate::help_headings::ROWS;
-
-/// Most bytes of a file of prices, coefficients or intensities.
-const MOST_BYTES: u64 = 64 << 20;
+use crate::help_headings::{ROWS, WHEN};
 
 /// What a row stands for.
 #[derive(clap::Args)]
@@ -39,15 +34,12 @@ pub fn with_depth(by: ReportBy, depth: Option<usize>) -> anyhow::Result<ReportBy
     }
 }
 
-/// Reads a file that an option names.
-pub fn read_file(option: &str, path: &Path) -> anyhow::Result<String> {
-    let named = || format!("{option}: cannot read {}", path.display());
-    let bytes = fs::metadata(path).with_context(named)?.len();
-    if bytes > MOST_BYTES {
-        bail!(
-            "{option}: {} has {bytes} bytes; at most {MOST_BYTES} are read",
-            path.display()
-        );
-    }
-    fs::read_to_string(path).with_context(named)
+/// Which time a row sums up.
+#[derive(clap::Args)]
+pub struct PeriodFlags {
+    /// A row sums up this long: 1h, 1d, 7d, 30d or all
+    ///
+    /// Periods begin at UTC midnight, and those of less than a day also at each of their lengths after it.
+    #[arg(long, value_name = "LENGTH", default_value = "all", help_heading = WHEN)]
+    pub period: Period,
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use trackiops_reports::carbon::{Carbon, Coefficients, Intensity, TABLES, Terms};
-use trackiops_reports::period::Period;
 use trackiops_schemas::time::Granularity;
 
-use super::by_flags::{ByFlags, read_file};
+use super::by_flags::{ByFlags, PeriodFlags};
 use super::form::FormFlags;
 use crate::help_headings::{ROWS, WHEN};
+use crate::input_file::read_file;
 use crate::progress::with_progress;
 use crate::question_flags::SelectionFlags;
 
@@ -38,11 +38,8 @@ pub struct Args {
     selection: SelectionFlags,
     #[command(flatten)]
     by: ByFlags,
-    /// A row sums up this long: 1h, 1d, 7d, 30d or all
-    ///
-    /// Periods begin at UTC midnight, and those of less than a day also at each of their lengths after it.
-    #[arg(long, value_name = "LENGTH", default_value = "all", help_heading = WHEN)]
-    period: Period,
+    #[command(flatten)]
+    period: PeriodFlags,
     /// Energy of intervals this long has their time's intensity
     #[arg(long, value_name = "LENGTH", default_value = "5m", help_heading = WHEN)]
     interval: Granularity,
@@ -83,7 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let terms = Terms {
         by: args.by.get()?,
-        period: args.period,
+        period: args.period.period,
         interval: args.interval,
         coefficients,
         intensity,

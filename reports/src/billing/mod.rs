@@ -15,7 +15,7 @@ use crate::columns::{count, figure};
 use crate::percentile::Percentile;
 use crate::period::{self, Period};
 use crate::report::{About, Made, ReportError, Table};
-use crate::series::{SeriesSet, ask_series};
+use crate::series::SeriesSet;
 use crate::subject::{self, Subject};
 use crate::usage::{self, Usage};
 
@@ -76,14 +76,7 @@ pub const TABLES: &[&str] = &["charges"];
 impl Billing {
     /// Makes a bill of what a question selects.
     pub fn make(question: &Question, terms: &Terms) -> Made<Self> {
-        let set = ask_series(
-            question,
-            terms.by,
-            terms.interval,
-            Usage::needs(),
-            Usage::of,
-        )?;
-        let set = match set {
+        let set = match Usage::ask(question, terms.by, terms.interval)? {
             Ok(set) => set,
             Err(nothing) => return Ok(Err(nothing)),
         };

@@ -17,7 +17,7 @@ use crate::by::ReportBy;
 use crate::columns::{count, figure};
 use crate::period::{self, Period};
 use crate::report::{About, Made, ReportError, Table};
-use crate::series::{Series, SeriesSet, ask_series};
+use crate::series::{Series, SeriesSet};
 use crate::subject::{self, Subject};
 use crate::usage::{self, Usage};
 
@@ -85,14 +85,7 @@ pub const TABLES: &[&str] = &["footprints"];
 impl Carbon {
     /// Makes the report of what a question selects.
     pub fn make(question: &Question, terms: &Terms) -> Made<Self> {
-        let set = ask_series(
-            question,
-            terms.by,
-            terms.interval,
-            Usage::needs(),
-            Usage::of,
-        )?;
-        let set = match set {
+        let set = match Usage::ask(question, terms.by, terms.interval)? {
             Ok(set) => set,
             Err(nothing) => return Ok(Err(nothing)),
         };

@@ -20,7 +20,7 @@ pub use working_set::WorkingSet;
 use crate::by::ReportBy;
 use crate::percentile::Percentile;
 use crate::report::{About, Made, ReportError, Table};
-use crate::series::{SeriesSet, ask_series};
+use crate::series::SeriesSet;
 use crate::usage::Usage;
 
 const METHOD: &[&str] = &[
@@ -31,7 +31,7 @@ const METHOD: &[&str] = &[
     "The packing is first fit decreasing: subjects in the order of the larger of their percentiles over the capacity, each on the first target \
      on which the percentile of the summed demand stays within the capacity of both resources. It is made from the first part of the intervals \
      and checked on the rest. Percentiles are by nearest rank. For a number of targets the capacity is the smallest share of the percentile of \
-     all demand at which so many suffice. Over-commitment is the sum of the subjects' peaks over the capacity.",
+     all demand at which that many suffice. Over-commitment is the sum of the subjects' peaks over the capacity.",
 ];
 
 /// Most subjects of a report: each is compared with each.
@@ -82,14 +82,7 @@ impl Placement {
             let why = "a placement is by file, dir or mount: tenants and hosts are not placed";
             return Err(ReportError::Unsuitable(why.into()));
         }
-        let set = ask_series(
-            question,
-            terms.by,
-            terms.interval,
-            Usage::needs(),
-            Usage::of,
-        )?;
-        let mut set = match set {
+        let mut set = match Usage::ask(question, terms.by, terms.interval)? {
             Ok(set) => set,
             Err(nothing) => return Ok(Err(nothing)),
         };
