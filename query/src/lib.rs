@@ -32,6 +32,7 @@ pub mod group;
 mod literal;
 pub mod mount_filter;
 pub mod mounts;
+mod near_words;
 pub mod operations;
 pub mod origin;
 pub mod parallel;
@@ -61,6 +62,7 @@ pub use files::{FileActivity, ask_files};
 pub use group::{Entity, GroupBy, Level};
 pub use literal::{Literal, SizeError, parse_size};
 pub use mounts::ask_mounts;
+pub use near_words::near;
 pub use operations::{
     Connections, KnownBytes, OperationAnswer, Subject, ask_operations, ask_operations_by,
 };
@@ -69,5 +71,4 @@ pub use question::{Question, Range, Sort};
 pub use requests::{KeptRequest, ask_requests};
 pub use stalls::{ServerStall, ask_stalls};
 pub use step::Step;
-pub use suggestions::near;
 pub use volume::{Volume, ask_volume, plan_volume, sizes};

@@ -1,4 +1,4 @@
-//! Suggests names similar to one that is not known.
+//! Suggests names similar to one that was never recorded.
 
 use std::collections::BTreeSet;
 
@@ -11,21 +11,6 @@ const MAX_NEAR: usize = 3;
 /// A similar name has at most one edit per this many characters, and at most `MAX_SLIPS`.
 const SLIP_EVERY: usize = 3;
 const MAX_SLIPS: usize = 3;
-
-/// Edit distance of two words if one may be a slip of the other: one edit per three characters, from one to four.
-pub(crate) fn slips(wanted: &str, known: &str) -> Option<usize> {
-    let allowed = (wanted.chars().count() / SLIP_EVERY).clamp(1, 4);
-    Some(strsim::damerau_levenshtein(known, wanted)).filter(|distance| *distance <= allowed)
-}
-
-/// `; did you mean a?`, or nothing.
-pub fn near(wanted: &str, known: &[&str]) -> String {
-    let known = known.iter();
-    let nearest = known
-        .filter_map(|name| Some((slips(wanted, name)?, name)))
-        .min();
-    nearest.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
-}
 
 /// Says what to do about a name that was never recorded.
 pub(crate) fn hint(snapshot: &Snapshot, name: &str) -> Result<String, QueryError> {

@@ -13,7 +13,7 @@ mod requests;
 mod tenants;
 mod value;
 
-use crate::suggestions::slips;
+use crate::near_words::slips;
 pub use tenants::{CONTAINER_ID, NAMESPACE, POD, tenants};
 pub use trackiops_schemas::unit::Unit;
 pub use value::{Value, decimal_text, per_second};
