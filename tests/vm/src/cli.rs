@@ -1,6 +1,7 @@
 //! The command line of `cargo vm`.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -127,6 +128,10 @@ pub struct Run {
     #[arg(long, requires = "disk", requires = "no_nfs")]
     pub init: bool,
 
+    /// A port of the host's 127.0.0.1 that leads to one of the guest's 10.0.2.15, which the script gives to eth0 (repeatable)
+    #[arg(long, value_name = "HOST:GUEST")]
+    pub forward: Vec<Forward>,
+
     /// More words for the kernel's command line, such as lockdown=confidentiality
     #[arg(
         long,
@@ -172,6 +177,25 @@ impl Run {
         } else {
             self.nfs.version()
         }
+    }
+}
+
+/// A TCP port of the host, on loopback, and the one of the guest that it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    pub host: u16,
+    pub guest: u16,
+}
+
+impl FromStr for Forward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let port = |text: &str| text.parse().ok().filter(|port| *port > 0);
+        let ports = text.split_once(':');
+        let ports = ports.and_then(|(host, guest)| Some((port(host)?, port(guest)?)));
+        let (host, guest) = ports.ok_or("two ports from 1 to 65535 are needed, as in 8080:80")?;
+        Ok(Self { host, guest })
     }
 }
 
@@ -226,6 +250,13 @@ mod tests {
     }
 
     #[test]
+    fn ports_are_forwarded_from_the_host_to_the_guest() {
+        let run = run("--forward 8080:80 --forward 2049:2049 s.sh").unwrap();
+        let ports: Vec<_> = run.forward.iter().map(|of| (of.host, of.guest)).collect();
+        assert_eq!(ports, [(8080, 80), (2049, 2049)]);
+    }
+
+    #[test]
     fn instructions_are_counted_on_one_cpu() {
         assert_eq!(run("--icount s.sh").unwrap().cpus(), 1);
         assert_eq!(run("--cpus 3 s.sh").unwrap().cpus(), 3);
@@ -243,6 +274,9 @@ mod tests {
             "--deb -oX=1 s.sh",
             "--no-nfs --nfs 3 s.sh",
             "--icount --cpus 2 s.sh",
+            "--forward 8080 s.sh",
+            "--forward 0:80 s.sh",
+            "--forward 8080:65536 s.sh",
             "--out",
             "--bogus s.sh",
         ] {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::accel::Accel;
+use crate::cli::Forward;
 use crate::host;
 
 /// Thresholds fit an emulated CPU on a shared host: a vCPU thread can lose the processor for seconds.
@@ -31,6 +32,8 @@ pub struct Machine {
     pub modules_image: PathBuf,
     /// A disk that can be written.
     pub disk: Option<PathBuf>,
+    /// Without any, there is no network device.
+    pub forward: Vec<Forward>,
     /// Boot the system on the disk, and again when it reboots.
     pub init: bool,
 }
@@ -68,6 +71,7 @@ impl Machine {
         if let Some(image) = &self.disk {
             command.args(disk_arguments("disk", &image.display().to_string(), ""));
         }
+        command.args(network_arguments(&self.forward));
 
         let (console, console_end) = pipe()?;
         let (complaints, complaints_end) = pipe()?;
@@ -164,6 +168,19 @@ fn disk_arguments(id: &str, file: &str, options: &str) -> [String; 4] {
         "-device".into(),
         format!("virtio-blk-pci,drive={id}"),
     ]
+}
+
+/// A network on which the guest meets only what the host forwards. It boots from no network, so that QEMU needs no ROM for that.
+fn network_arguments(forward: &[Forward]) -> Vec<String> {
+    if forward.is_empty() {
+        return Vec::new();
+    }
+    let mut network = String::from("user,id=network,restrict=on");
+    for Forward { host, guest } in forward {
+        network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-10.0.2.15:{guest}"));
+    }
+    let device = "virtio-net-pci,netdev=network,romfile=".into();
+    vec!["-netdev".into(), network, "-device".into(), device]
 }
 
 /// A channel from the guest's /dev/vport0p<number> to us.

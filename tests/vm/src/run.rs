@@ -88,6 +88,7 @@ impl Fetched {
             root_image: self.root.join("root.img"),
             modules_image: self.kernel.modules_image.clone(),
             disk: None,
+            forward: Vec::new(),
             init: false,
         })
     }
@@ -151,6 +152,7 @@ pub fn run(run: &Run) -> Result<u8> {
     };
     let machine = Machine {
         disk: run.disk.clone(),
+        forward: run.forward.clone(),
         init: run.init,
         ..fetched.machine(accel, run.cpus(), run.mem, &run.append)?
     };
