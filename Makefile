@@ -196,7 +196,9 @@ web-check:
 browser: setup
 	@scripts/browser.sh
 	@echo "==> the page in a browser"
-	@$(TEST) --test browser -- --ignored --nocapture --test-threads=1
+	@demo=; [ -d demo/out/store ] || demo="--skip what_the_demo_recorded"; \
+	$(TEST) --test browser -- --ignored --nocapture --test-threads=1 $$demo; status=$$?; \
+	[ -z "$$demo" ] || echo "==> skipped: the page over what the demo recorded; \`make demo\` records it"; exit $$status
 
 # The demo comes first: what it records is shown, too.
 test-long: web-check demo browser
