@@ -192,12 +192,12 @@ web-check:
 	@echo "==> the committed page belongs to its sources"
 	@scripts/web.sh --check
 
-## make browser     the page of `trackiops serve` in Chromium, against the answers of `trackiops query`
+## make browser     the page of `trackiops serve` in Chromium, against the answers of `trackiops query`; also over a recorder in a guest
 browser: setup
 	@scripts/browser.sh
 	@echo "==> the page in a browser"
 	@demo=; [ -d demo/out/store ] || demo="--skip what_the_demo_recorded"; \
-	$(TEST) --test browser -- --ignored --nocapture --test-threads=1 $$demo; status=$$?; \
+	TRACKIOPS_BIN="$$($(FAST_RELEASE) scripts/release.sh)" $(TEST) --test browser -- --ignored --nocapture --test-threads=1 $$demo; status=$$?; \
 	[ -z "$$demo" ] || echo "==> skipped: the page over what the demo recorded; \`make demo\` records it"; exit $$status
 
 # The demo comes first: what it records is shown, too.

@@ -7,7 +7,8 @@
 
 use std::env;
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -143,23 +144,29 @@ fn serve(store: &Path, socket: &Path, program: &Path) -> (Running, String) {
         command.uid(NOBODY).gid(rustix::process::getegid().as_raw());
     }
     let mut child = command.spawn().unwrap();
-    let said = BufReader::new(child.stderr.take().unwrap());
+    let said = child.stderr.take().unwrap();
     let running = Running(child);
-    let mut lines = said.lines().map_while(Result::ok);
+    (running, printed_address(said).unwrap())
+}
+
+/// Where `trackiops serve` says that it serves.
+fn printed_address(said: impl Read + Send + 'static) -> Option<String> {
+    let mut lines = BufReader::new(said).lines().map_while(Result::ok);
     let address = lines.find_map(|line| Some(line.strip_prefix("serving at ")?.to_owned()));
     // Read on, so that what it says later finds a reader.
     thread::spawn(move || lines.for_each(|line| eprintln!("serve: {line}")));
-    (running, address.unwrap())
+    address
 }
 
-/// What a browser does, with this address and store.
-fn checks(address: &str, program: &Path, store: &Path) -> Command {
+/// What a browser does, with this address and store, of which `known` is known.
+fn checks(address: &str, program: &Path, store: &Path, known: &str) -> Command {
     let mut command = Command::new("node");
     command
         .arg(Path::new(ROOT).join("tests/browser/check.mjs"))
         .env("ADDRESS", address)
         .env("TRACKIOPS", program)
         .env("STORE", store)
+        .env("KNOWN", known)
         .env("TZ", "UTC0");
     command
 }
@@ -189,7 +196,7 @@ fn a_browser_shows_what_the_command_answers() {
                 sleep(Duration::from_millis(50));
             }
         });
-        let status = checks(&address, &program, &recording.store())
+        let status = checks(&address, &program, &recording.store(), "all")
             .env("SINCE", rfc3339(UtcMs(begin + 20 * SECOND)))
             .env("UNTIL", rfc3339(UtcMs(begin + 320 * SECOND)))
             .status();
@@ -203,7 +210,7 @@ fn a_browser_shows_what_the_command_answers() {
 fn is_shown(store: &Path, dir: &Path) {
     let program = program_in(dir);
     let (_serve, address) = serve(store, &dir.join("no-recorder"), &program);
-    let status = checks(&address, &program, store).status();
+    let status = checks(&address, &program, store, "nothing").status();
     assert!(
         status.expect("cannot run node").success(),
         "{}",
@@ -234,4 +241,46 @@ fn a_browser_shows_what_the_demo_recorded() {
     let store = dir.path().join("store");
     copy(&recorded, &store);
     is_shown(&store, dir.path());
+}
+
+/// Two ports of this machine that were free just now.
+fn free_ports() -> [u16; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// A guest that records and serves what it records at `port`, and answers at `answers`; and the address that `serve` prints there.
+fn guest(port: u16, answers: u16) -> (Running, String) {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(ROOT).args(["vm", "run"]);
+    for port in [port, answers] {
+        command.arg("--forward").arg(format!("{port}:{port}"));
+    }
+    command
+        .args(["--timeout", "1800"])
+        .args(["--add", "tests/guest/scripts/lib.sh"])
+        .args(["--add", "tests/browser/answer.py"])
+        .arg("tests/browser/recording.sh")
+        .args([port, answers].map(|port| port.to_string()))
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().expect("cargo vm can be started");
+    let said = child.stdout.take().unwrap();
+    let running = Running(child);
+    let address = printed_address(said);
+    (running, address.expect("the guest ended by itself"))
+}
+
+#[test]
+#[ignore = "boots a guest, needs Node and Chromium: `make browser`"]
+fn a_browser_shows_a_recorder_that_runs_in_a_guest() {
+    let [port, answers] = free_ports();
+    let (_guest, address) = guest(port, answers);
+    let program = Path::new(ROOT).join("tests/browser/in_guest.mjs");
+    let store = Path::new("/var/tmp/store");
+    let status = checks(&address, &program, store, "files")
+        .env("REACHED", "127.0.0.1")
+        .env("ANSWERS", format!("http://127.0.0.1:{answers}"))
+        .status();
+    assert!(status.expect("cannot run node").success());
 }
