@@ -278,8 +278,9 @@ fn engine_verdict(planned: &Planned) -> String {
                 offsets,
                 recovers,
                 cast,
+                ..
             } => format!(
-                "possible: {}; {}; {}; {}; {}",
+                "possible: {}; {}; {}; {}; {}; {}",
                 if *recovers {
                     "one program per completed request, and one at its release, because tracepoints can be preempted here"
                 } else {
@@ -313,7 +314,14 @@ fn engine_verdict(planned: &Planned) -> String {
                     ) =>
                         "records every operation, with its file once something was read or written",
                     (true, _) => "records every operation, with its file",
-                }
+                },
+                match (plan.has_calls(), plan.misses_calls) {
+                    (false, _) =>
+                        "counts no calls of applications: the BTF does not lead to them",
+                    (true, true) =>
+                        "counts calls of applications only with --app-view: the kernel would skip the programs for some",
+                    (true, false) => "counts calls of applications",
+                },
             ),
             Programs::Tracepoint(_) => {
                 "possible: four programs per request; looks for paths in /proc; records no operations but READ and WRITE"

@@ -26,9 +26,9 @@ Examples:
 pub struct Args {
     #[command(flatten)]
     selection: SelectionFlags,
-    /// A directory is as wide as its bytes, requests, or time
+    /// Width: bytes, requests, time, app-bytes or app-calls
     ///
-    /// Takes bytes, requests or time, which is the sum of latencies.
+    /// `time` is the sum of latencies; `app-bytes` and `app-calls` are of the calls by which applications read and write.
     #[arg(long, value_name = "MEASURE", default_value = "bytes", help_heading = ROWS)]
     by: Measure,
     /// Which requests count: read, write, both, or apart

@@ -25,7 +25,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::system::uname;
 use tokio::sync::Notify;
 use trackiops_collector::{
-    BtfError, Filter, KernelFacts, Plan, Recorder, Settings, StartTiming, Unsupported, plan,
+    AppView, BtfError, Filter, KernelFacts, Plan, Recorder, Settings, StartTiming, Unsupported,
+    plan,
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
@@ -161,6 +162,7 @@ async fn record_with_plan(
     let finest = args.granularity.finest().ms().cast_unsigned();
     manager.begins(Duration::from_millis(finest));
     let plan = with_wanted_operations(plan, args, &settings.filter);
+    let plan = with_wanted_calls(plan, args);
     let settings = Settings {
         // Those of now: SIGHUP may have changed them while it waited for the NFS client.
         tenant_rules: reload.tenants.rules.clone(),
@@ -305,6 +307,27 @@ fn with_wanted_operations(plan: Plan, args: &Args, filter: &Filter) -> Plan {
     } else {
         plan
     }
+}
+
+/// The plan with calls of applications as far as they are wanted. Says if they are left out.
+fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
+    let wanted = match (args.app_view, args.no_app_view) {
+        (true, _) => AppView::Always,
+        (_, true) => AppView::Never,
+        _ => AppView::Auto,
+    };
+    let could = plan.has_calls();
+    let plan = plan.with_app_view(wanted);
+    if could && wanted == AppView::Auto && !plan.has_calls() {
+        say(
+            "calls of applications are not counted: this kernel would skip the programs for some; count the others by --app-view",
+        );
+    } else if !could && wanted == AppView::Always {
+        say(
+            "calls of applications are not counted: this kernel does not describe the functions that it needs",
+        );
+    }
+    plan
 }
 
 /// What is known of the kernel, with the BTF of a file instead of its own if one is given.

@@ -1,5 +1,6 @@
 //! Which requests are wanted at all. Where no filter is set the verifier drops all of it.
 
+use trackiops_schemas::ebpf::app_sums::{AppKey, WRITES};
 use trackiops_schemas::ebpf::ring::{FilterKey, RequestRecord, TreeOffsets, filters, flags};
 
 use crate::{
@@ -61,7 +62,10 @@ fn request(task: Address<Probe>, header: Address<Probe>, direction: u32) -> Opti
     if kinds & filters::DIRECTORIES == 0 {
         return Some(false);
     }
-    Some(is_inside(header, dev, fileid))
+    Some(is_inside(dev, fileid, || {
+        let context = Address::<Probe>::new(header.field(&offsets.tree.header_context)?);
+        context.field(&offsets.tree.context_entry)
+    }))
 }
 
 /// The same for a request of which all is known but its directories.
@@ -74,6 +78,26 @@ pub fn admits_record(record: &RequestRecord) -> bool {
         && listed(filters::UIDS, u64::from(record.uid))
         && listed(filters::CGROUPS, record.cgroup)
         && (kinds & filters::PLACES == 0 || is_at(kinds, record.dev, record.fileid))
+}
+
+/// The same for a call of an application, of the process `pid`, that is for this `struct file`.
+#[inline(never)]
+pub fn admits_call(key: &AppKey, pid: u32, file: Address<Probe>) -> bool {
+    let kinds = global(&FILTER);
+    let direction = if key.direction == WRITES {
+        flags::WRITE
+    } else {
+        0
+    };
+    let listed = |kind: u32, id: u64| kinds & kind == 0 || is_listed(kind, 0, id);
+    kinds & way(direction) == 0
+        && listed(filters::PIDS, u64::from(pid))
+        && listed(filters::UIDS, u64::from(key.uid))
+        && listed(filters::CGROUPS, key.cgroup)
+        && (kinds & filters::PLACES == 0
+            || is_at(kinds, key.dev, key.fileid)
+            || kinds & filters::DIRECTORIES != 0
+                && is_inside(key.dev, key.fileid, || file.field(&DIRECT.app.file_entry)))
 }
 
 /// The bit that leaves out requests of this direction.
@@ -97,9 +121,9 @@ fn is_listed(kind: u32, dev: u32, id: u64) -> bool {
     FILTER_SET.get_ptr(FilterKey { kind, dev, id }).is_some()
 }
 
-/// Whether the file is in one of the directories, or somewhere below.
+/// Whether the file is in one of the directories, or somewhere below. `entry` is the name that it was opened by.
 #[inline(always)]
-fn is_inside(header: Address<Probe>, dev: u32, fileid: u64) -> bool {
+fn is_inside(dev: u32, fileid: u64, entry: impl FnOnce() -> Option<u64>) -> bool {
     let key = FilterKey {
         kind: filters::DIRECTORIES,
         dev,
@@ -113,16 +137,16 @@ fn is_inside(header: Address<Probe>, dev: u32, fileid: u64) -> bool {
             return known & 1 != 0;
         }
     }
-    let inside = ascend(header, dev, &DIRECT.tree).unwrap_or(false);
+    let inside = entry()
+        .and_then(|entry| ascend(entry, dev, &DIRECT.tree))
+        .unwrap_or(false);
     let _ = INSIDE.insert(key, valid | u64::from(inside), 0);
     inside
 }
 
 /// From the name that the file was opened by to the top of its file system.
 #[inline(always)]
-fn ascend(header: Address<Probe>, dev: u32, offsets: &'static TreeOffsets) -> Option<bool> {
-    let context = Address::<Probe>::new(header.field(&offsets.header_context)?);
-    let mut entry: u64 = context.field(&offsets.context_entry)?;
+fn ascend(mut entry: u64, dev: u32, offsets: &'static TreeOffsets) -> Option<bool> {
     for _ in 0..MAX_DEPTH {
         let parent: u64 = Address::<Probe>::new(entry).field(&offsets.entry_parent)?;
         if parent == entry {

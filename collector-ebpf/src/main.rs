@@ -6,6 +6,8 @@
 #![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 #[cfg(target_arch = "bpf")]
+mod application;
+#[cfg(target_arch = "bpf")]
 mod cgroup;
 #[cfg(target_arch = "bpf")]
 mod completion;
@@ -45,12 +47,17 @@ mod window;
 #[cfg(target_arch = "bpf")]
 mod programs {
     use aya_ebpf::{
-        macros::{btf_tracepoint, raw_tracepoint, tracepoint},
-        programs::{BtfTracePointContext, RawTracePointContext, TracePointContext},
+        EbpfContext as _,
+        macros::{btf_tracepoint, fentry, fexit, kprobe, raw_tracepoint, tracepoint},
+        programs::{
+            BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RawTracePointContext,
+            TracePointContext,
+        },
     };
     use trackiops_schemas::ebpf::ring::flags;
 
     use crate::{
+        application::{self, Program},
         direct,
         globals::OFFSETS,
         kernel_memory::{Cast, Probe},
@@ -170,6 +177,60 @@ mod programs {
     #[raw_tracepoint(tracepoint = "xprt_release_xprt")]
     pub fn released_by_cast(ctx: RawTracePointContext) {
         release::released::<Cast>(ctx.arg(1));
+    }
+
+    #[fexit(function = "nfs_file_read")]
+    pub fn app_read(ctx: FExitContext) -> i32 {
+        application::returned(Program::Read, ctx.arg(0), ctx.arg::<u64>(2));
+        0
+    }
+
+    #[fexit(function = "nfs_file_write")]
+    pub fn app_write(ctx: FExitContext) -> i32 {
+        application::returned(Program::Write, ctx.arg(0), ctx.arg::<u64>(2));
+        0
+    }
+
+    #[fexit(function = "nfs_file_splice_read")]
+    pub fn app_splice_read(ctx: FExitContext) -> i32 {
+        application::returned_of_file(Program::SpliceRead, ctx.arg(0), ctx.arg::<u64>(5));
+        0
+    }
+
+    #[fentry(function = "nfs_file_direct_read")]
+    pub fn app_direct_read(ctx: FEntryContext) -> i32 {
+        application::direct(Program::DirectRead, ctx.arg(0), ctx.arg(1));
+        0
+    }
+
+    #[fentry(function = "nfs_file_direct_write")]
+    pub fn app_direct_write(ctx: FEntryContext) -> i32 {
+        application::direct(Program::DirectWrite, ctx.arg(0), ctx.arg(1));
+        0
+    }
+
+    // Where no BTF describes the module's functions: those of the kernel proper that they call.
+
+    #[fexit(function = "generic_file_read_iter")]
+    pub fn app_generic_read(ctx: FExitContext) -> i32 {
+        application::generic_returned(Program::Read, ctx.arg(0), ctx.arg::<u64>(2));
+        0
+    }
+
+    #[fexit(function = "generic_perform_write")]
+    pub fn app_generic_write(ctx: FExitContext) -> i32 {
+        application::generic_returned_of_file(Program::Write, ctx.arg(0), ctx.arg::<u64>(3));
+        0
+    }
+
+    #[kprobe]
+    pub fn app_probed_direct_read(ctx: ProbeContext) {
+        application::probed_direct(Program::DirectRead, ctx.as_ptr().cast());
+    }
+
+    #[kprobe]
+    pub fn app_probed_direct_write(ctx: ProbeContext) {
+        application::probed_direct(Program::DirectWrite, ctx.as_ptr().cast());
     }
 }
 

@@ -8,6 +8,7 @@ use aya_ebpf::{
     macros::{btf_map, map},
     maps::{Array, HashMap, LruHashMap},
 };
+use trackiops_schemas::ebpf::app_sums::{APP_CALLS_MAPS, AppKey, AppPlaces, AppValue};
 use trackiops_schemas::ebpf::file_op_sums::{FILE_OPS_MAPS, FileOpKey, FileOpValue};
 use trackiops_schemas::ebpf::op_sums::{OPS_MAPS, OpKey, OpTable, OpValue};
 use trackiops_schemas::ebpf::ring::{
@@ -110,6 +111,25 @@ pub type FileOpSums = Sums<{ size_of::<FileOpKey>() }, { size_of::<FileOpValue>(
 
 /// What a sum of [`FILE_OPS`] begins with.
 pub static FILE_OP_BEGIN: FileOpValue = FileOpValue::ZERO;
+
+/// Where calls of applications are added up, an element for each CPU: userspace makes it larger where they are counted.
+#[map]
+pub static APP_PLACES: Array<AppPlaces> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// Where those are added up that have no place there. As [`FOLDS`].
+#[btf_map]
+pub static APP_CALLS: ArrayOfMaps<AppSums, APP_CALLS_MAPS> = ArrayOfMaps::new();
+
+/// How often a sum was begun in each of [`APP_CALLS`].
+#[map]
+pub static APP_CALLS_BEGUN: Array<u64> =
+    Array::with_max_entries(APP_CALLS_MAPS as u32, BPF_F_MMAPABLE);
+
+/// A map of [`APP_CALLS`], as small as can be.
+pub type AppSums = Sums<{ size_of::<AppKey>() }, { size_of::<AppValue>() }, 1>;
+
+/// What a sum of [`APP_CALLS`] begins with.
+pub static APP_CALL_BEGIN: AppValue = AppValue::ZERO;
 
 /// What a sum of [`FOLDS`] begins with. A global, as [`OP_BEGIN`]: on a stack it takes room that the programs do not have.
 pub static FOLD_BEGIN: FoldValue = FoldValue::ZERO;

@@ -113,6 +113,18 @@ pub fn name(header: u64, entry: u64, slot: *mut Slot, handle_hash: u32, end_ns: 
     }
 }
 
+/// Tells the path of a file (`struct inode`) by the name `entry` that it was opened by, if it is not known.
+#[inline(never)]
+pub fn name_file<M: Memory>(inode: u64, entry: u64) {
+    let handle = file_operation::handle_in(inode);
+    let Some(handle_hash) = handle.and_then(|at| handle::hash(Address::<M>::new(at))) else {
+        return;
+    };
+    if let Some(key) = key_of(Address::new(inode), handle_hash) {
+        is_told(&key, entry, now_ns(), 0);
+    }
+}
+
 /// Tells the path of a directory (`struct inode`) that an operation is about, if it is not known. A directory has one name only, which nobody
 /// hands over: it is the first, and the only one, in the inode's list.
 #[inline(never)]

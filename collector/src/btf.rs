@@ -42,18 +42,51 @@ pub struct CastBtfIds {
     /// verifier lets programs load any of them.
     pub words: u32,
     /// The first of the types [`EVENTS`] of the tracepoints: of those on completion.
-    pub events: [TracepointType; 3],
+    pub events: [BtfType; 3],
     /// Whether there are the others: those on the release of an RPC.
     pub has_releases: bool,
 }
 
-/// A type by which the verifier knows the arguments of a tracepoint.
+/// A type by which the verifier knows the arguments of a tracepoint, or a function that a program may
+/// be attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TracepointType {
+pub struct BtfType {
     /// Its number.
     pub number: u32,
     /// The module in whose BTF it is; `None` for the kernel proper.
     pub module: Option<&'static str>,
+}
+
+/// The functions by which applications read and write files of NFS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallFunctions {
+    /// Those of the NFS client, in the order of [`CALLS`]; its BTF says which there are.
+    pub of_nfs: [Option<BtfType>; 5],
+    /// Those of the kernel proper that these call, in the order of [`GENERIC_CALLS`].
+    pub generic: [Option<BtfType>; 2],
+}
+
+/// Functions of the NFS client.
+const CALLS: [&str; 5] = [
+    "nfs_file_read",
+    "nfs_file_write",
+    "nfs_file_splice_read",
+    "nfs_file_direct_read",
+    "nfs_file_direct_write",
+];
+
+/// Functions of the kernel proper.
+const GENERIC_CALLS: [&str; 2] = ["generic_file_read_iter", "generic_perform_write"];
+
+/// What is read of the BTF of a kernel and its modules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelTypes {
+    /// The members that were found.
+    pub members: Members,
+    /// What programs need to read kernel memory by plain loads, if there is all of it.
+    pub cast: Option<CastBtfIds>,
+    /// The functions by which applications read and write.
+    pub calls: CallFunctions,
 }
 
 /// The types of the tracepoints on the completion of a READ, of a WRITE, and of any RPC, and of
@@ -85,22 +118,25 @@ pub enum BtfError {
     },
 }
 
-/// Looks for `names` in the BTF of the kernel and its modules below `root`, and for [`CastBtfIds`].
-pub fn read_kernel(
-    root: &Path,
-    names: &[MemberName],
-) -> Result<(Members, Option<CastBtfIds>), BtfError> {
+/// Looks for `names` in the BTF of the kernel and its modules below `root`, and for the other
+/// [`KernelTypes`].
+pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, BtfError> {
     let directory = root.join("sys/kernel/btf");
     let path = directory.join("vmlinux");
     let file = read_bytes(&path)?;
     let vmlinux = Btf::parse(&file).map_err(unreadable(&path))?;
     let mut members = find_members(&vmlinux, names);
-    let mut events = EVENTS.map(|name| tracepoint_type(&vmlinux, name, None));
+    let mut events = EVENTS.map(|name| own_type(&vmlinux, Kind::Typedef, name, None));
+    let mut calls = CallFunctions {
+        of_nfs: CALLS.map(|name| own_type(&vmlinux, Kind::Function, name, None)),
+        generic: GENERIC_CALLS.map(|name| own_type(&vmlinux, Kind::Function, name, None)),
+    };
     for name in MODULES {
         // A module adds to its kernel's types, so only what these lack is looked for.
         let names = names.iter().filter(|name| !members.contains_key(*name));
         let names: Vec<_> = names.copied().collect();
-        if names.is_empty() && events.iter().all(Option::is_some) {
+        let has_calls = calls.of_nfs.iter().any(Option::is_some);
+        if names.is_empty() && events.iter().all(Option::is_some) && has_calls {
             break;
         }
         let path = directory.join(name);
@@ -111,18 +147,25 @@ pub fn read_kernel(
         let module = Btf::parse_module(&file, &vmlinux).map_err(unreadable(&path))?;
         members.extend(find_members(&module, &names));
         for (found, of) in events.iter_mut().zip(EVENTS) {
-            *found = found.or_else(|| tracepoint_type(&module, of, Some(name)));
+            *found = found.or_else(|| own_type(&module, Kind::Typedef, of, Some(name)));
+        }
+        for (found, of) in calls.of_nfs.iter_mut().zip(CALLS) {
+            *found = found.or_else(|| own_type(&module, Kind::Function, of, Some(name)));
         }
     }
-    Ok((members, cast_btf_ids(&vmlinux, events)))
+    Ok(KernelTypes {
+        members,
+        cast: cast_btf_ids(&vmlinux, events),
+        calls,
+    })
 }
 
-fn tracepoint_type(btf: &Btf, name: &str, module: Option<&'static str>) -> Option<TracepointType> {
-    let (number, _) = btf.find_own(Kind::Typedef, name)?;
-    Some(TracepointType { number, module })
+fn own_type(btf: &Btf, kind: Kind, name: &str, module: Option<&'static str>) -> Option<BtfType> {
+    let (number, _) = btf.find_own(kind, name)?;
+    Some(BtfType { number, module })
 }
 
-fn cast_btf_ids(vmlinux: &Btf, events: [Option<TracepointType>; 5]) -> Option<CastBtfIds> {
+fn cast_btf_ids(vmlinux: &Btf, events: [Option<BtfType>; 5]) -> Option<CastBtfIds> {
     let [read, write, operation, release, release_cong] = events;
     Some(CastBtfIds {
         function: vmlinux.find(Kind::Function, "bpf_rdonly_cast")?.0,

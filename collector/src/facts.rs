@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use aya::maps::MapType;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::btf::{self, BtfError, CastBtfIds, Members};
+use crate::btf::{self, BtfError, CallFunctions, CastBtfIds, KernelTypes, Members};
 use crate::plan::members::MEMBERS;
 use crate::stalls::rpc_tasks::RpcTasks;
 
@@ -70,6 +70,10 @@ pub struct KernelFacts {
     pub members: Result<Members, BtfError>,
     /// What programs need to read kernel memory by plain loads, if the kernel has it.
     pub cast: Option<CastBtfIds>,
+    /// The functions by which applications read and write, as far as BTF describes them.
+    pub calls: CallFunctions,
+    /// Whether the kernel may preempt a program, and then skips it on that CPU for others.
+    pub preempts: bool,
     /// Where the kernel lists requests that have not completed.
     pub rpc_tasks: RpcTasks,
     /// Whether the kernel's counters of NFS mounts may be read.
@@ -95,6 +99,7 @@ impl KernelFacts {
         Ok(Self {
             members: Ok(members),
             cast: None,
+            calls: CallFunctions::default(),
             ..self
         })
     }
@@ -108,9 +113,13 @@ impl KernelFacts {
             Tracefs::At(path) => read_formats(path),
             _ => BTreeMap::new(),
         };
-        let (members, cast) = match btf::read_kernel(root, &MEMBERS) {
-            Ok((members, cast)) => (Ok(members), cast),
-            Err(why) => (Err(why), None),
+        let (members, cast, calls) = match btf::read_kernel(root, &MEMBERS) {
+            Ok(KernelTypes {
+                members,
+                cast,
+                calls,
+            }) => (Ok(members), cast, calls),
+            Err(why) => (Err(why), None, CallFunctions::default()),
         };
         Self {
             release: read_release(root),
@@ -122,6 +131,8 @@ impl KernelFacts {
             formats,
             members,
             cast,
+            calls,
+            preempts: preempts(root),
             rpc_tasks: RpcTasks::find(root),
             mountstats: File::open(root.join("proc/self/mountstats")).is_ok(),
         }
@@ -137,6 +148,40 @@ impl KernelFacts {
 fn read_release(root: &Path) -> String {
     fs::read_to_string(root.join("proc/sys/kernel/osrelease"))
         .map_or_else(|_| "of unknown release".into(), |text| text.trim().into())
+}
+
+/// Whether the kernel preempts threads that run in it: by how it was built, unless it was told otherwise when it
+/// was booted or since then.
+fn preempts(root: &Path) -> bool {
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_default();
+    // `none voluntary (full) lazy`: the one in force is in parentheses.
+    let now = read("sys/kernel/debug/sched/preempt");
+    let now = now.split(['(', ')']).nth(1);
+    let booted = read("proc/cmdline");
+    let booted = booted.split_whitespace();
+    let booted = booted
+        .filter_map(|word| word.strip_prefix("preempt="))
+        .last();
+    if let Some(model) = now.or(booted) {
+        return !matches!(model, "none" | "voluntary");
+    }
+    let version = read("proc/sys/kernel/version");
+    let mut built = version
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("PREEMPT"));
+    match built.next() {
+        None => false,
+        // Linux before 7.0 was built for voluntary preemption by distributions.
+        Some("_DYNAMIC") => {
+            let release = read_release(root);
+            let major = release
+                .split('.')
+                .next()
+                .and_then(|major| major.parse().ok());
+            major.is_none_or(|major: u32| major >= 7)
+        }
+        Some(_) => true,
+    }
 }
 
 fn may_use_bpf() -> bool {

@@ -31,11 +31,11 @@ mod tenants;
 mod timing;
 mod tracefs;
 
-pub use btf::{BtfError, CastBtfIds, Member, Members, TracepointType};
+pub use btf::{BtfError, BtfType, CallFunctions, CastBtfIds, Member, Members};
 pub use engine::EngineError;
 pub use facts::{KernelFacts, Lockdown, Tracefs};
 pub use filter::{Filter, FilterError, Procedure, ProcedureError};
-pub use plan::{EngineChoice, Plan, Programs, Unsupported, plan};
+pub use plan::{AppView, CallPrograms, EngineChoice, Plan, Programs, Unsupported, plan};
 pub use recorder::{RecordError, Recorder, RecordingTotals, SharedKernelUsage};
 pub use replay::Replay;
 pub use settings::Settings;

@@ -12,7 +12,9 @@ use trackiops_schemas::ebpf::ring::{
     DirectOffsets, NameOffsets, ReleaseOffsets, TracepointOffsets,
 };
 
-use crate::btf::CastBtfIds;
+use trackiops_schemas::ebpf::app_sums::AppOffsets;
+
+use crate::btf::{BtfType, CallFunctions, CastBtfIds};
 use crate::facts::{KernelFacts, Lockdown};
 use crate::plan::direct_offsets::direct_offsets;
 use crate::plan::tracepoint_offsets::tracepoint_offsets;
@@ -42,9 +44,34 @@ pub enum Programs {
         /// What programs need to read kernel memory by plain loads. Without it they call a helper
         /// for each read.
         cast: Option<CastBtfIds>,
+        /// The programs that count the calls of applications, if they are counted.
+        calls: Option<CallPrograms>,
     },
     /// The tracepoint engine.
     Tracepoint(TracepointOffsets),
+}
+
+/// Which programs count the calls of applications, and what they are attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallPrograms {
+    /// Those on functions of the NFS client: reading, writing, splicing, and direct I/O. Linux before 6.5
+    /// splices by reading.
+    OfNfs([Option<BtfType>; 5]),
+    /// Those on functions of the kernel proper, for kernels that do not describe the NFS client: reading and writing. Direct I/O
+    /// is probed.
+    Generic([BtfType; 2]),
+}
+
+/// Whether the calls of applications are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AppView {
+    /// If no call is missed.
+    #[default]
+    Auto,
+    /// Even if some are missed.
+    Always,
+    /// No.
+    Never,
 }
 
 /// What the loader executes.
@@ -54,6 +81,8 @@ pub struct Plan {
     pub programs: Programs,
     /// Why [`EngineChoice::Auto`] did not choose the direct engine.
     pub fallback: Option<Unsupported>,
+    /// Why calls of applications are not counted that could be.
+    pub misses_calls: bool,
 }
 
 impl Programs {
@@ -84,11 +113,30 @@ impl Plan {
         }
     }
 
+    /// Whether calls of applications are counted.
+    pub fn has_calls(&self) -> bool {
+        matches!(&self.programs, Programs::Direct { calls: Some(_), .. })
+    }
+
+    /// The same plan with the calls of applications or without.
+    pub fn with_app_view(mut self, wanted: AppView) -> Self {
+        let is_left_out = match wanted {
+            AppView::Auto => self.misses_calls,
+            AppView::Always => false,
+            AppView::Never => true,
+        };
+        if is_left_out && let Programs::Direct { calls, .. } = &mut self.programs {
+            *calls = None;
+        }
+        self
+    }
+
     /// The same plan without operations.
     pub fn without_operations(mut self) -> Self {
         if let Programs::Direct { offsets, .. } = &mut self.programs {
             offsets.operation = OpOffsets::default();
-            offsets.file_operation = FileOpOffsets::default();
+            // Calls of applications find the handles of their files by what else is there.
+            offsets.file_operation.is_known = 0;
         }
         self
     }
@@ -116,7 +164,11 @@ pub fn plan(facts: &KernelFacts, choice: EngineChoice) -> Result<Plan, Unsupport
             Err(why) => (Programs::Tracepoint(tracepoint_offsets(facts)?), Some(why)),
         },
     };
-    Ok(Plan { programs, fallback })
+    Ok(Plan {
+        programs,
+        fallback,
+        misses_calls: facts.preempts,
+    })
 }
 
 fn direct_programs(facts: &KernelFacts) -> Result<Programs, Unsupported> {
@@ -127,9 +179,26 @@ fn direct_programs(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         recovers: tracepoints_may_be_preempted(&facts.release)
             && offsets.release != ReleaseOffsets::default()
             && has_releases,
+        calls: call_programs(&facts.calls, &offsets),
         offsets: Box::new(offsets),
         cast: facts.cast,
     })
+}
+
+/// The programs that count the calls of applications, if their functions and offsets are known. Their files are found as those of operations.
+fn call_programs(calls: &CallFunctions, offsets: &DirectOffsets) -> Option<CallPrograms> {
+    if offsets.app == AppOffsets::default() || offsets.file_operation == FileOpOffsets::default() {
+        return None;
+    }
+    let [read, write, _, direct_read, direct_write] = calls.of_nfs;
+    if [read, write, direct_read, direct_write]
+        .iter()
+        .all(Option::is_some)
+    {
+        return Some(CallPrograms::OfNfs(calls.of_nfs));
+    }
+    let [read, write] = calls.generic;
+    Some(CallPrograms::Generic([read?, write?]))
 }
 
 /// From Linux 6.19 on tracepoints are guarded by SRCU instead of by disabling preemption.

@@ -149,12 +149,8 @@ impl Recorder {
         let engine = Engine::start(plan, settings, ClockSample::take(), timing)?;
         let sample = ClockSample::take();
         let is_whole = settings.filter.kinds() == 0;
-        let mut audit = is_whole.then(|| Audit::new(sample.now));
-        if let Some(audit) = &mut audit {
-            audit.look_at_once(sample.now, names.namespaces());
-        }
-        timing.ended("read the counters of mounts");
-        Ok(Self {
+        let audit = is_whole.then(|| Audit::new(sample.now, plan.has_calls()));
+        let mut recorder = Self {
             engine,
             clock: Clock::new(sample),
             rollup: Rollup::new(settings.granularity),
@@ -175,7 +171,10 @@ impl Recorder {
             unbalanced: 0,
             audit,
             usage: SharedKernelUsage::default(),
-        })
+        };
+        recorder.look_at_once(sample.now)?;
+        timing.ended("read the counters of mounts");
+        Ok(recorder)
     }
 
     /// Where to put other rules that name tenants, while it records.
@@ -268,7 +267,7 @@ impl Recorder {
             self.note_missed(missed, now);
             self.usage.set(self.engine.usage());
         }
-        self.run_audit(sample.now, drained_until);
+        self.run_audit(sample.now, drained_until)?;
         let generation = match self.names.are_full() || self.rollup.is_full() {
             true => FULL_GENERATION,
             false => GENERATION,
@@ -289,6 +288,7 @@ impl Recorder {
         // Only once per window, because the kernel takes its time to exchange the maps.
         if self.rollup.has_window(is_over) {
             self.take_operations(sample.now)?;
+            self.take_calls(sample.now)?;
         }
         for window in self.rollup.take_windows(is_over) {
             sink(self.close(window, sample.now)).map_err(RecordError::Sink)?;
@@ -307,6 +307,7 @@ impl Recorder {
             self.learn_paths(now);
             self.drain(now);
             self.take_operations(now)?;
+            self.take_calls(now)?;
             let ended =
                 |file: &FileId| left.contains(&file.dev) && !self.names.is_of_another(*file);
             let ended: HashSet<_> = self.rollup.open_files().filter(ended).collect();
@@ -448,6 +449,7 @@ impl Recorder {
         let books = self.engine.books();
         self.take_folded(books, detached)?;
         self.take_operations(detached)?;
+        self.take_calls(detached)?;
         self.note_lost(books, now);
         self.note_unaccounted(books, now);
         for window in self.rollup.take_windows(|_, _| true) {

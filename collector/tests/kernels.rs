@@ -8,7 +8,8 @@ use std::path::Path;
 
 use common::{kernels, module, vmlinux};
 use trackiops_collector::btf::Kind;
-use trackiops_collector::{CastBtfIds, EngineChoice, KernelFacts, Programs, plan};
+use trackiops_collector::{CallPrograms, CastBtfIds, EngineChoice, KernelFacts, Programs, plan};
+use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
@@ -180,6 +181,7 @@ fn each_kernel_can_be_read_directly() {
                 entry_data: 120,
             },
             release: release(kernel),
+            app: app(kernel),
         }
     };
     for (kernel, root) in kernels() {
@@ -190,6 +192,7 @@ fn each_kernel_can_be_read_directly() {
                 offsets,
                 recovers,
                 cast,
+                calls,
             } = plan.programs
             else {
                 panic!("{kernel}: {plan:?}");
@@ -202,8 +205,37 @@ fn each_kernel_can_be_read_directly() {
             if let Some(cast) = cast {
                 assert_casts(&kernel, &root, cast, &offsets);
             }
+            // Modules have BTF since Linux 5.11; those who split a splice from a read, since 6.5.
+            match calls.unwrap() {
+                CallPrograms::Generic(_) => assert_eq!(kernel, "5.10"),
+                CallPrograms::OfNfs([.., splice_read, _, _]) => {
+                    assert_eq!(splice_read.is_none(), kernel == "6.1", "{kernel}");
+                }
+            }
+            assert_eq!(plan.misses_calls, kernel == "newest", "{kernel}");
             assert_eq!(plan.fallback, None, "{kernel}");
         }
+    }
+}
+
+fn app(kernel: &str) -> AppOffsets {
+    // f_inode, f_cred and f_path.dentry of a file, ki_flags of a call, count of an iterator.
+    let (inode, cred, entry, flags, count) = match kernel {
+        "5.10" => (32, 144, 24, 32, 16),
+        "6.1" => (32, 144, 24, 32, 16),
+        "6.12" => (40, 56, 72, 32, 24),
+        "newest" => (32, 48, 72, 32, 24),
+        _ => panic!("write down here where the members of {kernel} stand"),
+    };
+    AppOffsets {
+        is_known: 1,
+        call_file: 0,
+        call_flags: flags,
+        iterator_count: count,
+        file_inode: inode,
+        file_cred: cred,
+        file_entry: entry,
+        registers: registers::X86_64,
     }
 }
 

@@ -90,7 +90,7 @@ pub fn execute(
     let recorded = in_stages(plan, explain, &mut run, Run::rollups, Run::tail)?;
     let mut groups = run.aggregator.finish();
     let only_metadata = match projection.is_of_transfers() {
-        true => keep_transfers(&mut groups),
+        true => keep_transfers(&mut groups, projection.is_of_calls()),
         false => 0,
     };
     Ok(Found {
@@ -100,11 +100,11 @@ pub fn execute(
     })
 }
 
-/// Keeps windows with reads or writes. Returns the number of entities that have no other windows.
-fn keep_transfers(groups: &mut Groups) -> usize {
+/// Keeps windows with reads or writes, or with calls if these are asked for: not every source leaves out what is not. Returns the number of entities that have no other windows.
+fn keep_transfers(groups: &mut Groups, with_calls: bool) -> usize {
     let mut without = HashSet::new();
     groups.retain(|key, group| {
-        let is_transfer = group.sum.is_transfer();
+        let is_transfer = group.sum.is_transfer() || with_calls && group.sum.has_calls();
         if !is_transfer {
             without.insert((key.of.clone(), key.tenant.clone()));
         }

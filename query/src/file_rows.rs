@@ -71,7 +71,7 @@ pub fn ask_whole<R>(
     let question = Question {
         by,
         step: Some(Step::All),
-        projection: Projection::totals(),
+        projection: Projection::totals().with(question.projection),
         ..question.clone()
     };
     ask_with(&question, |snapshot, question| {

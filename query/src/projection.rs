@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use foldhash::fast::FixedState;
 use trackiops_schemas::columns::{
-    CGROUP, CONTAINER, DIRECTIONS, ERRNOS, FILE_OPS, LATENCY_HIST, MOUNT, PATH, PATH_INFERRED, UID,
-    UNSPLIT, USER, rollup_schema,
+    APP_DIRECTIONS, CGROUP, CONTAINER, DIRECTIONS, ERRNOS, FILE_OPS, LATENCY_HIST, MOUNT, PATH,
+    PATH_INFERRED, UID, UNSPLIT, USER, rollup_schema,
 };
 
 /// A set of columns of the rollup dataset. Other columns read as zero.
@@ -44,6 +44,13 @@ fn of_direction(column: &str) -> Option<&str> {
     read.or_else(|| column.strip_prefix("write_"))
 }
 
+/// Whether it is a column of calls of applications.
+fn is_of_calls(column: &str) -> bool {
+    APP_DIRECTIONS
+        .iter()
+        .any(|prefix| column.starts_with(prefix))
+}
+
 impl Projection {
     /// These columns. Ignores unknown names.
     pub fn new<'n>(columns: impl IntoIterator<Item = &'n str>) -> Self {
@@ -74,6 +81,14 @@ impl Projection {
         Self::filter(|column| matches!(column, MOUNT | PATH) || is_sum(column)).only_transfers(true)
     }
 
+    /// Calls of applications and their bytes.
+    pub fn calls() -> Self {
+        let wanted = ["calls", "bytes", "direct_bytes"];
+        let of = |prefix: &str| wanted.map(|name| format!("{prefix}{name}"));
+        let names: Vec<_> = APP_DIRECTIONS.into_iter().flat_map(of).collect();
+        Self::new(names.iter().map(String::as_str))
+    }
+
     /// Columns of a table, for files that were read or written.
     pub fn table(figures: Figures) -> Self {
         let seldom = [
@@ -95,6 +110,7 @@ impl Projection {
                 column,
                 FILE_OPS | PATH_INFERRED | UID | USER | CGROUP | CONTAINER
             ) && !of_direction(column).is_some_and(is_hidden)
+                && !is_of_calls(column)
         };
         Self::filter(is_shown).only_transfers(true)
     }
@@ -108,7 +124,7 @@ impl Projection {
     }
 
     /// Whether to drop files that were neither read nor written: for a question about transfers, their rows would be zeros.
-    /// This adds the counts of requests.
+    /// This adds the counts of requests. Where counts of calls are among the columns, those that were called for stay as well.
     pub fn only_transfers(self, only_transfers: bool) -> Self {
         let requests = DIRECTIONS.map(|direction| format!("{direction}_requests"));
         let requests = match only_transfers {
@@ -124,6 +140,11 @@ impl Projection {
     /// Whether to drop files that were neither read nor written.
     pub(crate) fn is_of_transfers(self) -> bool {
         self.only_transfers
+    }
+
+    /// Whether calls of applications are among the columns.
+    pub(crate) fn is_of_calls(self) -> bool {
+        self.columns & Self::calls().columns != 0
     }
 
     pub(crate) fn includes(self, column: &str) -> bool {

@@ -3,10 +3,13 @@
 use std::borrow::Cow;
 
 use trackiops_schemas::file_ops::{FileOp, FileOps};
-use trackiops_schemas::row::{Direction, Row};
+use trackiops_schemas::row::{AppCalls, Direction, Row};
 
 const COUNTERS: usize = Direction::COUNT;
-const _: () = assert!(2 * COUNTERS <= u64::BITS as usize);
+const CALLS: usize = AppCalls::COUNT;
+/// All counters of a row: of READ, of WRITE, and of calls that read and that wrote.
+const ALL: usize = 2 * COUNTERS + 2 * CALLS;
+const _: () = assert!(ALL <= u64::BITS as usize);
 
 /// Counters of a row, without the zeros.
 #[derive(Clone, Debug)]
@@ -14,7 +17,7 @@ pub struct SparseRow(Kept);
 
 #[derive(Clone, Debug)]
 enum Kept {
-    /// A row without lists: the counters of READ, then of WRITE, that are not zero, and one bit for each.
+    /// A row without lists: those of [`ALL`] counters that are not zero, and one bit for each.
     Few { which: u64, counters: Box<[u64]> },
     /// A row with lists.
     Whole(Box<Row>),
@@ -22,15 +25,23 @@ enum Kept {
 
 impl From<Row> for SparseRow {
     fn from(row: Row) -> Self {
-        let Row { read, write, ops } = &row;
+        let Row {
+            read,
+            write,
+            ops,
+            app_read,
+            app_write,
+        } = &row;
         let is_plain =
             |of: &Direction| of.errnos.counts().is_empty() && of.latency.buckets().is_empty();
         if !(is_plain(read) && is_plain(write) && ops.as_slice().is_empty()) {
             return Self(Kept::Whole(Box::new(row)));
         }
-        let mut all = [0; 2 * COUNTERS];
+        let mut all = [0; ALL];
         all[..COUNTERS].copy_from_slice(&read.counters());
-        all[COUNTERS..].copy_from_slice(&write.counters());
+        all[COUNTERS..2 * COUNTERS].copy_from_slice(&write.counters());
+        all[2 * COUNTERS..ALL - CALLS].copy_from_slice(&app_read.counters());
+        all[ALL - CALLS..].copy_from_slice(&app_write.counters());
         let bits = all.iter().enumerate();
         let which = bits.fold(0, |which, (i, counter)| {
             which | u64::from(*counter != 0) << i
@@ -61,6 +72,26 @@ impl SparseRow {
         }
     }
 
+    /// Calls by which applications read.
+    pub fn app_read(&self) -> AppCalls {
+        match &self.0 {
+            Kept::Few { which, counters } => {
+                AppCalls::of_counters(kept(*which, counters, 2 * COUNTERS))
+            }
+            Kept::Whole(row) => row.app_read,
+        }
+    }
+
+    /// Calls by which they wrote.
+    pub fn app_write(&self) -> AppCalls {
+        match &self.0 {
+            Kept::Few { which, counters } => {
+                AppCalls::of_counters(kept(*which, counters, ALL - CALLS))
+            }
+            Kept::Whole(row) => row.app_write,
+        }
+    }
+
     /// All counters.
     pub fn row(&self) -> Cow<'_, Row> {
         match &self.0 {
@@ -68,6 +99,8 @@ impl SparseRow {
                 read: self.read().into_owned(),
                 write: self.write().into_owned(),
                 ops: FileOps::default(),
+                app_read: self.app_read(),
+                app_write: self.app_write(),
             }),
             Kept::Whole(row) => Cow::Borrowed(row),
         }
@@ -95,6 +128,14 @@ impl SparseRow {
             .any(|direction| direction.requests > 0 || direction.bytes > 0)
     }
 
+    /// Whether there are calls of applications.
+    pub fn has_calls(&self) -> bool {
+        let calls = [self.app_read(), self.app_write()];
+        calls
+            .iter()
+            .any(|of| of.calls > 0 || of.direct_calls > 0 || of.bytes > 0)
+    }
+
     /// Bytes read and written.
     pub fn bytes(&self) -> u64 {
         self.read().bytes + self.write().bytes
@@ -105,15 +146,20 @@ impl SparseRow {
             Kept::Few { which, counters } => (*which, counters),
             Kept::Whole(row) => return Cow::Borrowed(of(row)),
         };
-        let first = place * COUNTERS;
-        let before = (which & ((1 << first) - 1)).count_ones() as usize;
-        let mut direction = [0; COUNTERS];
-        let which = which >> first & ((1 << COUNTERS) - 1);
-        for (i, counter) in ones(which).zip(&counters[before..]) {
-            direction[i] = *counter;
-        }
+        let direction = kept(which, counters, place * COUNTERS);
         Cow::Owned(Direction::of_counters(direction))
     }
+}
+
+/// `COUNT` counters from `first` on, of those that are kept.
+fn kept<const COUNT: usize>(which: u64, counters: &[u64], first: usize) -> [u64; COUNT] {
+    let before = (which & ((1 << first) - 1)).count_ones() as usize;
+    let mut own = [0; COUNT];
+    let which = which >> first & ((1 << COUNT) - 1);
+    for (i, counter) in ones(which).zip(counters.get(before..).unwrap_or_default()) {
+        own[i] = *counter;
+    }
+    own
 }
 
 /// Positions of the bits that are 1, from the lowest.
@@ -157,7 +203,18 @@ mod tests {
                     ..FileOp::default()
                 })
             });
-            Row { read, write, ops }
+            let calls = |calls| AppCalls {
+                calls,
+                bytes: calls * 10,
+                ..AppCalls::default()
+            };
+            Row {
+                app_read: calls(requests),
+                app_write: calls(2 * read.requests),
+                read,
+                write,
+                ops,
+            }
         })
     }
 
@@ -175,6 +232,8 @@ mod tests {
             prop_assert_eq!(&*sum.read(), &expected.read);
             prop_assert_eq!(&*sum.write(), &expected.write);
             prop_assert_eq!(sum.ops(), expected.ops.as_slice());
+            prop_assert_eq!(sum.app_read(), expected.app_read);
+            prop_assert_eq!(sum.app_write(), expected.app_write);
             prop_assert_eq!(sum.is_transfer(), expected.is_transfer());
             prop_assert_eq!(sum.bytes(), expected.read.bytes + expected.write.bytes);
         }

@@ -11,10 +11,11 @@ use std::str::FromStr;
 
 use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
-use trackiops_schemas::row::{Direction, Row};
+use trackiops_schemas::row::{AppCalls, Direction, Row};
 use trackiops_store::{MountRoots, Snapshot, is_below};
 
 use crate::visible::visible;
+use trackiops_query::Projection;
 use trackiops_query::answer::{Answer, AnswerRow, EmptyReason, Outcome};
 use trackiops_query::error::QueryError;
 use trackiops_query::file_rows::ask_whole;
@@ -37,6 +38,10 @@ pub enum Measure {
     Requests,
     /// Sum of the latencies of timed requests, us.
     Time,
+    /// Bytes of calls of applications.
+    AppBytes,
+    /// Calls of applications.
+    AppCalls,
 }
 
 /// The requests that count.
@@ -69,9 +74,11 @@ impl FromStr for Measure {
             "bytes" => Ok(Self::Bytes),
             "requests" => Ok(Self::Requests),
             "time" => Ok(Self::Time),
+            "app-bytes" => Ok(Self::AppBytes),
+            "app-calls" => Ok(Self::AppCalls),
             _ => Err(ChoiceError {
                 given: text.into(),
-                choices: "bytes, requests and time",
+                choices: "bytes, requests, time, app-bytes and app-calls",
             }),
         }
     }
@@ -95,21 +102,24 @@ impl FromStr for Directions {
 }
 
 impl Measure {
-    /// The value of a direction; latencies in ns.
-    fn of(self, direction: &Direction) -> u64 {
+    /// The value of a direction, which has these requests and calls; latencies in ns.
+    fn of(self, direction: &Direction, calls: &AppCalls) -> u64 {
         match self {
             Self::Bytes => direction.bytes,
             Self::Requests => direction.requests,
             Self::Time => direction.latency_ns_sum,
+            Self::AppBytes => calls.all_bytes(),
+            Self::AppCalls => calls.calls,
         }
     }
 
     /// Unit of the values.
     pub fn unit(self) -> &'static str {
         match self {
-            Self::Bytes => "bytes",
+            Self::Bytes | Self::AppBytes => "bytes",
             Self::Requests => "requests",
             Self::Time => "us",
+            Self::AppCalls => "calls",
         }
     }
 }
@@ -130,6 +140,8 @@ impl Graph {
             Measure::Bytes => "bytes",
             Measure::Requests => "requests",
             Measure::Time => "latencies",
+            Measure::AppBytes => return format!("bytes of {} of applications", self.calls()),
+            Measure::AppCalls => return format!("{} of applications", self.calls()),
         };
         let which = match self.directions {
             Directions::Read => "READ ",
@@ -139,9 +151,18 @@ impl Graph {
         format!("{which}{what}")
     }
 
+    fn calls(self) -> &'static str {
+        match self.directions {
+            Directions::Read => "reading calls",
+            Directions::Write => "writing calls",
+            Directions::Both | Directions::Apart => "calls",
+        }
+    }
+
     /// The values of a row, each with a root above the mount if directions are apart.
     fn values(self, row: &Row) -> Vec<(Option<&'static str>, u64)> {
-        let [read, write] = [&row.read, &row.write].map(|direction| self.measure.of(direction));
+        let directions = [(&row.read, &row.app_read), (&row.write, &row.app_write)];
+        let [read, write] = directions.map(|(of, calls)| self.measure.of(of, calls));
         match self.directions {
             Directions::Read => vec![(None, read)],
             Directions::Write => vec![(None, write)],
@@ -162,7 +183,15 @@ pub struct Stack {
 
 /// Answers a question with stacks, in order.
 pub fn stacks(question: &Question, graph: Graph) -> Result<Outcome<Stack>, QueryError> {
-    ask_whole(question, GroupBy::NAME, |snapshot, answer| {
+    let projection = match graph.measure {
+        Measure::AppBytes | Measure::AppCalls => Projection::calls(),
+        Measure::Bytes | Measure::Requests | Measure::Time => Projection::default(),
+    };
+    let question = Question {
+        projection,
+        ..question.clone()
+    };
+    ask_whole(&question, GroupBy::NAME, |snapshot, answer| {
         from_answer(snapshot, answer, graph)
     })
 }
@@ -183,7 +212,9 @@ fn from_answer(
         }
     }
     let rows = match graph.measure {
-        Measure::Bytes | Measure::Requests => sums.into_iter().collect(),
+        Measure::Bytes | Measure::Requests | Measure::AppBytes | Measure::AppCalls => {
+            sums.into_iter().collect()
+        }
         Measure::Time => in_us(sums),
     };
     let there = rows.into_iter().filter(|(_, value)| *value > 0);

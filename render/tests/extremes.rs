@@ -15,7 +15,7 @@ use trackiops_render::formats::Texts;
 use trackiops_render::{Export, ExportDataset, Format, TerminalPlot};
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
-use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_testkit::generated::{THREE, file};
 use trackiops_testkit::questions::question;
@@ -45,6 +45,8 @@ fn extremes(start: i64) -> Vec<ClosedWindow> {
                 row: Row {
                     read: direction(),
                     write: direction(),
+                    app_read: AppCalls::of_counters([MOST; AppCalls::COUNT]),
+                    app_write: AppCalls::of_counters([MOST; AppCalls::COUNT]),
                     ops: [FileOp {
                         op: OpName::new("COMMIT"),
                         ..op

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use crate::file_ops::FileOp;
 use crate::histogram;
 use crate::ops::OperationSums;
-use crate::row::{Direction, Health};
+use crate::row::{AppCalls, Direction, Health};
 use crate::unit::Unit;
 
 /// Version of the format of everything on disk. What has another one is not opened.
@@ -72,6 +72,9 @@ pub const TENANT_COLUMNS: [&str; 6] = [UID, USER, CGROUP, CONTAINER, TENANT_NAME
 
 /// The two directions, in column order.
 pub const DIRECTIONS: [&str; 2] = ["read", "write"];
+
+/// What the columns of calls of applications begin with, in column order: as [`DIRECTIONS`].
+pub const APP_DIRECTIONS: [&str; 2] = ["app_read_", "app_write_"];
 
 /// The column of one direction that counts requests of whose latencies the parts are not known.
 pub const UNSPLIT: &str = "unsplit";
@@ -287,6 +290,13 @@ pub fn rollup_schema() -> SchemaRef {
         fields.push(histogram_field(&format!("{prefix}{LATENCY_HIST}")));
     }
     fields.push(list(FILE_OPS, file_op_item()));
+    for prefix in APP_DIRECTIONS {
+        fields.extend(
+            AppCalls::COUNTERS
+                .iter()
+                .map(|counter| counter.field(prefix)),
+        );
+    }
     Arc::new(Schema::new(fields))
 }
 

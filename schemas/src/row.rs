@@ -93,6 +93,36 @@ impl Direction {
     }
 }
 
+counters! {
+    /// The calls by which applications read, or wrote: what they asked their kernel for, wherever that had it.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct AppCalls {
+        /// Calls that returned, failed ones included.
+        calls: "calls", Count, sum;
+        /// Calls that returned an error.
+        errors: "errors", Count, sum;
+        /// Bytes that calls through the page cache returned.
+        bytes: "bytes", Bytes, sum;
+        /// Those of the calls that were made with O_DIRECT.
+        direct_calls: "direct_calls", Count, sum;
+        /// Bytes that these asked for.
+        direct_bytes: "direct_bytes", Bytes, sum;
+    }
+    and {}
+}
+
+impl AppCalls {
+    /// Bytes of all calls.
+    pub fn all_bytes(&self) -> u64 {
+        self.bytes.saturating_add(self.direct_bytes)
+    }
+
+    /// Adds another partial aggregate.
+    pub fn merge(&mut self, other: &Self) {
+        self.merge_counters(other);
+    }
+}
+
 /// The counters of one file in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
@@ -102,6 +132,10 @@ pub struct Row {
     pub write: Direction,
     /// All other operations.
     pub ops: FileOps,
+    /// Calls by which applications read.
+    pub app_read: AppCalls,
+    /// Calls by which they wrote.
+    pub app_write: AppCalls,
 }
 
 impl Row {
@@ -117,6 +151,8 @@ impl Row {
         self.read.merge(&other.read);
         self.write.merge(&other.write);
         self.ops.merge(&other.ops);
+        self.app_read.merge(&other.app_read);
+        self.app_write.merge(&other.app_write);
     }
 }
 
@@ -146,6 +182,10 @@ counters! {
         ops_seen: "ops_seen", Count, sum;
         /// RPCs at whose completion the kernel skipped these programs: it bounds those that are not in `ops_seen`.
         ops_missed: "ops_missed", Count, sum;
+        /// Milliseconds of the window in which calls of applications were counted, too; 0 where they were left out.
+        app_covered_ms: "app_covered_ms", Milliseconds, sum;
+        /// Calls of applications for which the kernel skipped the programs: it bounds those that are not counted.
+        app_missed: "app_missed", Count, sum;
         /// Single requests that were to be kept one by one and were not, since the disk was too slow or could not be written.
         requests_dropped: "requests_dropped", Count, sum;
         /// Failed attempts to write the store. Windows waited in memory meanwhile.
@@ -164,6 +204,8 @@ counters! {
         audit_missed_requests: "audit_missed_requests", Count, sum;
         /// Their bytes.
         audit_missed_bytes: "audit_missed_bytes", Bytes, sum;
+        /// Bytes of calls of applications of rows `(missed)`: the kernel had them, the rows of files did not.
+        audit_missed_app_bytes: "audit_missed_app_bytes", Bytes, sum;
         /// Comparisons with a difference that neither `missed` nor `lost` explains: an error of the recorder or of the kernel.
         audit_alarms: "audit_alarms", Count, sum;
     }

@@ -123,6 +123,14 @@ pub struct Args {
     /// Record READ and WRITE requests only, not every operation
     #[arg(long, help_heading = KERNEL)]
     pub no_ops: bool,
+    /// Do not count the calls by which applications read and write
+    #[arg(long, conflicts_with = "app_view", help_heading = KERNEL)]
+    pub no_app_view: bool,
+    /// Count them even where the kernel may skip the programs for some
+    ///
+    /// By default they are counted unless the kernel preempts threads that run in it.
+    #[arg(long, help_heading = KERNEL)]
+    pub app_view: bool,
     /// Do not split latencies into queue, network and completion
     #[arg(long, help_heading = KERNEL)]
     no_latency_parts: bool,

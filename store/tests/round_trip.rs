@@ -16,7 +16,7 @@ use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::{DAY_MS, UtcMs};
 use trackiops_store::{Dataset, Options, Segment, Snapshot, Writer};
 use trackiops_testkit::content::{Content, of, rows};
@@ -123,6 +123,17 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
     let row = row.prop_map(|(file, read, write, ops)| FileRow {
         file,
         row: Row {
+            app_read: AppCalls {
+                calls: 3 * read.requests,
+                bytes: 2 * read.bytes,
+                ..AppCalls::default()
+            },
+            app_write: AppCalls {
+                errors: write.errors,
+                direct_calls: ops,
+                direct_bytes: 4096 * ops,
+                ..AppCalls::default()
+            },
             read,
             write,
             ops: ["COMMIT", "GETATTR"]
@@ -166,6 +177,8 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 clock_steps,
                 tenant_changes: clock_steps / 3,
                 ops_covered_ms: covered_ms / 2,
+                app_covered_ms: covered_ms / 3,
+                app_missed: clock_steps / 2,
                 ops_seen: seen * 3,
                 ops_missed: clock_steps,
                 requests_dropped: clock_steps / 2,
@@ -177,6 +190,7 @@ fn a_window() -> impl Strategy<Value = ClosedWindow> {
                 audit_row_bytes: seen * 4000,
                 audit_missed_requests: clock_steps,
                 audit_missed_bytes: clock_steps * 96,
+                audit_missed_app_bytes: clock_steps * 7,
                 audit_alarms: clock_steps / 2,
                 pending: clients.map(pending),
                 filter: None,

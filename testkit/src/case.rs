@@ -10,7 +10,7 @@ use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::mount::MountPoint;
 use trackiops_schemas::ops::{Operation, OperationRow, OperationSums};
 use trackiops_schemas::pending::Pending;
-use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 use trackiops_store::{Options, Writer};
 
@@ -136,6 +136,8 @@ impl Recording {
                 match what {
                     "read" => requests.add(&mut row.read),
                     "write" => requests.add(&mut row.write),
+                    "called-read" => row.app_read = requests.calls(),
+                    "called-write" => row.app_write = requests.calls(),
                     other => row.ops.add(&FileOp {
                         op: OpName::new(other),
                         requests: requests.count,
@@ -298,6 +300,16 @@ struct Requests {
 }
 
 impl Requests {
+    /// Calls of an application, all through the page cache.
+    fn calls(&self) -> AppCalls {
+        AppCalls {
+            calls: self.count,
+            errors: self.errors,
+            bytes: self.count * self.bytes,
+            ..AppCalls::default()
+        }
+    }
+
     fn parse(words: SplitWhitespace<'_>) -> Option<Self> {
         let mut requests = Self::default();
         for (i, word) in words.enumerate() {

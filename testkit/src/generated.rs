@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trackiops_schemas::file_ops::{FileOp, OpName};
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey};
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::row::{ClosedWindow, Direction, FileRow, Health, Row};
+use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, FileRow, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::windows::{named, used_by};
@@ -150,11 +150,15 @@ fn generate(
                     Some(true) if i >= count / 4 => Some("alice"),
                     _ => None,
                 };
+                let read = direction(&mut numbers, folding);
+                let write = direction(&mut numbers, folding);
                 rows.push(FileRow {
                     file: user.map_or(file.clone(), |user| named(&file, user)),
                     row: Row {
-                        read: direction(&mut numbers, folding),
-                        write: direction(&mut numbers, folding),
+                        app_read: calls(&read, 4),
+                        app_write: calls(&write, 1),
+                        read,
+                        write,
                         ops: (fileid % 3 > 0)
                             .then(|| FileOp {
                                 op: OpName::new("COMMIT"),
@@ -177,6 +181,17 @@ fn generate(
         }
     };
     (0..count).map(window).collect()
+}
+
+/// The calls that had these requests, and some that the cache answered, so that they have `times` the bytes.
+fn calls(requests: &Direction, times: u64) -> AppCalls {
+    AppCalls {
+        calls: requests.requests * (times + 1),
+        errors: requests.errors,
+        bytes: requests.bytes * times,
+        direct_calls: requests.direct,
+        direct_bytes: requests.direct * 4096,
+    }
 }
 
 /// The health of a window that has these rows.

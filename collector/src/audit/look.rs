@@ -23,6 +23,8 @@ pub struct Look {
     pub after: Transfers,
     /// Requests of rows that may be in `kernel`, or not.
     pub unsure: Transfers,
+    /// Sums of calls were taken since reading had ended: what is taken from now on returned after that.
+    has_taken_calls: bool,
 }
 
 impl Look {
@@ -35,7 +37,23 @@ impl Look {
             ended,
             after: Transfers::default(),
             unsure: Transfers::default(),
+            has_taken_calls: false,
         }
+    }
+
+    /// Takes note of calls that were taken from the kernel and are in a row from now on. The kernel counts a call before the
+    /// program that adds it up.
+    pub fn see_calls(&mut self, calls: Transfers) {
+        let of = match self.has_taken_calls {
+            true => &mut self.after,
+            false => &mut self.unsure,
+        };
+        of.add(calls);
+    }
+
+    /// Everything was taken that calls had added up by now.
+    pub fn end_taking_calls(&mut self) {
+        self.has_taken_calls = true;
     }
 
     /// When reading had ended, s.

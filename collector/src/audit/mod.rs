@@ -21,6 +21,7 @@ use crate::audit::look::{Look, Looks, Watched, see_folded};
 use crate::audit::reading::Reading;
 use crate::audit::transfers::Transfers;
 use crate::clock::MonotonicNs;
+use crate::kernel_sums::by_call::CallsInWindow;
 
 /// How often all mounts are looked at in any case.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -46,6 +47,8 @@ const YOUNG_S: i64 = 3;
 /// What the audit knows of all superblocks.
 pub struct Audit {
     started_s: i64,
+    /// Calls of applications are counted, too.
+    counts_calls: bool,
     accounts: AHashMap<Dev, Account>,
     /// Rows of closed windows.
     closed: AHashMap<Dev, Transfers>,
@@ -68,10 +71,11 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Opens no account yet: the first look does.
-    pub fn new(now: MonotonicNs) -> Self {
+    /// Opens no account yet: the first look does. `counts_calls` says that rows have calls of applications.
+    pub fn new(now: MonotonicNs, counts_calls: bool) -> Self {
         Self {
             started_s: seconds(now),
+            counts_calls,
             accounts: AHashMap::new(),
             closed: AHashMap::new(),
             looks: Looks::new(),
@@ -97,6 +101,24 @@ impl Audit {
         see_folded(&mut self.looks, key, sum);
     }
 
+    /// Takes note of calls that the kernel has added up: of a device, all that were taken at once.
+    pub fn see_calls<'c>(&mut self, taken: impl IntoIterator<Item = &'c CallsInWindow>) {
+        if self.looks.is_empty() {
+            return;
+        }
+        for calls in taken {
+            if let Some(look) = self.looks.get_mut(&calls.row.file.dev) {
+                look.see_calls(calls.transfers());
+            }
+        }
+        self.looks.values_mut().for_each(Look::end_taking_calls);
+    }
+
+    /// Whether it is time for a look.
+    pub fn is_due(&self, now: MonotonicNs) -> bool {
+        self.reading.is_none() && now >= self.next && self.looks.is_empty()
+    }
+
     /// Counts the rows of a window that closes.
     pub fn count_closed(&mut self, window: impl IntoIterator<Item = (Dev, Transfers)>) {
         for (dev, rows) in window {
@@ -114,7 +136,7 @@ impl Audit {
     /// Begins a look if it is time for one, and goes on with one. `others` are the other mount
     /// namespaces, each with a process and the devices it has.
     pub fn look(&mut self, now: MonotonicNs, others: &[(u32, Vec<Dev>)]) {
-        if self.reading.is_none() && now >= self.next && self.looks.is_empty() {
+        if self.is_due(now) {
             self.begin(now, others);
         }
         self.read_on(now, STEP);
@@ -136,8 +158,11 @@ impl Audit {
         let Some(reading) = &mut self.reading else {
             return;
         };
-        let looks = &mut self.looks;
-        let goes_on = reading.advance(budget, |dev, look| {
+        let (looks, counts_calls) = (&mut self.looks, self.counts_calls);
+        let goes_on = reading.advance(budget, |dev, mut look| {
+            if !counts_calls {
+                look.kernel = look.kernel.without_calls();
+            }
             looks.insert(dev, look);
         });
         if !goes_on {
@@ -195,9 +220,10 @@ impl Audit {
         comparison
     }
 
-    /// Takes note of what is booked.
+    /// Takes note of what is booked. Nobody counts how many bytes of calls a failed flush, or a program that was skipped,
+    /// may explain.
     pub fn book(&mut self, missed: Transfers, now: MonotonicNs) {
-        if !missed.is_none() {
+        if !missed.without_calls().is_none() {
             self.booked.add(missed);
             let due = after(now, JUDGED_AFTER);
             self.to_judge.get_or_insert((due, self.booked_requests()));

@@ -20,7 +20,7 @@ pub struct MountStatistics {
     pub mount_point: String,
     /// Seconds since its superblock was made.
     pub age_s: u64,
-    /// Successful requests, and the bytes that the client has read and written.
+    /// Successful requests, the bytes that the client has read and written, and those of calls.
     pub transfers: Transfers,
 }
 
@@ -35,7 +35,7 @@ pub struct MountstatsParser {
 #[derive(Default)]
 struct Counted {
     statistics: MountStatistics,
-    bytes: Option<(u64, u64)>,
+    bytes: Option<[u64; 6]>,
     age_s: Option<u64>,
     reads: u64,
     writes: u64,
@@ -105,8 +105,8 @@ impl Counted {
             "age" => self.age_s = numbers(values).next(),
             // Normal and direct reads and writes of applications, then those of the server.
             "bytes" => {
-                let mut server = numbers(values).skip(4);
-                self.bytes = server.next().zip(server.next());
+                let bytes: Vec<u64> = numbers(values).take(6).collect();
+                self.bytes = bytes.try_into().ok();
             }
             "NULL" => self.has_operations = true,
             "READ" | "READ_PLUS" => self.reads = self.reads.wrapping_add(successes(values)),
@@ -117,10 +117,11 @@ impl Counted {
 
     /// The mount, if everything was there. A kernel without one of the numbers is not audited.
     fn complete(self) -> Option<MountStatistics> {
-        let (read_bytes, written_bytes) = self.bytes.filter(|_| self.has_operations)?;
+        let [calls @ .., read_bytes, written_bytes] = self.bytes.filter(|_| self.has_operations)?;
+        let requests = Transfers::new((self.reads, read_bytes), (self.writes, written_bytes));
         Some(MountStatistics {
             age_s: self.age_s?,
-            transfers: Transfers::new((self.reads, read_bytes), (self.writes, written_bytes)),
+            transfers: requests.with_calls(calls),
             ..self.statistics
         })
     }
@@ -167,19 +168,26 @@ mod tests {
         );
         // Attempts that failed and were repeated are no requests.
         let transfers = Transfers::new((30 - 4, 1_572_864), (38 - 6, 1_916_928));
-        assert_eq!(v3.transfers, transfers);
+        assert_eq!(v3.transfers.without_calls(), transfers);
+        assert!(v3.transfers.call_bytes() > 0);
         let transfers = Transfers::new((28 - 5, 1_376_256), (36 - 7, 1_720_320));
-        assert_eq!((v4.age_s, v4.transfers), (24, transfers));
+        assert_eq!((v4.age_s, v4.transfers.without_calls()), (24, transfers));
         let [newest] = &parse(NEWEST)[..] else {
             panic!("one mount");
         };
         let transfers = Transfers::new((1021, 4_182_016), (2251, 8_401_588));
-        assert_eq!((newest.age_s, newest.transfers), (44, transfers));
+        assert_eq!(
+            (newest.age_s, newest.transfers.without_calls()),
+            (44, transfers)
+        );
         let [oldest] = &parse(OLDEST)[..] else {
             panic!("one mount");
         };
         let transfers = Transfers::new((0, 0), (16, 1_048_576));
-        assert_eq!((oldest.age_s, oldest.transfers), (1, transfers));
+        assert_eq!(
+            (oldest.age_s, oldest.transfers.without_calls()),
+            (1, transfers)
+        );
     }
 
     #[test]

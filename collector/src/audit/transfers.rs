@@ -1,12 +1,15 @@
-//! Successful requests and their bytes: what both the kernel's counters and rows have.
+//! Successful requests and their bytes, and the bytes of calls: what both the kernel's counters and rows have.
 
 use trackiops_schemas::ebpf::ring::{FoldKey, FoldValue, RequestRecord, flags};
-use trackiops_schemas::row::{Direction, Row};
+use trackiops_schemas::row::{AppCalls, Direction, Row};
 
-/// Requests read, bytes read, requests written, bytes written.
-const COUNTS: usize = 4;
+/// Requests read, bytes read, requests written, bytes written; then bytes of calls, in the kernel's order: read and written
+/// through the page cache, and read and written with `O_DIRECT`.
+const COUNTS: usize = 8;
+/// Of them those of requests.
+const OF_REQUESTS: usize = 4;
 
-/// Successful requests and their bytes, read and written.
+/// Successful requests and their bytes, read and written, and the bytes that calls of applications read and wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfers([u64; COUNTS]);
 
@@ -17,13 +20,50 @@ pub struct Difference([i64; COUNTS]);
 impl Transfers {
     /// Transfers with (requests, bytes) in each direction.
     pub fn new((reads, read_bytes): (u64, u64), (writes, written_bytes): (u64, u64)) -> Self {
-        Self([reads, read_bytes, writes, written_bytes])
+        Self([reads, read_bytes, writes, written_bytes, 0, 0, 0, 0])
+    }
+
+    /// Bytes of calls that read, and of calls that wrote.
+    pub fn of_calls(read: &AppCalls, write: &AppCalls) -> Self {
+        let (direct_read, direct_written) = (read.direct_bytes, write.direct_bytes);
+        Self::default().with_calls([read.bytes, write.bytes, direct_read, direct_written])
+    }
+
+    /// The same requests with these bytes of calls.
+    pub fn with_calls(self, bytes: [u64; COUNTS - OF_REQUESTS]) -> Self {
+        let [reads, read_bytes, writes, written_bytes, ..] = self.0;
+        let [read, written, direct_read, direct_written] = bytes;
+        Self([
+            reads,
+            read_bytes,
+            writes,
+            written_bytes,
+            read,
+            written,
+            direct_read,
+            direct_written,
+        ])
+    }
+
+    /// The requests alone.
+    pub fn without_calls(self) -> Self {
+        self.with_calls([0; COUNTS - OF_REQUESTS])
+    }
+
+    /// Bytes of all calls.
+    pub fn call_bytes(self) -> u64 {
+        self.0
+            .iter()
+            .skip(OF_REQUESTS)
+            .fold(0, |sum, bytes| sum.wrapping_add(*bytes))
     }
 
     /// Those of a row.
     pub fn of_row(row: &Row) -> Self {
         let of = |d: &Direction| (d.requests.saturating_sub(d.errors), d.bytes);
-        Self::new(of(&row.read), of(&row.write))
+        let mut all = Self::new(of(&row.read), of(&row.write));
+        all.add(Self::of_calls(&row.app_read, &row.app_write));
+        all
     }
 
     /// Those of a request.
@@ -76,7 +116,7 @@ impl Transfers {
 
     /// Whether the bytes have grown since `earlier`, and by less than `leap`.
     pub fn grew_since(self, earlier: Self, leap: u64) -> bool {
-        let Self([_, read_bytes, _, written_bytes]) = self.since(earlier);
+        let Self([_, read_bytes, _, written_bytes, ..]) = self.since(earlier);
         read_bytes.max(written_bytes) < leap
     }
 
@@ -97,7 +137,13 @@ impl Transfers {
 
     /// A row of them. Nothing is known of their latencies.
     pub fn row(self) -> Row {
-        let [reads, read_bytes, writes, written_bytes] = self.0;
+        let [reads, read_bytes, writes, written_bytes, ..] = self.0;
+        let [.., called_read, called_written, direct_read, direct_written] = self.0;
+        let calls = |bytes, direct_bytes| AppCalls {
+            bytes,
+            direct_bytes,
+            ..AppCalls::default()
+        };
         let direction = |requests, bytes| Direction {
             requests,
             bytes,
@@ -107,6 +153,8 @@ impl Transfers {
         Row {
             read: direction(reads, read_bytes),
             write: direction(writes, written_bytes),
+            app_read: calls(called_read, direct_read),
+            app_write: calls(called_written, direct_written),
             ..Row::default()
         }
     }

@@ -4,16 +4,17 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use aya::Ebpf;
-use aya::programs::{RawTracePoint, TracePoint};
+use aya::programs::{KProbe, RawTracePoint, TracePoint};
 use trackiops_schemas::ebpf::offsets::Offsets as _;
 
+use crate::btf::BtfType;
 use crate::engine::OBJECT;
-use crate::engine::btf_tracepoints::{self, CastPrograms};
+use crate::engine::btf_tracepoints::{self, AttachedTo, CastPrograms};
 use crate::engine::error::EngineError;
 use crate::engine::missed::CountedPrograms;
 use crate::engine::relocations;
 use crate::facts::TRACEPOINTS;
-use crate::plan::{Plan, Programs};
+use crate::plan::{CallPrograms, Plan, Programs};
 use crate::rings::RingSizes;
 use crate::rings::record_ring::RecordMemory;
 use crate::timing::StartTiming;
@@ -109,12 +110,13 @@ pub fn load_by_cast(
         offsets,
         recovers,
         cast,
+        ..
     } = &plan.programs
     else {
         return None;
     };
     let cast = (*cast)?;
-    let object = relocations::complete(OBJECT, cast, &offsets.words())?;
+    let object = relocations::complete(OBJECT, Some(cast), &offsets.words())?;
     let operations = plan.has_operations();
     let events = &cast.events[..completions(operations)];
     let used = used_programs(*recovers, operations);
@@ -122,7 +124,7 @@ pub fn load_by_cast(
     names.extend(recovers.then_some(RELEASED_BY_CAST));
     let mut load = || {
         let memory = RecordMemory::create(sizes).map_err(io::Error::other)?;
-        let linked = CastPrograms::link(&object, &names, programs, &memory, events)?;
+        let linked = CastPrograms::link(&object, &names, programs, Some(&memory), events)?;
         timing.ended("link the programs that read by loads");
         let mut load = |name: &str, event| {
             let program = linked.load(name, event);
@@ -130,7 +132,8 @@ pub fn load_by_cast(
             program
         };
         let loaded = used.iter().zip(events);
-        let loaded = loaded.map(|(used, event)| load(used.by_cast, Some(*event)));
+        let loaded =
+            loaded.map(|(used, event)| load(used.by_cast, Some(AttachedTo::Tracepoint(*event))));
         Ok(LoadedByCast {
             programs: loaded.collect::<io::Result<_>>()?,
             released: match recovers {
@@ -155,11 +158,12 @@ fn used_programs(recovers: bool, operations: bool) -> &'static [DirectProgram] {
     &programs[..completions(operations)]
 }
 
-/// Attaches the programs of a plan; `by_cast` are those that are loaded already.
+/// Attaches the programs of a plan; `by_cast` and `calls` are those that are loaded already.
 pub fn attach(
     programs: &mut Ebpf,
     plan: &Plan,
     by_cast: Option<LoadedByCast>,
+    calls: LoadedCalls,
     timing: &mut StartTiming,
 ) -> Result<AttachedPrograms, EngineError> {
     match &plan.programs {
@@ -171,6 +175,7 @@ pub fn attach(
                 attached.links.push(renamed);
                 timing.ended(format!("load and attach {RENAME}"));
             }
+            attach_calls(programs, plan, calls, &mut attached, timing)?;
             Ok(attached)
         }
         // In the order in which a request meets them. So a request that starts meanwhile may be
@@ -183,6 +188,104 @@ pub fn attach(
             Ok(AttachedPrograms::default())
         }
     }
+}
+
+/// Programs on functions of the NFS client, in the order of [`CallPrograms::OfNfs`].
+const CALLS: [(&str, fn(BtfType) -> AttachedTo); 5] = [
+    ("app_read", AttachedTo::Return),
+    ("app_write", AttachedTo::Return),
+    ("app_splice_read", AttachedTo::Return),
+    ("app_direct_read", AttachedTo::Entry),
+    ("app_direct_write", AttachedTo::Entry),
+];
+/// Programs on functions of the kernel proper, in the order of [`CallPrograms::Generic`].
+const GENERIC_CALLS: [&str; 2] = ["app_generic_read", "app_generic_write"];
+/// Programs that are used with those, and the functions of the NFS client that they probe.
+const PROBED_CALLS: [(&str, &str); 2] = [
+    ("app_probed_direct_read", "nfs_file_direct_read"),
+    ("app_probed_direct_write", "nfs_file_direct_write"),
+];
+
+/// The programs on functions that count the calls of applications, each with its name.
+pub type LoadedCalls = Vec<(&'static str, OwnedFd)>;
+
+/// Loads the programs that count the calls of applications, if the plan has them.
+pub fn load_calls(
+    plan: &Plan,
+    programs: &Ebpf,
+    timing: &mut StartTiming,
+) -> Result<LoadedCalls, EngineError> {
+    let Programs::Direct {
+        offsets,
+        calls: Some(calls),
+        ..
+    } = &plan.programs
+    else {
+        return Ok(Vec::new());
+    };
+    let used: Vec<(&'static str, AttachedTo)> = match calls {
+        CallPrograms::OfNfs(functions) => {
+            let used = CALLS.into_iter().zip(functions);
+            used.filter_map(|((name, on), of)| Some((name, on((*of)?))))
+                .collect()
+        }
+        CallPrograms::Generic(functions) => {
+            let used = GENERIC_CALLS.into_iter().zip(functions);
+            used.map(|(name, of)| (name, AttachedTo::Return(*of)))
+                .collect()
+        }
+    };
+    let names: Vec<_> = used.iter().map(|(name, _)| *name).collect();
+    let types: Vec<_> = used.iter().map(|(_, on)| on.of()).collect();
+    // Offsets that do not fit were found out before, when the programs on completions were loaded.
+    let object = relocations::complete(OBJECT, None, &offsets.words());
+    let object = object.ok_or(EngineError::Object("app_read"))?;
+    let cannot = |event| move |source| EngineError::AttachTyped { event, source };
+    let linked = CastPrograms::link(&object, &names, programs, None, &types);
+    let linked = linked.map_err(cannot("nfs_file_read"))?;
+    timing.ended("link the programs of calls");
+    let load = |(name, on)| {
+        let program = linked.load(name, Some(on)).map_err(cannot(name))?;
+        timing.ended(format!("load {name}"));
+        Ok((name, program))
+    };
+    used.into_iter().map(load).collect()
+}
+
+/// Attaches the programs that count the calls of applications, those `loaded` and those that probe.
+fn attach_calls(
+    programs: &mut Ebpf,
+    plan: &Plan,
+    loaded: LoadedCalls,
+    attached: &mut AttachedPrograms,
+    timing: &mut StartTiming,
+) -> Result<(), EngineError> {
+    for (event, program) in loaded {
+        let link = btf_tracepoints::attach(program.as_fd(), None);
+        let link = link.map_err(|source| EngineError::AttachTyped { event, source })?;
+        attached.counted.of_calls.push(program);
+        attached.links.push(link);
+    }
+    if let Programs::Direct {
+        calls: Some(CallPrograms::Generic(_)),
+        ..
+    } = &plan.programs
+    {
+        for (name, function) in PROBED_CALLS {
+            let cannot = |source| EngineError::Attach {
+                event: function,
+                source,
+            };
+            let program = programs
+                .program_mut(name)
+                .ok_or(EngineError::Object(name))?;
+            let program: &mut KProbe = program.try_into().map_err(cannot)?;
+            program.load().map_err(cannot)?;
+            program.attach(function, 0).map_err(cannot)?;
+            timing.ended(format!("load and attach {name}"));
+        }
+    }
+    Ok(())
 }
 
 fn attach_tracepoint(
@@ -244,6 +347,7 @@ fn attach_direct(
         counted: CountedPrograms {
             of_requests: attached,
             of_operations,
+            of_calls: Vec::new(),
         },
         links,
     })

@@ -1,5 +1,5 @@
-//! Loads programs for tracepoints whose arguments the verifier knows by type. The BPF loader can do
-//! so for tracepoints of the kernel proper only, and the NFS client is a module.
+//! Loads programs for tracepoints and functions whose arguments the verifier knows by type. The BPF loader can do
+//! so for those of the kernel proper only, and the NFS client is a module.
 
 use std::collections::HashSet;
 use std::ffi::{CString, c_char};
@@ -13,12 +13,35 @@ use aya_obj::Object;
 use aya_obj::generated::{bpf_attach_type, bpf_btf_info, bpf_cmd, bpf_prog_type};
 use trackiops_schemas::ebpf::ring::RECORD_RINGS_MAP;
 
-use crate::btf::TracepointType;
+use crate::btf::BtfType;
 use crate::engine::bpf_calls::{bpf, create, empty, info_of};
 use crate::rings::record_ring::RecordMemory;
 
 /// Followed by the name of an array, this is the section of the array's only element.
 const ELEMENT_PREFIX: &str = ".bss.";
+
+/// An array that stands for the rings in programs that have none.
+const NO_RECORD_RINGS: &str = "NO_RECORD_RINGS";
+
+/// What a program is attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachedTo {
+    /// A tracepoint.
+    Tracepoint(BtfType),
+    /// The begin of a function.
+    Entry(BtfType),
+    /// The end of a function.
+    Return(BtfType),
+}
+
+impl AttachedTo {
+    /// The type of that.
+    pub fn of(self) -> BtfType {
+        match self {
+            Self::Tracepoint(of) | Self::Entry(of) | Self::Return(of) => of,
+        }
+    }
+}
 
 /// Programs that are ready to be loaded.
 pub struct CastPrograms {
@@ -29,13 +52,13 @@ pub struct CastPrograms {
 
 impl CastPrograms {
     /// Links these programs of the object with the maps that the loader has made for it, and with
-    /// the rings in `memory`. `events` are the tracepoints that they are for.
+    /// the rings in `memory`, if they use these. `types` are those of what they are for.
     pub fn link(
         object: &[u8],
         used: &[&str],
         loaded: &Ebpf,
-        memory: &RecordMemory,
-        events: &[TracepointType],
+        memory: Option<&RecordMemory>,
+        types: &[BtfType],
     ) -> io::Result<Self> {
         let mut object = Object::parse(object).map_err(io::Error::other)?;
         object.programs.retain(|name, _| used.contains(&&**name));
@@ -49,7 +72,11 @@ impl CastPrograms {
             // The section of an array's only element is linked to the array.
             let array = name.strip_prefix(ELEMENT_PREFIX).unwrap_or(name);
             let fd = match array {
-                RECORD_RINGS_MAP => memory.as_fd(),
+                RECORD_RINGS_MAP => match memory {
+                    Some(memory) => memory.as_fd(),
+                    // Another program's, which is not loaded.
+                    None => descriptor(loaded.map(NO_RECORD_RINGS)?)?,
+                },
                 _ => descriptor(loaded.map(array)?)?,
             };
             Some((name.as_str(), fd.as_raw_fd(), map))
@@ -58,7 +85,7 @@ impl CastPrograms {
             .relocate_maps(linked, &sections)
             .map_err(io::Error::other)?;
         object.relocate_calls(&sections).map_err(io::Error::other)?;
-        let mut names: Vec<_> = events.iter().filter_map(|event| event.module).collect();
+        let mut names: Vec<_> = types.iter().filter_map(|of| of.module).collect();
         names.sort_unstable();
         names.dedup();
         let modules = names
@@ -70,8 +97,9 @@ impl CastPrograms {
         })
     }
 
-    /// Loads a program for a tracepoint; without one, for any that it is attached to by name.
-    pub fn load(&self, name: &str, event: Option<TracepointType>) -> io::Result<OwnedFd> {
+    /// Loads a program for what it is to be attached to; without that, for any tracepoint that it is attached to by
+    /// name.
+    pub fn load(&self, name: &str, on: Option<AttachedTo>) -> io::Result<OwnedFd> {
         let program = self.object.programs.get(name);
         let program = program.ok_or(io::ErrorKind::NotFound)?;
         let function = self.object.functions.get(&program.function_key());
@@ -83,12 +111,16 @@ impl CastPrograms {
         load.insns = instructions.as_ptr().expose_provenance() as u64;
         load.insn_cnt = u32::try_from(instructions.len()).map_err(io::Error::other)?;
         load.license = program.license.as_ptr().expose_provenance() as u64;
-        if let Some(event) = event {
+        if let Some(on) = on {
             load.prog_type = bpf_prog_type::BPF_PROG_TYPE_TRACING as u32;
-            load.expected_attach_type = bpf_attach_type::BPF_TRACE_RAW_TP as u32;
-            load.attach_btf_id = event.number;
+            load.expected_attach_type = match on {
+                AttachedTo::Tracepoint(_) => bpf_attach_type::BPF_TRACE_RAW_TP,
+                AttachedTo::Entry(_) => bpf_attach_type::BPF_TRACE_FENTRY,
+                AttachedTo::Return(_) => bpf_attach_type::BPF_TRACE_FEXIT,
+            } as u32;
+            load.attach_btf_id = on.of().number;
         }
-        if let Some(module) = event.and_then(|event| event.module) {
+        if let Some(module) = on.and_then(|on| on.of().module) {
             let own = self.modules.iter().find(|(name, _)| *name == module);
             let (_, btf) = own.ok_or(io::ErrorKind::NotFound)?;
             load.__bindgen_anon_1.attach_btf_obj_fd = btf.as_raw_fd().cast_unsigned();
@@ -104,7 +136,7 @@ impl CastPrograms {
     }
 }
 
-/// Attaches a program to its tracepoint, until the returned descriptor is closed. The tracepoint is
+/// Attaches a program to what it was loaded for, until the returned descriptor is closed. The tracepoint is
 /// `named` if the program was loaded for any.
 pub fn attach(program: BorrowedFd<'_>, named: Option<&str>) -> io::Result<OwnedFd> {
     let name = named.map(CString::new).transpose()?;

@@ -50,6 +50,9 @@ pub enum EngineError {
     /// What the programs have added up of operations cannot be read.
     #[error("cannot read the BPF programs' sums of operations: {}", causes(.0))]
     Operations(#[source] MapError),
+    /// What the programs have added up of calls of applications cannot be read.
+    #[error("cannot read the BPF programs' sums of calls: {}", causes(.0))]
+    Calls(#[source] MapError),
     /// The number of CPUs cannot be read.
     #[error("cannot read how many CPUs there may be ({path}): {source}")]
     Cpus {

@@ -1,6 +1,7 @@
 //! What is set before the programs are loaded: their globals, and the sizes of maps.
 
 use aya::EbpfLoader;
+use trackiops_schemas::ebpf::app_sums::APP_PLACES_MAP;
 use trackiops_schemas::ebpf::offsets::Offsets as _;
 use trackiops_schemas::ebpf::op_sums::{OP_CELLS, OP_CELLS_GLOBAL};
 use trackiops_schemas::ebpf::ring::{
@@ -25,6 +26,8 @@ pub struct ProgramGlobals {
     window_ns: u64,
     filter_kinds: u32,
     latency_parts: u32,
+    /// CPUs on which calls of applications are counted.
+    calls_on_cpus: u32,
 }
 
 /// Values that only one engine has.
@@ -38,7 +41,7 @@ enum OffsetGlobals {
 
 impl ProgramGlobals {
     /// The values for a plan, settings, and rings of these sizes.
-    pub fn new(plan: &Plan, settings: &Settings, rings: RingSizes) -> Self {
+    pub fn new(plan: &Plan, settings: &Settings, rings: RingSizes, cpus: u32) -> Self {
         Self {
             offsets: match &plan.programs {
                 Programs::Direct { offsets, .. } => OffsetGlobals::Direct {
@@ -54,6 +57,7 @@ impl ProgramGlobals {
             slot_mask: rings.slots() - 1,
             window_ns: settings.granularity.ns(),
             filter_kinds: settings.filter.kinds(),
+            calls_on_cpus: if plan.has_calls() { cpus } else { 1 },
             latency_parts: match (settings.latency_parts, settings.requests) {
                 (false, _) => 0,
                 (true, false) => parts::SPLIT,
@@ -77,6 +81,7 @@ impl ProgramGlobals {
                 loader.override_global(OFFSETS_GLOBAL, offsets.as_slice(), true);
             }
         }
+        loader.map_max_entries(APP_PLACES_MAP, self.calls_on_cpus);
         if self.filter_kinds != 0 {
             loader.map_max_entries(FILTER_MAP, FILTER_ENTRIES);
         }

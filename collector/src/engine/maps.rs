@@ -2,6 +2,9 @@
 
 use aya::Ebpf;
 use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapError, MapFd};
+use trackiops_schemas::ebpf::app_sums::{
+    APP_CALLS_BEGUN_MAP, APP_CALLS_MAP, APP_CALLS_MAPS, APP_PLACES_MAP, APP_PLACES_WORDS,
+};
 use trackiops_schemas::ebpf::file_op_sums::{FILE_OPS_BEGUN_MAP, FILE_OPS_MAP, FILE_OPS_MAPS};
 use trackiops_schemas::ebpf::op_sums::{
     OP_TABLE_MAP, OP_TABLE_WORDS, OPS_BEGUN_MAP, OPS_LOST_MAP, OPS_MAP, OPS_MAPS,
@@ -17,6 +20,7 @@ use crate::engine::error::EngineError;
 use crate::engine::filter_maps::{FilterMapError, FilterMaps};
 use crate::engine::missed::SharedRecovery;
 use crate::filter::ResolvedFilter;
+use crate::kernel_sums::by_call::CallSums;
 use crate::kernel_sums::by_file::FileOpSums;
 use crate::kernel_sums::by_operation::OpSums;
 use crate::kernel_sums::folded::Folds;
@@ -144,4 +148,14 @@ pub fn file_operations(programs: &mut Ebpf) -> Result<FileOpSums, EngineError> {
     ArrayOfMaps::try_from(map)
         .and_then(|map| FileOpSums::create(map, begun))
         .map_err(map_error(FILE_OPS_MAP))
+}
+
+/// The sums of calls of applications, which are made on `cpus` CPUs.
+pub fn calls(programs: &mut Ebpf, cpus: u32) -> Result<CallSums, EngineError> {
+    let begun = shared_words(programs, APP_CALLS_BEGUN_MAP, APP_CALLS_MAPS)?;
+    let places = shared_words(programs, APP_PLACES_MAP, cpus as usize * APP_PLACES_WORDS)?;
+    let map = take(programs, APP_CALLS_MAP)?;
+    ArrayOfMaps::try_from(map)
+        .and_then(|map| CallSums::create(map, places, begun))
+        .map_err(map_error(APP_CALLS_MAP))
 }

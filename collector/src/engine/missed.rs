@@ -28,6 +28,8 @@ pub struct MissedCompletions {
     pub requests: u64,
     /// At most this number of RPCs is missing from the sums of operations.
     pub operations: u64,
+    /// At most this number of calls of applications is missing from their sums.
+    pub calls: u64,
 }
 
 impl MissedCompletions {
@@ -35,15 +37,17 @@ impl MissedCompletions {
         Self {
             requests: choose(self.requests, other.requests),
             operations: choose(self.operations, other.operations),
+            calls: choose(self.calls, other.calls),
         }
     }
 }
 
-/// The programs on completions.
+/// The programs on completions and on calls of applications.
 #[derive(Default)]
 pub struct CountedPrograms {
     pub of_requests: Vec<OwnedFd>,
     pub of_operations: Vec<OwnedFd>,
+    pub of_calls: Vec<OwnedFd>,
 }
 
 impl CountedPrograms {
@@ -58,12 +62,14 @@ impl CountedPrograms {
         Ok(MissedCompletions {
             requests: sum(&self.of_requests)?,
             operations: sum(&self.of_operations)?,
+            calls: sum(&self.of_calls)?,
         })
     }
 
     /// Time for which they ran, ns. `None` if the kernel does not measure that.
     pub fn run_ns(&self) -> Option<u64> {
         let programs = self.of_requests.iter().chain(&self.of_operations);
+        let programs = programs.chain(&self.of_calls);
         let times = programs.map(|fd| program_counters(fd.as_fd()).map(|counters| counters.run_ns));
         times.sum::<io::Result<u64>>().ok().filter(|ns| *ns > 0)
     }
@@ -162,6 +168,7 @@ fn unrecovered(
         requests: (skipped.requests + left.requests_left).saturating_sub(recovered.requests),
         operations: (skipped.operations + left.operations_left)
             .saturating_sub(recovered.operations),
+        calls: skipped.calls,
     })
 }
 
@@ -173,6 +180,7 @@ mod tests {
         MissedCompletions {
             requests,
             operations: 2 * requests,
+            calls: 3 * requests,
         }
     }
 

@@ -26,6 +26,7 @@ use crate::engine::maps::{PathFeed, map_error};
 pub use crate::engine::missed::MissedCompletions;
 use crate::engine::missed::{MissedCounter, SharedRecovery};
 use crate::filter::{Filter, FilterError, ResolvedFilter};
+use crate::kernel_sums::by_call::CallSums;
 use crate::kernel_sums::by_file::FileOpSums;
 use crate::kernel_sums::by_operation::OpSums;
 use crate::kernel_sums::folded::Folds;
@@ -52,6 +53,8 @@ pub struct Engine {
     pub paths: Option<PathFeed>,
     /// Sums of RPCs by file, if operations are recorded.
     pub file_operations: Option<FileOpSums>,
+    /// Sums of the calls of applications, if they are counted.
+    pub calls: Option<CallSums>,
     books: SharedBooks,
     clock: SharedWord,
     /// The keys that requests are compared with, if there is a filter.
@@ -74,7 +77,7 @@ impl Engine {
         let page = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
         let sizes = RingSizes::for_memory(settings.ring_memory, cpus, page);
         let filter = resolve_filter(plan, &settings.filter)?;
-        let globals = ProgramGlobals::new(plan, settings, sizes);
+        let globals = ProgramGlobals::new(plan, settings, sizes, cpus);
         let mut loader = EbpfLoader::new();
         globals.hand_to(&mut loader);
         let mut programs = loader.load(OBJECT)?;
@@ -84,6 +87,7 @@ impl Engine {
                 Ok(loaded) => (loaded, None),
                 Err(why) => (None, Some(why)),
             };
+        let loaded_calls = attach::load_calls(plan, &programs, timing)?;
         // The loader knows maps by their descriptors: none may be closed before the programs are
         // loaded.
         let memory = by_cast.as_ref().map(|by_cast| &by_cast.memory);
@@ -100,6 +104,10 @@ impl Engine {
             ),
             false => (None, None),
         };
+        let calls = match plan.has_calls() {
+            true => Some(maps::calls(&mut programs, cpus)?),
+            false => None,
+        };
         let paths = match plan.has_paths() {
             true => Some(maps::paths(&mut programs)?),
             false => None,
@@ -113,7 +121,7 @@ impl Engine {
         };
         let recovery = maps::recovery(&programs)?;
         timing.ended("make rings and sums");
-        let attached = attach::attach(&mut programs, plan, by_cast, timing)?;
+        let attached = attach::attach(&mut programs, plan, by_cast, loaded_calls, timing)?;
         recovery.begin(ClockSample::take().now);
         Ok(Self {
             programs: Some(programs),
@@ -122,6 +130,7 @@ impl Engine {
             operations,
             paths,
             file_operations,
+            calls,
             books,
             clock: shared_clock,
             filter_maps,

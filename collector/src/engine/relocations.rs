@@ -23,8 +23,13 @@ const MOVES: [u8; 2] = [0xb4, 0xb7];
 /// `BPF_LDX | BPF_MEM` of 4, 2, 1 and 8 bytes.
 const LOADS: [u8; 4] = [0x61, 0x69, 0x71, 0x79];
 
-/// The object with these programs complete; `None` if an offset is too large for an instruction.
-pub fn complete(object: &[u8], cast: CastBtfIds, offsets: &[u32; DIRECT_WORDS]) -> Option<Vec<u8>> {
+/// The object with these programs complete; `None` if an offset is too large for an instruction. Without `cast` those
+/// are complete that call no function of the kernel.
+pub fn complete(
+    object: &[u8],
+    cast: Option<CastBtfIds>,
+    offsets: &[u32; DIRECT_WORDS],
+) -> Option<Vec<u8>> {
     let file = object::File::parse(object).ok()?;
     let mut bytes = object.to_vec();
     for section in file.sections().filter(|s| s.kind() == SectionKind::Text) {
@@ -41,15 +46,21 @@ pub fn complete(object: &[u8], cast: CastBtfIds, offsets: &[u32; DIRECT_WORDS]) 
 
 fn complete_one(
     instruction: &mut [u8; INSTRUCTION],
-    cast: CastBtfIds,
+    cast: Option<CastBtfIds>,
     offsets: &[u32; DIRECT_WORDS],
 ) -> Option<()> {
     let [code, registers, o0, o1, i0, i1, i2, i3] = *instruction;
     let (mut registers, mut offset) = (registers, i16::from_ne_bytes([o0, o1]));
     let mut operand = u32::from_ne_bytes([i0, i1, i2, i3]);
-    if code == CALL && operand == CAST_CALL {
+    if let Some(cast) = cast
+        && code == CALL
+        && operand == CAST_CALL
+    {
         (registers, operand) = (KERNEL_FUNCTION, cast.function);
-    } else if MOVES.contains(&code) && operand == CAST_TYPE {
+    } else if let Some(cast) = cast
+        && MOVES.contains(&code)
+        && operand == CAST_TYPE
+    {
         operand = cast.words;
     } else if LOADS.contains(&code) && offset >= CAST_OFFSETS {
         let number = usize::try_from((offset - CAST_OFFSETS) / 8).ok()?;
@@ -63,13 +74,13 @@ fn complete_one(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::btf::TracepointType;
+    use crate::btf::BtfType;
     use crate::engine::OBJECT;
 
     const CAST: CastBtfIds = CastBtfIds {
         function: 0x0123_4567,
         words: 0x0765_4321,
-        events: [TracepointType {
+        events: [BtfType {
             number: 1,
             module: None,
         }; 3],
@@ -89,7 +100,7 @@ mod tests {
     fn every_stand_in_of_the_object_is_replaced() {
         let mut offsets = [0; DIRECT_WORDS];
         offsets.iter_mut().zip(0x100..).for_each(|(o, n)| *o = n);
-        let complete = complete(OBJECT, CAST, &offsets).unwrap();
+        let complete = complete(OBJECT, Some(CAST), &offsets).unwrap();
         assert_eq!(complete.len(), OBJECT.len());
         let calls = count(OBJECT, &call(0, CAST_CALL));
         assert!(calls > 0);
@@ -119,6 +130,6 @@ mod tests {
     #[test]
     fn an_offset_that_fits_no_instruction_is_refused() {
         let offsets = [1 << 15; DIRECT_WORDS];
-        assert_eq!(complete(OBJECT, CAST, &offsets), None);
+        assert_eq!(complete(OBJECT, Some(CAST), &offsets), None);
     }
 }

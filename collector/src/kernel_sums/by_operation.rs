@@ -1,6 +1,5 @@
 //! RPCs of every procedure, added up in the kernel.
 
-use std::array;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +14,7 @@ use trackiops_schemas::time::Granularity;
 use zerocopy::transmute;
 
 use crate::clock::ClockSample;
-use crate::kernel_sums::{BegunCounts, DoubleBufferedMap, MapsInUse};
+use crate::kernel_sums::{BegunCounts, DoubleBufferedMap, MapsInUse, load_words};
 use crate::shared_memory::SharedWords;
 
 /// The table and the maps that the programs add to.
@@ -197,11 +196,6 @@ fn begin_ns(window: u64, offset_ns: i64, granularity: Granularity) -> u64 {
 
 fn key_of(owner: &[AtomicU64]) -> OpKey {
     transmute!(load_words::<OP_KEY_WORDS>(owner))
-}
-
-fn load_words<const WORDS: usize>(words: &[AtomicU64]) -> [u64; WORDS] {
-    let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
-    array::from_fn(|_| words.next().unwrap_or_default())
 }
 
 /// The table by which the programs find buckets, which they count from [`first_bucket`].

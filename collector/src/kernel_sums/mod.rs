@@ -1,11 +1,12 @@
 //! Maps in which the programs add up. A map is read after the programs were given another one.
 
+pub(crate) mod by_call;
 pub(crate) mod by_file;
 pub(crate) mod by_operation;
 pub(crate) mod folded;
 
-use std::mem;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{array, mem};
 
 use aya::maps::{ArrayOfMaps, HashMap, MapData, MapError};
 
@@ -89,6 +90,12 @@ impl<const MAPS: usize> BegunCounts<MAPS> {
             _ => false,
         }
     }
+}
+
+/// Words that programs may write, each read whole.
+fn load_words<const WORDS: usize>(words: &[AtomicU64]) -> [u64; WORDS] {
+    let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
+    array::from_fn(|_| words.next().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Offsets of what the direct engine reads in the kernel's structures.
 
+use trackiops_schemas::ebpf::app_sums::{AppOffsets, registers};
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::{OpOffsets, op_flags};
 use trackiops_schemas::ebpf::ring::{
@@ -75,6 +76,7 @@ pub fn direct_offsets(facts: &KernelFacts) -> Result<DirectOffsets, Unsupported>
         file_operation: file_operation(members).unwrap_or_default(),
         name: name(members).unwrap_or_default(),
         release: release(members).unwrap_or_default(),
+        app: app(members).unwrap_or_default(),
     })
 }
 
@@ -206,6 +208,29 @@ fn file_operation(members: &Members) -> Option<FileOpOffsets> {
         inode_mode,
         inode_entries,
         entry_alias,
+    })
+}
+
+/// What the calls of applications are about, if that is known. Their files are found as those of
+/// operations are.
+fn app(members: &Members) -> Option<AppOffsets> {
+    let of = |structure, member| pointer(members, structure, member);
+    let flags = find(members, "kiocb", "ki_flags")?;
+    Some(AppOffsets {
+        is_known: 1,
+        call_file: of("kiocb", "ki_filp")?,
+        call_flags: (flags.size == 4).then_some(flags.offset)?,
+        iterator_count: of("iov_iter", "count")?,
+        file_inode: of("file", "f_inode")?,
+        file_cred: of("file", "f_cred")?,
+        file_entry: name(members)
+            .and_then(|_| of("file", "f_path.dentry"))
+            .unwrap_or(0),
+        registers: if cfg!(target_arch = "x86_64") {
+            registers::X86_64
+        } else {
+            0
+        },
     })
 }
 

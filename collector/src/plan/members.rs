@@ -6,7 +6,7 @@ use crate::btf::{Member, MemberName, Members};
 /// A structure and one of its members. Those from `args.context` on are optional. They lead to a
 /// file's directories and name, to a request's cgroup, to operations, to an operation's file, and
 /// identify a request when its RPC is released. `direct_offsets` says which of them go together.
-pub const MEMBERS: [MemberName; 71] = [
+pub const MEMBERS: [MemberName; 77] = [
     ("rpc_task", "tk_start"),
     ("rpc_task", "tk_owner"),
     ("nfs_pgio_header", "inode"),
@@ -78,6 +78,12 @@ pub const MEMBERS: [MemberName; 71] = [
     ("nfs_pgio_header", "rw_mode"),
     ("nfs_pgio_header", "flags"),
     ("nfs_commit_data", "task"),
+    ("kiocb", "ki_filp"),
+    ("kiocb", "ki_flags"),
+    ("iov_iter", "count"),
+    ("file", "f_inode"),
+    ("file", "f_cred"),
+    ("file", "f_path.dentry"),
 ];
 
 /// A member as this kernel has it. BTF is searched for [`MEMBERS`] alone: any other would seem to

@@ -19,12 +19,34 @@ const LAST_LOOKS: usize = 6;
 
 impl Recorder {
     /// Looks at the kernel's counters if it is time, and compares earlier looks with rows.
-    pub(super) fn run_audit(&mut self, now: MonotonicNs, drained_until: MonotonicNs) {
+    pub(super) fn run_audit(
+        &mut self,
+        now: MonotonicNs,
+        drained_until: MonotonicNs,
+    ) -> Result<(), RecordError> {
+        // Calls are taken right before and after, so that few are in doubt.
+        let is_due = self.audit.as_ref().is_some_and(|audit| audit.is_due(now));
+        if is_due {
+            self.take_calls(now)?;
+        }
         if let Some(audit) = &mut self.audit {
             audit.look(now, self.names.namespaces());
         }
+        if is_due {
+            self.take_calls(now)?;
+        }
         self.compare_arrived(now, drained_until, false);
         self.judge_audit(now, false);
+        Ok(())
+    }
+
+    /// Looks at all mounts at once.
+    pub(super) fn look_at_once(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
+        self.take_calls(now)?;
+        if let Some(audit) = &mut self.audit {
+            audit.look_at_once(now, self.names.namespaces());
+        }
+        self.take_calls(now)
     }
 
     /// Has the audit judge what was booked. `is_last` says that all that was missed is known.
@@ -42,10 +64,10 @@ impl Recorder {
     pub(super) fn finish_audit(&mut self) -> Result<(), RecordError> {
         for _ in 0..LAST_LOOKS {
             let now = ClockSample::take().now;
-            let Some(audit) = &mut self.audit else {
+            if self.audit.is_none() {
                 return Ok(());
-            };
-            audit.look_at_once(now, self.names.namespaces());
+            }
+            self.look_at_once(now)?;
             thread::sleep(LAST_LOOKS_EVERY);
             let sample = ClockSample::take();
             self.follow_clock(sample);
@@ -101,6 +123,7 @@ impl Recorder {
             health.audit_row_bytes += rows.bytes();
             health.audit_missed_requests += missed.requests();
             health.audit_missed_bytes += missed.bytes();
+            health.audit_missed_app_bytes += missed.call_bytes();
             health.audit_alarms += u64::from(is_excess);
             audit.book(missed, now);
             if !missed.is_none() {

@@ -76,6 +76,7 @@ impl Recorder {
             let health = &mut self.rollup.window(now).health;
             health.missed += all.requests.saturating_sub(before.requests);
             health.ops_missed += all.operations.saturating_sub(before.operations);
+            health.app_missed += all.calls.saturating_sub(before.calls);
             self.hasten_audit();
         }
     }
@@ -101,6 +102,9 @@ impl Recorder {
         if self.engine.operations.is_some() {
             health.ops_covered_ms = health.covered_ms;
             health.ops_seen = ops.values().map(|sums| sums.requests).sum();
+        }
+        if self.engine.calls.is_some() {
+            health.app_covered_ms = health.covered_ms;
         }
         // Windows may be shorter than the time between two looks.
         if health.pending.is_none() && covered_ns > 0 {

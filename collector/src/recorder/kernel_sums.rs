@@ -68,6 +68,22 @@ impl Recorder {
         Ok(())
     }
 
+    /// Takes over what the kernel has added up of calls of applications.
+    pub(super) fn take_calls(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
+        let Some(sums) = &mut self.engine.calls else {
+            return Ok(());
+        };
+        let taken = sums.take().map_err(EngineError::Calls)?;
+        if let Some(audit) = &mut self.audit {
+            audit.see_calls(&taken);
+        }
+        let mut newcomers = Vec::new();
+        let newcomer = |row, pid| newcomers.push((row, pid));
+        self.rollup.add_calls(taken, newcomer);
+        self.names.observe(&newcomers, now);
+        Ok(())
+    }
+
     /// Like [`Self::take_operations`], for those that were added up by file.
     fn take_file_operations(&mut self, now: MonotonicNs) -> Result<(), RecordError> {
         let Some(sums) = &mut self.engine.file_operations else {

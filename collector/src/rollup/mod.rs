@@ -23,6 +23,7 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 use crate::audit::transfers::Transfers;
 use crate::clock::{Clock, MonotonicNs};
 use crate::generations::Generations;
+use crate::kernel_sums::by_call::CallsInWindow;
 use crate::kernel_sums::by_file::FileOpInWindow;
 use crate::operations::WindowOps;
 use crate::rollup::counting::{RequestHistories, count, folded};
@@ -227,6 +228,31 @@ impl Rollup {
             }
             let (row, counters, _, _, first) = self.row(row, index);
             counters.ops.add(&op);
+            if first {
+                newcomer(row, pid);
+            }
+        }
+    }
+
+    /// Counts calls of applications that the kernel has added up. Calls `newcomer` for each with which a row begins.
+    pub fn add_calls(&mut self, taken: Vec<CallsInWindow>, mut newcomer: impl FnMut(RowKey, u32)) {
+        for CallsInWindow {
+            row,
+            window,
+            pid,
+            writes,
+            calls,
+        } in taken
+        {
+            let start = window.cast_signed().saturating_mul(self.granularity.ms());
+            let index = self.window_index(UtcMs(start));
+            let (row, counters, _, _, first) = self.row(row, index);
+            let own = if writes {
+                &mut counters.app_write
+            } else {
+                &mut counters.app_read
+            };
+            own.merge(&calls);
             if first {
                 newcomer(row, pid);
             }

@@ -1,5 +1,6 @@
 //! What identifies a row of a window.
 
+use trackiops_schemas::ebpf::app_sums::AppKey;
 use trackiops_schemas::ebpf::file_op_sums::FileOpKey;
 use trackiops_schemas::ebpf::ring::{FoldKey, RequestRecord};
 use trackiops_schemas::identity::{Dev, FileId, TenantId};
@@ -35,4 +36,4 @@ macro_rules! row_key_from {
     )*};
 }
 
-row_key_from!(RequestRecord, FoldKey, FileOpKey);
+row_key_from!(RequestRecord, FoldKey, FileOpKey, AppKey);

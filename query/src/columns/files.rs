@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use trackiops_schemas::columns::{self, DIRECTIONS, UNSPLIT};
+use trackiops_schemas::columns::{self, APP_DIRECTIONS, DIRECTIONS, UNSPLIT};
+use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::errnos::Errnos;
 use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::histogram::Histogram;
-use trackiops_schemas::row::Direction;
+use trackiops_schemas::row::{AppCalls, Direction};
 
 use super::tenants::tenants;
 use super::value::share;
@@ -52,6 +53,43 @@ impl Side {
             Self::Both => of.to_owned(),
             one => format!("{}_{of}", one.directions()[0]),
         }
+    }
+
+    fn calls(self, row: &AnswerRow) -> AppCalls {
+        match self {
+            Self::Read => row.sum.app_read(),
+            Self::Write => row.sum.app_write(),
+            Self::Both => {
+                let mut both = row.sum.app_read();
+                both.merge(&row.sum.app_write());
+                both
+            }
+        }
+    }
+
+    /// The name of a column of calls.
+    fn name_of_calls(self, of: &str) -> String {
+        match self {
+            Self::Read => format!("{}{of}", APP_DIRECTIONS[0]),
+            Self::Write => format!("{}{of}", APP_DIRECTIONS[1]),
+            Self::Both => format!("app_{of}"),
+        }
+    }
+
+    /// Stored columns of calls with this data.
+    fn needs_of_calls(self, stored: &[&str]) -> Vec<String> {
+        let prefixes = match self {
+            Self::Read => &APP_DIRECTIONS[..1],
+            Self::Write => &APP_DIRECTIONS[1..],
+            Self::Both => &APP_DIRECTIONS[..],
+        };
+        let of = |prefix: &&str| {
+            stored
+                .iter()
+                .map(|name| format!("{prefix}{name}"))
+                .collect::<Vec<_>>()
+        };
+        prefixes.iter().flat_map(of).collect()
     }
 
     /// Stored columns with this data.
@@ -161,6 +199,57 @@ const SHARES: [Derived; 5] = [
     },
 ];
 
+/// A figure derived from calls of applications, the requests of their files, and the recorded time, ms.
+struct DerivedOfCalls {
+    name: &'static str,
+    unit: Unit,
+    needs: &'static [&'static str],
+    /// What it needs of the requests.
+    of_wire: &'static [&'static str],
+    only_reads: bool,
+    get: fn(&AppCalls, &Direction, u64) -> Option<f64>,
+}
+
+/// In column order.
+const OF_CALLS: [DerivedOfCalls; 4] = [
+    DerivedOfCalls {
+        name: "iops",
+        unit: Unit::PerSecond,
+        needs: &["calls"],
+        of_wire: &[],
+        only_reads: false,
+        get: |calls, _, ms| per_second(calls.calls, ms),
+    },
+    DerivedOfCalls {
+        name: "throughput",
+        unit: Unit::BytesPerSecond,
+        needs: &["bytes", "direct_bytes"],
+        of_wire: &[],
+        only_reads: false,
+        get: |calls, _, ms| per_second(calls.all_bytes(), ms),
+    },
+    DerivedOfCalls {
+        name: "hit_share",
+        unit: Unit::Share,
+        needs: &["bytes", "direct_bytes"],
+        of_wire: &["bytes"],
+        only_reads: true,
+        get: |calls, wire, _| {
+            let missed = wire.bytes.saturating_sub(calls.direct_bytes);
+            // More than was called for: read ahead, or by mmap, of which nobody tells how often the cache had it.
+            share(calls.bytes.checked_sub(missed)?, calls.bytes)
+        },
+    },
+    DerivedOfCalls {
+        name: "amplification",
+        unit: Unit::Ratio,
+        needs: &["bytes", "direct_bytes"],
+        of_wire: &["bytes"],
+        only_reads: false,
+        get: |calls, wire, _| share(wire.bytes, calls.all_bytes()),
+    },
+];
+
 /// A part's share of the mean latency.
 fn part(direction: &Direction, which: usize) -> Option<f64> {
     let mean = direction.latency_ns_mean().filter(|mean| *mean > 0.0)?;
@@ -183,10 +272,19 @@ impl Record for AnswerRow {
             Unit::None,
             |row: &Self| operations(row.sum.ops()),
         ));
+        for side in [Side::Read, Side::Write] {
+            all.extend(calls(side));
+        }
         all.extend(derived(Side::Read));
         all.extend(derived(Side::Write));
+        for side in [Side::Read, Side::Write] {
+            all.extend(derived_of_calls(side));
+        }
+        let of_calls = calls(Side::Both)
+            .into_iter()
+            .chain(derived_of_calls(Side::Both));
         let both = counters(Side::Both).into_iter().chain(derived(Side::Both));
-        all.extend(both.map(|column| Column {
+        all.extend(both.chain(of_calls).map(|column| Column {
             is_usual: false,
             ..column
         }));
@@ -258,6 +356,41 @@ fn counters(side: Side) -> Vec<Column<AnswerRow>> {
             })
         })
         .collect()
+}
+
+fn calls(side: Side) -> Vec<Column<AnswerRow>> {
+    let counters = AppCalls::COUNTERS.iter();
+    let column = |counter: &'static Counter<AppCalls>| Column {
+        needs: side.needs_of_calls(&[counter.name]),
+        ..Column::stored(
+            &counter.field(&side.name_of_calls("")),
+            move |row: &AnswerRow| Value::Count((counter.get)(&side.calls(row))),
+        )
+    };
+    counters.map(column).collect()
+}
+
+fn derived_of_calls(side: Side) -> Vec<Column<AnswerRow>> {
+    let figure = |of: &'static DerivedOfCalls| {
+        let mut needs = side.needs_of_calls(of.needs);
+        needs.extend(side.needs(of.of_wire));
+        Column {
+            needs,
+            ..Column::new(
+                side.name_of_calls(of.name),
+                DataType::Float64,
+                of.unit,
+                move |row: &AnswerRow| {
+                    let (calls, wire) = (side.calls(row), side.of(row));
+                    Value::some_figure((of.get)(&calls, &wire, row.covered_ms), of.unit)
+                },
+            )
+        }
+    };
+    let there = OF_CALLS
+        .iter()
+        .filter(|of| !of.only_reads || side == Side::Read);
+    there.map(figure).collect()
 }
 
 fn lists(side: Side) -> [Column<AnswerRow>; 2] {

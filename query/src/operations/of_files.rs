@@ -138,7 +138,9 @@ fn of_rows(answer: &Answer<AnswerRow>) -> Vec<OperationAnswer> {
 
 /// The operations of a row that occurred, with their known bytes, and the numbers of untimed and unsplit requests.
 fn of_row(row: &Row) -> impl Iterator<Item = (OpName, OperationSums, KnownBytes, [u64; 2])> {
-    let Row { read, write, ops } = row;
+    let Row {
+        read, write, ops, ..
+    } = row;
     let direction = |name, d: &Direction, bytes| {
         let sums = OperationSums {
             requests: d.requests,

@@ -174,8 +174,11 @@ mod tests {
     }
 
     fn row(read: Direction, write: Direction) -> Row {
-        let ops = Default::default();
-        Row { read, write, ops }
+        Row {
+            read,
+            write,
+            ..Row::default()
+        }
     }
 
     #[test]

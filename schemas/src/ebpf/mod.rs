@@ -2,9 +2,11 @@
 //!
 //! * [`ring`]: the record of a request, the offsets of this kernel and the books;
 //! * [`op_sums`] and [`file_op_sums`]: sums of every other operation, by procedure and by file;
+//! * [`app_sums`]: sums of the calls by which applications read and write;
 //! * [`paths`]: the names of files;
 //! * [`offsets`]: structures of which each field is an offset.
 
+pub mod app_sums;
 pub mod file_op_sums;
 pub mod offsets;
 pub mod op_sums;

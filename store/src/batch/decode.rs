@@ -15,7 +15,7 @@ use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::ops::OperationSums;
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::row::{Direction, Health, Row};
+use trackiops_schemas::row::{AppCalls, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{of_stored, time_of, unsigned};
@@ -171,6 +171,9 @@ pub fn decode_rows<'a>(
     let read = DirectionColumns::new(batch, columns::DIRECTIONS[0])?;
     let write = DirectionColumns::new(batch, columns::DIRECTIONS[1])?;
     let ops = FileOpColumns::new(batch)?;
+    let [app_read, app_write] =
+        columns::APP_DIRECTIONS.map(|prefix| Counters::new(batch, prefix, &AppCalls::COUNTERS));
+    let (app_read, app_write) = (app_read?, app_write?);
     let mut last_dev = ("", Dev(0));
     for i in 0..batch.num_rows() {
         let dev = text(devs, i).unwrap_or_default();
@@ -199,6 +202,8 @@ pub fn decode_rows<'a>(
                 read: read.at(i),
                 write: write.at(i),
                 ops: ops.as_ref().map_or_else(FileOps::default, |ops| ops.at(i)),
+                app_read: AppCalls::of_counters(app_read.at(i)),
+                app_write: AppCalls::of_counters(app_write.at(i)),
             },
         });
     }

@@ -15,7 +15,7 @@ use trackiops_schemas::file_ops::{FileOp, FileOps};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::ops::{OperationRow, OperationSums};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::row::{Direction, Health, Row};
+use trackiops_schemas::row::{AppCalls, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use crate::column_values::{signed, stored, us_of};
@@ -67,6 +67,11 @@ pub fn rollup_batch(host: &str, rows: &[RollupRow]) -> Result<RecordBatch, Arrow
         arrays.push(lists(columns::histogram_item(), latencies)?);
     }
     arrays.push(file_ops(rows.iter().map(|row| &row.row.ops))?);
+    let calls: [fn(&RollupRow) -> &AppCalls; 2] =
+        [|row| &row.row.app_read, |row| &row.row.app_write];
+    for calls in calls {
+        arrays.extend(counters(AppCalls::COUNTERS.iter(), rows.iter().map(calls)));
+    }
     RecordBatch::try_new(columns::rollup_schema(), arrays)
 }
 

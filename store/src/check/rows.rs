@@ -9,7 +9,7 @@ use trackiops_schemas::counter_macro::Counter;
 use trackiops_schemas::file_ops::FileOp;
 use trackiops_schemas::identity::FileKey;
 use trackiops_schemas::ops::OperationSums;
-use trackiops_schemas::row::{Direction, Health, Row};
+use trackiops_schemas::row::{AppCalls, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::report::why;
@@ -153,5 +153,8 @@ fn sum_of(row: &Row) -> Sum {
         }
     }
     sum.extend(&ops);
+    for calls in [&row.app_read, &row.app_write] {
+        sum.extend(&counts(&AppCalls::COUNTERS, calls));
+    }
     sum
 }

@@ -6,7 +6,7 @@ use trackiops_schemas::file_ops::{FileOp, FileOps, OpName};
 use trackiops_schemas::histogram::Histogram;
 use trackiops_schemas::identity::{Dev, FileAttributes, FileId, FileKey, Tenant};
 use trackiops_schemas::pending::{Pending, PendingClient};
-use trackiops_schemas::row::{ClosedWindow, Direction, Health, Row};
+use trackiops_schemas::row::{AppCalls, ClosedWindow, Direction, Health, Row};
 use trackiops_schemas::time::UtcMs;
 
 use super::definitions::MOST_DEFINED;
@@ -24,6 +24,8 @@ const COUNTERS: usize = Direction::COUNT + 1;
 const READ: u64 = 1;
 const WRITE: u64 = 2;
 const OPS: u64 = 4;
+const APP_READ: u64 = 8;
+const APP_WRITE: u64 = 16;
 
 /// Contents of a window's frame before its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,7 +229,15 @@ pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
     let idle = Direction::default();
     let present = |direction: &Direction, bit| if *direction == idle { 0 } else { bit };
     let ops = if row.ops.is_empty() { 0 } else { OPS };
-    let directions = present(&row.read, READ) | present(&row.write, WRITE) | ops;
+    let calls = [(&row.app_read, APP_READ), (&row.app_write, APP_WRITE)];
+    let calls = calls.map(|(calls, bit)| match *calls == AppCalls::default() {
+        true => (calls, 0),
+        false => (calls, bit),
+    });
+    let directions = present(&row.read, READ)
+        | present(&row.write, WRITE)
+        | ops
+        | calls.iter().fold(0, |all, (_, bit)| all | bit);
     put_u64(out, u64::from(file));
     put_u64(out, directions);
     for (direction, bit) in [(&row.read, READ), (&row.write, WRITE)] {
@@ -238,13 +248,16 @@ pub(crate) fn put_row(out: &mut Vec<u8>, file: u32, row: &Row) {
     if ops != 0 {
         put_file_ops(out, &row.ops);
     }
+    for (calls, _) in calls.iter().filter(|(_, bit)| *bit != 0) {
+        put_row_counters(out, &AppCalls::COUNTERS, calls.counters());
+    }
 }
 
 /// A row, with the local id of its file.
 pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
     let file = input.u32()?;
     let directions = input.u64()?;
-    if directions & !(READ | WRITE | OPS) != 0 {
+    if directions & !(READ | WRITE | OPS | APP_READ | APP_WRITE) != 0 {
         return Err(DecodeError::Malformed("a row has an unknown direction"));
     }
     let mut one = |bit| match directions & bit {
@@ -258,8 +271,17 @@ pub(crate) fn row(input: &mut Input<'_>) -> Result<(u32, Row), DecodeError> {
             0 => FileOps::default(),
             _ => file_ops(input)?,
         },
+        app_read: app_calls(input, directions & APP_READ)?,
+        app_write: app_calls(input, directions & APP_WRITE)?,
     };
     Ok((file, row))
+}
+
+fn app_calls(input: &mut Input<'_>, is_there: u64) -> Result<AppCalls, DecodeError> {
+    Ok(match is_there {
+        0 => AppCalls::default(),
+        _ => AppCalls::of_counters(row_counters(input, &AppCalls::COUNTERS)?),
+    })
 }
 
 /// A bitmap of the counters that are not zero, these counters, then the lists. The bitmap is a

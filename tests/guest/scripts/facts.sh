@@ -17,6 +17,9 @@ TYPES=(
     inode super_block dentry qstr file
     # Who asked for it.
     cred kuid_t mem_cgroup obj_cgroup cgroup_subsys_state cgroup kernfs_node
+    # The calls of applications, and the functions that serve them.
+    kiocb iov_iter path nfs_file_{read,write,splice_read,direct_read,direct_write}
+    generic_file_read_iter generic_perform_write
     # The arguments of raw tracepoints.
     btf_trace_nfs_initiate_{read,write,commit} btf_trace_nfs_{readpage,writeback}_done
     btf_trace_rpc_{task_begin,task_end,stats_latency} btf_trace_xprt_release_{xprt,cong}
@@ -34,7 +37,7 @@ keep() {
 }
 
 mountpoint -q /sys/kernel/security || mount -t securityfs securityfs /sys/kernel/security
-keep proc/version proc/sys/kernel/osrelease sys/kernel/security/lockdown
+keep proc/version proc/sys/kernel/{osrelease,version} sys/kernel/security/lockdown
 # The others come from the guest and the order in which it loads modules.
 grep -Ew 'tracefs|nfs|nfs4' /proc/filesystems >"$OUT/proc/filesystems"
 

@@ -1,5 +1,6 @@
 //! Where the running kernel's structures and tracepoints have what the programs read.
 
+use crate::ebpf::app_sums::AppOffsets;
 use crate::ebpf::file_op_sums::FileOpOffsets;
 use crate::ebpf::offsets::offsets;
 use crate::ebpf::op_sums::OpOffsets;
@@ -142,6 +143,8 @@ offsets! {
         pub name: NameOffsets,
         /// What an RPC is recognised by when it is released.
         pub release: ReleaseOffsets,
+        /// What the call of an application is about.
+        pub app: AppOffsets,
     }
 }
 

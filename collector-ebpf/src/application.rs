@@ -1,0 +1,321 @@
+//! A call by which an application reads or writes returns: it is added up with those of the same file, user, cgroup and window.
+//!
+//! Bytes are counted where the kernel counts them for `/proc/self/mountstats` (`NFSIOS_NORMALREADBYTES` and its like, fs/nfs/file.c and
+//! fs/nfs/direct.c): returned ones of calls through the page cache, and requested ones of direct I/O.
+
+use core::{arch::asm, ptr::NonNull};
+
+use aya_ebpf::helpers::{bpf_get_current_cgroup_id, bpf_get_current_pid_tgid};
+use trackiops_schemas::ebpf::{
+    app_sums::{
+        APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT, APP_PLACES as PLACES, APP_PROGRAMS, AppKey,
+        AppPlace, AppPlaces, AppValue, READS, WRITES, registers,
+    },
+    file_op_sums::NFS_SUPER_MAGIC,
+    ring::cgroups,
+};
+
+use crate::{
+    file_operation, filter,
+    globals::{DIRECT, FILTER, PATHS, WINDOW_NS},
+    handle,
+    kernel_memory::{Address, Probe, Typed, add, cpu, global, now_ns},
+    maps::{self, APP_CALL_BEGIN, APP_CALLS, APP_CALLS_BEGUN, APP_PLACES},
+    paths, window,
+};
+
+/// The programs that count calls. Those of one kind are never used together.
+#[derive(Clone, Copy)]
+pub enum Program {
+    Read = 0,
+    Write = 1,
+    SpliceRead = 2,
+    DirectRead = 3,
+    DirectWrite = 4,
+}
+
+/// `IOCB_DIRECT` (include/linux/fs.h).
+const DIRECT_CALL: u32 = 1 << 17;
+/// `-EAGAIN`: the caller will come back, from a thread that may wait.
+const AGAIN: i64 = -11;
+/// `-EIOCBQUEUED` (include/linux/errno.h): it goes on without its caller.
+const QUEUED: i64 = -529;
+
+/// A call that is described by a `struct kiocb` returns.
+#[inline(always)]
+pub fn returned(program: Program, call: u64, result: u64) {
+    let call = Address::<Typed>::new(call);
+    let own = &DIRECT.app;
+    if let (Some(file), Some(flags)) = (call.field(&own.call_file), call.field(&own.call_flags)) {
+        let is_direct = u32::from_ne_bytes(i32::to_ne_bytes(flags)) & DIRECT_CALL != 0;
+        count(program, file, result.cast_signed(), is_direct);
+    }
+}
+
+/// A call that is for a `struct file` returns.
+#[inline(always)]
+pub fn returned_of_file(program: Program, file: u64, result: u64) {
+    count(program, file, result.cast_signed(), false);
+}
+
+/// [`returned`] from a function that other file systems call as well.
+#[inline(always)]
+pub fn generic_returned(program: Program, call: u64, result: u64) {
+    if let Some(file) = Address::<Typed>::new(call).field(&DIRECT.app.call_file) {
+        generic_returned_of_file(program, file, result);
+    }
+}
+
+/// [`returned_of_file`] from such a function.
+#[inline(always)]
+pub fn generic_returned_of_file(program: Program, file: u64, result: u64) {
+    if is_of_nfs(file) {
+        count(program, file, result.cast_signed(), false);
+    }
+}
+
+/// A call begins that goes past the page cache.
+#[inline(always)]
+pub fn direct(program: Program, call: u64, iterator: u64) {
+    let own = &DIRECT.app;
+    let file = Address::<Typed>::new(call).field(&own.call_file);
+    let bytes = Address::<Typed>::new(iterator).field(&own.iterator_count);
+    if let (Some(file), Some(bytes)) = (file, bytes)
+        && let Some(sum) = sum_of(program, file)
+    {
+        let sum = sum.as_ptr();
+        // SAFETY: see `count`.
+        unsafe {
+            add!(AppValue, sum.direct_calls, 1);
+            add!(AppValue, sum.direct_bytes, bytes);
+        }
+    }
+}
+
+/// The same from a probe, whose registers these are. Nobody tells when that call returns.
+#[inline(always)]
+pub fn probed_direct(program: Program, registers: *const u64) {
+    let own = &DIRECT.app;
+    let (call, iterator) = if global(&own.registers) & registers::X86_64 != 0 {
+        // `di` and `si` of `struct pt_regs`.
+        (register::<112>(registers), register::<104>(registers))
+    } else {
+        (register::<0>(registers), register::<8>(registers))
+    };
+    let file: Option<u64> = Address::<Probe>::new(call).field(&own.call_file);
+    let bytes: Option<u64> = Address::<Probe>::new(iterator).field(&own.iterator_count);
+    if let (Some(file), Some(bytes), Some(places)) = (file, bytes, APP_PLACES.get_ptr_mut(cpu()))
+        && let Some(sum) = begin(places, program as u32 * PLACES as u32, file, now_ns())
+    {
+        let sum = sum.as_ptr();
+        // SAFETY: see `count`.
+        unsafe {
+            add!(AppValue, sum.calls, 1);
+            add!(AppValue, sum.direct_calls, 1);
+            add!(AppValue, sum.direct_bytes, bytes);
+        }
+    }
+}
+
+/// A register of a probed function. The verifier wants its place to stand in the instruction.
+#[inline(always)]
+fn register<const OFFSET: usize>(registers: *const u64) -> u64 {
+    let value;
+    // SAFETY: one of the registers.
+    unsafe {
+        asm!(
+            "{value} = *(u64 *)({registers} + {offset})",
+            value = lateout(reg) value,
+            registers = in(reg) registers,
+            offset = const OFFSET,
+            options(nostack, readonly),
+        );
+    }
+    value
+}
+
+#[inline(always)]
+fn count(program: Program, file: u64, result: i64, is_direct: bool) {
+    if result == AGAIN {
+        return;
+    }
+    let Some(sum) = sum_of(program, file) else {
+        return;
+    };
+    let sum = sum.as_ptr();
+    // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU. Userspace takes it away
+    // before it reads it.
+    unsafe {
+        if (&raw const (*sum).calls).read_volatile() == 0 {
+            name(file);
+        }
+        add!(AppValue, sum.calls, 1);
+        if result < 0 {
+            if result != QUEUED {
+                add!(AppValue, sum.errors, 1);
+            }
+        } else if !is_direct {
+            add!(AppValue, sum.bytes, result.cast_unsigned());
+        }
+    }
+}
+
+#[inline(always)]
+fn is_of_nfs(file: u64) -> bool {
+    let magic = || {
+        let inode = Address::<Typed>::new(file).field(&DIRECT.app.file_inode)?;
+        let superblock = Address::<Typed>::new(inode).field(&DIRECT.inode_superblock)?;
+        Address::<Typed>::new(superblock).field::<u64>(&DIRECT.file_operation.superblock_magic)
+    };
+    magic() == Some(NFS_SUPER_MAGIC)
+}
+
+/// The cgroup of the caller.
+#[inline(always)]
+fn cgroup() -> u64 {
+    if global(&DIRECT.cgroup.way) & cgroups::KNOWN == 0 {
+        return 0;
+    }
+    // SAFETY: takes nothing.
+    unsafe { bpf_get_current_cgroup_id() }
+}
+
+/// The sum for a call that is for this `struct file`.
+#[inline(always)]
+fn sum_of(program: Program, file: u64) -> Option<NonNull<AppValue>> {
+    let own = &DIRECT.app;
+    let now_ns = now_ns();
+    let cgroup = cgroup();
+    let places = APP_PLACES.get_ptr_mut(cpu())?;
+    let of_file = Address::<Typed>::new(file);
+    let cred: u64 = of_file.field(&own.file_cred)?;
+    let uid: u32 = Address::<Typed>::new(cred).field(&DIRECT.cred_uid)?;
+    let inode: u64 = of_file.field(&own.file_inode)?;
+    let inode = Address::<Typed>::new(inode);
+    let fileid: u64 = inode.field(&DIRECT.inode_number)?;
+    let nth = program as u32 * PLACES as u32 + inode.hash::<{ PLACES.ilog2() }>();
+    // SAFETY: of an element of the array.
+    unsafe {
+        let place = place(places, nth);
+        let begin_ns = (&raw const (*place).begin_ns).read_volatile();
+        if now_ns.wrapping_sub(begin_ns) < global(&WINDOW_NS)
+            && (&raw const (*place).inode).read_volatile() == inode.0
+            && (&raw const (*place).key.fileid).read_volatile() == fileid
+            && (&raw const (*place).key.cgroup).read_volatile() == cgroup
+            && (&raw const (*place).key.uid).read_volatile() == uid
+        {
+            return NonNull::new(&raw mut (*place).value);
+        }
+    }
+    begin(places, nth, file, now_ns)
+}
+
+/// A place of the half that is in use.
+///
+/// # Safety
+///
+/// `nth` is below the number of places of a half.
+#[inline(always)]
+unsafe fn place(places: *mut AppPlaces, nth: u32) -> *mut AppPlace {
+    // SAFETY: by the caller.
+    unsafe {
+        let half = (&raw const (*places).half).read_volatile() as usize & 1;
+        (&raw mut (*places).halves[half])
+            .cast::<AppPlace>()
+            .add(nth as usize)
+    }
+}
+
+/// The sum in its place, or in a map. The first of these calls in its window begins it.
+#[inline(never)]
+fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<NonNull<AppValue>> {
+    let own = &DIRECT.app;
+    let of_file = Address::<Probe>::new(file);
+    let inode_address: u64 = of_file.field(&own.file_inode)?;
+    let inode = Address::<Probe>::new(inode_address);
+    let superblock = Address::<Probe>::new(inode.field(&DIRECT.inode_superblock)?);
+    if superblock.field::<u64>(&DIRECT.file_operation.superblock_magic)? != NFS_SUPER_MAGIC {
+        return None;
+    }
+    let cred = Address::<Probe>::new(of_file.field(&own.file_cred)?);
+    let (window, begin_ns) = window::begin_of_holding::<Probe>(now_ns)?;
+    let writes = const { 1 << Program::Write as u32 | 1 << Program::DirectWrite as u32 };
+    let direction = match writes >> (nth / PLACES as u32) & 1 {
+        0 => READS,
+        _ => WRITES,
+    };
+    let hash = hash(inode_address);
+    let is_known = hash <= u64::from(u32::MAX);
+    let fileid: u64 = inode.field(&DIRECT.inode_number)?;
+    let mut key = AppKey {
+        fileid: if is_known { fileid } else { 0 },
+        cgroup: cgroup(),
+        window,
+        dev: superblock.field(&DIRECT.superblock_dev)?,
+        handle_hash: if is_known { hash as u32 } else { 0 },
+        uid: cred.field(&DIRECT.cred_uid)?,
+        direction,
+    };
+    let pid = bpf_get_current_pid_tgid() >> 32;
+    if global(&FILTER) != 0 && !filter::admits_call(&key, pid as u32, of_file) {
+        return None;
+    }
+    // SAFETY: a place of this CPU and program, which nobody else writes before userspace has taken its half away.
+    unsafe {
+        if nth as usize >= PLACES * APP_PROGRAMS {
+            return None;
+        }
+        let place = place(places, nth);
+        if (&raw const (*place).begin_ns).read_volatile() == 0 && is_known {
+            (&raw mut (*place).inode).write_volatile(inode_address);
+            (&raw mut (*place).key).write_volatile(key);
+            (&raw mut (*place).value.pid).write_volatile(pid);
+            add!(AppPlaces, places.taken, 1);
+            (&raw mut (*place).begin_ns).write_volatile(begin_ns);
+            return NonNull::new(&raw mut (*place).value);
+        }
+    }
+    let sum = in_map(APP_CALLS_BY_FILE, &key, pid).or_else(|| {
+        key.fileid = 0;
+        key.handle_hash = 0;
+        in_map(APP_CALLS_BY_MOUNT, &key, pid)
+    })?;
+    NonNull::new(sum)
+}
+
+/// The hash of the file's handle; more than 32 bits if that is not known. An `Option` would be returned through memory.
+#[inline(never)]
+fn hash(inode: u64) -> u64 {
+    let handle = file_operation::handle_in(inode);
+    handle
+        .and_then(|at| handle::hash(Address::<Probe>::new(at)))
+        .map_or(u64::MAX, u64::from)
+}
+
+/// The sum in one of the maps.
+#[inline(always)]
+fn in_map(map: u32, key: &AppKey, pid: u64) -> Option<*mut AppValue> {
+    let sums = APP_CALLS.get(map)?;
+    if let Some(sum) = sums.get(key) {
+        return Some(sum);
+    }
+    let sum: *mut AppValue = sums.entry(key, &APP_CALL_BEGIN)?;
+    maps::count(&APP_CALLS_BEGUN, map);
+    // SAFETY: a map value. Another CPU may write its own.
+    unsafe { (&raw mut (*sum).pid).write_volatile(pid) };
+    Some(sum)
+}
+
+/// Tells the path of the file, by the name that it was opened by. A file of which all is cached has no request that would.
+#[inline(never)]
+fn name(file: u64) {
+    let own = &DIRECT.app;
+    if global(&PATHS) == 0 || global(&own.file_entry) == 0 {
+        return;
+    }
+    let file = Address::<Probe>::new(file);
+    let (inode, entry) = (file.field(&own.file_inode), file.field(&own.file_entry));
+    if let (Some(inode), Some(entry)) = (inode, entry) {
+        paths::name_file::<Probe>(inode, entry);
+    }
+}

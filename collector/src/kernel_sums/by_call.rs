@@ -1,0 +1,166 @@
+//! Calls by which applications read and write, added up in the kernel.
+
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+
+use aya::maps::MapError;
+use trackiops_schemas::ebpf::app_sums::{
+    APP_CALL_ENTRIES, APP_CALL_MOUNT_ENTRIES, APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT,
+    APP_CALLS_MAPS, APP_HALF_WORDS, APP_KEY_WORDS, APP_PLACE_WORDS, APP_PLACES_WORDS,
+    APP_VALUE_WORDS, AppKey, AppPlace, AppPlaces, AppValue, WRITES,
+};
+use trackiops_schemas::row::AppCalls;
+use zerocopy::transmute;
+
+use crate::audit::transfers::Transfers;
+use crate::kernel_sums::{BegunCounts, DoubleBufferedMap, MapsInUse, load_words};
+use crate::rollup::row_key::RowKey;
+use crate::shared_memory::SharedWords;
+
+/// The places and the maps that the programs add to.
+pub struct CallSums {
+    programs: MapsInUse<APP_KEY_WORDS, APP_VALUE_WORDS>,
+    by_file: DoubleBufferedMap<APP_KEY_WORDS, APP_VALUE_WORDS>,
+    by_mount: DoubleBufferedMap<APP_KEY_WORDS, APP_VALUE_WORDS>,
+    begun: BegunCounts<APP_CALLS_MAPS>,
+    places: SharedWords,
+    /// How often places of each CPU had been taken at the last look.
+    taken: Vec<u64>,
+}
+
+impl CallSums {
+    /// Makes the maps, and lets the programs use them. `places` has an [`AppPlaces`] for each CPU,
+    /// `begun` counts the sums that were begun in each map.
+    pub fn create(
+        mut programs: MapsInUse<APP_KEY_WORDS, APP_VALUE_WORDS>,
+        places: SharedWords,
+        begun: SharedWords,
+    ) -> Result<Self, MapError> {
+        let sums =
+            |programs: &mut _, index, entries| DoubleBufferedMap::create(programs, index, entries);
+        Ok(Self {
+            by_file: sums(&mut programs, APP_CALLS_BY_FILE, APP_CALL_ENTRIES)?,
+            by_mount: sums(&mut programs, APP_CALLS_BY_MOUNT, APP_CALL_MOUNT_ENTRIES)?,
+            programs,
+            begun: BegunCounts::new(begun),
+            taken: vec![0; places.words().len() / APP_PLACES_WORDS],
+            places,
+        })
+    }
+
+    /// Takes everything that was added up so far.
+    pub fn take(&mut self) -> Result<Vec<CallsInWindow>, MapError> {
+        let mut taken = Vec::new();
+        let halves = self.exchange();
+        let mut sum = |key, value| {
+            taken.extend(CallsInWindow::from_map(
+                &transmute!(key),
+                &transmute!(value),
+            ));
+        };
+        // Taking a map waits for the programs that still add to what was exchanged. That includes
+        // the halves.
+        if self.begun.is_new(APP_CALLS_BY_FILE) || !halves.is_empty() {
+            self.by_file.take(&mut self.programs, &mut sum)?;
+        }
+        if self.begun.is_new(APP_CALLS_BY_MOUNT) {
+            self.by_mount.take(&mut self.programs, &mut sum)?;
+        }
+        for (cpu, half) in halves {
+            self.drain(cpu, half, &mut taken);
+        }
+        Ok(taken)
+    }
+
+    /// Lets the programs add to the other halves of CPUs that have new sums. Returns each with its previous half.
+    /// Programs that are in the middle of adding still finish in it.
+    fn exchange(&mut self) -> Vec<(usize, usize)> {
+        let of_cpus = self.places.words().chunks_exact(APP_PLACES_WORDS);
+        let mut halves = Vec::new();
+        for (cpu, (words, seen)) in of_cpus.zip(&mut self.taken).enumerate() {
+            let taken = words[offset_of!(AppPlaces, taken) / 8].load(Ordering::Acquire);
+            if taken != *seen {
+                *seen = taken;
+                let half = &words[offset_of!(AppPlaces, half) / 8];
+                let previous = half.load(Ordering::Relaxed) & 1;
+                half.store(previous ^ 1, Ordering::SeqCst);
+                halves.push((cpu, previous as usize));
+            }
+        }
+        halves
+    }
+
+    /// Takes what is in a half that no program adds to any more.
+    fn drain(&self, cpu: usize, half: usize, taken: &mut Vec<CallsInWindow>) {
+        let of_cpu = self.places.words().chunks_exact(APP_PLACES_WORDS).nth(cpu);
+        let halves = of_cpu.and_then(|of| of.get(offset_of!(AppPlaces, halves) / 8..));
+        let half = halves.and_then(|halves| halves.chunks_exact(APP_HALF_WORDS).nth(half));
+        for words in half.unwrap_or_default().chunks_exact(APP_PLACE_WORDS) {
+            let AppPlace {
+                begin_ns,
+                inode: _,
+                key,
+                value,
+            } = transmute!(load_words::<APP_PLACE_WORDS>(words));
+            if begin_ns != 0 {
+                taken.extend(CallsInWindow::from_map(&key, &value));
+                words
+                    .iter()
+                    .for_each(|word| word.store(0, Ordering::Relaxed));
+            }
+        }
+    }
+}
+
+/// Calls of one direction about one file, in one window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallsInWindow {
+    /// The file and the tenant. The file is [`others`](trackiops_schemas::identity::FileId::others)
+    /// if the kernel had no room for it.
+    pub row: RowKey,
+    /// UTC in ns, divided by the length of a window.
+    pub window: u64,
+    /// The process that made the first of them.
+    pub pid: u32,
+    /// Whether they write.
+    pub writes: bool,
+    /// The sums.
+    pub calls: AppCalls,
+}
+
+impl CallsInWindow {
+    /// What the audit knows of them.
+    pub fn transfers(&self) -> Transfers {
+        let none = AppCalls::default();
+        match self.writes {
+            true => Transfers::of_calls(&none, &self.calls),
+            false => Transfers::of_calls(&self.calls, &none),
+        }
+    }
+
+    /// `None` if there are none.
+    fn from_map(key: &AppKey, value: &AppValue) -> Option<Self> {
+        let AppValue {
+            calls,
+            errors,
+            bytes,
+            direct_calls,
+            direct_bytes,
+            pid,
+        } = *value;
+        let sums = AppCalls {
+            calls,
+            errors,
+            bytes,
+            direct_calls,
+            direct_bytes,
+        };
+        (sums != AppCalls::default()).then_some(Self {
+            row: RowKey::from(key),
+            window: key.window,
+            pid: pid as u32,
+            writes: key.direction == WRITES,
+            calls: sums,
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! What the kernel side adds up of the calls by which applications read and write: a part of the boundary, as
+//! [`crate::ebpf::ring`] and [`crate::ebpf::op_sums`] are.
+
+use core::mem::{offset_of, size_of, zeroed};
+
+use crate::ebpf::offsets::offsets;
+
+/// What calls have in common that are added up.
+#[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppKey {
+    /// NFS fileid (inode number); 0 in sums of what had no room.
+    pub fileid: u64,
+    /// Id of the caller's cgroup; 0 when not known.
+    pub cgroup: u64,
+    /// In which window they returned: UTC in ns, divided by the length of a window.
+    pub window: u64,
+    /// Device of the superblock in the kernel's encoding: `major << 20 | minor`.
+    pub dev: u32,
+    /// The kernel's CRC32 of the file handle (`nfs_fhandle_hash`); 0 in sums of what had no room.
+    pub handle_hash: u32,
+    /// The user (`fsuid`) who opened the file.
+    pub uid: u32,
+    /// [`READS`] or [`WRITES`].
+    pub direction: u32,
+}
+
+/// Of [`AppKey::direction`].
+pub const READS: u32 = 0;
+/// Of [`AppKey::direction`].
+pub const WRITES: u32 = 1;
+
+/// What they add up to.
+#[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppValue {
+    /// Calls that returned, failed ones included.
+    pub calls: u64,
+    /// Those that returned an error.
+    pub errors: u64,
+    /// Bytes that calls without `O_DIRECT` returned.
+    pub bytes: u64,
+    /// Calls with `O_DIRECT`, which are among the calls as well.
+    pub direct_calls: u64,
+    /// Bytes that they asked for.
+    pub direct_bytes: u64,
+    /// Process (tgid) that made the first of them.
+    pub pid: u64,
+}
+
+/// Where calls are added up that are found without a search: of one CPU, and of one program, which is never interrupted by itself. So its places
+/// need no lock. What finds its place taken goes into the hash maps.
+#[repr(C)]
+#[cfg_attr(feature = "std", derive(zerocopy::FromBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AppPlace {
+    /// When the window began, by `CLOCK_MONOTONIC`, ns. 0 where the place is free; it is written last.
+    pub begin_ns: u64,
+    /// Address of the file's inode.
+    pub inode: u64,
+    /// What the calls have in common.
+    pub key: AppKey,
+    /// What they add up to.
+    pub value: AppValue,
+}
+
+/// The programs that count calls, each with places of its own.
+pub const APP_PROGRAMS: usize = 5;
+/// Places of a program on a CPU, a power of two.
+pub const APP_PLACES: usize = 32;
+
+/// The places of a CPU, in two halves: the programs add to one of them, and the other one is empty or being read.
+#[repr(C)]
+pub struct AppPlaces {
+    /// The half that the programs add to: 0 or 1.
+    pub half: u64,
+    /// How often a place was taken.
+    pub taken: u64,
+    /// The halves.
+    pub halves: [[[AppPlace; APP_PLACES]; APP_PROGRAMS]; 2],
+}
+
+/// [`AppKey`] in words, as maps hold it.
+pub const APP_KEY_WORDS: usize = 5;
+/// [`AppValue`] in words, as maps hold it.
+pub const APP_VALUE_WORDS: usize = 6;
+/// [`AppPlace`] in words.
+pub const APP_PLACE_WORDS: usize = size_of::<AppPlace>() / 8;
+/// [`AppPlaces`] in words: 33 KiB for each CPU.
+pub const APP_PLACES_WORDS: usize = size_of::<AppPlaces>() / 8;
+/// A half in words.
+pub const APP_HALF_WORDS: usize = APP_PLACE_WORDS * APP_PLACES * APP_PROGRAMS;
+
+const _: () = {
+    assert!(size_of::<AppKey>() == 8 * APP_KEY_WORDS);
+    assert!(offset_of!(AppKey, dev) == 24);
+    assert!(size_of::<AppValue>() == 8 * APP_VALUE_WORDS);
+    assert!(size_of::<AppPlace>() == 8 * (2 + APP_KEY_WORDS + APP_VALUE_WORDS));
+    assert!(APP_PLACES_WORDS == 2 + 2 * APP_HALF_WORDS);
+};
+
+impl AppValue {
+    /// Nothing yet.
+    // SAFETY: it is all integers.
+    pub const ZERO: Self = unsafe { zeroed() };
+}
+
+offsets! {
+    /// Where the kernel keeps what a call is about: offsets in bytes. A part of [`crate::ebpf::ring::DirectOffsets`].
+    pub struct AppOffsets {
+        /// 1 where they are known.
+        pub is_known: u32,
+        /// `struct file *ki_filp` of `struct kiocb`.
+        pub call_file: u32,
+        /// `int ki_flags` of `struct kiocb`.
+        pub call_flags: u32,
+        /// `size_t count` of `struct iov_iter`.
+        pub iterator_count: u32,
+        /// `struct inode *f_inode` of `struct file`.
+        pub file_inode: u32,
+        /// `const struct cred *f_cred` of `struct file`.
+        pub file_cred: u32,
+        /// `struct dentry *f_path.dentry` of `struct file`; 0 where paths cannot be told.
+        pub file_entry: u32,
+        /// Bits of [`registers`].
+        pub registers: u32,
+    }
+}
+
+/// Where a probed function has its parameters: bits of [`AppOffsets::registers`].
+pub mod registers {
+    /// In the registers of x86-64; in those of 64-bit ARM when clear.
+    pub const X86_64: u32 = 1 << 0;
+}
+
+/// Name of the array of [`AppPlaces`], one for each CPU; userspace may `mmap` it.
+pub const APP_PLACES_MAP: &str = "APP_PLACES";
+/// Name of the array of the hash maps, from [`AppKey`] to [`AppValue`].
+pub const APP_CALLS_MAP: &str = "APP_CALLS";
+/// Element of that array: sums by file.
+pub const APP_CALLS_BY_FILE: u32 = 0;
+/// Element of that array: sums of the files for which there was no room, with 0 for their fileid and handle hash.
+pub const APP_CALLS_BY_MOUNT: u32 = 1;
+/// Elements of that array.
+pub const APP_CALLS_MAPS: usize = 2;
+/// Name of the array that counts, for each of them, how often a sum was begun there; userspace may `mmap` it.
+pub const APP_CALLS_BEGUN_MAP: &str = "APP_CALLS_BEGUN";
+/// Entries of the map by file: 88 bytes each and 16 for its bucket, 0.8 MiB, twice.
+pub const APP_CALL_ENTRIES: u32 = 8192;
+/// Entries of the map by mount.
+pub const APP_CALL_MOUNT_ENTRIES: u32 = 1024;
