@@ -6,12 +6,14 @@ a table in Markdown in $OUT. bench/README.md says how the figures are made.
 
 import argparse
 import contextlib
+import ctypes
 import glob
 import json
 import os
 import re
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -33,6 +35,12 @@ START_LIMIT_S = 120
 FIRST_COME = (os.SCHED_FIFO, os.sched_param(1))
 STORE = "/tmp/store"
 READY = "/tmp/ready"
+# bpf(2) and its commands (include/uapi/linux/bpf.h).
+BPF_CALL = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
+BPF_PROG_LOAD, BPF_RAW_TRACEPOINT_OPEN = 5, 17
+BPF_PROG_TYPE_RAW_TRACEPOINT = 17
+# r0 = 0; exit
+EMPTY = bytes([0xB7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0])
 
 
 class Tracer:
@@ -92,14 +100,7 @@ class Tracer:
 
     def bpf(self):
         """Instructions executed by its BPF programs while statistics were enabled, and how often they ran."""
-        programs = {}
-        for path in glob.glob(f"/proc/{self.process.pid}/fdinfo/*"):
-            info = dict(re.findall(r"^(\w+):\s*(\d+)$", read(path), re.M))
-            if "run_time_ns" in info:
-                programs[info["prog_id"]] = (int(info["run_time_ns"]), int(info["run_cnt"]))
-        if not programs:
-            raise RuntimeError(f"{self.argv[0]} holds no BPF program")
-        return sum(time for time, _ in programs.values()), sum(runs for _, runs in programs.values())
+        return bpf_of(self.process.pid)
 
 
 def trackiops(engine, *flags):
@@ -188,6 +189,45 @@ def write(path, text):
         file.write(text)
 
 
+def bpf_of(process):
+    """Instructions executed by the BPF programs of a process while statistics were enabled, and how often they ran."""
+    programs = {}
+    for path in glob.glob(f"/proc/{process}/fdinfo/*"):
+        with contextlib.suppress(FileNotFoundError):
+            info = dict(re.findall(r"^(\w+):\s*(\d+)$", read(path), re.M))
+            if "run_time_ns" in info:
+                programs[info["prog_id"]] = (int(info["run_time_ns"]), int(info["run_cnt"]))
+    if not programs:
+        raise RuntimeError(f"process {process} holds no BPF program")
+    return sum(time for time, _ in programs.values()), sum(runs for _, runs in programs.values())
+
+
+def bpf_call(command, *numbers):
+    """bpf(2) with attributes that begin with these numbers of 8 bytes. Returns a descriptor."""
+    attributes = struct.pack(f"{len(numbers)}Q", *numbers)
+    descriptor = ctypes.CDLL(None, use_errno=True).syscall(BPF_CALL, command, attributes, len(attributes))
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "bpf")
+    return descriptor
+
+
+def empty_run():
+    """What statistics count for a run of a program that does nothing."""
+    instructions, license = ctypes.create_string_buffer(EMPTY, len(EMPTY)), ctypes.create_string_buffer(b"GPL")
+    name = ctypes.create_string_buffer(b"rpc_stats_latency")
+    kind = BPF_PROG_TYPE_RAW_TRACEPOINT | len(EMPTY) // 8 << 32
+    program = bpf_call(BPF_PROG_LOAD, kind, ctypes.addressof(instructions), ctypes.addressof(license))
+    link = bpf_call(BPF_RAW_TRACEPOINT_OPEN, ctypes.addressof(name), program)
+    fio(*WARM_UP)
+    write(BPF_STATS, "1")
+    fio(*WARM_UP)
+    write(BPF_STATS, "0")
+    instructions, runs = bpf_of("self")
+    os.close(link)
+    os.close(program)
+    return instructions / runs
+
+
 def kernel_threads():
     """Those that a request passes through: the client's workers, and the server's threads."""
     for path in glob.glob("/proc/[0-9]*/comm"):
@@ -226,8 +266,8 @@ def whole_requests():
     return requests, statistics.median(windows)
 
 
-def measure(tracer):
-    """One round of a contender: what it takes per request."""
+def measure(tracer, empty):
+    """One round of a contender: what it takes per request. `empty` is the result of `empty_run`."""
     if tracer is None:
         fio(*WARM_UP)
         return {"request": whole_requests()[1]}
@@ -254,6 +294,7 @@ def measure(tracer):
     return {
         "request": request,
         "bpf": (bpf_time - time_before) / requests,
+        "own": (bpf_time - time_before - empty * (runs - runs_before)) / requests,
         "runs": (runs - runs_before) / requests,
         "consumer": consumer / requests,
     }
@@ -317,28 +358,30 @@ def summary(figures):
 def table(rounds):
     """A line for each contender: medians of the rounds, lowest and highest."""
     columns = [
-        "", "BPF", "of the paper's", "programs run", "request, consumer stopped", "added by probes",
-        "consumer", "added in all",
+        "", "BPF", "of the paper's", "programs run", "BPF without statistics", "of the paper's",
+        "request, consumer stopped", "added by probes", "consumer", "added in all",
     ]  # fmt: skip
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    paper = [figures["bpf"] for figures in rounds.get("paper", [])]
+    paper = {key: [figures[key] for figures in rounds.get("paper", [])] for key in ["bpf", "own"]}
     bases = [figures["request"] for figures in rounds.get("none", [])]
     for name, of_contender in rounds.items():
         def figure(key):
             return [figures[key] for figures in of_contender]
 
-        cells = ["-"] * 7
-        cells[3] = spread(figure("request"), count)
+        def of_paper(key):
+            return f"{100 * statistics.median(figure(key)) / statistics.median(paper[key]):.1f} %" if paper[key] else "-"
+
+        cells = ["-"] * 9
+        cells[5] = spread(figure("request"), count)
         if name != "none":
-            cells[0] = spread(figure("bpf"), count)
+            cells[0], cells[1] = spread(figure("bpf"), count), of_paper("bpf")
             cells[2] = f"{statistics.median(figure('runs')):.2f}"
-            cells[5] = spread(figure("consumer"), count)
-            if paper:
-                cells[1] = f"{100 * statistics.median(figure('bpf')) / statistics.median(paper):.1f} %"
+            cells[3], cells[4] = spread(figure("own"), count), of_paper("own")
+            cells[7] = spread(figure("consumer"), count)
             if bases:
                 pairs = list(zip(figure("request"), figure("consumer"), bases))
-                cells[4] = spread([request / base - 1 for request, _, base in pairs], percent)
-                cells[6] = spread([(request + consumer) / base - 1 for request, consumer, base in pairs], percent)
+                cells[6] = spread([request / base - 1 for request, _, base in pairs], percent)
+                cells[8] = spread([(request + consumer) / base - 1 for request, consumer, base in pairs], percent)
         lines.append("| " + " | ".join([CONTENDERS[name][0], *cells]) + " |")
     return "\n".join(lines) + "\n"
 
@@ -352,16 +395,18 @@ def main():
 
     with open("/exp/data", "wb") as file:
         file.write(os.urandom(FILE_BYTES))
+    empty = empty_run()
     rounds = {name: [] for name in arguments.contenders}
     # Side by side, not one contender after the other: whatever drifts drifts for all. The first round warms up.
     for number in range(arguments.rounds):
         for name in arguments.contenders:
-            figures = measure(CONTENDERS[name][1]())
+            figures = measure(CONTENDERS[name][1](), empty)
             print(f"round {number}, {name}: {summary(figures)}", file=sys.stderr, flush=True)
             if number > 0:
                 rounds[name].append(figures)
     version = re.search(rf" {os.path.dirname(FILE)} nfs4? \S*,vers=([\d.]+)", read("/proc/mounts"))[1]
     text = f"## NFS {version}, Linux {os.uname().release} {os.uname().version}\n\n" + table(rounds)
+    text += f"\nA run of an empty BPF program, by the statistics: {count(empty)} instructions.\n"
     if arguments.idle and "direct" in arguments.contenders:
         rate = idle(trackiops("direct"), arguments.idle)
         text += f"\nRecorder with nothing to record, direct engine: {count(rate)} instructions per second.\n"

@@ -16,7 +16,7 @@ const BITS: u64 = 7;
 #[inline(always)]
 pub fn of_request<M: Memory>(request: Address<M>, offsets: &'static CgroupOffsets) -> Option<u64> {
     let way = global(&offsets.way);
-    if way & cgroups::KNOWN == 0 {
+    if way == 0 {
         return None;
     }
     let owner = owner(

@@ -15,7 +15,7 @@ use trackiops_schemas::ebpf::ring::{
 use crate::{
     fold::fold,
     globals::{RING_MASK, SLOT_MASK, WAKEUP_BYTES},
-    kernel_memory::{self, Cast, Memory, add, exchange, global},
+    kernel_memory::{self, Cast, Memory, add, exchange, global, opaque, publish},
     maps::{self, RINGS},
 };
 
@@ -50,11 +50,10 @@ impl Completion {
             let positions = rings.add(ring as usize * size_of::<RingPositions>()).cast();
             let number = take_slot(positions, mask).or_else(|| take_slot_again(positions, mask))?;
             let index = ring * (mask + 1) + (number & mask);
-            Some(
-                rings
-                    .add(RECORD_SLOTS_AT + index as usize * RECORD_BYTES)
-                    .cast(),
-            )
+            let slot = rings.add(RECORD_SLOTS_AT + index as usize * RECORD_BYTES);
+            // The compiler would keep the begin of the slots beside it.
+            let slot = opaque(slot.expose_provenance() as u64);
+            Some(ptr::with_exposed_provenance_mut(slot as usize))
         }
     }
 
@@ -66,7 +65,7 @@ impl Completion {
             if !is_made {
                 (&raw mut (*slot).flags).write_volatile(NO_RECORD);
             }
-            exchange(&raw mut (*slot).end_ns, 0, end_ns);
+            publish(&raw mut (*slot).end_ns, end_ns);
         }
         if !is_made {
             self.lost();

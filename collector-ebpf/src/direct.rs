@@ -22,7 +22,10 @@ const UNSTABLE: u32 = 0;
 /// `nfs_readpage_done(task, hdr)` and `nfs_writeback_done(task, hdr)`.
 #[inline(always)]
 pub fn alone<M: Memory>(task: u64, header: u64, direction: u32) {
-    Completed::<M>::new(task, header).account(direction);
+    // Neither is ever 0.
+    if task != 0 && header != 0 {
+        Completed::<M>::new(task, header).account(direction);
+    }
 }
 
 /// The same where the kernel may skip the program, so that the request is looked at once more when it is released. See
@@ -35,7 +38,7 @@ pub fn marked<M: Memory>(task: u64, header: u64, direction: u32) {
     }
     // What has no slot is not looked at again.
     let has_slot = marked.field::<u64>(&DIRECT.task_transmission) != Some(0);
-    if !has_slot || marks::leave(marked, marks::REQUEST) {
+    if !has_slot || marks::leave_request(marked) {
         alone::<M>(task, header, direction);
     } else {
         left::<M>();
@@ -207,22 +210,15 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
                 .cast_unsigned()
         };
         write!(latency_ns, latency_ns);
-        let Parts {
-            queue_ns,
-            rtt_ns,
-            retransmissions,
-            xid,
-        } = match parts(self.task, start_ns, latency_ns, offsets) {
-            Some(parts) => parts,
-            None => {
-                bits |= flags::UNSPLIT;
-                Parts::UNKNOWN
+        match parts(self.task, start_ns, latency_ns, offsets) {
+            Some(parts) => {
+                write!(queue_ns, parts.queue_ns);
+                write!(rtt_ns, parts.rtt_ns);
+                write!(retransmissions, parts.retransmissions);
+                write!(xid, parts.xid);
             }
-        };
-        write!(queue_ns, queue_ns);
-        write!(rtt_ns, rtt_ns);
-        write!(retransmissions, retransmissions);
-        write!(xid, xid);
+            None => bits |= unsplit(record),
+        }
         let mut window = Window::<5>::EMPTY;
         let header = window.fill(self.header, None)?;
         // What takes most to read comes first, while there is little to be kept meanwhile. Its type is told by name only in some
@@ -234,7 +230,11 @@ impl<M: Memory, A: Memory, const TELLS_PATHS: bool> Request<M, A, TELLS_PATHS> {
         );
         // The opener's also when somebody else writes his data back.
         let cred = Address::<A>::new(header.field(&offsets.header_cred)?);
-        write!(uid, cred.field(&offsets.cred_uid).unwrap_or(NO_USER));
+        let uid = match cred.0 {
+            0 => None,
+            _ => cred.field(&offsets.cred_uid),
+        };
+        write!(uid, uid.unwrap_or(NO_USER));
         if header.field::<u64>(&offsets.header_direct)? != 0 {
             bits |= flags::DIRECT;
         }
@@ -298,13 +298,18 @@ pub struct Parts {
     xid: u32,
 }
 
-impl Parts {
-    const UNKNOWN: Self = Self {
-        queue_ns: 0,
-        rtt_ns: 0,
-        retransmissions: 0,
-        xid: 0,
-    };
+/// Writes that no parts are known, and returns the flag that says so. In a function of its own: else the compiler prepares these
+/// zeros for each request.
+#[inline(never)]
+fn unsplit(record: *mut RequestRecord) -> u32 {
+    // SAFETY: fields of the record, which is there to be written.
+    unsafe {
+        (&raw mut (*record).queue_ns).write(0);
+        (&raw mut (*record).rtt_ns).write(0);
+        (&raw mut (*record).retransmissions).write(0);
+        (&raw mut (*record).xid).write(0);
+    }
+    flags::UNSPLIT
 }
 
 /// What the RPC client has noted; `None` where a request has no RPC or nobody asks.
@@ -316,10 +321,10 @@ pub fn parts<M: Memory>(
     offsets: &'static DirectOffsets,
 ) -> Option<Parts> {
     let told = global(&PARTS);
-    if told == 0 {
-        return None;
-    }
-    let transmission = Address::<M>::new(task.field(&offsets.task_transmission)?);
+    let transmission = Address::<M>::new(match told {
+        0 => 0,
+        _ => task.field(&offsets.task_transmission)?,
+    });
     if transmission.0 == 0 {
         return None;
     }

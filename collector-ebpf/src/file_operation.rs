@@ -109,6 +109,10 @@ fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
     sum: *mut OpValue,
 ) -> Option<u64> {
     let task = Address::<A>::new(argument(TASK));
+    // It never is 0.
+    if task.0 == 0 {
+        return None;
+    }
     // For pointers: see `direct::Request::fold`.
     let of_task = Address::<M>::new(argument(TASK));
     let execute_ns = argument(EXECUTE);

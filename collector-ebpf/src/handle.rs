@@ -4,7 +4,7 @@ use core::ptr;
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 
-use crate::kernel_memory::{Address, Memory, View, Window, opaque};
+use crate::kernel_memory::{Address, Memory, View, Window, exchange, opaque};
 
 /// Words of `struct nfs_fh` that are remembered: its size, and handles of up to 46 bytes. That is
 /// most servers' all.
@@ -17,6 +17,9 @@ const _: () = assert!(SHORT == 6, "`remembered` compares as many");
 /// Handles remembered per CPU; a power of two.
 const SLOTS: usize = 128;
 
+/// No handle begins with this word: its size would be too large.
+const NO_HANDLE: u64 = u64::MAX;
+
 /// Those of a CPU.
 type Slots = [Slot; SLOTS];
 
@@ -24,14 +27,19 @@ type Slots = [Slot; SLOTS];
 #[map]
 static HANDLES: PerCpuArray<Slots> = PerCpuArray::with_max_entries(1, 0);
 
+/// The same of programs that do not exchange words: they take slots otherwise, and must not share any with those that do.
+#[map]
+static HANDLES_BY_PROBE: PerCpuArray<Slots> = PerCpuArray::with_max_entries(1, 0);
+
 /// A handle and its hash.
 ///
 /// Bytes behind a shorter handle are garbage; those in its last word make the comparison fail more often than need be.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Slot {
+    /// A program may be interrupted by another one of the same CPU. The first word is [`NO_HANDLE`] while the rest is written.
     words: [u64; SHORT],
-    /// Odd while it is written. A program may be interrupted by another one of the same CPU.
+    /// Raised between the first word and the rest whenever they are written.
     version: u32,
     crc: u32,
     /// [`crate::paths::token`] of the path that was told last of the file, or 0.
@@ -58,7 +66,11 @@ pub fn hash<M: Memory>(handle: Address<M>) -> Option<u32> {
 #[inline(always)]
 pub fn known<M: Memory>(handle: Address<M>) -> Option<Handle> {
     // Before the handle is read, so that what is read need not be kept meanwhile.
-    let slots = HANDLES.get_ptr_mut(0)?;
+    let slots = if M::SINCE_6_2 {
+        HANDLES.get_ptr_mut(0)?
+    } else {
+        HANDLES_BY_PROBE.get_ptr_mut(0)?
+    };
     let mut window = Window::<SHORT>::EMPTY;
     let view = window.fill(handle, None)?;
     let first = view.word(0);
@@ -94,7 +106,7 @@ fn remembered<M: Memory>(slot: *mut Slot, first: u64, view: &View<'_, M, SHORT>)
     // SAFETY: by `hash`. Another program of this CPU may run in between and write: see `version`.
     unsafe {
         let version = (&raw const (*slot).version).read_volatile();
-        if version & 1 != 0 || (&raw const (*slot).words[0]).read_volatile() != first {
+        if (&raw const (*slot).words[0]).read_volatile() != first {
             return None;
         }
         // Where the handle does not end before this word.
@@ -152,18 +164,41 @@ fn remember<M: Memory>(slot: *mut Slot, handle: Address<M>, crc: u32) -> Option<
     let view = window.fill(handle, None)?;
     // SAFETY: by `hash`, and as above.
     unsafe {
-        let version = (&raw const (*slot).version).read_volatile();
-        if version & 1 == 0 {
+        if take::<M>(slot) {
+            let version = (&raw const (*slot).version).read_volatile();
             (&raw mut (*slot).version).write_volatile(version.wrapping_add(1));
-            for i in 0..SHORT {
+            for i in 1..SHORT {
                 (&raw mut (*slot).words[i]).write_volatile(view.word(i));
             }
             (&raw mut (*slot).crc).write_volatile(crc);
             (&raw mut (*slot).token).write_volatile(0);
-            (&raw mut (*slot).version).write_volatile(version.wrapping_add(2));
+            (&raw mut (*slot).words[0]).write_volatile(view.word(0));
         }
     }
     Some(())
+}
+
+/// Takes the slot to write it, unless somebody else does. On kernels without an exchange programs interrupt each other, but do not take turns:
+/// whoever interrupts has ended before the other one goes on.
+///
+/// # Safety
+///
+/// The slot is one of this CPU's.
+#[inline(always)]
+unsafe fn take<M: Memory>(slot: *mut Slot) -> bool {
+    // SAFETY: by the caller.
+    unsafe {
+        let word = &raw mut (*slot).words[0];
+        let first = word.read_volatile();
+        if first == NO_HANDLE {
+            return false;
+        }
+        if M::SINCE_6_2 {
+            return exchange(word, first, NO_HANDLE) == first;
+        }
+        word.write_volatile(NO_HANDLE);
+        true
+    }
 }
 
 /// Bytes that a step of the CRC takes in.

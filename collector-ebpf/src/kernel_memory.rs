@@ -20,6 +20,9 @@ pub trait Memory: Copy {
     /// The way to read what a tracepoint hands over, where that is another one.
     type Argument: Memory;
 
+    /// The object as if a tracepoint handed it over, for several looks at it.
+    fn as_argument(object: Address<Self>) -> Address<Self::Argument>;
+
     /// Whether the kernel is Linux 6.2 at least. There programs may keep a pointer into a ring on their stack, exchange words
     /// ([`exchange`]), and find the only element of an array without a lookup.
     const SINCE_6_2: bool;
@@ -65,6 +68,11 @@ impl Probe {
 impl Memory for Probe {
     type Argument = Self;
     const SINCE_6_2: bool = false;
+
+    #[inline(always)]
+    fn as_argument(object: Address<Self>) -> Address<Self> {
+        object
+    }
 
     #[inline(always)]
     fn view<'a, const WORDS: usize>(
@@ -141,6 +149,11 @@ impl Memory for Cast {
     const SINCE_6_2: bool = true;
 
     #[inline(always)]
+    fn as_argument(object: Address<Self>) -> Address<Typed> {
+        Address::new(Self::words::<u64>(object).expose_provenance() as u64)
+    }
+
+    #[inline(always)]
     fn view<'a, const WORDS: usize>(
         object: Address<Self>,
         _: Option<&u32>,
@@ -170,15 +183,14 @@ impl Memory for Cast {
 
 /// By plain loads from what a tracepoint hands over, which the verifier knows by its type and so checks beforehand: an eighth of the
 /// instructions of a load by [`Cast`]. And from what that leads to, whose type it knows, too: like loads by [`Cast`], but without one.
-/// The offsets stand in the instructions as they do there.
+/// The offsets stand in the instructions as they do there. Of what a tracepoint hands over the verifier wants to see, before, that it is not 0.
 #[derive(Clone, Copy)]
 pub struct Typed;
 
 impl Typed {
     #[inline(always)]
-    fn words<T>(object: Address<Self>) -> Option<*const T> {
-        // The verifier wants to see that it is not 0.
-        (object.0 != 0).then_some(ptr::with_exposed_provenance(object.0 as usize))
+    fn words<T>(object: Address<Self>) -> *const T {
+        ptr::with_exposed_provenance(object.0 as usize)
     }
 }
 
@@ -187,13 +199,18 @@ impl Memory for Typed {
     const SINCE_6_2: bool = true;
 
     #[inline(always)]
+    fn as_argument(object: Address<Self>) -> Address<Self> {
+        object
+    }
+
+    #[inline(always)]
     fn view<'a, const WORDS: usize>(
         object: Address<Self>,
         _: Option<&u32>,
         _: &'a mut Window<WORDS>,
     ) -> Option<View<'a, Self, WORDS>> {
         Some(View {
-            words: Self::words(object)?,
+            words: Self::words(object),
             object,
             start: 0,
             room: PhantomData,
@@ -210,7 +227,7 @@ impl Memory for Typed {
 
     #[inline(always)]
     fn only_field<T: Field>(object: Address<Self>, offset: &u32) -> Option<T> {
-        Some(Cast::load(Self::words(object)?, offset))
+        Some(Cast::load(Self::words(object), offset))
     }
 }
 
@@ -230,6 +247,12 @@ impl<M: Memory> Address<M> {
     #[inline(always)]
     pub fn field<T: Field>(self, offset: &u32) -> Option<T> {
         M::only_field(self, offset)
+    }
+
+    /// See [`Memory::as_argument`].
+    #[inline(always)]
+    pub fn as_argument(self) -> Address<M::Argument> {
+        M::as_argument(self)
     }
 
     /// A hash of `BITS` bits.
@@ -424,6 +447,24 @@ pub unsafe fn exchange(word: *mut u64, expected: u64, new: u64) -> u64 {
 pub fn now_ns() -> u64 {
     // SAFETY: takes nothing, and every program may call it.
     unsafe { bpf_ktime_get_ns() }
+}
+
+/// Puts `new` into the word. Whoever sees it there sees what was written before. Since Linux 5.12.
+///
+/// # Safety
+///
+/// `word` is an aligned word of a map value.
+#[inline(always)]
+pub unsafe fn publish(word: *mut u64, new: u64) {
+    // SAFETY: by the caller.
+    unsafe {
+        asm!(
+            "{new} = xchg_64({word} + 0, {new})",
+            word = in(reg) word,
+            new = inout(reg) new => _,
+            options(nostack),
+        );
+    }
 }
 
 /// The CPU that this runs on, and stays on.

@@ -3,7 +3,12 @@
 //! A mark lives from the completion to the release that follows in the same thread. So those in use at a time are as many as the
 //! threads that the scheduler interrupts in between.
 
-use crate::kernel_memory::{Address, Memory, exchange};
+use trackiops_schemas::ebpf::op_sums::op_flags;
+
+use crate::{
+    globals::DIRECT,
+    kernel_memory::{Address, Memory, exchange, global},
+};
 
 /// Where marks are looked for by a hash of the task's address: half a cache line.
 type Bucket = [u64; WAYS];
@@ -21,21 +26,48 @@ static mut MARKS: [Bucket; BUCKETS] = [[0; WAYS]; BUCKETS];
 pub const OPERATION: u64 = 1 << 0;
 /// The program on `nfs_readpage_done` or `nfs_writeback_done` has seen it.
 pub const REQUEST: u64 = 1 << 1;
-/// Both.
+/// Both, or all that there are.
 pub const BOTH: u64 = OPERATION | REQUEST;
 
-/// Marks the task; false if there is no room. Only the task's own thread changes its marks.
+/// Marks the task as seen by the program on `rpc_stats_latency`, which comes first; false if there is no room. Only the task's own thread
+/// changes its marks.
 #[inline(always)]
-pub fn leave<M: Memory>(task: Address<M>, seen: u64) -> bool {
+pub fn leave_operation<M: Memory>(task: Address<M>) -> bool {
+    leave(task, bucket(task), OPERATION)
+}
+
+/// The same for the program on `nfs_readpage_done` or `nfs_writeback_done`.
+#[inline(always)]
+pub fn leave_request<M: Memory>(task: Address<M>) -> bool {
     let bucket = bucket(task);
-    // SAFETY: elements of the array.
+    // SAFETY: an element of the array.
     unsafe {
         let first = way(bucket, 0);
-        if seen == REQUEST && first.read_volatile() == task.0.wrapping_add(OPERATION) {
+        if first.read_volatile() == task.0.wrapping_add(OPERATION) {
             first.write_volatile(task.0.wrapping_add(BOTH));
             return true;
         }
-        exchange(first, 0, task.0.wrapping_add(seen)) == 0 || leave_anywhere(task, bucket, seen)
+    }
+    let seen = if are_operations_counted() {
+        REQUEST
+    } else {
+        BOTH
+    };
+    leave(task, bucket, seen)
+}
+
+/// Whether there is a program on `rpc_stats_latency`.
+#[inline(always)]
+pub fn are_operations_counted() -> bool {
+    global(&DIRECT.operation.flags) & op_flags::KNOWN != 0
+}
+
+#[inline(always)]
+fn leave<M: Memory>(task: Address<M>, bucket: *mut Bucket, seen: u64) -> bool {
+    // SAFETY: elements of the array.
+    unsafe {
+        exchange(way(bucket, 0), 0, task.0.wrapping_add(seen)) == 0
+            || leave_anywhere(task, bucket, seen)
     }
 }
 

@@ -31,7 +31,11 @@ use crate::{
 /// times are in ns.
 #[inline(always)]
 pub fn alone<M: Memory>(argument: impl Fn(usize) -> u64) {
-    account::<M, M::Argument, true>(argument);
+    let task = Address::<M::Argument>::new(argument(TASK));
+    // It never is 0.
+    if task.0 != 0 {
+        account::<M, M::Argument, true>(task, argument);
+    }
 }
 
 /// The same where the kernel may skip it, so that the RPC is looked at once more when it is released. See [`crate::release`].
@@ -41,8 +45,8 @@ pub fn marked<M: Memory>(argument: impl Fn(usize) -> u64) {
     if task.0 == 0 {
         return;
     }
-    if marks::leave(task, marks::OPERATION) {
-        account::<M, M::Argument, true>(argument);
+    if marks::leave_operation(task) {
+        account::<M, M::Argument, true>(task, argument);
     } else {
         left::<M>();
     }
@@ -51,7 +55,7 @@ pub fn marked<M: Memory>(argument: impl Fn(usize) -> u64) {
 /// The program was skipped, or has left the RPC to the release.
 #[inline(always)]
 pub fn recovered<M: Memory>(argument: impl Fn(usize) -> u64) {
-    account::<M, M, false>(argument);
+    account::<M, M, false>(Address::new(argument(TASK)), argument);
 }
 
 /// In a function of its own, like the others that are seldom called.
@@ -64,8 +68,11 @@ fn left<M: Memory>() {
 }
 
 #[inline(always)]
-fn account<M: Memory, A: Memory, const TELLS_PATHS: bool>(argument: impl Fn(usize) -> u64) {
-    if add_up::<M, A, TELLS_PATHS>(argument).is_none() {
+fn account<M: Memory, A: Memory, const TELLS_PATHS: bool>(
+    task: Address<A>,
+    argument: impl Fn(usize) -> u64,
+) {
+    if add_up::<M, A, TELLS_PATHS>(task, argument).is_none() {
         lost();
     }
 }
@@ -76,24 +83,31 @@ pub fn lost() {
     maps::count(&OPS_LOST, 0);
 }
 
+/// What is needed of a task.
+type TaskView<'a, A> = View<'a, A, 12>;
+
 /// `None` if there is no room for it, or the kernel refuses to show its memory.
 #[inline(always)]
 fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
+    task: Address<A>,
     argument: impl Fn(usize) -> u64,
 ) -> Option<()> {
     let offsets: &'static DirectOffsets = &DIRECT;
     let own = &offsets.operation;
-    let mut room = Window::<12>::EMPTY;
-    let task = room.fill(Address::<A>::new(argument(TASK)), Some(&own.task_window))?;
+    let of_task = Address::<M>::new(task.0);
+    let mut room = Window::EMPTY;
+    let task: TaskView<'_, A> = room.fill(task, Some(&own.task_window))?;
     let start_ns: u64 = task.field(&offsets.task_start)?;
-    let execute_ns = argument(EXECUTE);
-    let end_ns = start_ns.wrapping_add(execute_ns);
-    let procedure = task.field(&own.task_procedure)?;
-    let transport = task.field(&own.task_transport)?;
-    let client = task.field(&own.task_client)?;
-    let sum = match at_once::<M>(procedure, transport, client, end_ns) {
+    let end_ns = start_ns.wrapping_add(argument(EXECUTE));
+    let sum = match at_once::<M, A>(&task, end_ns) {
         Some(sum) => sum,
-        None => begin::<M>(procedure, transport, client, end_ns)?,
+        None if M::SINCE_6_2 => begin_of_task(of_task, end_ns)?,
+        None => {
+            let procedure = task.field(&own.task_procedure)?;
+            let transport = task.field(&own.task_transport)?;
+            let client = task.field(&own.task_client)?;
+            begin::<M>(procedure, transport, client, end_ns)?
+        }
     };
     let sum = sum.as_ptr();
     let status: i32 = task.field(&own.task_status)?;
@@ -109,6 +123,7 @@ fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
         add!(OpValue, sum.received_bytes, received_bytes);
         add!(OpValue, sum.queue_ns_sum, argument(QUEUE));
         add!(OpValue, sum.rtt_ns_sum, argument(RTT));
+        let execute_ns = argument(EXECUTE);
         add!(OpValue, sum.execute_ns_sum, execute_ns);
         raise(&raw mut (*sum).execute_ns_max, execute_ns);
         let bucket = bucket_of(execute_ns)?;
@@ -137,12 +152,7 @@ fn bytes<M: Memory>(transmission: Address<M>, offsets: &'static OpOffsets) -> Op
 
 /// The sum in the table, if it is of the half's window or the next one and has its place there.
 #[inline(always)]
-fn at_once<M: Memory>(
-    procedure: u64,
-    transport: u64,
-    client: u64,
-    end_ns: u64,
-) -> Option<NonNull<OpValue>> {
+fn at_once<M: Memory, A: Memory>(task: &TaskView<'_, A>, end_ns: u64) -> Option<NonNull<OpValue>> {
     if !M::SINCE_6_2 {
         return None;
     }
@@ -159,14 +169,22 @@ fn at_once<M: Memory>(
             }
             window += 1;
         }
-        let key = &OpKey {
-            procedure,
-            transport,
-            client,
+        let own = &DIRECT.operation;
+        let key = OpKey {
+            procedure: task.field(&own.task_procedure)?,
+            transport: task.field(&own.task_transport)?,
+            client: task.field(&own.task_client)?,
             window,
         };
-        let (owner, sum) = place::<M>(half, key);
-        NonNull::new(sum).filter(|_| is_of(owner, key))
+        let (owner, sum) = place::<M>(half, &key);
+        // What the task has is read again, which takes less than to keep it.
+        let is_ours = (&raw const (*owner).procedure).read_volatile()
+            == task.field(&own.task_procedure)?
+            && (&raw const (*owner).transport).read_volatile()
+                == task.field(&own.task_transport)?
+            && (&raw const (*owner).client).read_volatile() == task.field(&own.task_client)?
+            && (&raw const (*owner).window).read_volatile() == window;
+        NonNull::new(sum).filter(|_| is_ours)
     }
 }
 
@@ -209,6 +227,17 @@ fn place<M: Memory>(half: *mut OpHalf, key: &OpKey) -> (*mut OpKey, *mut OpValue
     let index = (mixed >> (32 - OP_PLACES.ilog2())) as usize;
     // SAFETY: elements of the half.
     unsafe { (&raw mut (*half).owners[index], &raw mut (*half).sums[index]) }
+}
+
+/// The same as [`begin`] for a task. In a function of its own, like the others that are seldom called, and not by its type: see
+/// `direct::Request::fold`.
+#[inline(never)]
+fn begin_of_task<M: Memory>(task: Address<M>, end_ns: u64) -> Option<NonNull<OpValue>> {
+    let own = &DIRECT.operation;
+    let procedure = task.field(&own.task_procedure)?;
+    let transport = task.field(&own.task_transport)?;
+    let client = task.field(&own.task_client)?;
+    begin::<M>(procedure, transport, client, end_ns)
 }
 
 /// The sum in the table or in a map, by its key's members, which take no stack then. The first of these in its window begins it.
@@ -319,29 +348,32 @@ fn copy_text<const BYTES: usize>(to: *mut [u8; BYTES], from: u64) {
 /// The bucket that holds a time.
 #[inline(always)]
 fn bucket_of(ns: u64) -> Option<usize> {
-    let (mut ns, mut high) = (ns, ns >> OP_FIRST_OCTAVE);
-    if high.wrapping_sub(1) >= (1 << (OP_END_OCTAVE - OP_FIRST_OCTAVE)) - 1 {
-        ns = ns.clamp(1 << OP_FIRST_OCTAVE, (1 << OP_END_OCTAVE) - 1);
-        high = ns >> OP_FIRST_OCTAVE;
-    }
+    // The compiler would compare before it shifts, which the verifier does not follow.
+    let shifted = |ns: u64, bits: u32| opaque(ns >> bits);
     // The place of the highest bit that is set, for which there is no instruction.
-    let mut octave = 0;
-    while high >> HIGH_BITS != 0 {
-        high >>= HIGH_BITS;
-        octave += u64::from(HIGH_BITS);
+    let (mut ns, mut octave) = (ns, 0);
+    let mut high = shifted(ns, OP_FIRST_OCTAVE);
+    if high > HIGH_MAX {
+        ns = ns.min((1 << OP_END_OCTAVE) - 1);
+        high = shifted(ns, OP_FIRST_OCTAVE);
+        while high > HIGH_MAX {
+            high = shifted(high, HIGH_BITS);
+            octave += u64::from(HIGH_BITS);
+        }
     }
     octave += u64::from(global(HIGHEST_BITS.get(high as usize)?));
     let place =
         (octave << OP_CELL_BITS) + (ns >> (octave + u64::from(OP_FIRST_OCTAVE - OP_CELL_BITS)));
     let cell = global(OP_CELL_TABLE.get(place as usize)?);
-    // The compiler would compare before it shifts, which the verifier does not follow.
-    Some(opaque(cell.wrapping_add(ns) >> OP_BUCKET_SHIFT) as usize)
+    Some(shifted(cell.wrapping_add(ns), OP_BUCKET_SHIFT) as usize)
 }
 
 /// Bits of a number of which [`HIGHEST_BITS`] knows the highest one that is set: those of most times.
 const HIGH_BITS: u32 = 12;
 
-/// The place of the highest bit that is set in a number.
+const HIGH_MAX: u64 = (1 << HIGH_BITS) - 1;
+
+/// The place of the highest bit that is set in a number; 0 for 0, because the first cells are those of times below the first octave.
 static HIGHEST_BITS: [u8; 1 << HIGH_BITS] = {
     let mut bits = [0; 1 << HIGH_BITS];
     let mut number = 1;

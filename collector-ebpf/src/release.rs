@@ -5,10 +5,7 @@
 //! interrupted or skipped (unless the kernel is PREEMPT_RT). Of an RPC they are called when it has been sent, and after `rpc_exit_task` (net/sunrpc/sched.c),
 //! which calls the tracepoints of the other programs, in the same thread, before anything is freed. There is no time for paths under the lock.
 
-use trackiops_schemas::ebpf::{
-    op_sums::op_flags,
-    ring::{DirectOffsets, Recovery, flags},
-};
+use trackiops_schemas::ebpf::ring::{Recovery, flags};
 
 use crate::{
     direct,
@@ -27,32 +24,35 @@ const REDONE: u64 = 1 << 2;
 /// `xprt_release_xprt(xprt, task)` and `xprt_release_cong(xprt, task)`.
 #[inline(always)]
 pub fn released<M: Memory>(task: u64) {
-    let task = Address::<M>::new(task);
-    if task.0 != 0 {
-        let _ = look_once_more::<M>(task);
+    // Before all else: what is needed on both sides of a call is saved in registers, and those of the caller are saved first.
+    let task = Address::<M>::new(task).as_argument();
+    if task.0 == 0 {
+        return;
     }
+    // Also when it is to be repeated, so that an attempt keeps its mark no longer than its slot.
+    let seen = marks::take_first(task);
+    // It goes on: it has only been sent, or is repeated. Repeating has cleared what an attempt was that is missing.
+    if seen == marks::BOTH || task.field::<u64>(&DIRECT.release.task_action) != Some(0) {
+        return;
+    }
+    look_once_more::<M>(task.0, seen);
+}
+
+/// In a function of its own, like the others that are seldom called.
+#[inline(never)]
+fn look_once_more<M: Memory>(task: u64, seen: u64) {
+    let _ = recover::<M>(Address::new(task), seen);
 }
 
 #[inline(always)]
-fn look_once_more<M: Memory>(task: Address<M>) -> Option<()> {
+fn recover<M: Memory>(task: Address<M>, mut seen: u64) -> Option<()> {
     let (offsets, own) = (&DIRECT, &DIRECT.release);
-    let all = if has_operations(offsets) {
-        marks::BOTH
-    } else {
-        marks::REQUEST
-    };
-    // Also when it is to be repeated, so that an attempt keeps its mark no longer than its slot.
-    let mut seen = marks::take_first(task);
-    // It goes on: it has only been sent, or is repeated. Repeating has cleared what an attempt was that is missing.
-    if seen == all || task.field::<u64>(&own.task_action)? != 0 {
-        return None;
-    }
     // Of what has no slot nothing is counted, and nothing was marked.
     if task.field::<u64>(&offsets.task_transmission)? == 0 {
         return None;
     }
     seen |= marks::take_others(task);
-    if has_operations(offsets) && seen & marks::OPERATION == 0 {
+    if marks::are_operations_counted() && seen & marks::OPERATION == 0 {
         operation::<M>(task.0);
     }
     let data: u64 = task.field(&own.task_data)?;
@@ -62,11 +62,6 @@ fn look_once_more<M: Memory>(task: Address<M>) -> Option<()> {
         request::<M>(task.0, data);
     }
     Some(())
-}
-
-#[inline(always)]
-fn has_operations(offsets: &'static DirectOffsets) -> bool {
-    global(&offsets.operation.flags) & op_flags::KNOWN != 0
 }
 
 /// As `rpc_count_iostats_metrics` (net/sunrpc/stats.c), which has counted it a moment ago.

@@ -227,10 +227,10 @@ mod tests {
 
     /// Finds the bucket as the programs do.
     fn bucket_of(cells: &[u64; OP_CELLS], ns: u64) -> usize {
-        let ns = ns.clamp(1 << OP_FIRST_OCTAVE, (1 << OP_END_OCTAVE) - 1);
-        let octave = ns.ilog2();
-        let above = octave - OP_FIRST_OCTAVE;
-        let place = u64::from(above << OP_CELL_BITS) + (ns >> (octave - OP_CELL_BITS));
+        let ns = ns.min((1 << OP_END_OCTAVE) - 1);
+        let above = (ns >> OP_FIRST_OCTAVE).checked_ilog2().unwrap_or(0);
+        let shift = above + OP_FIRST_OCTAVE - OP_CELL_BITS;
+        let place = u64::from(above << OP_CELL_BITS) + (ns >> shift);
         ((cells[place as usize] + ns) >> OP_BUCKET_SHIFT) as usize
     }
 
