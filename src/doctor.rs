@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trackiops_collector::{
-    EngineChoice, KernelFacts, Lockdown, Plan, Programs, Recorder, RpcTasks, StartStep,
+    AppView, EngineChoice, KernelFacts, Lockdown, Plan, Programs, Recorder, RpcTasks, StartStep,
     StartTiming, Tracefs, Unsupported, plan,
 };
 use trackiops_query::coverage::audit::{Audited, ask_audited};
@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut timing = StartTiming::begin();
     let facts = facts(args.btf.as_deref())?;
     timing.ended("look at the kernel and its BTF");
-    let auto = plan(&facts, EngineChoice::Auto);
+    let auto = plan(&facts, EngineChoice::Auto).map(|plan| plan.with_app_view(AppView::Auto));
     timing.ended("plan");
     // Before the store is asked, which is no part of a start.
     let steps = match &auto {

@@ -46,16 +46,27 @@ const QUEUED: i64 = -529;
 pub fn returned(program: Program, call: u64, result: u64) {
     let call = Address::<Typed>::new(call);
     let own = &DIRECT.app;
-    if let (Some(file), Some(flags)) = (call.field(&own.call_file), call.field(&own.call_flags)) {
-        let is_direct = u32::from_ne_bytes(i32::to_ne_bytes(flags)) & DIRECT_CALL != 0;
-        count(program, file, result.cast_signed(), is_direct);
+    let result = result.cast_signed();
+    // What goes past the page cache was counted when it began, but for its failure.
+    let is_direct = call
+        .field::<u32>(&own.call_flags)
+        .is_some_and(|flags| flags & DIRECT_CALL != 0);
+    if is_direct && (result >= 0 || result == QUEUED || result == AGAIN) {
+        return;
+    }
+    if let Some(file) = call.field(&own.call_file) {
+        if is_direct {
+            failed(program, file);
+        } else {
+            count(program, file, result);
+        }
     }
 }
 
 /// A call that is for a `struct file` returns.
 #[inline(always)]
 pub fn returned_of_file(program: Program, file: u64, result: u64) {
-    count(program, file, result.cast_signed(), false);
+    count(program, file, result.cast_signed());
 }
 
 /// [`returned`] from a function that other file systems call as well.
@@ -70,7 +81,7 @@ pub fn generic_returned(program: Program, call: u64, result: u64) {
 #[inline(always)]
 pub fn generic_returned_of_file(program: Program, file: u64, result: u64) {
     if is_of_nfs(file) {
-        count(program, file, result.cast_signed(), false);
+        count(program, file, result.cast_signed());
     }
 }
 
@@ -86,6 +97,7 @@ pub fn direct(program: Program, call: u64, iterator: u64) {
         let sum = sum.as_ptr();
         // SAFETY: see `count`.
         unsafe {
+            add!(AppValue, sum.calls, 1);
             add!(AppValue, sum.direct_calls, 1);
             add!(AppValue, sum.direct_bytes, bytes);
         }
@@ -135,7 +147,7 @@ fn register<const OFFSET: usize>(registers: *const u64) -> u64 {
 }
 
 #[inline(always)]
-fn count(program: Program, file: u64, result: i64, is_direct: bool) {
+fn count(program: Program, file: u64, result: i64) {
     if result == AGAIN {
         return;
     }
@@ -146,17 +158,28 @@ fn count(program: Program, file: u64, result: i64, is_direct: bool) {
     // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU. Userspace takes it away
     // before it reads it.
     unsafe {
-        if (&raw const (*sum).calls).read_volatile() == 0 {
+        // What is written is soon sent, and names its file then.
+        if let Program::Read = program
+            && (&raw const (*sum).calls).read_volatile() == 0
+        {
             name(file);
         }
         add!(AppValue, sum.calls, 1);
         if result < 0 {
-            if result != QUEUED {
-                add!(AppValue, sum.errors, 1);
-            }
-        } else if !is_direct {
+            add!(AppValue, sum.errors, 1);
+        } else {
             add!(AppValue, sum.bytes, result.cast_unsigned());
         }
+    }
+}
+
+/// A call that was counted when it began has failed.
+#[inline(always)]
+fn failed(program: Program, file: u64) {
+    if let Some(sum) = sum_of(program, file) {
+        let sum = sum.as_ptr();
+        // SAFETY: see `count`.
+        unsafe { add!(AppValue, sum.errors, 1) };
     }
 }
 
@@ -196,15 +219,21 @@ fn sum_of(program: Program, file: u64) -> Option<NonNull<AppValue>> {
     let nth = program as u32 * PLACES as u32 + inode.hash::<{ PLACES.ilog2() }>();
     // SAFETY: of an element of the array.
     unsafe {
-        let place = place(places, nth);
-        let begin_ns = (&raw const (*place).begin_ns).read_volatile();
-        if now_ns.wrapping_sub(begin_ns) < global(&WINDOW_NS)
-            && (&raw const (*place).inode).read_volatile() == inode.0
-            && (&raw const (*place).key.fileid).read_volatile() == fileid
-            && (&raw const (*place).key.cgroup).read_volatile() == cgroup
-            && (&raw const (*place).key.uid).read_volatile() == uid
-        {
-            return NonNull::new(&raw mut (*place).value);
+        let first = place(places, nth);
+        let is_ours = |place: *mut AppPlace| {
+            now_ns.wrapping_sub((&raw const (*place).begin_ns).read_volatile()) < global(&WINDOW_NS)
+                && (&raw const (*place).inode).read_volatile() == inode.0
+                && (&raw const (*place).key.fileid).read_volatile() == fileid
+                && (&raw const (*place).key.cgroup).read_volatile() == cgroup
+                && (&raw const (*place).key.uid).read_volatile() == uid
+        };
+        if is_ours(first) {
+            return NonNull::new(&raw mut (*first).value);
+        }
+        // Until userspace has taken the sums of a window, the next one has the other place.
+        let second = place(places, nth ^ 1);
+        if is_ours(second) {
+            return NonNull::new(&raw mut (*second).value);
         }
     }
     begin(places, nth, file, now_ns)
@@ -265,7 +294,12 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
         if nth as usize >= PLACES * APP_PROGRAMS {
             return None;
         }
-        let place = place(places, nth);
+        let (first, second) = (place(places, nth), place(places, nth ^ 1));
+        let place = if (&raw const (*first).begin_ns).read_volatile() == 0 {
+            first
+        } else {
+            second
+        };
         if (&raw const (*place).begin_ns).read_volatile() == 0 && is_known {
             (&raw mut (*place).inode).write_volatile(inode_address);
             (&raw mut (*place).key).write_volatile(key);

@@ -127,18 +127,11 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
     let vmlinux = Btf::parse(&file).map_err(unreadable(&path))?;
     let mut members = find_members(&vmlinux, names);
     let mut events = EVENTS.map(|name| own_type(&vmlinux, Kind::Typedef, name, None));
-    let mut calls = CallFunctions {
-        of_nfs: CALLS.map(|name| own_type(&vmlinux, Kind::Function, name, None)),
-        generic: GENERIC_CALLS.map(|name| own_type(&vmlinux, Kind::Function, name, None)),
-    };
+    let mut calls = CallFunctions::default();
     for name in MODULES {
         // A module adds to its kernel's types, so only what these lack is looked for.
         let names = names.iter().filter(|name| !members.contains_key(*name));
         let names: Vec<_> = names.copied().collect();
-        let has_calls = calls.of_nfs.iter().any(Option::is_some);
-        if names.is_empty() && events.iter().all(Option::is_some) && has_calls {
-            break;
-        }
         let path = directory.join(name);
         let file = match read_bytes(&path) {
             Err(BtfError::Absent(_)) => continue,
@@ -152,6 +145,12 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
         for (found, of) in calls.of_nfs.iter_mut().zip(CALLS) {
             *found = found.or_else(|| own_type(&module, Kind::Function, of, Some(name)));
         }
+    }
+    // The kernel proper has so many functions that a search takes long: only where no module has them.
+    if calls.of_nfs == [None; 5] {
+        let of_kernel = |name| own_type(&vmlinux, Kind::Function, name, None);
+        calls.of_nfs = CALLS.map(of_kernel);
+        calls.generic = GENERIC_CALLS.map(of_kernel);
     }
     Ok(KernelTypes {
         members,
