@@ -57,7 +57,7 @@ OTHER_KERNELS = $(filter-out 6.12,$(notdir $(wildcard collector/tests/kernels/*)
 guest-kernels: setup python
 	@for kernel in $(OTHER_KERNELS); do \
 		echo "==> tests in guests that run on 6.12 otherwise: $$kernel"; \
-		env -u TRACKIOPS_TEST_LONG TRACKIOPS_TEST_KERNEL=$$kernel $(GUEST) workloads:: latency:: lifecycle:: errors:: filters:: hang:: ops:: requests:: names:: mounts:: || exit 1; \
+		env -u TRACKIOPS_TEST_LONG TRACKIOPS_TEST_KERNEL=$$kernel $(GUEST) workloads:: calls:: latency:: lifecycle:: errors:: filters:: hang:: ops:: requests:: names:: mounts:: || exit 1; \
 	done
 
 # Those of names, mounts and totals where the recorder is a service, and may do no more than its unit allows.

@@ -166,6 +166,7 @@ def bpftrace():
 CONTENDERS = {
     "none": ("no tracer", lambda: None),
     "direct": ("trackiops, direct engine", lambda: trackiops("direct")),
+    "wire": ("trackiops, direct engine, --no-app-view", lambda: trackiops("direct", "--no-app-view")),
     "requests": ("trackiops, direct engine, --no-ops", lambda: trackiops("direct", "--no-ops")),
     "whole": (
         "trackiops, direct engine, --no-ops --no-latency-parts",
@@ -458,6 +459,8 @@ def main():
         text += "\n" + table_of_calls()
         rate = start(trackiops("direct"))
         text += f"\nStart, from exec to the last probe attached, direct engine: {count(rate)} instructions.\n"
+        rate = start(trackiops("direct", "--no-app-view"))
+        text += f"\nThe same with --no-app-view: {count(rate)} instructions.\n"
     write(os.environ["OUT"] + "/table.md", text)
 
 

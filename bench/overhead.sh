@@ -3,7 +3,7 @@
 #
 #   overhead.sh [KERNEL...]       6.12 and newest unless told otherwise
 #
-# CONTENDERS="none direct"        only these of none, direct, requests, whole, records, watched, tracepoint, paper,
+# CONTENDERS="none direct"        only these of none, direct, wire, requests, whole, records, watched, tracepoint, paper,
 #                               bpftrace
 # ROUNDS=3                        repetitions, of which the first is discarded (6)
 # IDLE=0                          guest's seconds to look at an idle recorder (60); 0: do not
@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-contenders=${CONTENDERS:-none direct requests whole records watched tracepoint paper bpftrace}
+contenders=${CONTENDERS:-none direct wire requests whole records watched tracepoint paper bpftrace}
 nfs=${NFS:-3}
 [ $# -gt 0 ] || set -- 6.12 newest
 TRACKIOPS_BIN=${TRACKIOPS_BIN:-$(scripts/release.sh)}

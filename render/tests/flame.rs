@@ -5,7 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trackiops_query::{Answer, EmptyReason, FileSelector, GroupBy, Outcome, Question, Step, ask};
+use trackiops_query::{
+    Answer, EmptyReason, FileSelector, GroupBy, Outcome, Projection, Question, Step, ask,
+};
 use trackiops_render::flame::{self, Directions, Graph, Measure, Stack};
 use trackiops_schemas::identity::FileAttributes;
 use trackiops_schemas::row::{ClosedWindow, FileRow};
@@ -15,7 +17,13 @@ use trackiops_testkit::questions::{question, range, select};
 use trackiops_testkit::stores::{append, options_of, record};
 
 const LIST: &str = "1s,10s,1m,1h";
-const MEASURES: [Measure; 3] = [Measure::Bytes, Measure::Requests, Measure::Time];
+const MEASURES: [Measure; 5] = [
+    Measure::Bytes,
+    Measure::Requests,
+    Measure::Time,
+    Measure::AppBytes,
+    Measure::AppCalls,
+];
 const DIRECTIONS: [Directions; 4] = [
     Directions::Read,
     Directions::Write,
@@ -61,15 +69,22 @@ fn asked_for(asked: &Question, measure: Measure) -> [u64; 2] {
     // Of the same granularity: times are rounded on disk, in each row of each granularity.
     let mut asked = asked.clone();
     asked.step = Some(Step::All);
+    asked.projection = Projection::all();
     let rows = match ask(&asked).unwrap() {
         Outcome::Found(answer) => answer.rows,
         Outcome::Nothing { .. } => Vec::new(),
     };
     rows.iter().fold([0, 0], |sums, row| {
-        let [read, write] = [row.sum.read(), row.sum.write()].map(|d| match measure {
+        let directions = [
+            (row.sum.read(), row.sum.app_read()),
+            (row.sum.write(), row.sum.app_write()),
+        ];
+        let [read, write] = directions.map(|(d, calls)| match measure {
             Measure::Bytes => d.bytes,
             Measure::Requests => d.requests,
             Measure::Time => d.latency_ns_sum,
+            Measure::AppBytes => calls.bytes + calls.direct_bytes,
+            Measure::AppCalls => calls.calls,
         });
         [sums[0] + read, sums[1] + write]
     })

@@ -181,3 +181,24 @@ fn guest_bytes_by_tenant_are_those_that_each_called_for() {
     let told: BTreeMap<_, _> = text.lines().map(parse).collect();
     assert_eq!(found, told, "bytes written and read");
 }
+
+#[test]
+#[ignore = "boots a guest: make test-guests"]
+fn guest_calls_that_the_kernel_does_not_show_are_in_the_row_of_what_was_missed() {
+    let run = Run::on("newest", "calls_crowd", &[], &[]);
+    let stats = run.mountstats("before", "after");
+    let (device, truth) = &stats.mounts["/mnt/nfs"];
+    let own = of_mount(&run.query(&["--step", "all"]), device);
+    let found = BYTES.map(|key| sum(&own, key));
+    let of_files: Vec<Answer> = own
+        .iter()
+        .filter(|row| named(row) != MISSED)
+        .cloned()
+        .collect();
+    let of_files = BYTES.map(|key| sum(&of_files, key));
+    println!(
+        "{device}: in all {found:?}, of files {of_files:?}, mountstats {:?}",
+        truth.application_bytes
+    );
+    assert_eq!(found, truth.application_bytes, "with the row {MISSED}");
+}
