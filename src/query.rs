@@ -372,7 +372,7 @@ pub fn columns_of_files(
     refuse_left_out(question, left_out)?;
     let columns = columns_of_directions(columns, left_out, format)?;
     question.projection = match &columns {
-        Some(columns) => columns.needs().only_transfers(true),
+        Some(columns) => columns.needs().only_transfers(true).named(),
         None => format.projection(),
     };
     Ok(columns)

@@ -290,7 +290,7 @@ fn what_is_not_found_has_status_1_and_what_cannot_be_asked_2() {
     said(
         2,
         &["flamegraph", "--by", "dir"],
-        &["bytes, requests and time"],
+        &["bytes, requests, time, app-bytes and app-calls"],
     );
     said(
         2,

@@ -71,7 +71,10 @@ pub fn ask_whole<R>(
     let question = Question {
         by,
         step: Some(Step::All),
-        projection: Projection::totals().with(question.projection),
+        projection: question
+            .projection
+            .with(Projection::totals())
+            .only_transfers(true),
         ..question.clone()
     };
     ask_with(&question, |snapshot, question| {

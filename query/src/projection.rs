@@ -15,6 +15,7 @@ pub struct Projection {
     /// One bit per column, in the order of the schema.
     columns: u64,
     only_transfers: bool,
+    is_named: bool,
 }
 
 /// The figures that a table shows for each direction.
@@ -57,6 +58,7 @@ impl Projection {
         Self {
             columns: columns.into_iter().map(bit).fold(0, |all, one| all | one),
             only_transfers: false,
+            is_named: false,
         }
     }
 
@@ -145,6 +147,19 @@ impl Projection {
     /// Whether calls of applications are among the columns.
     pub(crate) fn is_of_calls(self) -> bool {
         self.columns & Self::calls().columns != 0
+    }
+
+    /// Somebody has named these columns, so that it matters to him if one was not recorded.
+    pub fn named(self) -> Self {
+        Self {
+            is_named: true,
+            ..self
+        }
+    }
+
+    /// Whether calls of applications are among columns that were named.
+    pub(crate) fn names_calls(self) -> bool {
+        self.is_of_calls() && self.is_named
     }
 
     pub(crate) fn includes(self, column: &str) -> bool {

@@ -184,7 +184,7 @@ pub struct Stack {
 /// Answers a question with stacks, in order.
 pub fn stacks(question: &Question, graph: Graph) -> Result<Outcome<Stack>, QueryError> {
     let projection = match graph.measure {
-        Measure::AppBytes | Measure::AppCalls => Projection::calls(),
+        Measure::AppBytes | Measure::AppCalls => Projection::calls().named(),
         Measure::Bytes | Measure::Requests | Measure::Time => Projection::default(),
     };
     let question = Question {

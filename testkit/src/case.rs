@@ -188,6 +188,13 @@ impl Recording {
         }
         let last = self.windows.keys().next_back().copied().unwrap_or(0);
         let with_ops = self.windows.values().any(|window| !window.ops.is_empty());
+        let rows = self
+            .windows
+            .values()
+            .flat_map(|window| window.rows.values());
+        let with_calls = rows
+            .map(|row| row.app_read.calls + row.app_write.calls)
+            .any(|calls| calls > 0);
         let mut windows = std::mem::take(&mut self.windows);
         // Files are numbered in the order of their names.
         let all = windows.values().flat_map(|window| window.rows.keys());
@@ -235,6 +242,7 @@ impl Recording {
                 folded,
                 lost,
                 ops_covered_ms: if with_ops { 1000 } else { 0 },
+                app_covered_ms: if with_calls { 1000 } else { 0 },
                 pending,
                 ops_seen: ops.iter().map(|op| op.sums.requests).sum(),
                 ..Health::default()

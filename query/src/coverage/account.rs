@@ -138,6 +138,7 @@ impl<'p> Account<'p> {
         let covered_ms = health.covered_ms;
         coverage.add_piece(Piece { window, covered_ms });
         coverage.leave_out(window, left_out_ms);
+        coverage.leave_calls_out(window, covered_ms.saturating_sub(health.app_covered_ms));
         coverage.add_health(window, self.plan.account(health));
     }
 

@@ -128,19 +128,35 @@ pub struct Coverage {
     stalls: Stalls,
     filters: BTreeMap<Arc<str>, Interval>,
     left_out: Option<Gap>,
+    without_calls: Option<Gap>,
+}
+
+/// Adds a window of which a part is missing.
+fn extend(gap: &mut Option<Gap>, window: Interval, missing_ms: u64) {
+    if missing_ms > 0 {
+        let known = gap.get_or_insert(Gap {
+            range: window,
+            missing_ms: 0,
+        });
+        known.range = known.range.hull(window);
+        known.missing_ms += missing_ms;
+    }
 }
 
 impl Coverage {
     /// Adds a recorded window in which the recorder was configured to skip the planned dataset for `missing_ms`.
     pub fn leave_out(&mut self, window: Interval, missing_ms: u64) {
-        if missing_ms > 0 {
-            let known = self.left_out.get_or_insert(Gap {
-                range: window,
-                missing_ms: 0,
-            });
-            known.range = known.range.hull(window);
-            known.missing_ms += missing_ms;
-        }
+        extend(&mut self.left_out, window, missing_ms);
+    }
+
+    /// Adds a recorded window in which calls of applications were not counted for `missing_ms`.
+    pub fn leave_calls_out(&mut self, window: Interval, missing_ms: u64) {
+        extend(&mut self.without_calls, window, missing_ms);
+    }
+
+    /// Range and time in which calls of applications were not counted.
+    pub fn without_calls(&self) -> Option<Gap> {
+        self.without_calls
     }
 
     /// Range and time in which the recorder was configured to skip the planned dataset.
@@ -164,6 +180,7 @@ impl Coverage {
             health.lost,
             health.missed,
             health.clock_steps,
+            health.tenant_changes,
             health.audit_missed_requests,
             health.audit_missed_bytes,
             health.audit_alarms,

@@ -41,6 +41,8 @@ pub(crate) fn notes(
         let stalls = coverage.stalls();
         let filters = coverage.filters();
         let left_out = coverage.left_out();
+        let without_calls = coverage.without_calls();
+        let rules = coverage.count(|health| health.tenant_changes);
         let until = until(plan, question, span);
         let gaps = coverage.gaps(question.range.since, until, span);
         tell_gaps(&mut notes, &host, gaps);
@@ -53,6 +55,15 @@ pub(crate) fn notes(
         if let Some(gap) = left_out {
             let host = host.clone();
             notes.push(Note::LeftOut { host, gap });
+        }
+        if let Some(gap) = without_calls.filter(|_| question.projection.names_calls()) {
+            let host = host.clone();
+            notes.push(Note::WithoutCalls { host, gap });
+        }
+        let are_tenants_asked = question.by.tenants || !question.tenants.is_empty();
+        if let Some((range, count)) = rules.filter(|_| are_tenants_asked) {
+            let host = host.clone();
+            notes.push(Note::TenantRules { host, range, count });
         }
         notes.extend(losses);
         if let Some((range, count)) = steps {

@@ -86,6 +86,22 @@ pub enum Note {
         /// The part.
         gap: Gap,
     },
+    /// The question names calls of applications, and a part of the range was recorded without them.
+    WithoutCalls {
+        /// The host, if there are several.
+        host: Option<String>,
+        /// The part.
+        gap: Gap,
+    },
+    /// The question is about tenants, and the rules that name them were replaced.
+    TenantRules {
+        /// The host, if there are several.
+        host: Option<String>,
+        /// From the first to the last window in which they were.
+        range: Interval,
+        /// How often.
+        count: u64,
+    },
     /// Gaps beyond those with a note of their own.
     MoreGaps {
         /// Number of gaps.
@@ -185,6 +201,8 @@ impl Note {
                 }
                 | Self::MoreDamaged { .. }
                 | Self::LeftOut { .. }
+                | Self::WithoutCalls { .. }
+                | Self::TenantRules { .. }
                 | Self::Lost { .. }
                 | Self::Missed { .. }
                 | Self::Booked { .. }
@@ -282,6 +300,24 @@ impl Note {
                     between(&gap.range)
                 )
             }
+            Self::WithoutCalls { host, gap } => {
+                let part = match gap.is_whole() {
+                    true => String::new(),
+                    false => format!(" for {} of it", show_length(gap.missing_ms)),
+                };
+                format!(
+                    "{}{} recorded without calls of applications{part}: they are 0 there \
+                     (--no-app-view, the tracepoint engine, or a kernel that needs --app-view)",
+                    on(host),
+                    between(&gap.range)
+                )
+            }
+            Self::TenantRules { host, range, count } => format!(
+                "{}the rules that name tenants were replaced {} between {}: rows have the names of their time",
+                on(host),
+                if *count == 1 { "once" } else { "several times" },
+                between(range).replace(" to ", " and "),
+            ),
             Self::MoreGaps { count, missing_ms } => {
                 let missing = show_length(*missing_ms);
                 format!(

@@ -28,6 +28,8 @@ pub fn hidden(note: &Note, with: &mut Pseudonyms) -> Result<Option<Note>, Unknow
         Note::Twice { host, .. } => *host = with.word(host)?,
         Note::Gap { host, .. }
         | Note::LeftOut { host, .. }
+        | Note::WithoutCalls { host, .. }
+        | Note::TenantRules { host, .. }
         | Note::Lost { host, .. }
         | Note::Missed { host, .. }
         | Note::Booked { host, .. }
