@@ -161,7 +161,7 @@ fn preempts(root: &Path) -> bool {
     let booted = booted.split_whitespace();
     let booted = booted
         .filter_map(|word| word.strip_prefix("preempt="))
-        .last();
+        .next_back();
     if let Some(model) = now.or(booted) {
         return !matches!(model, "none" | "voluntary");
     }

@@ -190,8 +190,11 @@ pub fn attach(
     }
 }
 
+/// At which end of a function a program is attached.
+type Attaching = fn(BtfType) -> AttachedTo;
+
 /// Programs on functions of the NFS client, in the order of [`CallPrograms::OfNfs`].
-const CALLS: [(&str, fn(BtfType) -> AttachedTo); 5] = [
+const CALLS: [(&str, Attaching); 5] = [
     ("app_read", AttachedTo::Return),
     ("app_write", AttachedTo::Return),
     ("app_splice_read", AttachedTo::Return),
