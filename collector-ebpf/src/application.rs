@@ -5,18 +5,17 @@
 
 use core::{arch::asm, ptr::NonNull};
 
-use aya_ebpf::helpers::{bpf_get_current_cgroup_id, bpf_get_current_pid_tgid};
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use trackiops_schemas::ebpf::{
     app_sums::{
         APP_CALLS_BY_FILE, APP_CALLS_BY_MOUNT, APP_PLACES as PLACES, APP_PROGRAMS, AppKey,
         AppPlace, AppPlaces, AppValue, READS, WRITES, registers,
     },
     file_op_sums::NFS_SUPER_MAGIC,
-    ring::cgroups,
 };
 
 use crate::{
-    file_operation, filter,
+    cgroup, file_operation, filter,
     globals::{DIRECT, FILTER, PATHS, WINDOW_NS},
     handle,
     kernel_memory::{Address, Probe, Typed, add, cpu, global, now_ns},
@@ -94,13 +93,7 @@ pub fn direct(program: Program, call: u64, iterator: u64) {
     if let (Some(file), Some(bytes)) = (file, bytes)
         && let Some(sum) = sum_of(program, file)
     {
-        let sum = sum.as_ptr();
-        // SAFETY: see `count`.
-        unsafe {
-            add!(AppValue, sum.calls, 1);
-            add!(AppValue, sum.direct_calls, 1);
-            add!(AppValue, sum.direct_bytes, bytes);
-        }
+        count_direct(sum.as_ptr(), bytes);
     }
 }
 
@@ -119,13 +112,17 @@ pub fn probed_direct(program: Program, registers: *const u64) {
     if let (Some(file), Some(bytes), Some(places)) = (file, bytes, APP_PLACES.get_ptr_mut(cpu()))
         && let Some(sum) = begin(places, program as u32 * PLACES as u32, file, now_ns())
     {
-        let sum = sum.as_ptr();
-        // SAFETY: see `count`.
-        unsafe {
-            add!(AppValue, sum.calls, 1);
-            add!(AppValue, sum.direct_calls, 1);
-            add!(AppValue, sum.direct_bytes, bytes);
-        }
+        count_direct(sum.as_ptr(), bytes);
+    }
+}
+
+#[inline(always)]
+fn count_direct(sum: *mut AppValue, bytes: u64) {
+    // SAFETY: see `count`.
+    unsafe {
+        add!(AppValue, sum.calls, 1);
+        add!(AppValue, sum.direct_calls, 1);
+        add!(AppValue, sum.direct_bytes, bytes);
     }
 }
 
@@ -193,22 +190,12 @@ fn is_of_nfs(file: u64) -> bool {
     magic() == Some(NFS_SUPER_MAGIC)
 }
 
-/// The cgroup of the caller.
-#[inline(always)]
-fn cgroup() -> u64 {
-    if global(&DIRECT.cgroup.way) & cgroups::KNOWN == 0 {
-        return 0;
-    }
-    // SAFETY: takes nothing.
-    unsafe { bpf_get_current_cgroup_id() }
-}
-
 /// The sum for a call that is for this `struct file`.
 #[inline(always)]
 fn sum_of(program: Program, file: u64) -> Option<NonNull<AppValue>> {
     let own = &DIRECT.app;
     let now_ns = now_ns();
-    let cgroup = cgroup();
+    let cgroup = cgroup::of_caller();
     let places = APP_PLACES.get_ptr_mut(cpu())?;
     let of_file = Address::<Typed>::new(file);
     let cred: u64 = of_file.field(&own.file_cred)?;
@@ -278,7 +265,7 @@ fn begin(places: *mut AppPlaces, nth: u32, file: u64, now_ns: u64) -> Option<Non
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
     let mut key = AppKey {
         fileid: if is_known { fileid } else { 0 },
-        cgroup: cgroup(),
+        cgroup: cgroup::of_caller(),
         window,
         dev: superblock.field(&DIRECT.superblock_dev)?,
         handle_hash: if is_known { hash as u32 } else { 0 },

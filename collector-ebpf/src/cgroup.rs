@@ -1,8 +1,12 @@
-//! Whose memory the data of a request is in.
+//! Whose memory the data of a request is in, and who calls.
 
+use aya_ebpf::helpers::bpf_get_current_cgroup_id;
 use trackiops_schemas::ebpf::ring::{CgroupOffsets, cgroups};
 
-use crate::kernel_memory::{Address, Memory, Window, global};
+use crate::{
+    globals::DIRECT,
+    kernel_memory::{Address, Memory, Window, global},
+};
 
 /// In a page's `memcg_data`: it is a `struct obj_cgroup` that the page is charged to
 /// (`MEMCG_DATA_KMEM`, include/linux/memcontrol.h).
@@ -30,6 +34,16 @@ pub fn of_request<M: Memory>(request: Address<M>, offsets: &'static CgroupOffset
     let cgroup = Address::<M>::new(group.field(&offsets.owner_cgroup)?);
     let node = Address::<M>::new(cgroup.field(&offsets.cgroup_node)?);
     node.field(&offsets.node_id)
+}
+
+/// The id of the cgroup of the thread that runs; 0 where that of data is not known either, so that rows do not split.
+#[inline(always)]
+pub fn of_caller() -> u64 {
+    if global(&DIRECT.cgroup.way) & cgroups::KNOWN == 0 {
+        return 0;
+    }
+    // SAFETY: takes nothing.
+    unsafe { bpf_get_current_cgroup_id() }
 }
 
 /// The `memcg_data` that is a page's.

@@ -3,17 +3,17 @@
 //! Always, not only when there is no room for more: there are few beside READs and WRITEs. The file is that whose handle the RPC's
 //! arguments have, as far as it is the one in an inode of NFS.
 
-use aya_ebpf::helpers::bpf_get_current_cgroup_id;
 use trackiops_schemas::ebpf::{
     file_op_sums::{
         CREATE_HANDLE, FILE_OPS_BY_FILE, FILE_OPS_BY_MOUNT, FILE_OPS_OF_COMMITS, FileOpKey,
         FileOpValue, NFS_SUPER_MAGIC, handles,
     },
     op_sums::OpValue,
-    ring::{NO_USER, cgroups},
+    ring::NO_USER,
 };
 
 use crate::{
+    cgroup,
     globals::{DIRECT, INODE_DISTANCE},
     handle,
     kernel_memory::{Address, Memory, Window, add, global, raise},
@@ -297,11 +297,10 @@ fn user<M: Memory>(task: Address<M>) -> Option<u32> {
 #[inline(always)]
 fn cgroup(task: Address<impl Memory>) -> Option<u64> {
     let flags: u16 = task.field(&DIRECT.file_operation.task_flags)?;
-    if flags & ASYNCHRONOUS != 0 || global(&DIRECT.cgroup.way) & cgroups::KNOWN == 0 {
+    if flags & ASYNCHRONOUS != 0 {
         return Some(0);
     }
-    // SAFETY: takes nothing.
-    Some(unsafe { bpf_get_current_cgroup_id() })
+    Some(cgroup::of_caller())
 }
 
 #[inline(always)]

@@ -146,7 +146,7 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
             *found = found.or_else(|| own_type(&module, Kind::Function, of, Some(name)));
         }
     }
-    // The kernel proper has so many functions that a search takes long: only where no module has them.
+    // Only where no module has them: a search through the functions of the kernel proper takes long.
     if calls.of_nfs == [None; 5] {
         let of_kernel = |name| own_type(&vmlinux, Kind::Function, name, None);
         calls.of_nfs = CALLS.map(of_kernel);

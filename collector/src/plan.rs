@@ -6,13 +6,12 @@ pub(crate) mod members;
 mod tracepoint_offsets;
 mod unsupported;
 
+use trackiops_schemas::ebpf::app_sums::AppOffsets;
 use trackiops_schemas::ebpf::file_op_sums::FileOpOffsets;
 use trackiops_schemas::ebpf::op_sums::OpOffsets;
 use trackiops_schemas::ebpf::ring::{
     DirectOffsets, NameOffsets, ReleaseOffsets, TracepointOffsets,
 };
-
-use trackiops_schemas::ebpf::app_sums::AppOffsets;
 
 use crate::btf::{BtfType, CallFunctions, CastBtfIds};
 use crate::facts::{KernelFacts, Lockdown};
@@ -81,7 +80,7 @@ pub struct Plan {
     pub programs: Programs,
     /// Why [`EngineChoice::Auto`] did not choose the direct engine.
     pub fallback: Option<Unsupported>,
-    /// Why calls of applications are not counted that could be.
+    /// Whether the kernel would skip the programs that count calls of applications for some of them.
     pub misses_calls: bool,
 }
 

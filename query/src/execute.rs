@@ -100,7 +100,7 @@ pub fn execute(
     })
 }
 
-/// Keeps windows with reads or writes, or with calls if these are asked for: not every source leaves out what is not. Returns the number of entities that have no other windows.
+/// Keeps windows with reads or writes, or with calls if these are asked for: journals and exports have them in any case. Returns the number of entities that have no other windows.
 fn keep_transfers(groups: &mut Groups, with_calls: bool) -> usize {
     let mut without = HashSet::new();
     groups.retain(|key, group| {
