@@ -318,7 +318,7 @@ impl Recorder {
             );
         }
         if let Some(audit) = &mut self.audit {
-            audit.doubt(left);
+            audit.doubt(self.names.replaced_devices(&mounts));
         }
         self.names.see_mounts(&mounts);
         if let Some(paths) = &self.engine.paths {

@@ -32,7 +32,7 @@ pub struct Account {
     vacated: Option<Transfers>,
     /// When the superblock was last looked at, by the monotonic clock, s.
     looked_s: i64,
-    /// It has lost a mount since, so that another superblock may have its device number.
+    /// It has lost all mounts that it had then, so that another superblock may have its device number.
     is_in_doubt: bool,
 }
 
@@ -100,7 +100,7 @@ impl Account {
         self.vacated.is_some()
     }
 
-    /// The device has lost a mount.
+    /// The device has lost all its mounts.
     pub fn doubt(&mut self) {
         self.is_in_doubt = true;
     }

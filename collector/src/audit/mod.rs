@@ -270,9 +270,9 @@ impl Audit {
         is_open
     }
 
-    /// Notes devices that have lost a mount: their numbers may be another superblock's now.
-    pub fn doubt(&mut self, left: impl IntoIterator<Item = Dev>) {
-        for dev in left {
+    /// Notes devices whose numbers may be another superblock's now.
+    pub fn doubt(&mut self, replaced: impl IntoIterator<Item = Dev>) {
+        for dev in replaced {
             if let Some(account) = self.accounts.get_mut(&dev) {
                 account.doubt();
             }

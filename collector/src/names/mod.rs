@@ -133,6 +133,11 @@ impl Names {
         self.mounts.left_devices(mounts)
     }
 
+    /// Devices that may be another superblock's than at the last look, if `mounts` are those of now.
+    pub fn replaced_devices(&self, mounts: &[NfsMount]) -> HashSet<Dev> {
+        self.mounts.replaced_devices(mounts)
+    }
+
     /// What is mounted, if that has changed since the last call. To be called regularly: other
     /// mount namespaces are read once a minute.
     pub fn mount_news(&mut self, now: MonotonicNs) -> Option<Vec<MountPoint>> {

@@ -71,6 +71,17 @@ impl Mounts {
             .collect()
     }
 
+    /// Devices that were mounted at the last look and of whose mounts none is left: if they are mounted, that may be another
+    /// superblock.
+    pub fn replaced_devices(&self, now: &[NfsMount]) -> HashSet<Dev> {
+        let mut left = self.left_devices(now);
+        let stay = |mount: &&NfsMount| now.iter().any(|now| now.is_same_mount(mount));
+        for mount in self.own.iter().filter(stay) {
+            left.remove(&mount.dev);
+        }
+        left
+    }
+
     /// Takes over the mounts of the host.
     pub fn follow_own(&mut self, now: &[NfsMount]) {
         let left = mem::replace(&mut self.own, now.to_vec());
@@ -532,6 +543,20 @@ mod tests {
         known.follow_own(&parse_mountinfo(b"40 22 0:50 / /m rw - nfs4 other:/x rw\n"));
         assert_eq!(known.source(Dev(50)), Some("other:/x"));
         assert_eq!(known.source(Dev(49)), Some("[::1]:/exp"));
+    }
+
+    #[test]
+    fn a_superblock_is_certainly_the_same_while_one_of_its_mounts_stays() {
+        let main = "36 22 0:49 / /m rw - nfs4 [::1]:/exp rw\n";
+        let bound = "40 22 0:49 / /bound rw - nfs4 [::1]:/exp rw\n";
+        let anew = "41 22 0:49 / /m rw - nfs4 [::1]:/exp rw\n";
+        let mut known = Mounts::default();
+        known.follow_own(&parse_mountinfo(format!("{main}{bound}").as_bytes()));
+        let without_bound = parse_mountinfo(main.as_bytes());
+        assert_eq!(known.left_devices(&without_bound), HashSet::from([Dev(49)]));
+        assert!(known.replaced_devices(&without_bound).is_empty());
+        let anew = parse_mountinfo(anew.as_bytes());
+        assert_eq!(known.replaced_devices(&anew), HashSet::from([Dev(49)]));
     }
 
     #[test]
