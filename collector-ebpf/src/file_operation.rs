@@ -37,6 +37,8 @@ const BY_HANDLE: u32 = 1 << 1 | 1 << 18 | 1 << 19 | 1 << 20;
 const LIKE_V4: u32 = READ_AND_WRITE | 1 << 12 | 1 << 14 | 1 << 21;
 /// READ and WRITE.
 const READ_AND_WRITE: u32 = 1 << 6 | 1 << 7;
+/// How far an inode may be from the handle that is in the same `struct nfs_inode`: that has at most 130 bytes.
+const DISTANCES: core::ops::Range<u64> = 136..1024;
 /// COMMIT.
 const COMMIT: u32 = 1 << 21;
 
@@ -125,10 +127,16 @@ fn add_up<M: Memory, A: Memory, const TELLS_PATHS: bool>(
     } else {
         word::<M>(arguments + u64::from(way >> handles::OFFSET_SHIFT))?
     };
+    let inode = handle
+        + match distance() {
+            Some(known) => known,
+            None => learn::<M>(handle)?,
+        };
     if way & handles::TEACHES != 0 {
-        return learn::<M>(sum, arguments, handle);
+        // SAFETY: a map value; whoever comes here writes the same.
+        unsafe { (&raw mut (*sum).handle).write_volatile(0) };
+        return Some(0);
     }
-    let inode = handle + distance()?;
     let superblock = superblock::<M>(inode)?;
     // Before anything else, while the verifier has only one state to follow its loops in.
     let handle_hash = handle::hash(Address::<M>::new(handle))?;
@@ -234,20 +242,22 @@ fn sum_of(
     Some((sum, true))
 }
 
-/// From a READ or a WRITE: how far an inode is from the handle in it. Its arguments are part of a `struct nfs_pgio_header`, which has
-/// the inode as well.
+/// How far the inode is that this handle is in, if it is in one: a `struct nfs_inode` begins with the file's number and the handle, and the
+/// inode that follows them has that number, too.
 #[inline(always)]
-fn learn<M: Memory>(sum: *mut OpValue, arguments: u64, handle: u64) -> Option<u64> {
-    let inside = global(&DIRECT.header_handle) - global(&DIRECT.file_operation.arguments_handle);
-    let header = Address::<M>::new(arguments.wrapping_sub(u64::from(inside)));
-    let inode: u64 = header.field(&DIRECT.header_inode)?;
-    superblock::<M>(inode)?;
-    // SAFETY: a global and a map value; whoever learns it writes the same.
-    unsafe {
-        (&raw mut INODE_DISTANCE).write_volatile(inode.wrapping_sub(handle));
-        (&raw mut (*sum).handle).write_volatile(0);
+fn learn<M: Memory>(handle: u64) -> Option<u64> {
+    let fileid = word::<M>(handle.wrapping_sub(8))?;
+    for distance in DISTANCES.step_by(8) {
+        let inode = handle.wrapping_add(distance);
+        if superblock::<M>(inode).is_some()
+            && Address::<M>::new(inode).field::<u64>(&DIRECT.inode_number) == Some(fileid)
+        {
+            // SAFETY: a word of a global; whoever learns it writes the same.
+            unsafe { (&raw mut INODE_DISTANCE).write_volatile(distance) };
+            return Some(distance);
+        }
     }
-    Some(0)
+    None
 }
 
 /// From a handle to the inode that it is in.

@@ -14,7 +14,7 @@ pub static OFFSETS: TracepointOffsets = TracepointOffsets::NONE;
 #[unsafe(no_mangle)]
 pub static DIRECT: DirectOffsets = DirectOffsets::NONE;
 
-/// From a file handle in an inode of NFS to the inode, in bytes, where userspace does not know it; 0 until a READ or a WRITE has told.
+/// From a file handle in an inode of NFS to the inode, in bytes, where userspace does not know it; 0 until an RPC has told.
 #[unsafe(no_mangle)]
 pub static mut INODE_DISTANCE: u64 = 0;
 

@@ -117,7 +117,7 @@ pub mod handles {
     pub const ADDRESS: u32 = 1 << 1;
     /// The procedure is COMMIT.
     pub const COMMIT: u32 = 1 << 2;
-    /// It is READ or WRITE, of which the inode is known as well, so that they tell how far it is from a handle.
+    /// It is READ or WRITE: it only tells how far an inode is from the handle in it.
     pub const TEACHES: u32 = 1 << 3;
     /// The bits from this one on are the offset of [`ADDRESS`].
     pub const OFFSET_SHIFT: u32 = 8;
