@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use trackiops_collector::{
-    AppView, EngineChoice, KernelFacts, Lockdown, Plan, Programs, Recorder, RpcTasks, StartStep,
-    StartTiming, Tracefs, Unsupported, plan,
+    AppView, EngineChoice, KernelFacts, Lockdown, OnDemand, Plan, Programs, Recorder, RpcTasks,
+    StartStep, StartTiming, Tracefs, Unsupported, plan,
 };
 use trackiops_query::coverage::audit::{Audited, ask_audited};
 use trackiops_query::times::{Zone, show_range};
@@ -315,12 +315,14 @@ fn engine_verdict(planned: &Planned) -> String {
                         "records every operation, with its file once something was read or written",
                     (true, _) => "records every operation, with its file",
                 },
-                match (plan.has_calls(), plan.misses_calls) {
+                match (plan.has_calls(), plan.calls_on_demand) {
                     (false, _) =>
                         "counts no calls of applications: the BTF does not lead to them",
-                    (true, true) =>
+                    (true, Some(OnDemand::MissesSome)) =>
                         "counts calls of applications only with --app-view: the kernel would skip the programs for some",
-                    (true, false) => "counts calls of applications",
+                    (true, Some(OnDemand::CostsMore)) =>
+                        "counts calls of applications only with --app-view: on a kernel that preempts, that costs more",
+                    (true, None) => "counts calls of applications",
                 },
             ),
             Programs::Tracepoint(_) => {

@@ -25,8 +25,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::system::uname;
 use tokio::sync::Notify;
 use trackiops_collector::{
-    AppView, BtfError, Filter, KernelFacts, Plan, Recorder, Settings, StartTiming, Unsupported,
-    plan,
+    AppView, BtfError, Filter, KernelFacts, OnDemand, Plan, Recorder, Settings, StartTiming,
+    Unsupported, plan,
 };
 use trackiops_schemas::row::ClosedWindow;
 use trackiops_store::live::{LiveServer, RecorderInfo};
@@ -319,9 +319,14 @@ fn with_wanted_calls(plan: Plan, args: &Args) -> Plan {
     let could = plan.has_calls();
     let plan = plan.with_app_view(wanted);
     if could && wanted == AppView::Auto && !plan.has_calls() {
-        say(
-            "calls of applications are not counted: this kernel would skip the programs for some; count the others by --app-view",
-        );
+        say(match plan.calls_on_demand {
+            Some(OnDemand::CostsMore) => {
+                "calls of applications are not counted: on this kernel, which preempts, that costs more; --app-view counts them"
+            }
+            _ => {
+                "calls of applications are not counted: this kernel would skip the programs for some; --app-view counts the others"
+            }
+        });
     } else if !could && wanted == AppView::Always {
         say(
             "calls of applications are not counted: this kernel does not describe the functions that it needs",

@@ -18,8 +18,11 @@ use crate::{
     cgroup, file_operation, filter,
     globals::{DIRECT, FILTER, PATHS, WINDOW_NS},
     handle,
-    kernel_memory::{Address, Probe, Typed, add, cpu, global, now_ns},
-    maps::{self, APP_CALL_BEGIN, APP_CALLS, APP_CALLS_BEGUN, APP_PLACES},
+    kernel_memory::{Address, Memory, Probe, Typed, add, cpu, global, now_ns},
+    maps::{
+        self, APP_CALL_BEGIN, APP_CALLS, APP_CALLS_BEGUN, APP_CALLS_UNDER_WAY, APP_PLACES,
+        CallUnderWay,
+    },
     paths, window,
 };
 
@@ -46,26 +49,86 @@ pub fn returned(program: Program, call: u64, result: u64) {
     let call = Address::<Typed>::new(call);
     let own = &DIRECT.app;
     let result = result.cast_signed();
-    // What goes past the page cache was counted when it began, but for its failure.
-    let is_direct = call
-        .field::<u32>(&own.call_flags)
-        .is_some_and(|flags| flags & DIRECT_CALL != 0);
-    if is_direct && (result >= 0 || result == QUEUED || result == AGAIN) {
+    // One that goes on without its caller may have ended meanwhile, and its `struct kiocb` with it.
+    if is_unfinished(result) {
         return;
     }
-    if let Some(file) = call.field(&own.call_file) {
-        if is_direct {
-            failed(program, file);
-        } else {
-            count(program, file, result);
-        }
+    // What goes past the page cache was counted when it began, but for its failure.
+    let is_direct = is_direct(call);
+    if is_direct && result >= 0 {
+        return;
     }
+    if let Some(file) = call.field(&own.call_file)
+        && let Some(sum) = sum_of(program, file)
+    {
+        add_up(program, file, sum.as_ptr(), is_direct, result);
+    }
+}
+
+/// Whether it goes past the page cache.
+#[inline(always)]
+fn is_direct(call: Address<impl Memory>) -> bool {
+    call.field::<u32>(&DIRECT.app.call_flags)
+        .is_some_and(|flags| flags & DIRECT_CALL != 0)
+}
+
+/// Whether its caller comes back, or it goes on without its caller.
+#[inline(always)]
+fn is_unfinished(result: i64) -> bool {
+    result == AGAIN || result == QUEUED
 }
 
 /// A call that is for a `struct file` returns.
 #[inline(always)]
 pub fn returned_of_file(program: Program, file: u64, result: u64) {
     count(program, file, result.cast_signed());
+}
+
+/// A call begins that is described by a `struct kiocb`: a probe remembers it, for that at its end does not see the parameters.
+#[inline(always)]
+pub fn probed_begin(registers: *const u64) {
+    let call = Address::<Probe>::new(parameter::<0>(registers));
+    if let Some(file) = call.field(&DIRECT.app.call_file) {
+        remember(file, is_direct(call));
+    }
+}
+
+/// The same of one that is for a `struct file`.
+#[inline(always)]
+pub fn probed_begin_of_file(registers: *const u64) {
+    remember(parameter::<0>(registers), false);
+}
+
+/// The call of this thread returns.
+#[inline(always)]
+pub fn probed_return(program: Program, registers: *const u64) {
+    let thread = bpf_get_current_pid_tgid();
+    // SAFETY: a map value, copied; only this thread writes it.
+    let Some(CallUnderWay { file, is_direct }) =
+        (unsafe { APP_CALLS_UNDER_WAY.get(&thread).copied() })
+    else {
+        return;
+    };
+    // It is there.
+    let _ = APP_CALLS_UNDER_WAY.remove(&thread);
+    let result = returned_value(registers).cast_signed();
+    let is_direct = is_direct != 0;
+    if is_unfinished(result) || is_direct && result >= 0 {
+        return;
+    }
+    if let Some(sum) = probed_sum_of(program, file) {
+        add_up(program, file, sum.as_ptr(), is_direct, result);
+    }
+}
+
+#[inline(always)]
+fn remember(file: u64, is_direct: bool) {
+    let call = CallUnderWay {
+        file,
+        is_direct: u64::from(is_direct),
+    };
+    // Without room it is missed. There are more places than threads that call at once.
+    let _ = APP_CALLS_UNDER_WAY.insert(&bpf_get_current_pid_tgid(), &call, 0);
 }
 
 /// [`returned`] from a function that other file systems call as well.
@@ -101,24 +164,51 @@ pub fn direct(program: Program, call: u64, iterator: u64) {
 #[inline(always)]
 pub fn probed_direct(program: Program, registers: *const u64) {
     let own = &DIRECT.app;
-    let (call, iterator) = if global(&own.registers) & registers::X86_64 != 0 {
-        // `di` and `si` of `struct pt_regs`.
-        (register::<112>(registers), register::<104>(registers))
-    } else {
-        (register::<0>(registers), register::<8>(registers))
-    };
-    let file: Option<u64> = Address::<Probe>::new(call).field(&own.call_file);
-    let bytes: Option<u64> = Address::<Probe>::new(iterator).field(&own.iterator_count);
-    if let (Some(file), Some(bytes), Some(places)) = (file, bytes, APP_PLACES.get_ptr_mut(cpu()))
-        && let Some(sum) = begin(places, program as u32 * PLACES as u32, file, now_ns())
+    let call = Address::<Probe>::new(parameter::<0>(registers));
+    let iterator = Address::<Probe>::new(parameter::<1>(registers));
+    if let (Some(file), Some(bytes)) = (
+        call.field(&own.call_file),
+        iterator.field(&own.iterator_count),
+    ) && let Some(sum) = probed_sum_of(program, file)
     {
         count_direct(sum.as_ptr(), bytes);
     }
 }
 
+/// [`sum_of`] without types, and so without a look at the sum of the same file in its place.
+#[inline(always)]
+fn probed_sum_of(program: Program, file: u64) -> Option<NonNull<AppValue>> {
+    let places = APP_PLACES.get_ptr_mut(cpu())?;
+    begin(places, program as u32 * PLACES as u32, file, now_ns())
+}
+
+/// The first or second parameter of a probed function.
+#[inline(always)]
+fn parameter<const NTH: usize>(registers: *const u64) -> u64 {
+    let is_x86_64 = global(&DIRECT.app.registers) & registers::X86_64 != 0;
+    match (is_x86_64, NTH) {
+        // `di` and `si` of `struct pt_regs`.
+        (true, 0) => register::<112>(registers),
+        (true, _) => register::<104>(registers),
+        (false, 0) => register::<0>(registers),
+        (false, _) => register::<8>(registers),
+    }
+}
+
+/// What a probed function returns.
+#[inline(always)]
+fn returned_value(registers: *const u64) -> u64 {
+    if global(&DIRECT.app.registers) & registers::X86_64 != 0 {
+        // `ax` of `struct pt_regs`.
+        register::<80>(registers)
+    } else {
+        register::<0>(registers)
+    }
+}
+
 #[inline(always)]
 fn count_direct(sum: *mut AppValue, bytes: u64) {
-    // SAFETY: see `count`.
+    // SAFETY: see `add_up`.
     unsafe {
         add!(AppValue, sum.calls, 1);
         add!(AppValue, sum.direct_calls, 1);
@@ -145,16 +235,24 @@ fn register<const OFFSET: usize>(registers: *const u64) -> u64 {
 
 #[inline(always)]
 fn count(program: Program, file: u64, result: i64) {
-    if result == AGAIN {
+    if is_unfinished(result) {
         return;
     }
-    let Some(sum) = sum_of(program, file) else {
-        return;
-    };
-    let sum = sum.as_ptr();
+    if let Some(sum) = sum_of(program, file) {
+        add_up(program, file, sum.as_ptr(), false, result);
+    }
+}
+
+/// Adds a call to its sum; of a direct one, which was counted when it began, only that it has failed.
+#[inline(always)]
+fn add_up(program: Program, file: u64, sum: *mut AppValue, is_direct: bool, result: i64) {
     // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU. Userspace takes it away
     // before it reads it.
     unsafe {
+        if is_direct {
+            add!(AppValue, sum.errors, 1);
+            return;
+        }
         // What is written is soon sent, and names its file then.
         if let Program::Read = program
             && (&raw const (*sum).calls).read_volatile() == 0
@@ -167,16 +265,6 @@ fn count(program: Program, file: u64, result: i64) {
         } else {
             add!(AppValue, sum.bytes, result.cast_unsigned());
         }
-    }
-}
-
-/// A call that was counted when it began has failed.
-#[inline(always)]
-fn failed(program: Program, file: u64) {
-    if let Some(sum) = sum_of(program, file) {
-        let sum = sum.as_ptr();
-        // SAFETY: see `count`.
-        unsafe { add!(AppValue, sum.errors, 1) };
     }
 }
 

@@ -48,10 +48,10 @@ mod window;
 mod programs {
     use aya_ebpf::{
         EbpfContext as _,
-        macros::{btf_tracepoint, fentry, fexit, kprobe, raw_tracepoint, tracepoint},
+        macros::{btf_tracepoint, fentry, fexit, kprobe, kretprobe, raw_tracepoint, tracepoint},
         programs::{
             BtfTracePointContext, FEntryContext, FExitContext, ProbeContext, RawTracePointContext,
-            TracePointContext,
+            RetProbeContext, TracePointContext,
         },
     };
     use trackiops_schemas::ebpf::ring::flags;
@@ -207,6 +207,33 @@ mod programs {
     pub fn app_direct_write(ctx: FEntryContext) -> i32 {
         application::direct(Program::DirectWrite, ctx.arg(0), ctx.arg(1));
         0
+    }
+
+    // Where programs may be preempted: probes of the same functions, which run with preemption off.
+
+    #[kprobe]
+    pub fn app_probed_begin(ctx: ProbeContext) {
+        application::probed_begin(ctx.as_ptr().cast());
+    }
+
+    #[kprobe]
+    pub fn app_probed_splice_begin(ctx: ProbeContext) {
+        application::probed_begin_of_file(ctx.as_ptr().cast());
+    }
+
+    #[kretprobe]
+    pub fn app_probed_read(ctx: RetProbeContext) {
+        application::probed_return(Program::Read, ctx.as_ptr().cast());
+    }
+
+    #[kretprobe]
+    pub fn app_probed_write(ctx: RetProbeContext) {
+        application::probed_return(Program::Write, ctx.as_ptr().cast());
+    }
+
+    #[kretprobe]
+    pub fn app_probed_splice_read(ctx: RetProbeContext) {
+        application::probed_return(Program::SpliceRead, ctx.as_ptr().cast());
     }
 
     // Where no BTF describes the module's functions: those of the kernel proper that they call.

@@ -125,6 +125,20 @@ pub static APP_CALLS: ArrayOfMaps<AppSums, APP_CALLS_MAPS> = ArrayOfMaps::new();
 pub static APP_CALLS_BEGUN: Array<u64> =
     Array::with_max_entries(APP_CALLS_MAPS as u32, BPF_F_MMAPABLE);
 
+/// Calls that were probed at their begin and have not returned, by thread. Userspace gives it room where calls are probed.
+#[map]
+pub static APP_CALLS_UNDER_WAY: HashMap<u64, CallUnderWay> = HashMap::with_max_entries(1, 0);
+
+/// A call before it returns.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CallUnderWay {
+    /// Address of the `struct file`.
+    pub file: u64,
+    /// 1 if it goes past the page cache.
+    pub is_direct: u64,
+}
+
 /// A map of [`APP_CALLS`], as small as can be.
 pub type AppSums = Sums<{ size_of::<AppKey>() }, { size_of::<AppValue>() }, 1>;
 

@@ -64,6 +64,9 @@ pub struct CallFunctions {
     pub of_nfs: [Option<BtfType>; 5],
     /// Those of the kernel proper that these call, in the order of [`GENERIC_CALLS`].
     pub generic: [Option<BtfType>; 2],
+    /// Whether many functions can be probed at begin and end without a limit of calls at once: the kernel has fprobes (Linux 5.18,
+    /// `CONFIG_FPROBE`).
+    pub has_fprobes: bool,
 }
 
 /// Functions of the NFS client.
@@ -127,7 +130,10 @@ pub fn read_kernel(root: &Path, names: &[MemberName]) -> Result<KernelTypes, Btf
     let vmlinux = Btf::parse(&file).map_err(unreadable(&path))?;
     let mut members = find_members(&vmlinux, names);
     let mut events = EVENTS.map(|name| own_type(&vmlinux, Kind::Typedef, name, None));
-    let mut calls = CallFunctions::default();
+    let mut calls = CallFunctions {
+        has_fprobes: own_type(&vmlinux, Kind::Function, "register_fprobe_ips", None).is_some(),
+        ..CallFunctions::default()
+    };
     for name in MODULES {
         // A module adds to its kernel's types, so only what these lack is looked for.
         let names = names.iter().filter(|name| !members.contains_key(*name));

@@ -13,7 +13,7 @@ use trackiops_schemas::ebpf::ring::{
     DirectOffsets, NameOffsets, ReleaseOffsets, TracepointOffsets,
 };
 
-use crate::btf::{BtfType, CallFunctions, CastBtfIds};
+use crate::btf::{BtfType, CastBtfIds};
 use crate::facts::{KernelFacts, Lockdown};
 use crate::plan::direct_offsets::direct_offsets;
 use crate::plan::tracepoint_offsets::tracepoint_offsets;
@@ -56,6 +56,11 @@ pub enum CallPrograms {
     /// Those on functions of the NFS client: reading, writing, splicing, and direct I/O. Linux before 6.5
     /// splices by reading.
     OfNfs([Option<BtfType>; 5]),
+    /// Probes of these functions, for kernels that may preempt other programs and then skip them: as many as there are.
+    Probed {
+        /// Whether there is one for splicing.
+        splices: bool,
+    },
     /// Those on functions of the kernel proper, for kernels that do not describe the NFS client: reading and writing. Direct I/O
     /// is probed.
     Generic([BtfType; 2]),
@@ -64,13 +69,22 @@ pub enum CallPrograms {
 /// Whether the calls of applications are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AppView {
-    /// If no call is missed.
+    /// If no call is missed, and they cost little.
     #[default]
     Auto,
-    /// Even if some are missed.
+    /// In any case.
     Always,
     /// No.
     Never,
+}
+
+/// Why calls of applications are counted on demand only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDemand {
+    /// The kernel may preempt the programs, and skips them for some calls then.
+    MissesSome,
+    /// The kernel may preempt other programs, and the probes that it does not preempt cost more.
+    CostsMore,
 }
 
 /// What the loader executes.
@@ -80,8 +94,8 @@ pub struct Plan {
     pub programs: Programs,
     /// Why [`EngineChoice::Auto`] did not choose the direct engine.
     pub fallback: Option<Unsupported>,
-    /// Whether the kernel would skip the programs that count calls of applications for some of them.
-    pub misses_calls: bool,
+    /// How the calls of applications are counted is not for every day.
+    pub calls_on_demand: Option<OnDemand>,
 }
 
 impl Programs {
@@ -120,7 +134,7 @@ impl Plan {
     /// The same plan with the calls of applications or without.
     pub fn with_app_view(mut self, wanted: AppView) -> Self {
         let is_left_out = match wanted {
-            AppView::Auto => self.misses_calls,
+            AppView::Auto => self.calls_on_demand.is_some(),
             AppView::Always => false,
             AppView::Never => true,
         };
@@ -163,10 +177,18 @@ pub fn plan(facts: &KernelFacts, choice: EngineChoice) -> Result<Plan, Unsupport
             Err(why) => (Programs::Tracepoint(tracepoint_offsets(facts)?), Some(why)),
         },
     };
+    let calls_on_demand = match &programs {
+        _ if !facts.preempts => None,
+        Programs::Direct {
+            calls: Some(CallPrograms::Probed { .. }),
+            ..
+        } => Some(OnDemand::CostsMore),
+        _ => Some(OnDemand::MissesSome),
+    };
     Ok(Plan {
         programs,
         fallback,
-        misses_calls: facts.preempts,
+        calls_on_demand,
     })
 }
 
@@ -178,23 +200,29 @@ fn direct_programs(facts: &KernelFacts) -> Result<Programs, Unsupported> {
         recovers: tracepoints_may_be_preempted(&facts.release)
             && offsets.release != ReleaseOffsets::default()
             && has_releases,
-        calls: call_programs(&facts.calls, &offsets),
+        calls: call_programs(facts, &offsets),
         offsets: Box::new(offsets),
         cast: facts.cast,
     })
 }
 
 /// The programs that count the calls of applications, if their functions and offsets are known. Their files are found as those of operations.
-fn call_programs(calls: &CallFunctions, offsets: &DirectOffsets) -> Option<CallPrograms> {
+fn call_programs(facts: &KernelFacts, offsets: &DirectOffsets) -> Option<CallPrograms> {
     if offsets.app == AppOffsets::default() || offsets.file_operation == FileOpOffsets::default() {
         return None;
     }
-    let [read, write, _, direct_read, direct_write] = calls.of_nfs;
+    let calls = &facts.calls;
+    let [read, write, splice_read, direct_read, direct_write] = calls.of_nfs;
     if [read, write, direct_read, direct_write]
         .iter()
         .all(Option::is_some)
     {
-        return Some(CallPrograms::OfNfs(calls.of_nfs));
+        return Some(match facts.preempts && calls.has_fprobes {
+            true => CallPrograms::Probed {
+                splices: splice_read.is_some(),
+            },
+            false => CallPrograms::OfNfs(calls.of_nfs),
+        });
     }
     let [read, write] = calls.generic;
     Some(CallPrograms::Generic([read?, write?]))

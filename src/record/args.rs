@@ -126,9 +126,9 @@ pub struct Args {
     /// Do not count the calls by which applications read and write
     #[arg(long, conflicts_with = "app_view", help_heading = KERNEL)]
     pub no_app_view: bool,
-    /// Count them even where the kernel may skip the programs for some
+    /// Count them on a kernel that preempts threads that run in it, too
     ///
-    /// By default they are counted unless the kernel preempts threads that run in it.
+    /// There that takes more of each call, and without fprobes (CONFIG_FPROBE) the kernel skips the programs for some.
     #[arg(long, help_heading = KERNEL)]
     pub app_view: bool,
     /// Do not split latencies into queue, network and completion

@@ -163,7 +163,7 @@ pub fn attach(
     programs: &mut Ebpf,
     plan: &Plan,
     by_cast: Option<LoadedByCast>,
-    calls: LoadedCalls,
+    calls: Vec<LoadedCall>,
     timing: &mut StartTiming,
 ) -> Result<AttachedPrograms, EngineError> {
     match &plan.programs {
@@ -201,6 +201,16 @@ const CALLS: [(&str, Attaching); 5] = [
     ("app_direct_read", AttachedTo::Entry),
     ("app_direct_write", AttachedTo::Entry),
 ];
+/// Programs that probe the begins of functions of the NFS client, and those that probe their ends: the last one of each is for splicing.
+const PROBED_BEGINS: [(&str, &[&str]); 2] = [
+    ("app_probed_begin", &["nfs_file_read", "nfs_file_write"]),
+    ("app_probed_splice_begin", &["nfs_file_splice_read"]),
+];
+const PROBED_ENDS: [(&str, &[&str]); 3] = [
+    ("app_probed_read", &["nfs_file_read"]),
+    ("app_probed_write", &["nfs_file_write"]),
+    ("app_probed_splice_read", &["nfs_file_splice_read"]),
+];
 /// Programs on functions of the kernel proper, in the order of [`CallPrograms::Generic`].
 const GENERIC_CALLS: [&str; 2] = ["app_generic_read", "app_generic_write"];
 /// Programs that are used with those, and the functions of the NFS client that they probe.
@@ -209,15 +219,20 @@ const PROBED_CALLS: [(&str, &str); 2] = [
     ("app_probed_direct_write", "nfs_file_direct_write"),
 ];
 
-/// The programs on functions that count the calls of applications, each with its name.
-pub type LoadedCalls = Vec<(&'static str, OwnedFd)>;
+/// A program on functions that counts the calls of applications.
+pub struct LoadedCall {
+    name: &'static str,
+    program: OwnedFd,
+    /// The functions that it probes, if it does, and whether at their ends.
+    probes: Option<(&'static [&'static str], bool)>,
+}
 
 /// Loads the programs that count the calls of applications, if the plan has them.
 pub fn load_calls(
     plan: &Plan,
     programs: &Ebpf,
     timing: &mut StartTiming,
-) -> Result<LoadedCalls, EngineError> {
+) -> Result<Vec<LoadedCall>, EngineError> {
     let Programs::Direct {
         offsets,
         calls: Some(calls),
@@ -226,20 +241,35 @@ pub fn load_calls(
     else {
         return Ok(Vec::new());
     };
-    let used: Vec<(&'static str, AttachedTo)> = match calls {
+    let used: Vec<(&'static str, AttachedTo, _)> = match calls {
         CallPrograms::OfNfs(functions) => {
             let used = CALLS.into_iter().zip(functions);
-            used.filter_map(|((name, on), of)| Some((name, on((*of)?))))
+            used.filter_map(|((name, on), of)| Some((name, on((*of)?), None)))
+                .collect()
+        }
+        CallPrograms::Probed { splices } => {
+            let left_out = usize::from(!splices);
+            let ends = &PROBED_ENDS[..PROBED_ENDS.len() - left_out];
+            let begins = &PROBED_BEGINS[..PROBED_BEGINS.len() - left_out];
+            // Ends first: what begins meanwhile is counted once the begins are attached.
+            let used = ends.iter().map(|(name, functions)| (name, functions, true));
+            let begins = begins
+                .iter()
+                .map(|(name, functions)| (name, functions, false));
+            used.chain(begins)
+                .map(|(name, functions, at_end)| {
+                    (*name, AttachedTo::Probe, Some((*functions, at_end)))
+                })
                 .collect()
         }
         CallPrograms::Generic(functions) => {
             let used = GENERIC_CALLS.into_iter().zip(functions);
-            used.map(|(name, of)| (name, AttachedTo::Return(*of)))
+            used.map(|(name, of)| (name, AttachedTo::Return(*of), None))
                 .collect()
         }
     };
-    let names: Vec<_> = used.iter().map(|(name, _)| *name).collect();
-    let types: Vec<_> = used.iter().map(|(_, on)| on.of()).collect();
+    let names: Vec<_> = used.iter().map(|(name, ..)| *name).collect();
+    let types: Vec<_> = used.iter().filter_map(|(_, on, _)| on.of()).collect();
     // Offsets that do not fit were found out before, when the programs on completions were loaded.
     let object = relocations::complete(OBJECT, None, &offsets.words());
     let object = object.ok_or(EngineError::Object("app_read"))?;
@@ -247,10 +277,14 @@ pub fn load_calls(
     let linked = CastPrograms::link(&object, &names, programs, None, &types);
     let linked = linked.map_err(cannot("nfs_file_read"))?;
     timing.ended("link the programs of calls");
-    let load = |(name, on)| {
+    let load = |(name, on, probes)| {
         let program = linked.load(name, Some(on)).map_err(cannot(name))?;
         timing.ended(format!("load {name}"));
-        Ok((name, program))
+        Ok(LoadedCall {
+            name,
+            program,
+            probes,
+        })
     };
     used.into_iter().map(load).collect()
 }
@@ -259,18 +293,25 @@ pub fn load_calls(
 fn attach_calls(
     programs: &mut Ebpf,
     plan: &Plan,
-    loaded: LoadedCalls,
+    loaded: Vec<LoadedCall>,
     attached: &mut AttachedPrograms,
     timing: &mut StartTiming,
 ) -> Result<(), EngineError> {
-    for (event, program) in loaded {
-        let link = btf_tracepoints::attach(program.as_fd(), None);
+    for call in loaded {
+        let link = match call.probes {
+            None => btf_tracepoints::attach(call.program.as_fd(), None),
+            Some((functions, at_end)) => {
+                btf_tracepoints::attach_probe(call.program.as_fd(), functions, at_end)
+            }
+        };
+        let event = call.name;
         let link = link.map_err(|source| EngineError::AttachTyped { event, source })?;
-        attached.counted.of_calls.push(program);
+        attached.counted.of_calls.push(call.program);
         attached.links.push(link);
     }
+    timing.ended("attach the programs of calls");
     if let Programs::Direct {
-        calls: Some(CallPrograms::Generic(_)),
+        calls: Some(CallPrograms::Generic(_) | CallPrograms::Probed { .. }),
         ..
     } = &plan.programs
     {

@@ -10,7 +10,10 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use aya::Ebpf;
 use aya::maps::Map;
 use aya_obj::Object;
-use aya_obj::generated::{bpf_attach_type, bpf_btf_info, bpf_cmd, bpf_prog_type};
+use aya_obj::generated::{
+    BPF_F_KPROBE_MULTI_RETURN, bpf_attach_type,
+    bpf_attr__bindgen_ty_14__bindgen_ty_3__bindgen_ty_3, bpf_btf_info, bpf_cmd, bpf_prog_type,
+};
 use trackiops_schemas::ebpf::ring::RECORD_RINGS_MAP;
 
 use crate::btf::BtfType;
@@ -32,13 +35,16 @@ pub enum AttachedTo {
     Entry(BtfType),
     /// The end of a function.
     Return(BtfType),
+    /// The begin or the end of functions, as [`attach_probe`] says.
+    Probe,
 }
 
 impl AttachedTo {
-    /// The type of that.
-    pub fn of(self) -> BtfType {
+    /// The type of that; probes have none.
+    pub fn of(self) -> Option<BtfType> {
         match self {
-            Self::Tracepoint(of) | Self::Entry(of) | Self::Return(of) => of,
+            Self::Tracepoint(of) | Self::Entry(of) | Self::Return(of) => Some(of),
+            Self::Probe => None,
         }
     }
 }
@@ -112,15 +118,22 @@ impl CastPrograms {
         load.insn_cnt = u32::try_from(instructions.len()).map_err(io::Error::other)?;
         load.license = program.license.as_ptr().expose_provenance() as u64;
         if let Some(on) = on {
-            load.prog_type = bpf_prog_type::BPF_PROG_TYPE_TRACING as u32;
-            load.expected_attach_type = match on {
-                AttachedTo::Tracepoint(_) => bpf_attach_type::BPF_TRACE_RAW_TP,
-                AttachedTo::Entry(_) => bpf_attach_type::BPF_TRACE_FENTRY,
-                AttachedTo::Return(_) => bpf_attach_type::BPF_TRACE_FEXIT,
-            } as u32;
-            load.attach_btf_id = on.of().number;
+            let tracing = bpf_prog_type::BPF_PROG_TYPE_TRACING;
+            let (kind, attach) = match on {
+                AttachedTo::Tracepoint(_) => (tracing, bpf_attach_type::BPF_TRACE_RAW_TP),
+                AttachedTo::Entry(_) => (tracing, bpf_attach_type::BPF_TRACE_FENTRY),
+                AttachedTo::Return(_) => (tracing, bpf_attach_type::BPF_TRACE_FEXIT),
+                AttachedTo::Probe => (
+                    bpf_prog_type::BPF_PROG_TYPE_KPROBE,
+                    bpf_attach_type::BPF_TRACE_KPROBE_MULTI,
+                ),
+            };
+            load.prog_type = kind as u32;
+            load.expected_attach_type = attach as u32;
         }
-        if let Some(module) = on.and_then(|on| on.of().module) {
+        let of = on.and_then(AttachedTo::of);
+        load.attach_btf_id = of.map_or(0, |of| of.number);
+        if let Some(module) = of.and_then(|of| of.module) {
             let own = self.modules.iter().find(|(name, _)| *name == module);
             let (_, btf) = own.ok_or(io::ErrorKind::NotFound)?;
             load.__bindgen_anon_1.attach_btf_obj_fd = btf.as_raw_fd().cast_unsigned();
@@ -147,6 +160,34 @@ pub fn attach(program: BorrowedFd<'_>, named: Option<&str>) -> io::Result<OwnedF
     }
     // SAFETY: the name outlives the call, and ends with a zero.
     unsafe { create(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attributes) }
+}
+
+/// Attaches a program that was loaded for [`AttachedTo::Probe`] to functions of these names, until the returned descriptor is closed: to their ends
+/// if it is `at_end`, and else to their begins.
+pub fn attach_probe(
+    program: BorrowedFd<'_>,
+    functions: &[&str],
+    at_end: bool,
+) -> io::Result<OwnedFd> {
+    let names = functions.iter().copied().map(CString::new);
+    let names = names.collect::<Result<Vec<CString>, _>>()?;
+    let addresses: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+    let mut attributes = empty();
+    // SAFETY: all fields are integers, which may be zero.
+    let mut create_link = unsafe { attributes.link_create };
+    create_link.__bindgen_anon_1.prog_fd = program.as_raw_fd().cast_unsigned();
+    create_link.attach_type = bpf_attach_type::BPF_TRACE_KPROBE_MULTI as u32;
+    create_link.__bindgen_anon_3.kprobe_multi =
+        bpf_attr__bindgen_ty_14__bindgen_ty_3__bindgen_ty_3 {
+            flags: if at_end { BPF_F_KPROBE_MULTI_RETURN } else { 0 },
+            cnt: u32::try_from(addresses.len()).map_err(io::Error::other)?,
+            syms: addresses.as_ptr().expose_provenance() as u64,
+            addrs: 0,
+            cookies: 0,
+        };
+    attributes.link_create = create_link;
+    // SAFETY: the names outlive the call, and end with a zero each.
+    unsafe { create(bpf_cmd::BPF_LINK_CREATE, &mut attributes) }
 }
 
 /// The descriptor of a map of one of the kinds that the programs have.

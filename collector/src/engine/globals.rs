@@ -12,9 +12,12 @@ use trackiops_schemas::ebpf::ring::{
 };
 
 use crate::kernel_sums::by_operation;
-use crate::plan::{Plan, Programs};
+use crate::plan::{CallPrograms, Plan, Programs};
 use crate::rings::RingSizes;
 use crate::settings::Settings;
+
+/// Threads that may be within a call at once: 72 bytes each, 1.2 MiB.
+const CALLS_UNDER_WAY: u32 = 16_384;
 
 /// Values of the globals. The loader borrows them until it has loaded the programs.
 pub struct ProgramGlobals {
@@ -28,6 +31,8 @@ pub struct ProgramGlobals {
     latency_parts: u32,
     /// CPUs on which calls of applications are counted.
     calls_on_cpus: u32,
+    /// Calls that may be under way at once where they are probed at begin and end.
+    calls_under_way: u32,
 }
 
 /// Values that only one engine has.
@@ -58,6 +63,13 @@ impl ProgramGlobals {
             window_ns: settings.granularity.ns(),
             filter_kinds: settings.filter.kinds(),
             calls_on_cpus: if plan.has_calls() { cpus } else { 1 },
+            calls_under_way: match &plan.programs {
+                Programs::Direct {
+                    calls: Some(CallPrograms::Probed { .. }),
+                    ..
+                } => CALLS_UNDER_WAY,
+                _ => 1,
+            },
             latency_parts: match (settings.latency_parts, settings.requests) {
                 (false, _) => 0,
                 (true, false) => parts::SPLIT,
@@ -82,6 +94,7 @@ impl ProgramGlobals {
             }
         }
         loader.map_max_entries(APP_PLACES_MAP, self.calls_on_cpus);
+        loader.map_max_entries("APP_CALLS_UNDER_WAY", self.calls_under_way);
         if self.filter_kinds != 0 {
             loader.map_max_entries(FILTER_MAP, FILTER_ENTRIES);
         }
