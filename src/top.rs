@@ -5,6 +5,7 @@ mod detail;
 mod draw;
 mod source;
 mod table;
+mod view;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;

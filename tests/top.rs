@@ -404,6 +404,11 @@ fn screens_of_a_stored_time() {
         ("", (24, 80), "no room for r-iops, r-completion"),
         ("\x1b", (24, 80), "app.log"),
         ("/log", (24, 80), "1 row"),
+        ("\x1b", (24, 80), "3 rows"),
+        ("a", (24, 80), "called for"),
+        ("y", (24, 80), "app_iops"),
+        ("S", (40, 120), ">wire"),
+        ("5", (40, 120), "GETATTR"),
     ] {
         if size != sized {
             screen.resize(size.0, size.1);

@@ -8,7 +8,8 @@ use trackiops_schemas::time::{Granularity, UtcMs};
 
 use crate::top::detail::Detail;
 use crate::top::source::{Moment, Source};
-use crate::top::table::{FIGURES, Tab, Table, TableRow, Target, Wanted, names};
+use crate::top::table::{Tab, Table, TableRow, Target, Wanted};
+use crate::top::view::{Of, View};
 
 /// Lines above and below the rows.
 pub const LINES_ABOVE: u16 = 4;
@@ -21,6 +22,7 @@ const COURSES: usize = 200;
 /// What is shown.
 pub struct App {
     pub tab: Tab,
+    pub of: Of,
     pub moment: Moment,
     /// What is shown stays as it is.
     pub is_paused: bool,
@@ -71,10 +73,11 @@ impl App {
     pub fn new(moment: Moment, length: Granularity) -> Self {
         Self {
             tab: Tab::Files,
+            of: Of::Wire,
             moment,
             is_paused: false,
             length,
-            sort: crate::top::table::THROUGHPUT,
+            sort: Of::Wire.view(Tab::Files).sort,
             ascending: false,
             filter: String::new(),
             dirs: Vec::new(),
@@ -105,6 +108,7 @@ impl App {
             source,
             &Wanted {
                 tab: self.tab,
+                view: self.view(),
                 dir: self.dirs.last().map(String::as_str),
                 moment: self.moment,
                 length: self.length,
@@ -114,6 +118,11 @@ impl App {
         )?;
         self.arrange(id.as_deref());
         Ok(())
+    }
+
+    /// The numbers that rows have.
+    pub fn view(&self) -> &'static View {
+        self.of.view(self.tab)
     }
 
     /// The selected row.
@@ -232,7 +241,13 @@ impl App {
             KeyCode::Char(']') => return self.step(source, 1),
             KeyCode::Char('{') => return self.step(source, -FAR),
             KeyCode::Char('}') => return self.step(source, FAR),
-            KeyCode::Char('S') => return self.sort_by((self.sort + 1) % FIGURES.len()),
+            KeyCode::Char('S') => {
+                return self.sort_by((self.sort + 1) % self.view().figures.len());
+            }
+            KeyCode::Char('a') => {
+                self.of = self.of.other();
+                return self.change_view();
+            }
             KeyCode::Char('r') => {
                 self.ascending = !self.ascending;
                 self.arrange_again();
@@ -308,8 +323,19 @@ impl App {
         Next::Draw
     }
 
+    /// Other numbers are sorted by another one.
+    fn change_view(&mut self) -> Next {
+        self.sort = self.view().sort;
+        self.table = Table::default();
+        Next::Ask
+    }
+
     fn show(&mut self, tab: Tab) -> Next {
+        let before = self.view();
         self.tab = tab;
+        if !std::ptr::eq(before, self.view()) {
+            self.change_view();
+        }
         self.detail = None;
         self.table = Table::default();
         (self.selected, self.offset) = (0, 0);
@@ -408,14 +434,17 @@ impl App {
                 }
                 words.push(format!("--by {}", self.tab.by()));
                 let order = if self.ascending { ":asc" } else { "" };
-                words.push(format!("--sort {}{order}", FIGURES[self.sort].column));
+                words.push(format!(
+                    "--sort {}{order}",
+                    self.view().figures[self.sort].column
+                ));
                 let named = match self.tab {
                     Tab::Files | Tab::Tree => "path,",
                     Tab::Mounts | Tab::Stalls => "mount,",
                     Tab::Tenants => "tenant,",
                     Tab::Operations => "op,mount,",
                 };
-                words.push(format!("--columns {named}{}", names()));
+                words.push(format!("--columns {named}{}", self.view().names()));
             }
         }
         words.join(" ")

@@ -9,16 +9,14 @@ use trackiops_query::coverage::note::Note;
 use trackiops_query::coverage::stalls::Stall;
 use trackiops_query::times::{Zone, show, show_length};
 use trackiops_render::terminal_style::Look;
-use trackiops_render::units;
 use trackiops_render::visible::{visible, width};
 
 use crate::output::plural;
 use crate::top::app::{App, LINES_ABOVE, LINES_BELOW, Mode};
 use crate::top::source::{Moment, Source};
-use crate::top::table::{FIGURES, IOPS, THROUGHPUT, Tab, TableRow};
+use crate::top::table::{Tab, TableRow};
+use crate::top::view::View;
 
-/// Cells of the figures: IOPS, throughput, mean, p99, parts, errors.
-const CELLS: [usize; 6] = [7, 11, 8, 8, 8, 6];
 /// Least cells of a name.
 const LEAST_NAME: usize = 12;
 /// Cells of a course, and least cells of a screen that has some.
@@ -32,9 +30,12 @@ Esc    back                                 r         smallest first
 /      only names with this text            space     pause
 [ ]    earlier, later                       { }       much earlier, much later
 L      now                                  y         the query for this screen
-?      this                                 q         quit
-The mouse selects rows and tabs, and scrolls. In the column q/n/c are the shares
-of queue, network and server, and completion in the latency, in percent.";
+a      requests, or calls of applications   q         quit
+?      this
+The mouse selects rows and tabs, and scrolls. q/n/c are the shares of queue,
+network and server, and completion in the latency, in percent; hit% is that of
+the bytes read that were in the page cache, and amp r/w the bytes on the wire
+for each byte that calls read, and wrote.";
 
 /// Draws what is shown.
 pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
@@ -58,7 +59,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, source: &Source, look: Look) {
             lines.push(bold(titles(app, width)));
             let end = app.order.len().min(app.offset + app.height);
             for place in app.offset..end {
-                let text = row(&app.table.rows[app.order[place]], width, look);
+                let text = row(app.view(), &app.table.rows[app.order[place]], width, look);
                 lines.push(match place == app.selected {
                     true => Line::styled(text, Modifier::REVERSED),
                     false => Line::raw(text),
@@ -122,14 +123,16 @@ fn heading(app: &App, source: &Source) -> String {
 fn sums(app: &App, source: &Source) -> String {
     let sum = |figure: usize| -> f64 {
         let rows = app.order.iter().map(|at| &app.table.rows[*at]);
-        rows.filter_map(|row| row.figures[figure]).sum()
+        // The sum of nothing would be -0.
+        rows.filter_map(|row| row.figures[figure])
+            .fold(0.0, |sum, value| sum + value)
     };
-    let mut text = format!(
-        "{}, {} requests/s, {}",
-        plural(app.order.len() as u64, "row"),
-        units::rate(sum(IOPS)),
-        units::bytes_per_second(sum(THROUGHPUT))
-    );
+    let view = app.view();
+    let mut text = plural(app.order.len() as u64, "row");
+    for (figure, of) in view.sums {
+        let sum = view.figures[*figure].show(Some(sum(*figure)));
+        text += &format!(", {sum}{of}");
+    }
     if let Some(live) = source.live() {
         let health = &live.status.total.health;
         text += &format!(
@@ -171,8 +174,8 @@ fn tabs(app: &App) -> Line<'static> {
 }
 
 /// Cells that the name gets, and whether there are courses.
-fn shape(width: usize) -> (usize, bool) {
-    let figures: usize = CELLS.iter().map(|cells| cells + 1).sum();
+fn shape(view: &View, width: usize) -> (usize, bool) {
+    let figures: usize = view.cells.iter().map(|cell| cell.width + 1).sum();
     let has_course = width >= WIDE;
     let course = if has_course { COURSE + 1 } else { 0 };
     (
@@ -182,39 +185,29 @@ fn shape(width: usize) -> (usize, bool) {
 }
 
 fn titles(app: &App, width: usize) -> String {
-    let (name, has_course) = shape(width);
-    let mark = if app.ascending { '<' } else { '>' };
-    let title = |text: &str, figures: &[usize], cells: usize| {
-        let text = match figures.contains(&app.sort) {
-            true => format!("{mark}{text}"),
-            false => text.to_owned(),
-        };
-        format!(" {text:>cells$}")
-    };
+    let view = app.view();
+    let (name, has_course) = shape(view, width);
+    let mark = if app.ascending { "<" } else { ">" };
     let mut line = format!("{:<name$}", "name");
-    line += &title("IOPS", &[0], CELLS[0]);
-    line += &title("throughput", &[1], CELLS[1]);
-    line += &title("mean", &[2], CELLS[2]);
-    line += &title("p99", &[3], CELLS[3]);
-    line += &title("q/n/c", &[4, 5, 6], CELLS[4]);
-    line += &title("errors", &[7], CELLS[5]);
+    for cell in view.cells {
+        let mark = match cell.figures.contains(&app.sort) {
+            true => mark,
+            false => "",
+        };
+        let title = format!("{mark}{}", cell.title);
+        line += &format!(" {title:>0$}", cell.width);
+    }
     if has_course {
-        line += " IOPS";
+        line += &format!(" {}", view.cells[0].title);
     }
     line
 }
 
-fn row(row: &TableRow, width: usize, look: Look) -> String {
-    let (name, has_course) = shape(width);
-    let shown = |figure: usize| FIGURES[figure].show(row.figures[figure]);
-    let parts = match row.figures[4] {
-        None => "-".to_owned(),
-        Some(_) => format!("{}/{}/{}", shown(4), shown(5), shown(6)),
-    };
-    let cells = [shown(0), shown(1), shown(2), shown(3), parts, shown(7)];
+fn row(view: &View, row: &TableRow, width: usize, look: Look) -> String {
+    let (name, has_course) = shape(view, width);
     let mut line = padded(&visible(&row.name), name, look);
-    for (cell, cells) in cells.iter().zip(CELLS) {
-        line += &format!(" {cell:>cells$}");
+    for cell in view.cells {
+        line += &format!(" {:>1$}", cell.show(view, row), cell.width);
     }
     if has_course {
         line.push(' ');
@@ -299,13 +292,20 @@ fn footer(frame: &mut Frame<'_>, app: &App, source: &Source, area: Rect) {
         _ => "?:help  /:filter  S:sort  Enter:in  Esc:out  [ ]:time  L:live  space:pause  y:query  q:quit"
             .to_owned(),
     };
-    let lines = area.height.min(LINES_BELOW);
+    let text = visible(&text).into_owned();
+    // A query is for copying: all of it, over the last rows where it is long.
+    let needed = match &app.command {
+        Some(_) => 1 + width(&text).div_ceil(usize::from(area.width.max(1))) as u16,
+        None => LINES_BELOW,
+    };
+    let lines = area.height.min(needed.max(LINES_BELOW));
     let place = Rect {
         y: area.y + area.height - lines,
         height: lines,
         ..area
     };
-    let text = Paragraph::new(visible(&text).into_owned());
+    frame.render_widget(Clear, place);
+    let text = Paragraph::new(text);
     frame.render_widget(text.wrap(ratatui::widgets::Wrap { trim: true }), place);
 }
 

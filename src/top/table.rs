@@ -10,11 +10,10 @@ use trackiops_query::{
     AnswerRow, Columns, Connections, Entity, FileSelector, GroupBy, Level, OperationAnswer,
     Outcome, Question, Record, Sort, Step, ask, ask_operations,
 };
-use trackiops_render::units;
 use trackiops_schemas::time::{Granularity, UtcMs};
-use trackiops_schemas::unit::Unit;
 
 use crate::top::source::{Moment, Source};
+use crate::top::view::View;
 
 /// What rows of a tab stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,50 +59,15 @@ impl Tab {
     }
 }
 
-/// A number that each row has.
-pub struct Figure {
-    /// The column of an answer.
-    pub column: &'static str,
-    unit: Unit,
-}
-
-const fn figure(column: &'static str, unit: Unit) -> Figure {
-    Figure { column, unit }
-}
-
-/// The numbers, in order.
-pub const FIGURES: [Figure; 8] = [
-    figure("iops", Unit::PerSecond),
-    figure("throughput", Unit::BytesPerSecond),
-    figure("mean", Unit::Microseconds),
-    figure("p99", Unit::Microseconds),
-    figure("queue_share", Unit::Share),
-    figure("network_share", Unit::Share),
-    figure("completion_share", Unit::Share),
-    figure("errors", Unit::Count),
-];
-/// Places in [`FIGURES`].
-pub const IOPS: usize = 0;
-pub const THROUGHPUT: usize = 1;
-
-impl Figure {
-    pub fn show(&self, value: Option<f64>) -> String {
-        match value {
-            None => "-".to_owned(),
-            Some(share) if self.unit == Unit::Share => format!("{:.0}", 100.0 * share),
-            Some(value) => units::show(self.unit, value),
-        }
-    }
-}
-
 /// A row of a tab.
 #[derive(Clone, Debug)]
 pub struct TableRow {
     /// Tells it from others, also in the next window.
     pub id: String,
     pub name: String,
-    pub figures: [Option<f64>; FIGURES.len()],
-    /// IOPS over time.
+    /// Those of the view.
+    pub figures: Vec<Option<f64>>,
+    /// The first of them over time.
     pub course: Vec<f64>,
     pub target: Target,
 }
@@ -130,6 +94,7 @@ pub struct Table {
 /// What is asked for a table.
 pub struct Wanted<'a> {
     pub tab: Tab,
+    pub view: &'static View,
     /// Only below this directory.
     pub dir: Option<&'a str>,
     pub moment: Moment,
@@ -152,7 +117,7 @@ impl Table {
             Ok(Question {
                 top: NonZeroUsize::new(wanted.courses),
                 sort: Some(Sort {
-                    column: FIGURES[wanted.sort].column.to_owned(),
+                    column: wanted.view.figures[wanted.sort].column.to_owned(),
                     ascending: false,
                 }),
                 ..course
@@ -171,7 +136,13 @@ impl Table {
                     target: Target::Nothing,
                 };
                 let time = |row: &OperationAnswer| row.time;
-                Self::of(ask(&question)?, &ask(&courses(&question)?)?, name, time)?
+                Self::of(
+                    wanted.view,
+                    ask(&question)?,
+                    &ask(&courses(&question)?)?,
+                    name,
+                    time,
+                )?
             }
             tab => {
                 question.by = match tab {
@@ -184,23 +155,30 @@ impl Table {
                     Tab::Tenants => "tenant".parse()?,
                     _ => GroupBy::FILE,
                 };
-                let columns = Columns::<AnswerRow>::parse(&names())?;
+                let columns = Columns::<AnswerRow>::parse(&wanted.view.names())?;
                 question.projection = columns.needs().only_transfers(true);
                 let time = |row: &AnswerRow| row.time;
-                Self::of(ask(&question)?, &ask(&courses(&question)?)?, named, time)?
+                Self::of(
+                    wanted.view,
+                    ask(&question)?,
+                    &ask(&courses(&question)?)?,
+                    named,
+                    time,
+                )?
             }
         };
         Ok(Self { range, ..table })
     }
 
     fn of<R: Record>(
+        view: &View,
         outcome: Outcome<R>,
         courses: &Outcome<R>,
         name: impl Fn(&R) -> Named,
         time: impl Fn(&R) -> UtcMs,
     ) -> anyhow::Result<Self> {
-        let columns = columns::<R>()?;
-        let courses = courses_of(courses, &columns[IOPS], |row| name(row).id, time);
+        let columns = columns::<R>(view)?;
+        let courses = courses_of(courses, &columns[0], |row| name(row).id, time);
         let answer = match outcome {
             Outcome::Found(answer) => answer,
             Outcome::Nothing { why, notes } => {
@@ -217,7 +195,10 @@ impl Table {
                 course: courses.get(&id).cloned().unwrap_or_default(),
                 id,
                 name,
-                figures: std::array::from_fn(|at| number(&columns[at].value(row))),
+                figures: columns
+                    .iter()
+                    .map(|column| number(&column.value(row)))
+                    .collect(),
                 target,
             }
         };
@@ -283,13 +264,9 @@ fn named(row: &AnswerRow) -> Named {
     }
 }
 
-/// The columns of the figures, as `query --columns` takes them.
-pub fn names() -> String {
-    FIGURES.map(|figure| figure.column).join(",")
-}
-
-fn columns<R: Record>() -> anyhow::Result<Vec<Column<R>>> {
-    let columns = FIGURES
+fn columns<R: Record>(view: &View) -> anyhow::Result<Vec<Column<R>>> {
+    let columns = view
+        .figures
         .iter()
         .map(|figure| Columns::<R>::number(figure.column));
     Ok(columns.collect::<Result<_, _>>()?)

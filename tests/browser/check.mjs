@@ -199,7 +199,8 @@ const checks = {
 
   async 'what a table shows is what the command answers'() {
     for (const [by, title] of [['', 'Files'], ['dir', 'Trees'], ['mount', 'Mounts'], ['tenant', 'Tenants'], ['op', 'Operations']]) {
-      for (const more of ['', by === 'op' ? '&sort=execute_us_max:asc' : '&op=read&sort=read_latency_us_p99&where=read_requests%20%3E%201']) {
+      const others = by === 'op' ? ['&sort=execute_us_max:asc'] : ['&op=read&sort=read_latency_us_p99&where=read_requests%20%3E%201', '&of=calls'];
+      for (const more of ['', ...others]) {
         await open(`/?${RANGE}${by === '' ? '' : `&by=${by}`}${more}`);
         const section = figure(title);
         const shown = await tableOf(section);

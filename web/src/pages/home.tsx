@@ -7,13 +7,16 @@ import { Controls, type Moves } from '../parts/controls.tsx';
 import { Figure, Notes } from '../parts/figure.tsx';
 import { Flame, FlameTable, tree } from '../parts/flame.tsx';
 import { Series } from '../parts/series.tsx';
+import { report } from '../report/data.ts';
 import { rangeParameters, type Selection } from '../selection.ts';
 import type { Place } from '../url.ts';
 import { usePage } from './page.ts';
 
-const MEASURES = ['bytes', 'requests', 'time'] as const;
-type Measure = (typeof MEASURES)[number];
-const SHOW: Record<Measure, (value: number) => string> = { bytes: showBytes, requests: (value) => `${showCount(value)} requests`, time: showMicros };
+// A report has requests only.
+const ALL_MEASURES = ['bytes', 'requests', 'time', 'app-bytes'] as const;
+const MEASURES = ALL_MEASURES.slice(0, report() === null ? 4 : 3);
+type Measure = (typeof ALL_MEASURES)[number];
+const SHOW: Record<Measure, (value: number) => string> = { bytes: showBytes, requests: (value) => `${showCount(value)} requests`, time: showMicros, 'app-bytes': showBytes };
 
 function FlameFigure({ place, selection, moves, again }: { place: Place; selection: Selection; moves: Moves; again: number }) {
   const measure = MEASURES.find((one) => one === place.words.get('measure')) ?? 'bytes';

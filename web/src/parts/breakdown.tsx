@@ -14,9 +14,12 @@ export type By = 'file' | 'dir' | 'mount' | 'tenant' | 'op';
 const LABELS: Record<By, string> = { file: 'files', dir: 'trees', mount: 'mounts', tenant: 'tenants', op: 'operations' };
 const TOP = '100';
 
+function sides(op: Op): ('read' | 'write')[] {
+  return op === 'both' ? ['read', 'write'] : [op];
+}
+
 function numbers(op: Op): Column[] {
-  const sides: ('read' | 'write')[] = op === 'both' ? ['read', 'write'] : [op];
-  return sides.flatMap((side): Column[] => [
+  return sides(op).flatMap((side): Column[] => [
     { name: `${side}_bytes`, label: `${side} bytes`, kind: 'bytes' },
     { name: `${side}_requests`, label: `${side} requests`, kind: 'count' },
     { name: `${side}_iops`, label: `${side} iops`, kind: 'rate' },
@@ -24,6 +27,20 @@ function numbers(op: Op): Column[] {
     { name: `${side}_latency_us_p99`, label: `${side} p99`, kind: 'us' },
     { name: `${side}_latency_us_max`, label: `${side} max`, kind: 'us' },
     { name: `${side}_errors`, label: `${side} errors`, kind: 'count' },
+  ]);
+}
+
+/** What applications called for, beside what went over the wire. */
+function calls(op: Op): Column[] {
+  return sides(op).flatMap((side): Column[] => [
+    { name: `app_${side}_bytes`, label: `${side} called for`, kind: 'bytes' },
+    { name: `app_${side}_direct_bytes`, label: `${side} called for, direct`, kind: 'bytes' },
+    { name: `${side}_bytes`, label: `${side} on the wire`, kind: 'bytes' },
+    ...(side === 'read' ? [{ name: 'app_read_hit_share', label: 'cache hits', kind: 'share' } as const] : []),
+    { name: `app_${side}_amplification`, label: `${side} amplification`, kind: 'factor' },
+    { name: `app_${side}_calls`, label: `${side} calls`, kind: 'count' },
+    { name: `app_${side}_iops`, label: `${side} calls/s`, kind: 'rate' },
+    { name: `app_${side}_errors`, label: `${side} errors`, kind: 'count' },
   ]);
 }
 
@@ -108,8 +125,11 @@ export function Breakdown({ place, selection, moves, hosts, tabs, again, known: 
   const by = tabs.find((tab) => tab === asked) ?? tabs[0] ?? 'file';
   const where = words.get('where') ?? '';
   const { columns: names, asked: more } = subject(by, place, hosts > 1);
-  const figures = by === 'op' ? OPERATIONS.slice(2) : numbers(selection.op);
-  const usual = by === 'op' ? 'requests' : selection.op === 'write' ? 'write_bytes' : 'read_bytes';
+  // A report has requests only.
+  const hasCalls = by !== 'op' && report() === null;
+  const ofCalls = hasCalls && words.get('of') === 'calls';
+  const figures = by === 'op' ? OPERATIONS.slice(2) : ofCalls ? calls(selection.op) : numbers(selection.op);
+  const usual = by === 'op' ? 'requests' : `${ofCalls ? 'app_' : ''}${selection.op === 'write' ? 'write' : 'read'}_bytes`;
   const known = (sort: string) => figures.some((column) => column.name === sort.replace(/:asc$/, ''));
   const wanted = words.get('sort') ?? '';
   const sort = known(wanted) ? wanted : usual;
@@ -137,6 +157,11 @@ export function Breakdown({ place, selection, moves, hosts, tabs, again, known: 
             {LABELS[tab]}
           </button>
         ))}
+        {hasCalls && (
+          <button type="button" class="apart" aria-pressed={ofCalls} onClick={() => moves.change({ of: ofCalls ? null : 'calls', sort: null })}>
+            calls of applications
+          </button>
+        )}
       </div>
       <Notes notes={answer.data?.notes ?? []} known={shown} />
       <Table label={label} columns={columns} rows={answer.data?.rows ?? []} sort={sort} onSort={(to) => moves.change({ sort: to === usual ? null : to })} empty={answer.loading ? 'loading' : 'nothing matched'} />

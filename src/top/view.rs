@@ -1,0 +1,152 @@
+//! Which numbers rows have, and how they stand in a line.
+
+use trackiops_render::units;
+use trackiops_schemas::unit::Unit;
+
+use crate::top::table::{Tab, TableRow};
+
+/// A number that each row has.
+pub struct Figure {
+    /// The column of an answer.
+    pub column: &'static str,
+    unit: Unit,
+}
+
+/// Figures that share a place in a line.
+pub struct Cell {
+    pub title: &'static str,
+    /// Cells of the screen.
+    pub width: usize,
+    /// Places in [`View::figures`].
+    pub figures: &'static [usize],
+}
+
+/// A set of numbers.
+pub struct View {
+    /// The first is the one whose course is shown.
+    pub figures: &'static [Figure],
+    pub cells: &'static [Cell],
+    /// Place of the figure that rows are sorted by unless another one is chosen.
+    pub sort: usize,
+    /// Figures of which the sum of all rows is told, each with a word for it.
+    pub sums: &'static [(usize, &'static str)],
+}
+
+/// Which [`View`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Of {
+    /// Requests.
+    #[default]
+    Wire,
+    /// Calls of applications.
+    Calls,
+}
+
+const fn figure(column: &'static str, unit: Unit) -> Figure {
+    Figure { column, unit }
+}
+
+const fn cell(title: &'static str, width: usize, figures: &'static [usize]) -> Cell {
+    Cell {
+        title,
+        width,
+        figures,
+    }
+}
+
+static WIRE: View = View {
+    figures: &[
+        figure("iops", Unit::PerSecond),
+        figure("throughput", Unit::BytesPerSecond),
+        figure("mean", Unit::Microseconds),
+        figure("p99", Unit::Microseconds),
+        figure("queue_share", Unit::Share),
+        figure("network_share", Unit::Share),
+        figure("completion_share", Unit::Share),
+        figure("errors", Unit::Count),
+    ],
+    cells: &[
+        cell("IOPS", 7, &[0]),
+        cell("throughput", 11, &[1]),
+        cell("mean", 8, &[2]),
+        cell("p99", 8, &[3]),
+        cell("q/n/c", 8, &[4, 5, 6]),
+        cell("errors", 6, &[7]),
+    ],
+    sort: 1,
+    sums: &[(0, " requests/s"), (1, "")],
+};
+
+static CALLS: View = View {
+    figures: &[
+        figure("app_iops", Unit::PerSecond),
+        figure("app_throughput", Unit::BytesPerSecond),
+        figure("throughput", Unit::BytesPerSecond),
+        figure("app_read_hit_share", Unit::Share),
+        figure("app_read_amplification", Unit::Ratio),
+        figure("app_write_amplification", Unit::Ratio),
+        figure("app_errors", Unit::Count),
+    ],
+    cells: &[
+        cell("calls", 7, &[0]),
+        cell("called for", 11, &[1]),
+        cell("wire", 11, &[2]),
+        cell("hit%", 5, &[3]),
+        cell("amp r/w", 9, &[4, 5]),
+        cell("errors", 6, &[6]),
+    ],
+    sort: 1,
+    sums: &[(0, " calls/s"), (1, " called for"), (2, " on the wire")],
+};
+
+impl Of {
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Wire => Self::Calls,
+            Self::Calls => Self::Wire,
+        }
+    }
+
+    /// Operations have no calls.
+    pub fn view(self, tab: Tab) -> &'static View {
+        match (self, tab) {
+            (Self::Calls, tab) if tab != Tab::Operations => &CALLS,
+            _ => &WIRE,
+        }
+    }
+}
+
+impl View {
+    /// The columns of the figures, as `query --columns` takes them.
+    pub fn names(&self) -> String {
+        let names: Vec<_> = self.figures.iter().map(|figure| figure.column).collect();
+        names.join(",")
+    }
+}
+
+impl Cell {
+    /// What a row has of it.
+    pub fn show(&self, view: &View, row: &TableRow) -> String {
+        let shown = |at: &usize| view.figures[*at].show(row.figures[*at]);
+        // Parts of one whole are there together, or not at all.
+        if self.figures.iter().all(|at| row.figures[*at].is_none()) {
+            return "-".to_owned();
+        }
+        let shown: Vec<_> = self.figures.iter().map(shown).collect();
+        shown.join("/")
+    }
+}
+
+impl Figure {
+    /// A value, `-` for none.
+    pub fn show(&self, value: Option<f64>) -> String {
+        match (value, self.unit) {
+            (None, _) => "-".to_owned(),
+            (Some(share), Unit::Share) => format!("{:.0}", 100.0 * share),
+            (Some(ratio), Unit::Ratio) if ratio < 99.95 => format!("{ratio:.1}"),
+            (Some(ratio), Unit::Ratio) => format!("{ratio:.0}"),
+            (Some(value), unit) => units::show(unit, value),
+        }
+    }
+}
