@@ -59,7 +59,7 @@ pub fn returned(program: Program, call: u64, result: u64) {
         return;
     }
     if let Some(file) = call.field(&own.call_file)
-        && let Some(sum) = sum_of(program, file)
+        && let Some(sum) = sum_of::<Typed>(program, file)
     {
         add_up(program, file, sum.as_ptr(), is_direct, result);
     }
@@ -116,7 +116,7 @@ pub fn probed_return(program: Program, registers: *const u64) {
     if is_unfinished(result) || is_direct && result >= 0 {
         return;
     }
-    if let Some(sum) = probed_sum_of(program, file) {
+    if let Some(sum) = sum_of::<Probe>(program, file) {
         add_up(program, file, sum.as_ptr(), is_direct, result);
     }
 }
@@ -154,7 +154,7 @@ pub fn direct(program: Program, call: u64, iterator: u64) {
     let file = Address::<Typed>::new(call).field(&own.call_file);
     let bytes = Address::<Typed>::new(iterator).field(&own.iterator_count);
     if let (Some(file), Some(bytes)) = (file, bytes)
-        && let Some(sum) = sum_of(program, file)
+        && let Some(sum) = sum_of::<Typed>(program, file)
     {
         count_direct(sum.as_ptr(), bytes);
     }
@@ -169,17 +169,10 @@ pub fn probed_direct(program: Program, registers: *const u64) {
     if let (Some(file), Some(bytes)) = (
         call.field(&own.call_file),
         iterator.field(&own.iterator_count),
-    ) && let Some(sum) = probed_sum_of(program, file)
+    ) && let Some(sum) = sum_of::<Probe>(program, file)
     {
         count_direct(sum.as_ptr(), bytes);
     }
-}
-
-/// [`sum_of`] without types, and so without a look at the sum of the same file in its place.
-#[inline(always)]
-fn probed_sum_of(program: Program, file: u64) -> Option<NonNull<AppValue>> {
-    let places = APP_PLACES.get_ptr_mut(cpu())?;
-    begin(places, program as u32 * PLACES as u32, file, now_ns())
 }
 
 /// The first or second parameter of a probed function.
@@ -238,7 +231,7 @@ fn count(program: Program, file: u64, result: i64) {
     if is_unfinished(result) {
         return;
     }
-    if let Some(sum) = sum_of(program, file) {
+    if let Some(sum) = sum_of::<Typed>(program, file) {
         add_up(program, file, sum.as_ptr(), false, result);
     }
 }
@@ -280,16 +273,16 @@ fn is_of_nfs(file: u64) -> bool {
 
 /// The sum for a call that is for this `struct file`.
 #[inline(always)]
-fn sum_of(program: Program, file: u64) -> Option<NonNull<AppValue>> {
+fn sum_of<M: Memory>(program: Program, file: u64) -> Option<NonNull<AppValue>> {
     let own = &DIRECT.app;
     let now_ns = now_ns();
     let cgroup = cgroup::of_caller();
     let places = APP_PLACES.get_ptr_mut(cpu())?;
-    let of_file = Address::<Typed>::new(file);
+    let of_file = Address::<M>::new(file);
     let cred: u64 = of_file.field(&own.file_cred)?;
-    let uid: u32 = Address::<Typed>::new(cred).field(&DIRECT.cred_uid)?;
+    let uid: u32 = Address::<M>::new(cred).field(&DIRECT.cred_uid)?;
     let inode: u64 = of_file.field(&own.file_inode)?;
-    let inode = Address::<Typed>::new(inode);
+    let inode = Address::<M>::new(inode);
     let fileid: u64 = inode.field(&DIRECT.inode_number)?;
     let nth = program as u32 * PLACES as u32 + inode.hash::<{ PLACES.ilog2() }>();
     // SAFETY: of an element of the array.
