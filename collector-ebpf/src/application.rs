@@ -53,15 +53,9 @@ pub fn returned(program: Program, call: u64, result: u64) {
     if is_unfinished(result) {
         return;
     }
-    // What goes past the page cache was counted when it began, but for its failure.
     let is_direct = is_direct(call);
-    if is_direct && result >= 0 {
-        return;
-    }
-    if let Some(file) = call.field(&own.call_file)
-        && let Some(sum) = sum_of::<Typed>(program, file)
-    {
-        add_up(program, file, sum.as_ptr(), is_direct, result);
+    if let Some(file) = call.field(&own.call_file) {
+        count::<Typed>(program, file, is_direct, result);
     }
 }
 
@@ -81,7 +75,7 @@ fn is_unfinished(result: i64) -> bool {
 /// A call that is for a `struct file` returns.
 #[inline(always)]
 pub fn returned_of_file(program: Program, file: u64, result: u64) {
-    count(program, file, result.cast_signed());
+    count::<Typed>(program, file, false, result.cast_signed());
 }
 
 /// A call begins that is described by a `struct kiocb`: a probe remembers it, for that at its end does not see the parameters.
@@ -112,13 +106,7 @@ pub fn probed_return(program: Program, registers: *const u64) {
     // It is there.
     let _ = APP_CALLS_UNDER_WAY.remove(&thread);
     let result = returned_value(registers).cast_signed();
-    let is_direct = is_direct != 0;
-    if is_unfinished(result) || is_direct && result >= 0 {
-        return;
-    }
-    if let Some(sum) = sum_of::<Probe>(program, file) {
-        add_up(program, file, sum.as_ptr(), is_direct, result);
-    }
+    count::<Probe>(program, file, is_direct != 0, result);
 }
 
 #[inline(always)]
@@ -143,7 +131,7 @@ pub fn generic_returned(program: Program, call: u64, result: u64) {
 #[inline(always)]
 pub fn generic_returned_of_file(program: Program, file: u64, result: u64) {
     if is_of_nfs(file) {
-        count(program, file, result.cast_signed());
+        count::<Typed>(program, file, false, result.cast_signed());
     }
 }
 
@@ -201,7 +189,7 @@ fn returned_value(registers: *const u64) -> u64 {
 
 #[inline(always)]
 fn count_direct(sum: *mut AppValue, bytes: u64) {
-    // SAFETY: see `add_up`.
+    // SAFETY: see `count`.
     unsafe {
         add!(AppValue, sum.calls, 1);
         add!(AppValue, sum.direct_calls, 1);
@@ -226,26 +214,30 @@ fn register<const OFFSET: usize>(registers: *const u64) -> u64 {
     value
 }
 
+/// Adds a call to its sum; of a direct one, which was counted when it began, only that it has failed.
 #[inline(always)]
-fn count(program: Program, file: u64, result: i64) {
+fn count<M: Memory>(program: Program, file: u64, is_direct: bool, result: i64) {
     if is_unfinished(result) {
         return;
     }
-    if let Some(sum) = sum_of::<Typed>(program, file) {
-        add_up(program, file, sum.as_ptr(), false, result);
+    // Each by itself: the verifier would follow what comes after for both.
+    if is_direct {
+        if result < 0
+            && let Some(sum) = sum_of::<M>(program, file)
+        {
+            let sum = sum.as_ptr();
+            // SAFETY: as below.
+            unsafe { add!(AppValue, sum.errors, 1) };
+        }
+        return;
     }
-}
-
-/// Adds a call to its sum; of a direct one, which was counted when it began, only that it has failed.
-#[inline(always)]
-fn add_up(program: Program, file: u64, sum: *mut AppValue, is_direct: bool, result: i64) {
+    let Some(sum) = sum_of::<M>(program, file) else {
+        return;
+    };
+    let sum = sum.as_ptr();
     // SAFETY: a map value, which stays where it is while the program runs; those of hash maps are added to by every CPU. Userspace takes it away
     // before it reads it.
     unsafe {
-        if is_direct {
-            add!(AppValue, sum.errors, 1);
-            return;
-        }
         // What is written is soon sent, and names its file then.
         if let Program::Read = program
             && (&raw const (*sum).calls).read_volatile() == 0

@@ -345,6 +345,20 @@ const checks = {
     await settled();
   },
 
+  async 'a tenant leads to what it did, in every figure'() {
+    await open(`/?${RANGE}&by=tenant`);
+    await figure('Tenants').locator('tbody a').first().click();
+    await settled();
+    assert.ok(words().get('tenant') !== null, page.url());
+    const section = figure('Files');
+    const shown = await tableOf(section);
+    const answer = await answerOf(section);
+    const columns = Object.keys(shown[0] ?? {});
+    assert.ok(columns.length > 0);
+    assert.deepEqual(shown, answer.map((row) => Object.fromEntries(columns.map((name) => [name, text(row[name])]))));
+    assert.equal(await page.locator('.error').count(), 0);
+  },
+
   async 'a file is shown with the names that it had'() {
     await open(`/file?${RANGE}&file=0:49:2`);
     const shown = (await tableOf(figure('Names over time'))).map((row) => row.name);

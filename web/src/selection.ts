@@ -49,7 +49,9 @@ function rangeOf(since: string | null, until: string | null, meta: Meta, zone: Z
 }
 
 export function filesOf(words: URLSearchParams): Parameters {
-  return ['file', 'dir', 'mount'].flatMap((name) => words.getAll(name).map((value): [string, string] => [name, value]));
+  // A report does not know which tenant a window is of.
+  const names = ['file', 'dir', 'mount', ...(report() === null ? ['tenant'] : [])];
+  return names.flatMap((name) => words.getAll(name).map((value): [string, string] => [name, value]));
 }
 
 export function opOf(words: URLSearchParams): Op {

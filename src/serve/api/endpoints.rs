@@ -25,11 +25,11 @@ pub enum Kind {
 }
 
 const ROW_WORDS: &[&str] = &[
-    "since", "until", "file", "dir", "mount", "step", "by", "depth", "op", "where", "sort", "top",
-    "columns",
+    "since", "until", "file", "dir", "mount", "tenant", "step", "by", "depth", "op", "where",
+    "sort", "top", "columns",
 ];
 const WINDOW_WORDS: &[&str] = &[
-    "since", "until", "file", "dir", "mount", "step", "by", "depth", "op",
+    "since", "until", "file", "dir", "mount", "tenant", "step", "by", "depth", "op",
 ];
 
 /// All of them.
@@ -47,8 +47,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "The files, or what else rows stand for, with the most bytes, or the first by another order",
         command: &["query", "--step=all"],
         words: &[
-            "since", "until", "file", "dir", "mount", "by", "depth", "op", "where", "sort", "top",
-            "columns",
+            "since", "until", "file", "dir", "mount", "tenant", "by", "depth", "op", "where",
+            "sort", "top", "columns",
         ],
         usual: &[("top", "100")],
         answer: Kind::Rows,
@@ -95,7 +95,16 @@ pub const ENDPOINTS: &[Endpoint] = &[
         name: "flame",
         about: "The tree of directories, with what was done below each",
         command: &["flamegraph", "--folded"],
-        words: &["since", "until", "file", "dir", "mount", "by", "direction"],
+        words: &[
+            "since",
+            "until",
+            "file",
+            "dir",
+            "mount",
+            "tenant",
+            "by",
+            "direction",
+        ],
         usual: &[],
         answer: Kind::Stacks,
     },
@@ -104,7 +113,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "Files: their names, when they were seen, what they moved",
         command: &["files"],
         words: &[
-            "since", "until", "file", "dir", "mount", "where", "sort", "top", "columns",
+            "since", "until", "file", "dir", "mount", "tenant", "where", "sort", "top", "columns",
         ],
         usual: &[("top", "100")],
         answer: Kind::Rows,
@@ -114,7 +123,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "The slowest requests one by one, where they were kept",
         command: &["requests"],
         words: &[
-            "since", "until", "file", "dir", "mount", "op", "where", "sort", "top", "columns",
+            "since", "until", "file", "dir", "mount", "tenant", "op", "where", "sort", "top",
+            "columns",
         ],
         usual: &[],
         answer: Kind::Rows,
@@ -140,8 +150,8 @@ pub const ENDPOINTS: &[Endpoint] = &[
         about: "Each window as it closes, as server-sent events of its rows; the id of an event is the window's start",
         command: &["watch", "--json", "--wait"],
         words: &[
-            "since", "file", "dir", "mount", "step", "by", "depth", "op", "where", "sort", "top",
-            "columns",
+            "since", "file", "dir", "mount", "tenant", "step", "by", "depth", "op", "where",
+            "sort", "top", "columns",
         ],
         usual: &[],
         answer: Kind::Live,

@@ -199,7 +199,7 @@ export function FilesPage({ place, meta }: { place: Place; meta: Meta }) {
       <Figure
         title={`Up to ${MOST_FILES} files, ${measure === 'p99' ? 'highest p99' : `most ${measure}`} first`}
         command={command('query', parameters)}
-        loading={answer.loading}
+        loading={answer.loading || recorded.loading}
         error={null}
         table={table}
         controls={

@@ -82,7 +82,7 @@ export function fileAddress(row: Row, words: URLSearchParams): string | null {
     return null;
   }
   // Not the directory, to which a file would be added.
-  return address('/file', withWords(kept(words, ['since', 'until', 'op', 'mount']), { file }));
+  return address('/file', withWords(kept(words, ['since', 'until', 'op', 'mount', 'tenant']), { file }));
 }
 
 function subject(by: By, place: Place, hasHosts: boolean): { columns: Column[]; asked: string[] } {
@@ -90,6 +90,9 @@ function subject(by: By, place: Place, hasHosts: boolean): { columns: Column[]; 
     const value = row[name];
     return typeof value === 'string' && value !== '' && !value.startsWith('(') ? address(place.path, withWords(place.words, { [name === 'path' ? 'dir' : name]: value, by: null, sort: null })) : null;
   };
+  // One with a name is not meant by its user or cgroup.
+  const tenant = (name: string) => (row: Row) =>
+    report() === null && typeof row[name] === 'string' && (name === 'tenant_name' || row.tenant_name === null) ? address(place.path, withWords(place.words, { tenant: row[name], by: null, sort: null })) : null;
   const host: Column[] = hasHosts ? [{ name: 'host', label: 'host', kind: 'text' }] : [];
   switch (by) {
     case 'dir':
@@ -98,7 +101,7 @@ function subject(by: By, place: Place, hasHosts: boolean): { columns: Column[]; 
       return { columns: [{ name: 'mount', label: 'mount', kind: 'text', href: filtered('mount') }, ...host], asked: ['host', 'mount'] };
     case 'tenant':
       return {
-        columns: [{ name: 'user', label: 'user', kind: 'text' }, { name: 'container', label: 'container', kind: 'text' }, { name: 'cgroup', label: 'cgroup', kind: 'text' }, { name: 'tenant_name', label: 'tenant', kind: 'text' }, ...host],
+        columns: [...['user', 'container', 'cgroup', 'tenant_name'].map((name): Column => ({ name, label: name.replace('_name', ''), kind: 'text', href: tenant(name) })), ...host],
         asked: ['host', 'tenant_name', 'uid', 'user', 'container', 'cgroup'],
       };
     case 'op':
