@@ -3,6 +3,7 @@
 // These macros panic if the reader is gone or the disk is full. Use `output` instead.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+mod analyze;
 mod anonymize;
 mod config;
 mod doctor;
@@ -100,6 +101,8 @@ enum Command {
     Export(export::Args),
     /// Write a report of a range for others to read
     Report(report::Args),
+    /// Analyze single requests or a capture: sequentiality, sizes, latencies, rates, bursts, reuse
+    Analyze(analyze::Args),
     /// Make a key for `--anonymize` of `export` and `report incident`
     AnonymizeKey(anonymize::KeyArgs),
     /// Put the names back into what `export --anonymize` wrote, with its key
@@ -132,6 +135,7 @@ fn main() -> ExitCode {
         Command::Tenants(args) => tenants::run(args),
         Command::Export(args) => export::run(args),
         Command::Report(args) => report::run(args),
+        Command::Analyze(args) => analyze::run(args),
         Command::AnonymizeKey(args) => anonymize::make_key(args),
         Command::Deanonymize(args) => anonymize::run(args),
         Command::Store(args) => store::run(args),

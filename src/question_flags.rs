@@ -61,6 +61,15 @@ impl FileFlags {
         !self.file.is_empty()
     }
 
+    /// Whether any of them is given.
+    pub fn selects(&self) -> bool {
+        let paths = [&self.file, &self.dir];
+        let names = [&self.mount, &self.tenant];
+        paths.iter().any(|paths| !paths.is_empty())
+            || names.iter().any(|names| !names.is_empty())
+            || self.tenants.is_some()
+    }
+
     /// A question about these files. It has one row per file for the whole range unless the caller
     /// changes that.
     pub fn question(

@@ -1,0 +1,119 @@
+//! Groups: requests to a file by a client, without a gap.
+
+use super::Settings;
+use super::io::Io;
+use super::metrics::{Metric, Stats};
+use super::order::{Order, Scratch, Turn, Wanted};
+use super::run::Run;
+use crate::source::Name;
+
+/// The requests of a group that are not in a run yet, in order of completion, and the run that goes on.
+pub struct Group {
+    /// What has its distributions.
+    owner: Name,
+    ios: Vec<Io>,
+    /// When the last request ended.
+    last_end_ns: i64,
+    /// The largest size that a reply told.
+    file_size: Option<u64>,
+    /// Whether some were put into runs already.
+    is_begun: bool,
+    run: Run,
+    ends_of_file: u64,
+    is_empty: bool,
+}
+
+impl Group {
+    /// An empty one, which keeps its requests in `room`.
+    pub fn new(owner: Name, room: Vec<Io>) -> Self {
+        Self {
+            owner,
+            ios: room,
+            last_end_ns: 0,
+            file_size: None,
+            is_begun: false,
+            run: Run::default(),
+            ends_of_file: 0,
+            is_empty: true,
+        }
+    }
+
+    /// Requests that are not in a run yet.
+    pub fn len(&self) -> usize {
+        self.ios.len()
+    }
+
+    /// Whether a request comes too late for it.
+    pub fn is_over(&self, io: &Io, gap_ns: i64) -> bool {
+        !self.is_empty && io.start_ns > self.last_end_ns.saturating_add(gap_ns)
+    }
+
+    /// Adds a request.
+    pub fn add(&mut self, io: Io, file_size: Option<u64>) {
+        self.is_empty = false;
+        self.last_end_ns = io.end_ns;
+        self.file_size = self.file_size.max(file_size);
+        self.ios.push(io);
+    }
+
+    /// Puts requests into runs: all, or those before which none can come that started at `open_from_ns` or later.
+    pub fn work_off(
+        &mut self,
+        open_from_ns: Option<i64>,
+        settings: &Settings,
+        scratch: &mut Scratch,
+        stats: &mut Stats,
+    ) {
+        let mut metrics = stats.of(self.owner);
+        let turn = Turn {
+            order: settings.order,
+            slop_ns: i64::try_from(settings.slop.as_nanos()).unwrap_or(i64::MAX),
+            open_from_ns,
+        };
+        let first = wanted(&self.run);
+        let (run, is_begun) = (&mut self.run, &mut self.is_begun);
+        turn.take(&mut self.ios, scratch, first, |pick| {
+            let begins = run.is_empty();
+            let is_reordered = match begins {
+                true => *is_begun || !pick.is_first,
+                false => !pick.is_earliest,
+            };
+            let is_reordered = is_reordered && settings.order == Order::Overlap;
+            *metrics.reordered += u64::from(is_reordered && !begins);
+            let ended = run.take(pick.io, self.file_size, &mut metrics);
+            self.ends_of_file += u64::from(ended);
+            // If the run ended with this request, the next one gets it: so does the tool of the paper.
+            run.reordered += u64::from(is_reordered);
+            wanted(run)
+        });
+        self.is_begun = true;
+    }
+
+    /// Closes the group; the next request begins another.
+    pub fn close(&mut self, settings: &Settings, scratch: &mut Scratch, stats: &mut Stats) {
+        if self.is_empty {
+            return;
+        }
+        self.work_off(None, settings, scratch, stats);
+        let mut metrics = stats.of(self.owner);
+        self.run.finish(self.file_size, &mut metrics);
+        if settings.order == Order::Overlap {
+            metrics.add(Metric::EndsOfFile, self.ends_of_file as f64);
+        }
+        let mut room = std::mem::take(&mut self.ios);
+        room.clear();
+        *self = Self::new(self.owner, room);
+    }
+
+    /// Its room, for another group.
+    pub fn into_spare(self) -> Vec<Io> {
+        self.ios
+    }
+}
+
+fn wanted(run: &Run) -> Wanted {
+    match run.is_empty() {
+        true => Wanted::Lowest,
+        false => Wanted::At(run.end),
+    }
+}

@@ -1,0 +1,284 @@
+//! How sequentially files are read and written: runs, reordering, and sequential runs in random ones. Section 6.4 and Figures 6
+//! and 7 of the paper.
+//!
+//! Requests to a file by a client are one group until the file rests for longer than a gap. A group is one run, or several where the
+//! end of the file is reached. Groups are closed by two generations, as the paper does it: files that were not used for a whole
+//! generation are closed together, so no queue of times is needed.
+
+mod group;
+mod io;
+mod metrics;
+mod order;
+mod run;
+
+use std::mem;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ahash::AHashMap;
+
+pub use metrics::{METRICS, Metric};
+pub use order::Order;
+
+use self::group::Group;
+use self::io::Io;
+use self::metrics::Stats;
+use self::order::Scratch;
+use crate::distribution;
+use crate::sheet::{Datum, Heading, Sheet};
+use crate::source::{Name, Names, Request};
+
+/// Requests that are kept in all groups before long groups are worked off from their beginning: some 40 MiB.
+const MOST_HELD: usize = 1 << 20;
+/// Groups shorter than this are never worked off before they close.
+const LONG_GROUP: usize = 1024;
+/// Vectors that are kept for further groups.
+const MOST_SPARE: usize = 1 << 12;
+
+/// How requests become runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// In which order the requests of a group are taken.
+    pub order: Order,
+    /// How long after the end of a request another is still looked at as if it were concurrent.
+    pub slop: Duration,
+    /// How long a file rests before its group ends.
+    pub gap: Duration,
+    /// Whether sizes of files are used where they are known.
+    pub with_sizes: bool,
+    /// What has distributions of its own.
+    pub by: By,
+    /// Values that each distribution keeps before it becomes a histogram.
+    pub exact_values: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            order: Order::Overlap,
+            slop: Duration::ZERO,
+            gap: Duration::from_secs(2),
+            with_sizes: true,
+            by: By::All,
+            exact_values: distribution::EXACT_VALUES,
+        }
+    }
+}
+
+/// What has distributions of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Nothing: all requests are one.
+    #[default]
+    All,
+    /// Each file.
+    File,
+    /// Each mount.
+    Mount,
+    /// Each tenant.
+    Tenant,
+    /// Each client.
+    Host,
+}
+
+impl By {
+    const ALL: [(&'static str, Self); 5] = [
+        ("all", Self::All),
+        ("file", Self::File),
+        ("mount", Self::Mount),
+        ("tenant", Self::Tenant),
+        ("host", Self::Host),
+    ];
+
+    /// As `--by` has it.
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.into_iter().find(|(_, by)| *by == self);
+        found.map_or("all", |(name, _)| name)
+    }
+}
+
+impl FromStr for By {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|(name, _)| *name == text);
+        found
+            .map(|(_, by)| by)
+            .ok_or_else(|| format!("`{text}` is none of all, file, mount, tenant, host"))
+    }
+}
+
+/// Whose requests belong to one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    file: i64,
+    server: Name,
+    client: Name,
+}
+
+/// The analysis.
+pub struct Sequentiality {
+    settings: Settings,
+    gap_ns: i64,
+    /// Files that were used since the last rotation.
+    young: AHashMap<Key, Group>,
+    /// Files that were used between the last two.
+    old: AHashMap<Key, Group>,
+    /// When the last rotation was.
+    rotated_ns: Option<i64>,
+    held: usize,
+    spare: Vec<Vec<Io>>,
+    scratch: Scratch,
+    stats: Stats,
+    skipped: Skipped,
+}
+
+/// Requests that are not part of the analysis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// They failed.
+    pub failed: u64,
+    /// Nobody knows when they began.
+    pub untimed: u64,
+}
+
+impl Sequentiality {
+    /// Ready for requests in order of completion.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            gap_ns: i64::try_from(settings.gap.as_nanos()).unwrap_or(i64::MAX),
+            young: AHashMap::new(),
+            old: AHashMap::new(),
+            rotated_ns: None,
+            held: 0,
+            spare: Vec::new(),
+            scratch: Scratch::default(),
+            stats: Stats::new(settings.exact_values),
+            skipped: Skipped::default(),
+            settings,
+        }
+    }
+
+    /// Adds a request; `group` is what has its distributions, by the setting `by`.
+    #[inline]
+    pub fn add(&mut self, request: &Request, group: Name) {
+        if request.has_failed {
+            self.skipped.failed += 1;
+            return;
+        }
+        let Some(start_ns) = request.start_ns() else {
+            self.skipped.untimed += 1;
+            return;
+        };
+        let io = Io::new(request, start_ns);
+        self.rotate(io.end_ns);
+        let key = Key {
+            file: request.file,
+            server: request.server,
+            client: request.client,
+        };
+        let (young, old, spare) = (&mut self.young, &mut self.old, &mut self.spare);
+        let of_key = young.entry(key).or_insert_with(|| {
+            let known = if old.is_empty() { None } else { old.remove(&key) };
+            known.unwrap_or_else(|| Group::new(group, spare.pop().unwrap_or_default()))
+        });
+        let size = request.file_size.filter(|_| self.settings.with_sizes);
+        if of_key.is_over(&io, self.gap_ns) {
+            self.held -= of_key.len();
+            of_key.close(&self.settings, &mut self.scratch, &mut self.stats);
+        }
+        of_key.add(io, size);
+        self.held += 1;
+        if self.held > MOST_HELD && of_key.len() > LONG_GROUP {
+            let before = of_key.len();
+            let known = io.end_ns.saturating_sub(self.gap_ns);
+            of_key.work_off(Some(known), &self.settings, &mut self.scratch, &mut self.stats);
+            self.held -= before - of_key.len();
+        }
+    }
+
+    /// Closes the files that rested for a whole generation. A request that takes no longer than the gap cannot belong to their groups:
+    /// it started after the last of theirs had ended by more than the gap.
+    fn rotate(&mut self, now_ns: i64) {
+        let last = *self.rotated_ns.get_or_insert(now_ns);
+        let generation_ns = self.gap_ns.saturating_mul(2);
+        if now_ns <= last.saturating_add(generation_ns) {
+            return;
+        }
+        self.rotated_ns = Some(now_ns);
+        let closed = mem::replace(&mut self.old, mem::take(&mut self.young));
+        self.close(closed);
+    }
+
+    fn close(&mut self, mut groups: AHashMap<Key, Group>) {
+        for (_, mut group) in groups.drain() {
+            self.held -= group.len();
+            group.close(&self.settings, &mut self.scratch, &mut self.stats);
+            if self.spare.len() < MOST_SPARE {
+                self.spare.push(group.into_spare());
+            }
+        }
+        // The table keeps its room for the next generation.
+        if self.young.capacity() == 0 {
+            self.young = groups;
+        }
+    }
+
+    /// Closes all files.
+    pub fn finish(mut self) -> Found {
+        for groups in [mem::take(&mut self.old), mem::take(&mut self.young)] {
+            self.close(groups);
+        }
+        Found {
+            stats: self.stats,
+            skipped: self.skipped,
+            by: self.settings.by,
+        }
+    }
+}
+
+/// What was found.
+pub struct Found {
+    stats: Stats,
+    /// What was left out.
+    pub skipped: Skipped,
+    by: By,
+}
+
+impl Found {
+    /// Names of its tables.
+    pub const TABLES: [&'static str; 2] = ["distributions", "counts"];
+
+    /// Tables: distributions with quantiles of 1/parts and so on, and counts.
+    pub fn sheets(&self, names: &Names, parts: u64) -> [Sheet; 2] {
+        let [name, counts_name] = Self::TABLES;
+        let mut headings = vec![Heading::text("metric")];
+        if self.by != By::All {
+            headings.insert(0, Heading::text(self.by.name()));
+        }
+        headings.extend(distribution::headings());
+        let mut sheet = Sheet::new(
+            name,
+            "each row is the distribution of one value of runs, or of requests in them",
+            headings,
+        );
+        for (group, metric, of) in self.stats.known() {
+            let mut row = vec![Datum::text(metric.name())];
+            if self.by != By::All {
+                row.insert(0, Datum::Text(names.get(group)));
+            }
+            row.extend(distribution::cells(of, parts));
+            sheet.rows.push(row);
+        }
+        let counts = [
+            ("requests", self.stats.requests),
+            ("reordered", self.stats.reordered),
+            ("unknown_file_size", self.stats.unknown_file_size),
+            ("failed_left_out", self.skipped.failed),
+            ("untimed_left_out", self.skipped.untimed),
+        ];
+        let counts = counts.map(|(what, count)| (what, count as f64));
+        let counts = Sheet::of_counts(counts_name, "requests and runs that were counted", counts);
+        [sheet, counts]
+    }
+}

@@ -1,0 +1,252 @@
+//! Tables of any columns, and the tables of reports that they become.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use trackiops_query::columns::{Column, Value};
+use trackiops_query::{Answer, Columns, GroupBy, Step};
+use trackiops_reports::report::{About, Table};
+use trackiops_schemas::unit::Unit;
+
+/// Significant digits of a figure in tables for people.
+const DIGITS: i32 = 6;
+
+/// A value in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Datum {
+    /// It is not known.
+    Unknown,
+    /// A name.
+    Text(Arc<str>),
+    /// A whole number.
+    Count(u64),
+    /// A whole number that may be negative.
+    Int(i64),
+    /// A number.
+    Figure(f64),
+    /// A point in time, us since the epoch.
+    TimeUs(i64),
+    /// Numbers.
+    Figures(Vec<f64>),
+}
+
+impl Datum {
+    /// A name.
+    pub fn text(text: impl Into<Arc<str>>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// A number, where known.
+    pub fn some_figure(figure: Option<f64>) -> Self {
+        figure.map_or(Self::Unknown, Self::Figure)
+    }
+
+    /// A point in time, ns since the epoch.
+    pub fn time_ns(ns: i64) -> Self {
+        Self::TimeUs(ns.div_euclid(1000))
+    }
+
+    fn value(&self) -> Value<'_> {
+        match self {
+            Self::Unknown => Value::Null,
+            Self::Text(text) => Value::text(&**text),
+            Self::Count(count) => Value::Count(*count),
+            Self::Int(int) => Value::Int(*int),
+            Self::Figure(figure) if !figure.is_finite() => Value::Null,
+            Self::Figure(figure) => Value::Figure(*figure),
+            Self::TimeUs(us) => Value::TimeUs(*us),
+            Self::Figures(figures) => {
+                let figures = figures.iter();
+                Value::List(figures.map(|figure| vec![Value::Figure(*figure)]).collect())
+            }
+        }
+    }
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub struct Heading {
+    /// Its name.
+    pub name: String,
+    data_type: DataType,
+    unit: Unit,
+    is_shown: bool,
+}
+
+impl Heading {
+    fn new(name: impl Into<String>, data_type: DataType, unit: Unit) -> Self {
+        Self {
+            name: name.into(),
+            data_type,
+            unit,
+            is_shown: true,
+        }
+    }
+
+    /// Of names.
+    pub fn text(name: impl Into<String>) -> Self {
+        Self::new(name, DataType::Utf8, Unit::None)
+    }
+
+    /// Of whole numbers.
+    pub fn count(name: impl Into<String>, unit: Unit) -> Self {
+        Self::new(name, DataType::Int64, unit)
+    }
+
+    /// Of numbers.
+    pub fn figure(name: impl Into<String>, unit: Unit) -> Self {
+        Self::new(name, DataType::Float64, unit)
+    }
+
+    /// Of points in time.
+    pub fn time(name: impl Into<String>) -> Self {
+        Self::new(
+            name,
+            trackiops_schemas::columns::time_type(),
+            Unit::None,
+        )
+    }
+
+    /// Of lists, for programs alone.
+    pub fn list(name: impl Into<String>, item: DataType) -> Self {
+        let item = Arc::new(Field::new("item", item, true));
+        Self::new(name, DataType::List(item), Unit::None).hidden()
+    }
+
+    /// For programs alone.
+    pub fn hidden(self) -> Self {
+        Self {
+            is_shown: false,
+            ..self
+        }
+    }
+}
+
+/// A row: a value for each heading.
+pub type Row = Vec<Datum>;
+
+/// A named table.
+#[derive(Clone, Debug)]
+pub struct Sheet {
+    /// The word that chooses it.
+    pub name: &'static str,
+    /// What a row is.
+    pub caption: String,
+    /// Its columns.
+    pub headings: Vec<Heading>,
+    /// Its rows.
+    pub rows: Vec<Row>,
+}
+
+impl Sheet {
+    /// A table without rows yet.
+    pub fn new(
+        name: &'static str,
+        caption: impl Into<String>,
+        headings: Vec<Heading>,
+    ) -> Self {
+        Self {
+            name,
+            caption: caption.into(),
+            headings,
+            rows: Vec::new(),
+        }
+    }
+
+    /// A table of named numbers.
+    pub fn of_counts(
+        name: &'static str,
+        caption: impl Into<String>,
+        counts: impl IntoIterator<Item = (&'static str, f64)>,
+    ) -> Self {
+        let headings = vec![Heading::text("what"), Heading::figure("value", Unit::None)];
+        let counts = counts.into_iter();
+        Self {
+            rows: counts
+                .map(|(what, value)| vec![Datum::text(what), Datum::Figure(value)])
+                .collect(),
+            ..Self::new(name, caption, headings)
+        }
+    }
+
+    /// As a table of a report. People see figures with a few digits, and no column that is empty.
+    pub fn into_table(self, about: &About) -> Table<Row> {
+        let columns = self.headings.iter().enumerate();
+        let all = columns.clone().map(|(place, heading)| column(place, heading));
+        let is_known = |place: usize| {
+            let mut values = self.rows.iter().filter_map(|row| row.get(place));
+            values.any(|datum| *datum != Datum::Unknown)
+        };
+        let shown = columns.filter(|(place, heading)| heading.is_shown && is_known(*place));
+        let shown = shown.map(|(place, heading)| shown_column(place, heading));
+        Table {
+            name: self.name,
+            caption: self.caption,
+            columns: Columns::new(all.collect()),
+            shown: Columns::new(shown.collect()),
+            answer: Answer {
+                rows: self.rows,
+                step: Step::All,
+                by: GroupBy::default(),
+                range: about.range,
+                notes: about.notes.clone(),
+                recorded: Default::default(),
+            },
+        }
+    }
+}
+
+fn column(place: usize, heading: &Heading) -> Column<Row> {
+    let (name, data_type) = (heading.name.clone(), heading.data_type.clone());
+    Column::new(name, data_type, heading.unit, move |row: &Row| {
+        row.get(place).map_or(Value::Null, Datum::value)
+    })
+}
+
+/// As [`column`]; figures without a unit that has a way of its own to be shown have a few digits.
+fn shown_column(place: usize, heading: &Heading) -> Column<Row> {
+    if heading.unit != Unit::None || heading.data_type != DataType::Float64 {
+        return column(place, heading);
+    }
+    Column::new(
+        heading.name.clone(),
+        DataType::Utf8,
+        Unit::None,
+        move |row: &Row| match row.get(place) {
+            Some(Datum::Figure(figure)) if figure.is_finite() => Value::text(few_digits(*figure)),
+            _ => Value::Null,
+        },
+    )
+}
+
+/// A number with [`DIGITS`] significant digits, or all of its whole part.
+fn few_digits(figure: f64) -> String {
+    let size = match figure.abs() {
+        0.0 => return "0".to_owned(),
+        size => size.log10().floor() as i32,
+    };
+    let decimals = (DIGITS - 1 - size).clamp(0, 12);
+    let text = format!("{figure:.*}", decimals.unsigned_abs() as usize);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_see_few_digits_of_a_figure() {
+        for (figure, text) in [
+            (0.0, "0"),
+            (86_776.602_263, "86776.6"),
+            (26_567_314.03, "26567314"),
+            (-0.000_045_161_8, "-0.0000451618"),
+            (16_384.0, "16384"),
+        ] {
+            assert_eq!(few_digits(figure), text);
+        }
+    }
+}

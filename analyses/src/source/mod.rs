@@ -1,0 +1,80 @@
+//! Where the rows of an analysis come from: a store, or Parquet files with the same columns.
+
+mod columns;
+pub mod files;
+pub mod names;
+pub mod requests;
+mod stores;
+
+pub use files::Files;
+pub use names::{Name, Names};
+pub use requests::{Request, Requests};
+
+use trackiops_query::coverage::Interval;
+use trackiops_query::coverage::note::Note;
+use trackiops_query::{Question, Range};
+use trackiops_schemas::time::UtcMs;
+
+/// Where the rows come from.
+pub enum Source {
+    /// Single requests of stores, as a question selects them.
+    Stores(Box<Question>),
+    /// Parquet files.
+    Files(Files),
+}
+
+impl Source {
+    /// The range that is asked for.
+    fn range(&self) -> Range {
+        match self {
+            Self::Stores(question) => question.range,
+            Self::Files(files) => files.range,
+        }
+    }
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Rows.
+    pub rows: u64,
+    /// Earliest and latest time, ns since the epoch.
+    span: Option<(i64, i64)>,
+    /// Rows whose time lies before that of the row before them.
+    pub backwards: u64,
+    /// What the query engine says.
+    pub notes: Vec<Note>,
+}
+
+impl Seen {
+    /// Notes the time of a row, ns since the epoch.
+    #[inline]
+    fn add(&mut self, time_ns: i64) {
+        self.rows += 1;
+        self.span = match self.span {
+            None => Some((time_ns, time_ns)),
+            Some((first, last)) => {
+                self.backwards += u64::from(time_ns < last);
+                Some((first.min(time_ns), last.max(time_ns)))
+            }
+        };
+    }
+
+    /// From the first to behind the last row, in whole milliseconds.
+    pub fn range(&self) -> Interval {
+        let (first, last) = self.span.unwrap_or_default();
+        let ms = |ns: i64| UtcMs(ns.div_euclid(1_000_000));
+        Interval::new(ms(first), UtcMs(ms(last).0.saturating_add(1)))
+    }
+
+    /// What a reader of the result should know of the rows.
+    pub fn remarks(&self) -> Vec<String> {
+        let backwards = (self.backwards > 0).then(|| {
+            format!(
+                "{} of {} rows are not in order of time: sort the file by time, since windows and groups are made in its order",
+                self.backwards, self.rows
+            )
+        });
+        backwards.into_iter().collect()
+    }
+}

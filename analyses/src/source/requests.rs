@@ -1,0 +1,227 @@
+//! Single requests, one after the other.
+
+use arrow::array::RecordBatch;
+use trackiops_query::{EmptyReason, Range};
+use trackiops_schemas::columns::{
+    DONE_BYTES, END_TIME, END_TIME_NS, EOF, ERRNO, FILE_KEY, HOST, LATENCY_NS, MOUNT, OFFSET_BYTES,
+    OP, PATH, RETRANS, TENANT_NAME, USER,
+};
+
+use super::columns::{Flags, Numbers, Texts};
+use super::files::{self, Kind};
+use super::names::{Name, Names};
+use super::{Seen, Source, stores};
+use crate::error::AnalysisError;
+
+/// Size of the file, where a reply had it; stores do not.
+pub const FILE_SIZE: &str = "file_size";
+/// Stores name operations in capitals; so do captures that were joined.
+const READ: &str = "READ";
+
+/// Requests of a file.
+const KIND: Kind = Kind {
+    name: "requests",
+    mark: LATENCY_NS,
+};
+
+/// A READ or WRITE that completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When it completed, ns since the epoch.
+    pub end_ns: i64,
+    /// How long it took, where known.
+    pub latency_ns: Option<u64>,
+    /// Which file of its server.
+    pub file: i64,
+    /// Which client sent it.
+    pub client: Name,
+    /// Where the file was mounted from.
+    pub mount: Name,
+    /// Which server: the part of the mount before the colon.
+    pub server: Name,
+    /// Whose it was.
+    pub tenant: Name,
+    /// A READ, or else a WRITE.
+    pub is_read: bool,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes transferred.
+    pub bytes: u64,
+    /// Size of the file, where a reply had it.
+    pub file_size: Option<u64>,
+    /// Whether a READ reached the end of the file, where known.
+    pub eof: Option<bool>,
+    /// How often it was sent again, where known.
+    pub retransmissions: Option<u64>,
+    /// Whether it failed, and transferred nothing.
+    pub has_failed: bool,
+}
+
+impl Request {
+    /// When it started, where known, ns since the epoch.
+    pub fn start_ns(&self) -> Option<i64> {
+        let latency = i64::try_from(self.latency_ns?).unwrap_or(i64::MAX);
+        Some(self.end_ns.saturating_sub(latency))
+    }
+
+    /// The byte after its last.
+    pub fn end_offset(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// Which columns of requests a source has beside those that all have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Has {
+    /// Sizes of files.
+    pub file_size: bool,
+    /// Whether a READ reached the end of its file.
+    pub eof: bool,
+    /// Retransmissions.
+    pub retransmissions: bool,
+}
+
+/// Names of what requests refer to by number.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    /// Clients.
+    pub clients: Names,
+    /// Mounts.
+    pub mounts: Names,
+    /// Servers.
+    pub servers: Names,
+    /// Tenants.
+    pub tenants: Names,
+    /// The server of each mount.
+    server_of: Vec<Name>,
+    /// Which columns were there.
+    pub has: Has,
+    /// Paths of files, if they are wanted, by server and file.
+    pub paths: Option<ahash::AHashMap<(Name, i64), Name>>,
+    /// Texts of [`Self::paths`].
+    pub path_names: Names,
+    /// What was read.
+    pub seen: Seen,
+}
+
+const COLUMNS: [&str; 16] = [
+    END_TIME, END_TIME_NS, LATENCY_NS, FILE_KEY, HOST, MOUNT, TENANT_NAME, USER, OP, OFFSET_BYTES,
+    DONE_BYTES, FILE_SIZE, EOF, RETRANS, ERRNO, PATH,
+];
+
+impl Requests {
+    /// Passes on all requests of a source, with these names. Returns why there are none if there are none.
+    pub fn read(
+        &mut self,
+        source: &Source,
+        analysis: &'static str,
+        mut each: impl FnMut(&Request, &Self),
+    ) -> Result<Option<EmptyReason>, AnalysisError> {
+        let range = source.range();
+        match source {
+            Source::Stores(question) => {
+                let (none, notes) =
+                    stores::read(question, |batch| self.decode(batch, range, &mut each))?;
+                self.seen.notes = notes;
+                Ok(none)
+            }
+            Source::Files(files) => {
+                let paths = files.of(KIND)?;
+                if paths.is_empty() {
+                    return Err(AnalysisError::Lacks {
+                        analysis,
+                        needs: format!("requests (a file with the column {LATENCY_NS})"),
+                        source_name: files.name(),
+                        remedy: "`trackiops record --requests` keeps them, and `trackiops export --dataset requests` writes them",
+                    });
+                }
+                for path in paths {
+                    files::read(&path, &COLUMNS, |batch| self.decode(batch, range, &mut each))?;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn decode(
+        &mut self,
+        batch: &RecordBatch,
+        range: Range,
+        each: &mut impl FnMut(&Request, &Self),
+    ) -> Result<(), AnalysisError> {
+        let has = |name| batch.column_by_name(name).is_some();
+        self.has.file_size |= has(FILE_SIZE);
+        self.has.eof |= has(EOF);
+        self.has.retransmissions |= has(RETRANS);
+        let numbers = |name| Numbers::of(batch, name);
+        let texts = |name| Texts::of(batch, name);
+        let ends = match has(END_TIME_NS) {
+            true => numbers(END_TIME_NS)?,
+            false => Numbers::times(batch, END_TIME)?,
+        };
+        let (latencies, keys) = (numbers(LATENCY_NS)?, numbers(FILE_KEY)?);
+        let (offsets, done) = (numbers(OFFSET_BYTES)?, numbers(DONE_BYTES)?);
+        let (sizes, retrans, errnos) = (numbers(FILE_SIZE)?, numbers(RETRANS)?, numbers(ERRNO)?);
+        let (hosts, mounts, ops) = (texts(HOST)?, texts(MOUNT)?, texts(OP)?);
+        let (tenants, users) = (texts(TENANT_NAME)?, texts(USER)?);
+        let paths = texts(PATH)?;
+        let eofs = Flags::of(batch, EOF)?;
+        for row in 0..batch.num_rows() {
+            let Some(end_ns) = ends.get(row).filter(|ns| is_within(*ns, range)) else {
+                continue;
+            };
+            let mount = self.mount(mounts.get(row).unwrap_or_default());
+            let server = self.server_of.get(mount as usize).copied();
+            let tenant = tenants.get(row).or_else(|| users.get(row));
+            let request = Request {
+                end_ns,
+                latency_ns: latencies.count(row),
+                file: keys.get(row).unwrap_or_default(),
+                client: self.clients.of(hosts.get(row).unwrap_or_default()),
+                mount,
+                server: server.unwrap_or_default(),
+                tenant: self.tenants.of(tenant.unwrap_or_default()),
+                is_read: ops.get(row).is_some_and(|op| op.eq_ignore_ascii_case(READ)),
+                offset: offsets.count(row).unwrap_or_default(),
+                bytes: done.count(row).unwrap_or_default(),
+                file_size: sizes.count(row),
+                eof: eofs.get(row),
+                retransmissions: retrans.count(row),
+                has_failed: errnos.get(row).is_some_and(|errno| errno != 0),
+            };
+            if let Some(known) = &mut self.paths
+                && let Some(path) = paths.get(row)
+            {
+                let file = (request.server, request.file);
+                known.entry(file).or_insert_with(|| self.path_names.of(path));
+            }
+            self.seen.add(end_ns);
+            each(&request, self);
+        }
+        Ok(())
+    }
+
+    /// The path of a request's file, or else its mount and key.
+    pub fn file_name(&self, request: &Request) -> std::sync::Arc<str> {
+        let file = (request.server, request.file);
+        match self.paths.as_ref().and_then(|paths| paths.get(&file)) {
+            Some(path) => self.path_names.get(*path),
+            None => format!("{}#{:016x}", self.mounts.get(request.mount), request.file).into(),
+        }
+    }
+
+    fn mount(&mut self, mount: &str) -> Name {
+        let name = self.mounts.of(mount);
+        if name as usize >= self.server_of.len() {
+            let server = mount.rsplit_once(":/").map_or(mount, |(server, _)| server);
+            self.server_of.push(self.servers.of(server));
+        }
+        name
+    }
+}
+
+/// Whether a time is in a range.
+pub(super) fn is_within(ns: i64, range: Range) -> bool {
+    let ms = ns.div_euclid(1_000_000);
+    range.since.is_none_or(|since| since.0 <= ms) && range.until.is_none_or(|until| ms < until.0)
+}

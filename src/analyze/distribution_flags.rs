@@ -1,0 +1,17 @@
+//! How distributions are computed and written.
+
+use crate::help_headings::OUTPUT;
+
+/// How distributions are computed and written.
+#[derive(clap::Args)]
+pub struct DistributionFlags {
+    /// Quantiles in JSON and Parquet are those of 1/N to (N-1)/N
+    #[arg(long, value_name = "N", default_value_t = 100, help_heading = OUTPUT,
+          value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
+    pub quantiles: u64,
+    /// Values of a distribution that are kept before it becomes a histogram
+    ///
+    /// Quantiles of a histogram are at most 1/128 nearer to zero than the value at their rank. Mean and extremes stay exact.
+    #[arg(long, value_name = "N", default_value_t = trackiops_analyses::distribution::EXACT_VALUES, help_heading = OUTPUT)]
+    pub exact_values: usize,
+}

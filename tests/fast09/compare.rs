@@ -1,0 +1,36 @@
+//! Whether numbers are equal, as far as they were printed.
+
+/// How exactly a number was printed.
+#[derive(Clone, Copy, Debug)]
+pub enum Printed {
+    /// With this many significant digits.
+    Digits(i32),
+    /// With this many decimals.
+    Decimals(i32),
+    /// With all that a double has; sums in another order differ in the last ones.
+    Double,
+}
+
+impl Printed {
+    /// Whether a number is printed as another.
+    pub fn equal(self, found: f64, expected: f64) -> bool {
+        let off = (found - expected).abs();
+        // Halves are rounded to either side.
+        const ROUNDING: f64 = 1e-9;
+        match self {
+            Self::Digits(digits) => {
+                let size = expected.abs().log10().floor() as i32;
+                expected == found || off <= 0.5 * 10_f64.powi(size + 1 - digits) * (1.0 + 1e-6)
+            }
+            Self::Decimals(decimals) => off <= 0.5 * 10_f64.powi(-decimals) + ROUNDING,
+            Self::Double => off <= ROUNDING * expected.abs().max(1e-3),
+        }
+    }
+
+    /// Notes a difference, if there is one.
+    pub fn check(self, what: &str, found: f64, expected: f64, differences: &mut Vec<String>) {
+        if !self.equal(found, expected) {
+            differences.push(format!("{what}: {found} instead of {expected}"));
+        }
+    }
+}
